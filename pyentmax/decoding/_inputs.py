@@ -1,0 +1,45 @@
+"""Checks and defaults that every decoder shares."""
+
+from __future__ import annotations
+
+from operator import index
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .protocol import BoolArray, IntArray
+
+
+def checked_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:
+    """The batch of sources and its mask as arrays of one (B, S) shape."""
+    ids, mask = np.asarray(source), np.asarray(source_mask)
+    if ids.ndim != 2 or ids.dtype.kind not in "iu":
+        raise ValueError(
+            "source must be an integer array of shape (sentences, positions), "
+            f"not {ids.dtype} of shape {ids.shape}; give a single sentence as source[None]"
+        )
+    if mask.shape != ids.shape or mask.dtype != np.bool_:
+        raise ValueError(
+            f"source_mask must be a bool array of source's shape {ids.shape} (True = a real token), "
+            f"not {mask.dtype} of shape {mask.shape}"
+        )
+    return ids, mask
+
+
+def positive(name: str, value: int) -> int:
+    """``value`` if it is an integer of at least 1."""
+    number = index(value)
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, not {number}")
+    return number
+
+
+def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
+    """Most tokens (without the end symbol) that each source may be answered with.
+
+    The default depends on each source's own length, never on the padding that its batch happens to
+    need: a sentence is decoded alike in every batch.
+    """
+    if max_length is None:
+        return 2 * source_mask.sum(axis=1) + 10
+    return np.full(len(source_mask), positive("max_length", max_length))

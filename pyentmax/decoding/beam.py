@@ -1,0 +1,353 @@
+"""Beam search that says whether its list of hypotheses is exact and complete.
+
+A sparse output mapping gives most continuations a probability of exactly zero, so that the strings
+which a model finds possible may be few. If the beam never had to throw one of them away, it has
+enumerated them all, and what it found is not an approximation (Peters et al. 2019, §4.1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ._inputs import checked_source, length_limits, positive
+from .hypotheses import BeamResult, Hypothesis
+from .protocol import BoolArray, Decodable, FloatArray, IntArray, Step
+
+__all__ = ["beam_search"]
+
+State = TypeVar("State")
+
+
+def beam_search(
+    model: Decodable[State],
+    source: ArrayLike,
+    source_mask: ArrayLike,
+    *,
+    beam: int = 5,
+    max_length: int | None = None,
+    keep_attention: bool = True,
+) -> list[BeamResult]:
+    r"""Decode each source with a beam, and prove the result complete where that is possible.
+
+    Every step advances the open prefixes of all sources in one call of ``model.step``. A prefix that
+    can end gives a finished hypothesis, which leaves the beam and is kept; of all the other
+    continuations with a probability above zero each source keeps the ``beam`` most probable (of
+    equally probable ones that with the better prefix, then the lower token id).
+
+    The result is **exact**, which includes complete, if and only if no continuation in the support
+    of the output mapping was pruned and none was left open at the length limit. Then the listed
+    probabilities sum to 1. The support is read from the mapping (``Step.support``); a continuation
+    in it whose probability rounds to zero is not impossible, only too improbable for its float type,
+    and it makes the list unproved.
+
+    With a sparse output mapping the search goes on until nothing is open. With a dense one
+    (``model.output_is_sparse`` is False) it stops once ``beam`` finished hypotheses are at least as
+    probable as the best open prefix, and is never exact.
+
+    Parameters
+    ----------
+    model : Decodable
+        The model to decode.
+    source, source_mask : (B, S) int array, (B, S) bool array
+        Token ids and True where they are real.
+    beam : int
+        Most open prefixes that each source keeps per step.
+    max_length : int, optional
+        Most tokens of a hypothesis, the end symbol not counted; 2 × source length + 10 by default.
+    keep_attention : bool
+        Whether hypotheses carry their attention weights.
+
+    Returns
+    -------
+    list of B BeamResult
+        In the order of the sources.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit together, ``beam`` or ``max_length`` is under 1, or the model gives
+        some row no token at all (as NaN scores do).
+
+    References
+    ----------
+    Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, §4.1 and Figure 1.
+
+    Examples
+    --------
+    A model that writes token 2 or 3 and then ends:
+
+    >>> import numpy as np
+    >>> from pyentmax.decoding import Step, beam_search
+    >>> class Coin:
+    ...     bos, eos, output_is_sparse = 0, 1, True
+    ...     table = np.array([[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
+    ...     def encode(self, source, source_mask):
+    ...         return source
+    ...     def step(self, state, tokens):
+    ...         p = self.table[tokens]
+    ...         with np.errstate(divide="ignore"):
+    ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
+    ...     def select(self, state, rows):
+    ...         return state[rows]
+    >>> source = np.array([[4]])
+    >>> [result] = beam_search(Coin(), source, source > 0)
+    >>> [(h.tokens, round(h.probability, 2)) for h in result.hypotheses]
+    [((2,), 0.75), ((3,), 0.25)]
+    >>> result.exact
+    True
+    >>> [result] = beam_search(Coin(), source, source > 0, beam=1)
+    >>> result.exact
+    False
+    >>> print(result.reason)
+    Not proved complete: 1 possible continuation of mass 0.25 was pruned, first at step 1 (beam 1).
+    """
+    source, source_mask = checked_source(source, source_mask)
+    beam = positive("beam", beam)
+    limit = length_limits(source_mask, max_length)
+    sentences = len(source)
+    if sentences == 0:
+        return []
+
+    trail = _Trail(keep_attention)
+    losses = _Losses(sentences)
+    finished: list[list[_Place]] = [[] for _ in range(sentences)]
+    unfinished: list[list[_Place]] = [[] for _ in range(sentences)]
+    state = model.encode(source, source_mask)
+    # One row per open prefix, ordered by source and, within a source, from the best prefix down.
+    owner = np.arange(sentences)
+    score = np.zeros(sentences)
+    tokens = np.full(sentences, model.bos)
+    length = 0
+    while owner.size:
+        step, state = model.step(state, tokens)
+        trail.look(step.attention)
+        total = score[:, None] + step.log_prob
+        possible = _possible(step, total, owner, length)
+        losses.underflow(owner, step.support & ~possible)
+
+        for row in np.flatnonzero(possible[:, model.eos]):
+            finished[owner[row]].append(_Place(float(total[row, model.eos]), length, int(row)))
+        possible[:, model.eos] = False
+
+        at_limit = limit[owner] == length
+        if at_limit.any():
+            for row in np.flatnonzero(at_limit):
+                unfinished[owner[row]].append(_Place(float(score[row]), length, int(row)))
+            losses.cut(owner, total, possible & at_limit[:, None])
+            possible[at_limit] = False
+
+        rows, tokens = _best_continuations(total, possible, owner, beam)
+        if model.output_is_sparse:
+            possible[rows, tokens] = False  # what is left now is pruned
+            losses.prune(owner, total, possible, length + 1)
+        else:
+            going = _unsettled(finished, owner[rows], total[rows, tokens], beam)
+            rows, tokens = rows[going], tokens[going]
+
+        if rows.size and not np.array_equal(rows, np.arange(len(owner))):
+            state = model.select(state, rows)
+        owner, score = owner[rows], total[rows, tokens]
+        trail.grow(rows, tokens)
+        length += 1
+
+    results = []
+    for i in range(sentences):
+        ends = sorted(finished[i] or unfinished[i], key=lambda place: -place.log_prob)
+        hypotheses = tuple(
+            trail.hypothesis(place, source_mask[i], finished=bool(finished[i])) for place in ends
+        )
+        mass = float(sum(h.probability for h in hypotheses if h.finished))
+        exact = model.output_is_sparse and losses.none(i)
+        reason = (
+            losses.reason(i, beam, int(limit[i])) if model.output_is_sparse else _dense_reason(mass)
+        )
+        results.append(BeamResult(hypotheses, exact, mass, reason))
+    return results
+
+
+def _possible(step: Step, total: FloatArray, owner: IntArray, length: int) -> BoolArray:
+    """Continuations that are in the support and have a finite log-probability."""
+    possible: BoolArray = step.support & np.isfinite(total)
+    stuck = np.flatnonzero(~possible.any(axis=1))
+    if stuck.size:
+        raise ValueError(
+            f"the model gives source {owner[stuck[0]]} no next token after {length} tokens: expected "
+            "every row of Step to support at least one token of finite log-probability; are there "
+            "NaN among the model's scores or parameters?"
+        )
+    return possible
+
+
+def _best_continuations(
+    total: FloatArray, possible: BoolArray, owner: IntArray, beam: int
+) -> tuple[IntArray, IntArray]:
+    """Rows and tokens of the ``beam`` best continuations of every source, by source and rank."""
+    vocabulary = possible.shape[1]
+    if vocabulary > beam and 10 * np.count_nonzero(possible) > possible.size:
+        # Sorting all of a dense support would cost more than finding each row's beam-th score first,
+        # under which nothing can be kept. Ties with that score stay in, for the order below.
+        masked = np.where(possible, total, -np.inf)
+        bar = np.partition(masked, vocabulary - beam, axis=1)[:, vocabulary - beam, None]
+        possible = possible & (total >= bar)
+    rows, tokens = np.nonzero(possible)
+    # nonzero lists by row, then token, and lexsort is stable: ties fall to the better prefix, then to
+    # the lower token id.
+    order = np.lexsort((-total[rows, tokens], owner[rows]))
+    rows, tokens = rows[order], tokens[order]
+    first = np.searchsorted(owner[rows], owner[rows])
+    kept = np.arange(len(rows)) - first < beam
+    return rows[kept], tokens[kept]
+
+
+def _unsettled(
+    finished: list[list[_Place]], owner: IntArray, score: FloatArray, beam: int
+) -> BoolArray:
+    """For each kept prefix, whether its source can still change its ``beam`` best hypotheses.
+
+    No hypothesis is more probable than a prefix of it, so once ``beam`` finished ones reach the
+    best open prefix of their source, going on cannot bring a better one.
+    """
+    sources, first = np.unique(owner, return_index=True)  # the best prefix of a source comes first
+    settled = [
+        sum(place.log_prob >= best for place in finished[i]) >= beam
+        for i, best in zip(sources, score[first], strict=True)
+    ]
+    return ~np.isin(owner, sources[np.array(settled, dtype=bool)])
+
+
+class _Place(NamedTuple):
+    """Where a hypothesis ended: the row that it had when it was ``length`` tokens long."""
+
+    log_prob: float
+    length: int
+    row: int
+
+
+class _Trail:
+    """The way back from any row to its tokens and attention, without copying prefixes around.
+
+    ``parents[t][r]`` is the row, one step earlier, of the prefix whose token t + 1 made row r.
+    """
+
+    def __init__(self, keep_attention: bool) -> None:
+        self.keep_attention = keep_attention
+        self.parents: list[IntArray] = []
+        self.tokens: list[IntArray] = []
+        self.attention: list[FloatArray] = []
+
+    def look(self, attention: FloatArray) -> None:
+        """Record where the open rows look when they choose their next token."""
+        if self.keep_attention:
+            self.attention.append(attention)
+
+    def grow(self, parents: IntArray, tokens: IntArray) -> None:
+        """Record the new rows."""
+        self.parents.append(parents)
+        self.tokens.append(tokens)
+
+    def hypothesis(self, place: _Place, source_mask: BoolArray, *, finished: bool) -> Hypothesis:
+        """Walk back from ``place`` to the beginning."""
+        tokens: list[int] = []
+        row = place.row
+        rows = [row]
+        for t in reversed(range(place.length)):
+            tokens.append(int(self.tokens[t][row]))
+            row = self.parents[t][row]
+            rows.append(row)
+        attention = None
+        if self.keep_attention:
+            looks = reversed(rows if finished else rows[1:])
+            attention = np.array(
+                [self.attention[t][r][source_mask] for t, r in enumerate(looks)]
+            ).reshape(-1, np.count_nonzero(source_mask))
+        return Hypothesis(tuple(reversed(tokens)), place.log_prob, attention, finished)
+
+
+class _Losses:
+    """Per source, everything possible that a search left out: what stands against the certificate.
+
+    Counts decide, not masses: a mass may round to zero and its strings are possible all the same.
+    """
+
+    def __init__(self, sentences: int) -> None:
+        self.pruned = np.zeros(sentences, dtype=np.int64)
+        self.pruned_mass = np.zeros(sentences)
+        self.pruned_first = np.zeros(sentences, dtype=np.int64)
+        self.cut_off = np.zeros(sentences, dtype=np.int64)
+        self.cut_mass = np.zeros(sentences)
+        self.underflowed = np.zeros(sentences, dtype=np.int64)
+
+    def prune(self, owner: IntArray, total: FloatArray, lost: BoolArray, step: int) -> None:
+        """``lost`` continuations did not fit into the beam."""
+        count, mass = self._sums(owner, total, lost)
+        self.pruned_first[(self.pruned == 0) & (count > 0)] = step
+        self.pruned += count
+        self.pruned_mass += mass
+
+    def cut(self, owner: IntArray, total: FloatArray, lost: BoolArray) -> None:
+        """``lost`` continuations were open at the length limit."""
+        count, mass = self._sums(owner, total, lost)
+        self.cut_off += count
+        self.cut_mass += mass
+
+    def underflow(self, owner: IntArray, lost: BoolArray) -> None:
+        """``lost`` continuations are in the support, but their probability is not a positive float."""
+        np.add.at(self.underflowed, owner[np.nonzero(lost)[0]], 1)
+
+    def _sums(
+        self, owner: IntArray, total: FloatArray, lost: BoolArray
+    ) -> tuple[IntArray, FloatArray]:
+        rows, tokens = np.nonzero(lost)
+        source = owner[rows]
+        sentences = len(self.pruned)
+        mass = np.exp(total[rows, tokens])
+        return (
+            np.bincount(source, minlength=sentences),
+            np.bincount(source, weights=mass, minlength=sentences),
+        )
+
+    def none(self, i: int) -> bool:
+        """Whether the search of source i left out nothing."""
+        return not (self.pruned[i] or self.cut_off[i] or self.underflowed[i])
+
+    def reason(self, i: int, beam: int, limit: int) -> str:
+        """The sentence of the certificate, or the one that says what is missing for it."""
+        if self.none(i):
+            return (
+                "Exact and complete: no possible continuation was pruned and every branch ended, "
+                "so no other string has a probability above zero."
+            )
+        parts = []
+        if n := self.pruned[i]:
+            parts.append(
+                f"{_continuations(n)} of mass {self.pruned_mass[i]:.2g} {_were(n)} pruned, "
+                f"first at step {self.pruned_first[i]} (beam {beam})"
+            )
+        if n := self.cut_off[i]:
+            parts.append(
+                f"{_continuations(n)} of mass {self.cut_mass[i]:.2g} {_were(n)} still open at the "
+                f"limit of {limit} tokens"
+            )
+        if n := self.underflowed[i]:
+            parts.append(
+                f"{_continuations(n)} {_were(n)} too improbable for the model's floating-point type"
+            )
+        return "Not proved complete: " + ", and ".join(parts) + "."
+
+
+def _continuations(n: int) -> str:
+    return f"{n} possible continuation{'' if n == 1 else 's'}"
+
+
+def _were(n: int) -> str:
+    return "was" if n == 1 else "were"
+
+
+def _dense_reason(mass: float) -> str:
+    return (
+        "Never complete: a dense output mapping gives every continuation a probability above zero, "
+        f"so infinitely many strings are possible; the listed ones hold mass {mass:.4g}."
+    )

@@ -1,0 +1,71 @@
+"""What a decoder returns: hypotheses, and how much is proved about their list."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .protocol import FloatArray
+
+__all__ = ["BeamResult", "Hypothesis"]
+
+
+@dataclass(frozen=True, eq=False)
+class Hypothesis:
+    """One output sequence and its probability.
+
+    Attributes
+    ----------
+    tokens : tuple of int
+        Without the begin and end symbols.
+    log_prob : float
+        Log-probability of the sequence, its end symbol included. For an unfinished one that of the
+        prefix, that is, of all sequences which begin with it.
+    attention : (len(tokens) + 1, source length) array or None
+        One row of weights for each token and, in a finished hypothesis, one for the end symbol.
+        Padding of the source is left out.
+    finished : bool
+        False if the length limit came before the end symbol.
+
+    Examples
+    --------
+    >>> Hypothesis(tokens=(5, 6), log_prob=-0.5, attention=None).probability
+    0.6065306597126334
+    """
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    attention: FloatArray | None = None
+    finished: bool = True
+
+    @property
+    def probability(self) -> float:
+        """exp(log_prob); 0.0 where that is too small for a float, though the sequence is possible."""
+        return math.exp(self.log_prob)
+
+
+@dataclass(frozen=True, eq=False)
+class BeamResult:
+    """The hypotheses of one source, and a certificate if nothing else is possible.
+
+    Attributes
+    ----------
+    hypotheses : tuple of Hypothesis
+        Most probable first. If nothing ended within the length limit, the unfinished prefixes.
+    exact : bool
+        True if it is proved that every sequence with a probability above zero is in the list.
+    mass : float
+        Total probability of the finished hypotheses; 1 up to rounding if ``exact``.
+    reason : str
+        One sentence that says why the list is, or is not, proved complete.
+    """
+
+    hypotheses: tuple[Hypothesis, ...]
+    exact: bool
+    mass: float
+    reason: str
+
+    @property
+    def best(self) -> Hypothesis:
+        """The most probable hypothesis of the list."""
+        return self.hypotheses[0]

@@ -1,0 +1,208 @@
+"""The tree of hypotheses: what they share, where they part, and how probable each branch is.
+
+Peters et al. (2019), Figure 1, draw a complete beam like this: one path for what all hypotheses begin
+with, a branch where the model hesitates, and a leaf for each string that it finds possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from os.path import commonprefix
+
+from .hypotheses import Hypothesis
+
+__all__ = ["HypothesisNode", "HypothesisTree", "format_percent"]
+
+CUT_OFF = "…"  # ends a hypothesis that the length limit left unfinished
+
+
+@dataclass(frozen=True)
+class HypothesisNode:
+    """A run of tokens that has no branch inside, and the branches after it.
+
+    Attributes
+    ----------
+    tokens : tuple of str
+        The run; the end symbol is part of it in a leaf. Only a root may have an empty run.
+    prefix : tuple of str
+        Everything before the run.
+    probability : float
+        Total probability of the listed strings that go through this node.
+    share : float
+        That probability over the parent's: how the mass of the parent divides among its branches.
+    children : tuple of HypothesisNode
+        Most probable first; empty in a leaf.
+    """
+
+    tokens: tuple[str, ...]
+    prefix: tuple[str, ...]
+    probability: float
+    share: float
+    children: tuple[HypothesisNode, ...]
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether a string ends here."""
+        return not self.children
+
+    def walk(self, depth: int = 0) -> Iterator[tuple[int, HypothesisNode]]:
+        """This node and all below it with their depths, parents first."""
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)
+
+
+@dataclass(frozen=True)
+class HypothesisTree:
+    """Hypotheses merged into a tree by their common beginnings.
+
+    Attributes
+    ----------
+    root : HypothesisNode
+        What all hypotheses begin with; its probability is the total of the list.
+    end : str
+        How the end symbol is shown.
+    joiner : str
+        What stands between the tokens of a string.
+
+    Examples
+    --------
+    >>> from pyentmax.decoding import Hypothesis, HypothesisTree
+    >>> from math import log
+    >>> letters = "drawedn"
+    >>> words = {"drawed": 0.664, "drawn": 0.322, "draw": 0.014}
+    >>> hypotheses = [
+    ...     Hypothesis(tuple(letters.index(c) for c in word), log(p)) for word, p in words.items()
+    ... ]
+    >>> print(HypothesisTree.build(hypotheses, lambda token: letters[token]))
+    draw        100.0%
+    ├── ed</s>   66.4%  drawed
+    ├── n</s>    32.2%  drawn
+    └── </s>      1.4%  draw
+    """
+
+    root: HypothesisNode
+    end: str = "</s>"
+    joiner: str = ""
+
+    @classmethod
+    def build(
+        cls,
+        hypotheses: Iterable[Hypothesis],
+        decode: Callable[[int], str],
+        *,
+        end: str = "</s>",
+        joiner: str = "",
+    ) -> HypothesisTree:
+        """Merge hypotheses into their tree.
+
+        Parameters
+        ----------
+        hypotheses : iterable of Hypothesis
+            Such as ``result.hypotheses`` of a beam search. One that is unfinished ends in "…".
+        decode : callable
+            The text of a token, such as ``vocabulary.tokens.__getitem__``.
+        end : str
+            How the end symbol is shown.
+        joiner : str
+            What stands between the tokens of a string: "" for characters, " " for words.
+
+        Raises
+        ------
+        ValueError
+            If there is no hypothesis.
+        """
+        strings = [
+            ((*map(decode, h.tokens), end if h.finished else CUT_OFF), h.probability)
+            for h in hypotheses
+        ]
+        if not strings:
+            raise ValueError("a tree needs at least one hypothesis, but the list is empty")
+        # In sorted order all strings with a common beginning are neighbours. The flag keeps the end
+        # symbol apart from a token that happens to be written like it.
+        runs = sorted(
+            ([(token, False) for token in tokens[:-1]] + [(tokens[-1], True)], probability)
+            for tokens, probability in strings
+        )
+        return cls(_merge(runs, 0, None), end, joiner)
+
+    def string(self, node: HypothesisNode) -> str:
+        """The string from the beginning to the end of ``node``, without the end symbol."""
+        tokens = node.prefix + node.tokens
+        if node.is_leaf and tokens[-1] == self.end:
+            tokens = tokens[:-1]
+        return self.joiner.join(tokens)
+
+    def label(self, node: HypothesisNode) -> str:
+        """The run of ``node`` as text, spaces made visible."""
+        return self.joiner.join(token.replace(" ", "␣") for token in node.tokens)
+
+    def text(self) -> str:
+        """The tree as lines of text: run, probability, share of the branch, string.
+
+        The share of its parent's probability is shown where the tree branches more than once and
+        it thus differs from the probability itself.
+        """
+        rows = list(_rows(self.root, "", ""))
+        shape = [lead + self.label(node) for lead, node in rows]
+        if not shape[0]:
+            shape[0] = "·"  # the strings have no common beginning
+        width = max(map(len, shape))
+        nested = any(not child.is_leaf for child in self.root.children)
+        lines = []
+        for text, (_, node) in zip(shape, rows, strict=True):
+            line = f"{text:{width}}  {format_percent(node.probability):>6}"
+            if nested:
+                share = "" if node is self.root else f"{format_percent(node.share)} of branch"
+                line += f"  {share:>16}"
+            lines.append((f"{line}  {self.string(node)}" if node.is_leaf else line).rstrip())
+        return "\n".join(lines)
+
+    __str__ = text
+
+
+def _merge(
+    runs: Sequence[tuple[list[tuple[str, bool]], float]], start: int, above: float | None
+) -> HypothesisNode:
+    """Node of the sorted ``runs``, which agree up to ``start``; ``above`` is the parent's mass."""
+    mass = sum(probability for _, probability in runs)
+    first = runs[0][0]
+    stop = len(commonprefix([tokens for tokens, _ in runs]))
+    children: list[HypothesisNode] = []
+    if stop < len(first):
+        groups = groupby(runs, key=lambda run: run[0][stop])
+        children = [_merge(list(group), stop, mass) for _, group in groups]
+        children.sort(key=lambda node: -node.probability)
+    return HypothesisNode(
+        tokens=tuple(token for token, _ in first[start:stop]),
+        prefix=tuple(token for token, _ in first[:start]),
+        probability=mass,
+        share=1.0 if above is None else mass / above if above > 0 else 0.0,
+        children=tuple(children),
+    )
+
+
+def _rows(node: HypothesisNode, lead: str, below: str) -> Iterator[tuple[str, HypothesisNode]]:
+    """Each node with what its line begins with, in the order of the lines."""
+    yield lead, node
+    for child in node.children:
+        last = child is node.children[-1]
+        branch, rest = ("└── ", "    ") if last else ("├── ", "│   ")
+        yield from _rows(child, below + branch, below + rest)
+
+
+def format_percent(probability: float) -> str:
+    """A probability as percent with one decimal, never rounded to a certainty that it is not.
+
+    Examples
+    --------
+    >>> [format_percent(p) for p in (1.0, 0.9999, 0.664, 0.0004, 0.0)]
+    ['100.0%', '>99.9%', '66.4%', '0.04%', '0.0%']
+    """
+    if 0.9995 <= probability < 1 - 1e-6:  # closer to 1 is the rounding of a complete list
+        return ">99.9%"
+    if 0 < probability < 0.0005:
+        return f"{100 * probability:.1g}%"
+    return f"{100 * probability:.1f}%"
