@@ -41,5 +41,7 @@ def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
     need: a sentence is decoded alike in every batch.
     """
     if max_length is None:
-        return 2 * source_mask.sum(axis=1) + 10
-    return np.full(len(source_mask), positive("max_length", max_length))
+        limits: IntArray = 2 * source_mask.sum(axis=1) + 10
+    else:
+        limits = np.full(len(source_mask), positive("max_length", max_length))
+    return limits

@@ -301,13 +301,9 @@ class _Losses:
         self, owner: IntArray, total: FloatArray, lost: BoolArray
     ) -> tuple[IntArray, FloatArray]:
         rows, tokens = np.nonzero(lost)
-        source = owner[rows]
-        sentences = len(self.pruned)
-        mass = np.exp(total[rows, tokens])
-        return (
-            np.bincount(source, minlength=sentences),
-            np.bincount(source, weights=mass, minlength=sentences),
-        )
+        mass = np.zeros(len(self.pruned))
+        np.add.at(mass, owner[rows], np.exp(total[rows, tokens]))
+        return np.bincount(owner[rows], minlength=len(mass)), mass
 
     def none(self, i: int) -> bool:
         """Whether the search of source i left out nothing."""

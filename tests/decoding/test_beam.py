@@ -1,0 +1,374 @@
+"""Beam and greedy search on automata small enough to enumerate every string that they can write."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyentmax.decoding import Step, beam_search, greedy_search
+
+BOS, EOS = 0, 1
+
+
+@dataclass
+class Automaton:
+    """A model given by tables: rows are states, columns tokens; a source begins in state source[0]."""
+
+    log_prob: np.ndarray
+    support: np.ndarray
+    following: np.ndarray
+    output_is_sparse: bool = True
+    bos: int = BOS
+    eos: int = EOS
+    steps: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, probabilities, following, **kwargs):
+        p = np.array(probabilities, dtype=float)
+        with np.errstate(divide="ignore"):
+            return cls(np.log(p), p > 0, np.array(following), **kwargs)
+
+    def encode(self, source, source_mask):
+        return source[:, 0], np.full(len(source), -1), source_mask
+
+    def step(self, state, tokens):
+        place, last, mask = state
+        assert tokens.shape == place.shape
+        self.steps.append(len(tokens))
+        place = np.where(last < 0, place, self.following[place, tokens])
+        # Attention that tells the state and the step: tests can see whose it is.
+        weights = (place[:, None] + 1.0) * mask / mask.sum(axis=1, keepdims=True)
+        step = Step(self.log_prob[place], self.support[place], weights)
+        return step, (place, tokens, mask)
+
+    def select(self, state, rows):
+        return tuple(part[rows] for part in state)
+
+    def strings(self, start, limit):
+        """Every finished string with its log-probability, and the prefixes open after each length."""
+        found, level = {}, [((), start, 0.0)]
+        widths = []
+        for length in range(limit + 1):
+            following = []
+            for tokens, place, score in level:
+                for token in np.flatnonzero(self.support[place]):
+                    total = score + self.log_prob[place, token]
+                    if token == EOS:
+                        found[tokens] = total
+                    elif total > -math.inf:
+                        following.append(
+                            ((*tokens, int(token)), self.following[place, token], total)
+                        )
+            widths.append(len(following))
+            level = following if length < limit else []
+        return found, widths
+
+
+@st.composite
+def automata(draw, cyclic=False):
+    """A random sparse automaton, often with tied probabilities."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    states, vocabulary = draw(st.integers(1, 6)), draw(st.integers(3, 6))
+    weights = rng.integers(0, 4, (states, vocabulary)).astype(float)
+    if draw(st.booleans()):
+        weights *= rng.random(weights.shape)
+    weights[:, BOS] = 0
+    weights[:, EOS] += ~weights.any(axis=1)  # every state goes somewhere
+    following = rng.integers(0, states, weights.shape)
+    if not cyclic:  # forward only, and the last state ends
+        weights[-1] = np.arange(vocabulary) == EOS
+        later = np.arange(states)[:, None] + 1 + rng.integers(0, states, weights.shape)
+        following = np.minimum(later, states - 1)
+    return Automaton.of(weights / weights.sum(axis=1, keepdims=True), following)
+
+
+def search(model, start=0, length=3, **kwargs):
+    source = np.array([[start] * length])
+    [result] = beam_search(model, source, np.ones_like(source, dtype=bool), **kwargs)
+    return result
+
+
+def plain_beam(model, start, beam, limit):
+    """Beam search for one source as in a textbook, a list of tuples per step."""
+    done, level = [], [((), start, 0.0)]
+    for length in range(limit + 1):
+        following = []
+        for tokens, place, score in level:
+            for token in np.flatnonzero(model.support[place]):
+                total = score + model.log_prob[place, token]
+                if token == EOS:
+                    done.append((tokens, total))
+                else:
+                    following.append(((*tokens, int(token)), model.following[place, token], total))
+        following.sort(key=lambda item: -item[2])
+        level = following[:beam] if length < limit else []
+    return sorted(done, key=lambda item: -item[1])
+
+
+@given(automata(), st.integers(1, 12))
+@settings(max_examples=150, deadline=None)
+def test_exact_lists_are_the_enumeration_and_only_they_claim_it(model, beam):
+    found, widths = model.strings(0, limit=20)
+    result = search(model, beam=beam, max_length=20)
+    assert result.exact == (max(widths) <= beam), (widths, result.reason)
+    listed = {h.tokens: h.log_prob for h in result.hypotheses}
+    assert len(listed) == len(result.hypotheses)
+    for tokens, score in listed.items():
+        assert score == pytest.approx(found[tokens], rel=1e-12)
+    assert result.mass == pytest.approx(sum(map(math.exp, listed.values())))
+    if result.exact:
+        assert listed.keys() == found.keys()
+        assert result.mass == pytest.approx(1.0, abs=1e-12)
+        assert result.reason.startswith("Exact and complete")
+    else:
+        assert "pruned" in result.reason and f"(beam {beam})" in result.reason
+
+
+@given(automata(cyclic=True), st.integers(1, 6), st.integers(1, 7))
+@settings(max_examples=150, deadline=None)
+def test_same_hypotheses_in_the_same_order_as_a_textbook_beam(model, beam, limit):
+    result = search(model, beam=beam, max_length=limit)
+    expected = plain_beam(model, 0, beam, limit)
+    if expected:
+        assert [(h.tokens, h.log_prob) for h in result.hypotheses] == expected
+        assert all(h.finished for h in result.hypotheses)
+    else:
+        assert not any(h.finished for h in result.hypotheses)
+    _, widths = model.strings(0, limit)
+    assert result.exact == (max(widths) <= beam and widths[-1] == 0)
+
+
+@given(automata(cyclic=True), st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_a_batch_gives_each_source_what_it_gets_alone(model, beam):
+    states = len(model.support)
+    source = np.arange(2 * states).reshape(-1, 1).repeat(4, axis=1) % states
+    mask = np.arange(4) <= (np.arange(2 * states) % 4)[:, None]  # real lengths 1 to 4
+    together = beam_search(model, source, mask, beam=beam)
+    for row, batched in enumerate(together):
+        n = mask[row].sum()
+        [alone] = beam_search(model, source[row : row + 1, :n], mask[row : row + 1, :n], beam=beam)
+        assert (batched.exact, batched.reason) == (alone.exact, alone.reason)
+        assert batched.mass == pytest.approx(alone.mass, rel=1e-12)
+        assert len(batched.hypotheses) == len(alone.hypotheses)
+        for one, other in zip(batched.hypotheses, alone.hypotheses, strict=True):
+            assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
+            np.testing.assert_array_equal(one.attention, other.attention)
+
+
+def test_all_open_prefixes_of_all_sources_share_one_step():
+    # Two sources that each keep two prefixes open after their first token.
+    model = Automaton.of(
+        [[0, 0, 0.5, 0.5], [0, 0, 0, 1], [0, 1, 0, 0]], [[0, 0, 1, 1], [0, 0, 0, 2], [0] * 4]
+    )
+    source = np.zeros((2, 1), dtype=int)
+    results = beam_search(model, source, source == 0)
+    assert [len(r.hypotheses) for r in results] == [2, 2]
+    assert model.steps == [2, 4, 4]
+
+
+def test_an_underflow_inside_the_support_is_not_proof_of_absence():
+    model = Automaton.of([[0, 1, 0, 0]], [[0] * 4])
+    assert search(model).exact
+    model.support[0, 2] = True  # possible, while its log-probability stays −inf
+    result = search(model)
+    assert not result.exact
+    assert [h.tokens for h in result.hypotheses] == [()]
+    assert "1 possible continuation was too improbable for the model's" in result.reason
+
+
+def test_an_underflown_end_symbol_is_not_proof_of_absence_either():
+    model = Automaton.of([[0, 0, 1, 0], [0, 1, 0, 0]], [[0, 0, 1, 0], [0] * 4])
+    assert search(model).exact
+    model.support[0, EOS] = True
+    assert not search(model).exact
+
+
+def test_a_continuation_of_zero_mass_still_counts_when_pruned():
+    # exp(−800) is 0 in float64, but the log-probability is finite and the string possible.
+    log_prob = np.array([[-np.inf, -np.inf, 0.0, -800.0], [-np.inf, 0.0, -np.inf, -np.inf]])
+    model = Automaton(log_prob, np.isfinite(log_prob), np.array([[0, 0, 1, 1], [0] * 4]))
+    narrow, wide = search(model, beam=1), search(model, beam=2)
+    assert (narrow.exact, wide.exact) == (False, True)
+    assert narrow.mass == wide.mass == 1.0
+    assert [h.tokens for h in wide.hypotheses] == [(2,), (3,)]
+    assert wide.hypotheses[1].log_prob == -800 and wide.hypotheses[1].probability == 0.0
+
+
+def test_tokens_off_the_support_are_never_taken_whatever_their_float_says():
+    log_prob = np.log(np.array([[0.25, 0.25, 0.25, 0.25], [0.01, 0.97, 0.01, 0.01]]))
+    support = np.array([[False, False, True, True], [False, True, False, False]])
+    model = Automaton(log_prob, support, np.ones((2, 4), dtype=int))
+    result = search(model)
+    assert result.exact
+    assert {h.tokens for h in result.hypotheses} == {(2,), (3,)}
+    [tokens] = greedy_search(model, np.array([[0]]), np.array([[True]]))
+    assert tokens.tolist() == [2]
+
+
+def loop(end, **kwargs):
+    """Writes token 2 again and again, ending with probability ``end`` each time."""
+    return Automaton.of([[0, end, 1 - end]], [[0, 0, 0]], **kwargs)
+
+
+def test_branches_open_at_the_length_limit_deny_the_certificate():
+    result = search(loop(0.5), max_length=3)
+    assert [h.tokens for h in result.hypotheses] == [(), (2,), (2, 2), (2, 2, 2)]
+    assert not result.exact
+    assert result.mass == pytest.approx(1 - 1 / 16)
+    assert result.reason == (
+        "Not proved complete: 1 possible continuation of mass 0.062 was still open at the limit "
+        "of 3 tokens."
+    )
+
+
+def test_a_string_as_long_as_the_limit_is_within_it():
+    model = Automaton.of([[0, 0, 1], [0, 0, 1], [0, 1, 0]], [[0, 0, 1], [0, 0, 2], [0] * 3])
+    assert search(model, max_length=2).exact
+    assert not search(model, max_length=1).exact
+
+
+def test_unfinished_prefixes_are_given_only_where_nothing_ended():
+    result = search(loop(0.0), max_length=2, length=3)
+    [hypothesis] = result.hypotheses
+    assert hypothesis.tokens == (2, 2) and not hypothesis.finished
+    assert hypothesis.attention.shape == (2, 3)
+    assert result.mass == 0.0 and not result.exact
+    assert all(h.finished for h in search(loop(0.5), max_length=2).hypotheses)
+
+
+def test_default_limit_follows_the_real_length_of_the_source():
+    source = np.zeros((2, 4), dtype=int)
+    mask = np.array([[True] * 4, [True] + [False] * 3])
+    long, short = beam_search(loop(0.0), source, mask)
+    assert len(long.best.tokens) == 18 and len(short.best.tokens) == 12
+    assert [len(t) for t in greedy_search(loop(0.0), source, mask)] == [18, 12]
+
+
+def test_ties_fall_to_the_better_prefix_then_to_the_lower_token():
+    # Four strings of probability ¼ each; the beam has room for three.
+    model = Automaton.of(
+        [[0, 0, 0.5, 0.5], [0, 0, 0.5, 0.5], [0, 1, 0, 0]], [[0, 0, 1, 1], [0, 0, 2, 2], [0] * 4]
+    )
+    result = search(model, beam=3)
+    assert [h.tokens for h in result.hypotheses] == [(2, 2), (2, 3), (3, 2)]
+    assert "1 possible continuation of mass 0.25 was pruned, first at step 2" in result.reason
+    [tokens] = greedy_search(model, np.array([[0]]), np.array([[True]]))
+    assert tokens.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("vocabulary", [7, 300])
+def test_ties_at_the_cut_of_a_wide_support(vocabulary):
+    """The prefilter for wide supports must keep every tie, or the lower token ids could lose."""
+    p = np.zeros((2, vocabulary))
+    p[0, 2:] = 1 / (vocabulary - 2)
+    p[1, EOS] = 1
+    result = search(Automaton.of(p, np.ones((2, vocabulary), dtype=int)), beam=3)
+    assert [h.tokens for h in result.hypotheses] == [(2,), (3,), (4,)]
+    assert f"{vocabulary - 5} possible continuations of mass" in result.reason
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
+@settings(max_examples=40, deadline=None)
+def test_dense_models_find_the_best_and_never_claim_to_be_exact(seed, beam):
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(0.5, size=(3, 4)) + 1e-3
+    weights[:, BOS] = 1e-9
+    weights[:, EOS] += 0.5
+    p = weights / weights.sum(axis=1, keepdims=True)
+    model = Automaton.of(p, rng.integers(0, 3, p.shape), output_is_sparse=False)
+    result = search(model, beam=beam, max_length=30)
+    assert not result.exact
+    assert "infinitely many strings are possible" in result.reason
+    assert result.mass < 1
+    # Stopping early must not change the best ones that the same beam finds by going to the limit.
+    thorough = plain_beam(model, 0, beam, 30)[:beam]
+    assert [(h.tokens, h.log_prob) for h in result.hypotheses[:beam]] == thorough
+
+
+def test_dense_search_stops_when_nothing_open_can_enter_the_best():
+    model = loop(0.9, output_is_sparse=False)
+    result = search(model, beam=2, max_length=1000)
+    # "" 0.9 and "2" 0.09 are finished when the best open prefix "22" has 0.01.
+    assert [h.tokens for h in result.hypotheses] == [(), (2,)]
+    assert len(model.steps) == 2
+
+
+def test_a_finite_support_does_not_make_a_dense_mapping_exact():
+    model = Automaton.of([[0, 1, 0]], [[0, 0, 0]], output_is_sparse=False)
+    result = search(model)
+    assert result.mass == 1.0 and not result.exact
+
+
+def test_attention_belongs_to_its_own_hypothesis():
+    # 2 leads through state 1 and 3 through state 2; the toy's weights are (state + 1) / source length.
+    model = Automaton.of(
+        [[0, 0, 0.4, 0.6], [0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0]],
+        [[0, 0, 1, 2], [0] * 4, [0, 0, 3, 0], [0] * 4],
+    )
+    long, short = search(model, length=2).hypotheses
+    assert (long.tokens, short.tokens) == ((3, 2), (2,))
+    np.testing.assert_array_equal(long.attention, np.array([[1, 1], [3, 3], [4, 4]]) / 2)
+    np.testing.assert_array_equal(short.attention, np.array([[1, 1], [2, 2]]) / 2)
+
+
+def test_attention_leaves_out_padding_and_can_be_left_out_itself():
+    source = np.zeros((1, 5), dtype=int)
+    mask = np.array([[True, True, True, False, False]])
+    [result] = beam_search(loop(0.5), source, mask, max_length=2)
+    assert [h.attention.shape for h in result.hypotheses] == [(1, 3), (2, 3), (3, 3)]
+    [result] = beam_search(loop(0.5), source, mask, max_length=2, keep_attention=False)
+    assert [h.attention for h in result.hypotheses] == [None] * 3
+
+
+@given(automata(cyclic=True))
+@settings(max_examples=60, deadline=None)
+def test_greedy_takes_the_most_probable_token(model):
+    source = np.arange(len(model.support))[:, None]
+    outputs = greedy_search(model, source, source >= 0, max_length=6)
+    for start, output in enumerate(outputs):
+        place, expected = start, []
+        while len(expected) < 6 and (token := int(model.log_prob[place].argmax())) != EOS:
+            expected.append(token)
+            place = model.following[place, token]
+        assert output.tolist() == expected
+
+
+def test_an_empty_batch_gives_an_empty_list():
+    empty = np.zeros((0, 3), dtype=int)
+    assert beam_search(loop(0.5), empty, empty > 0) == []
+    assert greedy_search(loop(0.5), empty, empty > 0) == []
+
+
+@pytest.mark.parametrize("decode", [beam_search, greedy_search])
+def test_bad_sources_are_refused(decode):
+    ids, mask = np.zeros((1, 2), dtype=int), np.ones((1, 2), dtype=bool)
+    with pytest.raises(
+        ValueError, match=r"not int64 of shape \(2,\); give a single .* source\[None\]"
+    ):
+        decode(loop(0.5), ids[0], mask[0])
+    with pytest.raises(ValueError, match="must be an integer array .* not float64"):
+        decode(loop(0.5), ids.astype(float), mask)
+    with pytest.raises(ValueError, match=r"source's shape \(1, 2\).* not bool of shape \(1, 1\)"):
+        decode(loop(0.5), ids, mask[:, :1])
+    with pytest.raises(ValueError, match="not int64 of shape"):
+        decode(loop(0.5), ids, mask.astype(int))
+    with pytest.raises(ValueError, match="max_length must be at least 1, not 0"):
+        decode(loop(0.5), ids, mask, max_length=0)
+
+
+def test_a_beam_must_hold_something():
+    with pytest.raises(ValueError, match="beam must be at least 1, not 0"):
+        search(loop(0.5), beam=0)
+
+
+def test_a_model_that_gives_nan_is_an_error_that_names_the_source():
+    model = loop(0.5)
+    model.log_prob = np.array([[np.nan] * 3])
+    with pytest.raises(ValueError, match="gives source 0 no next token after 0 tokens.* NaN"):
+        search(model)

@@ -1,0 +1,134 @@
+"""The tree of hypotheses: its structure, its masses, its text."""
+
+from __future__ import annotations
+
+import math
+from textwrap import dedent
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyentmax.decoding import Hypothesis, HypothesisTree
+from pyentmax.decoding.lattice import format_percent
+
+
+def tree_of(words, unfinished=(), **kwargs):
+    """Tree of {word: probability}, a token per character."""
+    hypotheses = [
+        Hypothesis(tuple(map(ord, word)), math.log(p), finished=word not in unfinished)
+        for word, p in words.items()
+    ]
+    return HypothesisTree.build(hypotheses, chr, **kwargs)
+
+
+def text_of(words, **kwargs):
+    return str(tree_of(words, **kwargs))
+
+
+def picture(text):
+    return dedent(text).strip("\n")
+
+
+def test_one_branch_point_as_in_figure_1():
+    assert text_of({"drawed": 0.664, "drawn": 0.322, "draw": 0.014}) == picture("""
+        draw        100.0%
+        ├── ed</s>   66.4%  drawed
+        ├── n</s>    32.2%  drawn
+        └── </s>      1.4%  draw
+    """)
+
+
+def test_nested_branches_show_their_share_of_the_branch():
+    words = {"bought": 0.4, "buyed": 0.36, "buyen": 0.18, "buy": 0.06}
+    assert text_of(words) == picture("""
+        b                  100.0%
+        ├── uy              60.0%   60.0% of branch
+        │   ├── e           54.0%   90.0% of branch
+        │   │   ├── d</s>   36.0%   66.7% of branch  buyed
+        │   │   └── n</s>   18.0%   33.3% of branch  buyen
+        │   └── </s>         6.0%   10.0% of branch  buy
+        └── ought</s>       40.0%   40.0% of branch  bought
+    """)
+
+
+def test_a_single_string_is_one_line():
+    assert text_of({"went": 1.0}) == "went</s>  100.0%  went"
+
+
+def test_the_empty_string_is_its_end_symbol():
+    assert text_of({"": 1.0}) == "</s>  100.0%"
+
+
+def test_strings_without_a_common_beginning_have_a_bare_root():
+    assert text_of({"was": 0.6, "were": 0.2, "is": 0.1}) == picture("""
+        ·                 90.0%
+        ├── w             80.0%   88.9% of branch
+        │   ├── as</s>    60.0%   75.0% of branch  was
+        │   └── ere</s>   20.0%   25.0% of branch  were
+        └── is</s>        10.0%   11.1% of branch  is
+    """)
+
+
+def test_an_unfinished_string_ends_in_an_ellipsis():
+    assert text_of({"ab": 0.5, "abab": 0.25}, unfinished=["abab"]) == picture("""
+        ab         75.0%
+        ├── </s>   50.0%  ab
+        └── ab…    25.0%  abab…
+    """)
+
+
+def test_spaces_are_visible_and_words_can_be_joined_by_them():
+    assert "give␣up</s>" in text_of({"give up": 1.0})
+    words = ["two", "words"]
+    tree = HypothesisTree.build([Hypothesis((0, 1), 0.0)], words.__getitem__, joiner=" ", end="⏎")
+    assert str(tree) == "two words ⏎  100.0%  two words"
+
+
+def test_a_token_written_like_the_end_symbol_is_not_taken_for_it():
+    hypotheses = [Hypothesis((0,), math.log(0.75)), Hypothesis((0, 1), math.log(0.25))]
+    tree = HypothesisTree.build(hypotheses, ["a", "</s>"].__getitem__)
+    assert [child.probability for child in tree.root.children] == pytest.approx([0.75, 0.25])
+    assert [tree.string(child) for child in tree.root.children] == ["a", "a</s>"]
+
+
+def test_a_tree_needs_a_hypothesis():
+    with pytest.raises(ValueError, match="needs at least one hypothesis"):
+        HypothesisTree.build([], chr)
+
+
+def test_strings_too_improbable_for_a_float_still_stand_in_the_tree():
+    tree = HypothesisTree.build([Hypothesis((97,), -800.0), Hypothesis((98,), -900.0)], chr)
+    assert tree.text().splitlines()[1] == "├── a</s>    0.0%  a"
+
+
+@given(st.dictionaries(st.text("abc", max_size=6), st.floats(0.01, 1), min_size=1, max_size=12))
+def test_the_leaves_are_the_strings_and_every_node_holds_the_mass_below_it(words):
+    tree = tree_of(words)
+    nodes = [node for _, node in tree.root.walk()]
+    leaves = {tree.string(node): node.probability for node in nodes if node.is_leaf}
+    assert leaves == pytest.approx(words)
+    assert tree.root.probability == pytest.approx(sum(words.values()))
+    for node in nodes:
+        if not node.is_leaf:
+            assert len(node.children) > 1  # runs without a branch are merged
+            assert node.probability == pytest.approx(sum(c.probability for c in node.children))
+            assert sum(child.share for child in node.children) == pytest.approx(1.0)
+            masses = [child.probability for child in node.children]
+            assert masses == sorted(masses, reverse=True)
+        assert all(child.prefix == node.prefix + node.tokens for child in node.children)
+    assert len(tree.text().splitlines()) == len(nodes)
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"),
+    [
+        (1.0, "100.0%"),
+        (1 - 1e-9, "100.0%"),
+        (0.9996, ">99.9%"),
+        (0.9994, "99.9%"),
+        (3e-7, "3e-05%"),
+    ],
+)
+def test_percentages_claim_no_certainty_that_is_not_there(probability, text):
+    assert format_percent(probability) == text
