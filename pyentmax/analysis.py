@@ -41,7 +41,7 @@ def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -
     0.5
     """
     pairs = _pairs(predictions, references)
-    return sum(one == other for one, other in pairs) / len(pairs)
+    return sum(bool(one == other) for one, other in pairs) / len(pairs)
 
 
 def levenshtein(a: Sequence[object], b: Sequence[object]) -> int:

@@ -20,7 +20,7 @@ def checked_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray,
         )
     if mask.shape != ids.shape or mask.dtype != np.bool_:
         raise ValueError(
-            f"source_mask must be a bool array of source's shape {ids.shape} (True = a real token), "
+            f"source_mask must be a bool array of source's shape {ids.shape} (True = real token), "
             f"not {mask.dtype} of shape {mask.shape}"
         )
     return ids, mask

@@ -32,16 +32,16 @@ def beam_search(
 ) -> list[BeamResult]:
     r"""Decode each source with a beam, and prove the result complete where that is possible.
 
-    Every step advances the open prefixes of all sources in one call of ``model.step``. A prefix that
-    can end gives a finished hypothesis, which leaves the beam and is kept; of all the other
+    Every step advances the open prefixes of all sources in one call of ``model.step``. A prefix
+    that can end gives a finished hypothesis, which leaves the beam and is kept; of all the other
     continuations with a probability above zero each source keeps the ``beam`` most probable (of
     equally probable ones that with the better prefix, then the lower token id).
 
     The result is **exact**, which includes complete, if and only if no continuation in the support
     of the output mapping was pruned and none was left open at the length limit. Then the listed
     probabilities sum to 1. The support is read from the mapping (``Step.support``); a continuation
-    in it whose probability rounds to zero is not impossible, only too improbable for its float type,
-    and it makes the list unproved.
+    in it whose probability rounds to zero is not impossible, only too improbable for its float
+    type, and it makes the list unproved.
 
     With a sparse output mapping the search goes on until nothing is open. With a dense one
     (``model.output_is_sparse`` is False) it stops once ``beam`` finished hypotheses are at least as
@@ -174,9 +174,9 @@ def _possible(step: Step, total: FloatArray, owner: IntArray, length: int) -> Bo
     stuck = np.flatnonzero(~possible.any(axis=1))
     if stuck.size:
         raise ValueError(
-            f"the model gives source {owner[stuck[0]]} no next token after {length} tokens: expected "
-            "every row of Step to support at least one token of finite log-probability; are there "
-            "NaN among the model's scores or parameters?"
+            f"the model gives source {owner[stuck[0]]} no next token after {length} tokens: "
+            "expected every row of Step to support at least one token of finite log-probability; "
+            "are there NaN among the model's scores or parameters?"
         )
     return possible
 
@@ -187,14 +187,14 @@ def _best_continuations(
     """Rows and tokens of the ``beam`` best continuations of every source, by source and rank."""
     vocabulary = possible.shape[1]
     if vocabulary > beam and 10 * np.count_nonzero(possible) > possible.size:
-        # Sorting all of a dense support would cost more than finding each row's beam-th score first,
-        # under which nothing can be kept. Ties with that score stay in, for the order below.
+        # Sorting all of a dense support would cost more than finding each row's beam-th score
+        # first, under which nothing can be kept. Ties with it stay in, for the order below.
         masked = np.where(possible, total, -np.inf)
         bar = np.partition(masked, vocabulary - beam, axis=1)[:, vocabulary - beam, None]
         possible = possible & (total >= bar)
     rows, tokens = np.nonzero(possible)
-    # nonzero lists by row, then token, and lexsort is stable: ties fall to the better prefix, then to
-    # the lower token id.
+    # nonzero lists by row, then token, and lexsort is stable: ties fall to the better prefix, then
+    # to the lower token id.
     order = np.lexsort((-total[rows, tokens], owner[rows]))
     rows, tokens = rows[order], tokens[order]
     first = np.searchsorted(owner[rows], owner[rows])
@@ -294,7 +294,7 @@ class _Losses:
         self.cut_mass += mass
 
     def underflow(self, owner: IntArray, lost: BoolArray) -> None:
-        """``lost`` continuations are in the support, but their probability is not a positive float."""
+        """``lost`` continuations are in the support, but their probability is no positive float."""
         np.add.at(self.underflowed, owner[np.nonzero(lost)[0]], 1)
 
     def _sums(

@@ -1,4 +1,4 @@
-"""Greedy decoding: always the most probable token. Fast, and good enough to validate a training run."""
+"""Greedy decoding: always the most probable token, fast enough to validate a training run with."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Hypothesis:
 
     @property
     def probability(self) -> float:
-        """exp(log_prob); 0.0 where that is too small for a float, though the sequence is possible."""
+        """exp(log_prob); 0.0 where that is too small for a float, though it is possible."""
         return math.exp(self.log_prob)
 
 

@@ -1,7 +1,7 @@
 """The tree of hypotheses: what they share, where they part, and how probable each branch is.
 
-Peters et al. (2019), Figure 1, draw a complete beam like this: one path for what all hypotheses begin
-with, a branch where the model hesitates, and a leaf for each string that it finds possible.
+Peters et al. (2019), Figure 1, draw a complete beam like this: one path for what all hypotheses
+begin with, a branch where the model hesitates, and a leaf for each string that it finds possible.
 """
 
 from __future__ import annotations

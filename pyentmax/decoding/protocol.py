@@ -28,8 +28,8 @@ class Step(NamedTuple):
     log_prob : (rows, vocabulary) float array
         Log-probability of each token as the next one; −inf off the support.
     support : (rows, vocabulary) bool array
-        True where the output mapping gives a probability above zero. It comes from the mapping itself
-        (u > 0) and not from a float: a probability may round to zero within the support.
+        True where the output mapping gives a probability above zero. It comes from the mapping
+        itself (u > 0) and not from a float: a probability may round to zero within the support.
     attention : (rows, source) float array
         Weight of each source position in this step.
     """

@@ -17,7 +17,7 @@ BOS, EOS = 0, 1
 
 @dataclass
 class Automaton:
-    """A model given by tables: rows are states, columns tokens; a source begins in state source[0]."""
+    """A model given by tables (state, token); a source begins in the state source[0]."""
 
     log_prob: np.ndarray
     support: np.ndarray
@@ -50,7 +50,7 @@ class Automaton:
         return tuple(part[rows] for part in state)
 
     def strings(self, start, limit):
-        """Every finished string with its log-probability, and the prefixes open after each length."""
+        """Every finished string with its log-probability; how many prefixes each length has."""
         found, level = {}, [((), start, 0.0)]
         widths = []
         for length in range(limit + 1):
@@ -126,7 +126,8 @@ def test_exact_lists_are_the_enumeration_and_only_they_claim_it(model, beam):
         assert result.mass == pytest.approx(1.0, abs=1e-12)
         assert result.reason.startswith("Exact and complete")
     else:
-        assert "pruned" in result.reason and f"(beam {beam})" in result.reason
+        assert "pruned" in result.reason
+        assert f"(beam {beam})" in result.reason
 
 
 @given(automata(cyclic=True), st.integers(1, 6), st.integers(1, 7))
@@ -197,7 +198,8 @@ def test_a_continuation_of_zero_mass_still_counts_when_pruned():
     assert (narrow.exact, wide.exact) == (False, True)
     assert narrow.mass == wide.mass == 1.0
     assert [h.tokens for h in wide.hypotheses] == [(2,), (3,)]
-    assert wide.hypotheses[1].log_prob == -800 and wide.hypotheses[1].probability == 0.0
+    assert wide.hypotheses[1].log_prob == -800
+    assert wide.hypotheses[1].probability == 0.0
 
 
 def test_tokens_off_the_support_are_never_taken_whatever_their_float_says():
@@ -236,9 +238,11 @@ def test_a_string_as_long_as_the_limit_is_within_it():
 def test_unfinished_prefixes_are_given_only_where_nothing_ended():
     result = search(loop(0.0), max_length=2, length=3)
     [hypothesis] = result.hypotheses
-    assert hypothesis.tokens == (2, 2) and not hypothesis.finished
+    assert hypothesis.tokens == (2, 2)
+    assert not hypothesis.finished
     assert hypothesis.attention.shape == (2, 3)
-    assert result.mass == 0.0 and not result.exact
+    assert result.mass == 0.0
+    assert not result.exact
     assert all(h.finished for h in search(loop(0.5), max_length=2).hypotheses)
 
 
@@ -246,7 +250,8 @@ def test_default_limit_follows_the_real_length_of_the_source():
     source = np.zeros((2, 4), dtype=int)
     mask = np.array([[True] * 4, [True] + [False] * 3])
     long, short = beam_search(loop(0.0), source, mask)
-    assert len(long.best.tokens) == 18 and len(short.best.tokens) == 12
+    assert len(long.best.tokens) == 18
+    assert len(short.best.tokens) == 12
     assert [len(t) for t in greedy_search(loop(0.0), source, mask)] == [18, 12]
 
 
@@ -302,11 +307,12 @@ def test_dense_search_stops_when_nothing_open_can_enter_the_best():
 def test_a_finite_support_does_not_make_a_dense_mapping_exact():
     model = Automaton.of([[0, 1, 0]], [[0, 0, 0]], output_is_sparse=False)
     result = search(model)
-    assert result.mass == 1.0 and not result.exact
+    assert result.mass == 1.0
+    assert not result.exact
 
 
 def test_attention_belongs_to_its_own_hypothesis():
-    # 2 leads through state 1 and 3 through state 2; the toy's weights are (state + 1) / source length.
+    # 2 leads to state 1 and 3 to state 2; the toy's weights are (state + 1) / source length.
     model = Automaton.of(
         [[0, 0, 0.4, 0.6], [0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0]],
         [[0, 0, 1, 2], [0] * 4, [0, 0, 3, 0], [0] * 4],
