@@ -1,0 +1,49 @@
+/* The 1.5-entmax kernels for float and double: what does not depend on the type, then the templates. */
+#include "gufunc.h"
+#include "kernels.h"
+#include "rows.h"
+
+/* Stands for every half gap outside the support: any value below -1, the lowest that t <= 1 reaches. */
+#define OUTSIDE (-2)
+
+/* Never reached: a tangent step at least squares the relative error, once close, and the passes
+ * before that are few (ten is the most the tests ever see). It keeps a rounding cycle from
+ * being an endless loop, and after it the last step of the quadratic is a Newton step all the same. */
+#define MAX_PASSES 64
+
+/* The bound from the lanes' maxima is a rounded number; one millionth on top makes it safe in
+ * float too, at the price of a few more entries to look at. */
+#define BOUND_SLACK 1e-6
+
+/* Of [h + t]+ over a row: the sums of squares and of values, and how many are positive. */
+typedef struct {
+    double squares, sum, size;
+} Moments;
+
+/* sum s v and sum s. */
+typedef struct {
+    double product, weight;
+} Weighted;
+
+/* How far t has to move for sum (h + t)^2 = 1 over a fixed support: the larger root of
+ * size d^2 + 2 sum d + squares - 1 = 0, in the form that does not cancel. A negative
+ * discriminant means that no t does it, and the vertex of the parabola comes closest. */
+static inline double quadratic_step(Moments m) {
+    double excess = m.squares - 1, discriminant = m.sum * m.sum - m.size * excess;
+    return -excess / (m.sum + sqrt(discriminant > 0 ? discriminant : 0));
+}
+
+#define REAL float
+#define SQRT sqrtf
+#define TYPED(name) name##_f32
+#include "entmax15_rows.h"
+#include "gufunc_rows.h"
+#undef REAL
+#undef SQRT
+#undef TYPED
+
+#define REAL double
+#define SQRT sqrt
+#define TYPED(name) name##_f64
+#include "entmax15_rows.h"
+#include "gufunc_rows.h"

@@ -1,0 +1,71 @@
+/* Moving one row between NumPy's strides and contiguous memory, for one floating type: a template
+ * in the manner of entmax15_rows.h. */
+
+/* The row at `from`, contiguous: itself if it is so already, otherwise a copy in `room`. */
+static const REAL *TYPED(contiguous)(const char *from, ptrdiff_t stride, ptrdiff_t n, REAL *room) {
+    if (stride == (ptrdiff_t)sizeof(REAL)) return (const REAL *)from;
+    for (ptrdiff_t i = 0; i < n; i++) room[i] = *(const REAL *)(from + i * stride);
+    return room;
+}
+
+/* The row at `from` with -inf where the mask is false: no copy where one true mask rules the row. */
+static const REAL *TYPED(masked)(const char *from, ptrdiff_t stride, const char *mask,
+                                 ptrdiff_t mask_stride, ptrdiff_t n, REAL *room) {
+    if (mask_stride == 0 && *mask) return TYPED(contiguous)(from, stride, n, room);
+    for (ptrdiff_t i = 0; i < n; i++)
+        room[i] = mask[i * mask_stride] ? *(const REAL *)(from + i * stride) : -(REAL)INFINITY;
+    return room;
+}
+
+/* Where to compute a row that belongs at `to`: there if it is contiguous, otherwise in `room`. */
+static REAL *TYPED(target)(char *to, ptrdiff_t stride, REAL *room) {
+    return stride == (ptrdiff_t)sizeof(REAL) ? (REAL *)to : room;
+}
+
+static void TYPED(deliver)(const REAL *row, char *to, ptrdiff_t stride, ptrdiff_t n) {
+    if ((const char *)row == to) return;
+    for (ptrdiff_t i = 0; i < n; i++) *(REAL *)(to + i * stride) = row[i];
+}
+
+/* (n),(n)->(n): scores and mask to probabilities. */
+void TYPED(entmax15_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data) {
+    (void)data;
+    const ptrdiff_t rows = dims[0], n = dims[1], room = whole_lanes(n);
+    const ptrdiff_t z_stride = steps[3], mask_stride = steps[4], p_stride = steps[5];
+    if (rows == 0 || n == 0) return;
+    REAL *scratch = scratch_or_error(3 * room, sizeof(REAL));
+    if (scratch == NULL) return;
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        char *to = args[2] + r * steps[2];
+        const REAL *z = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
+                                      mask_stride, n, scratch + room);
+        REAL *p = TYPED(target)(to, p_stride, scratch + 2 * room);
+        TYPED(entmax15_row)(z, p, n, scratch);
+        TYPED(deliver)(p, to, p_stride, n);
+    }
+    free(scratch);
+    leave_no_float_flags();
+}
+
+/* (n),(n)->(n): probabilities and a direction to the product of the Jacobian with it. */
+void TYPED(entmax15_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                              void *data) {
+    (void)data;
+    const ptrdiff_t rows = dims[0], n = dims[1];
+    const ptrdiff_t p_stride = steps[3], v_stride = steps[4], out_stride = steps[5];
+    if (rows == 0 || n == 0) return;
+    REAL *scratch = scratch_or_error(3 * n, sizeof(REAL));
+    if (scratch == NULL) return;
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        char *to = args[2] + r * steps[2];
+        const REAL *p = TYPED(contiguous)(args[0] + r * steps[0], p_stride, n, scratch);
+        const REAL *v = TYPED(contiguous)(args[1] + r * steps[1], v_stride, n, scratch + n);
+        REAL *out = TYPED(target)(to, out_stride, scratch + 2 * n);
+        TYPED(entmax15_jvp_row)(p, v, out, n);
+        TYPED(deliver)(out, to, out_stride, n);
+    }
+    free(scratch);
+    leave_no_float_flags();
+}
