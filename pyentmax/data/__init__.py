@@ -1,0 +1,46 @@
+"""Data: inflection examples, vocabularies and batches by length."""
+
+from .batching import (
+    Batch,
+    Pair,
+    bucketed_batches,
+    encode_examples,
+    make_batch,
+    padding_share,
+)
+from .bundled import english_verbs
+from .errors import DataError
+from .inflection import (
+    Example,
+    compounds_of,
+    hold_out,
+    language_of,
+    read_examples,
+    source_tokens,
+    target_tokens,
+)
+from .vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "SPECIALS",
+    "UNK",
+    "Batch",
+    "DataError",
+    "Example",
+    "Pair",
+    "Vocabulary",
+    "bucketed_batches",
+    "compounds_of",
+    "encode_examples",
+    "english_verbs",
+    "hold_out",
+    "language_of",
+    "make_batch",
+    "padding_share",
+    "read_examples",
+    "source_tokens",
+    "target_tokens",
+]

@@ -1,0 +1,229 @@
+"""Batches: pairs of sequences of nearly one length, padded to rectangles, with masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from .errors import DataError
+from .inflection import Example, source_tokens, target_tokens
+from .vocabulary import BOS, EOS, PAD, Vocabulary
+
+Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """B pairs of sequences as arrays.
+
+    Attributes
+    ----------
+    source : int64 array of shape (B, S)
+        Source ids, filled up with `PAD`.
+    source_mask : bool array of shape (B, S)
+        True where *source* is a token, not padding.
+    target_in : int64 array of shape (B, T)
+        What the decoder reads: `BOS`, then the target.
+    target_out : int64 array of shape (B, T)
+        What it shall predict: the target, then `EOS`.
+    target_mask : bool array of shape (B, T)
+        True where *target_in* and *target_out* are tokens.
+    index : int64 array of shape (B,)
+        The places of the pairs in the data set.
+    """
+
+    source: NDArray[np.int64]
+    source_mask: NDArray[np.bool_]
+    target_in: NDArray[np.int64]
+    target_out: NDArray[np.int64]
+    target_mask: NDArray[np.bool_]
+    index: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+
+def encode_examples(
+    examples: Iterable[Example],
+    source: Vocabulary,
+    target: Vocabulary,
+    *,
+    unknown: str | None = None,
+) -> list[Pair]:
+    """Inflection examples as pairs of ids.
+
+    Parameters
+    ----------
+    examples : iterable of Example
+    source, target : Vocabulary
+        Of the tags and lemmas, and of the forms.
+    unknown : str, optional
+        The token for what the vocabularies lack. Development data may hold characters that training
+        never saw, and ``"<unk>"`` keeps going there; by default it is an error.
+
+    Returns
+    -------
+    list of (source ids, target ids)
+
+    Raises
+    ------
+    DataError
+        If a token is not in its vocabulary and *unknown* is None; it names the word.
+
+    Examples
+    --------
+    >>> example = Example("go", "went", ("V", "PST"))
+    >>> source = Vocabulary.build([source_tokens(example)])
+    >>> target = Vocabulary.build([target_tokens(example.form)])
+    >>> encode_examples([example], source, target)
+    [(array([5, 4, 6, 7]), array([7, 4, 5, 6]))]
+    """
+    return [
+        (
+            source.encode(
+                source_tokens(example),
+                what=f"lemma {example.lemma!r} with tags {';'.join(example.tags)!r}",
+                unknown=unknown,
+            ),
+            target.encode(
+                target_tokens(example.form), what=f"form {example.form!r}", unknown=unknown
+            ),
+        )
+        for example in examples
+    ]
+
+
+def make_batch(pairs: Sequence[Pair], index: ArrayLike) -> Batch:
+    """The pairs at the places *index*, padded to the longest source and target among them.
+
+    Parameters
+    ----------
+    pairs : sequence of (source ids, target ids)
+    index : int array-like of shape (B,)
+
+    Returns
+    -------
+    Batch
+
+    Raises
+    ------
+    DataError
+        If *index* is empty, or a source is: there would be nothing to attend to.
+
+    Examples
+    --------
+    >>> pairs = [(np.array([5, 6]), np.array([7])), (np.array([8]), np.array([9, 4]))]
+    >>> batch = make_batch(pairs, [0, 1])
+    >>> batch.source
+    array([[5, 6],
+           [8, 0]])
+    >>> batch.target_in
+    array([[1, 7, 0],
+           [1, 9, 4]])
+    >>> batch.target_out
+    array([[7, 2, 0],
+           [9, 4, 2]])
+    """
+    places = np.array(index, dtype=np.int64)
+    if places.ndim != 1 or not places.size:
+        raise DataError(f"index must be a list of places, got an array of shape {places.shape}")
+    chosen = [pairs[i] for i in places]
+    for i, (source, _) in zip(places, chosen, strict=True):
+        if not len(source):
+            raise DataError(f"pair {i} has an empty source; leave it out")
+    source, source_mask = _pad([source for source, _ in chosen])
+    target_in, target_mask = _pad([[BOS, *target] for _, target in chosen])
+    target_out, _ = _pad([[*target, EOS] for _, target in chosen])
+    return Batch(source, source_mask, target_in, target_out, target_mask, places)
+
+
+def bucketed_batches(
+    pairs: Sequence[Pair], batch_size: int, rng: np.random.Generator | None = None
+) -> list[NDArray[np.int64]]:
+    """Cut a data set into batches of pairs that are alike in length.
+
+    Pairs are sorted by source length, then by target length, and cut into runs of *batch_size*, so
+    that little is padded. With *rng*, pairs of equal lengths come in random order and so do the
+    batches: each epoch sees other batches.
+
+    Parameters
+    ----------
+    pairs : sequence of (source ids, target ids)
+    batch_size : int
+        Pairs a batch; the batch of the longest pairs may hold fewer.
+    rng : numpy.random.Generator, optional
+        By default the order is fixed: by length, then by place.
+
+    Returns
+    -------
+    list of int64 arrays
+        The places of the pairs of each batch; each pair is in exactly one.
+
+    Raises
+    ------
+    DataError
+        If *batch_size* is below 1.
+
+    Examples
+    --------
+    >>> pairs = [(np.zeros(n, int), np.zeros(2, int)) for n in (4, 2, 3, 2)]
+    >>> bucketed_batches(pairs, 2)
+    [array([1, 3]), array([2, 0])]
+    """
+    if batch_size < 1:
+        raise DataError(f"batch_size must be at least 1, got {batch_size}")
+    source_lengths, target_lengths = _lengths(pairs)
+    ties = np.arange(len(pairs)) if rng is None else rng.permutation(len(pairs))
+    order = np.lexsort((ties, target_lengths, source_lengths))
+    batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+    return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
+
+
+def padding_share(pairs: Sequence[Pair], batches: Iterable[NDArray[np.int64]]) -> float:
+    """The share of padding in the source and target arrays of *batches*.
+
+    Parameters
+    ----------
+    pairs : sequence of (source ids, target ids)
+    batches : iterable of int arrays
+        As from `bucketed_batches`.
+
+    Returns
+    -------
+    float
+        From 0, all pairs of a batch equally long, to nearly 1; 0 where there is no batch.
+
+    Examples
+    --------
+    >>> pairs = [(np.zeros(n, int), np.zeros(1, int)) for n in (2, 4)]
+    >>> share = padding_share(pairs, [np.array([0, 1])])  # 2 of 8 source, 0 of 4 target places
+    >>> round(share, 4)
+    0.1667
+    """
+    lengths = _lengths(pairs)
+    used = places = 0
+    for batch in batches:
+        # BOS or EOS makes each target row one longer.
+        for batch_lengths in (lengths[0][batch], lengths[1][batch] + 1):
+            used += int(batch_lengths.sum())
+            places += len(batch) * int(batch_lengths.max())
+    return (places - used) / places if places else 0.0
+
+
+def _lengths(pairs: Sequence[Pair]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    source = np.array([len(source) for source, _ in pairs], dtype=np.int64)
+    return source, np.array([len(target) for _, target in pairs], dtype=np.int64)
+
+
+def _pad(
+    rows: Sequence[Sequence[int] | NDArray[np.int64]],
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    lengths = np.array([len(row) for row in rows])
+    mask = np.arange(lengths.max()) < lengths[:, None]
+    padded = np.full(mask.shape, PAD, dtype=np.int64)
+    # Row by row, mask and concatenation run in the same order.
+    padded[mask] = np.concatenate(rows)
+    return padded, mask

@@ -1,0 +1,229 @@
+"""Vocabularies: the numbers that stand for tokens."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DataError
+
+PAD, BOS, EOS, UNK = range(4)
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+
+# So many known tokens are listed in full in an error message; of more, the closest are named.
+_LISTED = 80
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A fixed, ordered set of tokens; the id of a token is its place.
+
+    Parameters
+    ----------
+    tokens : tuple of str
+        The special tokens ``<pad>``, ``<s>``, ``</s>``, ``<unk>`` (ids `PAD`, `BOS`, `EOS`, `UNK`)
+        first, then all others.
+
+    Raises
+    ------
+    DataError
+        If the special tokens do not come first or a token comes twice.
+
+    Examples
+    --------
+    >>> vocabulary = Vocabulary.build([list("draw"), list("drawn")])
+    >>> vocabulary.tokens
+    ('<pad>', '<s>', '</s>', '<unk>', 'a', 'd', 'n', 'r', 'w')
+    >>> vocabulary.encode("dawn")
+    array([5, 4, 8, 6])
+    >>> vocabulary.decode([5, 4, 8, 6])
+    ['d', 'a', 'w', 'n']
+    """
+
+    tokens: tuple[str, ...]
+    _ids: dict[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.tokens[: len(SPECIALS)] != SPECIALS:
+            raise DataError(
+                f"the first tokens of a vocabulary must be {', '.join(SPECIALS)}; "
+                f"got {', '.join(map(repr, self.tokens[: len(SPECIALS)])) or 'none'}"
+            )
+        ids = {token: i for i, token in enumerate(self.tokens)}
+        if len(ids) < len(self.tokens):
+            twice = next(token for i, token in enumerate(self.tokens) if ids[token] != i)
+            raise DataError(f"a vocabulary must list each token once; got {twice!r} twice")
+        object.__setattr__(self, "_ids", ids)
+
+    @classmethod
+    def build(cls, sequences: Iterable[Iterable[str]]) -> Vocabulary:
+        """The vocabulary of all tokens in *sequences*, sorted, whatever their order there.
+
+        Parameters
+        ----------
+        sequences : iterable of iterables of str
+
+        Returns
+        -------
+        Vocabulary
+
+        Raises
+        ------
+        DataError
+            If a token is spelled like a special one, such as a tag ``s`` written ``<s>``.
+
+        Examples
+        --------
+        >>> len(Vocabulary.build([["b", "a"], ["a"]]))
+        6
+        """
+        found = {token for sequence in sequences for token in sequence}
+        if clash := sorted(found.intersection(SPECIALS)):
+            raise DataError(
+                f"token {clash[0]!r} is spelled like a special token; rename it in the data "
+                f"(special are {', '.join(SPECIALS)})"
+            )
+        return cls(SPECIALS + tuple(sorted(found)))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    def __contains__(self, token: object) -> bool:
+        return token in self._ids
+
+    def encode(
+        self, tokens: Sequence[str], *, what: str = "the sequence", unknown: str | None = None
+    ) -> NDArray[np.int64]:
+        """The ids of *tokens*.
+
+        Parameters
+        ----------
+        tokens : sequence of str
+        what : str
+            What *tokens* are, for the error message, such as ``"lemma 'draw'"``.
+        unknown : str, optional
+            The token that stands for one that is not in the vocabulary, such as ``"<unk>"``. By
+            default such a token is an error.
+
+        Returns
+        -------
+        array of shape (len(tokens),)
+
+        Raises
+        ------
+        DataError
+            If a token is not in the vocabulary; it names the token, *what*, and known ones.
+
+        Examples
+        --------
+        >>> vocabulary = Vocabulary.build(["abc"])
+        >>> vocabulary.encode("bäd", unknown="<unk>")
+        array([5, 3, 3])
+        >>> vocabulary.encode("bad", what="lemma 'bad'")
+        Traceback (most recent call last):
+            ...
+        pyentmax.data.errors.DataError: unknown character 'd' in lemma 'bad'; known: a b c
+        """
+        if unknown is not None:
+            fallback = self._id_or_raise(unknown, "the argument 'unknown'")
+            ids = [self._ids.get(token, fallback) for token in tokens]
+        else:
+            ids = [self._id_or_raise(token, what) for token in tokens]
+        return np.array(ids, dtype=np.int64)
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The tokens with the given *ids*, special ones included.
+
+        Parameters
+        ----------
+        ids : iterable of int
+
+        Returns
+        -------
+        list of str
+
+        Raises
+        ------
+        DataError
+            If there is no token with such an id.
+
+        Examples
+        --------
+        >>> Vocabulary.build(["abc"]).decode([BOS, 6, 4, 5, EOS])
+        ['<s>', 'c', 'a', 'b', '</s>']
+        """
+        tokens = []
+        for i in ids:
+            if not 0 <= i < len(self.tokens):
+                raise DataError(f"expected token ids from 0 to {len(self.tokens) - 1}, got {i}")
+            tokens.append(self.tokens[i])
+        return tokens
+
+    def to_json(self) -> str:
+        """The vocabulary as the JSON list of its tokens.
+
+        Returns
+        -------
+        str
+
+        Examples
+        --------
+        >>> Vocabulary.build(["é"]).to_json()
+        '["<pad>", "<s>", "</s>", "<unk>", "é"]'
+        """
+        return json.dumps(self.tokens, ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Vocabulary:
+        """The vocabulary that `to_json` wrote.
+
+        Parameters
+        ----------
+        text : str
+
+        Returns
+        -------
+        Vocabulary
+
+        Raises
+        ------
+        DataError
+            If *text* is not a JSON list of tokens that make a vocabulary.
+
+        Examples
+        --------
+        >>> vocabulary = Vocabulary.build(["abc"])
+        >>> Vocabulary.from_json(vocabulary.to_json()) == vocabulary
+        True
+        """
+        try:
+            tokens = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise DataError(f"expected a vocabulary as a JSON list of strings: {error}") from error
+        if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
+            raise DataError(f"expected a vocabulary as a JSON list of strings, got {text[:60]!r}")
+        return cls(tuple(tokens))
+
+    def _id_or_raise(self, token: str, what: str) -> int:
+        if token not in self._ids:
+            raise DataError(f"unknown {_kind(token)} {token!r} in {what}; {self._known(token)}")
+        return self._ids[token]
+
+    def _known(self, token: str) -> str:
+        """The known tokens of the same kind, or the closest where they are too many to read."""
+        alike = [t for t in self.tokens[len(SPECIALS) :] if _kind(t) == _kind(token)]
+        if not alike:
+            return f"no {_kind(token)} is known"
+        if len(alike) <= _LISTED:
+            return f"known: {' '.join(alike)}"
+        close = difflib.get_close_matches(token, alike, n=5, cutoff=0.5)
+        return f"{len(alike)} are known" + (f", the closest: {' '.join(close)}" if close else "")
+
+
+def _kind(token: str) -> str:
+    return "character" if len(token) == 1 else "token"
