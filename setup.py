@@ -33,7 +33,7 @@ SANITIZE = ["-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefine
 
 WARNING = """
 {line}
-pyentmax was installed WITHOUT its compiled kernels: every function works, in pure NumPy, but slower.
+pyentmax was installed WITHOUT its compiled kernels: all functions work, in pure NumPy, but slower.
 What went wrong: {reason}
 To compile them, install a C compiler and the Python headers (Debian: gcc, python3-dev) and install
 again; PYENTMAX_REQUIRE_EXT=1 makes a failed build an error, PYENTMAX_NO_EXT=1 skips it silently.

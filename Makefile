@@ -1,0 +1,93 @@
+# Every target works on a fresh clone that has make, Python >= 3.10 with venv and headers, and a C
+# compiler; everything else goes into .venv. The two to know: `make demo` and `make test`.
+
+PYTHON ?= python3
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# ./pyentmax shadows an installed package, so the package is installed in place, kernels included;
+# a kernel that does not build is an error here, never a slower library.
+export PYENTMAX_REQUIRE_EXT := 1
+# One BLAS thread: the matrices are small, and tests and training run side by side.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
+
+.PHONY: help demo test lint sanitize check-deep clean
+
+help:
+	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
+	@echo 'make test        the test suite, doctests and README included'
+	@echo 'make lint        ruff and mypy'
+	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make check-deep  what takes longer than a test should'
+	@echo 'make clean       remove .venv and everything built'
+
+demo: $(VENV)/.models
+	$(BIN)/python -m pyentmax demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+# A second copy of the package, so that the sanitized kernel never replaces the fast one. The sanitizers'
+# run-time has to be in the process before Python is.
+SANITIZED := build/sanitize
+SANITIZE_TESTS ?= not deep
+sanitize: $(VENV)/.test
+	rm -rf $(SANITIZED)
+	mkdir -p $(SANITIZED)
+	cp -r pyentmax $(SANITIZED)/pyentmax
+	rm -f $(SANITIZED)/pyentmax/_cpu*
+	PYENTMAX_SANITIZE=1 $(BIN)/python setup.py --quiet build_ext \
+		--build-lib $(SANITIZED) --build-temp $(SANITIZED)/temp
+	cd $(SANITIZED) && \
+	export LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so) $$($${CC:-cc} -print-file-name=libstdc++.so)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc && \
+	../../$(BIN)/python -c 'from pyentmax import _cpu; assert "-fsanitize" in _cpu.BUILD_INFO' && \
+	../../$(BIN)/python -m pytest -c ../../pyproject.toml --rootdir ../.. -p no:cacheprovider \
+		-m '$(SANITIZE_TESTS)' ../../tests/cpu
+
+check-deep: $(VENV)/.test
+	$(BIN)/python -m pytest -n $(JOBS) -m deep
+	$(MAKE) sanitize SANITIZE_TESTS='deep or not deep'
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info pyentmax/_cpu*.so
+
+# --- the environment -------------------------------------------------------------------------------
+
+# The build's own needs come first, so that it can do without an isolated copy of them.
+$(VENV)/.build: | check-tools
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade pip
+	$(PIP) install 'setuptools>=77' 'Cython>=3.1' 'numpy>=2.0'
+	@touch $@
+
+$(VENV)/.models: $(VENV)/.build $(BUILD_SOURCES)
+	$(PIP) install --no-build-isolation --editable '.[models]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
+	$(PIP) install --no-build-isolation --editable '.[models,sparse,test]'
+	@touch $@ $(VENV)/.models
+
+# Each line names what is missing, by its Debian package.
+.PHONY: check-tools
+check-tools:
+	@command -v $(PYTHON) >/dev/null || \
+		{ echo 'make: no $(PYTHON): install Python >= 3.10 (Debian: python3), or set PYTHON=' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo "make: Python >= 3.10 is needed, $(PYTHON) is $$($(PYTHON) -V); set PYTHON=" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+		{ echo 'make: $(PYTHON) has no venv (Debian: python3-venv)' >&2; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' || \
+		{ echo 'make: the headers of $(PYTHON) are missing (Debian: python3-dev)' >&2; exit 1; }
+	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || \
+		{ echo 'make: no C compiler (Debian: gcc), or set CC=' >&2; exit 1; }

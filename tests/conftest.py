@@ -1,0 +1,23 @@
+"""What every test run says about itself."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from pathlib import Path
+
+
+def pytest_report_header() -> list[str]:
+    """Say what is under test: kernels that were silently not built would silently not be tested."""
+    package = importlib.import_module("pyentmax")
+    try:
+        cpu = importlib.import_module("pyentmax._cpu")
+    except ImportError:
+        kernels = "NO compiled kernels, everything runs in pure NumPy"
+    else:
+        kernels = f"kernels built for {cpu.INSTRUCTION_SET} ({cpu.BUILD_INFO})"
+    asked = os.environ.get("PYENTMAX_BACKEND") or "default"
+    return [
+        f"pyentmax: {kernels}; PYENTMAX_BACKEND: {asked}",
+        f"pyentmax from {Path(str(package.__file__)).parent}",
+    ]

@@ -1,0 +1,113 @@
+"""The package as it is installed, and what a build does when it cannot compile."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.resources
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pyentmax
+
+SOURCE = Path(__file__).parents[1]
+PREFIX = "PYENTMAX_"  # of the variables that steer the build
+NO_COMPILER = os.path.join(os.sep, "nonexistent", "cc")
+
+
+def test_metadata():
+    metadata = importlib.metadata.metadata("pyentmax")
+    assert metadata["Version"] == pyentmax.__version__
+    assert metadata["Requires-Python"] == ">=3.10"
+    assert metadata.get("License-Expression", metadata.get("License")) == "BSD-3-Clause"
+    assert set(metadata.get_all("Provides-Extra")) == {
+        "sparse", "models", "cuda12", "cuda13", "distributed", "notebooks", "docs", "test", "bench",
+    }  # fmt: skip
+
+
+def test_numpy_is_the_only_requirement_of_a_plain_install():
+    required = [r for r in importlib.metadata.requires("pyentmax") or [] if "extra ==" not in r]
+    assert [re.split(r"[<>=!~ ;\[]", r)[0] for r in required] == ["numpy"]
+
+
+def test_importing_the_package_imports_nothing_but_numpy():
+    heavy = ["scipy", "matplotlib", "tqdm", "pooch", "sentencepiece", "sacrebleu", "cupy", "torch"]
+    code = f"import sys, pyentmax; print([m for m in {heavy} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_the_typing_marker_and_the_data_come_along():
+    package = importlib.resources.files("pyentmax")
+    assert (package / "py.typed").is_file()
+    assert (package / "data" / "english_verbs.tsv").is_file()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The build files around an empty package: enough to try the ways in which a build can go."""
+    for name in ("setup.py", "setup.cfg", "pyproject.toml", "LICENSE", "README.md"):
+        shutil.copy(SOURCE / name, tmp_path)
+    shutil.copytree(SOURCE / "cython_ext", tmp_path / "cython_ext")
+    (tmp_path / "pyentmax").mkdir()
+    (tmp_path / "pyentmax" / "__init__.py").touch()
+    return tmp_path
+
+
+def build(project: Path, **environment: str) -> tuple[int, str, bool]:
+    """Build in place; return the exit code, what was printed and whether there is a kernel."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX) and k != "CC"}
+    run = subprocess.run(
+        [sys.executable, "setup.py", "build_ext", "--inplace"],
+        cwd=project, env={**clean, **environment}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    built = any((project / "pyentmax").glob("_cpu*.[sp][oy]*"))
+    return run.returncode, run.stdout, built
+
+
+def test_without_a_compiler_the_build_succeeds_and_warns_once(project: Path):
+    code, printed, built = build(project, CC=NO_COMPILER)
+    assert code == 0, printed
+    assert not built
+    assert printed.count("WITHOUT its compiled kernels") == 1, printed
+    assert NO_COMPILER in printed, printed
+
+
+def test_code_that_does_not_compile_is_no_obstacle_either(project: Path):
+    with (project / "cython_ext" / "entmax15.c").open("a") as file:
+        file.write("\n#error a compiler that cannot\n")
+    code, printed, built = build(project)
+    assert code == 0, printed
+    assert not built
+    assert printed.count("WITHOUT its compiled kernels") == 1, printed
+
+
+def test_required_kernels_that_do_not_compile_are_an_error(project: Path):
+    code, printed, built = build(project, CC=NO_COMPILER, PYENTMAX_REQUIRE_EXT="1")
+    assert code != 0, printed
+    assert not built
+    assert NO_COMPILER in printed, printed
+
+
+def test_leaving_the_kernels_out_on_purpose_needs_no_warning(project: Path):
+    code, printed, built = build(project, CC=NO_COMPILER, PYENTMAX_NO_EXT="1")
+    assert code == 0, printed
+    assert not built
+    assert "WITHOUT" not in printed
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("pyentmax._cpu") is None, reason="this installation has no kernels"
+)
+def test_with_a_compiler_the_kernels_are_built(project: Path):
+    code, printed, built = build(project, PYENTMAX_REQUIRE_EXT="1")
+    assert code == 0, printed
+    assert built
+    assert "WITHOUT" not in printed
