@@ -135,9 +135,9 @@ class HypothesisTree:
             tokens = tokens[:-1]
         return self.joiner.join(tokens)
 
-    def label(self, node: HypothesisNode) -> str:
-        """The run of ``node`` as text, spaces made visible."""
-        return self.joiner.join(token.replace(" ", "␣") for token in node.tokens)
+    def label(self, tokens: Iterable[str]) -> str:
+        """Tokens as text, spaces inside them made visible."""
+        return self.joiner.join(token.replace(" ", "␣") for token in tokens)
 
     def text(self) -> str:
         """The tree as lines of text: run, probability, share of the branch, string.
@@ -146,14 +146,16 @@ class HypothesisTree:
         it thus differs from the probability itself.
         """
         rows = list(_rows(self.root, "", ""))
-        shape = [lead + self.label(node) for lead, node in rows]
+        shape = [lead + self.label(node.tokens) for lead, node in rows]
         if not shape[0]:
             shape[0] = "·"  # the strings have no common beginning
         width = max(map(len, shape))
+        percents = [format_percent(node.probability) for _, node in rows]
+        digits = max(map(len, percents))
         nested = any(not child.is_leaf for child in self.root.children)
         lines = []
-        for text, (_, node) in zip(shape, rows, strict=True):
-            line = f"{text:{width}}  {format_percent(node.probability):>6}"
+        for text, percent, (_, node) in zip(shape, percents, rows, strict=True):
+            line = f"{text:{width}}  {percent:>{digits}}"
             if nested:
                 share = "" if node is self.root else f"{format_percent(node.share)} of branch"
                 line += f"  {share:>16}"

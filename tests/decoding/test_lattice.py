@@ -62,19 +62,19 @@ def test_the_empty_string_is_its_end_symbol():
 
 def test_strings_without_a_common_beginning_have_a_bare_root():
     assert text_of({"was": 0.6, "were": 0.2, "is": 0.1}) == picture("""
-        ·                 90.0%
-        ├── w             80.0%   88.9% of branch
-        │   ├── as</s>    60.0%   75.0% of branch  was
-        │   └── ere</s>   20.0%   25.0% of branch  were
-        └── is</s>        10.0%   11.1% of branch  is
+        ·                90.0%
+        ├── w            80.0%   88.9% of branch
+        │   ├── as</s>   60.0%   75.0% of branch  was
+        │   └── ere</s>  20.0%   25.0% of branch  were
+        └── is</s>       10.0%   11.1% of branch  is
     """)
 
 
 def test_an_unfinished_string_ends_in_an_ellipsis():
     assert text_of({"ab": 0.5, "abab": 0.25}, unfinished=["abab"]) == picture("""
-        ab         75.0%
-        ├── </s>   50.0%  ab
-        └── ab…    25.0%  abab…
+        ab        75.0%
+        ├── </s>  50.0%  ab
+        └── ab…   25.0%  abab…
     """)
 
 
@@ -99,7 +99,7 @@ def test_a_tree_needs_a_hypothesis():
 
 def test_strings_too_improbable_for_a_float_still_stand_in_the_tree():
     tree = HypothesisTree.build([Hypothesis((97,), -800.0), Hypothesis((98,), -900.0)], chr)
-    assert tree.text().splitlines()[1] == "├── a</s>    0.0%  a"
+    assert tree.text().splitlines()[1] == "├── a</s>  0.0%  a"
 
 
 @given(st.dictionaries(st.text("abc", max_size=6), st.floats(0.01, 1), min_size=1, max_size=12))

@@ -1,0 +1,228 @@
+"""What the pictures hold: texts, numbers of parts, places. Never pixels."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+import sys
+
+import numpy as np
+import pytest
+
+from pyentmax.decoding import Hypothesis, HypothesisTree
+
+pytest.importorskip("matplotlib", reason="pictures need the extra: pip install pyentmax[models]")
+
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch, PathPatch
+
+from pyentmax.plotting import (
+    plot_attention,
+    plot_hypothesis_tree,
+    plot_mapping_curves,
+    plot_training_curve,
+    save_figure,
+)
+
+DRAW = {"drawed": 0.664, "drawn": 0.322, "draw": 0.014}
+NESTED = {"bought": 0.4, "buyed": 0.36, "buyen": 0.18, "buy": 0.06}
+BARE = {"was": 0.6, "give up": 0.3999, "動詞": 0.0001}
+
+
+def tree_of(words):
+    hypotheses = [Hypothesis(tuple(map(ord, word)), math.log(p)) for word, p in words.items()]
+    return HypothesisTree.build(hypotheses, chr)
+
+
+def texts(ax):
+    return [text.get_text() for text in ax.texts if text.get_text()]
+
+
+def test_tree_shows_runs_strings_and_percentages():
+    ax = plot_hypothesis_tree(tree_of(DRAW))
+    runs = ["draw", "ed", "</s>", "n", "</s>", "</s>"]
+    assert texts(ax) == [*runs, "drawed", "66.4%", "drawn", "32.2%", "draw", "1.4%"]
+    assert sum(isinstance(patch, FancyBboxPatch) for patch in ax.patches) == 4
+    assert sum(isinstance(patch, PathPatch) for patch in ax.patches) == 3
+
+
+def test_tree_shows_shares_where_branches_follow_branches():
+    shown = texts(plot_hypothesis_tree(tree_of(NESTED)))
+    assert {"60.0%", "90.0%", "66.7%", "33.3%", "10.0%"} <= set(shown)
+    assert shown.count("40.0%") == 2  # as a share and as the probability of the string
+
+
+def test_wider_edges_carry_more_probability():
+    ax = plot_hypothesis_tree(tree_of(DRAW))
+    widths = [patch.get_linewidth() for patch in ax.patches if isinstance(patch, PathPatch)]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] > 2 * widths[2]
+
+
+@pytest.mark.parametrize("words", [DRAW, NESTED, BARE, {"went": 1.0}, {"": 1.0}])
+@pytest.mark.parametrize("size", [None, (4, 3), (9, 2)])
+@pytest.mark.filterwarnings("ignore:Glyph:UserWarning")  # the bundled font has no Chinese
+def test_no_text_of_a_tree_is_clipped_or_leaves_its_box(words, size):
+    ax = plot_hypothesis_tree(tree_of(words), Figure(size).add_subplot() if size else None)
+    ax.figure.draw_without_rendering()
+    frame = ax.get_window_extent()
+    boxes = [p.get_window_extent() for p in ax.patches if isinstance(p, FancyBboxPatch)]
+    extents = {text: text.get_window_extent() for text in ax.texts if text.get_text()}
+    for text, extent in extents.items():
+        assert frame.x0 <= extent.x0 < extent.x1 <= frame.x1, text
+        assert frame.y0 <= extent.y0 < extent.y1 <= frame.y1, text
+    for i, box in enumerate(boxes):
+        inside = [e for e in extents.values() if box.x0 < (e.x0 + e.x1) / 2 < box.x1]
+        inside = [e for e in inside if box.y0 < (e.y0 + e.y1) / 2 < box.y1]
+        assert inside, f"box {i} is empty"
+        assert all(box.x0 < e.x0 and e.x1 < box.x1 for e in inside)
+        inside.sort(key=lambda e: e.x0)
+        assert all(a.x1 < b.x0 for a, b in zip(inside, inside[1:], strict=False))
+
+
+def test_spaces_are_visible_in_trees_and_attention():
+    assert "give␣up" in texts(plot_hypothesis_tree(tree_of(BARE)))
+    ax = plot_attention(np.eye(2), ["a", " "], [" ", "b"])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["a", "␣"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["␣", "b"]
+
+
+def test_attention_outlines_what_is_not_zero_and_nothing_else():
+    weights = np.array([[0.5, 0.5, 0.0], [0.0, 1e-30, 1.0]])
+    ax = plot_attention(weights, ["<V>", "g", "o"], ["w", "</s>"])
+    [cells] = ax.collections
+    assert len(cells.get_paths()) == 4
+    np.testing.assert_array_equal(cells.get_array(), [0.5, 0.5, 1e-30, 1.0])
+    centres = [tuple(path.get_extents().get_points().mean(axis=0)) for path in cells.get_paths()]
+    np.testing.assert_allclose(centres, [(0, 0), (1, 0), (1, 1), (2, 1)], atol=1e-12)
+    assert cells.get_linewidth()[0] > 0
+    assert ax.get_ylim() == (1.5, -0.5)  # the first target token is on top
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["<V>", "g", "o"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["w", "</s>"]
+
+
+def test_attention_of_the_wrong_shape_is_refused():
+    with pytest.raises(ValueError, match=r"2 target tokens .* 1 source tokens, not shape \(1, 2\)"):
+        plot_attention(np.ones((1, 2)), ["a"], ["b", "c"])
+
+
+def test_training_curve_holds_both_lines_and_the_best():
+    history = {
+        "update": [10, 20, 30, 40],
+        "loss": [2.0, 1.0, 0.5, 0.4],
+        "dev_accuracy": [math.nan, 0.25, 0.75, 0.5],
+    }
+    ax = plot_training_curve(history)
+    _, twin = ax.figure.axes
+    np.testing.assert_array_equal(ax.lines[0].get_xydata().T, [history["update"], history["loss"]])
+    np.testing.assert_array_equal(twin.lines[0].get_xdata(), [20, 30, 40])
+    assert texts(twin) == ["best 75.0%"]
+    assert twin.texts[0].xy == (30, 0.75)
+
+
+def test_training_curve_without_a_validation_yet():
+    ax = plot_training_curve({"update": [1], "loss": [2.0], "dev_accuracy": [math.nan]})
+    assert not ax.figure.axes[1].texts
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        {"update": [1, 2], "loss": [1.0, 0.5]},
+        {"update": [1, 2], "loss": [1.0], "dev_accuracy": [0.1, 0.2]},
+    ],
+)
+def test_an_incomplete_history_is_refused(history):
+    with pytest.raises(ValueError, match="named update, loss, dev_accuracy, not of the lengths"):
+        plot_training_curve(history)
+
+
+def test_mapping_curves_reach_certainty_where_their_dots_are():
+    ax = plot_mapping_curves()
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels == ["α = 1 (softmax)", "α = 1.25", "α = 1.5", "α = 2 (sparsemax)", "α = 4"]
+    softmax, *sparse = (line.get_xydata() for line in ax.lines)
+    np.testing.assert_allclose(softmax[:, 1], 1 / (1 + np.exp(-softmax[:, 0])), rtol=1e-12)
+    for curve, dots in zip(sparse, ax.collections, strict=True):
+        left, right = dots.get_offsets()
+        certain = (curve[:, 1] == 0) | (curve[:, 1] == 1)
+        # Just inside a dot the missing probability may be too small for a float: leave a margin.
+        outside, inside = abs(curve[:, 0]) > right[0] + 1e-9, abs(curve[:, 0]) < right[0] - 0.02
+        assert right[1] == 1
+        assert tuple(left) == (-right[0], 0)
+        assert certain[outside].all()
+        assert not certain[inside].any()
+
+
+def test_given_axes_are_drawn_into_and_returned():
+    ax = Figure().add_subplot()
+    assert plot_mapping_curves(ax) is ax
+    ax = Figure().add_subplot()
+    assert plot_attention(np.eye(2), "ab", "cd", ax) is ax
+    assert ax.figure.axes == [ax]  # no colour bar pushed into someone else's figure
+    ax = Figure().add_subplot()
+    assert plot_hypothesis_tree(tree_of(DRAW), ax) is ax
+    ax = Figure().add_subplot()
+    assert plot_training_curve({"update": [1], "loss": [1], "dev_accuracy": [1]}, ax) is ax
+
+
+def small_figure():
+    figure = Figure((1, 1))
+    figure.add_subplot().plot([0, 1])
+    return figure
+
+
+@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+def test_saved_figures_are_the_same_bytes_each_time(tmp_path, suffix):
+    first = save_figure(small_figure(), tmp_path / f"a{suffix}")
+    second = save_figure(small_figure(), tmp_path / f"b{suffix}")
+    assert first.read_bytes() == second.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [f"a{suffix}", f"b{suffix}"]
+    assert b"matplotlib.org" not in first.read_bytes()
+
+
+def test_a_failed_save_keeps_the_old_picture_and_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "a.png"
+    path.write_bytes(b"old")
+
+    class FullDisk(Figure):
+        def savefig(self, file, **kwargs):
+            file.write(b"half")
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        save_figure(FullDisk(), path)
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file permissions are those of POSIX")
+def test_saved_figures_have_ordinary_permissions(tmp_path):
+    path, other = save_figure(small_figure(), tmp_path / "a.png"), tmp_path / "other"
+    other.touch()
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
+
+
+def test_unknown_formats_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"must end in \.png, \.svg or \.pdf, not in 'a\.bmp'"):
+        save_figure(small_figure(), tmp_path / "a.bmp")
+
+
+def test_pictures_leave_pyplot_alone():
+    before = "matplotlib.pyplot" in sys.modules
+    plot_mapping_curves()
+    assert ("matplotlib.pyplot" in sys.modules) == before
+
+
+def test_a_missing_matplotlib_is_an_error_that_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    for draw in (
+        lambda: plot_hypothesis_tree(tree_of(DRAW)),
+        lambda: plot_attention(np.eye(1), "a", "b"),
+        lambda: plot_training_curve({"update": [], "loss": [], "dev_accuracy": []}),
+        plot_mapping_curves,
+        lambda: save_figure(None, "a.png"),
+    ):
+        with pytest.raises(ImportError, match=r"pip install pyentmax\[models\]"):
+            draw()
