@@ -1,0 +1,167 @@
+"""Batches: each pair exactly once, padding where the masks say, alike in length."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyentmax.data import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    DataError,
+    Example,
+    Vocabulary,
+    bucketed_batches,
+    encode_examples,
+    english_verbs,
+    make_batch,
+    padding_share,
+    source_tokens,
+    target_tokens,
+)
+
+# Ids from PAD on: padding must be told by the masks, not by the ids.
+ids = st.integers(PAD, 9)
+pair_lists = st.lists(
+    st.tuples(st.lists(ids, min_size=1, max_size=6), st.lists(ids, max_size=6)), max_size=20
+)
+seeds = st.none() | st.integers(0, 2**32)
+
+
+def as_pairs(lists):
+    return [(np.array(s, dtype=np.int64), np.array(t, dtype=np.int64)) for s, t in lists]
+
+
+def batches_of(pairs, batch_size, seed):
+    rng = None if seed is None else np.random.default_rng(seed)
+    return bucketed_batches(pairs, batch_size, rng)
+
+
+@given(pair_lists, st.integers(1, 7), seeds)
+def test_each_pair_is_in_exactly_one_batch(lists, batch_size, seed):
+    batches = batches_of(as_pairs(lists), batch_size, seed)
+    places = [int(place) for batch in batches for place in batch]
+    assert sorted(places) == list(range(len(lists)))
+    assert all(1 <= len(batch) <= batch_size for batch in batches)
+    assert len(batches) == -(-len(lists) // batch_size)
+
+
+@given(pair_lists, st.integers(1, 7), seeds)
+def test_masks_give_back_the_pairs(lists, batch_size, seed):
+    pairs = as_pairs(lists)
+    for index in batches_of(pairs, batch_size, seed):
+        batch = make_batch(pairs, index)
+        assert len(batch) == len(index)
+        assert np.array_equal(batch.index, index)
+        assert batch.source.shape == batch.source_mask.shape
+        assert batch.target_in.shape == batch.target_out.shape == batch.target_mask.shape
+        assert batch.source.shape[1] == max(len(lists[i][0]) for i in index)
+        assert batch.target_in.shape[1] == max(len(lists[i][1]) for i in index) + 1
+        for row, i in enumerate(index):
+            source, target = lists[i]
+            mask = batch.target_mask[row]
+            assert batch.source[row, batch.source_mask[row]].tolist() == source
+            assert batch.target_in[row, mask].tolist() == [BOS, *target]
+            assert batch.target_out[row, mask].tolist() == [*target, EOS]
+            # Tokens first, padding after them.
+            assert np.all(np.diff(batch.source_mask[row].astype(int)) <= 0)
+            assert np.all(np.diff(mask.astype(int)) <= 0)
+        for array, mask in (
+            (batch.source, batch.source_mask),
+            (batch.target_in, batch.target_mask),
+            (batch.target_out, batch.target_mask),
+        ):
+            assert array.dtype == np.int64
+            assert mask.dtype == np.bool_
+            assert np.all(array[~mask] == PAD)
+
+
+@given(pair_lists, st.integers(1, 7), seeds)
+def test_batches_hold_runs_of_the_lengths_in_order(lists, batch_size, seed):
+    lengths = sorted((len(source), len(target)) for source, target in lists)
+    runs = [lengths[i : i + batch_size] for i in range(0, len(lengths), batch_size)]
+    batches = batches_of(as_pairs(lists), batch_size, seed)
+    found = [sorted((len(lists[i][0]), len(lists[i][1])) for i in batch) for batch in batches]
+    assert (found if seed is None else sorted(found)) == (runs if seed is None else sorted(runs))
+
+
+def test_the_generator_shuffles_ties_and_batches_and_nothing_else_does():
+    pairs = as_pairs([([5], [5])] * 40)
+    fixed = np.concatenate(bucketed_batches(pairs, 4))
+    assert fixed.tolist() == list(range(40))
+    first, again, other = (
+        [batch.tolist() for batch in bucketed_batches(pairs, 4, np.random.default_rng(seed))]
+        for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first != other
+    # Batches come in random order too: 10 lengths, one a batch, in another order than sorted.
+    ladder = as_pairs([([5] * (i // 4 + 1), [5]) for i in range(40)])
+    order = [len(ladder[b[0]][0]) for b in bucketed_batches(ladder, 4, np.random.default_rng(1))]
+    assert sorted(order) == list(range(1, 11))
+    assert order != sorted(order)
+
+
+def test_verbs_are_hardly_padded():
+    examples = english_verbs()
+    source = Vocabulary.build(map(source_tokens, examples))
+    target = Vocabulary.build(target_tokens(example.form) for example in examples)
+    pairs = encode_examples(examples, source, target)
+    bucketed = padding_share(pairs, bucketed_batches(pairs, 64, np.random.default_rng(0)))
+    as_they_come = padding_share(pairs, np.split(np.arange(len(pairs)), range(64, len(pairs), 64)))
+    assert bucketed < 0.03
+    assert as_they_come > 0.15
+
+
+@given(pair_lists.filter(len), st.integers(1, 7))
+def test_padding_share_counts_what_the_masks_leave_out(lists, batch_size):
+    pairs = as_pairs(lists)
+    batches = bucketed_batches(pairs, batch_size)
+    made = [make_batch(pairs, index) for index in batches]
+    masks = [mask.ravel() for batch in made for mask in (batch.source_mask, batch.target_mask)]
+    expected = 1 - np.concatenate(masks).mean()
+    np.testing.assert_allclose(padding_share(pairs, batches), expected, rtol=0, atol=1e-12)
+
+
+def test_no_batch_has_no_padding():
+    assert bucketed_batches([], 3) == []
+    assert padding_share([], []) == 0
+
+
+def test_errors_of_batches():
+    pairs = as_pairs([([5], [6]), ([], [6])])
+    with pytest.raises(DataError, match="batch_size must be at least 1, got 0"):
+        bucketed_batches(pairs, 0)
+    with pytest.raises(DataError, match="pair 1 has an empty source"):
+        make_batch(pairs, [0, 1])
+    with pytest.raises(DataError, match=r"index must be a list of places, .* shape \(0,\)"):
+        make_batch(pairs, [])
+    with pytest.raises(DataError, match=r"array of shape \(\)"):
+        make_batch(pairs, 0)
+
+
+def test_a_batch_keeps_its_own_index():
+    index = np.array([0])
+    batch = make_batch(as_pairs([([5], [6])] * 2), index)
+    index[0] = 1
+    assert batch.index.tolist() == [0]
+
+
+def test_unknown_characters_in_examples_are_named_or_mapped():
+    known = Example("go", "went", ("V", "PST"))
+    source = Vocabulary.build([source_tokens(known)])
+    target = Vocabulary.build([target_tokens(known.form)])
+    odd = Example("gö", "went!", ("V", "PST"))
+    with pytest.raises(
+        DataError, match="unknown character 'ö' in lemma 'gö' with tags 'V;PST'; known: g o$"
+    ):
+        encode_examples([known, odd], source, target)
+    with pytest.raises(DataError, match="unknown character '!' in form 'went!'; known: e n t w$"):
+        encode_examples([odd._replace(lemma="go")], source, target)
+    [(source_ids, target_ids)] = encode_examples([odd], source, target, unknown="<unk>")
+    assert source.decode(source_ids) == ["<V>", "<PST>", "g", "<unk>"]
+    assert target_ids[-1] == UNK

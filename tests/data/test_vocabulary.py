@@ -1,0 +1,112 @@
+"""Vocabularies: tokens to ids and back, and errors that say what is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyentmax.data import BOS, EOS, PAD, SPECIALS, UNK, DataError, Vocabulary
+
+ordinary = st.text(st.characters(exclude_categories=["Cs"])).filter(lambda t: t not in SPECIALS)
+sequences = st.lists(st.lists(ordinary))
+
+
+@given(sequences)
+def test_ids_and_tokens_round_trip(sequences):
+    vocabulary = Vocabulary.build(sequences)
+    for sequence in sequences:
+        ids = vocabulary.encode(sequence)
+        assert ids.dtype == np.int64
+        assert ids.shape == (len(sequence),)
+        assert np.all(ids > UNK)
+        assert vocabulary.decode(ids) == sequence
+
+
+@given(sequences, st.randoms())
+def test_the_order_of_the_data_does_not_matter(sequences, random):
+    shuffled = [random.sample(sequence, len(sequence)) for sequence in sequences]
+    random.shuffle(shuffled)
+    assert Vocabulary.build(shuffled) == Vocabulary.build(sequences)
+
+
+@given(sequences)
+def test_json_round_trip(sequences):
+    vocabulary = Vocabulary.build(sequences)
+    assert Vocabulary.from_json(vocabulary.to_json()) == vocabulary
+
+
+def test_special_tokens_come_first():
+    vocabulary = Vocabulary.build(["ba"])
+    assert vocabulary.decode([PAD, BOS, EOS, UNK]) == list(SPECIALS)
+    assert vocabulary.tokens[4:] == ("a", "b")
+    assert len(vocabulary) == 6
+    assert "a" in vocabulary
+    assert "c" not in vocabulary
+
+
+def test_a_vocabulary_is_frozen():
+    with pytest.raises(AttributeError, match="cannot assign to field 'tokens'"):
+        Vocabulary.build(["a"]).tokens = SPECIALS
+
+
+def test_an_unknown_character_is_named_with_its_word_and_the_known_ones():
+    vocabulary = Vocabulary.build(["word", ["<V>"]])
+    with pytest.raises(DataError, match="unknown character 'ß' in lemma 'wordß'; known: d o r w$"):
+        vocabulary.encode("wordß", what="lemma 'wordß'")
+
+
+def test_an_unknown_tag_is_named_with_the_known_ones():
+    vocabulary = Vocabulary.build(["word", ["<V>", "<PST>"]])
+    with pytest.raises(DataError, match="unknown token '<PTS>' in the tags; known: <PST> <V>$"):
+        vocabulary.encode(["<PTS>"], what="the tags")
+
+
+def test_of_many_known_tokens_the_closest_are_named():
+    vocabulary = Vocabulary.build([[f"<TAG{i}>" for i in range(100)]])
+    with pytest.raises(DataError, match="100 are known, the closest: .*<TAG10>"):
+        vocabulary.encode(["<TAG100>"])
+    with pytest.raises(DataError, match="'zzzzzzzz' in the sequence; 100 are known$"):
+        vocabulary.encode(["zzzzzzzz"])
+
+
+def test_no_token_of_a_kind():
+    with pytest.raises(DataError, match="unknown character 'a' in the sequence; no character is"):
+        Vocabulary.build([["<V>"]]).encode("a")
+
+
+def test_unknown_tokens_can_be_mapped():
+    vocabulary = Vocabulary.build(["ab"])
+    assert vocabulary.encode("axb", unknown="<unk>").tolist() == [4, UNK, 5]
+    with pytest.raises(DataError, match="unknown token '<oov>' in the argument 'unknown'"):
+        vocabulary.encode("ab", unknown="<oov>")
+
+
+@pytest.mark.parametrize("i", [-1, 6])
+def test_an_id_without_a_token_is_an_error(i):
+    with pytest.raises(DataError, match=f"expected token ids from 0 to 5, got {i}"):
+        Vocabulary.build(["ab"]).decode([4, i])
+
+
+def test_a_token_spelled_like_a_special_one_is_an_error():
+    with pytest.raises(DataError, match="token '<s>' is spelled like a special token; rename"):
+        Vocabulary.build([["<s>", "a"]])
+
+
+def test_the_special_tokens_must_come_first():
+    with pytest.raises(DataError, match="must be <pad>, <s>, </s>, <unk>; got 'a', 'b'"):
+        Vocabulary(("a", "b"))
+    with pytest.raises(DataError, match="got none"):
+        Vocabulary(())
+
+
+def test_a_token_listed_twice_is_an_error():
+    with pytest.raises(DataError, match="list each token once; got 'b' twice"):
+        Vocabulary((*SPECIALS, "a", "b", "c", "b"))
+
+
+@pytest.mark.parametrize("text", ["", "{", '"abc"', "[1, 2]", '{"a": 1}'])
+def test_a_broken_json_vocabulary_is_an_error(text):
+    with pytest.raises(DataError, match="expected a vocabulary as a JSON list of strings"):
+        Vocabulary.from_json(text)
