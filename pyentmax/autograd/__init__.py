@@ -1,0 +1,46 @@
+"""Reverse-mode differentiation in a few hundred lines, enough for the models of the papers.
+
+``tensor`` is the tape, ``ops`` the operations, ``mappings`` the sparse mappings and their losses.
+"""
+
+from .mappings import MAPPING_OPS, entmax, entmax15, fenchel_young_loss, softmax, sparsemax
+from .ops import (
+    as_tensor,
+    concatenate,
+    dropout,
+    exp,
+    linear,
+    log,
+    matmul,
+    relu,
+    sigmoid,
+    stack,
+    take_rows,
+    tanh,
+)
+from .tensor import Part, Product, Tensor, array_module
+
+__all__ = [
+    "MAPPING_OPS",
+    "Part",
+    "Product",
+    "Tensor",
+    "array_module",
+    "as_tensor",
+    "concatenate",
+    "dropout",
+    "entmax",
+    "entmax15",
+    "exp",
+    "fenchel_young_loss",
+    "linear",
+    "log",
+    "matmul",
+    "relu",
+    "sigmoid",
+    "softmax",
+    "sparsemax",
+    "stack",
+    "take_rows",
+    "tanh",
+]

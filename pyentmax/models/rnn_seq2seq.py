@@ -1,0 +1,252 @@
+"""The sequence-to-sequence model of Peters et al. (2019), §2, with any mapping in both its roles.
+
+    encoder    h₁ … h_S    = stacked bidirectional LSTMs over the source's embeddings
+    decoder    s_t         = stacked LSTMs over [embedding of y_{t−1}; õ_{t−1}]      (input feeding)
+    attention  p_t         = π(s_tᵀ W h_j),   c_t = Σ_j p_{t,j} h_j                  (Eq. 1)
+    output     õ_t         = tanh(W_o [c_t; s_t]),   y_t ~ π'(V õ_t + b)             (Eq. 2)
+
+With a sparse π' the model gives non-zero probability to finitely many strings of each length.
+Sequences come as (batch, time) arrays of token numbers; inside, time comes first, so that a step of
+the whole batch is one contiguous block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..autograd import Tensor, array_module, as_tensor, concatenate, dropout, stack, tanh
+from ..autograd.tensor import Array
+from ..nn.attention import Memory, attend
+from ..nn.initializers import Generator, Parameters, glorot_uniform
+from ..nn.linear import embedding, init_embedding, init_linear, linear
+from ..nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step
+from ..nn.mapping_choice import choose_mapping
+
+
+@dataclass(frozen=True)
+class RNNSeq2SeqConfig:
+    """The shape of a model.
+
+    Parameters
+    ----------
+    source_size, target_size : int
+        Sizes of the two vocabularies.
+    hidden : int
+        Width of embeddings and hidden states. Even, since the encoder's two directions share it.
+    layers : int
+        Depth of encoder and decoder.
+    dropout : float
+        Rate on embeddings, between layers and on õ.
+    attention, output : str
+        The two mappings, as for :func:`pyentmax.nn.choose_mapping`: α, or a name. The output is
+        trained with the mapping's own Fenchel-Young loss.
+    """
+
+    source_size: int
+    target_size: int
+    hidden: int = 128
+    layers: int = 1
+    dropout: float = 0.3
+    attention: str = "1.5"
+    output: str = "1.5"
+
+    def __post_init__(self) -> None:
+        for name in ("source_size", "target_size", "hidden", "layers"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if self.hidden % 2:
+            raise ValueError(f"hidden: expected an even number, got {self.hidden}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout: expected a rate in [0, 1), got {self.dropout}")
+        choose_mapping(self.attention)
+        choose_mapping(self.output)
+
+
+class DecoderState(NamedTuple):
+    """What the decoder carries from step to step."""
+
+    layers: tuple[Any, ...]  # per layer (2, B, H): hidden state and cell
+    feed: Any  # (B, H): õ of the step before
+    memory: Memory
+
+
+class Step(NamedTuple):
+    """What one decoding step says about the next token."""
+
+    log_prob: Array  # (B, V), −inf where the probability is 0
+    support: Array  # (B, V), bool: what the mapping does not rule out
+    attention: Array  # (B, S)
+
+
+class RNNSeq2Seq:
+    """A model: its configuration and a flat dict of parameter arrays.
+
+    Parameters
+    ----------
+    config : RNNSeq2SeqConfig
+    params : dict of arrays
+        As :meth:`initialize` makes them.
+    bos, eos : int
+        Numbers of the target tokens that open and close a sequence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> config = RNNSeq2SeqConfig(source_size=9, target_size=7, hidden=8)
+    >>> model = RNNSeq2Seq.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    >>> source = np.array([[3, 4, 5]])
+    >>> step, state = model.step(model.encode(source, source > 0), np.array([model.bos]))
+    >>> step.log_prob.shape, step.attention.shape
+    ((1, 7), (1, 3))
+    """
+
+    def __init__(self, config: RNNSeq2SeqConfig, params: Parameters, bos: int, eos: int) -> None:
+        self.config = config
+        self.params = params
+        self.bos = bos
+        self.eos = eos
+        self.attention = choose_mapping(config.attention)
+        self.output = choose_mapping(config.output)
+
+    @classmethod
+    def initialize(
+        cls, config: RNNSeq2SeqConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
+    ) -> RNNSeq2Seq:
+        """A model with random parameters drawn from ``rng``."""
+        n = config.hidden
+        params = init_embedding(rng, "source_embedding", config.source_size, n, dtype)
+        params |= init_embedding(rng, "target_embedding", config.target_size, n, dtype)
+        for k in range(config.layers):
+            params |= init_bilstm(rng, f"encoder.{k}", n, n, dtype)
+            params |= init_lstm(rng, f"decoder.{k}", n, n, dtype)
+        params["decoder.feed.weight"] = glorot_uniform(rng, n, 4 * n, dtype)
+        params |= init_linear(rng, "attention", n, n, bias=False, dtype=dtype)
+        params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
+        params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
+        return cls(config, params, bos, eos)
+
+    @property
+    def output_is_sparse(self) -> bool:
+        """Whether the output mapping can give a token the probability 0."""
+        return self.output.sparse
+
+    # --- training ---------------------------------------------------------------------------------
+    def loss(
+        self,
+        params: Parameters,
+        source: Array,
+        source_mask: Array,
+        target_in: Array,
+        target_out: Array,
+        target_mask: Array,
+        rng: Generator | None = None,
+    ) -> Tensor:
+        """Mean Fenchel-Young loss a target token, with the reference sequence as input.
+
+        Parameters
+        ----------
+        params : dict of Tensors (or of arrays, for no gradient)
+        source, source_mask : arrays of shape (B, S)
+            Token numbers, and True where there is a token.
+        target_in, target_out, target_mask : arrays of shape (B, T)
+            Tokens put in (from bos on), tokens to predict (up to eos), and where there are any.
+        rng : numpy.random.Generator, optional
+            Switches dropout on.
+        """
+        scores = self.scores(params, source, source_mask, target_in, rng)
+        weight = target_mask.T.astype(scores.dtype)
+        return self.output.loss(scores, target_out.T, weight=weight)
+
+    def scores(
+        self,
+        params: Parameters,
+        source: Array,
+        source_mask: Array,
+        target_in: Array,
+        rng: Generator | None = None,
+    ) -> Tensor:
+        """Scores z of shape (T, B, V) of every next token, given those before it."""
+        state = self._encode(params, source, source_mask, rng)
+        embedded = dropout(
+            embedding(params, "target_embedding", target_in.T), self.config.dropout, rng
+        )
+        # The embeddings' part of the first layer's gates, for all steps in one product.
+        gates = linear(params, "decoder.0", embedded)
+        outputs = []
+        for step_gates in gates:
+            state, _ = self._advance(params, step_gates, state, rng)
+            outputs.append(state.feed)
+        return linear(params, "output", stack(outputs))
+
+    def _encode(
+        self, params: Parameters, source: Array, mask: Array, rng: Generator | None
+    ) -> DecoderState:
+        rate = self.config.dropout
+        time_mask = mask.T
+        x = embedding(params, "source_embedding", source.T)
+        last = []
+        for k in range(self.config.layers):
+            x, final = bilstm(params, f"encoder.{k}", dropout(x, rate, rng), time_mask)
+            last.append(final)
+        values = dropout(x, rate, rng).transpose(1, 0, 2)
+        keys = linear(params, "attention", values)
+        feed = as_tensor(array_module(x.data).zeros_like(x.data[0]))
+        return DecoderState(tuple(last), feed, Memory(keys, values, mask))
+
+    def _advance(
+        self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
+    ) -> tuple[DecoderState, Tensor]:
+        """One step of the decoder from the embedding's part of the first layer's gates."""
+        rate = self.config.dropout
+        x = as_tensor(state.feed)
+        gates = gates + linear(params, "decoder.feed", x)
+        layers = []
+        for k, before in enumerate(state.layers):
+            if k:
+                gates = linear(params, f"decoder.{k}", dropout(x, rate, rng))
+            after = lstm_step(gates, before, params[f"decoder.{k}.recurrent"])
+            layers.append(after)
+            x = after[0]
+        context, weights = attend(x, state.memory, self.attention)
+        combined = tanh(linear(params, "combine", concatenate([context, x])))
+        return DecoderState(tuple(layers), dropout(combined, rate, rng), state.memory), weights
+
+    # --- decoding ---------------------------------------------------------------------------------
+    def encode(self, source: Array, source_mask: Array) -> DecoderState:
+        """The decoder's state before the first token, as plain arrays."""
+        return _plain(self._encode(self.params, source, source_mask, None))
+
+    def step(self, state: DecoderState, tokens: Array) -> tuple[Step, DecoderState]:
+        """Read one token a row; say what may come next."""
+        gates = linear(self.params, "decoder.0", embedding(self.params, "target_embedding", tokens))
+        state, weights = self._advance(self.params, gates, state, None)
+        scores = linear(self.params, "output", state.feed)
+        xp = scores.xp
+        p, support = self.output.probabilities(scores.data)
+        tiny = xp.finfo(p.dtype).smallest_subnormal
+        log_prob = xp.where(p > 0, xp.log(xp.maximum(p, tiny)), -xp.inf)
+        return Step(log_prob, support, weights.data), _plain(state)
+
+    def select(self, state: DecoderState, rows: Array) -> DecoderState:
+        """The state of some rows, each as often as it is named."""
+        return DecoderState(
+            tuple(layer[:, rows] for layer in state.layers),
+            state.feed[rows],
+            Memory(*(part[rows] for part in state.memory)),
+        )
+
+
+def _plain(state: DecoderState) -> DecoderState:
+    """The same state as arrays, off the tape."""
+
+    def data(x: Any) -> Array:
+        return x.data if isinstance(x, Tensor) else x
+
+    return DecoderState(
+        tuple(data(layer) for layer in state.layers),
+        data(state.feed),
+        Memory(*(data(part) for part in state.memory)),
+    )

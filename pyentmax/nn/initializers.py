@@ -1,0 +1,31 @@
+"""How parameters start. Every function draws from the generator that it is given."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+Generator = np.random.Generator
+Parameters = dict[str, Any]
+"""A model's parameters: a flat dict from dotted names to arrays, or to tensors on the tape."""
+
+
+def glorot_uniform(
+    rng: Generator, inputs: int, outputs: int, dtype: Any = np.float32
+) -> np.ndarray:
+    """A matrix (inputs, outputs) with entries uniform in ±sqrt(6/(inputs + outputs)).
+
+    The variance 2/(inputs + outputs) keeps the size of signals about the same forwards and
+    backwards (Glorot & Bengio 2010).
+    """
+    bound = math.sqrt(6 / (inputs + outputs))
+    return rng.uniform(-bound, bound, (inputs, outputs)).astype(dtype)
+
+
+def orthogonal(rng: Generator, n: int, dtype: Any = np.float32) -> np.ndarray:
+    """A random orthogonal matrix (n, n): a product with it keeps lengths (Saxe et al. 2014)."""
+    q, r = np.linalg.qr(rng.standard_normal((n, n)))
+    # The signs of R's diagonal are arbitrary in a QR factorisation; this makes Q uniform.
+    return (q * np.sign(np.diag(r))).astype(dtype)

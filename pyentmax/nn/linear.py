@@ -1,0 +1,37 @@
+"""Affine layers and embeddings: parameters under a name, and the operation that uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..autograd import Tensor, ops
+from .initializers import Generator, Parameters, glorot_uniform
+
+
+def init_linear(
+    rng: Generator, name: str, inputs: int, outputs: int, bias: bool = True, dtype: Any = np.float32
+) -> Parameters:
+    """Parameters of x W + b: ``name.weight`` (inputs, outputs) and, if wanted, ``name.bias``."""
+    params: Parameters = {f"{name}.weight": glorot_uniform(rng, inputs, outputs, dtype)}
+    if bias:
+        params[f"{name}.bias"] = np.zeros(outputs, dtype)
+    return params
+
+
+def linear(params: Parameters, name: str, x: Any) -> Tensor:
+    """x W + b over the last axis of x, with the parameters under ``name``."""
+    return ops.linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
+
+
+def init_embedding(
+    rng: Generator, name: str, size: int, width: int, dtype: Any = np.float32
+) -> Parameters:
+    """A table ``name.weight`` (size, width) of normal rows, each of length about 1."""
+    return {f"{name}.weight": (rng.standard_normal((size, width)) / width**0.5).astype(dtype)}
+
+
+def embedding(params: Parameters, name: str, index: Any) -> Tensor:
+    """The rows of the table under ``name`` that the integers in ``index`` name."""
+    return ops.take_rows(params[f"{name}.weight"], index)

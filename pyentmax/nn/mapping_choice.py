@@ -1,0 +1,86 @@
+"""Choosing a mapping by name in a configuration or on a command line."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..autograd import MAPPING_OPS, Tensor, fenchel_young_loss
+from ..autograd.tensor import Array
+from ..mappings import MAPPINGS
+
+
+class ChosenMapping(NamedTuple):
+    """A mapping with its parameters filled in."""
+
+    name: str
+    params: tuple[float, ...]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the mapping can give exact zeros; entmax with α = 1 cannot, being softmax."""
+        return MAPPINGS[self.name].sparse and not (self.name == "entmax" and self.params == (1.0,))
+
+    def __call__(self, z: Tensor, *, mask: Array | None = None) -> Tensor:
+        """p = π(z) over the last axis, on the tape."""
+        return MAPPING_OPS[self.name](z, *self.params, mask=mask)
+
+    def probabilities(self, z: Array) -> tuple[Array, Array]:
+        """p = π(z) over the last axis of an array, and its support, from the mapping itself."""
+        record = MAPPINGS[self.name]
+        return record.forward(z, *self.params), record.support(z, *self.params)
+
+    def loss(self, z: Tensor, y: Array, **options: Any) -> Tensor:
+        """The mapping's Fenchel-Young loss, on the tape."""
+        named = zip(MAPPINGS[self.name].parameters, self.params, strict=True)
+        return fenchel_young_loss(z, y, self.name, **dict(named), **options)
+
+
+_OF_ALPHA = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
+
+
+def choose_mapping(choice: str | float) -> ChosenMapping:
+    """The mapping that a word or a number stands for.
+
+    Parameters
+    ----------
+    choice : str or float
+        α ≥ 1, as a number or its digits (1 is softmax, 1.5 entmax15, 2 sparsemax, which have exact
+        algorithms of their own); or a name in :data:`pyentmax.MAPPINGS`, with parameters behind
+        colons (``"entmax:1.25"``).
+
+    Returns
+    -------
+    ChosenMapping
+
+    Raises
+    ------
+    ValueError
+        If there is no such mapping, or its parameters are missing, too many or no numbers.
+
+    Examples
+    --------
+    >>> choose_mapping(1.5)
+    ChosenMapping(name='entmax15', params=())
+    >>> choose_mapping("1.25")
+    ChosenMapping(name='entmax', params=(1.25,))
+    >>> choose_mapping("softmax")
+    ChosenMapping(name='softmax', params=())
+    """
+    expected = f"α ≥ 1 or one of {', '.join(sorted(MAPPINGS))}"
+    name, *rest = str(choice).split(":")
+    try:
+        params = tuple(float(word) for word in rest)
+        if name not in MAPPINGS:
+            alpha = float(name)
+            if rest or not alpha >= 1:
+                raise ValueError
+            if alpha in _OF_ALPHA:
+                return ChosenMapping(_OF_ALPHA[alpha], ())
+            return ChosenMapping("entmax", (alpha,))
+    except ValueError:
+        raise ValueError(f"mapping: expected {expected}; got {choice!r}") from None
+    wanted = MAPPINGS[name].parameters
+    if len(params) != len(wanted):
+        form = ":".join((name, *wanted))
+        raise ValueError(f"mapping: expected {form!r} with {len(wanted)} numbers; got {choice!r}")
+    return ChosenMapping(name, params)

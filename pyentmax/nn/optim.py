@@ -1,0 +1,90 @@
+"""Optimisers over a flat dict of arrays."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..autograd import array_module
+from .initializers import Parameters
+
+
+def global_norm(gradients: Parameters) -> float:
+    """The Euclidean norm of all gradients together."""
+    return math.sqrt(sum(float(g.ravel() @ g.ravel()) for g in gradients.values()))
+
+
+def clip_gradients(gradients: Parameters, max_norm: float) -> float:
+    """Scale all gradients, in place, so that their global norm is at most ``max_norm``.
+
+    Returns the norm before (Pascanu et al. 2013).
+    """
+    norm = global_norm(gradients)
+    if norm > max_norm:
+        for g in gradients.values():
+            g *= max_norm / norm
+    return norm
+
+
+class Adam:
+    """Adam (Kingma & Ba 2015): steps scaled by running estimates of the gradient's two moments.
+
+        m ← β₁ m + (1 − β₁) g        v ← β₂ v + (1 − β₂) g²
+        x ← x − rate · m̂ / (√v̂ + ε),     m̂ = m/(1 − β₁ᵗ),  v̂ = v/(1 − β₂ᵗ)
+
+    Parameters
+    ----------
+    params : dict of arrays
+        Updated in place by :meth:`step`.
+    betas : (float, float)
+        Decay of the two moments.
+    eps : float
+        Keeps the division finite.
+    """
+
+    def __init__(
+        self, params: Parameters, betas: tuple[float, float] = (0.9, 0.999), eps: float = 1e-8
+    ) -> None:
+        self.params = params
+        self.betas = betas
+        self.eps = eps
+        self.updates = 0
+        self.first = {k: array_module(x).zeros_like(x) for k, x in params.items()}
+        self.second = {k: array_module(x).zeros_like(x) for k, x in params.items()}
+
+    def step(self, gradients: Parameters, rate: float) -> None:
+        """Move every parameter once. The gradients are used up: they serve as scratch space."""
+        self.updates += 1
+        beta1, beta2 = self.betas
+        # The bias corrections are numbers, so they go into the step's size and into ε:
+        # m̂/(√v̂ + ε) = (√c₂/c₁) m/(√v + ε√c₂).
+        c1, c2 = 1 - beta1**self.updates, 1 - beta2**self.updates
+        size, eps = rate * math.sqrt(c2) / c1, self.eps * math.sqrt(c2)
+        for name, x in self.params.items():
+            xp, g, m, v = array_module(x), gradients[name], self.first[name], self.second[name]
+            m *= beta1
+            m += (1 - beta1) * g
+            v *= beta2
+            g *= g
+            g *= 1 - beta2
+            v += g
+            xp.sqrt(v, out=g)
+            g += eps
+            xp.divide(m, g, out=g)
+            g *= size
+            x -= g
+
+    def state(self) -> dict[str, Any]:
+        """Everything needed to go on: arrays under flat names."""
+        return (
+            {"updates": self.updates}
+            | {f"first.{k}": m for k, m in self.first.items()}
+            | {f"second.{k}": v for k, v in self.second.items()}
+        )
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Take up a state that :meth:`state` gave."""
+        self.updates = int(state["updates"])
+        for k in self.params:
+            self.first[k][...] = state[f"first.{k}"]
+            self.second[k][...] = state[f"second.{k}"]

@@ -1,0 +1,103 @@
+"""Files that are whole or not there: arrays and a description in one ``.npz``, no pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_META = "__meta__"
+
+
+class CheckpointError(ValueError):
+    """A file that is no whole checkpoint, or not the kind that was asked for."""
+
+
+def save_checkpoint(path: str | Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+    """Write arrays and a JSON-able description, replacing the file in one step.
+
+    The data goes to a temporary file beside the target, is flushed to the disk and renamed.
+    Whatever interrupts it, a full disk too, the file that was there before is still there, whole.
+
+    Parameters
+    ----------
+    path : str or Path
+    arrays : dict of arrays
+    meta : dict
+        Anything that JSON can hold. Floats come back to the last digit.
+
+    Raises
+    ------
+    OSError
+        If the file can't be written; the message names it.
+    """
+    path = Path(path)
+    text = np.array(json.dumps(meta, ensure_ascii=False))
+    temporary: Path | None = None
+    try:
+        with tempfile.NamedTemporaryFile(
+            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False
+        ) as file:
+            temporary = Path(file.name)
+            np.savez(file, **{_META: text}, **arrays)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"could not save {path} ({error.strerror or error}); the file from before is untouched",
+        ) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Read what :func:`save_checkpoint` wrote.
+
+    Parameters
+    ----------
+    path : str or Path
+    kind : str
+        What ``meta["kind"]`` must be.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    CheckpointError
+        If the file is truncated, damaged or of another kind.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no checkpoint at {path}")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        meta = json.loads(str(arrays.pop(_META)))
+    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is no whole checkpoint: it is truncated, damaged or something else "
+            f"({type(error).__name__}: {error}). Train again, or use the other one of "
+            "best.npz and last.npz"
+        ) from error
+    if meta.get("kind") != kind:
+        raise CheckpointError(f"{path}: expected a {kind} checkpoint, got {meta.get('kind')!r}")
+    return arrays, meta
+
+
+def with_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The same arrays with ``prefix.`` before their names."""
+    return {f"{prefix}.{name}": array for name, array in arrays.items()}
+
+
+def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays whose names begin with ``prefix.``, under the rest of their names."""
+    start = f"{prefix}."
+    return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}

@@ -1,0 +1,405 @@
+"""The training loop: updates, validation, checkpoints, and going on where a run was cut off.
+
+A run is determined by its configuration, its data and its seed: all schedules count updates, the
+order of the batches and the dropout masks come from two generators spawned from the seed, and
+``last.npz`` holds both. On the same machine, with the same BLAS and thread count, a resumed run
+gives the same numbers as one that was never interrupted, to the last digit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..autograd import Tensor
+from ..data import Batch, bucketed_batches, make_batch
+from ..nn.optim import Adam, clip_gradients
+from ..nn.schedules import HalveOnWorse, LinearDecay
+from .checkpoint import (
+    CheckpointError,
+    load_checkpoint,
+    save_checkpoint,
+    with_prefix,
+    without_prefix,
+)
+
+Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
+"""Source and target token numbers of each example."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How to train.
+
+    Parameters
+    ----------
+    updates : int
+        Number of steps of the optimiser.
+    batch_size : int
+        Examples a step.
+    rate : float
+        Adam's step size at the start.
+    schedule : {"linear", "halve"}
+        Decay to zero over ``updates``, or halve whenever the validation loss rises.
+    clip : float
+        Largest global norm of the gradient.
+    validate_every : int or None
+        Updates between validations; None for ten in all.
+    patience : int or None
+        Stop after so many validations without a better accuracy; None never stops early.
+    seed : int
+        Fixes the order of the batches and the dropout masks.
+    """
+
+    updates: int = 3000
+    batch_size: int = 32
+    rate: float = 3e-3
+    schedule: str = "linear"
+    clip: float = 5.0
+    validate_every: int | None = None
+    patience: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("updates", "batch_size", "validate_every", "patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: expected at least 1, got {value}")
+        for name in ("rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
+        if self.schedule not in ("linear", "halve"):
+            raise ValueError(f"schedule: expected 'linear' or 'halve', got {self.schedule!r}")
+
+
+class Validation(NamedTuple):
+    """What a validation found."""
+
+    loss: float
+    accuracy: float
+
+
+@dataclass
+class History:
+    """What a run has seen so far, one entry a validation; seconds count only training."""
+
+    update: list[int] = field(default_factory=list)
+    loss: list[float] = field(default_factory=list)
+    dev_loss: list[float] = field(default_factory=list)
+    dev_accuracy: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    interrupted: bool = False
+
+    @property
+    def best_accuracy(self) -> float:
+        """The best validation accuracy, −inf before the first."""
+        return max(self.dev_accuracy, default=-math.inf)
+
+
+def train(
+    model: Any,
+    pairs: Pairs,
+    config: TrainingConfig,
+    validate: Callable[[Any], Validation],
+    *,
+    directory: str | Path | None = None,
+    save_best: Callable[[Path], None] | None = None,
+    resume: bool = False,
+    progress: bool = True,
+) -> History:
+    """Train a model in place, and leave the parameters of the best validation in it.
+
+    Parameters
+    ----------
+    model : RNNSeq2Seq
+        ``model.params`` is updated in place.
+    pairs : sequence of (source, target)
+        Token numbers.
+    config : TrainingConfig
+    validate : callable
+        Given the model, returns a :class:`Validation`.
+    directory : path, optional
+        Where ``last.npz`` and ``best.npz`` go after each validation. None writes nothing.
+    save_best : callable, optional
+        Writes the model, with whatever it takes to use it, to the path it is given.
+    resume : bool, default False
+        Go on from ``directory/last.npz``.
+    progress : bool, default True
+        Show a bar with words a second, loss and validation accuracy.
+
+    Returns
+    -------
+    History
+
+    Raises
+    ------
+    CheckpointError
+        If ``resume`` is asked for and ``last.npz`` is damaged or belongs to other settings.
+    FloatingPointError
+        If the loss is no longer finite. The checkpoints stay as they are.
+
+    Notes
+    -----
+    On Ctrl-C the update in hand is finished, ``last.npz`` is written, and the history comes back
+    with ``interrupted`` set. A second Ctrl-C stops at once; the last checkpoint is whole even then.
+    """
+    run = _Run(model, pairs, config, None if directory is None else Path(directory), save_best)
+    if resume:
+        run.resume()
+    validate_every = config.validate_every or math.ceil(config.updates / 10)
+    with _bar(config.updates, run.updates, progress) as bar, _finish_first() as asked_to_stop:
+        for batch in run.batches():
+            run.update(batch)
+            bar.update(1)
+            bar.words(len(batch.index), run.recent_loss, run.history)
+            if run.updates % validate_every == 0 or run.updates == config.updates:
+                run.validated(validate(model))
+                if config.patience is not None and run.stale >= config.patience:
+                    break
+            if asked_to_stop():
+                run.history.interrupted = True
+                run.save()
+                break
+    run.take_best()
+    return run.history
+
+
+class _Run:
+    """The state of a run: what ``last.npz`` holds."""
+
+    def __init__(
+        self,
+        model: Any,
+        pairs: Pairs,
+        config: TrainingConfig,
+        directory: Path | None,
+        save_best: Callable[[Path], None] | None,
+    ) -> None:
+        if not len(pairs):
+            raise ValueError("train: expected at least one example, got none")
+        self.model, self.pairs, self.config = model, pairs, config
+        self.directory, self.save_best = directory, save_best
+        order_seed, dropout_seed = np.random.SeedSequence(config.seed).spawn(2)
+        self.order_rng = np.random.default_rng(order_seed)
+        self.dropout_rng = np.random.default_rng(dropout_seed)
+        self.optimizer = Adam(model.params)
+        self.schedule = (
+            LinearDecay(config.rate, config.updates)
+            if config.schedule == "linear"
+            else HalveOnWorse(config.rate)
+        )
+        self.history = History()
+        self.updates = 0
+        self.stale = 0
+        # The place in the data: the generator as it stood when the epoch's order was drawn, and
+        # how many of its batches are done.
+        self.epoch_state = self.order_rng.bit_generator.state
+        self.done_in_epoch = 0
+        self.loss_sum = 0.0
+        self.loss_count = 0
+        self.started = time.perf_counter()
+        self.seconds = 0.0
+        self.best: dict[str, Any] | None = None
+        if directory is not None:
+            directory.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def recent_loss(self) -> float:
+        """Mean training loss since the last validation."""
+        return self.loss_sum / max(self.loss_count, 1)
+
+    def batches(self) -> Iterator[Batch]:
+        """Batches, epoch after epoch, until all updates are done."""
+        while self.updates < self.config.updates:
+            self.epoch_state = self.order_rng.bit_generator.state
+            order = bucketed_batches(self.pairs, self.config.batch_size, self.order_rng)
+            for index in order[self.done_in_epoch :]:
+                if self.updates == self.config.updates:
+                    return
+                # Counted before the batch is used: a checkpoint after it must not repeat it.
+                self.done_in_epoch += 1
+                yield make_batch(self.pairs, index)
+            self.done_in_epoch = 0
+
+    def update(self, batch: Batch) -> None:
+        """One step of the optimiser."""
+        params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
+        loss = self.model.loss(
+            params,
+            batch.source,
+            batch.source_mask,
+            batch.target_in,
+            batch.target_out,
+            batch.target_mask,
+            self.dropout_rng,
+        )
+        value = loss.item()
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"the training loss is {value} at update {self.updates}: a smaller rate than "
+                f"{self.config.rate} or stronger clipping than {self.config.clip} may help; "
+                "the checkpoints are as they were after the last validation"
+            )
+        loss.backward()
+        gradients = {
+            name: tensor.grad for name, tensor in params.items() if tensor.grad is not None
+        }
+        clip_gradients(gradients, self.config.clip)
+        self.optimizer.step(gradients, self.schedule.rate(self.updates))
+        self.updates += 1
+        self.loss_sum += value
+        self.loss_count += 1
+
+    def validated(self, validation: Validation) -> None:
+        """Note a validation, and write the checkpoints."""
+        history = self.history
+        improved = validation.accuracy > history.best_accuracy
+        self.stale = 0 if improved else self.stale + 1
+        self.schedule.validated(validation.loss)
+        history.update.append(self.updates)
+        history.loss.append(self.recent_loss)
+        history.dev_loss.append(validation.loss)
+        history.dev_accuracy.append(validation.accuracy)
+        history.seconds.append(self.seconds + time.perf_counter() - self.started)
+        self.loss_sum, self.loss_count = 0.0, 0
+        if improved:
+            if self.directory is not None and self.save_best is not None:
+                self.save_best(self.directory / "best.npz")
+            self.best = {name: x.copy() for name, x in self.model.params.items()}
+        self.save()
+
+    def take_best(self) -> None:
+        """Put the parameters of the best validation into the model."""
+        if self.best is not None:
+            for name, x in self.best.items():
+                self.model.params[name][...] = x
+
+    def save(self) -> None:
+        """Write ``last.npz``: everything that it takes to go on."""
+        if self.directory is None:
+            return
+        optimizer = self.optimizer.state()
+        arrays = with_prefix("param", self.model.params)
+        arrays |= with_prefix("optimizer", {k: np.asarray(v) for k, v in optimizer.items()})
+        if self.best is not None:
+            arrays |= with_prefix("best", self.best)
+        meta = {
+            "kind": "training state",
+            "config": asdict(self.config),
+            "examples": len(self.pairs),
+            "updates": self.updates,
+            "stale": self.stale,
+            "epoch_state": self.epoch_state,
+            "done_in_epoch": self.done_in_epoch,
+            "dropout_state": self.dropout_rng.bit_generator.state,
+            "schedule": self.schedule.state(),
+            "history": asdict(self.history) | {"interrupted": False},
+            "loss_sum": self.loss_sum,
+            "loss_count": self.loss_count,
+            "seconds": self.seconds + time.perf_counter() - self.started,
+        }
+        save_checkpoint(self.directory / "last.npz", arrays, meta)
+
+    def resume(self) -> None:
+        """Take up the state that :meth:`save` wrote."""
+        if self.directory is None:
+            raise ValueError("resume: needs the directory of the run to go on with")
+        path = self.directory / "last.npz"
+        arrays, meta = load_checkpoint(path, "training state")
+        now = json.loads(json.dumps(asdict(self.config)))
+        different = [k for k in now if now[k] != meta["config"][k]]
+        if meta["examples"] != len(self.pairs):
+            raise CheckpointError(
+                f"{path}: was trained on {meta['examples']} examples, got {len(self.pairs)}: "
+                "resume with the same training files"
+            )
+        if different:
+            what = ", ".join(f"{k} was {meta['config'][k]}, is {now[k]}" for k in different)
+            raise CheckpointError(f"{path}: belongs to other settings ({what})")
+        params = without_prefix("param", arrays)
+        shapes = {k: x.shape for k, x in self.model.params.items()}
+        if {k: x.shape for k, x in params.items()} != shapes:
+            raise CheckpointError(f"{path}: belongs to a model of another shape")
+        for name, x in params.items():
+            self.model.params[name][...] = x
+        self.optimizer.load(without_prefix("optimizer", arrays))
+        self.best = without_prefix("best", arrays) or None
+        self.schedule.load(meta["schedule"])
+        self.updates, self.stale = meta["updates"], meta["stale"]
+        self.order_rng.bit_generator.state = meta["epoch_state"]
+        self.done_in_epoch = meta["done_in_epoch"]
+        self.dropout_rng.bit_generator.state = meta["dropout_state"]
+        self.history = History(**meta["history"])
+        self.loss_sum, self.loss_count = meta["loss_sum"], meta["loss_count"]
+        self.seconds = meta["seconds"]
+
+
+class _Bar:
+    """tqdm's bar with our figures, or nothing where there is none."""
+
+    def __init__(self, bar: Any | None) -> None:
+        self.bar = bar
+        self.examples = 0
+        self.started = time.perf_counter()
+
+    def update(self, n: int) -> None:
+        if self.bar is not None:
+            self.bar.update(n)
+
+    def words(self, n: int, loss: float, history: History) -> None:
+        self.examples += n
+        if self.bar is not None:
+            speed = self.examples / (time.perf_counter() - self.started)
+            figures = f"{speed:.0f} words/s, loss {loss:.4f}"
+            if history.dev_accuracy:
+                figures += f", dev {100 * history.dev_accuracy[-1]:.1f}%"
+            self.bar.set_postfix_str(figures, refresh=False)
+
+
+@contextmanager
+def _bar(total: int, initial: int, wanted: bool) -> Iterator[_Bar]:
+    if not wanted:
+        yield _Bar(None)
+        return
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        raise ImportError(
+            "the progress bar needs tqdm: pip install 'pyentmax[models]', or pass progress=False"
+        ) from None
+    # In a log file a bar that redraws itself is noise: there it speaks up every 30 seconds.
+    interval = 0.5 if sys.stderr.isatty() else 30.0
+    with tqdm(total=total, initial=initial, unit="update", mininterval=interval) as bar:
+        yield _Bar(bar)
+
+
+@contextmanager
+def _finish_first() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a question that the loop asks between updates."""
+    asked = False
+
+    def note(signum: int, frame: Any) -> None:
+        nonlocal asked
+        asked = True
+        print("\nfinishing the update in hand; Ctrl-C again to stop at once", file=sys.stderr)
+        signal.signal(signal.SIGINT, before)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False  # Python delivers signals to the main thread only.
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

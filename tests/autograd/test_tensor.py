@@ -1,0 +1,80 @@
+"""The tape itself: what is recorded, in which order gradients flow, and what is refused."""
+
+import numpy as np
+import pytest
+
+from pyentmax.autograd import Part, Product, Tensor
+
+
+def test_nothing_is_recorded_without_need():
+    y = Tensor(np.ones(3)) * 2 + 1
+    assert (y.requires_grad, y.parents, y.vjp) == (False, (), None)
+
+
+def test_a_value_used_twice_gets_both_gradients():
+    x = Tensor(np.array(3.0), requires_grad=True)
+    y = x * x
+    (y * y + y).backward()
+    np.testing.assert_allclose(x.grad, 4 * 3**3 + 2 * 3)
+
+
+def test_backward_twice_adds():
+    x = Tensor(np.array([1.0, 2.0]), requires_grad=True)
+    for _ in range(2):
+        (x * x).sum().backward()
+    np.testing.assert_allclose(x.grad, [4, 8])
+
+
+def test_adding_gradients_never_writes_into_a_neighbour():
+    # add's VJP hands the same array to both parents; the second contribution to x must not land in
+    # the array that y got too.
+    x, y = (Tensor(np.zeros(2), requires_grad=True) for _ in "xy")
+    ((x + y) + x * 5).sum().backward()
+    np.testing.assert_array_equal(x.grad, [6, 6])
+    np.testing.assert_array_equal(y.grad, [1, 1])
+
+
+def test_parts_and_products_and_arrays_add_up():
+    x = Tensor(np.zeros((2, 2)), requires_grad=True)
+    left, right = np.array([[1.0, 2.0]]), np.array([[10.0, 20.0]])
+    contributions = [Part((0, 1), 1.0), np.ones((2, 2)), Product(left, right), Product(left, right)]
+    y = Tensor(np.array(0.0), parents=[x] * 4, vjp=lambda g: contributions)
+    y.backward()
+    np.testing.assert_array_equal(x.grad, [[21, 42], [41, 81]])
+
+
+def test_a_part_does_not_write_into_the_array_it_joins():
+    shared = np.ones(2)
+    x = Tensor(np.zeros(2), requires_grad=True)
+    y = Tensor(np.array(0.0), parents=[x, x], vjp=lambda g: [shared, Part(0, 1.0)])
+    y.backward()
+    np.testing.assert_array_equal(x.grad, [2, 1])
+    np.testing.assert_array_equal(shared, [1, 1])
+
+
+def test_a_long_chain_does_not_exhaust_the_stack():
+    x = Tensor(np.array(1.0), requires_grad=True)
+    y = x
+    for _ in range(5000):
+        y = y + 1
+    y.backward()
+    assert x.grad == 1
+
+
+def test_numpy_on_the_left_gives_a_tensor():
+    x = Tensor(np.ones(3), requires_grad=True)
+    for y in (np.arange(3.0) + x, np.arange(3.0) * x, np.arange(3.0) - x, np.float64(2) / x):
+        assert isinstance(y, Tensor)
+        assert y.shape == (3,)
+
+
+def test_errors():
+    with pytest.raises(ValueError, match="nothing that this tensor was computed from"):
+        Tensor(np.array(1.0)).backward()
+    x = Tensor(np.ones(3), requires_grad=True)
+    with pytest.raises(ValueError, match=r"needs `gradient`, an array of shape \(3,\)"):
+        (x * 2).backward()
+    with pytest.raises(ValueError, match=r"gradient of shape \(3,\), got \(2,\)"):
+        (x * 2).backward(np.ones(2))
+    with pytest.raises(TypeError, match="got a Tensor"):
+        Tensor(x)
