@@ -1,0 +1,213 @@
+"""Morphological inflection: from a lemma and its tags to every form that a model finds possible."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .data import (
+    BOS,
+    EOS,
+    Example,
+    Pair,
+    Vocabulary,
+    bucketed_batches,
+    encode_examples,
+    make_batch,
+    source_tokens,
+    target_tokens,
+)
+from .decoding import BeamResult, beam_search, greedy_search
+from .models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from .training import (
+    CheckpointError,
+    History,
+    TrainingConfig,
+    Validation,
+    load_checkpoint,
+    save_checkpoint,
+    train,
+)
+
+KIND = "inflection model"
+
+
+class Inflector:
+    """A sequence-to-sequence model with the vocabularies that make it a model of words.
+
+    Parameters
+    ----------
+    model : RNNSeq2Seq
+    source, target : Vocabulary
+        Of tags and characters, and of the characters of forms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pyentmax.data import Example
+    >>> verbs = [Example("play", "played", ("V", "PST")), Example("walk", "walked", ("V", "PST"))]
+    >>> inflector = Inflector.untrained(verbs, np.random.default_rng(0), hidden=8)
+    >>> len(inflector.source), len(inflector.target)
+    (13, 12)
+    """
+
+    def __init__(self, model: RNNSeq2Seq, source: Vocabulary, target: Vocabulary) -> None:
+        self.model, self.source, self.target = model, source, target
+
+    @classmethod
+    def untrained(
+        cls, examples: Sequence[Example], rng: np.random.Generator, **config: Any
+    ) -> Inflector:
+        """A model with random parameters, and vocabularies of what occurs in the examples.
+
+        ``config`` holds the fields of :class:`RNNSeq2SeqConfig` but for the two sizes.
+        """
+        source = Vocabulary.build(source_tokens(example) for example in examples)
+        target = Vocabulary.build(target_tokens(example.form) for example in examples)
+        shape = RNNSeq2SeqConfig(source_size=len(source), target_size=len(target), **config)
+        model = RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS)
+        return cls(model, source, target)
+
+    # --- numbers of tokens ------------------------------------------------------------------------
+    def pairs(self, examples: Sequence[Example]) -> list[Pair]:
+        """Token numbers of source and target; a token never seen in training is ``<unk>``."""
+        return encode_examples(examples, self.source, self.target, unknown="<unk>")
+
+    def form(self, tokens: Sequence[int]) -> str:
+        """The string that target tokens spell."""
+        return "".join(self.target.decode(tokens))
+
+    # --- use --------------------------------------------------------------------------------------
+    def inflect(
+        self,
+        lemma: str,
+        tags: str | Sequence[str],
+        language: str | None = None,
+        *,
+        beam: int = 5,
+        max_length: int | None = None,
+    ) -> BeamResult:
+        """Every form that the model finds possible, with the certificate of the search.
+
+        Parameters
+        ----------
+        lemma : str
+        tags : str or sequence of str
+            Such as ``"V;V.PTCP;PST"``.
+        language : str, optional
+            For a model of several languages.
+        beam : int, default 5
+            Open prefixes kept at each step.
+        max_length : int, optional
+            Longest form, in characters.
+
+        Raises
+        ------
+        DataError
+            If the model has never seen a character of the lemma, a tag or the language.
+        """
+        words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
+        tokens = source_tokens(Example(lemma, "", words, language))
+        ids = np.array(
+            [self.source.encode(tokens, what=f"lemma {lemma!r} with tags {';'.join(words)}")]
+        )
+        options = {} if max_length is None else {"max_length": max_length}
+        return beam_search(self.model, ids, np.ones_like(ids, bool), beam=beam, **options)[0]
+
+    def predict(
+        self, examples: Sequence[Example], beam: int = 5, batch_size: int = 64
+    ) -> list[BeamResult]:
+        """The beam's result for each example, in their order."""
+        pairs = self.pairs(examples)
+        results: dict[int, BeamResult] = {}
+        for index in bucketed_batches(pairs, batch_size):
+            batch = make_batch(pairs, index)
+            found = beam_search(
+                self.model, batch.source, batch.source_mask, beam=beam, keep_attention=False
+            )
+            results |= {int(i): result for i, result in zip(index, found, strict=True)}
+        return [results[i] for i in range(len(pairs))]
+
+    def validate(self, examples: Sequence[Example], batch_size: int = 128) -> Validation:
+        """Mean loss a token and share of forms that greedy search gets entirely right."""
+        pairs = self.pairs(examples)
+        loss = tokens = right = 0.0
+        for index in bucketed_batches(pairs, batch_size):
+            batch = make_batch(pairs, index)
+            count = float(batch.target_mask.sum())
+            loss += (
+                count
+                * self.model.loss(
+                    self.model.params,
+                    batch.source,
+                    batch.source_mask,
+                    batch.target_in,
+                    batch.target_out,
+                    batch.target_mask,
+                ).item()
+            )
+            tokens += count
+            greedy = greedy_search(self.model, batch.source, batch.source_mask)
+            for i, found in zip(index, greedy, strict=True):
+                # Compared as strings: a form with an unknown character is never right.
+                right += self.form(found) == examples[i].form
+        return Validation(loss / tokens, right / len(pairs))
+
+    # --- files ------------------------------------------------------------------------------------
+    def save(self, path: str | Path) -> None:
+        """Write the model with its vocabularies to one ``.npz``; see :func:`save_checkpoint`."""
+        meta = {
+            "kind": KIND,
+            "config": asdict(self.model.config),
+            "source": self.source.to_json(),
+            "target": self.target.to_json(),
+        }
+        save_checkpoint(path, self.model.params, meta)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Inflector:
+        """Read what :meth:`save` wrote: a file, or the folder of a run with a ``best.npz``."""
+        path = Path(path)
+        if path.is_dir():
+            path = path / "best.npz"
+        params, meta = load_checkpoint(path, KIND)
+        try:
+            source = Vocabulary.from_json(meta["source"])
+            target = Vocabulary.from_json(meta["target"])
+            config = RNNSeq2SeqConfig(**meta["config"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{path}: was written by another version ({error})") from error
+        return cls(RNNSeq2Seq(config, params, BOS, EOS), source, target)
+
+
+def train_inflector(
+    examples: Sequence[Example],
+    dev: Sequence[Example],
+    config: TrainingConfig,
+    *,
+    directory: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    **model: Any,
+) -> tuple[Inflector, History]:
+    """Train a model of inflection; ``model`` holds the fields of :class:`RNNSeq2SeqConfig`.
+
+    The seed in ``config`` fixes the initial parameters too. See :func:`pyentmax.training.train`
+    for the rest.
+    """
+    inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
+    history = train(
+        inflector.model,
+        inflector.pairs(examples),
+        config,
+        lambda _: inflector.validate(dev),
+        directory=directory,
+        save_best=inflector.save,
+        resume=resume,
+        progress=progress,
+    )
+    return inflector, history
