@@ -158,5 +158,4 @@ def _double_final(lemma: str, stressed: bool) -> str:
 
 def _is_monosyllable(lemma: str) -> bool:
     """Whether *lemma*, which ends in a consonant, has a single run of vowel letters."""
-    letters = re.sub(r"^y|(?<=q)u", "", lemma)
-    return len(re.findall(r"[aeiouy]+", letters)) == 1
+    return len(re.findall(r"[aeiouy]+", lemma)) == 1

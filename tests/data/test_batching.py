@@ -99,6 +99,8 @@ def test_the_generator_shuffles_ties_and_batches_and_nothing_else_does():
     )
     assert first == again
     assert first != other
+    # Which pairs share a batch changes, not only the order of the batches.
+    assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in other}
     # Batches come in random order too: 10 lengths, one a batch, in another order than sorted.
     ladder = as_pairs([([5] * (i // 4 + 1), [5]) for i in range(40)])
     order = [len(ladder[b[0]][0]) for b in bucketed_batches(ladder, 4, np.random.default_rng(1))]
