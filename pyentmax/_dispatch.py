@@ -1,0 +1,161 @@
+"""Which arrays are taken, and which code runs for them.
+
+Every mapping is written once as a readable NumPy body. ``accelerated`` puts a wrapper around
+it that hands host arrays to the compiled kernel of the same name in ``pyentmax._cpu``, if that
+was built, and everything else to the body, which stays reachable as ``function.reference``.
+No mapping knows about this.
+
+The environment variable ``PYENTMAX_BACKEND`` is read once, at the first call: ``reference``
+turns the kernels off, ``cpu`` makes their absence an error, empty takes what there is.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import platform
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+BACKENDS = ("", "cpu", "reference")
+
+
+class Arrangement(Protocol):
+    """How one call's arguments become operands of a kernel (see ``mappings/_rows.py``)."""
+
+    kernel_ready: bool
+
+    @staticmethod
+    def plain(*args: Any, **kwargs: Any) -> tuple[Any, ...] | None:
+        """Kernel operands of the commonest kind of call, or None: saves small calls the checks."""
+
+    def operands(self) -> tuple[Any, ...]:
+        """Kernel operands of any valid call."""
+
+    def restore(self, rows: Any) -> Any:
+        """The kernel's result in the shape and dtype that the caller expects."""
+
+
+def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
+    """Check an array's type; return it in the dtype to compute in, and the dtype to answer in.
+
+    float32 and float64 keep theirs, half types are computed in float32, integers and bools
+    become float64. Arrays that answer to NumPy's functions (CuPy's, say) stay what they are.
+
+    >>> array, answer = as_floating(np.zeros(3, np.float16), "z")
+    >>> print(array.dtype, answer)
+    float32 float16
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(f"{name} is a numpy.ma array; pass a plain array and its mask as mask=")
+    if not hasattr(array, "__array_function__"):
+        array = np.asarray(array)
+    compute: np.dtype[Any]
+    answer: np.dtype[Any]
+    dtype = array.dtype
+    if dtype.kind in "biu":
+        compute = answer = np.dtype(np.float64)
+    elif dtype.name in ("float16", "bfloat16"):
+        compute, answer = np.dtype(np.float32), dtype
+    elif dtype.kind == "f":
+        compute = answer = dtype.newbyteorder("=")
+    else:
+        raise TypeError(f"{name} must hold real numbers, got dtype {dtype}; convert it first")
+    return array.astype(compute, copy=False), answer
+
+
+def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorator: run the kernel named like the function where there is one, else the function.
+
+    ``arrange`` is an `Arrangement` with the function's own signature.
+    """
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        name = body.__name__
+
+        @functools.wraps(body)
+        def public(*args: P.args, **kwargs: P.kwargs) -> R:
+            kernel = kernels().get(name)
+            if kernel is None:
+                return body(*args, **kwargs)
+            operands = arrange.plain(*args, **kwargs)
+            if operands is not None:
+                return kernel(*operands)
+            arranged = arrange(*args, **kwargs)
+            if not arranged.kernel_ready:
+                return body(*args, **kwargs)
+            return arranged.restore(kernel(*arranged.operands()))
+
+        public.reference = body  # type: ignore[attr-defined]
+        return public
+
+    return decorate
+
+
+@functools.cache
+def kernels() -> dict[str, np.ufunc]:
+    """The compiled kernels by name; empty without them. Loaded at the first call."""
+    wanted = _wanted_backend()
+    if wanted == "reference":
+        return {}
+    try:
+        module = importlib.import_module("pyentmax._cpu")
+    except ImportError as error:
+        if wanted == "cpu":
+            raise ImportError(
+                "PYENTMAX_BACKEND=cpu asks for the compiled kernels, but pyentmax._cpu cannot be "
+                f"imported ({error}); reinstall with a C compiler, or unset PYENTMAX_BACKEND"
+            ) from error
+        return {}
+    return {name: f for name, f in vars(module).items() if isinstance(f, np.ufunc)}
+
+
+def describe_backend() -> str:
+    """One line saying what runs for NumPy arrays: first line of every command."""
+    found = kernels()
+    if found:
+        return f"compiled CPU kernels for {', '.join(sorted(found))}; NumPy for the rest"
+    if _wanted_backend() == "reference":
+        return "no kernels: plain NumPy, as PYENTMAX_BACKEND=reference asks"
+    return "no kernels: plain NumPy, because pyentmax._cpu was not built (no C compiler?)"
+
+
+def show_config() -> dict[str, Any]:
+    """Print what runs on this machine, and return it as a dict.
+
+    Examples
+    --------
+    >>> config = show_config()  # doctest: +ELLIPSIS
+    pyentmax runs ...
+    >>> sorted(config)
+    ['backend', 'build', 'instruction_set', 'kernels', 'machine', 'numpy', 'python']
+    """
+    found = kernels()
+    module = importlib.import_module("pyentmax._cpu") if found else None
+    config = {
+        "backend": "cpu" if found else "reference",
+        "kernels": sorted(found),
+        "instruction_set": getattr(module, "INSTRUCTION_SET", None),
+        "build": getattr(module, "BUILD_INFO", None),
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+    print(f"pyentmax runs {describe_backend()}")
+    for key, value in config.items():
+        if value:
+            print(f"  {key:15} {', '.join(value) if isinstance(value, list) else value}")
+    return config
+
+
+def _wanted_backend() -> str:
+    wanted = os.environ.get("PYENTMAX_BACKEND", "")
+    if wanted not in BACKENDS:
+        raise ValueError(f"PYENTMAX_BACKEND must be reference, cpu or empty, got {wanted!r}")
+    return wanted

@@ -1,0 +1,109 @@
+"""Entropies H, whose negatives are the regularisers Ω.
+
+The sign convention, once: H(p) ≥ 0 is concave and 0 at the corners of the simplex; the mappings
+and losses use Ω = −H, which is convex. All functions reduce ``axis`` as NumPy's sums do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax._dispatch import as_floating
+
+
+def shannon_entropy(p: Any, axis: Any = -1) -> Any:
+    """Shannon's entropy −Σ p log p in nats, with 0 log 0 = 0. Ω of softmax is its negative.
+
+    Parameters
+    ----------
+    p : array of probabilities
+    axis : int, tuple of int or None
+
+    Returns
+    -------
+    array of p's shape without the axis
+
+    Examples
+    --------
+    >>> print(round(float(shannon_entropy([0.5, 0.5])), 6))
+    0.693147
+    """
+    p, answer = as_floating(p, "p")
+    return _sum(-p * _log(p), axis, answer)
+
+
+def gini_entropy(p: Any, axis: Any = -1) -> Any:
+    """Gini's entropy ½ Σ p (1 − p). Ω of sparsemax is its negative.
+
+    Up to a constant on the simplex, −½‖p‖², so that sparsemax is the Euclidean projection.
+
+    Parameters
+    ----------
+    p : array of probabilities
+    axis : int, tuple of int or None
+
+    Returns
+    -------
+    array of p's shape without the axis
+
+    Examples
+    --------
+    >>> print(gini_entropy([0.5, 0.5]))
+    0.25
+    """
+    p, answer = as_floating(p, "p")
+    return _sum(p * (1 - p) / 2, axis, answer)
+
+
+def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
+    """Tsallis' α-entropy Σ (p − p^α) / (α (α−1)). Ω of α-entmax is its negative.
+
+    Shannon's at α = 1 (the limit), Gini's at α = 2, and 0 at α = ∞ (Peters et al. 2019, §3.2).
+
+    Parameters
+    ----------
+    p : array of probabilities
+    alpha : float or array that broadcasts against p's shape without the axis
+        the shape, above 0
+    axis : int, tuple of int or None
+
+    Returns
+    -------
+    array of p's shape without the axis
+
+    Raises
+    ------
+    ValueError
+        if some alpha is not above 0
+
+    Examples
+    --------
+    >>> p = np.array([0.5, 0.5])
+    >>> print(np.round([tsallis_entropy(p, a) for a in (1, 1.5, 2)], 6))
+    [0.693147 0.390524 0.25    ]
+    """
+    p, answer = as_floating(p, "p")
+    alpha = np.asarray(alpha, dtype=np.float64) if not hasattr(alpha, "shape") else alpha
+    if isinstance(alpha, np.ndarray) and not (alpha > 0).all():
+        raise ValueError(f"alpha must be above 0, got {alpha[~(alpha > 0)].flat[0]:g}")
+    if alpha.ndim:
+        axes = range(p.ndim) if axis is None else axis
+        alpha = np.expand_dims(np.broadcast_to(alpha, np.sum(p, axis=axis).shape), axes)
+    beta = (alpha - 1).astype(p.dtype)
+    # p − p^α = −p expm1(β log p) does not cancel where α is near 1.
+    log_p, shannon = _log(p), beta == 0
+    finite = np.where(shannon | np.isinf(beta), 1, beta).astype(p.dtype)
+    power = np.where(shannon, log_p, np.expm1(finite * log_p) / finite)
+    h = np.where(np.isinf(beta), 0, -p * power / (1 + finite * ~shannon))
+    return _sum(h, axis, answer)
+
+
+def _log(p: Any) -> Any:
+    # log p where p > 0, else 0 (p log p is 0 there); a NaN stays one.
+    return np.log(np.where(p == 0, 1, p))
+
+
+def _sum(h: Any, axis: Any, answer: np.dtype[Any]) -> Any:
+    return np.sum(h, axis=axis).astype(answer, copy=False)

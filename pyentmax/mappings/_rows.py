@@ -1,0 +1,260 @@
+"""The contract that all mappings share, kept in one place.
+
+A mapping works on scores in rows along the last axis, with each row's largest score at 0.
+`Rows` checks a call's arguments, arranges them like that, and puts the result back into the
+caller's shape, dtype and ``out``. `Tangent` does the same for a derivative's (p, v).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pyentmax._dispatch import as_floating
+
+# A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
+_EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))
+_PLAIN_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
+
+class Rows:
+    """Scores z of one call, arranged in rows along the last axis.
+
+    Attributes
+    ----------
+    z : array, shape batch + (d,)
+        the scores as they came, in the dtype to compute in
+    mask : bool array like z, or None
+    batch : tuple of int
+        shape of z without the axis; parameters broadcast against it
+    shape : tuple of int
+        the caller's shape
+    on_host : bool
+        a NumPy array, so that looking at values costs no synchronisation
+    kernel_ready : bool
+        on the host and of a dtype that compiled kernels take
+    """
+
+    __slots__ = (
+        "_answer",
+        "_axes",
+        "_out",
+        "_top",
+        "batch",
+        "kernel_ready",
+        "mask",
+        "on_host",
+        "shape",
+        "z",
+    )
+
+    def __init__(
+        self, z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None, name: str = "z"
+    ) -> None:
+        z, self._answer = as_floating(z, name)
+        self.shape, self._axes = z.shape, check_axis(z.shape, axis, name)
+        self._out = _check_out(out, z.shape, self._answer)
+        self.on_host = isinstance(z, np.ndarray)
+        self.kernel_ready = self.on_host and z.dtype in _PLAIN_DTYPES
+        self.z = to_rows(z, self._axes)
+        self.batch = self.z.shape[:-1]
+        self.mask = None if mask is None else to_rows(check_mask(mask, z, name), self._axes)
+        self._top: Any = None
+
+    @staticmethod
+    def plain(
+        z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
+    ) -> tuple[Any, ...] | None:
+        """Kernel operands where nothing needs checking or arranging, else None."""
+        if type(z) is np.ndarray and z.dtype in _PLAIN_DTYPES and z.ndim:
+            if axis == -1 and type(axis) is int and mask is None and out is None and z.shape[-1]:
+                return z, _EVERYTHING[: z.shape[-1]]
+        return None
+
+    def operands(self) -> tuple[Any, ...]:
+        """What a kernel takes: the scores and the mask, both uncopied."""
+        return self.z, _EVERYTHING[: self.z.shape[-1]] if self.mask is None else self.mask
+
+    def scores(self) -> Any:
+        """z − max z, with −inf where the mask is False.
+
+        A row with nothing left and a row with a NaN or +inf have no maximum to subtract. They
+        stand as zeros here, so that the maths needs no special case; `restore` mends them.
+        """
+        z = self.z if self.mask is None else np.where(self.mask, self.z, -np.inf)
+        # Sums over the last axis are pairwise, hence accurate, only where it is contiguous.
+        z = z if z.flags.c_contiguous else z.copy(order="C")
+        self._top = np.max(z, axis=-1, keepdims=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if not self._has_broken_rows():
+                return z - self._top
+            sound = np.isfinite(self._top)
+            return np.where(sound, z - np.where(sound, self._top, 0), 0)
+
+    def dead(self) -> Any:
+        """Rows with nothing left, shape batch; after `scores`."""
+        return (self._top == -np.inf)[..., 0]
+
+    def top(self) -> Any:
+        """Each row's largest score, shape batch + (1,); after `scores`."""
+        return self._top
+
+    def restore(self, p: Any) -> Any:
+        """p in the caller's shape, dtype and ``out``; zeros or NaN in the rows without maximum."""
+        if self._top is not None and self._has_broken_rows():
+            p = np.where(np.isfinite(self._top), p, np.where(self._top == -np.inf, 0, np.nan))
+        p = self.in_callers_form(p)
+        if self._out is None:
+            return p
+        self._out[...] = p
+        return self._out
+
+    def in_callers_form(self, rows: Any) -> Any:
+        """Rows of scores or of their derivatives in the caller's shape and dtype."""
+        return from_rows(rows, self.shape, self._axes).astype(self._answer, copy=False)
+
+    def reduced(self, values: Any) -> Any:
+        """Values of shape batch, or their sum, in the caller's dtype."""
+        return values.astype(self._answer, copy=False)
+
+    def from_caller(self, array: Any) -> Any:
+        """An array of the caller's shape (a target distribution, say) arranged like the scores."""
+        return to_rows(array, self._axes)
+
+    def restore_support(self, support: Any) -> Any:
+        """A bool array in the caller's shape; False in the rows without maximum."""
+        return from_rows(support & np.isfinite(self._top), self.shape, self._axes)
+
+    def _has_broken_rows(self) -> bool:
+        # Asking a device array would synchronise: assume the worst there.
+        return not (self.on_host and bool(np.isfinite(self._top).all()))
+
+
+class Tangent:
+    """Probabilities p and a direction v of one derivative call, arranged in rows.
+
+    Off the support v plays no part, so masked entries may hold anything.
+    """
+
+    __slots__ = ("_answer", "_axes", "_shape", "batch", "kernel_ready", "p", "v")
+
+    def __init__(self, p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> None:
+        p, answer = as_floating(p, "p")
+        v, answer_v = as_floating(v, "v")
+        self._answer = np.promote_types(answer, answer_v)
+        compute = np.promote_types(p.dtype, v.dtype)
+        p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
+        if p.shape != v.shape:
+            raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
+        self._shape, self._axes = p.shape, check_axis(p.shape, axis, "p")
+        self.kernel_ready = isinstance(p, np.ndarray) and p.dtype in _PLAIN_DTYPES
+        if mask is not None:
+            mask = check_mask(mask, p, "p")
+            p, v = np.where(mask, p, 0), np.where(mask, v, 0)
+        self.p, self.v = to_rows(p, self._axes), to_rows(v, self._axes)
+        self.batch = self.p.shape[:-1]
+
+    @staticmethod
+    def plain(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> tuple[Any, ...] | None:
+        """Kernel operands where nothing needs checking or arranging, else None."""
+        if type(p) is np.ndarray and type(v) is np.ndarray and p.dtype in _PLAIN_DTYPES:
+            if axis == -1 and type(axis) is int and mask is None and p.dtype == v.dtype:
+                return (p, v) if p.ndim and p.shape[-1] and p.shape == v.shape else None
+        return None
+
+    def operands(self) -> tuple[Any, ...]:
+        """What a kernel takes."""
+        return self.p, self.v
+
+    def restore(self, rows: Any) -> Any:
+        """The product in the caller's shape and dtype."""
+        return from_rows(rows, self._shape, self._axes).astype(self._answer, copy=False)
+
+
+def check_axis(shape: tuple[int, ...], axis: Any, name: str) -> tuple[int, ...]:
+    """The axes that make up a row, non-negative; None means all of them."""
+    if not shape:
+        raise ValueError(f"{name} is 0-dimensional; a row of at least one score is expected")
+    axes: tuple[int, ...] = (
+        tuple(range(len(shape))) if axis is None else normalize_axis_tuple(axis, len(shape), "axis")
+    )
+    if not axes or not math.prod(shape[a] for a in axes):
+        raise ValueError(
+            f"{name} of shape {shape} has no entry along axis {axis}; at least one is expected"
+        )
+    return axes
+
+
+def check_mask(mask: Any, z: Any, name: str) -> Any:
+    """The mask, broadcast to z without a copy."""
+    if not hasattr(mask, "__array_function__"):
+        mask = np.asarray(mask)
+    if mask.dtype != np.bool_:
+        raise TypeError(
+            f"mask must be boolean (True = may get probability), got dtype {mask.dtype}; "
+            "convert it with mask.astype(bool)"
+        )
+    try:
+        return np.broadcast_to(mask, z.shape)
+    except ValueError:
+        raise ValueError(
+            f"mask of shape {mask.shape} does not broadcast to {name}, of shape {z.shape}"
+        ) from None
+
+
+def check_parameter(value: Any, name: str, batch: tuple[int, ...], least: float) -> Any:
+    """A parameter in float64, checked to broadcast against the batch shape and to be ≥ least.
+
+    Values on a device are not looked at: that would synchronise.
+    """
+    value, _ = as_floating(value, name)
+    value = value.astype(np.float64, copy=False)
+    try:
+        fits = np.broadcast_shapes(value.shape, batch) == batch
+    except ValueError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"{name} of shape {value.shape} does not broadcast against the batch shape {batch}, "
+            "the scores' shape without the axis"
+        )
+    if isinstance(value, np.ndarray) and not (value >= least).all():
+        wrong = value[~(value >= least)].flat[0]
+        raise ValueError(f"{name} must be at least {least:g}, got {wrong:g}")
+    return value
+
+
+def to_rows(array: Any, axes: tuple[int, ...]) -> Any:
+    """Move the axes to the end and flatten them into one; a view where there is one axis."""
+    if axes == (array.ndim - 1,):
+        return array
+    moved = np.moveaxis(array, axes, range(-len(axes), 0))
+    if len(axes) == 1:
+        return moved
+    batch = moved.shape[: array.ndim - len(axes)]
+    return moved.reshape(batch + (math.prod(moved.shape[len(batch) :]),))
+
+
+def from_rows(rows: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
+    """Undo `to_rows`."""
+    if axes == (len(shape) - 1,):
+        return rows
+    moved = rows.reshape(rows.shape[:-1] + tuple(shape[a] for a in axes))
+    return np.moveaxis(moved, range(-len(axes), 0), axes)
+
+
+def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+    if out is None:
+        return None
+    if not hasattr(out, "__array_function__"):
+        raise TypeError(f"out must be an array to write to, got {type(out).__name__}")
+    if out.shape != shape:
+        raise ValueError(f"out must have the shape of z, {shape}, got {out.shape}")
+    if not np.can_cast(dtype, out.dtype, "same_kind"):
+        raise TypeError(f"out of dtype {out.dtype} cannot hold the result, of dtype {dtype}")
+    if not getattr(getattr(out, "flags", None), "writeable", True):
+        raise ValueError("out is read-only; pass an array that can be written to")
+    return out

@@ -1,0 +1,288 @@
+"""α-entmax: the whole family, from softmax (α = 1) over sparsemax (2) to argmax (∞).
+
+Problem: argmax over the simplex of p·z + H_α(p), H_α Tsallis' entropy. The optimality
+conditions are p_i = [(α−1) z_i − τ]₊^{1/(α−1)}: the larger α, the sparser. Given p, everything
+about the derivatives follows from s = p^{2−α} on the support, as Ω''(p) = p^{α−2}.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.entropies import tsallis_entropy
+from pyentmax.mappings import _simplex
+from pyentmax.mappings._record import Mapping
+from pyentmax.mappings._rows import Rows, Tangent, check_parameter
+from pyentmax.thresholds import bisect_largest, exp_beta, inside, newton
+
+
+def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+    """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C).
+
+    Maximises p·z + H_α(p) over the simplex, H_α Tsallis' entropy. Newton's method for α ≤ 2 and
+    bisection above, where p is ill-conditioned at the threshold (`pyentmax.thresholds.newton`,
+    `pyentmax.thresholds.bisect_largest`): O(d) per pass.
+
+    Parameters
+    ----------
+    z : array of scores
+    alpha : float or array that broadcasts against the batch shape (z's without the axis)
+        1 is softmax, 2 sparsemax, ``inf`` uniform over the largest scores
+    axis, mask, out : as in `pyentmax.softmax`
+
+    Returns
+    -------
+    array of z's shape, with exact zeros where α > 1
+
+    Raises
+    ------
+    ValueError
+        if some alpha is below 1 or does not fit the batch; else as in `pyentmax.softmax`
+    TypeError
+        as in `pyentmax.softmax`
+
+    Examples
+    --------
+    >>> print(entmax([1.0, 0.5, -2.0], 2).round(6))
+    [0.75 0.25 0.  ]
+    >>> scores = np.array([[2.0, 1.6, -1.0]] * 3)
+    >>> print(entmax(scores, [1, 1.5, np.inf]).round(6))
+    [[0.581359 0.389697 0.028944]
+     [0.64     0.36     0.      ]
+     [1.       0.       0.      ]]
+    """
+    rows = Rows(z, axis, mask=mask, out=out)
+    beta = _beta(alpha, rows.z, rows.batch)
+    p, _ = _solve(rows.scores(), beta)
+    return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
+
+
+def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Where α-entmax gives probability, though a float underflow to 0 as α nears 1.
+
+    Examples
+    --------
+    >>> print(entmax([0.0, -900.0], 1.001)[1], entmax_support([0.0, -900.0], 1.001))
+    0.0 [ True  True]
+    """
+    rows = Rows(z, axis, mask=mask)
+    beta = _beta(alpha, rows.z, rows.batch)
+    _, support = _solve(rows.scores(), beta)
+    return rows.restore_support(support)
+
+
+def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
+    """J v = s ∘ (v − (s·v)/Σs), s = p^{2−α} on the support (Peters et al. 2019, Prop. 1).
+
+    Parameters
+    ----------
+    p, v : arrays of one shape, p = entmax(z, alpha)
+    alpha, axis, mask : as in `entmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Examples
+    --------
+    >>> print(entmax_jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
+    [-0.375  0.125  0.125  0.125  0.   ]
+    """
+    rows = Tangent(p, v, axis, mask=mask)
+    s = _curvature(rows.p, _beta(alpha, rows.p, rows.batch))
+    return rows.restore(_simplex.product(s, rows.v))
+
+
+# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
+entmax_vjp = entmax_jvp
+
+
+def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
+    """J = diag(s) − s sᵀ/Σs at p = entmax(z, alpha), s = p^{2−α}; of shape batch + (d, d).
+
+    Examples
+    --------
+    >>> print(entmax_jacobian([0.75, 0.25, 0.0], 2))
+    [[ 0.5 -0.5  0. ]
+     [-0.5  0.5  0. ]
+     [ 0.   0.   0. ]]
+    """
+    rows = Tangent(p, p, axis)
+    return _simplex.dense(_curvature(rows.p, _beta(alpha, rows.p, rows.batch)))
+
+
+def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
+    """∂p/∂α, elementwise, at p = entmax(z, alpha), exact for every α ≥ 1 (0 at α = ∞).
+
+    The published form (Correia et al. 2019, Prop. 1) is, with β = α − 1, s = p^{1−β}, p̃ = s/Σs,
+
+        g = (p − p̃)/β² + (h − p̃ Σh)/β,    h = −p log p,
+
+    and a form of its own at β = 0; the two halves cancel as β → 0 (wrong in every digit at
+    β = 1e−8). Writing p^{−β} = 1 + x + β²a with x = −βl, l = log p, that is a = l² φ(x),
+    φ(x) = (eˣ − 1 − x)/x², and collecting powers of β gives for all β at once
+
+        g = p/Σs ∘ [Q − a − β (Q l + H a)],    Q = Σ p a,  H = −Σ p l.
+
+    Since Σp = 1, differences to the largest entry may replace a and l; so the gradient of a uniform
+    row is exactly 0. Above β = 1, where s and a may overflow and nothing cancels badly, the
+    published form is used, with the same differences.
+
+    Parameters
+    ----------
+    p : array of probabilities
+    alpha, axis : as in `entmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Examples
+    --------
+    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
+    >>> print(entmax_grad_alpha(p, 1.5).round(4))
+    [ 0.0988 -0.0988  0.    ]
+    """
+    rows = Tangent(p, p, axis)
+    p = rows.p
+    beta = _beta(alpha, p, rows.batch)
+    if isinstance(beta, np.ndarray) and not (beta > 1).any():
+        return rows.restore(_grad_alpha_small(p, beta))
+    if isinstance(beta, np.ndarray) and (beta > 1).all():
+        return rows.restore(_grad_alpha_large(p, beta))
+    small = _grad_alpha_small(p, np.minimum(beta, 1))
+    return rows.restore(np.where(beta <= 1, small, _grad_alpha_large(p, np.maximum(beta, 1))))
+
+
+def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
+
+    Parameters
+    ----------
+    p, g : arrays of one shape, p = entmax(z, alpha)
+    alpha, axis, mask : as in `entmax`
+
+    Returns
+    -------
+    array of alpha's shape
+
+    Examples
+    --------
+    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
+    >>> print(round(float(entmax_vjp_alpha(p, [1.0, 0.0, 0.0], 1.5)), 4))
+    0.0988
+    """
+    rows = Tangent(p, g, axis, mask=mask)
+    slope = entmax_grad_alpha(rows.p, alpha)
+    each = np.sum(slope * np.where(rows.p != 0, rows.v, 0), axis=-1)
+    shape = np.shape(alpha)
+    extra = tuple(range(each.ndim - len(shape)))
+    stretched = tuple(
+        i + len(extra) for i, n in enumerate(shape) if n == 1 and each.shape[i + len(extra)] != 1
+    )
+    summed = np.sum(each, axis=extra + stretched, keepdims=True) if extra or stretched else each
+    return summed.reshape(shape)
+
+
+def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
+    """Ω(p) = Σ (p^α − p) / (α (α−1)), the negative of Tsallis' entropy.
+
+    Examples
+    --------
+    >>> print(entmax_omega([0.5, 0.5], 2))
+    -0.25
+    """
+    return -tsallis_entropy(p, alpha, axis) + 0.0
+
+
+def _beta(alpha: Any, like: Any, batch: tuple[int, ...]) -> Any:
+    # β = α − 1 in the working dtype, subtracted before α is rounded to it; one per row, or one.
+    beta = check_parameter(alpha, "alpha", batch, 1)[..., None] - 1
+    return np.full_like(like[..., :1], beta, shape=beta.shape)
+
+
+def _solve(y: Any, beta: Any) -> tuple[Any, Any]:
+    """Probabilities up to a common factor near 1, and the support, of y = z − max z."""
+    on_host = isinstance(beta, np.ndarray)
+    if on_host and (beta <= 1).all():
+        return _solve_low(y, beta)
+    if on_host and (beta > 1).all():
+        return _solve_high(y, beta)
+    p_low, support_low = _solve_low(y, np.minimum(beta, 1))
+    p_high, support_high = _solve_high(y, np.maximum(beta, 1))
+    low = beta <= 1
+    return np.where(low, p_low, p_high), np.where(low, support_low, support_high)
+
+
+def _solve_low(y: Any, beta: Any) -> tuple[Any, Any]:
+    c = newton(y, beta).c
+    return exp_beta(y - c, beta), inside(y, c, beta)
+
+
+def _solve_high(y: Any, beta: Any) -> tuple[Any, Any]:
+    p = bisect_largest(y, beta).p
+    return p, p > 0
+
+
+def _curvature(p: Any, beta: Any) -> Any:
+    """s = 1/Ω''(p) = p^{1−β} on the support, 0 off it."""
+    return np.where(p == 0, 0, np.where(p == 0, 1, p) ** (1 - beta))
+
+
+def _differences(p: Any, *values: Any) -> tuple[Any, ...]:
+    # Each value less its own at the row's largest p.
+    largest = np.argmax(p, axis=-1, keepdims=True)
+    return tuple(v - np.take_along_axis(v, largest, axis=-1) for v in values)
+
+
+def _dot(a: Any, b: Any) -> Any:
+    return np.sum(a * b, axis=-1, keepdims=True)
+
+
+def _grad_alpha_small(p: Any, beta: Any) -> Any:
+    log_p = np.log(np.where(p == 0, 1, p))
+    x = -beta * log_p
+    a = log_p * log_p * _phi(x)
+    da, dl = _differences(p, a, log_p)
+    a_top, l_top = a - da, log_p - dl
+    q, h = _dot(p, da), -_dot(p, dl)
+    bracket = q - da - beta * (q * log_p + h * a + a_top * dl - l_top * da)
+    return p / np.sum(_curvature(p, beta), axis=-1, keepdims=True) * bracket
+
+
+def _grad_alpha_large(p: Any, beta: Any) -> Any:
+    log_p = np.log(np.where(p == 0, 1, p))
+    finite = np.where(np.isinf(beta), 1, beta)
+    (dl,) = _differences(p, log_p)
+    # p̃ is a softmax of (1−β) log p over the support: relative to its largest, nothing overflows.
+    r = np.where(p == 0, -np.inf, (1 - finite) * log_p)
+    share = np.exp(r - np.max(r, axis=-1, keepdims=True))
+    share = share / np.sum(share, axis=-1, keepdims=True)
+    apart = p - share
+    g = apart / finite**2 - (p * dl - share * _dot(p, dl) + (log_p - dl) * apart) / finite
+    return np.where(np.isinf(beta), 0, g)
+
+
+def _phi(x: Any) -> Any:
+    """(eˣ − 1 − x)/x² for x ≥ 0, by its Taylor series Σ xᵏ/(k+2)! near 0, where it cancels."""
+    near = x < 0.3
+    small, series = np.where(near, x, 0), np.zeros_like(x)
+    for k in range(13, 1, -1):  # 0.3¹²/14! is 1e−17 of the first term
+        series = (series + 1) * small / k if k > 2 else (series + 1) / 2
+    large = np.where(near, 1, x)
+    return np.where(near, series, (np.expm1(large) - large) / (large * large))
+
+
+MAPPING = Mapping(
+    name="entmax",
+    forward=entmax,
+    support=entmax_support,
+    jvp=entmax_jvp,
+    vjp=entmax_vjp,
+    jacobian=entmax_jacobian,
+    omega=entmax_omega,
+    parameters=("alpha",),
+    omega_vertices=0.0,
+)

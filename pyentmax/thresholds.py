@@ -1,0 +1,242 @@
+"""Ways to find the threshold τ of α-entmax, each a small function in plain NumPy.
+
+All work on rows along the last axis. With x = (α−1) z,
+
+    α-entmax(z) = [x − τ]₊^{1/(α−1)},    f(τ) = Σ [x_i − τ]₊^{1/(α−1)} = 1,
+
+and f decreases, so τ is unique. It lies in [max x − 1, max x − d^{1−α}]: at the left end the
+largest term alone is 1, at the right end each of d terms is at most 1/d (Peters et al. 2019,
+Alg. 1). So a score with x ≤ max x − 1 is never in the support.
+
+Near α = 1 all thresholds crowd at max x − 1 and the powers explode, so the general solvers work
+with a better variable each: `newton` (1 ≤ α ≤ 2) with the normaliser c of u = 1 + (α−1)(y − c),
+which becomes log-sum-exp at α = 1; `bisect_largest` (α > 2) with the largest probability q, since
+u = q^{α−1} + (α−1) y and q^{α−1} may be far below the rounding of 1 − u. Here y = z − max z.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Threshold(NamedTuple):
+    """A threshold per row, shape batch + (1,), how many scores exceed it, and the passes taken."""
+
+    tau: Any
+    size: Any
+    passes: int
+
+
+class Normalizer(NamedTuple):
+    """Newton's result: c per row with Σ exp_β(z − max z − c) = 1, support size and passes."""
+
+    c: Any
+    size: Any
+    passes: int
+
+
+class Largest(NamedTuple):
+    """Bisection's result for α > 2: the probabilities, the largest per row, and the passes."""
+
+    p: Any
+    largest: Any
+    passes: int
+
+
+def sort_sparsemax(x: Any) -> Threshold:
+    """τ of sparsemax (α = 2) by sorting: exact but for rounding, O(d log d).
+
+    For scores x₍₁₎ ≥ x₍₂₎ ≥ … the threshold of a support of size ρ is
+    τ(ρ) = (Σ_{j≤ρ} x₍ⱼ₎ − 1)/ρ, and ρ* is the largest ρ with x₍ρ₎ > τ(ρ)
+    (Martins & Astudillo 2016).
+
+    Examples
+    --------
+    >>> tau, size, _ = sort_sparsemax(np.array([1.0, 0.5, -2.0]))
+    >>> print(tau, size)
+    [0.25] [2]
+    """
+    top, x = _clipped(x)
+    u = -np.sort(-x, axis=-1)
+    tau = (np.cumsum(u, axis=-1) - 1) / _ranks(u)
+    size = np.maximum(np.sum(u > tau, axis=-1, keepdims=True), 1)
+    tau = np.take_along_axis(tau, size - 1, axis=-1)
+    # A running sum of d terms is off by up to dε. Newton on f with NumPy's pairwise sums mends
+    # that, and a support that is wrong at the margin with it: f is convex and piecewise linear.
+    for _ in range(2):
+        above = x > tau
+        tau = tau + (np.sum(np.where(above, x - tau, 0), axis=-1, keepdims=True) - 1) / _count(
+            above
+        )
+    return Threshold(tau + top, _count(x > tau), 1)
+
+
+def sort_entmax15(x: Any) -> Threshold:
+    """τ of 1.5-entmax by sorting, x = z/2: exact but for rounding, O(d log d).
+
+    Given the support's size ρ, Σ_{j≤ρ} (x₍ⱼ₎ − τ)² = 1 is a quadratic with the smaller root
+    τ(ρ) = M − sqrt((1 − ρV)/ρ), M and V the mean and variance of the ρ largest; ρ* is the largest
+    ρ with τ(ρ) ≤ x₍ρ₎ (Peters et al. 2019, Alg. 2).
+
+    Examples
+    --------
+    >>> tau, size, _ = sort_entmax15(np.array([0.0, 0.0, -5.0]))
+    >>> print(np.round(tau, 6), size)
+    [-0.707107] [2]
+    """
+    top, x = _clipped(x)
+    u = -np.sort(-x, axis=-1)
+    rho = _ranks(u)
+    mean = np.cumsum(u, axis=-1) / rho
+    spread = np.cumsum(u * u, axis=-1) - rho * mean * mean
+    tau = mean - np.sqrt(np.maximum(1 - spread, 0) / rho)
+    size = np.maximum(np.sum(tau <= u, axis=-1, keepdims=True), 1)
+    # The running sums are off by up to dε and may put τ above every score: 1/√d is the bound.
+    tau = np.minimum(np.take_along_axis(tau, size - 1, axis=-1), -(u.shape[-1] ** -0.5))
+    for _ in range(2):  # Newton, as in sort_sparsemax; f' = −2 Σ [x − τ]₊
+        above = np.maximum(x - tau, 0)
+        excess = np.sum(above * above, axis=-1, keepdims=True) - 1
+        tau = tau + excess / (2 * np.sum(above, axis=-1, keepdims=True))
+    return Threshold(tau + top, _count(x > tau), 1)
+
+
+def bisection(x: Any, alpha: Any, passes: int | None = None) -> Threshold:
+    """τ of α-entmax, α > 1, x = (α−1) z, by halving the bracket: one bit per pass.
+
+    The plain Algorithm 1 of Peters et al. (2019), for any α and any array; probabilities from it
+    want renormalising. `passes` defaults to the bits of the dtype.
+
+    Examples
+    --------
+    >>> print(np.round(bisection(np.array([1.0, 0.5, -2.0]), 2).tau, 6))
+    [0.25]
+    """
+    beta = np.asarray(alpha, dtype=x.dtype) - 1
+    passes = np.finfo(x.dtype).nmant + 2 if passes is None else passes
+    top = np.max(x, axis=-1, keepdims=True)
+    low, high = top - 1, top - x.shape[-1] ** -beta
+    for _ in range(passes):
+        tau = low + (high - low) / 2
+        enough = np.sum(np.maximum(x - tau, 0) ** (1 / beta), axis=-1, keepdims=True) >= 1
+        low, high = np.where(enough, tau, low), np.where(enough, high, tau)
+    return Threshold(low, _count(x > low), passes)
+
+
+def exp_beta(t: Any, beta: Any) -> Any:
+    """[1 + βt]₊^{1/β}, which is exp(t) at β = 0: Tsallis' exponential, of order 1 − β.
+
+    Written as exp(log1p(βt)/β), it is accurate for every β ≥ 0, however small.
+
+    Examples
+    --------
+    >>> print(np.round(exp_beta(np.array([-3.0, -1.0, 0.0]), np.array([0.5])), 6))
+    [0.   0.25 1.  ]
+    """
+    t = np.maximum(t, np.finfo(t.dtype).min)  # −∞ times β = 0 would be a NaN
+    limit = beta == 0
+    with np.errstate(divide="ignore", over="ignore"):  # log1p(−1) = −∞ is meant: p = 0
+        log_p = np.log1p(np.maximum(beta * t, -1)) / np.where(limit, 1, beta)
+    return np.exp(np.where(limit, t, log_p))
+
+
+def newton(y: Any, beta: Any) -> Normalizer:
+    """The normaliser c of α-entmax for 0 ≤ β = α − 1 ≤ 1: Σ exp_β(y − c) = 1, y = z − max z.
+
+    Newton's method on g(c) = (S^β − 1)/β, S(c) = Σ exp_β(y − c), which is log S at β = 0. Up to
+    a constant g is the 1/β-norm of [1 + β(y − c)]₊, a convex function of c since 1/β ≥ 1, so the
+    iterates rise from c = 0 (where S ≥ 1) to the root and need no bracket. As dS/dc = −Σ s with
+    s = exp_β^{1−β}, a step is
+
+        c ← c + S · (1 − S^{−β})/β / Σs,
+
+    exact at β = 0 after one step (log-sum-exp); Michelot's step at β = 1.
+
+    It ends: for convex g, Newton's values and slopes obey g₊/g + g'₊/g' ≤ 1, so each step divides
+    g·|g'| by 4 or more. That starts below d² and matters no more below ε, hence at most
+    log₂d + ½log₂(1/ε) steps. NumPy rows stop as soon as none moves; other arrays, which must not
+    be looked at, take all of them.
+
+    Examples
+    --------
+    >>> c, size, _ = newton(np.array([0.0, 0.0]), np.array([0.0]))
+    >>> print(np.round(c, 6), size)
+    [0.693147] [2]
+    """
+    epsilon = np.finfo(y.dtype).eps
+    limit = 2 + math.ceil(math.log2(y.shape[-1]) - 0.5 * math.log2(epsilon))
+    shannon = beta == 0
+    divisor = np.where(shannon, 1, beta)
+    c, passes = np.zeros_like(y[..., :1]), 0
+    for passes in range(1, limit + 1):  # noqa: B007
+        p = exp_beta(y - c, beta)
+        u = 1 + beta * np.maximum(y - c, np.finfo(y.dtype).min)
+        slope = np.sum(p / np.where(p > 0, u, 1), axis=-1, keepdims=True)  # s = p^{1−β} = p/u
+        total = np.sum(p, axis=-1, keepdims=True)
+        log_total = np.log(total)
+        normalized = np.where(shannon, log_total, -np.expm1(-beta * log_total) / divisor)
+        step = total * normalized / slope
+        c = c + step
+        if isinstance(y, np.ndarray) and bool(np.all(np.abs(step) <= 2 * epsilon * (1 + c))):
+            break
+    return Normalizer(c, _count(inside(y, c, beta)), passes)
+
+
+def inside(y: Any, c: Any, beta: Any) -> Any:
+    """The support u = 1 + β(y − c) > 0, read where no float underflows: all of y > −∞ at β = 0."""
+    lowest = np.finfo(y.dtype).min
+    return (beta * np.maximum(y - c, lowest) > -1) & (y > -np.inf)
+
+
+def bisect_largest(y: Any, beta: Any) -> Largest:
+    """Probabilities of α-entmax for β = α − 1 > 1, by bisection on the largest, q.
+
+    With y = z − max z, p_i(q) = (q^β + βy_i)₊^{1/β}, each increasing in q, and Σ p_i(q) = 1 for one
+    q in [1/d, 1]. For β > 1 the sum is neither convex nor concave in q, and near an entry's
+    threshold it rises by more than one ulp of q can resolve: at β = 49 a probability jumps from
+    0 to 0.4 between neighbouring floats. So the last bracket's two ends are mixed such that the
+    sum is 1: each p_i^β then lies between its two ends' values, which differ by q^β times a few ε,
+    that is, p is exact for scores moved by a few ε.
+
+    Works at β = ∞ (uniform over the ties at the top).
+
+    Examples
+    --------
+    >>> print(np.round(bisect_largest(np.array([0.0, -1e-3]), np.array([3.0])).p, 6))
+    [0.502 0.498]
+    """
+    passes = np.finfo(y.dtype).nmant + 2 + math.ceil(math.log2(y.shape[-1]))
+    high = np.ones_like(y[..., :1])
+    low = high / y.shape[-1]
+    for _ in range(passes):
+        q = low + (high - low) / 2
+        enough = np.sum(_below_largest(y, q, beta), axis=-1, keepdims=True) >= 1
+        low, high = np.where(enough, low, q), np.where(enough, q, high)
+    p_low, p_high = _below_largest(y, low, beta), _below_largest(y, high, beta)
+    sum_low = np.sum(p_low, axis=-1, keepdims=True)
+    gap = np.sum(p_high, axis=-1, keepdims=True) - sum_low
+    share = np.clip((1 - sum_low) / np.where(gap > 0, gap, 1), 0, 1)
+    return Largest(p_low + share * (p_high - p_low), high, passes)
+
+
+def _below_largest(y: Any, q: Any, beta: Any) -> Any:
+    # q (1 + βy/q^β)₊^{1/β}: q^β may underflow, but the score at the top, y = 0, is q regardless.
+    with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
+        r = np.where(y == 0, 0, beta * y / q**beta)
+        return np.where(r > -1, q * np.exp(np.log1p(np.maximum(r, -1)) / beta), 0)
+
+
+def _clipped(x: Any) -> tuple[Any, Any]:
+    # Scores relative to the largest; −1 stands for all that can never be in the support.
+    top = np.max(x, axis=-1, keepdims=True)
+    return top, np.maximum(x - top, -1)
+
+
+def _ranks(x: Any) -> Any:
+    return np.cumsum(np.ones_like(x), axis=-1)
+
+
+def _count(above: Any) -> Any:
+    return np.sum(above, axis=-1, keepdims=True)
