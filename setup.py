@@ -87,9 +87,12 @@ def kernels():
         ],
         extra_compile_args=flags,
         extra_link_args=SANITIZE if wanted("PYENTMAX_SANITIZE") else [],
-        optional=not REQUIRED,  # so that an editable install does not look for the missing file
     )
-    return cythonize([extension], build_dir="build/cython")
+    [extension] = cythonize([extension], build_dir="build/cython")
+    # An in-place build then does not look for the file that is missing. Cython drops the flag, so it
+    # is set here.
+    extension.optional = not REQUIRED
+    return [extension]
 
 
 setup(ext_modules=kernels(), cmdclass={"build_ext": OptionalBuildExt})
