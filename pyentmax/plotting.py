@@ -254,12 +254,9 @@ def plot_attention(
     map_.set_clim(0, 1)
     ax.add_collection(map_)
     ax.set(xlim=(-0.5, len(source) - 0.5), ylim=(len(target) - 0.5, -0.5), aspect="equal")
-    upright = all(len(token) <= 2 for token in source)
-    ax.set_xticks(
-        range(len(source)),
-        [token.replace(" ", "␣") for token in source],
-        rotation=0 if upright else 90,
-    )
+    ax.set_xticks(range(len(source)), [token.replace(" ", "␣") for token in source])
+    for tick in ax.get_xticklabels():
+        tick.set_rotation(0 if len(tick.get_text()) <= 2 else 90)
     ax.set_yticks(range(len(target)), [token.replace(" ", "␣") for token in target])
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     for spine in ax.spines.values():

@@ -99,6 +99,7 @@ def test_attention_outlines_what_is_not_zero_and_nothing_else():
     assert cells.get_linewidth()[0] > 0
     assert ax.get_ylim() == (1.5, -0.5)  # the first target token is on top
     assert [label.get_text() for label in ax.get_xticklabels()] == ["<V>", "g", "o"]
+    assert [label.get_rotation() for label in ax.get_xticklabels()] == [90, 0, 0]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["w", "</s>"]
 
 

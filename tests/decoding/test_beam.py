@@ -267,6 +267,18 @@ def test_ties_fall_to_the_better_prefix_then_to_the_lower_token():
     assert tokens.tolist() == [2, 2]
 
 
+def test_the_reason_adds_up_all_that_was_pruned_and_names_the_first_step():
+    # Step 2 prunes a quarter, step 3 a half of the rest: ¼ + ⅜ in all.
+    model = Automaton.of(
+        [[0, 0, 1, 0], [0, 0, 0.75, 0.25], [0, 0, 0.5, 0.5], [0, 1, 0, 0]],
+        [[0, 0, 1, 0], [0, 0, 2, 2], [0, 0, 3, 3], [0] * 4],
+    )
+    assert search(model, beam=1).reason == (
+        "Not proved complete: 2 possible continuations of mass 0.62 were pruned, first at step 2 "
+        "(beam 1)."
+    )
+
+
 @pytest.mark.parametrize("vocabulary", [7, 300])
 def test_ties_at_the_cut_of_a_wide_support(vocabulary):
     """The prefilter for wide supports must keep every tie, or the lower token ids could lose."""
