@@ -129,8 +129,8 @@ def language_of(path: _PathLike) -> str:
 def source_tokens(example: Example) -> list[str]:
     """What a model reads: the language if there is one, the tags, then the lemma's characters.
 
-    Language and tags are written in angle brackets, so that no tag is taken for a character
-    (Peters & Martins 2019, "IT-IST at the SIGMORPHON 2019 Shared Task", mix languages so).
+    This is the source sequence of Peters et al. (2019, section 4.1). Language and tags are written
+    in angle brackets, so that no tag is taken for a character.
 
     Parameters
     ----------
