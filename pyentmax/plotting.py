@@ -238,8 +238,8 @@ def plot_attention(
         )
     own_figure = ax is None
     if ax is None:
-        label = max(map(len, target), default=0), max(map(len, source), default=0)
-        width, height = 0.36 * len(source) + 0.1 * label[0], 0.36 * len(target) + 0.1 * label[1]
+        width = 0.36 * len(source) + 0.1 * max(map(len, target), default=0)
+        height = 0.36 * len(target) + 0.1 * max(map(len, source), default=0)
         ax = _new_axes(width + 1.3, max(height + 0.5, 2.0))
 
     rows, columns = np.nonzero(weights > 0)
@@ -255,10 +255,10 @@ def plot_attention(
     ax.add_collection(map_)
     ax.set(xlim=(-0.5, len(source) - 0.5), ylim=(len(target) - 0.5, -0.5), aspect="equal")
     ax.set_xticks(range(len(source)), [token.replace(" ", "␣") for token in source])
-    for tick in ax.get_xticklabels():
-        tick.set_rotation(0 if len(tick.get_text()) <= 2 else 90)
     ax.set_yticks(range(len(target)), [token.replace(" ", "␣") for token in target])
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
+    for label, token in zip(ax.get_xticklabels(), source, strict=True):
+        label.set_rotation(0 if len(token) <= 2 else 90)
     for spine in ax.spines.values():
         spine.set_color(RULE)
     if own_figure:
