@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from pyentmax._dispatch import show_config
+from pyentmax.checking import CheckReport, check_gradient, check_jacobian, check_vjp
 from pyentmax.entropies import gini_entropy, shannon_entropy, tsallis_entropy
 from pyentmax.losses import (
     entmax15_loss,
@@ -54,8 +55,12 @@ except PackageNotFoundError:  # a checkout that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "CheckReport",
     "MAPPINGS",
     "Mapping",
+    "check_gradient",
+    "check_jacobian",
+    "check_vjp",
     "entmax",
     "entmax15",
     "entmax15_jacobian",
