@@ -3,17 +3,13 @@
 #include "kernels.h"
 #include "rows.h"
 
-/* Stands for every half gap outside the support: any value below -1, the lowest that t <= 1 reaches. */
+/* Fills half gaps up to whole lanes: any value below -1, which is as low as t <= 1 reaches. */
 #define OUTSIDE (-2)
 
 /* Never reached: a tangent step at least squares the relative error, once close, and the passes
  * before that are few (ten is the most the tests ever see). It keeps a rounding cycle from
  * being an endless loop, and after it the last step of the quadratic is a Newton step all the same. */
 #define MAX_PASSES 64
-
-/* The bound from the lanes' maxima is a rounded number; one millionth on top makes it safe in
- * float too, at the price of a few more entries to look at. */
-#define BOUND_SLACK 1e-6
 
 /* Of [h + t]+ over a row: the sums of squares and of values, and how many are positive. */
 typedef struct {

@@ -30,15 +30,26 @@ static REAL TYPED(lane_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restri
 }
 
 /* Scores to half gaps, in place; true if one of them is NaN. Halving is exact, the difference is
- * rounded once. Anything below -1 is outside the support, -inf included, and OUTSIDE stands for it. */
+ * rounded once, and -inf stays -inf, which no threshold lets into the support. */
 static bool TYPED(to_half_gaps)(REAL *z, ptrdiff_t n, REAL largest) {
     int nans = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL h = (z[i] - largest) * (REAL)0.5;
         nans |= h != h;
-        z[i] = h < OUTSIDE ? OUTSIDE : h;
+        z[i] = h;
     }
     return nans != 0;
+}
+
+/* The sum of the lanes: to a quarter of them with vector adds, the rest in double. */
+static inline double TYPED(fold)(const REAL *lane) {
+    REAL quarter[LANES / 4];
+    for (int j = 0; j < LANES / 4; j++)
+        quarter[j] = (lane[j] + lane[j + LANES / 4])
+                     + (lane[j + LANES / 2] + lane[j + 3 * (LANES / 4)]);
+    double total = 0;
+    for (int j = 0; j < LANES / 4; j++) total += quarter[j];
+    return total;
 }
 
 /* sum [h + t]+^2, sum [h + t]+ and the support size; n is a whole number of lanes. */
@@ -57,16 +68,10 @@ static Moments TYPED(moments)(const REAL *h, ptrdiff_t n, REAL t) {
             sum[j] += u;
             squares[j] += u * u;
         }
-    Moments m = {0, 0, 0};
-    for (int j = 0; j < LANES; j++) {
-        m.squares += squares[j];
-        m.sum += sum[j];
-        m.size += size[j];
-    }
-    return m;
+    return (Moments){TYPED(fold)(squares), TYPED(fold)(sum), TYPED(fold)(size)};
 }
 
-/* Find t with f(t) = 1, from a start at or above the root; leave f's moments at t in *at_t.
+/* Find t with f(t) = 1, from a start in (0, 1]; leave f's moments at t in *at_t.
  *
  * Each pass takes two steps from t. The square root of f, the norm of [h + t]+, is convex in t, so
  * the root of its tangent is at or above the root wanted: the tangent step always gives an upper
@@ -146,11 +151,11 @@ static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdif
 
     /* The lanes' maxima are a part of the row, and leaving entries out can only lower f: the t that
      * solves for them alone is at or above the row's. A few cheap passes over LANES numbers thus
-     * tell which scores cannot matter. */
+     * tell which scores cannot matter. (t is rounded, by a few units of its last place; an entry lost
+     * to that has [h + t]+ as small, and a probability that is the square of it.) */
     Moments m;
     TYPED(to_half_gaps)(top, LANES, largest);
     REAL t = TYPED(solve)(top, LANES, 1, &m);
-    t = (REAL)(t + t * BOUND_SLACK);
 
     const ptrdiff_t size = TYPED(gather)(z, n, largest, t, scratch);
     if (size < 0) {
@@ -191,12 +196,7 @@ static Weighted TYPED(weigh)(const REAL *p, const REAL *v, ptrdiff_t n) {
         weight[j] += s;
         product[j] += s == 0 ? (REAL)0 : s * along;
     }
-    Weighted w = {0, 0};
-    for (int j = 0; j < LANES; j++) {
-        w.product += product[j];
-        w.weight += weight[j];
-    }
-    return w;
+    return (Weighted){TYPED(fold)(product), TYPED(fold)(weight)};
 }
 
 /* The Jacobian at p times v: s * (v - (s.v)/sum s) with s = sqrt(p), proposition 1 of the paper. Off
@@ -204,7 +204,7 @@ static Weighted TYPED(weigh)(const REAL *p, const REAL *v, ptrdiff_t n) {
 static void TYPED(entmax15_jvp_row)(const REAL *restrict p, const REAL *restrict v,
                                     REAL *restrict out, ptrdiff_t n) {
     const Weighted w = TYPED(weigh)(p, v, n);
-    const REAL mean = w.weight == 0 ? (REAL)0 : (REAL)(w.product / w.weight);
+    const REAL mean = (REAL)(w.product / w.weight);
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL s = SQRT(p[i]), along = v[i]; /* read always, or the loop stays scalar */
         out[i] = s == 0 ? (REAL)0 : s * (along - mean);
