@@ -89,8 +89,7 @@ def kernels():
         extra_link_args=SANITIZE if wanted("PYENTMAX_SANITIZE") else [],
     )
     [extension] = cythonize([extension], build_dir="build/cython")
-    # An in-place build then does not look for the file that is missing. Cython drops the flag, so it
-    # is set here.
+    # An in-place build then does not look for the missing file. Set here, since cythonize drops it.
     extension.optional = not REQUIRED
     return [extension]
 
