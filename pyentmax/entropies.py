@@ -89,7 +89,7 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     if isinstance(alpha, np.ndarray) and not (alpha > 0).all():
         raise ValueError(f"alpha must be above 0, got {alpha[~(alpha > 0)].flat[0]:g}")
     if alpha.ndim:
-        axes = range(p.ndim) if axis is None else axis
+        axes = tuple(range(p.ndim)) if axis is None else axis
         alpha = np.expand_dims(np.broadcast_to(alpha, np.sum(p, axis=axis).shape), axes)
     beta = (alpha - 1).astype(p.dtype)
     # p − p^α = −p expm1(β log p) does not cancel where α is near 1.

@@ -24,6 +24,6 @@ def product(s: Any, v: Any) -> Any:
 def dense(s: Any) -> Any:
     """J itself, of shape batch + (d, d)."""
     total = np.sum(s, axis=-1, keepdims=True)
-    share = s / np.where(total == 0, 1, total)
+    r = s / np.sqrt(np.where(total == 0, 1, total))  # r rᵀ is symmetric to the last bit
     identity = np.eye(s.shape[-1], dtype=s.dtype)
-    return s[..., :, None] * identity - s[..., :, None] * share[..., None, :]
+    return s[..., :, None] * identity - r[..., :, None] * r[..., None, :]

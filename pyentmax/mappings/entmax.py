@@ -228,7 +228,8 @@ def _solve_high(y: Any, beta: Any) -> tuple[Any, Any]:
 
 def _curvature(p: Any, beta: Any) -> Any:
     """s = 1/Ω''(p) = p^{1−β} on the support, 0 off it."""
-    return np.where(p == 0, 0, np.where(p == 0, 1, p) ** (1 - beta))
+    s = np.where(p == 0, 0, np.where(p == 0, 1, p) ** (1 - beta))
+    return np.where(np.isnan(p), p, s)  # NaN⁰ is 1, but must stay a NaN
 
 
 def _differences(p: Any, *values: Any) -> tuple[Any, ...]:

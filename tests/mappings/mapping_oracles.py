@@ -1,0 +1,83 @@
+"""Independent answers to compare the mappings with, and the list of functions under test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import mpmath
+import numpy as np
+
+import pyentmax
+
+# name → (function of z with axis, mask and out; its α)
+FORWARDS: dict[str, tuple[Callable[..., Any], float]] = {
+    "softmax": (pyentmax.softmax, 1),
+    "softmax.reference": (pyentmax.softmax.reference, 1),
+    "sparsemax": (pyentmax.sparsemax, 2),
+    "sparsemax.reference": (pyentmax.sparsemax.reference, 2),
+    "entmax15": (pyentmax.entmax15, 1.5),
+    "entmax15.reference": (pyentmax.entmax15.reference, 1.5),
+} | {
+    f"entmax({alpha})": (
+        lambda z, axis=-1, alpha=alpha, **options: pyentmax.entmax(z, alpha, axis, **options),
+        alpha,
+    )
+    for alpha in (1, 1.001, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4, np.inf)
+}
+
+SUPPORTS: dict[str, Callable[..., Any]] = {
+    "softmax": pyentmax.softmax_support,
+    "sparsemax": pyentmax.sparsemax_support,
+    "entmax15": pyentmax.entmax15_support,
+    "entmax(1)": partial(pyentmax.entmax_support, alpha=1),
+    "entmax(1.001)": partial(pyentmax.entmax_support, alpha=1.001),
+    "entmax(1.5)": partial(pyentmax.entmax_support, alpha=1.5),
+    "entmax(4)": partial(pyentmax.entmax_support, alpha=4),
+}
+
+
+def exact_entmax(z: Any, alpha: float, digits: int = 30) -> list[mpmath.mpf]:
+    """α-entmax of one row, 1 ≤ α < ∞, by bisection on log p_max in `digits` digits."""
+    with mpmath.workdps(digits):
+        scores = [mpmath.mpf(float(score)) for score in z]
+        top, beta = max(scores), mpmath.mpf(alpha) - 1
+        y = [score - top for score in scores]
+        if beta == 0:
+            p = [mpmath.exp(t) for t in y]
+        else:
+            low, high = -beta * mpmath.log(len(y)), mpmath.mpf(0)
+            for _ in range(int(3.5 * digits)):
+                middle = (low + high) / 2
+                if sum(_powers(y, mpmath.exp(middle), beta)) >= 1:
+                    high = middle
+                else:
+                    low = middle
+            p = _powers(y, mpmath.exp(high), beta)
+        total = sum(p)
+        return [value / total for value in p]
+
+
+def _powers(y: list[mpmath.mpf], w: mpmath.mpf, beta: mpmath.mpf) -> list[mpmath.mpf]:
+    return [(w + beta * t) ** (1 / beta) if w + beta * t > 0 else mpmath.mpf(0) for t in y]
+
+
+def error_in_units_of_contract(p: Any, exact: list[mpmath.mpf], z: Any, alpha: float) -> float:
+    """Largest |p − p*| over 4ε p* + 16ε s* max(1, max_S|z − max z|): at most 1 is promised."""
+    epsilon = float(np.finfo(p.dtype).eps)
+    z = np.asarray(z, dtype=np.float64)
+    support = [value > 0 for value in exact]
+    reach = max(1.0, float(z.max() - z[support].min()))
+    worst = 0.0
+    for got, value in zip(p, exact, strict=True):
+        error = float(abs(mpmath.mpf(float(got)) - value))
+        if value > 0:
+            s = float(value ** (2 - mpmath.mpf(alpha)))
+            allowed = 4 * epsilon * float(value) + 16 * epsilon * s * reach
+            # Where p* itself underflows, so may the answer.
+            worst = max(worst, error / max(allowed, float(np.finfo(p.dtype).tiny)))
+        elif error:
+            # Off the support p* and s* are 0, but an entry on the threshold may round to inside.
+            worst = max(worst, error ** (alpha - 1) / (16 * epsilon * reach))
+    return worst

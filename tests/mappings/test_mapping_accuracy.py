@@ -1,0 +1,174 @@
+"""The accuracy contract, against 30-digit arithmetic and against the optimality conditions."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from mapping_oracles import FORWARDS, error_in_units_of_contract, exact_entmax
+from scipy.optimize import minimize
+
+import pyentmax
+
+UP_TO_2 = [name for name, (_, alpha) in FORWARDS.items() if alpha <= 2]
+ABOVE_2 = [name for name, (_, alpha) in FORWARDS.items() if 2 < alpha < np.inf]
+
+
+def rows_of(d: int, scale: float, dtype: type, seed: int) -> list[np.ndarray]:
+    """Random, tied, and offset rows."""
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal(d) * scale
+    return [
+        row.astype(dtype)
+        for row in (z, np.round(z / scale * 2) / 2 * scale, z + 1e4, z - 1e4, np.full(d, scale))
+    ]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", UP_TO_2)
+def test_accuracy_contract_up_to_alpha_2(name: str, dtype: type) -> None:
+    forward, alpha = FORWARDS[name]
+    for d in (1, 2, 3, 10, 40):
+        for scale in (1e-3, 1.0, 30.0):
+            for z in rows_of(d, scale, dtype, seed=d):
+                p = forward(z)
+                assert p.dtype == dtype
+                error = error_in_units_of_contract(p, exact_entmax(z, alpha), z, alpha)
+                assert error <= 1, f"{error} times the contract for z = {z!r}"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ABOVE_2)
+def test_accuracy_contract_above_alpha_2(name: str, dtype: type) -> None:
+    """p is exact for scores moved by at most 8ε max(1, max_S |z − max z|)."""
+    forward, alpha = FORWARDS[name]
+    epsilon, beta = np.finfo(dtype).eps, mpmath.mpf(alpha) - 1
+    for d in (1, 2, 3, 10, 1000):
+        for scale in (1e-3, 0.1, 1.0, 30.0):
+            for z in rows_of(d, scale, dtype, seed=d):
+                p = forward(z)
+                on = p > 0
+                assert abs(p.sum(dtype=np.float64) - 1) <= 4 * epsilon * np.sqrt(d)
+                z64 = z.astype(np.float64)
+                y = z64 - z64.max()
+                allowed = 8 * epsilon * max(1.0, -y[on].min())
+                w = mpmath.mpf(float(p.max())) ** beta
+                for p_i, y_i in zip(p[on], y[on], strict=True):
+                    moved = (mpmath.mpf(float(p_i)) ** beta - w) / beta - y_i
+                    assert abs(moved) <= allowed, f"moved by {moved} for z = {z!r}"
+                # What got nothing was at the threshold or below.
+                assert (y[~on] <= -float(w / beta) + allowed).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("name", UP_TO_2)
+def test_long_rows_meet_the_optimality_conditions(name: str, scale: float, dtype: type) -> None:
+    """d = 50,000, too long for many digits: against bisection in extended precision."""
+    forward, alpha = FORWARDS[name]
+    d = 50_000
+    z = (np.random.default_rng(1).standard_normal(d) * scale).astype(dtype)
+    epsilon = np.finfo(dtype).eps
+    p = forward(z)
+    assert abs(p.sum(dtype=np.float64) - 1) <= 4 * epsilon * np.sqrt(d)
+    y = z.astype(np.float64) - z.astype(np.float64).max()
+    best = _longest_double_solution(y, alpha)
+    on = best > 0
+    reach = max(1.0, -y[on].min())
+    allowed = 4 * epsilon * best[on] + 16 * epsilon * best[on] ** (2 - alpha) * reach
+    assert (np.abs(p[on] - best[on]) <= np.maximum(allowed, np.finfo(dtype).tiny)).all()
+    # An entry on the threshold may round to inside.
+    extra = p[~on & (p > 0)].astype(np.float64)
+    assert (extra ** (alpha - 1) <= 16 * epsilon * reach).all()
+
+
+def _longest_double_solution(y: np.ndarray, alpha: float) -> np.ndarray:
+    """α-entmax in extended precision where the machine has it, by bisection on c."""
+    y = y.astype(np.longdouble)
+    beta = np.longdouble(alpha) - 1
+    low, high = np.longdouble(0), np.log(np.longdouble(y.size)) + 1
+
+    def powers(c: np.longdouble) -> np.ndarray:
+        if beta == 0:
+            return np.exp(y - c)
+        with np.errstate(divide="ignore"):
+            return np.exp(np.log1p(np.maximum(beta * (y - c), -1)) / beta)
+
+    for _ in range(70):
+        middle = (low + high) / 2
+        low, high = (middle, high) if powers(middle).sum() >= 1 else (low, middle)
+    p = powers(high)
+    return (p / p.sum()).astype(np.float64)
+
+
+@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2])
+def test_agrees_with_a_generic_convex_solver(alpha: float) -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(5):
+        z = rng.standard_normal(4)
+
+        def objective(p: np.ndarray, z: np.ndarray = z) -> float:
+            return -(p @ z) - float(pyentmax.tsallis_entropy(np.maximum(p, 0), alpha))
+
+        solution = minimize(
+            objective,
+            np.full(4, 0.25),
+            bounds=[(0, 1)] * 4,
+            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
+            method="SLSQP",
+            options={"ftol": 1e-15, "maxiter": 500},
+        )
+        p = pyentmax.entmax(z, alpha)
+        assert objective(p) <= solution.fun + 1e-9
+        np.testing.assert_allclose(p, solution.x, rtol=0, atol=2e-4)
+
+
+@pytest.mark.parametrize("alpha", [2.5, 4, 10, 50])
+def test_two_scores_give_a_smooth_monotone_curve(alpha: float) -> None:
+    """Near a tie and α large, entries jump by 0.4 between neighbouring floats of the threshold."""
+    t = np.concatenate([np.geomspace(1e-18, 2 / (alpha - 1), 3000), [3.0]])
+    p = pyentmax.entmax(np.stack([t, np.zeros_like(t)], axis=-1), alpha)
+    assert (np.diff(p[:, 0]) >= -1e-15).all()
+    assert (np.diff(p[:, 1]) <= 1e-15).all()
+    steps = np.diff(p[:, 0])
+    assert steps.max() < 0.02, "a jump between neighbouring points"
+    assert p[-1].tolist() == [1, 0]
+    np.testing.assert_array_equal(p[t >= 1 / (alpha - 1) * (1 + 1e-12), 1], 0)
+
+
+@pytest.mark.parametrize("alpha", [1.25, 1.5, 2, 4])
+def test_two_scores_saturate_at_the_margin(alpha: float) -> None:
+    margin = 1 / (alpha - 1)
+    below, above = pyentmax.entmax([[0.999 * margin, 0.0], [1.001 * margin, 0.0]], alpha)
+    assert 0 < below[1] < 0.5
+    assert above.tolist() == [1, 0]
+
+
+def test_the_scores_of_the_slides() -> None:
+    p = pyentmax.softmax([-0.3, -1.0, 1.8])
+    np.testing.assert_allclose(p, [0.10, 0.05, 0.85], rtol=0, atol=5e-3)
+
+
+@pytest.mark.parametrize("beta", [1e-15, 1e-12, 1e-8, 1e-5, 1e-3])
+def test_alpha_near_1_approaches_softmax(beta: float) -> None:
+    z = np.random.default_rng(4).standard_normal(20)
+    p, limit = pyentmax.entmax(z, 1 + beta), pyentmax.softmax(z)
+    slope = np.abs(pyentmax.entmax_grad_alpha(limit, 1)).max()
+    assert np.abs(p - limit).max() <= 2 * slope * beta + 1e-15
+
+
+def test_float32_rows_of_half_precision_scores_near_minus_1000() -> None:
+    """deep-spin/entmax gives NaN for float16 rows near −1000."""
+    z = np.array([-1000, -1001, -1002], dtype=np.float16)
+    for forward, _ in FORWARDS.values():
+        p = forward(z)
+        assert p.dtype == np.float16
+        np.testing.assert_allclose(p, forward(z.astype(np.float64) + 1000), rtol=1e-3, atol=1e-3)
+
+
+def test_tiny_and_huge_scores_do_not_warn_or_break() -> None:
+    for forward, _ in FORWARDS.values():
+        for z in ([1e308, -1e308, 0.0], [5e-324, 0.0], [-1e308, -1e308], [3e38, 1e-30, -3e38]):
+            p = forward(np.array(z))
+            assert np.isfinite(p).all()
+            assert abs(p.sum() - 1) < 1e-14
