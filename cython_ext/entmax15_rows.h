@@ -52,17 +52,18 @@ static inline double TYPED(fold)(const REAL *lane) {
     return total;
 }
 
-/* sum [h + t]+^2, sum [h + t]+ and the support size; n is a whole number of lanes. */
-static Moments TYPED(moments)(const REAL *h, ptrdiff_t n, REAL t) {
+/* sum [u]+^2, sum [u]+ and the support size for u = h + t + rest; n is a whole number of lanes. */
+static Moments TYPED(moments)(const REAL *h, ptrdiff_t n, REAL t, REAL rest) {
     if (n > LEAF) {
         ptrdiff_t half = half_of(n);
-        Moments a = TYPED(moments)(h, half, t), b = TYPED(moments)(h + half, n - half, t);
+        Moments a = TYPED(moments)(h, half, t, rest);
+        Moments b = TYPED(moments)(h + half, n - half, t, rest);
         return (Moments){a.squares + b.squares, a.sum + b.sum, a.size + b.size};
     }
     REAL squares[LANES] = {0}, sum[LANES] = {0}, size[LANES] = {0};
     for (ptrdiff_t i = 0; i < n; i += LANES)
         for (int j = 0; j < LANES; j++) {
-            REAL u = h[i + j] + t;
+            REAL u = (h[i + j] + t) + rest;
             size[j] += u > 0 ? (REAL)1 : (REAL)0;
             u = u > 0 ? u : (REAL)0;
             sum[j] += u;
@@ -82,7 +83,7 @@ static Moments TYPED(moments)(const REAL *h, ptrdiff_t n, REAL t) {
 static REAL TYPED(solve)(REAL *h, ptrdiff_t n, REAL t, Moments *at_t) {
     double lower = 0, upper = 1, size_before = 0;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        Moments m = *at_t = TYPED(moments)(h, n, t);
+        Moments m = *at_t = TYPED(moments)(h, n, t, 0);
         if (m.size == size_before) break;
 
         double norm = sqrt(m.squares), tangent = t + (1 - norm) * norm / m.sum;
@@ -164,15 +165,20 @@ static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdif
     }
     t = TYPED(solve)(scratch, size, t, &m);
 
-    /* t is the root rounded to REAL, and all entries would share that error, which sqrt(n) small
-     * ones add up to something visible. The last step of the quadratic, too small to matter in
-     * t itself, is therefore added to h + t: (h + t) + rest is right to a few units in its last place,
-     * and so is the sum of the squares, which needs no normalisation. */
+    /* t is the root rounded to REAL, and all entries would share that error, which many small ones
+     * add up to something visible. The last step of the quadratic, too small to matter in t itself, is
+     * therefore added to h + t: (h + t) + rest is right to a few units of its own last place.
+     *
+     * What is then left of the sum's distance from 1 is divided out: 1/squares = 1 + excess, and
+     * q + q excess is rounded as if excess were exact. Ties share alike, two of them 1/2 each. */
     const REAL rest = (REAL)quadratic_step(m);
+    m = TYPED(moments)(scratch, size, t, rest);
+    const REAL excess = (REAL)((1 - m.squares) / m.squares);
     for (ptrdiff_t i = 0; i < n; i++) {
         REAL u = ((z[i] - largest) * (REAL)0.5 + t) + rest;
         u = u > 0 ? u : (REAL)0;
-        p[i] = u * u;
+        REAL q = u * u;
+        p[i] = q + q * excess;
     }
 }
 

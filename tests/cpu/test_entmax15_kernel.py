@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 import threading
 import warnings
@@ -209,10 +210,19 @@ def test_rows_without_a_finite_entry(dtype):
 def test_extreme_finite_scores(dtype):
     big = np.finfo(dtype).max
     np.testing.assert_array_equal(kernel(np.array([big, -big], dtype)), [1, 0])
-    tiny, eps = np.finfo(dtype).smallest_subnormal, np.finfo(dtype).eps
-    for tied in ([-big, -big], [tiny, 0, -tiny, 0]):
-        p = kernel(np.array(tied, dtype))
-        np.testing.assert_allclose(p, 1 / len(tied), rtol=4 * eps)
+    np.testing.assert_array_equal(kernel(np.array([-big, -big], dtype)), 0.5)
+    tiny = np.finfo(dtype).smallest_subnormal
+    np.testing.assert_array_equal(kernel(np.array([tiny, 0, -tiny, 0], dtype)), 0.25)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_ties_share_alike(dtype):
+    for n in (1, 2, 3, 4, 7, 8, 16, 100, 256, 1000, 1024, 4096):
+        p = kernel(np.append(np.full(n, 3), -9).astype(dtype))
+        assert (p[:n] == p[0]).all()
+        assert p[n] == 0
+        exact = n & (n - 1) == 0  # 1/n is a floating-point number
+        np.testing.assert_allclose(p[0], 1 / n, rtol=0 if exact else 2 * np.finfo(dtype).eps)
 
 
 def test_no_warning_whatever_the_row_holds():
@@ -374,6 +384,25 @@ def test_other_threads_run_while_the_kernel_does():
         stop.set()
         thread.join()
     assert during > 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits memory in the manner of Linux")
+@pytest.mark.skipif("sanitize" in _cpu.BUILD_INFO, reason="a sanitizer needs memory without limit")
+def test_no_memory_left_is_a_memory_error():
+    code = """
+import resource
+import numpy as np
+from pyentmax import _cpu
+z, p = np.zeros((2, 10_000_000), np.float32)
+held = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (held + 2**24, held + 2**24))
+try:
+    _cpu.entmax15(z, np.broadcast_to(True, z.shape), out=p)
+except MemoryError:
+    print("MemoryError")
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.stdout.strip() == "MemoryError", run.stdout + run.stderr
 
 
 @pytest.mark.deep
