@@ -68,9 +68,8 @@ def sort_sparsemax(x: Any) -> Threshold:
     # that, and a support that is wrong at the margin with it: f is convex and piecewise linear.
     for _ in range(2):
         above = x > tau
-        tau = tau + (np.sum(np.where(above, x - tau, 0), axis=-1, keepdims=True) - 1) / _count(
-            above
-        )
+        excess = np.sum(np.where(above, x - tau, 0), axis=-1, keepdims=True) - 1
+        tau = tau + excess / np.sum(above, axis=-1, keepdims=True, dtype=x.dtype)
     return Threshold(tau + top, _count(x > tau), 1)
 
 

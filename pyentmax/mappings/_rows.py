@@ -105,7 +105,8 @@ class Rows:
     def restore(self, p: Any) -> Any:
         """p in the caller's shape, dtype and ``out``; zeros or NaN in the rows without maximum."""
         if self._top is not None and self._has_broken_rows():
-            p = np.where(np.isfinite(self._top), p, np.where(self._top == -np.inf, 0, np.nan))
+            instead = np.where(self._top == -np.inf, 0, np.nan).astype(p.dtype)
+            p = np.where(np.isfinite(self._top), p, instead)
         p = self.in_callers_form(p)
         if self._out is None:
             return p

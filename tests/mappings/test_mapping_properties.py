@@ -1,0 +1,95 @@
+"""Properties that hold of every row of MAPPINGS, as its record declares, on random input."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pyentmax import MAPPINGS, Mapping
+
+ROWS = hnp.arrays(
+    np.float64,
+    hnp.array_shapes(min_dims=1, max_dims=2, min_side=1, max_side=12),
+    elements=st.floats(-50, 50, allow_subnormal=False),
+)
+ALPHAS = st.one_of(st.sampled_from([1.0, 1.5, 2.0]), st.floats(1, 6))
+every_record = pytest.mark.parametrize("record", MAPPINGS.values(), ids=MAPPINGS.keys())
+
+
+def draw_params(record: Mapping, data: st.DataObject) -> tuple[float, ...]:
+    return tuple(data.draw(ALPHAS) for _ in record.parameters)
+
+
+@every_record
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_on_the_simplex(record: Mapping, data: st.DataObject) -> None:
+    z, params = data.draw(ROWS), draw_params(record, data)
+    p = record.forward(z, *params)
+    assert record.on_simplex
+    assert (p >= 0).all()
+    np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=1e-14)
+    assert (record.support(z, *params) >= (p > 0)).all()
+
+
+@every_record
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_shifting_all_scores_changes_nothing(record: Mapping, data: st.DataObject) -> None:
+    # Whole numbers of 1/64 shift without rounding.
+    z, params = np.round(data.draw(ROWS) * 64) / 64, draw_params(record, data)
+    assert record.shift_invariant
+    shift = data.draw(st.integers(-1000, 1000))
+    np.testing.assert_array_equal(record.forward(z + shift, *params), record.forward(z, *params))
+
+
+@every_record
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_permuting_scores_permutes_probabilities(record: Mapping, data: st.DataObject) -> None:
+    z, params = data.draw(ROWS), draw_params(record, data)
+    assert record.permutation_equivariant
+    order = np.array(data.draw(st.permutations(range(z.shape[-1]))))
+    p, permuted = record.forward(z, *params), record.forward(z[..., order], *params)
+    # Sums may round in another order; above α = 2 that matters only at the threshold.
+    beta = max(1.0, *(a - 1 for a in params), 1.0)
+    np.testing.assert_allclose(p[..., order] ** beta, permuted**beta, rtol=1e-12, atol=1e-13)
+
+
+@every_record
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_larger_scores_get_no_less(record: Mapping, data: st.DataObject) -> None:
+    z, params = data.draw(ROWS), draw_params(record, data)
+    p = record.forward(z, *params)
+    order = np.argsort(z, axis=-1)
+    assert (np.diff(np.take_along_axis(p, order, -1), axis=-1) >= 0).all()
+
+
+@every_record
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_monotone_as_a_gradient_of_a_convex_function(record: Mapping, data: st.DataObject) -> None:
+    """(p(z) − p(z'))·(z − z') ≥ 0."""
+    z, params = data.draw(ROWS), draw_params(record, data)
+    other = data.draw(hnp.arrays(np.float64, z.shape, elements=st.floats(-50, 50)))
+    difference = record.forward(z, *params) - record.forward(other, *params)
+    assert (np.sum(difference * (z - other), axis=-1) >= -1e-11).all()
+
+
+@every_record
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_maximises_its_own_problem(record: Mapping, data: st.DataObject) -> None:
+    """No other point of the simplex has a larger p·z − Ω(p)."""
+    z, params = data.draw(ROWS), draw_params(record, data)
+    weights = data.draw(hnp.arrays(np.float64, z.shape, elements=st.floats(0, 1)))
+    assume((weights.sum(axis=-1) > 1e-3).all())
+    q = weights / weights.sum(axis=-1, keepdims=True)
+    p = record.forward(z, *params)
+    best = np.sum(p * z, axis=-1) - record.omega(p, *params)
+    other = np.sum(q * z, axis=-1) - record.omega(q, *params)
+    assert (best >= other - 1e-12 * (1 + np.abs(z).max())).all()

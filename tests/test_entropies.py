@@ -1,0 +1,75 @@
+"""Entropies: known values, limits in α, gradients, axes."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+from pyentmax import gini_entropy, shannon_entropy, tsallis_entropy
+
+P = np.random.default_rng(0).dirichlet(np.ones(6) / 2, size=(3, 4))
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1, 1 + 1e-12, 1 + 1e-6, 1.1, 1.5, 2, 3.7, 40])
+def test_tsallis_against_many_digits(alpha: float) -> None:
+    for p in P.reshape(-1, 6):
+        with mpmath.workdps(60):
+            a, values = mpmath.mpf(alpha), [mpmath.mpf(float(x)) for x in p]
+            if a == 1:
+                exact = -sum(x * mpmath.log(x) for x in values)
+            else:
+                exact = sum(x - x**a for x in values) / (a * (a - 1))
+        np.testing.assert_allclose(tsallis_entropy(p, alpha), float(exact), rtol=1e-14)
+
+
+def test_shannon_and_gini_are_tsallis_at_1_and_2() -> None:
+    np.testing.assert_allclose(shannon_entropy(P), tsallis_entropy(P, 1), rtol=1e-14)
+    np.testing.assert_allclose(gini_entropy(P), tsallis_entropy(P, 2), rtol=1e-13)
+    np.testing.assert_array_equal(tsallis_entropy(P, np.inf), 0)
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1, 1.5, 2, 4])
+def test_zero_at_corners_and_largest_at_the_centre(alpha: float) -> None:
+    assert (tsallis_entropy(np.eye(4), alpha) == 0).all()
+    centre = tsallis_entropy(np.full(6, 1 / 6), alpha)
+    assert (tsallis_entropy(P, alpha) < centre).all()
+
+
+@pytest.mark.parametrize("axis", [0, -2, (0, 2), None])
+def test_axes_are_those_of_a_sum(axis: object) -> None:
+    each = -P * np.log(P)
+    np.testing.assert_allclose(shannon_entropy(P, axis), each.sum(axis=axis), rtol=1e-13)
+    np.testing.assert_allclose(gini_entropy(P, axis), (P * (1 - P) / 2).sum(axis=axis))
+    np.testing.assert_allclose(
+        tsallis_entropy(P, 1.5, axis), ((P - P**1.5) / 0.75).sum(axis=axis), rtol=1e-13
+    )
+    alpha = np.full(P.sum(axis=axis).shape, 1.5)
+    np.testing.assert_allclose(
+        tsallis_entropy(P, alpha, axis), tsallis_entropy(P, 1.5, axis), rtol=1e-13
+    )
+
+
+def test_alpha_broadcasts_over_the_batch() -> None:
+    alpha = np.array([1, 1.5, 2, np.inf])
+    rows = [tsallis_entropy(P[:, i], alpha[i]) for i in range(4)]
+    np.testing.assert_allclose(tsallis_entropy(P, alpha), np.transpose(rows), rtol=1e-14)
+
+
+def test_dtypes() -> None:
+    for entropy in (shannon_entropy, gini_entropy, tsallis_entropy):
+        for dtype in (np.float16, np.float32, np.float64):
+            h = entropy(np.array([0.5, 0.5, 0], dtype))
+            assert h.dtype == dtype
+            np.testing.assert_allclose(h, entropy([0.5, 0.5, 0]), rtol=1e-3)
+        assert entropy([1, 0]).dtype == np.float64
+        assert np.isnan(entropy([np.nan, 0.5]))
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(ValueError, match="alpha must be above 0, got 0"):
+        tsallis_entropy([1.0], 0)
+    with pytest.raises(ValueError, match="alpha must be above 0, got nan"):
+        tsallis_entropy([1.0], np.nan)
+    with pytest.raises(TypeError, match="p must hold real numbers"):
+        shannon_entropy([1j])
