@@ -89,5 +89,5 @@ check-tools:
 		{ echo 'make: $(PYTHON) has no venv (Debian: python3-venv)' >&2; exit 1; }
 	@$(PYTHON) -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' || \
 		{ echo 'make: the headers of $(PYTHON) are missing (Debian: python3-dev)' >&2; exit 1; }
-	@command -v $${CC:-cc} >/dev/null || command -v gcc >/dev/null || \
-		{ echo 'make: no C compiler (Debian: gcc), or set CC=' >&2; exit 1; }
+	@command -v $${CC:-gcc} >/dev/null || command -v $${CC:-cc} >/dev/null || \
+		{ echo "make: no C compiler $$CC (Debian: gcc); CC= names another" >&2; exit 1; }
