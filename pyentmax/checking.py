@@ -3,7 +3,7 @@
 Central differences (f(z + hv) − f(z − hv)) / 2h err by O(h²) for smooth f and by O(ε/h) from
 rounding, so no single h suits every entry. Here each is computed for a falling series of steps,
 extrapolated to h → 0 (Richardson), and every entry keeps the extrapolation that changed least, with
-that change as its error estimate (Ridders 1982). All is done in float64.
+that change and its rounding as the error estimate (Ridders 1982). All is done in float64.
 
 Sparse mappings have kinks, where an entry is just entering the support and no derivative exists.
 A report says when the point sits on one.
@@ -263,13 +263,16 @@ def _derivative(fn: Callable[[Array], Any], z: Array, u: Array) -> tuple[Array, 
     previous: list[Array] = []
     best = error = used = np.array(0.0)
     for k, h in enumerate(STEPS * scale):
-        row = [(_output(fn, z + h * u) - _output(fn, z - h * u)) / (2 * h)]
+        up, down = _output(fn, z + h * u), _output(fn, z - h * u)
+        row = [(up - down) / (2 * h)]
+        # Without it, two noisy values that agree by chance would win.
+        rounding = np.finfo(np.float64).eps * np.maximum(np.abs(up), np.abs(down)) / h
         if k == 0:
             best, error, used = row[0], np.full_like(row[0], np.inf), np.full_like(row[0], h)
         for j, before in enumerate(previous):
             # The error is a series in h², and h falls by 4: cancel its (j+1)-th term.
             row.append(row[j] + (row[j] - before) / (16.0 ** (j + 1) - 1))
-            change = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - before))
+            change = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - before)) + rounding
             better = change < error
             best = np.where(better, row[-1], best)
             used = np.where(better, h, used)

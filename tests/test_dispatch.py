@@ -1,0 +1,183 @@
+"""Which code runs for which array, and what the environment variable does about it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax
+from pyentmax import _dispatch
+
+ACCELERATED = ["softmax", "sparsemax", "entmax15"] + [
+    f"{name}_jvp" for name in ("softmax", "sparsemax", "entmax15")
+]
+
+
+class Recorder:
+    """A kernel that notes its calls and gives the body's result."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __call__(self, *operands: Any) -> Any:
+        self.calls.append(operands)
+        z, mask = operands
+        return pyentmax.entmax15.reference(z, mask=mask)
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    monkeypatch.setattr(_dispatch, "kernels", lambda: {"entmax15": recorder})
+    return recorder
+
+
+@pytest.fixture
+def fresh_kernels() -> Iterator[None]:
+    _dispatch.kernels.cache_clear()
+    yield
+    _dispatch.kernels.cache_clear()
+
+
+@pytest.mark.parametrize("name", ACCELERATED)
+def test_every_body_is_reachable_undispatched(name: str) -> None:
+    function = getattr(pyentmax, name)
+    assert function.reference is not function
+    assert function.reference.__name__ == name
+    assert function.__doc__ == function.reference.__doc__
+
+
+def test_the_plain_call_goes_straight_to_the_kernel(kernel: Recorder) -> None:
+    z = np.random.default_rng(0).standard_normal((3, 4))
+    p = pyentmax.entmax15(z)
+    (operands,) = kernel.calls
+    assert operands[0] is z
+    assert operands[1].all()
+    assert operands[1].strides == (0,)
+    np.testing.assert_array_equal(p, pyentmax.entmax15.reference(z))
+
+
+@pytest.mark.parametrize("axis", [0, 1, -2, (0, 2), None])
+def test_every_host_call_reaches_the_kernel_arranged(kernel: Recorder, axis: Any) -> None:
+    z = np.random.default_rng(0).standard_normal((2, 3, 4)).astype(np.float16)
+    mask = np.array([True, True, False, True])
+    p = pyentmax.entmax15(z, axis, mask=mask)
+    assert len(kernel.calls) == 1
+    assert kernel.calls[0][0].dtype == np.float32
+    expected = pyentmax.entmax15.reference(z, axis, mask=mask)
+    np.testing.assert_allclose(p, expected, rtol=1e-3, atol=1e-6)
+    assert p.dtype == np.float16
+
+
+def test_a_mask_reaches_the_kernel_without_a_copy(kernel: Recorder) -> None:
+    z = np.zeros((500, 4))
+    pyentmax.entmax15(z, mask=np.array([True, True, False, True]))
+    assert kernel.calls[0][0] is z
+    assert kernel.calls[0][1].strides == (0, 1)
+
+
+def test_bad_input_never_reaches_the_kernel(kernel: Recorder) -> None:
+    for bad in (np.zeros((2, 0)), np.float64(1), np.zeros(2, complex)):
+        with pytest.raises((ValueError, TypeError)):
+            pyentmax.entmax15(bad)
+    with pytest.raises(ValueError, match="out must have the shape"):
+        pyentmax.entmax15(np.zeros(2), out=np.zeros(3))
+    assert not kernel.calls
+
+
+def test_dtypes_without_a_kernel_run_the_body(kernel: Recorder) -> None:
+    p = pyentmax.entmax15(np.array([1, 0, 0], np.longdouble))
+    assert p.dtype == np.longdouble
+    assert not kernel.calls
+
+
+def test_unset_takes_what_is_there(
+    monkeypatch: pytest.MonkeyPatch, fresh_kernels: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PYENTMAX_BACKEND", raising=False)
+    try:
+        from pyentmax import _cpu
+    except ImportError:
+        built = False
+    else:
+        built = bool(_cpu)
+    assert ("entmax15" in _dispatch.kernels()) == built
+    config = pyentmax.show_config()
+    assert config["backend"] == ("cpu" if built else "reference")
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"pyentmax runs {_dispatch.describe_backend()}\n")
+    assert ("no kernels" in printed) != built
+
+
+def test_reference_turns_kernels_off(
+    monkeypatch: pytest.MonkeyPatch, fresh_kernels: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYENTMAX_BACKEND", "reference")
+    assert _dispatch.kernels() == {}
+    assert pyentmax.show_config()["kernels"] == []
+    assert "as PYENTMAX_BACKEND=reference asks" in capsys.readouterr().out
+
+
+def test_cpu_fails_where_kernels_are_missing(
+    monkeypatch: pytest.MonkeyPatch, fresh_kernels: None
+) -> None:
+    monkeypatch.setenv("PYENTMAX_BACKEND", "cpu")
+    monkeypatch.setitem(sys.modules, "pyentmax._cpu", None)
+    with pytest.raises(ImportError, match="PYENTMAX_BACKEND=cpu asks for the compiled kernels"):
+        pyentmax.entmax15([1.0, 0.0])
+    monkeypatch.delenv("PYENTMAX_BACKEND")
+    assert pyentmax.show_config()["backend"] == "reference"
+    assert "was not built" in _dispatch.describe_backend()
+
+
+def test_unknown_backend_is_an_error(monkeypatch: pytest.MonkeyPatch, fresh_kernels: None) -> None:
+    monkeypatch.setenv("PYENTMAX_BACKEND", "gpu")
+    with pytest.raises(ValueError, match="must be reference, cpu or empty, got 'gpu'"):
+        pyentmax.softmax([1.0])
+
+
+def test_the_variable_works_from_outside_and_importing_loads_no_kernel() -> None:
+    program = (
+        "import sys, pyentmax; assert 'pyentmax._cpu' not in sys.modules;"
+        "print(pyentmax.entmax15([1.0, 1.0])); assert 'pyentmax._cpu' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYENTMAX_BACKEND": "reference"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "[0.5 0.5]\n"
+
+
+class Foreign:
+    """An array of another library: answers to NumPy's functions and is not a NumPy array."""
+
+    def __init__(self, data: np.ndarray) -> None:
+        self.data = data
+
+    def __array_function__(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.dtype
+
+    def astype(self, dtype: Any, copy: bool = True) -> Foreign:
+        return Foreign(self.data.astype(dtype, copy=copy))
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise TypeError("a silent copy to the host")
+
+
+def test_foreign_arrays_are_not_copied_to_the_host() -> None:
+    array, answer = _dispatch.as_floating(Foreign(np.zeros(3, np.float16)), "z")
+    assert isinstance(array, Foreign)
+    assert (array.dtype, answer) == (np.float32, np.float16)

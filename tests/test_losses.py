@@ -1,0 +1,379 @@
+"""Fenchel-Young losses: definition, gradient, margin, options, bad input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.special import logsumexp
+
+import pyentmax
+from pyentmax import MAPPINGS, Mapping, check_gradient, check_jacobian, fenchel_young_loss
+
+CASES: list[tuple[str, dict[str, float]]] = [("softmax", {}), ("sparsemax", {}), ("entmax15", {})]
+CASES += [("entmax", {"alpha": alpha}) for alpha in (1, 1 + 1e-9, 1.2, 1.5, 2, 3, np.inf)]
+every_case = pytest.mark.parametrize(
+    ("name", "params"), CASES, ids=[f"{n}{list(p.values())}" for n, p in CASES]
+)
+smooth_case = pytest.mark.parametrize(
+    ("name", "params"), CASES[:-1], ids=[f"{n}{list(p.values())}" for n, p in CASES[:-1]]
+)
+ROW = hnp.arrays(np.float64, 5, elements=st.floats(-20, 20))
+
+
+def loss_of(name: str) -> Callable[..., Any]:
+    return getattr(pyentmax, f"{name}_loss")
+
+
+def loss_and_grad_of(name: str) -> Callable[..., Any]:
+    return getattr(pyentmax, f"{name}_loss_and_grad")
+
+
+def random_problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, labels, distributions."""
+    rng = np.random.default_rng(seed)
+    q = rng.dirichlet(np.ones(5) / 2, size=(3, 4))
+    return rng.standard_normal((3, 4, 5)) * 2, rng.integers(0, 5, (3, 4)), q
+
+
+@every_case
+@pytest.mark.parametrize("soft", [False, True])
+def test_equals_the_definition(name: str, params: dict[str, float], soft: bool) -> None:
+    z, labels, q = random_problem()
+    record, values = MAPPINGS[name], tuple(params.values())
+    if not soft:
+        q = np.eye(5)[labels]
+    p = record.forward(z, *values)
+    conjugate = np.sum(p * z, axis=-1) - record.omega(p, *values)
+    expected = conjugate + record.omega(q, *values) - np.sum(q * z, axis=-1)
+    y = q if soft else labels
+    got = loss_of(name)(z, y, **params, reduction="none")
+    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-13)
+    generic = fenchel_young_loss(z, y, name, reduction="none", **params)
+    np.testing.assert_array_equal(generic, got)
+    np.testing.assert_array_equal(fenchel_young_loss(z, y, record, reduction="none", **params), got)
+    np.testing.assert_allclose(loss_of(name)(z, y, **params), expected.mean(), rtol=1e-12)
+    np.testing.assert_allclose(
+        loss_of(name)(z, y, **params, reduction="sum"), expected.sum(), rtol=1e-12
+    )
+
+
+def test_softmax_loss_is_the_cross_entropy() -> None:
+    z, labels, q = random_problem()
+    at_label = np.take_along_axis(z, labels[..., None], -1)[..., 0]
+    np.testing.assert_allclose(
+        pyentmax.softmax_loss(z, labels, reduction="none"), logsumexp(z, axis=-1) - at_label
+    )
+    divergence = np.sum(q * (np.log(q) - np.log(pyentmax.softmax(z))), axis=-1)
+    np.testing.assert_allclose(pyentmax.softmax_loss(z, q, reduction="none"), divergence)
+
+
+@smooth_case
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("soft", [False, True])
+def test_gradient_by_finite_differences(
+    name: str, params: dict[str, float], reduction: str, soft: bool
+) -> None:
+    z, labels, q = random_problem(1)
+    y = q[0] if soft else labels[0]
+    options: dict[str, Any] = {
+        "reduction": reduction,
+        "weight": np.array([1.0, 2.0, 0.0, 0.5]),
+        "mask": np.array([True, True, True, True, True]),
+        "label_smoothing": 0.1,
+        **params,
+    }
+    check_gradient(
+        lambda z: loss_of(name)(z, y, **options),
+        z[0],
+        lambda z: loss_and_grad_of(name)(z, y, **options)[1],
+    ).raise_if_failed()
+
+
+@every_case
+def test_gradient_is_p_minus_q_for_one_forward(name: str, params: dict[str, float]) -> None:
+    z, labels, q = random_problem(2)
+    p = MAPPINGS[name].forward(z, *params.values())
+    for y, target in ((labels, np.eye(5)[labels]), (q, q)):
+        loss, grad = loss_and_grad_of(name)(z, y, **params)
+        assert loss == loss_of(name)(z, y, **params)
+        np.testing.assert_allclose(grad, (p - target) / 12, rtol=0, atol=1e-16)
+        _, grad = loss_and_grad_of(name)(z, y, **params, reduction="none")
+        np.testing.assert_allclose(grad, p - target, rtol=0, atol=1e-15)
+
+
+@smooth_case
+def test_hessian_is_the_jacobian_of_the_mapping(name: str, params: dict[str, float]) -> None:
+    z = np.random.default_rng(3).standard_normal((1, 4))
+    check_jacobian(
+        lambda z: loss_and_grad_of(name)(z, [1], **params, reduction="sum")[1],
+        z,
+        lambda gradient: MAPPINGS[name].jacobian(gradient + np.eye(4)[[1]], *params.values()),
+        rtol=1e-5,
+    ).raise_if_failed()
+
+
+@every_case
+@given(z=ROW, other=ROW, y=st.integers(0, 4), t=st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_non_negative_and_convex(
+    name: str, params: dict[str, float], z: np.ndarray, other: np.ndarray, y: int, t: float
+) -> None:
+    def loss(z: np.ndarray) -> float:
+        return float(loss_of(name)(z, y, **params))
+
+    assert loss(z) >= 0
+    assert loss(t * z + (1 - t) * other) <= t * loss(z) + (1 - t) * loss(other) + 1e-11
+
+
+@every_case
+def test_zero_where_p_is_the_target(name: str, params: dict[str, float]) -> None:
+    z, _, _ = random_problem(4)
+    p = MAPPINGS[name].forward(z, *params.values())
+    loss, grad = loss_and_grad_of(name)(z, p, **params, reduction="none")
+    np.testing.assert_allclose(loss, 0, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(grad, 0, rtol=0, atol=1e-15)
+
+
+@pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 3])
+@pytest.mark.parametrize("offset", [0.0, 1e4, -1e4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exactly_zero_from_the_margin_on(alpha: float, offset: float, dtype: type) -> None:
+    margin = 1 / (alpha - 1)
+    z = np.array([0.0, margin + 0.01, -3.0, 0.0]) + offset
+    loss, grad = pyentmax.entmax_loss_and_grad(z.astype(dtype), 1, alpha)
+    assert loss == 0
+    assert (grad == 0).all()
+    inside = np.array([0.0, margin / 2, -3.0, 0.0]) + offset
+    assert pyentmax.entmax_loss(inside.astype(dtype), 1, alpha) > 0
+
+
+@every_case
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_no_digits_are_lost_to_an_offset(name: str, params: dict[str, float], dtype: type) -> None:
+    z = np.array([0.0, 0.5, -1.0, 0.25], dtype)
+    for offset in (2.0**13, -(2.0**13)):
+        shifted = (z + dtype(offset)).astype(dtype)
+        for y in range(4):
+            assert loss_of(name)(shifted, y, **params) == loss_of(name)(z, y, **params)
+
+
+@pytest.mark.parametrize("alpha", [1, 1.001, 1.5, 1.9])
+def test_accuracy_against_many_digits(alpha: float) -> None:
+    z = np.random.default_rng(5).standard_normal(8)
+    with mpmath.workdps(30):
+        beta, y = mpmath.mpf(alpha) - 1, [mpmath.mpf(float(x - z.max())) for x in z]
+        low, high = mpmath.mpf(0), mpmath.mpf(4)
+
+        def powers(c: mpmath.mpf) -> list[mpmath.mpf]:
+            if beta == 0:
+                return [mpmath.exp(t - c) for t in y]
+            return [max(1 + beta * (t - c), mpmath.mpf(0)) ** (1 / beta) for t in y]
+
+        for _ in range(110):
+            middle = (low + high) / 2
+            low, high = (middle, high) if sum(powers(middle)) >= 1 else (low, middle)
+        p = powers(high)
+        if beta == 0:
+            entropy = -sum(x * mpmath.log(x) for x in p)
+        else:
+            entropy = sum(x - x ** (1 + beta) for x in p) / ((1 + beta) * beta)
+        conjugate = sum(x * t for x, t in zip(p, y, strict=True)) + entropy
+        exact = [float(conjugate - t) for t in y]
+    for label in range(8):
+        for dtype, tolerance in ((np.float64, 2e-15), (np.float32, 1e-6)):
+            got = pyentmax.entmax_loss(z.astype(dtype), label, alpha)
+            np.testing.assert_allclose(got, exact[label], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("name", "params"), CASES[:7])
+def test_temperature_scales_the_loss(name: str, params: dict[str, float]) -> None:
+    """L_{tΩ}(z; q) = t L_Ω(z/t; q), with a record of one's own for tΩ."""
+    base, values, t = MAPPINGS[name], tuple(params.values()), 2.5
+    tempered = Mapping(
+        name="tempered",
+        forward=lambda z, **options: base.forward(z / t, *values, **options),
+        support=base.support,
+        jvp=base.jvp,
+        vjp=base.vjp,
+        jacobian=base.jacobian,
+        omega=lambda p, axis=-1: t * base.omega(p, *values, axis=axis),
+        omega_vertices=0.0,
+    )
+    z, labels, _ = random_problem(6)
+    np.testing.assert_allclose(
+        fenchel_young_loss(z, labels, tempered), t * loss_of(name)(z / t, labels, **params)
+    )
+
+
+def test_a_record_whose_omega_is_not_zero_at_the_corners() -> None:
+    """Losses of others assume Ω(e_y) = 0 for labels: with ½‖p‖² theirs are off by ½."""
+    base = MAPPINGS["sparsemax"]
+    euclidean = Mapping(
+        name="euclidean",
+        forward=base.forward,
+        support=base.support,
+        jvp=base.jvp,
+        vjp=base.vjp,
+        jacobian=base.jacobian,
+        omega=lambda p, axis=-1: np.sum(p * p, axis=axis) / 2,
+    )
+    z, labels, q = random_problem(7)
+    for y in (labels, q):
+        np.testing.assert_allclose(
+            fenchel_young_loss(z, y, euclidean), pyentmax.sparsemax_loss(z, y), rtol=1e-13
+        )
+    loss, grad = pyentmax.fenchel_young_loss_and_grad(z, labels, euclidean)
+    np.testing.assert_allclose(grad, pyentmax.sparsemax_loss_and_grad(z, labels)[1])
+    assert loss > 0
+
+
+@every_case
+@pytest.mark.parametrize("axis", [0, 1, -1, -2, -3])
+def test_any_axis(name: str, params: dict[str, float], axis: int) -> None:
+    z, labels, q = random_problem(8)
+    for y, moved in ((labels, labels), (q, np.moveaxis(q, -1, axis))):
+        loss, grad = loss_and_grad_of(name)(z, y, **params, reduction="none")
+        scores = np.moveaxis(z, -1, axis)
+        got, got_grad = loss_and_grad_of(name)(scores, moved, **params, axis=axis, reduction="none")
+        np.testing.assert_allclose(got, loss, rtol=1e-13, atol=1e-15)
+        np.testing.assert_allclose(np.moveaxis(got_grad, axis, -1), grad, rtol=0, atol=1e-15)
+
+
+@every_case
+def test_weights_and_ignored_rows(name: str, params: dict[str, float]) -> None:
+    z, labels, _ = random_problem(9)
+    loss = loss_of(name)
+    each = loss(z, labels, **params, reduction="none")
+    weight = np.random.default_rng(9).random((3, 4))
+    weight[0, 0] = 0
+    np.testing.assert_allclose(
+        loss(z, labels, **params, weight=weight), np.sum(weight * each) / weight.sum()
+    )
+    column = weight[:, :1] + 1
+    np.testing.assert_allclose(
+        loss(z, labels, **params, weight=column, reduction="sum"), np.sum(column * each)
+    )
+    ignored = labels.copy()
+    ignored[1], ignored[2, 3] = -100, -100
+    spoiled = z.copy()
+    spoiled[1], spoiled[2, 3] = np.nan, np.inf
+    got, grad = loss_and_grad_of(name)(spoiled, ignored, **params, ignore_index=-100)
+    counted = ignored != -100
+    np.testing.assert_allclose(got, each[counted].mean())
+    assert (grad[~counted] == 0).all()
+    assert np.isfinite(grad).all()
+    nothing, grad = loss_and_grad_of(name)(z, np.full((3, 4), -1), **params, ignore_index=-1)
+    assert nothing == 0
+    assert (grad == 0).all()
+    empty, grad = loss_and_grad_of(name)(np.zeros((0, 5)), np.zeros(0, int), **params)
+    assert empty == 0
+    assert grad.shape == (0, 5)
+
+
+@every_case
+def test_mask(name: str, params: dict[str, float]) -> None:
+    z, labels, _ = random_problem(10)
+    mask = np.random.default_rng(10).random(z.shape) < 0.6
+    np.put_along_axis(mask, labels[..., None], True, axis=-1)
+    expected = loss_and_grad_of(name)(np.where(mask, z, -np.inf), labels, **params)
+    got = loss_and_grad_of(name)(np.where(mask, z, np.nan), labels, **params, mask=mask)
+    np.testing.assert_array_equal(got[0], expected[0])
+    np.testing.assert_array_equal(got[1], expected[1])
+    assert np.isfinite(got[0])
+    assert (got[1][~mask] == 0).all()
+    # Smoothing spreads over what is left, else it would cost infinity.
+    assert np.isfinite(loss_of(name)(z, labels, **params, mask=mask, label_smoothing=0.1))
+    # A row with nothing left counts nothing; a target ruled out costs infinity.
+    dead = mask.copy()
+    dead[0, 0] = False
+    each = loss_of(name)(z, labels, **params, mask=mask, reduction="none")
+    got = loss_and_grad_of(name)(z, labels, **params, mask=dead)
+    np.testing.assert_allclose(got[0], each.ravel()[1:].mean())
+    assert (got[1][0, 0] == 0).all()
+    away = np.arange(5) != 0
+    assert loss_of(name)(np.zeros(5), 0, **params, mask=away) == np.inf
+
+
+@every_case
+def test_a_nan_row_spoils_its_own_loss_only(name: str, params: dict[str, float]) -> None:
+    z = np.array([[0.0, 1.0], [np.nan, 1.0], [np.inf, 0.0]])
+    loss, grad = loss_and_grad_of(name)(z, [0, 0, 0], **params, reduction="none")
+    assert np.isnan(loss).tolist() == [False, True, True]
+    assert np.isnan(grad).all(axis=-1).tolist() == [False, True, True]
+
+
+@every_case
+def test_label_smoothing_is_a_smoothed_target(name: str, params: dict[str, float]) -> None:
+    z, labels, q = random_problem(11)
+    for y, target in ((labels, np.eye(5)[labels]), (q, q)):
+        np.testing.assert_allclose(
+            loss_of(name)(z, y, **params, label_smoothing=0.3),
+            loss_of(name)(z, 0.7 * target + 0.3 / 5, **params),
+            rtol=1e-13,
+        )
+
+
+def test_alpha_per_row() -> None:
+    z, labels, _ = random_problem(12)
+    alpha = np.array([1, 1.5, 2, 3])
+    rows = [
+        pyentmax.entmax_loss(z[:, i], labels[:, i], alpha[i], reduction="none") for i in range(4)
+    ]
+    np.testing.assert_allclose(
+        pyentmax.entmax_loss(z, labels, alpha, reduction="none"), np.transpose(rows), rtol=1e-12
+    )
+
+
+@every_case
+def test_dtypes(name: str, params: dict[str, float]) -> None:
+    for dtype in (np.float16, np.float32, np.float64):
+        z = np.array([[-1000, -1001, -1002]], dtype)
+        loss, grad = loss_and_grad_of(name)(z, [1], **params)
+        assert (loss.dtype, grad.dtype) == (dtype, dtype)
+        np.testing.assert_allclose(loss, loss_of(name)([[0, -1, -2]], [1], **params), rtol=1e-3)
+    assert loss_of(name)([[0, -1, -2]], np.array([1], np.uint8), **params).dtype == np.float64
+
+
+@every_case
+def test_bad_input_is_named(name: str, params: dict[str, float]) -> None:
+    z, labels, q = random_problem()
+
+    def loss(*args: Any, **options: Any) -> Any:
+        return loss_of(name)(*args, **params, **options)
+
+    with pytest.raises(ValueError, match="reduction must be one of mean, sum, none, got 'avg'"):
+        loss(z, labels, reduction="avg")
+    with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\], got 2"):
+        loss(z, labels, label_smoothing=2)
+    with pytest.raises(ValueError, match=r"labels must be in 0 … 4, got 5.*ignore_index"):
+        loss(z, np.full((3, 4), 5))
+    with pytest.raises(ValueError, match=r"got -100; rows to leave out"):
+        loss(z, np.full((3, 4), -100), ignore_index=-1)
+    with pytest.raises(ValueError, match=r"y must be integer labels of shape \(3, 4\) or"):
+        loss(z, labels[0])
+    with pytest.raises(ValueError, match=r"got dtype float64 and shape \(3, 4\)"):
+        loss(z, labels.astype(float))
+    with pytest.raises(ValueError, match=r"must be ≥ 0 and sum to 1 within 0\.001"):
+        loss(z, q * 0.99)
+    with pytest.raises(ValueError, match=r"smallest entry of -1"):
+        loss(z, np.eye(5)[labels] * 2 - np.eye(5)[(labels + 1) % 5])
+    with pytest.raises(ValueError, match="weight must be at least 0, got -1"):
+        loss(z, labels, weight=-1)
+    with pytest.raises(ValueError, match=r"weight of shape \(3,\) does not broadcast"):
+        loss(z, labels, weight=np.ones(3))
+
+
+def test_unknown_mappings_and_parameters_are_named() -> None:
+    with pytest.raises(ValueError, match="mapping must be one of softmax, .*got 'hardmax'"):
+        fenchel_young_loss([[1.0]], [0], "hardmax")
+    with pytest.raises(TypeError, match=r"entmax takes the parameters \(alpha\), got \(\)"):
+        fenchel_young_loss([[1.0]], [0], "entmax")
+    with pytest.raises(TypeError, match=r"softmax takes the parameters \(\), got \(k\)"):
+        fenchel_young_loss([[1.0]], [0], "softmax", k=3)
