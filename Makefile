@@ -90,4 +90,4 @@ check-tools:
 	@$(PYTHON) -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' || \
 		{ echo 'make: the headers of $(PYTHON) are missing (Debian: python3-dev)' >&2; exit 1; }
 	@command -v $${CC:-gcc} >/dev/null || command -v $${CC:-cc} >/dev/null || \
-		{ echo "make: no C compiler $$CC (Debian: gcc); CC= names another" >&2; exit 1; }
+		{ echo "make: no C compiler $${CC:-gcc} (Debian: gcc); CC= names another" >&2; exit 1; }
