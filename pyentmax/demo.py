@@ -76,8 +76,8 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
     print(f"On {LEMMA} and its compounds:  {_accuracy(inflector, family)}")
     statistics = exactness_statistics(inflector.predict(dev))
     print(
-        f"Of their forms, {statistics.share_single:.0%} have all mass on one string, and for "
-        f"{statistics.share_exact:.0%} the beam of 5 is proved complete."
+        f"Of their forms, {statistics.single:.0%} have all mass on one string, and for "
+        f"{statistics.exact:.0%} the beam of 5 is proved complete."
     )
 
     files = draw(inflector, LEMMA, TAGS, result, out)

@@ -12,6 +12,8 @@ import numpy as np
 from .data import (
     BOS,
     EOS,
+    SPECIALS,
+    DataError,
     Example,
     Pair,
     Vocabulary,
@@ -52,7 +54,7 @@ class Inflector:
     >>> verbs = [Example("play", "played", ("V", "PST")), Example("walk", "walked", ("V", "PST"))]
     >>> inflector = Inflector.untrained(verbs, np.random.default_rng(0), hidden=8)
     >>> len(inflector.source), len(inflector.target)
-    (13, 12)
+    (12, 12)
     """
 
     def __init__(self, model: RNNSeq2Seq, source: Vocabulary, target: Vocabulary) -> None:
@@ -111,12 +113,31 @@ class Inflector:
             If the model has never seen a character of the lemma, a tag or the language.
         """
         words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
+        self._check_known(lemma, words, language)
         tokens = source_tokens(Example(lemma, "", words, language))
-        ids = np.array(
-            [self.source.encode(tokens, what=f"lemma {lemma!r} with tags {';'.join(words)}")]
-        )
+        ids = self.source.encode(tokens, what=f"{';'.join(words)} {lemma}")[None]
         options = {} if max_length is None else {"max_length": max_length}
         return beam_search(self.model, ids, np.ones_like(ids, bool), beam=beam, **options)[0]
+
+    def _check_known(self, lemma: str, tags: Sequence[str], language: str | None) -> None:
+        """Name a tag or language that the model has never seen, as the user wrote it."""
+        if not lemma:
+            raise DataError("lemma: expected at least one character, got an empty string")
+        bracketed = [t[1:-1] for t in self.source.tokens[len(SPECIALS) :] if len(t) > 1]
+        prefix = "lang="
+        languages = [t.removeprefix(prefix) for t in bracketed if t.startswith(prefix)]
+        known = [t for t in bracketed if not t.startswith(prefix)]
+        for tag in tags:
+            if tag not in known:
+                raise DataError(
+                    f"unknown tag {tag!r} in {';'.join(tags)!r}: expected tags separated by "
+                    f"semicolons, from {' '.join(known)}"
+                )
+        if language is not None and language not in languages:
+            what = f"one of {' '.join(languages)}" if languages else "none, it knows one language"
+            raise DataError(f"unknown language {language!r}: expected {what}")
+        if language is None and languages:
+            raise DataError(f"language: the model knows several, name one of {' '.join(languages)}")
 
     def predict(
         self, examples: Sequence[Example], beam: int = 5, batch_size: int = 64
@@ -190,6 +211,7 @@ def train_inflector(
     config: TrainingConfig,
     *,
     directory: str | Path | None = None,
+    keep: str = "best",
     resume: bool = False,
     progress: bool = True,
     **model: Any,
@@ -207,6 +229,7 @@ def train_inflector(
         lambda _: inflector.validate(dev),
         directory=directory,
         save_best=inflector.save,
+        keep=keep,
         resume=resume,
         progress=progress,
     )

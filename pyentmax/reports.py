@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from .data import Example, source_tokens
-from .decoding import BeamResult, HypothesisTree
+from .decoding import BeamResult, Hypothesis, HypothesisTree
 from .inflection import Inflector
 
 MOST_LISTED = 20
@@ -16,17 +18,29 @@ def describe(inflector: Inflector, lemma: str, tags: str, result: BeamResult) ->
 
     A list that is not complete can be long: only the most probable hypotheses are shown then.
     """
-    shown = result.hypotheses if result.exact else result.hypotheses[:MOST_LISTED]
+    shown = _shown(result)
     lines = [f"{lemma}  {tags}", ""]
-    if shown:
-        lines += ["  " + line for line in str(hypothesis_tree(inflector, shown)).splitlines()]
-    if len(shown) < len(result.hypotheses):
-        lines.append(f"  … and {len(result.hypotheses) - len(shown)} less probable ones")
-    lines += ["", f"listed {len(shown)} with total probability {result.mass:.6f}", result.reason]
-    return "\n".join(lines)
+    lines += [f"  {line}" for line in str(hypothesis_tree(inflector, shown)).splitlines()]
+    finished = [h for h in shown if h.finished]
+    lines += ["", f"{_strings(len(finished))}, total probability {_total(finished)}"]
+    if more := len(result.hypotheses) - len(shown):
+        lines.append(f"{more} less probable found but not shown")
+    return "\n".join([*lines, textwrap.fill(result.reason, 88)])
 
 
-def hypothesis_tree(inflector: Inflector, hypotheses: tuple) -> HypothesisTree:
+def _shown(result: BeamResult) -> tuple[Hypothesis, ...]:
+    return result.hypotheses if result.exact else result.hypotheses[:MOST_LISTED]
+
+
+def _strings(count: int) -> str:
+    return f"{count} string{'' if count == 1 else 's'}"
+
+
+def _total(hypotheses: Sequence[Hypothesis]) -> str:
+    return f"{sum(h.probability for h in hypotheses):.6f}"
+
+
+def hypothesis_tree(inflector: Inflector, hypotheses: Sequence[Hypothesis]) -> HypothesisTree:
     """The tree of some hypotheses, with the model's characters."""
     return HypothesisTree.build(hypotheses, lambda token: inflector.target.tokens[token])
 
@@ -44,7 +58,7 @@ def draw(
 
     folder.mkdir(parents=True, exist_ok=True)
     name = "".join(c if c.isalnum() else "_" for c in lemma)
-    shown = result.hypotheses if result.exact else result.hypotheses[:MOST_LISTED]
+    shown = _shown(result)
     files = []
 
     ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))

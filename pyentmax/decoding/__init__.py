@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..models.protocol import Decodable, Step
 from .beam import beam_search
 from .greedy import greedy_search
 from .hypotheses import BeamResult, Hypothesis
 from .lattice import HypothesisNode, HypothesisTree
-from .protocol import Decodable, Step
 
 __all__ = [
     "BeamResult",

@@ -7,7 +7,7 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .protocol import BoolArray, IntArray
+from ..models.protocol import BoolArray, IntArray
 
 
 def checked_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:

@@ -12,9 +12,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
 from ._inputs import checked_source, length_limits, positive
 from .hypotheses import BeamResult, Hypothesis
-from .protocol import BoolArray, Decodable, FloatArray, IntArray, Step
 
 __all__ = ["beam_search"]
 

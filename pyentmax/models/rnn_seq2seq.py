@@ -24,6 +24,7 @@ from ..nn.initializers import Generator, Parameters, glorot_uniform
 from ..nn.linear import embedding, init_embedding, init_linear, linear
 from ..nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step
 from ..nn.mapping_choice import choose_mapping
+from .protocol import Step
 
 
 @dataclass(frozen=True)
@@ -71,14 +72,6 @@ class DecoderState(NamedTuple):
     layers: tuple[Any, ...]  # per layer (2, B, H): hidden state and cell
     feed: Any  # (B, H): õ of the step before
     memory: Memory
-
-
-class Step(NamedTuple):
-    """What one decoding step says about the next token."""
-
-    log_prob: Array  # (B, V), −inf where the probability is 0
-    support: Array  # (B, V), bool: what the mapping does not rule out
-    attention: Array  # (B, S)
 
 
 class RNNSeq2Seq:

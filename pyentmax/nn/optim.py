@@ -53,15 +53,19 @@ class Adam:
         self.second = {k: array_module(x).zeros_like(x) for k, x in params.items()}
 
     def step(self, gradients: Parameters, rate: float) -> None:
-        """Move every parameter once. The gradients are used up: they serve as scratch space."""
+        """Move every parameter that has a gradient.
+
+        The gradients are used up: they serve as scratch space.
+        """
         self.updates += 1
         beta1, beta2 = self.betas
         # The bias corrections are numbers, so they go into the step's size and into ε:
         # m̂/(√v̂ + ε) = (√c₂/c₁) m/(√v + ε√c₂).
         c1, c2 = 1 - beta1**self.updates, 1 - beta2**self.updates
         size, eps = rate * math.sqrt(c2) / c1, self.eps * math.sqrt(c2)
-        for name, x in self.params.items():
-            xp, g, m, v = array_module(x), gradients[name], self.first[name], self.second[name]
+        for name, g in gradients.items():
+            x, m, v = self.params[name], self.first[name], self.second[name]
+            xp = array_module(x)
             m *= beta1
             m += (1 - beta1) * g
             v *= beta2

@@ -78,8 +78,11 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint at {path}")
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with path.open("rb") as file:
+            archive = np.load(file, allow_pickle=False)
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise ValueError("one array, not an archive")
+            arrays = {name: archive[name] for name in archive.files}
         meta = json.loads(str(arrays.pop(_META)))
     except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError) as error:
         raise CheckpointError(

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -115,10 +115,11 @@ def train(
     *,
     directory: str | Path | None = None,
     save_best: Callable[[Path], None] | None = None,
+    keep: str = "best",
     resume: bool = False,
     progress: bool = True,
 ) -> History:
-    """Train a model in place, and leave the parameters of the best validation in it.
+    """Train a model in place.
 
     Parameters
     ----------
@@ -133,6 +134,9 @@ def train(
         Where ``last.npz`` and ``best.npz`` go after each validation. None writes nothing.
     save_best : callable, optional
         Writes the model, with whatever it takes to use it, to the path it is given.
+    keep : {"best", "last"}
+        Whose parameters the model has in the end: those of the best validation, or of the last
+        update.
     resume : bool, default False
         Go on from ``directory/last.npz``.
     progress : bool, default True
@@ -154,24 +158,28 @@ def train(
     On Ctrl-C the update in hand is finished, ``last.npz`` is written, and the history comes back
     with ``interrupted`` set. A second Ctrl-C stops at once; the last checkpoint is whole even then.
     """
+    if keep not in ("best", "last"):
+        raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
     run = _Run(model, pairs, config, None if directory is None else Path(directory), save_best)
     if resume:
         run.resume()
     validate_every = config.validate_every or math.ceil(config.updates / 10)
-    with _bar(config.updates, run.updates, progress) as bar, _finish_first() as asked_to_stop:
+    shown = _Progress(config.updates, run.updates, progress)
+    with closing(shown), _finish_first() as asked_to_stop:
         for batch in run.batches():
             run.update(batch)
-            bar.update(1)
-            bar.words(len(batch.index), run.recent_loss, run.history)
+            shown.updated(len(batch), run.recent_loss, run.history)
             if run.updates % validate_every == 0 or run.updates == config.updates:
                 run.validated(validate(model))
+                shown.validated(run.history)
                 if config.patience is not None and run.stale >= config.patience:
                     break
             if asked_to_stop():
                 run.history.interrupted = True
                 run.save()
                 break
-    run.take_best()
+    if keep == "best":
+        run.take_best()
     return run.history
 
 
@@ -345,43 +353,48 @@ class _Run:
         self.seconds = meta["seconds"]
 
 
-class _Bar:
-    """tqdm's bar with our figures, or nothing where there is none."""
+class _Progress:
+    """What the user sees: a bar on a terminal or in a notebook, in a log a line a validation."""
 
-    def __init__(self, bar: Any | None) -> None:
-        self.bar = bar
+    def __init__(self, total: int, initial: int, wanted: bool) -> None:
+        self.total, self.wanted = total, wanted
+        self.bar: Any | None = None
         self.examples = 0
         self.started = time.perf_counter()
+        if wanted and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            try:
+                from tqdm.auto import tqdm
+            except ImportError:
+                raise ImportError(
+                    "the progress bar needs tqdm: pip install 'pyentmax[models]', "
+                    "or pass progress=False"
+                ) from None
+            self.bar = tqdm(total=total, initial=initial, unit="update", mininterval=0.5)
 
-    def update(self, n: int) -> None:
+    def updated(self, examples: int, loss: float, history: History) -> None:
+        """One more update is done."""
+        self.examples += examples
         if self.bar is not None:
-            self.bar.update(n)
+            self.bar.set_postfix_str(self._figures(loss, history), refresh=False)
+            self.bar.update(1)
 
-    def words(self, n: int, loss: float, history: History) -> None:
-        self.examples += n
+    def validated(self, history: History) -> None:
+        """One more validation is done."""
+        if self.wanted and self.bar is None:
+            figures = self._figures(history.loss[-1], history)
+            print(f"{history.update[-1]:6d}/{self.total} updates, {figures}", file=sys.stderr)
+
+    def _figures(self, loss: float, history: History) -> str:
+        speed = self.examples / (time.perf_counter() - self.started)
+        figures = f"{speed:.0f} words/s, loss {loss:.4f}"
+        if history.dev_accuracy:
+            figures += f", dev {100 * history.dev_accuracy[-1]:.1f}%"
+        return figures
+
+    def close(self) -> None:
+        """Leave the bar as it stands."""
         if self.bar is not None:
-            speed = self.examples / (time.perf_counter() - self.started)
-            figures = f"{speed:.0f} words/s, loss {loss:.4f}"
-            if history.dev_accuracy:
-                figures += f", dev {100 * history.dev_accuracy[-1]:.1f}%"
-            self.bar.set_postfix_str(figures, refresh=False)
-
-
-@contextmanager
-def _bar(total: int, initial: int, wanted: bool) -> Iterator[_Bar]:
-    if not wanted:
-        yield _Bar(None)
-        return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        raise ImportError(
-            "the progress bar needs tqdm: pip install 'pyentmax[models]', or pass progress=False"
-        ) from None
-    # In a log file a bar that redraws itself is noise: there it speaks up every 30 seconds.
-    interval = 0.5 if sys.stderr.isatty() else 30.0
-    with tqdm(total=total, initial=initial, unit="update", mininterval=interval) as bar:
-        yield _Bar(bar)
+            self.bar.close()
 
 
 @contextmanager

@@ -1,0 +1,63 @@
+"""The mappings and losses on the tape: the same values as the array functions, and gradients."""
+
+import numpy as np
+import pytest
+from finite_differences import assert_gradients
+
+import pyentmax
+from pyentmax import autograd as ag
+from pyentmax.autograd import Tensor
+
+RNG = np.random.default_rng(3)
+Z = RNG.standard_normal((3, 4, 5))
+MASK = RNG.random((3, 4, 5)) < 0.7
+MASK[0, :, 0] = MASK[..., 1] = True
+NAMES = ["softmax", "sparsemax", "entmax15", "entmax"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("axis", [-1, 0, -2])
+@pytest.mark.parametrize("mask", [None, MASK])
+def test_mapping(name, axis, mask):
+    op, function = getattr(ag, name), getattr(pyentmax, name)
+    params = (1.3,) if name == "entmax" else ()
+    value = op(Tensor(Z), *params, axis=axis, mask=mask).data
+    np.testing.assert_array_equal(value, function(Z, *params, axis=axis, mask=mask))
+    assert_gradients(lambda z: op(z, *params, axis=axis, mask=mask), Z, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
+def test_learned_alpha_gets_a_gradient(alpha):
+    assert_gradients(ag.entmax, Z[0], np.full(4, alpha), rtol=1e-5, atol=1e-7)
+
+
+def test_learned_alpha_at_one():
+    # α can't be moved below 1, so the difference looks forward.
+    a = Tensor(np.ones(4), requires_grad=True)
+    weights = RNG.standard_normal((4, 5))
+    ag.entmax(Tensor(Z[0]), a).backward(weights)
+    step = 1e-4
+    at, near, far = ((pyentmax.entmax(Z[0], 1 + k * step) * weights).sum(axis=1) for k in range(3))
+    forward = (-3 * at + 4 * near - far) / (2 * step)
+    np.testing.assert_allclose(a.grad, forward, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_loss(name, reduction):
+    params = {"alpha": 1.3} if name == "entmax" else {}
+    y = RNG.integers(5, size=(3, 4))
+    weight = RNG.random((3, 4))
+
+    def function(z):
+        return ag.fenchel_young_loss(z, y, name, reduction=reduction, weight=weight, **params)
+
+    assert function(Tensor(Z)).shape == ((3, 4) if reduction == "none" else ())
+    assert_gradients(function, Z, rtol=1e-5, atol=1e-8)
+
+
+def test_loss_along_another_axis():
+    y = RNG.integers(3, size=(4, 5))
+    assert_gradients(
+        lambda z: ag.fenchel_young_loss(z, y, "entmax15", axis=0, reduction="none"), Z, rtol=1e-5
+    )

@@ -1,0 +1,186 @@
+"""The model: its gradients, and that training and decoding compute the same thing."""
+
+import numpy as np
+import pytest
+
+from pyentmax.autograd import Tensor
+from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+
+SOURCE = np.array([[4, 5, 6, 7], [5, 4, 3, 0], [6, 6, 0, 0]])
+SOURCE_MASK = SOURCE > 0
+TARGET_IN = np.array([[1, 3, 4], [1, 4, 0], [1, 5, 3]])
+TARGET_OUT = np.array([[3, 4, 2], [4, 2, 0], [5, 3, 2]])
+TARGET_MASK = TARGET_OUT > 0
+
+
+def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np.float64):
+    config = RNNSeq2SeqConfig(
+        source_size=8,
+        target_size=6,
+        hidden=4,
+        layers=layers,
+        dropout=dropout,
+        attention=attention,
+        output=output,
+    )
+    rng = np.random.default_rng(seed)
+    model = RNNSeq2Seq.initialize(config, rng, bos=1, eos=2, dtype=dtype)
+    for name, x in model.params.items():
+        if "bias" in name:  # zeros would hide a gradient that is wrong by a factor
+            x += rng.normal(0, 0.3, x.shape).astype(dtype)
+    return model
+
+
+def loss_of(model, params, seed=None):
+    rng = None if seed is None else np.random.default_rng(seed)
+    return model.loss(params, SOURCE, SOURCE_MASK, TARGET_IN, TARGET_OUT, TARGET_MASK, rng)
+
+
+@pytest.mark.parametrize(
+    ("attention", "output", "layers", "dropout"),
+    [
+        ("1", "1", 1, 0.0),
+        ("1.5", "1.5", 2, 0.0),
+        ("2", "1.5", 1, 0.3),
+        ("1.25", "1.33", 2, 0.3),
+        ("1.5", "2", 1, 0.0),
+        ("entmax:3", "1.5", 1, 0.0),
+    ],
+)
+def test_gradient_of_every_parameter(attention, output, layers, dropout):
+    model = small(attention, output, layers, dropout)
+    seed = 5 if dropout else None
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    loss_of(model, params, seed).backward()
+    rng, step = np.random.default_rng(0), 1e-6
+    for name, x in model.params.items():
+        # A few entries of each parameter, and one random direction through all of them.
+        gradient = params[name].grad
+        assert gradient is not None, f"{name} got no gradient"
+        direction = rng.standard_normal(x.shape)
+        kept = x.copy()
+        x += step * direction
+        above = loss_of(model, model.params, seed).item()
+        x[...] = kept - step * direction
+        below = loss_of(model, model.params, seed).item()
+        x[...] = kept
+        np.testing.assert_allclose(
+            (gradient * direction).sum(),
+            (above - below) / (2 * step),
+            rtol=2e-5,
+            atol=1e-8,
+            err_msg=f"directional derivative of the loss in {name}",
+        )
+
+
+@pytest.mark.parametrize("output", ["1", "1.5", "2"])
+def test_stepping_gives_the_probabilities_that_training_sees(output):
+    model = small(output=output, layers=2)
+    scores = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
+    state = model.encode(SOURCE, SOURCE_MASK)
+    for t in range(TARGET_IN.shape[1]):
+        step, state = model.step(state, TARGET_IN[:, t])
+        p, support = model.output.probabilities(scores[t])
+        np.testing.assert_allclose(np.exp(step.log_prob), p, rtol=1e-12, atol=1e-15)
+        np.testing.assert_array_equal(step.support, support)
+        np.testing.assert_allclose(step.attention.sum(axis=1), 1, rtol=1e-12)
+        assert not step.attention[~SOURCE_MASK].any(), "attention on padding"
+
+
+def test_padding_changes_nothing():
+    model = small(layers=2)
+    together = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
+    for i, (row, mask) in enumerate(zip(SOURCE, SOURCE_MASK, strict=True)):
+        alone = row[mask][None]
+        scores = model.scores(model.params, alone, alone > 0, TARGET_IN[i : i + 1]).data
+        np.testing.assert_allclose(together[:, i], scores[:, 0], rtol=1e-11, atol=1e-13)
+
+
+def test_padded_targets_do_not_count():
+    model = small()
+    changed = TARGET_OUT.copy()
+    changed[~TARGET_MASK] = 5
+    args = (SOURCE, SOURCE_MASK, TARGET_IN)
+    kept = model.loss(model.params, *args, TARGET_OUT, TARGET_MASK).item()
+    assert model.loss(model.params, *args, changed, TARGET_MASK).item() == kept
+    # The mean is over tokens: that of the rows, weighted by their lengths.
+    rows = []
+    for i in range(3):
+        row = slice(i, i + 1)
+        rows.append(
+            model.loss(
+                model.params,
+                SOURCE[row],
+                SOURCE_MASK[row],
+                TARGET_IN[row],
+                TARGET_OUT[row],
+                TARGET_MASK[row],
+            ).item()
+        )
+    np.testing.assert_allclose(kept, np.average(rows, weights=TARGET_MASK.sum(axis=1)), rtol=1e-12)
+
+
+def test_select_takes_rows_with_repetition():
+    model = small(layers=2)
+    state = model.encode(SOURCE, SOURCE_MASK)
+    rows = np.array([2, 0, 0])
+    step, _ = model.step(model.select(state, rows), np.array([1, 1, 3]))
+    for i, (row, token) in enumerate(zip(rows, [1, 1, 3], strict=True)):
+        one, _ = model.step(model.select(state, np.array([row])), np.array([token]))
+        np.testing.assert_allclose(step.log_prob[i], one.log_prob[0], rtol=1e-12)
+
+
+def test_dropout_only_with_a_generator():
+    model = small(dropout=0.5)
+    plain = loss_of(model, model.params).item()
+    assert loss_of(model, model.params).item() == plain
+    assert loss_of(model, model.params, seed=1).item() != plain
+    assert (
+        loss_of(model, model.params, seed=1).item() == loss_of(model, model.params, seed=1).item()
+    )
+
+
+def test_float32_stays_float32():
+    model = small(dtype=np.float32, layers=2, dropout=0.3)
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    loss = loss_of(model, params, seed=0)
+    loss.backward()
+    assert loss.dtype == np.float32
+    assert {tensor.grad.dtype for tensor in params.values()} == {np.dtype(np.float32)}
+
+
+def test_plain_parameters_build_no_tape():
+    model = small()
+    loss = loss_of(model, model.params)
+    assert loss.parents == ()
+    assert not loss.requires_grad
+
+
+def test_sparse_or_not():
+    assert not small(output="1").output_is_sparse
+    assert not small(output="entmax:1").output_is_sparse
+    assert small(output="1.01").output_is_sparse
+    assert small(output="2").output_is_sparse
+
+
+def test_same_seed_same_model():
+    a, b, c = (small(seed=s).params for s in (0, 0, 1))
+    assert all((a[name] == b[name]).all() for name in a)
+    assert any((a[name] != c[name]).any() for name in a)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("hidden", 5, "hidden: expected an even number, got 5"),
+        ("layers", 0, "layers: expected at least 1, got 0"),
+        ("dropout", 1.0, r"dropout: expected a rate in \[0, 1\), got 1.0"),
+        ("attention", "hardmax", "expected α ≥ 1 or one of .*entmax15.*; got 'hardmax'"),
+        ("output", "0.5", "got '0.5'"),
+        ("output", "entmax", "expected 'entmax:alpha' with 1 numbers; got 'entmax'"),
+        ("output", "entmax:x", "got 'entmax:x'"),
+    ],
+)
+def test_bad_configurations(field, value, message):
+    with pytest.raises(ValueError, match=message):
+        RNNSeq2SeqConfig(**{"source_size": 8, "target_size": 6, field: value})

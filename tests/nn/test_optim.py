@@ -1,0 +1,81 @@
+"""Adam against its formulas, clipping, schedules."""
+
+import numpy as np
+import pytest
+
+from pyentmax.nn.optim import Adam, clip_gradients, global_norm
+from pyentmax.nn.schedules import HalveOnWorse, LinearDecay
+
+
+def test_adam_is_the_papers():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(5)
+    params = {"x": x.copy()}
+    optimizer = Adam(params, eps=1e-3)
+    m = v = 0
+    for t in range(1, 8):
+        g = rng.standard_normal(5)
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g * g
+        x = x - 0.1 * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-3)
+        optimizer.step({"x": g.copy()}, 0.1)
+    np.testing.assert_allclose(params["x"], x, rtol=1e-13)
+
+
+def test_adam_finds_a_minimum():
+    params = {"x": np.array([5.0, -3.0])}
+    optimizer = Adam(params)
+    for _ in range(2000):
+        optimizer.step({"x": 2 * (params["x"] - 1)}, 0.05)
+    np.testing.assert_allclose(params["x"], 1, atol=1e-3)
+
+
+def test_adam_leaves_a_parameter_without_gradient():
+    params = {"x": np.ones(2), "unused": np.ones(2)}
+    Adam(params).step({"x": np.ones(2)}, 0.1)
+    np.testing.assert_array_equal(params["unused"], 1)
+    assert (params["x"] < 1).all()
+
+
+def test_adam_goes_on_from_its_state():
+    rng = np.random.default_rng(0)
+    gradients = rng.standard_normal((6, 3))
+    straight, broken = ({"x": np.ones(3)} for _ in range(2))
+    optimizer = Adam(straight)
+    for g in gradients:
+        optimizer.step({"x": g.copy()}, 0.1)
+    first = Adam(broken)
+    for g in gradients[:3]:
+        first.step({"x": g.copy()}, 0.1)
+    second = Adam(broken)
+    second.load({k: np.array(v) for k, v in first.state().items()})
+    for g in gradients[3:]:
+        second.step({"x": g.copy()}, 0.1)
+    np.testing.assert_array_equal(broken["x"], straight["x"])
+
+
+def test_clipping():
+    gradients = {"a": np.array([3.0, 0.0]), "b": np.array([[4.0]])}
+    assert clip_gradients(gradients, 10) == 5
+    np.testing.assert_array_equal(gradients["a"], [3, 0])
+    assert clip_gradients(gradients, 1) == 5
+    np.testing.assert_allclose(global_norm(gradients), 1)
+    np.testing.assert_allclose(gradients["b"], [[0.8]])
+
+
+def test_linear_decay_ends_at_zero():
+    schedule = LinearDecay(0.4, 4)
+    assert [schedule.rate(t) for t in range(6)] == pytest.approx([0.4, 0.3, 0.2, 0.1, 0, 0])
+
+
+def test_halving():
+    schedule = HalveOnWorse(0.8)
+    rates = []
+    for loss in (3, 2, 2.5, 2.6, 1, 1):
+        schedule.validated(loss)
+        rates.append(schedule.rate(0))
+    assert rates == [0.8, 0.8, 0.4, 0.2, 0.2, 0.2]
+    again = HalveOnWorse(0.8)
+    again.load(schedule.state())
+    again.validated(2)
+    assert again.rate(0) == 0.1

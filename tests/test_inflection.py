@@ -1,0 +1,121 @@
+"""Models of words: what they learn, list, refuse, and how they are saved."""
+
+import numpy as np
+import pytest
+
+from pyentmax.data import DataError, Example
+from pyentmax.inflection import Inflector, train_inflector
+from pyentmax.training import CheckpointError, TrainingConfig
+
+WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail"]
+VERBS = [Example(w, w + "ed", ("V", "PST")) for w in WORDS] + [
+    Example(w, w + "s", ("V", "3", "SG", "PRS")) for w in WORDS
+]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    config = TrainingConfig(updates=150, batch_size=8, rate=0.01, seed=0)
+    return train_inflector(VERBS, VERBS, config, progress=False, hidden=32, dropout=0.0)
+
+
+def test_it_learns_the_words(trained):
+    inflector, history = trained
+    assert history.dev_accuracy[-1] == 1.0
+    result = inflector.inflect("walk", "V;PST")
+    assert inflector.form(result.best.tokens) == "walked"
+    assert result.exact
+    np.testing.assert_allclose(result.mass, 1, rtol=1e-5)
+    assert result.best.attention.shape == (len("walked") + 1, len("walk") + 2)
+    # Tags as a sequence are the same tags.
+    again = inflector.inflect("walk", ["V", "PST"])
+    assert again.best.tokens == result.best.tokens
+
+
+def test_predictions_are_in_the_order_of_the_examples(trained):
+    inflector, _ = trained
+    order = np.random.default_rng(0).permutation(len(VERBS))
+    shuffled = [VERBS[i] for i in order]
+    results = inflector.predict(shuffled, batch_size=3)
+    assert [inflector.form(r.best.tokens) for r in results] == [e.form for e in shuffled]
+    one = inflector.inflect(shuffled[0].lemma, shuffled[0].tags)
+    np.testing.assert_allclose(results[0].best.log_prob, one.best.log_prob, atol=1e-5)
+
+
+def test_validation_counts_whole_forms(trained):
+    inflector, _ = trained
+    wrong = [VERBS[0], VERBS[1]._replace(form="walkt"), VERBS[2]._replace(form="çalled")]
+    validation = inflector.validate(wrong)
+    assert validation.accuracy == pytest.approx(1 / 3)
+    assert validation.loss > inflector.validate(VERBS).loss
+
+
+def test_same_seed_same_model():
+    config = TrainingConfig(updates=5, batch_size=8, seed=3)
+    runs = [
+        train_inflector(VERBS, VERBS, config, progress=False, hidden=8)[0].model.params
+        for _ in range(2)
+    ]
+    assert all((runs[0][name] == runs[1][name]).all() for name in runs[0])
+
+
+def test_save_and_load(trained, tmp_path):
+    inflector, _ = trained
+    inflector.save(tmp_path / "best.npz")
+    for path in (tmp_path, tmp_path / "best.npz"):
+        loaded = Inflector.load(path)
+        assert loaded.model.config == inflector.model.config
+        assert (loaded.source, loaded.target) == (inflector.source, inflector.target)
+        result, expected = (m.inflect("snow", "V;PST") for m in (loaded, inflector))
+        assert result.best.tokens == expected.best.tokens
+        assert result.best.log_prob == expected.best.log_prob
+
+
+def test_broken_files(trained, tmp_path):
+    inflector, _ = trained
+    with pytest.raises(FileNotFoundError, match=r"no checkpoint at .*best\.npz"):
+        Inflector.load(tmp_path)
+    path = tmp_path / "best.npz"
+    inflector.save(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        Inflector.load(path)
+
+
+@pytest.mark.parametrize(
+    ("lemma", "tags", "language", "message"),
+    [
+        ("qalk", "V;PST", None, "unknown character 'q'.*V;PST qalk.*known: a c"),
+        ("walk", "V;PAST", None, "unknown tag 'PAST' in 'V;PAST': .*from 3 PRS PST SG V"),
+        ("walk", "V;PST", "english", "unknown language 'english': expected none"),
+        ("", "V;PST", None, "lemma: expected at least one character"),
+    ],
+)
+def test_what_it_has_never_seen(trained, lemma, tags, language, message):
+    with pytest.raises(DataError, match=message):
+        trained[0].inflect(lemma, tags, language)
+
+
+def test_languages():
+    verbs = [Example("walk", "walked", ("V", "PST"), "english")]
+    verbs += [Example("gehen", "ging", ("V", "PST"), "german")]
+    inflector = Inflector.untrained(verbs, np.random.default_rng(0), hidden=4)
+    assert inflector.inflect("gehen", "V;PST", "german", max_length=3).hypotheses
+    with pytest.raises(
+        DataError, match="unknown language 'french': expected one of english german"
+    ):
+        inflector.inflect("gehen", "V;PST", "french")
+    with pytest.raises(DataError, match="the model knows several, name one of english german"):
+        inflector.inflect("gehen", "V;PST")
+
+
+def test_softmax_is_never_exact():
+    config = TrainingConfig(updates=150, batch_size=8, rate=0.01, seed=0)
+    inflector, _ = train_inflector(
+        VERBS, VERBS, config, progress=False, hidden=32, dropout=0.0, output="softmax"
+    )
+    result = inflector.inflect("walk", "V;PST")
+    assert inflector.form(result.best.tokens) == "walked"
+    assert not result.exact
+    assert result.mass < 1
+    assert "infinitely many strings are possible" in result.reason

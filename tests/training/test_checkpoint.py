@@ -1,0 +1,112 @@
+"""Checkpoints: what is written comes back, and nothing that breaks them goes unsaid."""
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+
+from pyentmax.training import CheckpointError, load_checkpoint, save_checkpoint
+from pyentmax.training.checkpoint import with_prefix, without_prefix
+
+ARRAYS = {"a.b": np.arange(6.0).reshape(2, 3), "n": np.array(3), "f": np.ones(2, np.float32)}
+META = {"kind": "test", "x": 0.1 + 0.2, "text": "größer", "list": [1, None]}
+
+
+def test_round_trip(tmp_path):
+    path = tmp_path / "c.npz"
+    save_checkpoint(path, ARRAYS, META)
+    arrays, meta = load_checkpoint(path, "test")
+    assert meta == META
+    assert arrays.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(arrays[name], array)
+        assert arrays[name].dtype == array.dtype
+    assert [p.name for p in tmp_path.iterdir()] == ["c.npz"]
+
+
+def test_there_is_no_pickle_inside(tmp_path):
+    save_checkpoint(tmp_path / "c.npz", ARRAYS, META)
+    with np.load(tmp_path / "c.npz", allow_pickle=False) as file:
+        assert json.loads(str(file["__meta__"])) == META
+
+
+@pytest.mark.parametrize("share", [0, 0.1, 0.5, 0.9, 0.99])
+def test_truncated(tmp_path, share):
+    path = tmp_path / "c.npz"
+    save_checkpoint(path, ARRAYS, META)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    with pytest.raises(CheckpointError, match=r"c\.npz is no whole checkpoint: it is truncated"):
+        load_checkpoint(path, "test")
+
+
+def test_a_flipped_byte_is_noticed(tmp_path):
+    path = tmp_path / "c.npz"
+    save_checkpoint(path, {"a": np.zeros(1000)}, META)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        load_checkpoint(path, "test")
+
+
+def test_something_else(tmp_path):
+    (tmp_path / "text").write_text("draw\tdrawn\n")
+    np.savez(tmp_path / "other.npz", a=np.ones(2))
+    np.save(tmp_path / "one.npy", np.ones(2))
+    for name in ("text", "other.npz", "one.npy"):
+        with pytest.raises(CheckpointError, match="no whole checkpoint"):
+            load_checkpoint(tmp_path / name, "test")
+    save_checkpoint(tmp_path / "c.npz", ARRAYS, META)
+    with pytest.raises(CheckpointError, match="expected a training state checkpoint, got 'test'"):
+        load_checkpoint(tmp_path / "c.npz", "training state")
+    with pytest.raises(FileNotFoundError, match="no checkpoint at"):
+        load_checkpoint(tmp_path / "missing.npz", "test")
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "c.npz"
+    save_checkpoint(path, ARRAYS, META)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"could not save .*c\.npz .*untouched") as caught:
+        save_checkpoint(path, {"a": np.ones(100)}, META)
+    assert caught.value.errno == errno.ENOSPC
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["c.npz"]
+
+
+def test_a_file_size_limit_met_while_writing(tmp_path):
+    # The real thing: the kernel refuses to write on, in the middle of the file.
+    resource = pytest.importorskip("resource")
+    signal = pytest.importorskip("signal")
+    path = tmp_path / "c.npz"
+    save_checkpoint(path, ARRAYS, META)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="could not save"):
+            save_checkpoint(path, {"a": np.random.default_rng(0).random(100_000)}, META)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert path.read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["c.npz"]
+
+
+def test_a_folder_that_is_not_there(tmp_path):
+    with pytest.raises(OSError, match=r"could not save .*nowhere"):
+        save_checkpoint(tmp_path / "nowhere" / "c.npz", ARRAYS, META)
+
+
+def test_prefixes():
+    arrays = with_prefix("param", ARRAYS) | {"parameter": 1}
+    assert without_prefix("param", arrays) == ARRAYS

@@ -1,0 +1,240 @@
+"""The loop: it learns, a resumed run is the run itself, and it stops as it should."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.training import (
+    CheckpointError,
+    TrainingConfig,
+    Validation,
+    load_checkpoint,
+    save_checkpoint,
+    train,
+)
+
+RNG = np.random.default_rng(0)
+# Copy the source: learnable, and of several lengths.
+PAIRS = [(s, s) for s in (RNG.integers(4, 8, size=n) for n in RNG.integers(1, 5, size=50))]
+
+
+def new_model(seed=0):
+    config = RNNSeq2SeqConfig(source_size=8, target_size=8, hidden=8, dropout=0.2)
+    return RNNSeq2Seq.initialize(config, np.random.default_rng(seed), bos=1, eos=2)
+
+
+def checksum(model):
+    return float(sum(x.sum(dtype=np.float64) for x in model.params.values()))
+
+
+def validate(model):
+    """Stands for a validation: any figures that depend on the parameters will do."""
+    return Validation(abs(checksum(model)), checksum(model) % 1)
+
+
+def config(**changes):
+    return TrainingConfig(
+        **{"updates": 40, "batch_size": 8, "rate": 0.02, "validate_every": 10} | changes
+    )
+
+
+def run(model, tmp_path=None, **options):
+    settings = options.pop("config", config())
+    check = options.pop("validate", validate)
+    return train(model, PAIRS, settings, check, directory=tmp_path, progress=False, **options)
+
+
+def figures(history):
+    return (history.update, history.loss, history.dev_loss, history.dev_accuracy)
+
+
+def test_it_learns():
+    history = run(new_model(), config=config(updates=400, validate_every=100))
+    assert history.update == [100, 200, 300, 400]
+    assert history.loss[-1] < 0.3 * history.loss[0]
+    assert history.loss == sorted(history.loss, reverse=True)
+
+
+def test_the_seed_fixes_everything():
+    a, b, c = new_model(), new_model(), new_model()
+    first, second = run(a), run(b)
+    assert figures(first) == figures(second)
+    assert checksum(a) == checksum(b)
+    assert figures(run(c, config=config(seed=1))) != figures(first)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "halve"])
+@pytest.mark.parametrize("stop", [7, 10, 23, 33])
+def test_resuming_gives_the_uninterrupted_run_to_the_last_digit(tmp_path, stop, schedule):
+    settings = config(schedule=schedule)
+    straight = new_model()
+    expected = run(straight, config=settings)
+
+    broken = new_model()
+    count = 0
+
+    class StopAfter(list):
+        """Pairs that raise Ctrl-C's signal when the batch after ``stop`` updates is taken."""
+
+        def __getitem__(self, i):
+            nonlocal count
+            count += 1
+            if count == stop * settings.batch_size - 3:
+                os.kill(os.getpid(), signal.SIGINT)
+            return super().__getitem__(i)
+
+    history = train(
+        broken, StopAfter(PAIRS), settings, validate, directory=tmp_path, progress=False
+    )
+    assert history.interrupted
+    assert 0 < load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] < 40
+
+    resumed = new_model(seed=9)  # whatever is in it is replaced
+    history = run(resumed, tmp_path, config=settings, resume=True)
+    assert figures(history) == figures(expected)
+    for name, x in straight.params.items():
+        np.testing.assert_array_equal(resumed.params[name], x, err_msg=name)
+
+
+def test_a_second_interrupt_stops_at_once_and_the_checkpoint_is_whole(tmp_path):
+    calls = []
+
+    def twice(model):
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        return validate(model)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(new_model(), tmp_path, validate=twice)
+    _, meta = load_checkpoint(tmp_path / "last.npz", "training state")
+    assert meta["updates"] == 20
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_best_or_last_parameters():
+    scores = iter([0.2, 0.9, 0.5, 0.1])
+    seen = []
+
+    def scripted(model):
+        seen.append(checksum(model))
+        return Validation(1.0, next(scores))
+
+    model = new_model()
+    history = run(model, validate=scripted)
+    assert history.best_accuracy == 0.9
+    assert checksum(model) == seen[1]
+    scores = iter([0.2, 0.9, 0.5, 0.1])
+    run(model, validate=scripted, keep="last")
+    assert checksum(model) == seen[-1]
+    with pytest.raises(ValueError, match="keep: expected 'best' or 'last', got 'first'"):
+        run(model, keep="first")
+
+
+def test_the_best_checkpoint_is_written_when_it_is_found(tmp_path):
+    scores = iter([0.2, 0.9, 0.5, 0.1])
+    saved = []
+    model = new_model()
+    run(
+        model,
+        tmp_path,
+        validate=lambda m: Validation(1.0, next(scores)),
+        save_best=lambda path: saved.append((path.name, checksum(model))),
+    )
+    assert [name for name, _ in saved] == ["best.npz", "best.npz"]
+    assert saved[-1][1] == checksum(model)
+
+
+def test_early_stop():
+    scores = iter([0.5, 0.6, 0.6, 0.4, 0.9])
+    history = run(
+        new_model(),
+        config=config(updates=100, patience=2),
+        validate=lambda model: Validation(1.0, next(scores)),
+    )
+    assert history.update == [10, 20, 30, 40]
+
+
+def test_halving_sees_the_validation_loss():
+    losses = iter([1.0, 2.0, 3.0, 1.0])
+    plain, halved = new_model(), new_model()
+    options = {"config": config(schedule="halve"), "keep": "last"}
+    run(plain, validate=lambda m: Validation(1.0, 0.0), **options)
+    run(halved, validate=lambda m: Validation(next(losses), 0.0), **options)
+    assert checksum(plain) != checksum(halved)
+
+
+def test_a_loss_that_is_not_finite_is_an_error(tmp_path):
+    model = new_model()
+    calls = []
+
+    def poison(model):
+        calls.append(1)
+        if len(calls) == 2:
+            model.params["output.bias"][0] = np.nan
+        return Validation(1.0, 0.5)
+
+    with pytest.raises(FloatingPointError, match="the training loss is nan at update 20"):
+        run(model, tmp_path, validate=poison)
+    assert load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] == 20
+
+
+def test_resuming_with_other_settings_is_refused(tmp_path):
+    run(new_model(), tmp_path)
+    with pytest.raises(CheckpointError, match=r"other settings \(rate was 0.02, is 0.5\)"):
+        run(new_model(), tmp_path, config=config(rate=0.5), resume=True)
+    with pytest.raises(CheckpointError, match="was trained on 50 examples, got 49"):
+        train(new_model(), PAIRS[1:], config(), validate, directory=tmp_path, resume=True)
+    other = RNNSeq2SeqConfig(source_size=8, target_size=8, hidden=6)
+    model = RNNSeq2Seq.initialize(other, np.random.default_rng(0), bos=1, eos=2)
+    with pytest.raises(CheckpointError, match="a model of another shape"):
+        run(model, tmp_path, resume=True)
+    with pytest.raises(ValueError, match="needs the directory"):
+        run(new_model(), resume=True)
+
+
+def test_resuming_a_finished_run_changes_nothing(tmp_path):
+    model = new_model()
+    expected = run(model, tmp_path)
+    again = new_model(seed=4)
+    history = run(again, tmp_path, resume=True)
+    assert figures(history) == figures(expected)
+    assert checksum(again) == checksum(model)
+
+
+def test_a_checkpoint_of_another_kind(tmp_path):
+    save_checkpoint(tmp_path / "last.npz", {}, {"kind": "inflection model"})
+    with pytest.raises(CheckpointError, match="expected a training state checkpoint"):
+        run(new_model(), tmp_path, resume=True)
+
+
+def test_nothing_to_train_on():
+    with pytest.raises(ValueError, match="at least one example, got none"):
+        train(new_model(), [], config(), validate)
+
+
+def test_the_progress_speaks_of_words_loss_and_accuracy(capsys):
+    train(new_model(), PAIRS, config(), validate)
+    text = capsys.readouterr().err
+    assert text.count("words/s") == 4
+    assert "loss" in text
+    assert "dev" in text
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("updates", 0, "updates: expected at least 1, got 0"),
+        ("rate", 0.0, "rate: expected a positive number, got 0.0"),
+        ("clip", float("nan"), "clip: expected a positive number, got nan"),
+        ("schedule", "cosine", "schedule: expected 'linear' or 'halve', got 'cosine'"),
+        ("patience", 0, "patience: expected at least 1, got 0"),
+    ],
+)
+def test_bad_settings(field, value, message):
+    with pytest.raises(ValueError, match=message):
+        TrainingConfig(**{field: value})
