@@ -16,12 +16,12 @@ import importlib
 import os
 import platform
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R = TypeVar("R", covariant=True)
 
 BACKENDS = ("", "cpu", "reference")
 
@@ -40,6 +40,17 @@ class Arrangement(Protocol):
 
     def restore(self, rows: Any) -> Any:
         """The kernel's result in the shape and dtype that the caller expects."""
+
+
+class Accelerated(Protocol[P, R]):
+    """A function that runs a kernel where it can; `reference` is its body, which never does."""
+
+    @property
+    def reference(self) -> Callable[P, R]:
+        """The NumPy body."""
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the kernel, or the body."""
 
 
 def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
@@ -70,13 +81,13 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     return array.astype(compute, copy=False), answer
 
 
-def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """Decorator: run the kernel named like the function where there is one, else the function.
 
     ``arrange`` is an `Arrangement` with the function's own signature.
     """
 
-    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
         name = body.__name__
 
         @functools.wraps(body)
@@ -93,7 +104,7 @@ def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
             return arranged.restore(kernel(*arranged.operands()))
 
         public.reference = body  # type: ignore[attr-defined]
-        return public
+        return cast("Accelerated[P, R]", public)
 
     return decorate
 

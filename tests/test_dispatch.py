@@ -14,7 +14,7 @@ import pytest
 import pyentmax
 from pyentmax import _dispatch
 
-ACCELERATED = ["softmax", "sparsemax", "entmax15"] + [
+ACCELERATED = ["softmax", "sparsemax", "entmax15", "entmax"] + [
     f"{name}_jvp" for name in ("softmax", "sparsemax", "entmax15")
 ]
 
@@ -27,14 +27,15 @@ class Recorder:
 
     def __call__(self, *operands: Any) -> Any:
         self.calls.append(operands)
-        z, mask = operands
-        return pyentmax.entmax15.reference(z, mask=mask)
+        z, mask, *alpha = operands
+        return pyentmax.entmax.reference(z, *(alpha or [1.5]), mask=mask)
 
 
 @pytest.fixture
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
-    monkeypatch.setattr(_dispatch, "kernels", lambda: {"entmax15": recorder})
+    kernels = {"entmax15": recorder, "entmax": recorder}
+    monkeypatch.setattr(_dispatch, "kernels", lambda: kernels)
     return recorder
 
 
@@ -60,7 +61,7 @@ def test_the_plain_call_goes_straight_to_the_kernel(kernel: Recorder) -> None:
     assert operands[0] is z
     assert operands[1].all()
     assert operands[1].strides == (0,)
-    np.testing.assert_array_equal(p, pyentmax.entmax15.reference(z))
+    np.testing.assert_allclose(p, pyentmax.entmax15.reference(z), rtol=1e-13)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -2, (0, 2), None])
@@ -73,6 +74,17 @@ def test_every_host_call_reaches_the_kernel_arranged(kernel: Recorder, axis: Any
     expected = pyentmax.entmax15.reference(z, axis, mask=mask)
     np.testing.assert_allclose(p, expected, rtol=1e-3, atol=1e-6)
     assert p.dtype == np.float16
+
+
+def test_alpha_reaches_the_kernel_per_row_and_checked(kernel: Recorder) -> None:
+    z = np.random.default_rng(0).standard_normal((2, 3, 4))
+    alpha = np.array([[1.2], [3]])
+    p = pyentmax.entmax(z, alpha)
+    np.testing.assert_array_equal(kernel.calls[0][2], alpha)
+    np.testing.assert_array_equal(p, pyentmax.entmax.reference(z, alpha))
+    with pytest.raises(ValueError, match="alpha must be at least 1"):
+        pyentmax.entmax(z, -1)
+    assert len(kernel.calls) == 1
 
 
 def test_a_mask_reaches_the_kernel_without_a_copy(kernel: Recorder) -> None:

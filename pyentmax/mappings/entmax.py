@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax._dispatch import accelerated
 from pyentmax.entropies import tsallis_entropy
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
@@ -18,6 +19,27 @@ from pyentmax.mappings._rows import Rows, Tangent, check_parameter
 from pyentmax.thresholds import bisect_largest, exp_beta, inside, newton
 
 
+class _Rows(Rows):
+    """The scores of one call, and α."""
+
+    __slots__ = ("alpha",)
+
+    def __init__(
+        self, z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
+    ) -> None:
+        super().__init__(z, axis, mask=mask, out=out)
+        self.alpha = check_parameter(alpha, "alpha", self.batch, 1)
+
+    @staticmethod
+    def plain(*_: Any, **__: Any) -> None:
+        """No call is so common that α needs no check."""
+
+    def operands(self) -> tuple[Any, ...]:
+        """What a kernel takes: scores, mask, and α per row or one for all."""
+        return (*super().operands(), self.alpha)
+
+
+@accelerated(_Rows)
 def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C).
 
@@ -53,9 +75,8 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
      [0.64     0.36     0.      ]
      [1.       0.       0.      ]]
     """
-    rows = Rows(z, axis, mask=mask, out=out)
-    beta = _beta(alpha, rows.z, rows.batch)
-    p, _ = _solve(rows.scores(), beta)
+    rows = _Rows(z, alpha, axis, mask=mask, out=out)
+    p, _ = _solve(rows.scores(), _beta(rows.alpha, rows.z))
     return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
 
 
@@ -67,9 +88,8 @@ def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None
     >>> print(entmax([0.0, -900.0], 1.001)[1], entmax_support([0.0, -900.0], 1.001))
     0.0 [ True  True]
     """
-    rows = Rows(z, axis, mask=mask)
-    beta = _beta(alpha, rows.z, rows.batch)
-    _, support = _solve(rows.scores(), beta)
+    rows = _Rows(z, alpha, axis, mask=mask)
+    _, support = _solve(rows.scores(), _beta(rows.alpha, rows.z))
     return rows.restore_support(support)
 
 
@@ -91,7 +111,7 @@ def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = 
     [-0.375  0.125  0.125  0.125  0.   ]
     """
     rows = Tangent(p, v, axis, mask=mask)
-    s = _curvature(rows.p, _beta(alpha, rows.p, rows.batch))
+    s = _curvature(rows.p, _checked_beta(alpha, rows))
     return rows.restore(_simplex.product(s, rows.v))
 
 
@@ -110,7 +130,7 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
      [ 0.   0.   0. ]]
     """
     rows = Tangent(p, p, axis)
-    return _simplex.dense(_curvature(rows.p, _beta(alpha, rows.p, rows.batch)))
+    return _simplex.dense(_curvature(rows.p, _checked_beta(alpha, rows)))
 
 
 def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
@@ -147,7 +167,7 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """
     rows = Tangent(p, p, axis)
     p = rows.p
-    beta = _beta(alpha, p, rows.batch)
+    beta = _checked_beta(alpha, rows)
     if isinstance(beta, np.ndarray) and not (beta > 1).any():
         return rows.restore(_grad_alpha_small(p, beta))
     if isinstance(beta, np.ndarray) and (beta > 1).all():
@@ -197,10 +217,15 @@ def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     return -tsallis_entropy(p, alpha, axis) + 0.0
 
 
-def _beta(alpha: Any, like: Any, batch: tuple[int, ...]) -> Any:
+def _beta(alpha: Any, like: Any) -> Any:
     # β = α − 1 in the working dtype, subtracted before α is rounded to it; one per row, or one.
-    beta = check_parameter(alpha, "alpha", batch, 1)[..., None] - 1
-    return np.full_like(like[..., :1], beta, shape=beta.shape)
+    beta = alpha - 1
+    fill = beta[..., None] if beta.ndim else beta
+    return np.full_like(like[..., :1], fill, shape=(*beta.shape, 1))
+
+
+def _checked_beta(alpha: Any, rows: Tangent) -> Any:
+    return _beta(check_parameter(alpha, "alpha", rows.batch, 1), rows.p)
 
 
 def _solve(y: Any, beta: Any) -> tuple[Any, Any]:

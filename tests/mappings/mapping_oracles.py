@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import mpmath
@@ -40,8 +40,13 @@ SUPPORTS: dict[str, Callable[..., Any]] = {
 
 def exact_entmax(z: Any, alpha: float, digits: int = 30) -> list[mpmath.mpf]:
     """α-entmax of one row, 1 ≤ α < ∞, by bisection on log p_max in `digits` digits."""
+    return list(_exact_entmax(tuple(float(score) for score in z), alpha, digits))
+
+
+@cache
+def _exact_entmax(z: tuple[float, ...], alpha: float, digits: int) -> list[mpmath.mpf]:
     with mpmath.workdps(digits):
-        scores = [mpmath.mpf(float(score)) for score in z]
+        scores = [mpmath.mpf(score) for score in z]
         top, beta = max(scores), mpmath.mpf(alpha) - 1
         y = [score - top for score in scores]
         if beta == 0:
