@@ -3,8 +3,9 @@
     PYENTMAX_DATA=FOLDER python benchmarks/inflection.py [--settings high-1-3100 …] [--losses 1.5 …]
 
 FOLDER holds ``conll2018/task1/…`` as the shared task lays it out. Finished rows are kept in
-``docs/results/english_inflection.csv`` and not run again, so the script can be stopped at any time.
-``--table`` prints what there is. The accuracy is that of the last update, not of the best validation.
+``docs/results/english_inflection.csv`` and not run again, so the script can be stopped at any
+time. ``--table`` prints what there is. The accuracy is that of the last update, not of the best
+validation.
 """
 
 from __future__ import annotations
@@ -148,8 +149,9 @@ def _append(row: dict[str, object]) -> None:
 def table() -> str:
     """Means over seeds with their standard errors, a line for each setting and loss."""
     lines = [
-        "| setting | loss | seeds | dev accuracy, beam 5 | PyTorch, one seed | one sequence holds all "
-        "| beam 5 exact | draw, past participle (first seed) | CPU seconds |",
+        "| setting | loss | seeds | dev accuracy, beam 5 | PyTorch, one seed "
+        "| one sequence holds all | beam 5 exact | draw, past participle (first seed) "
+        "| CPU seconds |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     rows = _rows()

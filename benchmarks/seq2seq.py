@@ -2,10 +2,10 @@
 
     python benchmarks/seq2seq.py [--hidden 128] [--layers 1] [--batch-size 64] [--threads 1]
 
-Both train the same architecture (encoder of two half-width LSTMs, input feeding, bilinear attention,
-dropout 0.3, Adam, clipping at 5) on the same batches of the bundled verbs. The two take turns, a
-block of batches each, and the ratio is taken block by block, so that a drift of the machine's speed
-hits both.
+Both train the same architecture (encoder of two half-width LSTMs, input feeding, bilinear
+attention, dropout 0.3, Adam, clipping at 5) on the same batches of the bundled verbs. The two take
+turns, a block of batches each, and the ratio is taken block by block, so that a drift of the
+machine's speed hits both.
 """
 
 from __future__ import annotations

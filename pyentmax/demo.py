@@ -54,8 +54,9 @@ def run_demo(out: Path, seed: int) -> int:
     print(
         f"""
 Training a sparse sequence-to-sequence model on {_count(train)}, seed {seed}.
-Held out: {", ".join(held)} ({len(family)} forms), so the model has never
-seen any form of "{LEMMA}"; and {_count(dev)} to measure its accuracy.
+Held out: {", ".join(held)} ({len(family)} forms),
+so the model has never seen any form of "{LEMMA}"; and {_count(dev)}
+to measure its accuracy.
 Attention and output are 1.5-entmax: both can give probabilities that are exactly zero.
 """,
         flush=True,
@@ -81,7 +82,7 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
     )
 
     files = draw(inflector, LEMMA, TAGS, result, out)
-    files.append(save_figure(plot_training_curve(vars(history)).figure, out / "training.png"))
+    files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
     print(
         f"""

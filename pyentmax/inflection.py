@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ class Inflector:
         """Token numbers of source and target; a token never seen in training is ``<unk>``."""
         return encode_examples(examples, self.source, self.target, unknown="<unk>")
 
-    def form(self, tokens: Sequence[int]) -> str:
+    def form(self, tokens: Iterable[int]) -> str:
         """The string that target tokens spell."""
         return "".join(self.target.decode(tokens))
 
@@ -116,8 +116,8 @@ class Inflector:
         self._check_known(lemma, words, language)
         tokens = source_tokens(Example(lemma, "", words, language))
         ids = self.source.encode(tokens, what=f"{';'.join(words)} {lemma}")[None]
-        options = {} if max_length is None else {"max_length": max_length}
-        return beam_search(self.model, ids, np.ones_like(ids, bool), beam=beam, **options)[0]
+        mask = np.ones_like(ids, bool)
+        return beam_search(self.model, ids, mask, beam=beam, max_length=max_length)[0]
 
     def _check_known(self, lemma: str, tags: Sequence[str], language: str | None) -> None:
         """Name a tag or language that the model has never seen, as the user wrote it."""

@@ -19,12 +19,12 @@ from unicodedata import combining, east_asian_width
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ._files import replacing
 from .decoding.lattice import HypothesisNode, HypothesisTree, format_percent
 from .mappings.entmax import entmax
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = [
     "plot_attention",
@@ -96,6 +96,7 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     _require_matplotlib()
     from matplotlib.patches import FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Curve
+    from matplotlib.patheffects import withStroke
 
     places = list(_places(tree))
     leaves = [place for place in places if place.node.is_leaf]
@@ -141,6 +142,8 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
             # Beside the edge, on the side that it does not come from.
             y = place.y + (0.8 if place.y > place.parent.y else -0.8)
             small: dict[str, Any] = {"color": GREY, "ha": "right", "fontsize": 0.68 * unit}
+            # A thick edge may pass behind the figures.
+            small["path_effects"] = [withStroke(linewidth=0.2 * unit, foreground="white")]
             write(place.left - 0.25, y, format_percent(place.node.share), **small)
     for place, string, percent in zip(leaves, strings, percents, strict=True):
         weight = "bold" if place.node.probability == best else "normal"
@@ -388,17 +391,16 @@ def plot_mapping_curves(ax: Axes | None = None) -> Axes:
     return ax
 
 
-def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 200) -> Path:
-    """Save a figure whole or not at all, the same bytes each time.
+def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> Path:
+    """Save the figure of some axes whole or not at all, the same bytes each time.
 
-    The file is written under a temporary name beside ``path`` and renamed when complete, so that
-    neither a full disk nor an interrupt leaves half a picture or loses the one that was there.
+    Neither a full disk nor an interrupt leaves half a picture or loses the one that was there.
     Metadata that differs from run to run (dates, versions) is left out.
 
     Parameters
     ----------
-    figure : matplotlib Figure
-        Such as ``ax.figure``.
+    ax : matplotlib Axes
+        As the functions above return them.
     path : path
         Its suffix chooses the format: .png, .svg or .pdf.
     dpi : float
@@ -421,12 +423,13 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 20
     >>> import tempfile
     >>> ax = plot_mapping_curves()
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_figure(ax.figure, f"{folder}/curves.png").name
+    ...     save_figure(ax, f"{folder}/curves.png").name
     'curves.png'
     """
     _require_matplotlib()
     from matplotlib import rc_context
 
+    figure: Any = ax.figure
     path = Path(path)
     metadata: dict[str, dict[str, None]] = {
         ".png": {"Software": None},
@@ -436,22 +439,15 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: float = 20
     suffix = path.suffix.lower()
     if suffix not in metadata:
         raise ValueError(f"the path must end in .png, .svg or .pdf, not in {path.name!r}")
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
-    try:
-        # The salt of SVG identifiers would otherwise be drawn at random.
-        with open(unfinished, "wb") as file, rc_context({"svg.hashsalt": "pyentmax"}):
-            figure.savefig(
-                file,
-                format=suffix[1:],
-                dpi=dpi,
-                bbox_inches="tight",
-                pad_inches=0.1,
-                facecolor="white",
-                metadata=metadata[suffix],
-            )
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(unfinished, path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    # The salt of SVG identifiers would otherwise be drawn at random.
+    with rc_context({"svg.hashsalt": "pyentmax"}), replacing(path) as file:
+        figure.savefig(
+            file,
+            format=suffix[1:],
+            dpi=dpi,
+            bbox_inches="tight",
+            pad_inches=0.1,
+            facecolor="white",
+            metadata=metadata[suffix],
+        )
     return path

@@ -62,11 +62,13 @@ def draw(
     files = []
 
     ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))
-    files.append(save_figure(ax.figure, folder / f"{name}-tree.png"))
+    files.append(save_figure(ax, folder / f"{name}-tree.png"))
 
     best = result.best
     source = source_tokens(Example(lemma, "", tuple(tags.split(";")), language))
     target = [inflector.target.tokens[t] for t in best.tokens] + ["</s>"] * best.finished
+    if best.attention is None:
+        raise ValueError("attention: the search was told not to keep it (keep_attention=False)")
     ax = plot_attention(best.attention, source, target)
-    files.append(save_figure(ax.figure, folder / f"{name}-attention.png"))
+    files.append(save_figure(ax, folder / f"{name}-attention.png"))
     return files

@@ -19,6 +19,7 @@ PACKAGE = Path(str(pyentmax.__file__)).parent
 ROOT = "pyentmax itself"  # __init__.py: the namespace of array functions
 ROOMS = [
     "_dispatch",
+    "_files",
     "entropies",
     "thresholds",
     "mappings",

@@ -211,7 +211,7 @@ def concatenate(tensors: Sequence[Any], axis: int = -1) -> Tensor:
     """Join along an axis; the gradient is cut at the same places."""
     parts = [as_tensor(t) for t in tensors]
     xp = parts[0].xp
-    cuts = []
+    cuts: list[int] = []
     for part in parts[:-1]:
         cuts.append((cuts[-1] if cuts else 0) + part.shape[axis])
     return Tensor(

@@ -87,7 +87,7 @@ class Tensor:
             raise TypeError("expected an array, got a Tensor: pass its .data")
         self.data = data
         self.grad: Array | None = None
-        self.requires_grad = requires_grad or any(parent.requires_grad for parent in parents)
+        self.requires_grad: bool = requires_grad or any(parent.requires_grad for parent in parents)
         # A value that nothing can ask a gradient of forgets where it came from, and so frees it.
         self.parents = tuple(parents) if self.requires_grad else ()
         self.vjp = vjp if self.requires_grad else None

@@ -106,7 +106,8 @@ def lstm(
     n = width // 4
     u = recurrent.data
     order = range(steps)[:: -1 if reverse else 1]
-    whole = [True] * steps if mask is None else mask.all(axis=1).tolist()
+    held = xp.ones((steps, 1), bool) if mask is None else mask
+    whole = held.all(axis=1).tolist()
 
     # Hidden states and, behind them, the final cell: what the caller may ask gradients of.
     packed = xp.empty((steps + 1, batch, n), a.dtype)
@@ -115,7 +116,7 @@ def lstm(
     for t in order:
         new_h, new_c, cache[t] = _forward(a.data[t] + h @ u, h, c)
         if not whole[t]:
-            on = mask[t][:, None]
+            on = held[t][:, None]
             new_h, new_c = xp.where(on, new_h, h), xp.where(on, new_c, c)
         h, c = new_h, new_c
         packed[t] = h
@@ -133,7 +134,7 @@ def lstm(
                 dh = da[t] @ u.T
             else:
                 # Where the mask is False the step did nothing: its gradients pass it unchanged.
-                on = mask[t][:, None]
+                on = held[t][:, None]
                 _, dc_through = _backward(dh * on, dc * on, cache[t], out=da[t])
                 dh = da[t] @ u.T + dh * ~on
                 dc = dc_through + dc * ~on

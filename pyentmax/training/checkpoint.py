@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from .._files import replacing
 
 _META = "__meta__"
 
@@ -21,7 +21,6 @@ class CheckpointError(ValueError):
 def save_checkpoint(path: str | Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
     """Write arrays and a JSON-able description, replacing the file in one step.
 
-    The data goes to a temporary file beside the target, is flushed to the disk and renamed.
     Whatever interrupts it, a full disk too, the file that was there before is still there, whole.
 
     Parameters
@@ -36,26 +35,9 @@ def save_checkpoint(path: str | Path, arrays: dict[str, np.ndarray], meta: dict[
     OSError
         If the file can't be written; the message names it.
     """
-    path = Path(path)
-    text = np.array(json.dumps(meta, ensure_ascii=False))
-    temporary: Path | None = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False
-        ) as file:
-            temporary = Path(file.name)
-            np.savez(file, **{_META: text}, **arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"could not save {path} ({error.strerror or error}); the file from before is untouched",
-        ) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+    named: dict[str, Any] = {_META: np.array(json.dumps(meta, ensure_ascii=False)), **arrays}
+    with replacing(path) as file:
+        np.savez(file, **named)
 
 
 def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

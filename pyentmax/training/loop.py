@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd import Tensor
-from ..data import Batch, bucketed_batches, make_batch
+from ..data import Batch, Pair, bucketed_batches, make_batch
 from ..nn.optim import Adam, clip_gradients
 from ..nn.schedules import HalveOnWorse, LinearDecay
 from .checkpoint import (
@@ -33,9 +33,6 @@ from .checkpoint import (
     with_prefix,
     without_prefix,
 )
-
-Pairs = Sequence[tuple[Sequence[int], Sequence[int]]]
-"""Source and target token numbers of each example."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +106,7 @@ class History:
 
 def train(
     model: Any,
-    pairs: Pairs,
+    pairs: Sequence[Pair],
     config: TrainingConfig,
     validate: Callable[[Any], Validation],
     *,
@@ -189,7 +186,7 @@ class _Run:
     def __init__(
         self,
         model: Any,
-        pairs: Pairs,
+        pairs: Sequence[Pair],
         config: TrainingConfig,
         directory: Path | None,
         save_best: Callable[[Path], None] | None,

@@ -75,7 +75,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"could not save .*c\.npz .*untouched") as caught:
+    with pytest.raises(OSError, match=r"could not write .*c\.npz .*untouched") as caught:
         save_checkpoint(path, {"a": np.ones(100)}, META)
     assert caught.value.errno == errno.ENOSPC
     assert path.read_bytes() == before
@@ -93,7 +93,7 @@ def test_a_file_size_limit_met_while_writing(tmp_path):
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))
     try:
-        with pytest.raises(OSError, match="could not save"):
+        with pytest.raises(OSError, match="could not write"):
             save_checkpoint(path, {"a": np.random.default_rng(0).random(100_000)}, META)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -103,7 +103,7 @@ def test_a_file_size_limit_met_while_writing(tmp_path):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(OSError, match=r"could not save .*nowhere"):
+    with pytest.raises(OSError, match=r"could not write .*nowhere"):
         save_checkpoint(tmp_path / "nowhere" / "c.npz", ARRAYS, META)
 
 
