@@ -73,12 +73,12 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
     print(f'Every past participle of "{LEMMA}" that the model finds possible:\n')
     print(describe(inflector, LEMMA, TAGS, result))
 
-    print(f"\nAccuracy on verbs never seen: {_accuracy(inflector, dev)}")
-    print(f"On {LEMMA} and its compounds:  {_accuracy(inflector, family)}")
     statistics = exactness_statistics(inflector.predict(dev))
     print(
-        f"Of their forms, {statistics.single:.0%} have all mass on one string, and for "
-        f"{statistics.exact:.0%} the beam of 5 is proved complete."
+        f"""
+Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
+{statistics.single:.0%} of the forms, and the beam of 5 proved complete for {statistics.exact:.0%}.
+{LEMMA.capitalize()} and its compounds: {_accuracy(inflector, family)}."""
     )
 
     files = draw(inflector, LEMMA, TAGS, result, out)
