@@ -206,10 +206,12 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
         ) from None
 
 
-def check_parameter(value: Any, name: str, batch: tuple[int, ...], least: float) -> Any:
+def check_parameter(
+    value: Any, name: str, batch: tuple[int, ...], least: float, *, strict: bool = False
+) -> Any:
     """A parameter in float64, checked to broadcast against the batch shape and to be ≥ least.
 
-    Values on a device are not looked at: that would synchronise.
+    `strict` asks for > least. Values on a device are not looked at: that would synchronise.
     """
     value, _ = as_floating(value, name)
     value = value.astype(np.float64, copy=False)
@@ -222,10 +224,23 @@ def check_parameter(value: Any, name: str, batch: tuple[int, ...], least: float)
             f"{name} of shape {value.shape} does not broadcast against the batch shape {batch}, "
             "the scores' shape without the axis"
         )
-    if isinstance(value, np.ndarray) and not (value >= least).all():
-        wrong = value[~(value >= least)].flat[0]
-        raise ValueError(f"{name} must be at least {least:g}, got {wrong:g}")
+    if isinstance(value, np.ndarray):
+        right = value > least if strict else value >= least
+        if not right.all():
+            expected = f"{'above' if strict else 'at least'} {least:g}"
+            raise ValueError(f"{name} must be {expected}, got {value[~right].flat[0]:g}")
     return value
+
+
+def reduce_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """Sum over what broadcasting from `shape` to the array's shape repeated: its transpose."""
+    extra = tuple(range(array.ndim - len(shape)))
+    stretched = tuple(
+        len(extra) + i for i, n in enumerate(shape) if n == 1 and array.shape[len(extra) + i] != 1
+    )
+    if extra or stretched:
+        array = np.sum(array, axis=extra + stretched, keepdims=True)
+    return array.reshape(shape)
 
 
 def to_rows(array: Any, axes: tuple[int, ...]) -> Any:
