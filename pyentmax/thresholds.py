@@ -60,12 +60,13 @@ def sort_sparsemax(x: Any) -> Threshold:
     [0.25] [2]
     """
     top, x = _clipped(x)
-    u = -np.sort(-x, axis=-1)
+    u = -np.sort(-x, axis=-1).astype(np.promote_types(x.dtype, np.float64), copy=False)
     tau = (np.cumsum(u, axis=-1) - 1) / _ranks(u)
     size = np.maximum(np.sum(u > tau, axis=-1, keepdims=True), 1)
-    tau = np.take_along_axis(tau, size - 1, axis=-1)
-    # A running sum of d terms is off by up to dε. Newton on f with NumPy's pairwise sums mends
-    # that, and a support that is wrong at the margin with it: f is convex and piecewise linear.
+    tau = np.take_along_axis(tau, size - 1, axis=-1).astype(x.dtype, copy=False)
+    # Running sums of d terms are off by up to dε, too much in float32 (hence double above) and
+    # still some in double. Newton on f with NumPy's pairwise sums mends that, and a support that
+    # is wrong at the margin with it: f is convex.
     for _ in range(2):
         above = x > tau
         excess = np.sum(np.where(above, x - tau, 0), axis=-1, keepdims=True) - 1
@@ -87,14 +88,15 @@ def sort_entmax15(x: Any) -> Threshold:
     [-0.707107] [2]
     """
     top, x = _clipped(x)
-    u = -np.sort(-x, axis=-1)
+    u = -np.sort(-x, axis=-1).astype(np.promote_types(x.dtype, np.float64), copy=False)
     rho = _ranks(u)
     mean = np.cumsum(u, axis=-1) / rho
     spread = np.cumsum(u * u, axis=-1) - rho * mean * mean
     tau = mean - np.sqrt(np.maximum(1 - spread, 0) / rho)
     size = np.maximum(np.sum(tau <= u, axis=-1, keepdims=True), 1)
-    # The running sums are off by up to dε and may put τ above every score: 1/√d is the bound.
+    # Rounding may put τ above every score: −1/√d is the bound.
     tau = np.minimum(np.take_along_axis(tau, size - 1, axis=-1), -(u.shape[-1] ** -0.5))
+    tau = tau.astype(x.dtype, copy=False)
     for _ in range(2):  # Newton, as in sort_sparsemax; f' = −2 Σ [x − τ]₊
         above = np.maximum(x - tau, 0)
         excess = np.sum(above * above, axis=-1, keepdims=True) - 1
@@ -124,21 +126,24 @@ def bisection(x: Any, alpha: Any, passes: int | None = None) -> Threshold:
     return Threshold(low, _count(x > low), passes)
 
 
-def exp_beta(t: Any, beta: Any) -> Any:
-    """[1 + βt]₊^{1/β}, which is exp(t) at β = 0: Tsallis' exponential, of order 1 − β.
+def exp_beta(t: Any, beta: Any) -> tuple[Any, Any]:
+    """p = [1 + βt]₊^{1/β}, which is exp(t) at β = 0, and its slope dp/dt = s = p^{1−β}.
 
-    Written as exp(log1p(βt)/β), it is accurate for every β ≥ 0, however small.
+    Tsallis' exponential of order 1 − β. Written as exp(log1p(βt)/β), it is accurate for every
+    β ≥ 0, however small; s is p/(1 + βt).
 
     Examples
     --------
-    >>> print(np.round(exp_beta(np.array([-3.0, -1.0, 0.0]), np.array([0.5])), 6))
-    [0.   0.25 1.  ]
+    >>> p, s = exp_beta(np.array([-3.0, -1.0, 0.0]), np.array([0.5]))
+    >>> print(np.round(p, 6), np.round(s, 6))
+    [0.   0.25 1.  ] [0.  0.5 1. ]
     """
     t = np.maximum(t, np.finfo(t.dtype).min)  # −∞ times β = 0 would be a NaN
-    limit = beta == 0
+    limit, x = beta == 0, np.maximum(beta * t, -1)
     with np.errstate(divide="ignore", over="ignore"):  # log1p(−1) = −∞ is meant: p = 0
-        log_p = np.log1p(np.maximum(beta * t, -1)) / np.where(limit, 1, beta)
-    return np.exp(np.where(limit, t, log_p))
+        log_p = np.log1p(x) / np.where(limit, 1, beta)
+    p = np.exp(np.where(limit, t, log_p))
+    return p, p / np.where(x > -1, 1 + x, 1)
 
 
 def newton(y: Any, beta: Any) -> Normalizer:
@@ -170,10 +175,7 @@ def newton(y: Any, beta: Any) -> Normalizer:
     divisor = np.where(shannon, 1, beta)
     c, passes = np.zeros_like(y[..., :1]), 0
     for passes in range(1, limit + 1):  # noqa: B007
-        p = exp_beta(y - c, beta)
-        u = 1 + beta * np.maximum(y - c, np.finfo(y.dtype).min)
-        slope = np.sum(p / np.where(p > 0, u, 1), axis=-1, keepdims=True)  # s = p^{1−β} = p/u
-        total = np.sum(p, axis=-1, keepdims=True)
+        total, slope = (np.sum(a, axis=-1, keepdims=True) for a in exp_beta(y - c, beta))
         log_total = np.log(total)
         normalized = np.where(shannon, log_total, -np.expm1(-beta * log_total) / divisor)
         step = total * normalized / slope

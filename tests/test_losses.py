@@ -138,6 +138,7 @@ def test_zero_where_p_is_the_target(name: str, params: dict[str, float]) -> None
     p = MAPPINGS[name].forward(z, *params.values())
     loss, grad = loss_and_grad_of(name)(z, p, **params, reduction="none")
     np.testing.assert_allclose(loss, 0, rtol=0, atol=1e-14)
+    assert (loss >= 0).all(), "rounding must not show as a negative loss"
     np.testing.assert_allclose(grad, 0, rtol=0, atol=1e-15)
 
 

@@ -13,6 +13,17 @@ from typing import Any
 import numpy as np
 
 
+def normalized(p: Any, s: Any) -> Any:
+    """p with unit sum, rounding's excess taken off as a threshold that moves would: dp = −s dτ.
+
+    In a long row the rounding of τ alone, shared by thousands of small entries, can add up to
+    1e-3 in float32. Scaling would charge that to the largest entry; s charges it where it arose.
+    """
+    excess = np.sum(p, axis=-1, keepdims=True) - 1
+    p = np.maximum(p - s * (excess / np.sum(s, axis=-1, keepdims=True)), 0)
+    return p / np.sum(p, axis=-1, keepdims=True)
+
+
 def product(s: Any, v: Any) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), rows along the last axis; zero for a row without support."""
     v = np.where(s != 0, v, 0)  # off the support v may hold anything, a NaN too

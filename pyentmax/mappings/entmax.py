@@ -15,7 +15,7 @@ from pyentmax._dispatch import accelerated
 from pyentmax.entropies import tsallis_entropy
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
-from pyentmax.mappings._rows import Rows, Tangent, check_parameter
+from pyentmax.mappings._rows import Rows, Tangent, check_parameter, reduce_to
 from pyentmax.thresholds import bisect_largest, exp_beta, inside, newton
 
 
@@ -77,7 +77,7 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
     """
     rows = _Rows(z, alpha, axis, mask=mask, out=out)
     p, _ = _solve(rows.scores(), _beta(rows.alpha, rows.z))
-    return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
+    return rows.restore(p)
 
 
 def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
@@ -197,13 +197,7 @@ def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: 
     rows = Tangent(p, g, axis, mask=mask)
     slope = entmax_grad_alpha(rows.p, alpha)
     each = np.sum(slope * np.where(rows.p != 0, rows.v, 0), axis=-1)
-    shape = np.shape(alpha)
-    extra = tuple(range(each.ndim - len(shape)))
-    stretched = tuple(
-        i + len(extra) for i, n in enumerate(shape) if n == 1 and each.shape[i + len(extra)] != 1
-    )
-    summed = np.sum(each, axis=extra + stretched, keepdims=True) if extra or stretched else each
-    return summed.reshape(shape)
+    return reduce_to(each, np.shape(alpha))
 
 
 def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
@@ -229,7 +223,7 @@ def _checked_beta(alpha: Any, rows: Tangent) -> Any:
 
 
 def _solve(y: Any, beta: Any) -> tuple[Any, Any]:
-    """Probabilities up to a common factor near 1, and the support, of y = z − max z."""
+    """Probabilities and their support, of y = z − max z."""
     on_host = isinstance(beta, np.ndarray)
     if on_host and (beta <= 1).all():
         return _solve_low(y, beta)
@@ -243,7 +237,7 @@ def _solve(y: Any, beta: Any) -> tuple[Any, Any]:
 
 def _solve_low(y: Any, beta: Any) -> tuple[Any, Any]:
     c = newton(y, beta).c
-    return exp_beta(y - c, beta), inside(y, c, beta)
+    return _simplex.normalized(*exp_beta(y - c, beta)), inside(y, c, beta)
 
 
 def _solve_high(y: Any, beta: Any) -> tuple[Any, Any]:

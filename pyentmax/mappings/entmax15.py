@@ -47,8 +47,8 @@ def entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> An
     """
     rows = Rows(z, axis, mask=mask, out=out)
     x = rows.scores() / 2
-    p = np.maximum(x - sort_entmax15(x).tau, 0) ** 2
-    return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
+    u = np.maximum(x - sort_entmax15(x).tau, 0)
+    return rows.restore(_simplex.normalized(u * u, u))
 
 
 def entmax15_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:

@@ -47,7 +47,7 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> A
     rows = Rows(z, axis, mask=mask, out=out)
     x = rows.scores()
     p = np.maximum(x - sort_sparsemax(x).tau, 0)
-    return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
+    return rows.restore(_simplex.normalized(p, _curvature(p)))
 
 
 def sparsemax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:

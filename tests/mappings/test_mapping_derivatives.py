@@ -89,6 +89,8 @@ def test_off_the_support_a_direction_may_hold_anything(
     np.testing.assert_array_equal(record.jvp(p, rubbish, *params, mask=mask), clean)
     np.testing.assert_array_equal(record.jvp(p, rubbish, *params), clean)
     assert (clean[~mask] == 0).all()
+    spoiled = np.where(mask, p, 0.5)  # a p of one's own making, say
+    np.testing.assert_array_equal(record.jvp(spoiled, rubbish, *params, mask=mask), clean)
     assert (record.jacobian(p, *params)[3] == 0).all()
 
 
