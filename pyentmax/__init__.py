@@ -34,6 +34,14 @@ from pyentmax.mappings.entmax15 import (
     entmax15_support,
     entmax15_vjp,
 )
+from pyentmax.mappings.regularized import (
+    hessian_jacobian,
+    regularized_argmax,
+    separable_jacobian,
+    separable_jvp,
+    separable_mapping,
+    separable_vjp,
+)
 from pyentmax.mappings.softmax import (
     softmax,
     softmax_jacobian,
@@ -80,6 +88,12 @@ __all__ = [
     "fenchel_young_loss",
     "fenchel_young_loss_and_grad",
     "gini_entropy",
+    "hessian_jacobian",
+    "regularized_argmax",
+    "separable_jacobian",
+    "separable_jvp",
+    "separable_mapping",
+    "separable_vjp",
     "shannon_entropy",
     "show_config",
     "softmax",

@@ -1,0 +1,297 @@
+"""A user's own Ω: special cases, optimality, derivatives, and the records made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.optimize import minimize
+from scipy.special import xlogy
+
+import pyentmax
+from pyentmax import check_gradient, check_jacobian, check_vjp, fenchel_young_loss
+from pyentmax.mappings.regularized import (
+    hessian_jacobian,
+    regularized_argmax,
+    separable_jacobian,
+    separable_jvp,
+    separable_mapping,
+    separable_vjp,
+)
+
+BETA = 0.3
+SHANNON = separable_mapping(
+    "shannon", lambda p: xlogy(p, p), lambda t: np.exp(t - 1), lambda p: 1 / p, sparse=False
+)
+GINI = separable_mapping("gini", lambda p: p * p / 2, lambda t: t, np.ones_like)
+TSALLIS = separable_mapping(
+    "tsallis",
+    lambda p: p ** (1 + BETA) / (BETA * (1 + BETA)),
+    lambda t: np.maximum(BETA * t, 0) ** (1 / BETA),
+    lambda p: p ** (BETA - 1),
+)
+# New ones: growing slopes, a slope that is steep at 0, a tiny and a huge scale, one with its own
+# upper barrier (g'(1) = ∞: p log p + (1 − p) log(1 − p)).
+COSH = separable_mapping("cosh", np.cosh, np.arcsinh, np.cosh)
+CUBIC = separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
+TINY = separable_mapping("tiny", lambda p: 1e-6 * p**2, lambda t: 5e5 * t, lambda p: 2e-6 + 0 * p)
+HUGE = separable_mapping("huge", lambda p: 1e6 * p**2, lambda t: 5e-7 * t, lambda p: 2e6 + 0 * p)
+FERMI = separable_mapping(
+    "fermi",
+    lambda p: xlogy(p, p) + xlogy(1 - p, 1 - p),
+    lambda t: 1 / (1 + np.exp(-t)),
+    lambda p: 1 / (p * (1 - p)),
+    sparse=False,
+)
+RECORDS = {r.name: r for r in (SHANNON, GINI, TSALLIS, COSH, CUBIC, TINY, HUGE, FERMI)}
+every_record = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
+SPECIAL: list[tuple[Any, Callable[..., Any], Callable[..., Any]]] = [
+    (SHANNON, pyentmax.softmax, pyentmax.softmax_jacobian),
+    (GINI, pyentmax.sparsemax, pyentmax.sparsemax_jacobian),
+    (
+        TSALLIS,
+        lambda z, **options: pyentmax.entmax(z, 1 + BETA, **options),
+        lambda p, **options: pyentmax.entmax_jacobian(p, 1 + BETA, **options),
+    ),
+]
+special_case = pytest.mark.parametrize(
+    ("record", "forward", "jacobian"), SPECIAL, ids=[s[0].name for s in SPECIAL]
+)
+
+
+@special_case
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softmax_sparsemax_and_entmax_are_special_cases(
+    record: Any, forward: Any, jacobian: Any, scale: float, dtype: type
+) -> None:
+    z = (np.random.default_rng(0).standard_normal((5, 12)) * scale).astype(dtype)
+    p = record.forward(z)
+    assert p.dtype == dtype
+    tolerance = 40 * np.finfo(dtype).eps * max(1, scale)
+    np.testing.assert_allclose(p, forward(z), rtol=0, atol=tolerance)
+    np.testing.assert_allclose(record.jacobian(p), jacobian(p), rtol=1e-5, atol=tolerance)
+    np.testing.assert_allclose(
+        record.omega(p) - record.omega(forward(z)), 0, rtol=0, atol=10 * tolerance
+    )
+
+
+@special_case
+def test_the_contract_of_axes_masks_and_edge_rows(record: Any, forward: Any, jacobian: Any) -> None:
+    z = np.random.default_rng(1).standard_normal((3, 4, 5)) * 2
+    mask = np.random.default_rng(2).random(z.shape) < 0.7
+    for axis in (0, 1, -3, (0, 2), None):
+        np.testing.assert_allclose(
+            record.forward(z, axis, mask=mask), forward(z, axis=axis, mask=mask), atol=1e-14
+        )
+        np.testing.assert_array_equal(
+            record.support(z, axis, mask=mask), forward(z, axis=axis, mask=mask) > 0
+        )
+    edges = np.array([[-np.inf, -np.inf], [np.nan, 0], [np.inf, 0], [0, -np.inf], [1e4, 1e4]])
+    np.testing.assert_allclose(record.forward(edges), forward(edges), atol=1e-14)
+    assert not record.support(edges)[:3].any()
+    np.testing.assert_array_equal(record.forward([[7.0], [-7.0]]), 1)
+    assert record.forward(np.zeros((0, 3))).shape == (0, 3)
+    assert record.forward(np.array([-1000, -1001], np.float16)).dtype == np.float16
+    out = np.empty_like(z)
+    assert record.forward(z, out=out) is out
+    p = record.forward(z)
+    np.testing.assert_array_equal(out, p)
+    for axis in (0, 1):
+        np.testing.assert_allclose(
+            record.jacobian(record.forward(z, axis), axis),
+            jacobian(forward(z, axis=axis), axis=axis),
+            atol=1e-13,
+        )
+
+
+@every_record
+@given(
+    z=hnp.arrays(
+        np.float64,
+        hnp.array_shapes(min_dims=1, max_dims=2, min_side=1, max_side=8),
+        elements=st.floats(-20, 20, allow_subnormal=False),
+    )
+)
+@settings(max_examples=40, deadline=None)
+def test_maximises_its_own_problem(record: Any, z: np.ndarray) -> None:
+    """No step towards another point of the simplex, small or large, has a larger p·z − Ω(p)."""
+    p = record.forward(z)
+    assert ((p >= 0) & (p <= 1)).all()
+    np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=1e-14)
+    best = np.sum(p * z, axis=-1) - record.omega(p)
+    rng = np.random.default_rng(0)
+    for size in (1e-3, 0.1, 1.0):
+        q = rng.dirichlet(np.ones(z.shape[-1]), size=z.shape[:-1])
+        q = (1 - size) * p + size * q
+        other = np.sum(q * z, axis=-1) - record.omega(q)
+        scale = 1 + np.abs(z).max() + np.abs(record.omega(p))
+        assert (best >= other - 1e-13 * scale).all()
+
+
+@every_record
+def test_agrees_with_a_generic_solver(record: Any) -> None:
+    scale = {"tiny": 1e-6, "huge": 1e6}.get(record.name, 1.0)
+    for seed in range(3):
+        z = np.random.default_rng(seed).standard_normal(4)
+        solution = minimize(
+            lambda p, z=z: -(p @ z) + float(record.omega(np.clip(p, 1e-300, 1))) / scale,
+            np.full(4, 0.25),
+            bounds=[(1e-12, 1)] * 4,
+            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
+            method="SLSQP",
+            options={"ftol": 1e-14, "maxiter": 500},
+        )
+        np.testing.assert_allclose(record.forward(z * scale), solution.x, rtol=0, atol=2e-4)
+
+
+@every_record
+def test_derivatives_by_finite_differences(record: Any) -> None:
+    scale = {"tiny": 1e-6, "huge": 1e6}.get(record.name, 1.0)
+    z = np.random.default_rng(3).standard_normal((2, 5)) / 2
+
+    def forward(z: np.ndarray) -> Any:
+        return record.forward(z * scale)
+
+    check_jacobian(forward, z, lambda p: scale * record.jacobian(p), rtol=1e-5).raise_if_failed()
+    check_vjp(forward, z, lambda p, v: scale * record.vjp(p, v), rtol=1e-5).raise_if_failed()
+    p, v = forward(z), np.random.default_rng(4).standard_normal((2, 5))
+    product = (record.jacobian(p) @ v[..., None])[..., 0]
+    np.testing.assert_allclose(record.jvp(p, v), product, rtol=1e-10, atol=1e-12 / scale)
+
+
+@every_record
+def test_losses_of_ones_own_record(record: Any) -> None:
+    """Also where Ω(e_y) is not 0, as for ½‖p‖² and Σ cosh p."""
+    z = np.random.default_rng(5).standard_normal((4, 5))
+    q = np.random.default_rng(6).dirichlet(np.ones(5), size=4)
+    for y, target in (([0, 3, 1, 4], np.eye(5)[[0, 3, 1, 4]]), (q, q)):
+        got, grad = pyentmax.fenchel_young_loss_and_grad(z, y, record, reduction="none")
+        p = record.forward(z)
+        expected = np.sum((p - target) * z, axis=-1) - record.omega(p) + record.omega(target)
+        np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(grad, p - target, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(
+        fenchel_young_loss(z, record.forward(z), record), 0, rtol=0, atol=1e-9
+    )
+    if record not in (TINY, HUGE):
+        check_gradient(
+            lambda z: fenchel_young_loss(z, q, record, reduction="sum"),
+            z,
+            lambda z: record.forward(z) - q,
+            rtol=1e-5,
+        ).raise_if_failed()
+
+
+def test_shannons_support_does_not_underflow_and_vertices_are_known() -> None:
+    z = np.array([0.0, -2000.0, -np.inf])
+    assert SHANNON.forward(z)[1] == 0
+    assert SHANNON.support(z).tolist() == [True, True, False]
+    assert GINI.support(z).tolist() == [True, False, False]
+    assert (SHANNON.omega_vertices, GINI.omega_vertices) == (0.0, 0.5)
+    assert COSH.omega_vertices is None, "Ω(e_y) = cosh 1 + d − 1 depends on d"
+
+
+def test_a_steep_inverse_still_sums_to_one() -> None:
+    """At α = 50 a probability jumps by 0.4 between neighbouring floats of τ."""
+    gap = np.geomspace(1e-16, 1 / 49, 300)
+    z = np.stack([gap, np.zeros_like(gap)], axis=-1)
+    p = regularized_argmax(z, lambda t: np.maximum(49 * t, 0) ** (1 / 49))
+    np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=1e-15)
+    assert (np.diff(p[:, 0]) >= -1e-3).all()
+    moved = (p[:, 0] ** 49 - p[:, 1] ** 49) / 49
+    np.testing.assert_allclose(moved, np.minimum(gap, 1 / 49), rtol=0, atol=4e-16)
+
+
+def test_an_inverse_that_is_undefined_on_both_sides() -> None:
+    """g' = sin: arcsin is NaN outside [−1, 1], of which only [0, sin 1] matters."""
+    z = np.array([0.3, 0.1, -0.5, -3.0])
+    p = regularized_argmax(z, np.arcsin)
+    on = p > 0
+    tau = (z - np.sin(p))[on]
+    np.testing.assert_allclose(tau, tau[0], rtol=0, atol=1e-15)
+    assert (z[~on] <= tau[0]).all()
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_hessian_form_on_a_random_quadratic(axis: int) -> None:
+    """Ω = ½ pᵀQp, solved by SLSQP and differentiated by differences of that solution."""
+    rng = np.random.default_rng(7)
+    found: set[int] = set()
+    for _ in range(6):
+        root = rng.standard_normal((4, 4))
+        q = root @ root.T + 0.5 * np.eye(4)
+        z = rng.standard_normal(4) * 2
+
+        def argmax(z: np.ndarray, q: np.ndarray = q) -> np.ndarray:
+            return _quadratic_argmax(z, q)
+
+        p = argmax(z)
+        found.add(int((p > 0).sum()))
+        jacobian = hessian_jacobian(p, lambda p, q=q: q)
+        report = check_jacobian(argmax, z, lambda p, j=jacobian: j)
+        report.raise_if_failed()
+        both = np.stack([p, p], axis=1 if axis == 0 else 0)
+        rows = hessian_jacobian(both, lambda p, q=q: q, axis)
+        np.testing.assert_allclose(rows, [jacobian] * 2, atol=1e-13)
+    assert len(found) > 1, "supports of several sizes"
+
+
+def _quadratic_argmax(z: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """By brute force over supports: the one whose KKT conditions hold."""
+    d = len(z)
+    for bits in range(1, 2**d):
+        on = np.array([bits >> i & 1 for i in range(d)], bool)
+        n = on.sum()
+        system = np.block(
+            [[q[np.ix_(on, on)], np.ones((n, 1))], [np.ones((1, n)), np.zeros((1, 1))]]
+        )
+        *values, tau = np.linalg.solve(system, np.append(z[on], 1))
+        p = np.zeros(d)
+        p[on] = values
+        if (p[on] > 0).all() and (z - q @ p <= tau + 1e-12).all():
+            return p
+    raise AssertionError("one support must fit")
+
+
+def test_separable_is_a_special_case_of_the_hessian_form() -> None:
+    z = np.random.default_rng(8).standard_normal((3, 6))
+    for record, second in ((GINI, np.ones_like), (CUBIC, lambda p: 2 * p), (COSH, np.cosh)):
+        p = record.forward(z)
+
+        def hessian(p: np.ndarray, second: Any = second) -> np.ndarray:
+            return second(p)[..., None] * np.eye(6)
+
+        np.testing.assert_allclose(
+            hessian_jacobian(p, hessian), separable_jacobian(p, second), rtol=1e-12, atol=1e-13
+        )
+    zero_row = np.zeros((1, 6))
+    np.testing.assert_array_equal(hessian_jacobian(zero_row, lambda p: np.eye(6)), 0)
+    np.testing.assert_array_equal(separable_jacobian(zero_row, np.ones_like), 0)
+
+
+def test_what_lies_off_the_support_plays_no_part() -> None:
+    p, v = np.array([0.5, 0.5, 0.0]), np.array([1.0, 0.0, np.nan])
+    np.testing.assert_allclose(separable_jvp(p, v, lambda p: 1 / p), [0.25, -0.25, 0])
+    q = np.array([[2.0, 1, np.nan], [1, 2, np.nan], [np.nan, np.nan, np.nan]])
+    assert np.isfinite(hessian_jacobian(p, lambda p: q)).all()
+    mask = np.array([True, False, True])
+    assert separable_vjp(p, v, np.ones_like, mask=mask).tolist() == [0, 0, 0]
+
+
+def test_bad_input_is_named() -> None:
+    with pytest.raises(ValueError, match=r"omega_grad_inverse must rise .* but is 1 for no"):
+        regularized_argmax([0.0, 1.0], lambda t: -1 + 0 * t)
+    with pytest.raises(ValueError, match=r"but is 1/d = 0.5 for no argument"):
+        regularized_argmax([0.0, 1.0], lambda t: 1 + 0 * t)
+    with pytest.raises(ValueError, match=r"omega_hessian must return shape \(3, 3\).*got \(2, 2\)"):
+        hessian_jacobian(np.ones(3) / 3, lambda p: np.eye(2))
+    with pytest.raises(np.linalg.LinAlgError):
+        hessian_jacobian(np.ones(3) / 3, lambda p: np.zeros((3, 3)))
+    with pytest.raises(ValueError, match="z is 0-dimensional"):
+        regularized_argmax(1.0, np.sqrt)
