@@ -411,11 +411,11 @@ class _Target:
             return p
         return p - self.dense
 
-    def omega(self, record: Mapping, params: tuple[Any, ...]) -> Any:
+    def omega(self, record: Mapping, omega: Callable[[Any], Any]) -> Any:
         """Ω(q)."""
         if self.dense is None:
             return record.omega_vertices
-        return record.omega(self.dense, *params)
+        return omega(self.dense)
 
 
 def _loss(
@@ -430,12 +430,13 @@ def _loss(
     record, params = _record_and_parameters(mapping, named_params)
     rows = Rows(z, axis, mask=options.mask)
     scores = rows.scores()
+    omega = _omega(record, params, scores)
     dense_only = record.omega_vertices is None
     target, weights = _target(rows, y, options, dense_only)
 
     p = record.forward(scores, *params)
-    each = _conjugate(record, p, scores, params) - target.dot(scores)
-    each = np.maximum(each + target.omega(record, params), 0)  # below 0 is rounding
+    each = _conjugate(record, p, scores, omega) - target.dot(scores)
+    each = np.maximum(each + target.omega(record, omega), 0)  # below 0 is rounding
     # A NaN row stays NaN unless it counts nothing: 0 · NaN must not reach the sum.
     broken, counts = ~np.isfinite(rows.top()[..., 0]), weights != 0
     if options.reduction == "mean":
@@ -451,11 +452,22 @@ def _loss(
     return rows.reduced(loss), gradient
 
 
-def _conjugate(record: Mapping, p: Any, scores: Any, params: tuple[Any, ...]) -> Any:
+def _omega(record: Mapping, params: tuple[Any, ...], scores: Any) -> Callable[[Any], Any]:
+    """Ω as a function of p in rows, with the mapping's parameters filled in."""
+    if record.omega is None:
+        raise ValueError(
+            f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: it "
+            "is no argmax of p·z − Ω(p) with a strictly convex Ω"
+        )
+    omega, options = record.omega, {"mask": scores > -np.inf} if record.omega_takes_mask else {}
+    return lambda p: omega(p, *params, **options)
+
+
+def _conjugate(record: Mapping, p: Any, scores: Any, omega: Callable[[Any], Any]) -> Any:
     """Ω*(z) = p·z − Ω(p) where the largest score is 0."""
     if record is MAPPINGS["softmax"]:
         return -np.log(np.max(p, axis=-1))  # log Σ exp z, as the largest p is exp(0) / Σ exp z
-    return np.sum(p * np.where(p == 0, 0, scores), axis=-1) - record.omega(p, *params)
+    return np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega(p)
 
 
 def _record_and_parameters(

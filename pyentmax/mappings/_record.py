@@ -22,6 +22,7 @@ class Mapping:
     jvp, vjp : (p, v, *params, axis=-1, *, mask=None) -> J v, Jᵀ v
     jacobian : jacobian(p, *params, axis=-1) -> array of shape batch + (d, d)
     omega : omega(p, *params, axis=-1) -> Ω(p), shape batch; Ω is minus the entropy
+        None where no strictly convex Ω gives the mapping; then it has no Fenchel-Young loss
     parameters : tuple of str
     sparse : bool
         can give exact zeros
@@ -34,6 +35,8 @@ class Mapping:
         J = Jᵀ, so that the VJP is the JVP
     omega_vertices : float or None
         Ω(e_y) where it is the same for every vertex, else None
+    omega_takes_mask : bool
+        Ω depends on which entries there are, and omega takes mask= as the mapping does
     """
 
     name: str
@@ -42,7 +45,7 @@ class Mapping:
     jvp: Callable[..., Any]
     vjp: Callable[..., Any]
     jacobian: Callable[..., Any]
-    omega: Callable[..., Any]
+    omega: Callable[..., Any] | None
     parameters: tuple[str, ...] = ()
     sparse: bool = True
     on_simplex: bool = True
@@ -50,3 +53,4 @@ class Mapping:
     permutation_equivariant: bool = True
     symmetric: bool = True
     omega_vertices: float | None = None
+    omega_takes_mask: bool = False

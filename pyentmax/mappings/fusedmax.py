@@ -1,0 +1,337 @@
+"""fusedmax: sparse probabilities that neighbours share, for attention to whole segments.
+
+Problem (Niculae & Blondel 2017): argmax over the simplex of p·z − ½‖p‖² − λ Σ_j |p_{j+1} − p_j|.
+The last term, the total variation, lets p change only where the scores insist. Two steps solve
+it (`pyentmax.mappings._fused` proves it): u = argmin ½‖u − z‖² + λ Σ |u_{j+1} − u_j|, then
+p = sparsemax(u). Texts that leave out the ½ mean half our λ.
+
+The first step is Johnson's (2013) dynamic program. Let F_j(x) be the best value of the terms up
+to entry j with u_j = x, and f_j its derivative. Whichever u_j is best for a given u_{j+1} = x,
+
+    min_y F_j(y) + λ|x − y|   has the derivative   clip(f_j(x), −λ, λ)
+                              and the minimiser    y = clip(x, low_j, high_j),
+
+where f_j, which increases, reaches −λ at low_j and λ at high_j. So f_{j+1}(x) is
+clip(f_j(x), −λ, λ) + x − z_{j+1}: piecewise linear, with knots that clipping only takes off at
+the ends, one new one on either side. The root of f_d is u_d, and the minimisers lead back
+from there. Each knot comes and goes once: O(d) a row.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from pyentmax._dispatch import accelerated
+from pyentmax.mappings import _fused
+from pyentmax.mappings._fused import StrengthRows, StrengthTangent
+from pyentmax.mappings._record import Mapping
+from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
+from pyentmax.thresholds import sort_sparsemax
+
+
+class _Rows(StrengthRows):
+    """Rows in which there is an order."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
+    ) -> None:
+        super().__init__(z, strength, axis, mask=mask, out=out)
+        _check_order(self._axes, axis)
+
+
+class _Tangent(StrengthTangent):
+    """Rows in which there is an order."""
+
+    __slots__ = ()
+
+    def __init__(
+        self, p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
+    ) -> None:
+        super().__init__(p, v, strength, axis, mask=mask)
+        _check_order(self._axes, axis)
+
+
+@accelerated(_Rows)
+def fusedmax(
+    z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
+) -> Any:
+    """Sparse probabilities, equal over runs of neighbours (Niculae & Blondel 2017).
+
+    Maximises p·z − ½‖p‖² − λ Σ_j |p_{j+1} − p_j| over the simplex, λ the strength: sparsemax at 0,
+    and uniform from some λ on. O(d) steps of Johnson's dynamic program, which takes all rows
+    along together, and a sort for the sparsemax.
+
+    Parameters
+    ----------
+    z : array of scores
+    strength : float or array that broadcasts against the batch shape (z's without the axis)
+        λ ≥ 0
+    axis : int
+        one axis only: the entries of several have no order
+    mask : bool array that broadcasts to z, optional
+        as in `pyentmax.softmax`. The scores on two sides of a masked entry are not neighbours:
+        each run between masked entries is smoothed by itself, then one sparsemax taken of all
+    out : as in `pyentmax.softmax`
+
+    Returns
+    -------
+    array of z's shape, with exact zeros, and exactly equal where entries are fused
+
+    Raises
+    ------
+    ValueError
+        if some strength is below 0 or does not fit the batch, or axis names several; else as in
+        `pyentmax.softmax`
+    TypeError
+        as in `pyentmax.softmax`
+
+    Examples
+    --------
+    >>> z = [1.0, 0.9, 1.1, -1.0, 0.8]
+    >>> print(fusedmax(z, 0.1).round(4))
+    [0.3167 0.3167 0.3167 0.     0.05  ]
+    >>> print(fusedmax(z, 0.1, mask=[True, False, True, True, True]).round(4))
+    [0.4333 0.     0.4333 0.     0.1333]
+    """
+    rows = _Rows(z, strength, axis, mask=mask, out=out)
+    return rows.restore(sparsemax.reference(_smoothed(rows.scores(), rows.strength)))
+
+
+def fusedmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Where fusedmax gives probability: u > τ.
+
+    Examples
+    --------
+    >>> print(fusedmax_support([1.0, 0.9, 1.1, -1.0, 0.8], 0.1))
+    [ True  True  True False  True]
+    """
+    rows = _Rows(z, strength, axis, mask=mask)
+    u = _smoothed(rows.scores(), rows.strength)
+    return rows.restore_support(u > sort_sparsemax(u).tau)
+
+
+@accelerated(_Tangent)
+def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+    """J v at the output p = fusedmax(z): v's mean over each fused run, less that over the support.
+
+    The fused runs are read from p, as neighbours with equal p > 0. That is all of them, since
+    neighbours which are merely tied have measure zero, as long as p is not rounded: p in half
+    precision may tie more. Without strength nothing is fused.
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+    strength, axis, mask : as in `fusedmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fusedmax`, and if p and v differ in shape
+
+    Examples
+    --------
+    >>> print(fusedmax_jvp([0.3, 0.3, 0.4, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
+    [-0.1667 -0.1667  0.3333  0.    ]
+    """
+    rows = _Tangent(p, v, strength, axis, mask=mask)
+    start = _starts(rows.p, rows.strength[..., None])
+    averaged = _fused.run_means(_fused.on_support(rows.p, rows.v), start)
+    return rows.restore(sparsemax_jvp.reference(rows.p, averaged))
+
+
+# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
+fusedmax_vjp = fusedmax_jvp
+
+
+def fusedmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
+    """J at p = fusedmax(z), of shape batch + (d, d): 1/|G| within a fused run, less 1/|S|.
+
+    Examples
+    --------
+    >>> print(fusedmax_jacobian([0.3, 0.3, 0.4, 0.0], 0.1).round(4))
+    [[ 0.1667  0.1667 -0.3333  0.    ]
+     [ 0.1667  0.1667 -0.3333  0.    ]
+     [-0.3333 -0.3333  0.6667  0.    ]
+     [ 0.      0.      0.      0.    ]]
+    """
+    rows = _Tangent(p, p, strength, axis)
+    run = np.cumsum(_starts(rows.p, rows.strength[..., None]), axis=-1)
+    return _fused.dense(rows.p, run[..., :, None] == run[..., None, :])
+
+
+def fusedmax_vjp_strength(
+    p: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
+) -> Any:
+    """Σ g ∘ ∂p/∂λ, summed to strength's shape: the gradient in λ of a loss with gradient g in p.
+
+    A fused run of n entries has u = mean z + (λ/n) Σ s over its two ends, s = 1 where the
+    neighbouring run lies higher, −1 where lower, and 0 at an end of the row or beside a masked
+    entry. On the support p shows which: a neighbour off the support lies lower. The rest is
+    sparsemax's J. Where λ = 0 this is the derivative to the right.
+
+    Parameters
+    ----------
+    p, g : arrays of one shape, p = fusedmax(z, strength)
+    strength, axis, mask : as in `fusedmax`
+        a score of −∞ counts as masked too, which p does not show: mask it here
+
+    Returns
+    -------
+    array of strength's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fusedmax`, and if p and g differ in shape
+
+    Examples
+    --------
+    >>> p = fusedmax([1.0, 0.9, 1.1, -1.0, 0.8], 0.1)
+    >>> print(round(float(fusedmax_vjp_strength(p, [0.0, 0.0, 0.0, 0.0, 1.0], 0.1)), 4))
+    -0.5
+    """
+    rows = _Tangent(p, g, strength, axis, mask=mask)
+    step = np.where(rows.mask[..., 1:] & rows.mask[..., :-1], np.sign(np.diff(rows.p)), 0)
+    pull = _fused.run_means(_divergence(step), _starts(rows.p, np.ones_like(rows.p[..., :1])))
+    return _fused.vjp_strength(rows, pull, np.shape(strength))
+
+
+def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over neighbours of which none is masked.
+
+    Examples
+    --------
+    >>> print(fusedmax_omega([0.5, 0.5, 0.0], 1.0))
+    0.75
+    """
+    rows = _Tangent(p, p, strength, axis, mask=mask)
+    step = np.where(rows.mask[..., 1:] & rows.mask[..., :-1], np.abs(np.diff(rows.p)), 0)
+    variation = np.sum(step, axis=-1)
+    return rows.reduced(np.sum(rows.p**2, axis=-1) / 2 + rows.strength * variation)
+
+
+def _check_order(axes: tuple[int, ...], axis: Any) -> None:
+    if len(axes) > 1:
+        raise ValueError(
+            f"axis must be one axis for fusedmax, whose scores need an order, got {axis}; move "
+            "the entries of several axes into one in the order that is meant"
+        )
+
+
+def _smoothed(x: Any, strength: Any) -> Any:
+    """u of rows whose largest score is 0; −∞, which stands for masked, stays.
+
+    Scores below −1 − 4λ may be raised to that, which keeps −1e9 from swamping its row: a sum of
+    two edges moves u by 2λ at most, so max u ≥ −2λ and τ ≥ −1 − 2λ, and the condition for
+    p_i = 0, μ_i = τ − z_i + (y of two edges) ≥ 0, still holds at z_i = −1 − 4λ. And λ above
+    d·(range of z) does nothing that this much does not: it fuses all.
+    """
+    there = x > -np.inf
+    weight = _fused.column(strength, x)
+    with np.errstate(over="ignore"):
+        y = np.where(there, np.maximum(x, -1 - 4 * weight), 0)
+        weight = np.minimum(weight, -x.shape[-1] * np.min(y, axis=-1, keepdims=True))
+    weight = np.where(there[..., 1:] & there[..., :-1], weight, 0)
+    return np.where(there, _prox(y, weight), -np.inf)
+
+
+def _prox(x: Any, weight: Any) -> Any:
+    """argmin ½‖u − x‖² + Σ_j weight_j |u_{j+1} − u_j|, for rows x and a weight per pair.
+
+    The dynamic program says which neighbours are fused and which of two lies higher, by rounded
+    running sums; the values are then means over the runs.
+    """
+    d, count = x.shape[-1], math.prod(x.shape[:-1])
+    low, high = _clip_levels(x.reshape(count, d), weight.reshape(count, d - 1))
+    low, high = low.reshape(x.shape), high.reshape(x.shape)
+    u = low.copy()
+    for j in range(d - 2, -1, -1):
+        u[..., j] = np.clip(u[..., j + 1], low[..., j], high[..., j])
+    flow = weight * np.sign(np.diff(u))
+    return _fused.run_means(x + _divergence(flow), _starts(u, weight))
+
+
+def _clip_levels(x: Any, weight: Any) -> tuple[Any, Any]:
+    """low_j and high_j of the dynamic program, for rows x of two dimensions.
+
+    Knots are places and the change of slope there, in a queue open at both ends: entries `first`
+    to `last` of an array, begun in the middle. At the row's end no edge follows, so that its
+    weight is 0 and low is the root of f_d.
+    """
+    count, d = x.shape
+    low, high = np.empty_like(x), np.empty_like(x)
+    place, bend = np.empty_like(x, shape=(2, count, 2 * d))
+    row = np.arange(count)
+    first = np.full_like(row, d)
+    last = first - 1
+    before = np.zeros_like(x[:, 0])
+    for j in range(d):
+        after = weight[:, j] if j < d - 1 else np.zeros_like(before)
+        # Beyond its outermost knots f is ∓before + t − x: it is ∓after at t = x ± (before − after).
+        left, slope, first = _crossing(x[:, j] + before - after, 1, place, bend, first, last + 1)
+        first = first - 1
+        place[row, first], bend[row, first] = left, slope
+        right, slope, last = _crossing(x[:, j] - before + after, -1, place, bend, last, first)
+        right = np.maximum(left, right)  # rounding may cross them
+        last = last + 1
+        place[row, last], bend[row, last] = right, -slope
+        low[:, j], high[:, j], before = left, right, after
+    return low, high
+
+
+def _crossing(
+    t: Any, side: int, place: Any, bend: Any, end: Any, stop: Any
+) -> tuple[Any, Any, Any]:
+    """Where f crosses its level, coming from one side, its slope there, and the end of the queue.
+
+    t is where f would cross if it went on with slope 1, as it does beyond the knots. While a knot k
+    lies before t, f bends there: the height left, (t − k)·slope, takes the new slope from k on.
+    Slopes count entries and are at least 1.
+    """
+    row = np.arange(t.shape[0])
+    slope = np.ones_like(t)
+    while True:
+        reach = np.where(side * (stop - end) > 0, end, 0)
+        k = place[row, reach]
+        passed = (side * (stop - end) > 0) & (side * (t - k) > 0)
+        if not passed.any():
+            return t, slope, end
+        steeper = np.where(passed, slope + side * bend[row, reach], slope)
+        t = np.where(passed, k + (t - k) * (slope / steeper), t)
+        slope, end = steeper, end + side * passed
+
+
+def _divergence(flow: Any) -> Any:
+    """What flows into each entry: from the pair on its right, less to the pair on its left."""
+    nothing = np.zeros_like(flow, shape=(*flow.shape[:-1], 1))
+    return np.diff(flow, prepend=nothing, append=nothing)
+
+
+def _starts(p: Any, weight: Any) -> Any:
+    """Where runs begin: at every entry that differs from the one before or has no edge to it."""
+    start = np.ones_like(p, dtype=bool)
+    start[..., 1:] = (p[..., 1:] != p[..., :-1]) | (weight == 0)
+    return start
+
+
+MAPPING = Mapping(
+    name="fusedmax",
+    forward=fusedmax,
+    support=fusedmax_support,
+    jvp=fusedmax_jvp,
+    vjp=fusedmax_vjp,
+    jacobian=fusedmax_jacobian,
+    omega=fusedmax_omega,
+    parameters=("strength",),
+    permutation_equivariant=False,
+    omega_takes_mask=True,
+)

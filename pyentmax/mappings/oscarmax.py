@@ -1,0 +1,244 @@
+"""oscarmax: sparse probabilities that entries with like scores share, wherever they stand.
+
+Problem (Niculae & Blondel 2017): argmax over the simplex of p·z − ½‖p‖² − λ Σ_{i<j} max(p_i, p_j).
+As max(a, b) = ½(a + b) + ½|a − b|, the last term is (λ/2) Σ_{i<j} |p_i − p_j| plus (d−1)λ/2, a
+constant on the simplex: all pairs are joined by an edge of weight λ/2. Two steps solve it
+(`pyentmax.mappings._fused` proves it): u = argmin ½‖u − z‖² + (λ/2) Σ_{i<j} |u_i − u_j|, then
+p = sparsemax(u).
+
+For the first step sort: u is in the order of z, and for vectors that fall along it
+Σ_{i<j} |u_i − u_j| = Σ_i (d−1−2i) u_i, i = 0, 1, …, since u_i exceeds d−1−i others and i others
+exceed it. That is linear, so u is the falling sequence nearest to y_i = z_i + λ (i − (d−1)/2): an
+isotonic regression, which pools what rises into means.
+
+The published form takes the prox of the OSCAR norm Σ_{i<j} max(|p_i|, |p_j|) as the first step.
+That is the same only for scores so high that the prox is positive: absolute values know where zero
+is. The pairs above do not, u(z + c) = u(z) + c, and no shift is needed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax._dispatch import accelerated
+from pyentmax.mappings import _fused
+from pyentmax.mappings._fused import StrengthRows, StrengthTangent
+from pyentmax.mappings._record import Mapping
+from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
+from pyentmax.thresholds import sort_sparsemax
+
+
+@accelerated(StrengthRows)
+def oscarmax(
+    z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
+) -> Any:
+    """Sparse probabilities, equal over groups of entries anywhere (Niculae & Blondel 2017).
+
+    Maximises p·z − ½‖p‖² − λ Σ_{i<j} max(p_i, p_j) over the simplex, λ the strength: sparsemax at
+    0, and uniform from some λ on. A sort, O(d log d), and passes of O(d) that each pool all that
+    rises: few for scores as they come, d at worst.
+
+    Parameters
+    ----------
+    z : array of scores
+    strength : float or array that broadcasts against the batch shape (z's without the axis)
+        λ ≥ 0
+    axis, mask, out : as in `pyentmax.softmax`; masked entries do not exist and weigh on none
+
+    Returns
+    -------
+    array of z's shape, with exact zeros, and exactly equal where entries are fused
+
+    Raises
+    ------
+    ValueError
+        if some strength is below 0 or does not fit the batch; else as in `pyentmax.softmax`
+    TypeError
+        as in `pyentmax.softmax`
+
+    Examples
+    --------
+    >>> z = [1.0, -1.0, 0.9, 0.2, 1.1]
+    >>> print(oscarmax(z, 0.1).round(4))
+    [0.3333 0.     0.3333 0.     0.3333]
+    >>> print(oscarmax(z, 0).round(4))
+    [0.3333 0.     0.2333 0.     0.4333]
+    """
+    rows = StrengthRows(z, strength, axis, mask=mask, out=out)
+    return rows.restore(sparsemax.reference(_pooled(rows.scores(), rows.strength)))
+
+
+def oscarmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+    """Where oscarmax gives probability: u > τ.
+
+    Examples
+    --------
+    >>> print(oscarmax_support([1.0, -1.0, 0.9, 0.2, 1.1], 0.1))
+    [ True False  True False  True]
+    """
+    rows = StrengthRows(z, strength, axis, mask=mask)
+    u = _pooled(rows.scores(), rows.strength)
+    return rows.restore_support(u > sort_sparsemax(u).tau)
+
+
+@accelerated(StrengthTangent)
+def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+    """J v at the output p = oscarmax(z): v's mean over each group, less that over the support.
+
+    The groups are read from p, as entries with equal p > 0. That is all of them, as long as p is
+    not rounded: p in half precision may tie more. Without strength nothing is fused.
+
+    Parameters
+    ----------
+    p, v : arrays of one shape
+    strength, axis, mask : as in `oscarmax`
+
+    Returns
+    -------
+    array of p's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `oscarmax`, and if p and v differ in shape
+
+    Examples
+    --------
+    >>> print(oscarmax_jvp([0.3, 0.4, 0.3, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
+    [-0.1667  0.3333 -0.1667  0.    ]
+    """
+    rows = StrengthTangent(p, v, strength, axis, mask=mask)
+    averaged = _group_means(rows.p, _fused.on_support(rows.p, rows.v), rows.strength)
+    return rows.restore(sparsemax_jvp.reference(rows.p, averaged))
+
+
+# J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
+oscarmax_vjp = oscarmax_jvp
+
+
+def oscarmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
+    """J at p = oscarmax(z), of shape batch + (d, d): 1/|G| within a group, less 1/|S|.
+
+    Examples
+    --------
+    >>> print(oscarmax_jacobian([0.3, 0.4, 0.3, 0.0], 0.1).round(4))
+    [[ 0.1667 -0.3333  0.1667  0.    ]
+     [-0.3333  0.6667 -0.3333  0.    ]
+     [ 0.1667 -0.3333  0.1667  0.    ]
+     [ 0.      0.      0.      0.    ]]
+    """
+    rows = StrengthTangent(p, p, strength, axis)
+    itself = np.eye(rows.p.shape[-1], dtype=bool)
+    equal = rows.p[..., :, None] == rows.p[..., None, :]
+    return _fused.dense(rows.p, itself | (equal & (rows.strength > 0)[..., None, None]))
+
+
+def oscarmax_vjp_strength(
+    p: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
+) -> Any:
+    """Σ g ∘ ∂p/∂λ, summed to strength's shape: the gradient in λ of a loss with gradient g in p.
+
+    A group's u is the mean of z_i + λ (i − (d−1)/2) over its places i in the falling order, hence
+    moves with the mean place; that p shows, and what is the same for all sparsemax takes out
+    again. Where λ = 0 this is the derivative to the right.
+
+    Parameters
+    ----------
+    p, g : arrays of one shape, p = oscarmax(z, strength)
+    strength, axis, mask : as in `oscarmax`
+
+    Returns
+    -------
+    array of strength's shape
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `oscarmax`, and if p and g differ in shape
+
+    Examples
+    --------
+    >>> p = oscarmax([1.0, 0.0, 0.8], 0.05)
+    >>> print(round(float(oscarmax_vjp_strength(p, [0.0, 0.0, 1.0], 0.05)), 4))
+    0.5
+    """
+    rows = StrengthTangent(p, g, strength, axis, mask=mask)
+    place = np.argsort(_falling_order(rows.p), axis=-1).astype(rows.p.dtype)
+    pull = _group_means(rows.p, place, np.ones_like(rows.strength))
+    return _fused.vjp_strength(rows, pull, np.shape(strength))
+
+
+def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
+    """Ω(p) = ½‖p‖² + λ Σ_{i<j} max(p_i, p_j); the i-th largest is the larger in d − i pairs.
+
+    Examples
+    --------
+    >>> print(oscarmax_omega([0.5, 0.5, 0.0], 1.0))
+    1.75
+    """
+    rows = StrengthTangent(p, p, strength, axis)
+    rising = np.sort(rows.p, axis=-1)
+    pairs = np.sum(rising * _places(rising), axis=-1)
+    return rows.reduced(np.sum(rows.p**2, axis=-1) / 2 + rows.strength * pairs)
+
+
+def _pooled(x: Any, strength: Any) -> Any:
+    """u of rows whose largest score is 0; −∞, which stands for masked, stays.
+
+    The isotonic regression pools adjacent violators: as long as a block's mean lies above that of
+    the block before, the two are fused in the solution, in whatever order pairs are pooled; so
+    each pass pools all of them. λ above the range of z does nothing that this much does not:
+    y rises throughout.
+    """
+    d = x.shape[-1]
+    there = x > -np.inf
+    order = _falling_order(x)
+    weight = np.minimum(
+        _fused.column(strength, x), -np.min(np.where(there, x, 0), axis=-1, keepdims=True)
+    )
+    y = np.take_along_axis(x, order, axis=-1) + weight * (_places(x) - (d - 1) / 2)
+    start = np.ones_like(y, dtype=bool)
+    mean = y
+    for _ in range(d - 1):
+        rises = mean[..., 1:] > mean[..., :-1]
+        if isinstance(x, np.ndarray) and not rises.any():
+            break
+        start[..., 1:] &= ~rises
+        mean = _fused.run_means(y, start)
+    return _in_old_order(mean, order)
+
+
+def _group_means(p: Any, v: Any, strength: Any) -> Any:
+    """Mean of v over the entries with equal p; v itself where the strength is 0."""
+    order = _falling_order(p)
+    sorted_p, sorted_v = (np.take_along_axis(a, order, axis=-1) for a in (p, v))
+    start = np.ones_like(p, dtype=bool)
+    start[..., 1:] = (sorted_p[..., 1:] != sorted_p[..., :-1]) | (strength == 0)[..., None]
+    return _in_old_order(_fused.run_means(sorted_v, start), order)
+
+
+def _falling_order(x: Any) -> Any:
+    return np.argsort(-x, axis=-1, kind="stable")
+
+
+def _in_old_order(values: Any, order: Any) -> Any:
+    return np.take_along_axis(values, np.argsort(order, axis=-1), axis=-1)
+
+
+def _places(x: Any) -> Any:
+    """0, 1, …, d − 1 along each row."""
+    return np.cumsum(np.ones_like(x), axis=-1) - 1
+
+
+MAPPING = Mapping(
+    name="oscarmax",
+    forward=oscarmax,
+    support=oscarmax_support,
+    jvp=oscarmax_jvp,
+    vjp=oscarmax_vjp,
+    jacobian=oscarmax_jacobian,
+    omega=oscarmax_omega,
+    parameters=("strength",),
+)
