@@ -88,16 +88,72 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     alpha = np.asarray(alpha, dtype=np.float64) if not hasattr(alpha, "shape") else alpha
     if isinstance(alpha, np.ndarray) and not (alpha > 0).all():
         raise ValueError(f"alpha must be above 0, got {alpha[~(alpha > 0)].flat[0]:g}")
-    if alpha.ndim:
-        axes = tuple(range(p.ndim)) if axis is None else axis
-        alpha = np.expand_dims(np.broadcast_to(alpha, np.sum(p, axis=axis).shape), axes)
-    beta = (alpha - 1).astype(p.dtype)
+    beta = (_per_row(alpha, p, axis) - 1).astype(p.dtype)
     # p − p^α = −p expm1(β log p) does not cancel where α is near 1.
     log_p, shannon = _log(p), beta == 0
     finite = np.where(shannon | np.isinf(beta), 1, beta).astype(p.dtype)
     power = np.where(shannon, log_p, np.expm1(finite * log_p) / finite)
     h = np.where(np.isinf(beta), 0, -p * power / (1 + finite * ~shannon))
     return _sum(h, axis, answer)
+
+
+def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
+    """The norm entropy 1 − ‖p‖_α. Ω of normmax is, up to the 1, its negative.
+
+    Not a sum over the entries, unlike the others (Blondel, Martins & Niculae 2020, §4.3).
+
+    Parameters
+    ----------
+    p : array of probabilities
+    alpha : float or array that broadcasts against p's shape without the axis
+        the norm's order, from 1 (entropy 0) to ∞ (1 − max p)
+    axis : int, tuple of int or None
+
+    Returns
+    -------
+    array of p's shape without the axis
+
+    Raises
+    ------
+    ValueError
+        if some alpha is below 1
+
+    Examples
+    --------
+    >>> p = np.array([0.5, 0.5])
+    >>> print(np.round([norm_entropy(p, a) for a in (1, 2, np.inf)], 6))
+    [0.       0.292893 0.5     ]
+    """
+    return 1 - alpha_norm(p, alpha, axis)
+
+
+def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
+    """‖p‖_α = (Σ p^α)^{1/α} of p ≥ 0, relative to the largest entry so that no power underflows.
+
+    Parameters, shape and errors as in `norm_entropy`.
+
+    Examples
+    --------
+    >>> print(alpha_norm([3e-200, 4e-200]))
+    5e-200
+    """
+    p, answer = as_floating(p, "p")
+    alpha = np.asarray(alpha, dtype=np.float64) if not hasattr(alpha, "shape") else alpha
+    if isinstance(alpha, np.ndarray) and not (alpha >= 1).all():
+        raise ValueError(f"alpha must be at least 1, got {alpha[~(alpha >= 1)].flat[0]:g}")
+    alpha = _per_row(alpha, p, axis).astype(p.dtype)
+    largest = np.max(p, axis=axis, keepdims=True)
+    ratio = p / np.where(largest == 0, 1, largest)
+    powers = np.sum(ratio**alpha, axis=axis, keepdims=True)
+    return _sum(largest * powers ** (1 / alpha), axis, answer)
+
+
+def _per_row(alpha: Any, p: Any, axis: Any) -> Any:
+    # An alpha for each row, with p's number of dimensions.
+    if not alpha.ndim:
+        return alpha
+    axes = tuple(range(p.ndim)) if axis is None else axis
+    return np.expand_dims(np.broadcast_to(alpha, np.sum(p, axis=axis).shape), axes)
 
 
 def _log(p: Any) -> Any:
