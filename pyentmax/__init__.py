@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from pyentmax._dispatch import show_config
 from pyentmax.checking import CheckReport, check_gradient, check_jacobian, check_vjp
-from pyentmax.entropies import gini_entropy, shannon_entropy, tsallis_entropy
+from pyentmax.entropies import gini_entropy, norm_entropy, shannon_entropy, tsallis_entropy
 from pyentmax.losses import (
     entmax15_loss,
     entmax15_loss_and_grad,
@@ -12,12 +12,45 @@ from pyentmax.losses import (
     entmax_loss_and_grad,
     fenchel_young_loss,
     fenchel_young_loss_and_grad,
+    normmax_loss,
+    normmax_loss_and_grad,
     softmax_loss,
     softmax_loss_and_grad,
     sparsemax_loss,
     sparsemax_loss_and_grad,
 )
 from pyentmax.mappings import MAPPINGS, Mapping
+from pyentmax.mappings.budget_sparsemax import (
+    budget_sparsemax,
+    budget_sparsemax_jacobian,
+    budget_sparsemax_jvp,
+    budget_sparsemax_support,
+    budget_sparsemax_vjp,
+    budget_sparsemax_vjp_budget,
+)
+from pyentmax.mappings.csoftmax import (
+    csoftmax,
+    csoftmax_jacobian,
+    csoftmax_jvp,
+    csoftmax_support,
+    csoftmax_vjp,
+    csoftmax_vjp_upper,
+)
+from pyentmax.mappings.csparsemax import (
+    csparsemax,
+    csparsemax_jacobian,
+    csparsemax_jvp,
+    csparsemax_support,
+    csparsemax_vjp,
+    csparsemax_vjp_upper,
+)
+from pyentmax.mappings.normmax import (
+    normmax,
+    normmax_jacobian,
+    normmax_jvp,
+    normmax_support,
+    normmax_vjp,
+)
 from pyentmax.mappings.entmax import (
     entmax,
     entmax_grad_alpha,
@@ -33,6 +66,22 @@ from pyentmax.mappings.entmax15 import (
     entmax15_jvp,
     entmax15_support,
     entmax15_vjp,
+)
+from pyentmax.mappings.fusedmax import (
+    fusedmax,
+    fusedmax_jacobian,
+    fusedmax_jvp,
+    fusedmax_support,
+    fusedmax_vjp,
+    fusedmax_vjp_strength,
+)
+from pyentmax.mappings.oscarmax import (
+    oscarmax,
+    oscarmax_jacobian,
+    oscarmax_jvp,
+    oscarmax_support,
+    oscarmax_vjp,
+    oscarmax_vjp_strength,
 )
 from pyentmax.mappings.regularized import (
     hessian_jacobian,
@@ -56,6 +105,13 @@ from pyentmax.mappings.sparsemax import (
     sparsemax_support,
     sparsemax_vjp,
 )
+from pyentmax.mappings.topk_softmax import (
+    topk_softmax,
+    topk_softmax_jacobian,
+    topk_softmax_jvp,
+    topk_softmax_support,
+    topk_softmax_vjp,
+)
 
 try:
     __version__ = version("pyentmax")
@@ -66,9 +122,27 @@ __all__ = [
     "CheckReport",
     "MAPPINGS",
     "Mapping",
+    "budget_sparsemax",
+    "budget_sparsemax_jacobian",
+    "budget_sparsemax_jvp",
+    "budget_sparsemax_support",
+    "budget_sparsemax_vjp",
+    "budget_sparsemax_vjp_budget",
     "check_gradient",
     "check_jacobian",
     "check_vjp",
+    "csoftmax",
+    "csoftmax_jacobian",
+    "csoftmax_jvp",
+    "csoftmax_support",
+    "csoftmax_vjp",
+    "csoftmax_vjp_upper",
+    "csparsemax",
+    "csparsemax_jacobian",
+    "csparsemax_jvp",
+    "csparsemax_support",
+    "csparsemax_vjp",
+    "csparsemax_vjp_upper",
     "entmax",
     "entmax15",
     "entmax15_jacobian",
@@ -87,8 +161,28 @@ __all__ = [
     "entmax_vjp_alpha",
     "fenchel_young_loss",
     "fenchel_young_loss_and_grad",
+    "fusedmax",
+    "fusedmax_jacobian",
+    "fusedmax_jvp",
+    "fusedmax_support",
+    "fusedmax_vjp",
+    "fusedmax_vjp_strength",
     "gini_entropy",
     "hessian_jacobian",
+    "norm_entropy",
+    "normmax",
+    "normmax_jacobian",
+    "normmax_jvp",
+    "normmax_loss",
+    "normmax_loss_and_grad",
+    "normmax_support",
+    "normmax_vjp",
+    "oscarmax",
+    "oscarmax_jacobian",
+    "oscarmax_jvp",
+    "oscarmax_support",
+    "oscarmax_vjp",
+    "oscarmax_vjp_strength",
     "regularized_argmax",
     "separable_jacobian",
     "separable_jvp",
@@ -110,5 +204,10 @@ __all__ = [
     "sparsemax_loss_and_grad",
     "sparsemax_support",
     "sparsemax_vjp",
+    "topk_softmax",
+    "topk_softmax_jacobian",
+    "topk_softmax_jvp",
+    "topk_softmax_support",
+    "topk_softmax_vjp",
     "tsallis_entropy",
 ]

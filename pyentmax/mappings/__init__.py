@@ -4,11 +4,40 @@
 that no function hides the file it is defined in; the functions are importable from `pyentmax`.
 """
 
-from pyentmax.mappings import entmax, entmax15, softmax, sparsemax
+from pyentmax.mappings import (
+    budget_sparsemax,
+    csoftmax,
+    csparsemax,
+    entmax,
+    entmax15,
+    normmax,
+    softmax,
+    sparsemax,
+)
 from pyentmax.mappings._record import Mapping
 
-MAPPINGS: dict[str, Mapping] = {
-    module.MAPPING.name: module.MAPPING for module in (softmax, sparsemax, entmax15, entmax)
-}
+_MODULES = (
+    softmax,
+    sparsemax,
+    entmax15,
+    entmax,
+    csoftmax,
+    csparsemax,
+    budget_sparsemax,
+    normmax,
+)
 
-__all__ = ["MAPPINGS", "Mapping", "entmax", "entmax15", "softmax", "sparsemax"]
+MAPPINGS: dict[str, Mapping] = {module.MAPPING.name: module.MAPPING for module in _MODULES}
+
+__all__ = [
+    "MAPPINGS",
+    "Mapping",
+    "budget_sparsemax",
+    "csoftmax",
+    "csparsemax",
+    "entmax",
+    "entmax15",
+    "normmax",
+    "softmax",
+    "sparsemax",
+]

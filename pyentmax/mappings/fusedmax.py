@@ -269,7 +269,7 @@ def _clip_levels(x: Any, weight: Any) -> tuple[Any, Any]:
     """
     count, d = x.shape
     low, high = np.empty_like(x), np.empty_like(x)
-    place, bend = np.empty_like(x, shape=(2, count, 2 * d))
+    place, bend = np.zeros_like(x, shape=(2, count, 2 * d))
     row = np.arange(count)
     first = np.full_like(row, d)
     last = first - 1

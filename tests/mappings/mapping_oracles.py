@@ -27,6 +27,19 @@ FORWARDS: dict[str, tuple[Callable[..., Any], float]] = {
     for alpha in (1, 1.001, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4, np.inf)
 }
 
+# Further mappings that keep the contract; those below need an order and take one axis only.
+STRUCTURED: dict[str, Callable[..., Any]] = {
+    "topk_softmax(2)": lambda z, axis=-1, **options: pyentmax.topk_softmax(z, 2, axis, **options),
+    "fusedmax(0)": lambda z, axis=-1, **options: pyentmax.fusedmax(z, 0, axis, **options),
+    "fusedmax(0.2)": lambda z, axis=-1, **options: pyentmax.fusedmax(z, 0.2, axis, **options),
+    "oscarmax(0)": lambda z, axis=-1, **options: pyentmax.oscarmax(z, 0, axis, **options),
+    "oscarmax(0.1)": lambda z, axis=-1, **options: pyentmax.oscarmax(z, 0.1, axis, **options),
+}
+ORDERED = ("fusedmax(0)", "fusedmax(0.2)")
+
+# A value for each parameter of a record, where any will do.
+EXAMPLES: dict[str, Any] = {"alpha": 1.5, "k": 1, "strength": 1.5}
+
 SUPPORTS: dict[str, Callable[..., Any]] = {
     "softmax": pyentmax.softmax_support,
     "sparsemax": pyentmax.sparsemax_support,
@@ -35,6 +48,9 @@ SUPPORTS: dict[str, Callable[..., Any]] = {
     "entmax(1.001)": partial(pyentmax.entmax_support, alpha=1.001),
     "entmax(1.5)": partial(pyentmax.entmax_support, alpha=1.5),
     "entmax(4)": partial(pyentmax.entmax_support, alpha=4),
+    "topk_softmax(2)": partial(pyentmax.topk_softmax_support, k=2),
+    "fusedmax(0.2)": partial(pyentmax.fusedmax_support, strength=0.2),
+    "oscarmax(0.1)": partial(pyentmax.oscarmax_support, strength=0.1),
 }
 
 

@@ -16,6 +16,7 @@ from pyentmax import MAPPINGS, check_jacobian, check_vjp
 CASES = [("softmax", ()), ("sparsemax", ()), ("entmax15", ())] + [
     ("entmax", (alpha,)) for alpha in (1, 1 + 1e-8, 1.1, 1.5, 2, 2.5, 4)
 ]
+CASES += [("topk_softmax", (3,)), ("fusedmax", (0,)), ("fusedmax", (0.2,)), ("oscarmax", (0.1,))]
 every_case = pytest.mark.parametrize(
     ("name", "params"), CASES, ids=[f"{n}{p or ''}" for n, p in CASES]
 )
