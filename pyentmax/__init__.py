@@ -44,13 +44,6 @@ from pyentmax.mappings.csparsemax import (
     csparsemax_vjp,
     csparsemax_vjp_upper,
 )
-from pyentmax.mappings.normmax import (
-    normmax,
-    normmax_jacobian,
-    normmax_jvp,
-    normmax_support,
-    normmax_vjp,
-)
 from pyentmax.mappings.entmax import (
     entmax,
     entmax_grad_alpha,
@@ -74,6 +67,13 @@ from pyentmax.mappings.fusedmax import (
     fusedmax_support,
     fusedmax_vjp,
     fusedmax_vjp_strength,
+)
+from pyentmax.mappings.normmax import (
+    normmax,
+    normmax_jacobian,
+    normmax_jvp,
+    normmax_support,
+    normmax_vjp,
 )
 from pyentmax.mappings.oscarmax import (
     oscarmax,

@@ -371,6 +371,72 @@ def entmax_loss_and_grad(
     return loss, gradient()
 
 
+def normmax_loss(
+    z: Any,
+    y: Any,
+    alpha: Any = 2.0,
+    axis: Any = -1,
+    *,
+    reduction: str = "mean",
+    weight: Any = None,
+    mask: Any = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+) -> Any:
+    """The normmax loss (Blondel, Martins & Niculae 2020, §4.3), 0 from a margin of 1 on.
+
+    For a label, p·z − z_y + 1 − ‖p‖_α at p = normmax(z, alpha): Ω of a label is 1, not 0. Since
+    Ω*(z) is the threshold τ, it is also τ + 1 − z_y.
+
+    Parameters
+    ----------
+    z, y, alpha : scores; labels or distributions; the norm's order, as in `pyentmax.normmax`
+    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fenchel_young_loss`, and for an alpha that is not above 1
+
+    Examples
+    --------
+    >>> print(normmax_loss([1.0, 0.0], 0), round(float(normmax_loss([0.0, 0.0], 0)), 6))
+    0.0 0.292893
+    """
+    options = _Options(reduction, weight, mask, ignore_index, label_smoothing)
+    loss, _ = _loss(z, y, "normmax", axis, options, {"alpha": alpha})
+    return loss
+
+
+def normmax_loss_and_grad(
+    z: Any,
+    y: Any,
+    alpha: Any = 2.0,
+    axis: Any = -1,
+    *,
+    reduction: str = "mean",
+    weight: Any = None,
+    mask: Any = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+) -> tuple[Any, Any]:
+    """`normmax_loss` and its gradient in z, for one forward pass.
+
+    Examples
+    --------
+    >>> loss, grad = normmax_loss_and_grad([0.0, 0.0], 0)
+    >>> print(round(float(loss), 6), grad)
+    0.292893 [-0.5  0.5]
+    """
+    options = _Options(reduction, weight, mask, ignore_index, label_smoothing)
+    loss, gradient = _loss(z, y, "normmax", axis, options, {"alpha": alpha})
+    return loss, gradient()
+
+
 @dataclass(frozen=True)
 class _Options:
     """What all losses can be asked for."""
@@ -456,8 +522,8 @@ def _omega(record: Mapping, params: tuple[Any, ...], scores: Any) -> Callable[[A
     """Ω as a function of p in rows, with the mapping's parameters filled in."""
     if record.omega is None:
         raise ValueError(
-            f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: it "
-            "is no argmax of p·z − Ω(p) with a strictly convex Ω"
+            f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: choose "
+            f"one of {', '.join(name for name, other in MAPPINGS.items() if other.omega)}"
         )
     omega, options = record.omega, {"mask": scores > -np.inf} if record.omega_takes_mask else {}
     return lambda p: omega(p, *params, **options)

@@ -10,9 +10,12 @@ from pyentmax.mappings import (
     csparsemax,
     entmax,
     entmax15,
+    fusedmax,
     normmax,
+    oscarmax,
     softmax,
     sparsemax,
+    topk_softmax,
 )
 from pyentmax.mappings._record import Mapping
 
@@ -21,10 +24,13 @@ _MODULES = (
     sparsemax,
     entmax15,
     entmax,
+    normmax,
+    topk_softmax,
+    fusedmax,
+    oscarmax,
     csoftmax,
     csparsemax,
     budget_sparsemax,
-    normmax,
 )
 
 MAPPINGS: dict[str, Mapping] = {module.MAPPING.name: module.MAPPING for module in _MODULES}
@@ -37,7 +43,10 @@ __all__ = [
     "csparsemax",
     "entmax",
     "entmax15",
+    "fusedmax",
     "normmax",
+    "oscarmax",
     "softmax",
     "sparsemax",
+    "topk_softmax",
 ]

@@ -22,7 +22,7 @@ class Mapping:
     jvp, vjp : (p, v, *params, axis=-1, *, mask=None) -> J v, Jᵀ v
     jacobian : jacobian(p, *params, axis=-1) -> array of shape batch + (d, d)
     omega : omega(p, *params, axis=-1) -> Ω(p), shape batch; Ω is minus the entropy
-        None where no strictly convex Ω gives the mapping; then it has no Fenchel-Young loss
+        None where there is none, or none finite at every label; then it has no loss
     parameters : tuple of str
     sparse : bool
         can give exact zeros

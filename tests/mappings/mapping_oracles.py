@@ -38,7 +38,7 @@ STRUCTURED: dict[str, Callable[..., Any]] = {
 ORDERED = ("fusedmax(0)", "fusedmax(0.2)")
 
 # A value for each parameter of a record, where any will do.
-EXAMPLES: dict[str, Any] = {"alpha": 1.5, "k": 1, "strength": 1.5}
+EXAMPLES: dict[str, Any] = {"alpha": 1.5, "budget": 1, "k": 1, "strength": 1.5, "upper": 1}
 
 SUPPORTS: dict[str, Callable[..., Any]] = {
     "softmax": pyentmax.softmax_support,

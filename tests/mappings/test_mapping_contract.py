@@ -284,7 +284,9 @@ def test_support_is_read_where_floats_underflow() -> None:
 
 def test_records_name_modules_and_hold_the_public_functions() -> None:
     structured = {"topk_softmax", "fusedmax", "oscarmax"}
-    assert set(MAPPINGS) == {"softmax", "sparsemax", "entmax15", "entmax"} | structured
+    bounded = {"csoftmax", "csparsemax", "budget_sparsemax"}
+    regularized = {"softmax", "sparsemax", "entmax15", "entmax", "normmax"}
+    assert set(MAPPINGS) == regularized | structured | bounded
     for name, record in MAPPINGS.items():
         assert record.name == name
         assert record.forward is getattr(pyentmax, name)

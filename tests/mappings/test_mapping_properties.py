@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,10 +19,14 @@ ROWS = hnp.arrays(
     elements=st.floats(-50, 50, allow_subnormal=False),
 )
 ALPHAS = st.one_of(st.sampled_from([1.0, 1.5, 2.0]), st.floats(1, 6))
-PARAMETERS: dict[str, st.SearchStrategy[float]] = {
-    "alpha": ALPHAS,
-    "k": st.integers(1, 13),
-    "strength": st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 1e6)),
+# The values that a parameter may take for rows of d scores, by its name or the mapping's.
+PARAMETERS: dict[str, Callable[[int], st.SearchStrategy[Any]]] = {
+    "alpha": lambda d: ALPHAS,
+    "normmax": lambda d: st.one_of(st.sampled_from([1.01, 2.0, np.inf]), st.floats(1.01, 6)),
+    "budget": lambda d: st.one_of(st.integers(1, d), st.floats(0.01, d)),
+    "k": lambda d: st.integers(1, 13),
+    "strength": lambda d: st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 1e6)),
+    "upper": lambda d: hnp.arrays(np.float64, d, elements=st.floats(1 / d, 1)),
 }
 
 
@@ -31,15 +36,19 @@ def records_that(declare: Callable[[Mapping], bool]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("record", records.values(), ids=records.keys())
 
 
-def draw_params(record: Mapping, data: st.DataObject) -> tuple[float, ...]:
-    return tuple(data.draw(PARAMETERS[name]) for name in record.parameters)
+def draw_params(record: Mapping, data: st.DataObject, z: np.ndarray) -> tuple[Any, ...]:
+    return tuple(
+        data.draw(PARAMETERS[record.name if record.name in PARAMETERS else name](z.shape[-1]))
+        for name in record.parameters
+    )
 
 
 @records_that(lambda record: record.on_simplex)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_on_the_simplex(record: Mapping, data: st.DataObject) -> None:
-    z, params = data.draw(ROWS), draw_params(record, data)
+    z = data.draw(ROWS)
+    params = draw_params(record, data, z)
     p = record.forward(z, *params)
     assert (p >= 0).all()
     np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=1e-14)
@@ -51,7 +60,8 @@ def test_on_the_simplex(record: Mapping, data: st.DataObject) -> None:
 @settings(max_examples=60, deadline=None)
 def test_shifting_all_scores_changes_nothing(record: Mapping, data: st.DataObject) -> None:
     # Whole numbers of 1/64 shift without rounding.
-    z, params = np.round(data.draw(ROWS) * 64) / 64, draw_params(record, data)
+    z = np.round(data.draw(ROWS) * 64) / 64
+    params = draw_params(record, data, z)
     shift = data.draw(st.integers(-1000, 1000))
     np.testing.assert_array_equal(record.forward(z + shift, *params), record.forward(z, *params))
 
@@ -60,11 +70,16 @@ def test_shifting_all_scores_changes_nothing(record: Mapping, data: st.DataObjec
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_permuting_scores_permutes_probabilities(record: Mapping, data: st.DataObject) -> None:
-    z, params = data.draw(ROWS), draw_params(record, data)
+    z = data.draw(ROWS)
+    params = draw_params(record, data, z)
     order = np.array(data.draw(st.permutations(range(z.shape[-1]))))
     p, permuted = record.forward(z, *params), record.forward(z[..., order], *params)
     # Sums may round in another order; above α = 2 that matters only at the threshold.
-    beta = max(1.0, params[0] - 1) if record.name == "entmax" else 1.0
+    # normmax is ill-conditioned there above α = 2 too, and at ∞ it jumps.
+    beta = 1.0
+    if record.name in ("entmax", "normmax"):
+        beta = max(1.0, params[0] - 1)
+        assume(beta < np.inf)
     np.testing.assert_allclose(p[..., order] ** beta, permuted**beta, rtol=1e-12, atol=1e-13)
 
 
@@ -72,7 +87,8 @@ def test_permuting_scores_permutes_probabilities(record: Mapping, data: st.DataO
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_larger_scores_get_no_less(record: Mapping, data: st.DataObject) -> None:
-    z, params = data.draw(ROWS), draw_params(record, data)
+    z = data.draw(ROWS)
+    params = draw_params(record, data, z)
     p = record.forward(z, *params)
     order = np.argsort(z, axis=-1)
     assert (np.diff(np.take_along_axis(p, order, -1), axis=-1) >= 0).all()
@@ -83,7 +99,8 @@ def test_larger_scores_get_no_less(record: Mapping, data: st.DataObject) -> None
 @settings(max_examples=60, deadline=None)
 def test_monotone_as_a_gradient_of_a_convex_function(record: Mapping, data: st.DataObject) -> None:
     """(p(z) − p(z'))·(z − z') ≥ 0."""
-    z, params = data.draw(ROWS), draw_params(record, data)
+    z = data.draw(ROWS)
+    params = draw_params(record, data, z)
     other = data.draw(hnp.arrays(np.float64, z.shape, elements=st.floats(-50, 50)))
     difference = record.forward(z, *params) - record.forward(other, *params)
     assert (np.sum(difference * (z - other), axis=-1) >= -1e-11).all()
@@ -94,11 +111,12 @@ def test_monotone_as_a_gradient_of_a_convex_function(record: Mapping, data: st.D
 @settings(max_examples=60, deadline=None)
 def test_maximises_its_own_problem(record: Mapping, data: st.DataObject) -> None:
     """No other point of the simplex has a larger p·z − Ω(p)."""
-    z, params = data.draw(ROWS), draw_params(record, data)
+    z = data.draw(ROWS)
+    params = draw_params(record, data, z)
     weights = data.draw(hnp.arrays(np.float64, z.shape, elements=st.floats(0, 1)))
     assume((weights.sum(axis=-1) > 1e-3).all())
     q = weights / weights.sum(axis=-1, keepdims=True)
     p = record.forward(z, *params)
     best = np.sum(p * z, axis=-1) - record.omega(p, *params)
     other = np.sum(q * z, axis=-1) - record.omega(q, *params)
-    assert (best >= other - 1e-12 * (1 + np.abs(z).max())).all()
+    assert (best >= other - 1e-12 * (1 + np.abs(z).max() + np.abs(best))).all()
