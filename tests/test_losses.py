@@ -17,6 +17,7 @@ import pyentmax
 from pyentmax import MAPPINGS, Mapping, check_gradient, check_jacobian, fenchel_young_loss
 
 CASES: list[tuple[str, dict[str, float]]] = [("softmax", {}), ("sparsemax", {}), ("entmax15", {})]
+CASES += [("normmax", {"alpha": alpha}) for alpha in (1.1, 2, 5)]
 CASES += [("entmax", {"alpha": alpha}) for alpha in (1, 1 + 1e-9, 1.2, 1.5, 2, 3, np.inf)]
 every_case = pytest.mark.parametrize(
     ("name", "params"), CASES, ids=[f"{n}{list(p.values())}" for n, p in CASES]
@@ -193,7 +194,7 @@ def test_accuracy_against_many_digits(alpha: float) -> None:
             np.testing.assert_allclose(got, exact[label], rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("name", "params"), CASES[:7])
+@pytest.mark.parametrize(("name", "params"), CASES[:10])
 def test_temperature_scales_the_loss(name: str, params: dict[str, float]) -> None:
     """L_{tΩ}(z; q) = t L_Ω(z/t; q), with a record of one's own for tΩ."""
     base, values, t = MAPPINGS[name], tuple(params.values()), 2.5
@@ -205,7 +206,7 @@ def test_temperature_scales_the_loss(name: str, params: dict[str, float]) -> Non
         vjp=base.vjp,
         jacobian=base.jacobian,
         omega=lambda p, axis=-1: t * base.omega(p, *values, axis=axis),
-        omega_vertices=0.0,
+        omega_vertices=t * base.omega_vertices,
     )
     z, labels, _ = random_problem(6)
     np.testing.assert_allclose(

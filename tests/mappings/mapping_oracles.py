@@ -34,6 +34,11 @@ STRUCTURED: dict[str, Callable[..., Any]] = {
     "fusedmax(0.2)": lambda z, axis=-1, **options: pyentmax.fusedmax(z, 0.2, axis, **options),
     "oscarmax(0)": lambda z, axis=-1, **options: pyentmax.oscarmax(z, 0, axis, **options),
     "oscarmax(0.1)": lambda z, axis=-1, **options: pyentmax.oscarmax(z, 0.1, axis, **options),
+    "csoftmax(1)": lambda z, axis=-1, **options: pyentmax.csoftmax(z, 1, axis, **options),
+    "csparsemax(1)": lambda z, axis=-1, **options: pyentmax.csparsemax(z, 1, axis, **options),
+    "budget(1)": lambda z, axis=-1, **options: pyentmax.budget_sparsemax(z, 1, axis, **options),
+    "normmax(2)": lambda z, axis=-1, **options: pyentmax.normmax(z, 2, axis, **options),
+    "normmax(inf)": lambda z, axis=-1, **options: pyentmax.normmax(z, np.inf, axis, **options),
 }
 ORDERED = ("fusedmax(0)", "fusedmax(0.2)")
 
@@ -51,6 +56,11 @@ SUPPORTS: dict[str, Callable[..., Any]] = {
     "topk_softmax(2)": partial(pyentmax.topk_softmax_support, k=2),
     "fusedmax(0.2)": partial(pyentmax.fusedmax_support, strength=0.2),
     "oscarmax(0.1)": partial(pyentmax.oscarmax_support, strength=0.1),
+    "csoftmax(1)": partial(pyentmax.csoftmax_support, upper=1),
+    "csparsemax(1)": partial(pyentmax.csparsemax_support, upper=1),
+    "budget(1)": partial(pyentmax.budget_sparsemax_support, budget=1),
+    "normmax(2)": partial(pyentmax.normmax_support, alpha=2),
+    "normmax(inf)": partial(pyentmax.normmax_support, alpha=np.inf),
 }
 
 

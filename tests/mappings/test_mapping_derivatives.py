@@ -17,6 +17,8 @@ CASES = [("softmax", ()), ("sparsemax", ()), ("entmax15", ())] + [
     ("entmax", (alpha,)) for alpha in (1, 1 + 1e-8, 1.1, 1.5, 2, 2.5, 4)
 ]
 CASES += [("topk_softmax", (3,)), ("fusedmax", (0,)), ("fusedmax", (0.2,)), ("oscarmax", (0.1,))]
+CASES += [("normmax", (1.2,)), ("normmax", (2,)), ("normmax", (4,)), ("budget_sparsemax", (1.7,))]
+CASES += [("csoftmax", (0.6,)), ("csparsemax", (0.6,))]
 every_case = pytest.mark.parametrize(
     ("name", "params"), CASES, ids=[f"{n}{p or ''}" for n, p in CASES]
 )
