@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -11,9 +12,15 @@ from pyentmax.thresholds import (
     Threshold,
     bisect_largest,
     bisection,
+    condat,
     exp_beta,
+    halley,
     inside,
+    michelot,
     newton,
+    newton_threshold,
+    partial_sort_entmax15,
+    partial_sort_sparsemax,
     sort_entmax15,
     sort_sparsemax,
 )
@@ -121,3 +128,144 @@ def test_exp_beta_limits() -> None:
     p, s = exp_beta(t, np.array([1.0]))
     np.testing.assert_allclose(p, np.maximum(1 + t, 0), rtol=1e-15)
     np.testing.assert_allclose(s, 1 + t > 0, rtol=1e-15)
+
+
+# Every way to find τ, by α: the same answers from all, and against many digits.
+AT_2: dict[str, Callable[..., Threshold]] = {
+    "sort": sort_sparsemax,
+    "partial sort": partial_sort_sparsemax,
+    "partial sort from 1": lambda x: partial_sort_sparsemax(x, 1),
+    "Michelot": michelot,
+    "Condat": condat,
+}
+AT_15: dict[str, Callable[..., Threshold]] = {
+    "sort": sort_entmax15,
+    "partial sort": partial_sort_entmax15,
+    "partial sort from 1": lambda x: partial_sort_entmax15(x, 1),
+}
+GENERAL: dict[str, Callable[..., Threshold]] = {
+    "bisection": bisection,
+    "Halley": halley,
+    "Newton": newton_threshold,
+}
+WAYS = (
+    [(2, name, way) for name, way in AT_2.items()]
+    + [(1.5, name, way) for name, way in AT_15.items()]
+    + [
+        (alpha, name, lambda x, way=way, alpha=alpha: way(x, alpha))
+        for alpha in (1.01, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4, 10)
+        for name, way in GENERAL.items()
+        if alpha <= 2 or name != "Newton"
+    ]
+)
+every_way = pytest.mark.parametrize(
+    ("alpha", "way"), [(a, w) for a, _, w in WAYS], ids=[f"{n}-{a}" for a, n, _ in WAYS]
+)
+
+
+def adversarial_rows(d: int) -> np.ndarray:
+    """Rows that a method may be slow or wrong on."""
+    rng = np.random.default_rng(d)
+    z = rng.standard_normal(d)
+    outlier = z / 100
+    outlier[d // 2] = 5
+    return np.stack(
+        [
+            z,
+            np.sort(z),  # rising: every score tops all before it
+            np.sort(z)[::-1],
+            np.full(d, 3.0),
+            np.round(z),  # ties
+            np.round(z * 4) / 4 - 1e4,
+            outlier,
+            -(0.5 ** np.arange(d)),
+            -(1000.0 ** np.minimum(np.arange(d), 100)),  # Michelot drops one score a pass
+            np.linspace(0, 1, d),
+            np.linspace(0, 1e-9, d),
+            np.append(np.zeros(d - 1), 1.0),  # exactly on the threshold at α = 2
+        ]
+    )
+
+
+def exact_tau(x: np.ndarray, alpha: float) -> mpmath.mpf:
+    """By bisection in 40 digits."""
+    with mpmath.workdps(40):
+        scores = [mpmath.mpf(float(score)) for score in x if score > x.max() - 1]
+        power = 1 / (mpmath.mpf(alpha) - 1)
+        low, high = max(scores) - 1, max(scores)
+        for _ in range(110):
+            tau = (low + high) / 2
+            enough = sum((s - tau) ** power for s in scores if s > tau) >= 1
+            low, high = (tau, high) if enough else (low, tau)
+        return low
+
+
+@every_way
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_way_finds_the_threshold(
+    alpha: float, way: Callable[..., Threshold], dtype: type
+) -> None:
+    rows = adversarial_rows(17)
+    if dtype is np.float32:
+        rows = np.maximum(rows, -1e30)
+    x = rows.astype(dtype)
+    tau, size, passes = way(x)
+    assert tau.dtype == dtype
+    assert isinstance(passes, int)
+    assert passes >= 1
+    exact = np.array([[float(exact_tau(row, alpha))] for row in x])
+    # τ is as good as the scores' own rounding and that of sums near 1.
+    room = 8 * np.finfo(dtype).eps * (1 + np.abs(x.max(axis=-1, keepdims=True)))
+    assert (np.abs(tau - exact) <= room).all(), (tau - exact) / room
+    assert (size >= np.sum(x > exact + room, axis=-1, keepdims=True)).all()
+    assert (size <= np.sum(x > exact - room, axis=-1, keepdims=True)).all()
+    alone = way(x[0])
+    assert (np.abs(alone.tau - tau[0]) <= room[0]).all()
+    np.testing.assert_array_equal(way(x.reshape(3, 4, -1)).tau, tau.reshape(3, 4, 1))
+
+
+@every_way
+def test_every_way_takes_long_rows_and_minus_infinity(
+    alpha: float, way: Callable[..., Threshold]
+) -> None:
+    x = adversarial_rows(1000)
+    tau, size, _ = way(x)
+    by_bisection = bisection(x, alpha).tau
+    top = np.abs(x.max(axis=-1, keepdims=True))
+    assert (np.abs(tau - by_bisection) <= 1e-14 * (1 + top)).all()
+    masked = np.concatenate([x, np.full_like(x, -np.inf)], axis=-1)
+    again = way(masked)
+    assert (np.abs(again.tau - tau) <= 1e-14 * (1 + top)).all()
+    np.testing.assert_array_equal(way(np.array([[3.0], [-2.0]])).tau, [[2.0], [-3.0]])
+    assert (size >= 1).all()
+
+
+def test_passes_tell_the_ways_apart() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 1000))
+    slow = -(1000.0 ** np.arange(100))
+    assert michelot(x).passes <= 10
+    assert michelot(slow).passes > 90
+    assert condat(slow).passes <= 4
+    assert condat(x).passes <= michelot(x).passes + 1
+    wide = np.zeros(1000)
+    assert [partial_sort_sparsemax(wide, k).passes for k in (1000, 500, 16, 1)] == [1, 2, 7, 11]
+    assert partial_sort_sparsemax(x).passes == 1
+    # Only the rows that need more go on; the answer of the others does not change.
+    both = partial_sort_sparsemax(np.stack([wide, x[0]]))
+    assert both.passes == 7
+    np.testing.assert_array_equal(both.tau[1], partial_sort_sparsemax(x[0]).tau)
+    for alpha in (1.1, 1.5, 2, 4):
+        assert halley(x, alpha).passes <= 30 < bisection(x, alpha).passes
+
+
+@pytest.mark.parametrize("alpha", [1.01, 1.5, 2, 3, 10, 50])
+def test_halley_is_safe_on_rows_made_against_it(alpha: float) -> None:
+    for d in (2, 17, 1000):
+        passes = halley(adversarial_rows(d) * (alpha - 1), alpha).passes
+        assert passes < 3 * 54 - 1, "ended by its bracket, not by the limit"
+
+
+def test_partial_sort_needs_a_start() -> None:
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
+        partial_sort_sparsemax(np.zeros(3), 0)

@@ -1,0 +1,68 @@
+"""Ways to find the threshold τ of α-entmax, each a small function in plain NumPy.
+
+All work on rows along the last axis. With x = (α−1) z,
+
+    α-entmax(z) = [x − τ]₊^{1/(α−1)},    f(τ) = Σ [x_i − τ]₊^{1/(α−1)} = 1,
+
+and f decreases, so τ is unique. It lies in [max x − 1, max x − d^{1−α}]: at the left end the
+largest term alone is 1, at the right end each of d terms is at most 1/d (Peters et al. 2019,
+Alg. 1). So a score with x ≤ max x − 1 is never in the support.
+
+Each of these takes x and returns a `Threshold`, alike, so that they can be compared:
+
+    sort_sparsemax, partial_sort_sparsemax, michelot, condat    α = 2, exact
+    sort_entmax15, partial_sort_entmax15                        α = 1.5, exact
+    bisection, halley                                           any α > 1
+    newton_threshold                                            1 < α ≤ 2
+
+Near α = 1 all thresholds crowd at max x − 1 and the powers explode, so the general solvers that
+the mappings use work with a better variable each: `newton` (1 ≤ α ≤ 2) with the normaliser c of
+u = 1 + (α−1)(y − c), which becomes log-sum-exp at α = 1; `bisect_largest` (α > 2) with the largest
+probability q, since u = q^{α−1} + (α−1) y and q^{α−1} may be far below the rounding of 1 − u. Here
+y = z − max z. The mappings' defaults are `sort_sparsemax`, `sort_entmax15`, `newton` and
+`bisect_largest`: no row can drive their number of passes past a small bound, and they meet the
+accuracy contract in float32 too.
+
+Mappings with upper bounds find their level by `water_fill` and `fill_boxes` instead.
+"""
+
+from pyentmax.thresholds._rows import Threshold
+from pyentmax.thresholds.filling import Filling, fill_boxes, water_fill
+from pyentmax.thresholds.filtering import condat, michelot
+from pyentmax.thresholds.halving import Largest, bisect_largest, bisection
+from pyentmax.thresholds.sorting import (
+    partial_sort_entmax15,
+    partial_sort_sparsemax,
+    sort_entmax15,
+    sort_sparsemax,
+)
+from pyentmax.thresholds.tangents import (
+    Normalizer,
+    exp_beta,
+    halley,
+    inside,
+    newton,
+    newton_threshold,
+)
+
+__all__ = [
+    "Filling",
+    "Largest",
+    "Normalizer",
+    "Threshold",
+    "bisect_largest",
+    "bisection",
+    "condat",
+    "exp_beta",
+    "fill_boxes",
+    "halley",
+    "inside",
+    "michelot",
+    "newton",
+    "newton_threshold",
+    "partial_sort_entmax15",
+    "partial_sort_sparsemax",
+    "sort_entmax15",
+    "sort_sparsemax",
+    "water_fill",
+]

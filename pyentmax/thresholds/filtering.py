@@ -1,0 +1,86 @@
+"""Thresholds of sparsemax by dropping scores that cannot be in the support: no sort.
+
+On any set of scores that holds the support, (Σx − 1)/n is a lower bound on τ: the scores outside
+the support are below τ and only pull the mean down. So whatever does not exceed it can go.
+For NumPy arrays: both functions look at the data after each pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.thresholds._rows import Threshold, clipped, count
+
+
+def michelot(x: Any) -> Threshold:
+    """τ of sparsemax (α = 2): drop what does not exceed (Σx − 1)/n, until all of it does.
+
+    These are Newton's steps on Σ [x_i − τ]₊ = 1 (Michelot 1986). Few passes on random rows, but
+    d of them where each pass drops one score, as for −1, −1000, −10⁶, …; O(d) per pass.
+
+    Examples
+    --------
+    >>> print(michelot(np.array([1.0, 0.5, -2.0])))
+    Threshold(tau=array([0.25]), size=array([2]), passes=2)
+    >>> michelot(-(1000.0 ** np.arange(12))).passes
+    12
+    """
+    top = np.max(x, axis=-1, keepdims=True)
+    y = x - top
+    tau, passes = _rising(y, (np.sum(y, axis=-1, keepdims=True) - 1) / y.shape[-1], 1)
+    return Threshold(tau + top, count(y > tau), passes)
+
+
+def condat(x: Any) -> Threshold:
+    """τ of sparsemax (α = 2) by Condat's filter: Michelot's bound, kept up to date score by score.
+
+    In the first pass (Condat 2016, Alg. 1) a score that exceeds the bound τ so far joins the set,
+    τ ← τ + (x − τ)/n. If that leaves τ below x − 1, where it cannot be, x alone is the better set,
+    and what was kept so far is put aside. A second pass takes back what of it exceeds the τ then
+    reached; after it `michelot`'s passes finish, on the few scores left. The first pass goes
+    score by score, here for all rows at once: meant for reading, and for C.
+
+    Examples
+    --------
+    >>> print(condat(np.array([1.0, 0.5, -2.0])))
+    Threshold(tau=array([0.25]), size=array([2]), passes=3)
+    >>> condat(-(1000.0 ** np.arange(12))).passes
+    3
+    """
+    top, y = clipped(x)
+    columns = np.moveaxis(y, -1, 0)
+    tau, n = columns[0] - 1, np.ones_like(columns[0])
+    kept, start = np.ones_like(columns, dtype=bool), np.zeros_like(n, dtype=int)
+    for i, score in enumerate(columns[1:], start=1):
+        joins = score > tau
+        raised = tau + (score - tau) / (n + 1)
+        alone = joins & (raised <= score - 1)
+        kept[i] = joins
+        start = np.where(alone, i, start)  # what was kept before is aside
+        n = np.where(alone, 1, n + joins)
+        tau = np.where(alone, score - 1, np.where(joins, raised, tau))
+    for i, score in enumerate(columns):
+        back = kept[i] & (start > i) & (score > tau)
+        n = n + back
+        tau = np.where(back, tau + (score - tau) / n, tau)
+    tau, passes = _rising(y, tau[..., None], 2)
+    return Threshold(tau + top, count(y > tau), passes)
+
+
+def _rising(y: Any, tau: Any, passes: int) -> tuple[Any, int]:
+    """Newton's steps on Σ [y_i − τ]₊ = 1, until τ rises no more, and the passes altogether.
+
+    From a τ at or below the solution they only rise. The first one may fall: it mends a start that
+    rounding put too high. Each later rise drops a score, so they end.
+    """
+    first = True
+    while True:
+        above = y > tau
+        n = np.sum(above, axis=-1, keepdims=True, dtype=y.dtype)
+        new = (np.sum(np.where(above, y, 0), axis=-1, keepdims=True) - 1) / n
+        passes, rises = passes + 1, first | (new > tau)
+        tau, first = np.where(rises, new, tau), False
+        if not rises.any() or bool(((y > tau) == above).all()):
+            return tau, passes
