@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -120,6 +122,188 @@ def test_the_generator_decides_the_directions() -> None:
     assert numeric(1) != numeric(2)
 
 
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_long_rows_are_checked_by_random_directions(axis: int) -> None:
+    z = np.moveaxis(np.random.default_rng(3).standard_normal((2, 300)), -1, axis)
+
+    def forward(z: Any) -> Any:
+        return pyentmax.entmax15(z, axis)
+
+    def jacobian(p: Any) -> Any:
+        return pyentmax.entmax15_jacobian(p, axis)
+
+    report = check_jacobian(forward, z, jacobian, axis).raise_if_failed()
+    assert report.differences.shape == (16, 2, 300)
+
+    def wrong(p: Any) -> Any:
+        right = jacobian(p)
+        right[1, 7, 200] += 1e-3
+        return right
+
+    assert check_jacobian(forward, z, wrong, axis).where[1:] == (1, 7)
+
+
+def test_a_jvp_and_a_vjp_that_are_not_dual_are_found() -> None:
+    report = check_vjp(pyentmax.entmax15, Z, pyentmax.entmax15_vjp, pyentmax.entmax15_jvp)
+    assert report.raise_if_failed().duality is not None
+    assert 0 < report.duality < 1e-14
+    assert "JVP-VJP gap" in str(report)
+
+    def wrong(p: Any, u: Any, factor: float) -> Any:
+        return factor * pyentmax.softmax_jvp(p, u)
+
+    for factor in (1 + 1e-6, np.nan):
+        report = check_vjp(
+            pyentmax.softmax,
+            Z,
+            pyentmax.softmax_vjp,
+            partial(wrong, factor=factor),
+        )
+        assert not report.passed, "though the VJP itself is right"
+        assert report.largest_error < report.tolerance
+    assert check_vjp(pyentmax.softmax, Z, pyentmax.softmax_vjp).duality is None
+
+
+@pytest.mark.parametrize(
+    ("function", "z", "kink"),
+    [
+        (lambda z: np.maximum(z, 0), [0.0, 1.0], True),
+        (lambda z: np.maximum(z, 0) ** 2, [0.0, 1.0], False),  # twice the slope, but no jump
+        (np.abs, [1e-7, 1.0], True),  # nearer than the smallest step
+        (np.abs, [1e-4, 1.0], False),
+        (lambda z: np.clip(z, -1, 1), [1.0, 0.5], True),  # a bound, not a zero
+        (lambda z: 1e-9 * np.sin(z), [0.3, 1.0], False),
+        (lambda z: np.exp(30 * z), [0.3, 1.0], False),
+    ],
+)
+def test_a_kink_is_where_the_slopes_on_two_sides_differ(function: Any, z: Any, kink: bool) -> None:
+    report = check_jacobian(function, z, lambda p: np.zeros((2, 2)))
+    assert report.kink == kink
+    report = check_gradient(lambda z: np.sum(function(z)), z, np.zeros_like)
+    assert report.kink == kink
+
+
+def test_leaving_the_support_smoothly_is_no_kink() -> None:
+    """1.5-entmax reaches 0 with slope 0: the derivative exists, and is checked."""
+    z = [1.6, 1.2, 0.0]  # p = (0.8², 0.6², 0²)
+    assert pyentmax.entmax15(z)[2] < 1e-30
+    report = check_jacobian(pyentmax.entmax15, z, pyentmax.entmax15_jacobian, atol=1e-5)
+    assert report.passed
+    assert not report.kink
+
+
+class OnDevice:
+    """An array that NumPy's functions must not take to the host, as CuPy's: only .get() does."""
+
+    def __init__(self, values: np.ndarray) -> None:
+        self.values = values
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> OnDevice:
+        assert func is np.asarray, "only to place arrays beside this one"
+        return OnDevice(np.array(args[0]))
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise TypeError("implicit copy to the host")
+
+    def get(self) -> np.ndarray:
+        return self.values
+
+
+def test_device_arrays_stay_on_the_device_inside_the_functions() -> None:
+    def on_device(function: Any) -> Any:
+        return lambda *arrays: OnDevice(function(*(a.values for a in arrays)))
+
+    z = OnDevice(Z)
+    forward = on_device(pyentmax.softmax)
+    check_jacobian(forward, z, on_device(pyentmax.softmax_jacobian)).raise_if_failed()
+    vjp = on_device(pyentmax.softmax_vjp)
+    check_vjp(forward, z, vjp, vjp).raise_if_failed()
+    check_gradient(
+        on_device(lambda z: np.sum(z**2)), z, on_device(lambda z: 2 * z)
+    ).raise_if_failed()
+
+
+def picture(report: pyentmax.CheckReport) -> ElementTree.Element:
+    """The report's HTML, parsed: it must be well-formed."""
+    html = report._repr_html_()
+    assert "http" not in html.replace('xmlns="http://www.w3.org/2000/svg"', ""), "no network"
+    return ElementTree.fromstring(html)
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def cells(root: ElementTree.Element) -> list[list[ElementTree.Element]]:
+    """The cells of each of the three maps: the rectangles with a tooltip."""
+    return [
+        [r for r in group.iter(f"{SVG}rect") if r.find(f"{SVG}title") is not None]
+        for group in root.iter(f"{SVG}g")
+    ]
+
+
+def test_the_picture_shows_both_jacobians_and_their_difference() -> None:
+    def wrong(p: Any) -> Any:
+        jacobian = pyentmax.sparsemax_jacobian(p)
+        jacobian[0, 2] += 0.25
+        return jacobian
+
+    report = check_jacobian(pyentmax.sparsemax, [0.3, 0.1, -2.0], wrong)
+    root = picture(report)
+    svg = next(root.iter(f"{SVG}svg"))
+    assert svg.get("role") == "img"
+    assert "heat maps of the analytic and the numeric values" in str(svg.get("aria-label"))
+    titles = [group.findtext(f"{SVG}text") for group in root.iter(f"{SVG}g")]
+    assert titles == ["analytic", "numeric", "difference"]
+    maps = cells(root)
+    assert [len(m) for m in maps] == [9, 9, 9]
+    blue, white, red = "#2166ac", "#ffffff", "#a53c0a"
+    numeric = [c.get("fill") for c in maps[1]]
+    assert (numeric[0], numeric[1], numeric[2]) == (red, blue, white)
+    difference = [c.get("fill") for c in maps[2]]
+    assert difference == [white, white, red] + [white] * 6
+    assert maps[0][2].findtext(f"{SVG}title") == (
+        "[0, 2] analytic 0.25, numeric 0, difference 0.25"
+    )
+    words = " ".join(root.itertext())
+    assert "Jacobian: ✗ FAILED" in words
+    assert "2.50e-01" in words
+    assert "±0.25, the largest" in words
+
+
+def test_differences_within_the_tolerance_look_pale() -> None:
+    report = check_jacobian(pyentmax.softmax, Z[0], pyentmax.softmax_jacobian)
+    root = picture(report)
+    assert {c.get("fill") for c in cells(root)[2]} <= {"#ffffff", "#fffffe", "#fefefe", "#feffff"}
+    words = " ".join(root.itertext())
+    assert "✓ passed" in words
+    assert "the tolerance" in words
+
+
+def test_of_large_and_many_jacobians_the_block_of_the_largest_error_is_shown() -> None:
+    def wrong(p: Any) -> Any:
+        jacobian = pyentmax.softmax_jacobian(p)
+        jacobian[1, 90, 3] = np.nan
+        return jacobian
+
+    z = np.random.default_rng(4).standard_normal((2, 100))
+    root = picture(check_jacobian(pyentmax.softmax, z, wrong))
+    maps = cells(root)
+    assert [len(m) for m in maps] == [256] * 3
+    grey = [c.findtext(f"{SVG}title") for c in maps[2] if c.get("fill") == "#888"]
+    assert [str(title)[:11] for title in grey] == ["[1, 90, 3] "]
+    words = " ".join(root.itertext())
+    assert "matrix [1] of a batch of (2,), rows 82–97 of 100, columns 0–15 of 100" in words
+    assert len(check_jacobian(pyentmax.softmax, z, wrong)._repr_html_()) < 200_000
+
+
+def test_gradients_are_shown_as_rows_and_kinks_noted() -> None:
+    root = picture(check_gradient(lambda z: np.abs(z).sum(), [0.0, 1.0, -1.0], np.sign))
+    assert [len(m) for m in cells(root)] == [3, 3, 3]
+    assert "z sits on a kink" in " ".join(root.itertext())
+    root = picture(check_gradient(lambda z: (z**2).sum(), Z, lambda z: 2 * z))
+    assert [len(m) for m in cells(root)] == [15, 15, 15]
+
+
 def test_bad_input_is_named() -> None:
     with pytest.raises(ValueError, match=r"Jacobian must have shape \(3, 5, 5\), got \(3, 5\)"):
         check_jacobian(pyentmax.softmax, Z, lambda p: p)
@@ -127,3 +311,7 @@ def test_bad_input_is_named() -> None:
         check_vjp(pyentmax.softmax, Z, lambda p, v: p[0])
     with pytest.raises(ValueError, match="z must be a non-empty array of finite scores"):
         check_vjp(pyentmax.softmax, [0.0, -np.inf], pyentmax.softmax_vjp)
+    with pytest.raises(ValueError, match=r"fn must return the shape of z, \(3, 5\), got \(5,\)"):
+        check_jacobian(lambda z: z[0], Z, pyentmax.softmax_jacobian)
+    with pytest.raises(ValueError, match=r"JVP must have the shape of p, \(3, 5\), got \(5,\)"):
+        check_vjp(pyentmax.softmax, Z, pyentmax.softmax_vjp, lambda p, u: p[0])

@@ -1,0 +1,151 @@
+"""Heat maps of two derivatives and their difference, as inline SVG: no library, no network.
+
+The colours run from blue through white (zero) to red-brown, which people with any colour vision
+can tell apart, and differ in lightness from white alike. Text and lines take the page's own text
+colour, so that light and dark pages are both readable.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+
+from pyentmax.checking._differences import Array
+
+CAP = 16  # rows and columns shown at most: three maps of 256 cells are 100 kB of SVG
+SIDE, GAP, TOP = 190, 26, 24  # pixels: a map's side, between maps, above them
+BLUE, WHITE, RED = np.array([33, 102, 172]), np.array([255, 255, 255]), np.array([165, 60, 10])
+
+
+def heat_maps(
+    what: str, analytic: Array, numeric: Array, where: tuple[int, ...], tolerance: float
+) -> str:
+    """The SVG element: analytic, numeric, difference, with the largest difference framed.
+
+    Arrays of more than two axes show the matrix, and those of more than 16 rows or columns the
+    block, that holds the largest difference; a line below says so.
+    """
+    block, rows, columns, note = _window(analytic.shape, where)
+    analytic, numeric = (np.atleast_2d(a[block])[rows, columns] for a in (analytic, numeric))
+    difference = analytic - numeric
+    limit = _largest(analytic, numeric)
+    apart = max(_largest(difference), tolerance)
+    names = "the tolerance" if apart == tolerance else "the largest"
+    worst = (where[-2] - rows.start if len(where) > 1 else 0, where[-1] - columns.start)
+    cell = min(SIDE / analytic.shape[0], SIDE / analytic.shape[1], 40)
+    height, width = cell * analytic.shape[0], cell * analytic.shape[1]
+    shift = max(width, SIDE) + GAP
+
+    parts = []
+    for k, (title, values, full, legend) in enumerate(
+        (
+            ("analytic", analytic, limit, f"±{limit:.3g}"),
+            ("numeric", numeric, limit, f"±{limit:.3g}"),
+            ("difference", difference, apart, f"±{apart:.2g}, {names}"),
+        )
+    ):
+        parts.append(f'<g transform="translate({1 + k * shift:g} {TOP})">')
+        parts.append(f'<text y="-8" font-weight="bold">{title}</text>')
+        for (i, j), value in np.ndenumerate(values):
+            text = (
+                f"[{_index(block, rows.start + i, columns.start + j, len(where))}] "
+                f"analytic {analytic[i, j]:.6g}, numeric {numeric[i, j]:.6g}, "
+                f"difference {difference[i, j]:.2g}"
+            )
+            parts.append(
+                f'<rect x="{j * cell:.4g}" y="{i * cell:.4g}" width="{cell:.4g}" '
+                f'height="{cell:.4g}" fill="{_colour(value, full)}"><title>{text}</title></rect>'
+            )
+        parts.append(_frame(0, 0, width, height, 'stroke="currentColor" stroke-opacity=".6"'))
+        if k == 2:
+            x, y = worst[1] * cell, worst[0] * cell
+            parts.append(_frame(x, y, cell, cell, 'stroke="#000" stroke-width="2"'))
+        parts.append(_legend(height + 10, legend))
+        parts.append("</g>")
+
+    below = TOP + height + 44
+    if note:
+        parts.append(f'<text x="1" y="{below:g}" font-style="italic">{escape(note)}</text>')
+    total = (3 * shift - GAP + 2, below + (8 if note else -8))
+    label = (
+        f"{what}: heat maps of the analytic and the numeric values, within ±{limit:.3g}, and of "
+        f"their difference, at most {_largest(difference):.2g} in this picture"
+    )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{escape(label)}" '
+        f'width="{total[0]:g}" height="{total[1]:g}" viewBox="0 0 {total[0]:g} {total[1]:g}" '
+        'font-family="sans-serif" font-size="12" fill="currentColor" shape-rendering="crispEdges" '
+        f'style="max-width:100%;height:auto">{"".join(parts)}</svg>'
+    )
+
+
+def table(heading: str, picture: str, rows: list[tuple[str, str]], notes: list[str]) -> str:
+    """The picture above a two-column table."""
+    cells = "".join(
+        f'<tr><th scope="row" style="text-align:left;padding:1px 14px 1px 0">{escape(name)}</th>'
+        f'<td style="text-align:left;font-family:monospace">{escape(value)}</td></tr>'
+        for name, value in rows
+    )
+    warnings = "".join(f"<div><em>{escape(note)}</em></div>" for note in notes)
+    return (
+        f"<div><div style='margin:4px 0'><strong>{escape(heading)}</strong></div>{picture}"
+        f"<table style='border-collapse:collapse;margin:6px 0'>{cells}</table>{warnings}</div>"
+    )
+
+
+def _window(
+    shape: tuple[int, ...], where: tuple[int, ...]
+) -> tuple[tuple[int, ...], slice, slice, str]:
+    """Which matrix of the batch, which of its rows and columns, and what the reader must know."""
+    block, matrix = where[:-2], shape[-2:] if len(shape) > 1 else (1, *shape)
+    at = (0, *where)[-2:]
+    starts = [min(max(i - CAP // 2, 0), max(n - CAP, 0)) for i, n in zip(at, matrix, strict=True)]
+    rows, columns = (slice(s, min(s + CAP, n)) for s, n in zip(starts, matrix, strict=True))
+    notes = []
+    if block:
+        notes.append(f"matrix [{', '.join(map(str, block))}] of a batch of {shape[:-2]}")
+    if max(matrix) > CAP:
+        notes.append(
+            f"rows {rows.start}–{rows.stop - 1} of {matrix[0]}, "
+            f"columns {columns.start}–{columns.stop - 1} of {matrix[1]}"
+        )
+    return (
+        block,
+        rows,
+        columns,
+        f"Shown: {', '.join(notes)}, around the largest error" * bool(notes),
+    )
+
+
+def _index(block: tuple[int, ...], i: int, j: int, ndim: int) -> str:
+    return ", ".join(str(n) for n in (*block, i, j)[-ndim:])
+
+
+def _largest(*arrays: Array) -> float:
+    values = [np.abs(a[np.isfinite(a)]) for a in arrays]
+    return max((float(v.max()) for v in values if v.size), default=0.0)
+
+
+def _colour(value: float, full: float) -> str:
+    if not np.isfinite(value):
+        return "#888"
+    t = min(abs(value) / full, 1) if full else 0.0
+    end = RED if value > 0 else BLUE
+    return "#{:02x}{:02x}{:02x}".format(*np.rint(WHITE + t * (end - WHITE)).astype(int))
+
+
+def _frame(x: float, y: float, width: float, height: float, stroke: str) -> str:
+    size = f'x="{x:.4g}" y="{y:.4g}" width="{width:.4g}" height="{height:.4g}"'
+    return f'<rect {size} fill="none" {stroke}/>'
+
+
+def _legend(y: float, text: str) -> str:
+    width, steps = 60, 15
+    bars = "".join(
+        f'<rect x="{k * width / steps:.4g}" y="{y:.4g}" width="{width / steps:.4g}" height="9" '
+        f'fill="{_colour(2 * k / (steps - 1) - 1, 1)}"/>'
+        for k in range(steps)
+    )
+    frame = _frame(0, y, width, 9, 'stroke="currentColor" stroke-opacity=".6"')
+    return f'{bars}{frame}<text x="{width + 6}" y="{y + 9:.4g}">{escape(text)}</text>'

@@ -1,0 +1,137 @@
+"""What a check found: numbers, a table, a picture, an exception on demand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pyentmax.checking._differences import Array, Slopes
+from pyentmax.checking._picture import heat_maps, table
+
+DUALITY_TOLERANCE = 1e-10  # of Σ|u∘Jv|: rounding alone, as no differences are taken
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """What a check found; prints as a small table, shows in Jupyter as a picture.
+
+    Attributes
+    ----------
+    what : str
+        which derivative was checked
+    passed : bool
+    largest_error : float
+        largest absolute difference, and its place and values below
+    tolerance : float
+        what it may be: atol + rtol · (largest numeric entry)
+    where : tuple of int
+        index of the largest difference
+    analytic, numeric : float
+        the two values there
+    step : float
+        smallest step that the numeric value there rests on
+    estimate : float
+        the finite differences' own error there, as estimated
+    kink : bool
+        the slopes on the two sides of z differ however small the step: no derivative exists
+    duality : float or None
+        largest |u·(Jv) − (Jᵀu)·v| over Σ|u∘Jv|, where a JVP was given to compare the VJP with
+    analytic_entries, numeric_entries : array
+        all values
+    """
+
+    what: str
+    passed: bool
+    largest_error: float
+    tolerance: float
+    where: tuple[int, ...]
+    analytic: float
+    numeric: float
+    step: float
+    estimate: float
+    kink: bool
+    duality: float | None
+    analytic_entries: Array = field(repr=False)
+    numeric_entries: Array = field(repr=False)
+
+    @classmethod
+    def compare(
+        cls,
+        what: str,
+        analytic: Array,
+        found: Slopes,
+        rtol: float,
+        atol: float,
+        duality: float | None = None,
+    ) -> CheckReport:
+        """The report on analytic entries against numeric ones of the same shape."""
+        numeric = found.values
+        differences = analytic - numeric
+        # A NaN is the worst of errors, not one to be compared away.
+        size = np.where(np.isnan(differences), np.inf, np.abs(differences))
+        tolerance = atol + rtol * float(np.max(np.abs(numeric), initial=0))
+        where = tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
+        dual = duality is None or duality <= DUALITY_TOLERANCE
+        return cls(
+            what=what,
+            passed=bool(size[where] <= tolerance) and dual,
+            largest_error=float(size[where]),
+            tolerance=tolerance,
+            where=where,
+            analytic=float(analytic[where]),
+            numeric=float(numeric[where]),
+            step=float(found.steps[where]),
+            estimate=float(found.estimates[where]),
+            kink=found.kink,
+            duality=duality,
+            analytic_entries=analytic,
+            numeric_entries=numeric,
+        )
+
+    @property
+    def differences(self) -> Array:
+        """analytic − numeric, all of them."""
+        return self.analytic_entries - self.numeric_entries
+
+    def __str__(self) -> str:
+        lines = [f"{self.what}: {'passed' if self.passed else 'FAILED'}"]
+        lines += [f"  {name:<14} {value}".rstrip() for name, value in self._rows()]
+        if self.kink:
+            lines.append(f"  {KINK}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """The two derivatives and their difference as heat maps above the table."""
+        verdict = "✓ passed" if self.passed else "✗ FAILED"
+        picture = heat_maps(
+            self.what, self.analytic_entries, self.numeric_entries, self.where, self.tolerance
+        )
+        notes = [KINK] if self.kink else []
+        return table(f"{self.what}: {verdict}", picture, self._rows(), notes)
+
+    def _rows(self) -> list[tuple[str, str]]:
+        place = ", ".join(str(i) for i in self.where)
+        rows = [
+            ("largest error", f"{self.largest_error:.2e}   (tolerance {self.tolerance:.2e})"),
+            (f"at [{place}]", ""),
+            ("analytic", f"{self.analytic:+.12e}"),
+            ("numeric", f"{self.numeric:+.12e}   (±{self.estimate:.1e}, step {self.step:.1e})"),
+        ]
+        if self.duality is not None:
+            rows.append(
+                ("JVP-VJP gap", f"{self.duality:.2e}   (tolerance {DUALITY_TOLERANCE:.2e})")
+            )
+        return rows
+
+    def raise_if_failed(self) -> CheckReport:
+        """Raise AssertionError with the table if the check failed; else return the report."""
+        if not self.passed:
+            raise AssertionError(str(self))
+        return self
+
+
+KINK = (
+    "z sits on a kink: the slopes on its two sides differ (an entry is just entering the support, "
+    "say), so no derivative exists here; move z a little"
+)
