@@ -12,6 +12,7 @@ from typing import Any
 from .. import losses
 from ..mappings import MAPPINGS
 from ..mappings.entmax import entmax_vjp_alpha
+from .ops import as_tensor
 from .tensor import Array, Tensor
 
 MappingOp = Callable[..., Tensor]
@@ -21,7 +22,8 @@ def _on_tape(name: str) -> MappingOp:
     """The mapping called ``name`` as an operation z ↦ p on tensors."""
     record = MAPPINGS[name]
 
-    def op(z: Tensor, *params: Any, axis: int = -1, mask: Array | None = None) -> Tensor:
+    def op(z: Any, *params: Any, axis: int = -1, mask: Array | None = None) -> Tensor:
+        z = as_tensor(z)
         p = record.forward(z.data, *params, axis=axis, mask=mask)
 
         def vjp(g: Array) -> tuple[Array]:
@@ -39,12 +41,13 @@ sparsemax = _on_tape("sparsemax")
 entmax15 = _on_tape("entmax15")
 
 
-def entmax(z: Tensor, alpha: Any = 1.5, *, axis: int = -1, mask: Array | None = None) -> Tensor:
+def entmax(z: Any, alpha: Any = 1.5, *, axis: int = -1, mask: Array | None = None) -> Tensor:
     """p = entmax(z, α) along ``axis``; α may be a tensor too, and then gets a gradient.
 
     See :func:`pyentmax.entmax` and, for ∂p/∂α, :func:`pyentmax.entmax_grad_alpha`.
     """
     record = MAPPINGS["entmax"]
+    z = as_tensor(z)
     learned = isinstance(alpha, Tensor)
     shape = alpha.data if learned else alpha
     p = record.forward(z.data, shape, axis=axis, mask=mask)
@@ -62,7 +65,7 @@ MAPPING_OPS: dict[str, MappingOp] = {
 """Name → operation on tensors, with the names of :data:`pyentmax.mappings.MAPPINGS`."""
 
 
-def fenchel_young_loss(z: Tensor, y: Array, mapping: Any = "entmax15", **options: Any) -> Tensor:
+def fenchel_young_loss(z: Any, y: Array, mapping: Any = "entmax15", **options: Any) -> Tensor:
     """The Fenchel-Young loss of a mapping as an operation on the tape.
 
     Parameters
@@ -82,6 +85,7 @@ def fenchel_young_loss(z: Tensor, y: Array, mapping: Any = "entmax15", **options
     ∇L = p − q falls out of the forward pass (Peters et al., App. A.2), so loss and gradient are
     computed together, and the backward pass is one product with a number.
     """
+    z = as_tensor(z)
     loss, gradient = losses.fenchel_young_loss_and_grad(z.data, y, mapping, **options)
 
     def vjp(g: Array) -> tuple[Array]:

@@ -6,6 +6,7 @@ is a constant. Broadcasting is NumPy's: an axis that was stretched to fit gets i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,12 +14,17 @@ from .tensor import Array, Part, Product, Tensor, array_module
 
 
 def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:
-    """A tensor unchanged, anything else as a constant (numbers with the dtype of ``like``)."""
+    """A tensor unchanged; an array, list or number as a constant.
+
+    A number beside a floating-point tensor takes its dtype: 0.5 must not widen float32.
+    """
     if isinstance(value, Tensor):
         return value
-    if like is not None and not hasattr(value, "shape"):
-        return Tensor(like.xp.asarray(value, dtype=like.dtype))
-    return Tensor(value)
+    if hasattr(value, "dtype"):
+        return Tensor(value)
+    xp = sys.modules["numpy"] if like is None else like.xp
+    takes = like is not None and like.dtype.kind == "f" and isinstance(value, (int, float))
+    return Tensor(xp.asarray(value, dtype=like.dtype if takes and like is not None else None))
 
 
 def _pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
@@ -85,11 +91,12 @@ def negative(a: Tensor) -> Tensor:
 
 def power(a: Tensor, exponent: float) -> Tensor:
     """``a ** exponent`` for a constant exponent."""
-    return Tensor(
-        a.data**exponent,
-        parents=(a,),
-        vjp=lambda g: (g * (exponent * a.data ** (exponent - 1)),),
-    )
+
+    def vjp(g: Array) -> tuple[Array]:
+        # 0 · 0⁻¹ would be a NaN where the derivative of a⁰ is 0.
+        return (g * (exponent * a.data ** (exponent - 1)) if exponent else a.xp.zeros_like(g),)
+
+    return Tensor(a.data**exponent, parents=(a,), vjp=vjp)
 
 
 # --- elementwise functions ------------------------------------------------------------------------
@@ -183,6 +190,7 @@ def take_rows(table: Any, index: Array) -> Tensor:
     A row that is taken several times gets the sum of its gradients.
     """
     table = as_tensor(table)
+    index = table.xp.asarray(index)
     return Tensor(
         table.data[index],
         parents=(table,),
@@ -253,6 +261,8 @@ def sum(a: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = F
 
 def mean(a: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
     """The sum divided by the number of summands."""
+    if not a.data.size:
+        raise ValueError(f"mean: expected at least one element, got shape {a.shape}")
     total = sum(a, axis, keepdims)
     return total * (total.data.size / a.data.size)
 

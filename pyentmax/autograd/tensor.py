@@ -83,8 +83,10 @@ class Tensor:
         parents: Sequence[Tensor] = (),
         vjp: VJP | None = None,
     ) -> None:
-        if isinstance(data, Tensor):
-            raise TypeError("expected an array, got a Tensor: pass its .data")
+        if isinstance(data, Tensor) or not hasattr(data, "dtype"):
+            raise TypeError(f"expected an array, got {type(data).__name__}")
+        if requires_grad and data.dtype.kind != "f":
+            raise TypeError(f"requires_grad: expected a floating-point array, got {data.dtype}")
         self.data = data
         self.grad: Array | None = None
         self.requires_grad: bool = requires_grad or any(parent.requires_grad for parent in parents)
@@ -153,7 +155,8 @@ class Tensor:
                     f"{self.shape}; to start from a scalar, reduce with .sum() or .mean()"
                 )
             gradient = self.xp.ones_like(self.data)
-        elif gradient.shape != self.shape:
+        gradient = self.xp.asarray(gradient)
+        if gradient.shape != self.shape:
             raise ValueError(
                 f"backward: expected a gradient of shape {self.shape}, got {gradient.shape}"
             )
@@ -161,11 +164,14 @@ class Tensor:
         sums: dict[int, _GradientSum] = {id(self): _GradientSum(self.data)}
         sums[id(self)].add(gradient)
         for tensor in reversed(_in_order_of_computation(self)):
-            total = sums.pop(id(tensor)).total()
+            if id(tensor) not in sums:
+                continue  # every VJP on the way here answered None
+            total = sums.pop(id(tensor))
             if tensor.vjp is None:
-                tensor.grad = total if tensor.grad is None else tensor.grad + total
+                # A gradient that is left behind is its owner's to change.
+                tensor.grad = total.own() if tensor.grad is None else tensor.grad + total.value()
                 continue
-            for parent, contribution in zip(tensor.parents, tensor.vjp(total), strict=True):
+            for parent, contribution in zip(tensor.parents, tensor.vjp(total.value()), strict=True):
                 if parent.requires_grad and contribution is not None:
                     if id(parent) not in sums:
                         sums[id(parent)] = _GradientSum(parent.data)
@@ -219,19 +225,23 @@ class Tensor:
         """Mean over ``axis``, as ``numpy.mean``."""
         return _ops().mean(self, axis, keepdims)
 
-    def reshape(self, *shape: int) -> Tensor:
-        """The same elements in another shape, as ``numpy.reshape``."""
-        return _ops().reshape(self, shape)
+    def reshape(self, *shape: int | tuple[int, ...]) -> Tensor:
+        """The same elements in another shape, given as numbers or as a tuple."""
+        return _ops().reshape(self, _numbers(shape))
 
-    def transpose(self, *axes: int) -> Tensor:
-        """The axes in another order (reversed without arguments), as ``numpy.transpose``."""
-        return _ops().transpose(self, axes or None)
+    def transpose(self, *axes: int | tuple[int, ...]) -> Tensor:
+        """The axes in another order, given as numbers or as a tuple; reversed without."""
+        return _ops().transpose(self, _numbers(axes) or None)
 
 
 def array_module(array: Array) -> ModuleType:
     """The module that an array belongs to (numpy, cupy), found without importing any."""
     module = sys.modules[type(array).__module__.partition(".")[0]]
     return module if hasattr(module, "tanh") else sys.modules["numpy"]
+
+
+def _numbers(arguments: tuple[Any, ...]) -> tuple[int, ...]:
+    return arguments[0] if len(arguments) == 1 and isinstance(arguments[0], tuple) else arguments
 
 
 def _ops() -> ModuleType:
@@ -290,12 +300,20 @@ class _GradientSum:
         else:
             self.dense, self.owned = self.dense + contribution, True
 
-    def total(self) -> Array:
+    def value(self) -> Array:
         if self.products:
             xp = array_module(self.like)
             left = xp.concatenate([p.left for p in self.products])
             right = xp.concatenate([p.right for p in self.products])
             self.products = []
-            self.add(left.T @ right)
-        assert self.dense is not None, "a tensor is visited only after a contribution reached it"
+            product = left.T @ right
+            if self.dense is None:
+                self.dense, self.owned = product, True
+            else:
+                self.add(product)
         return self.dense
+
+    def own(self) -> Array:
+        """The sum in an array that nothing else looks at."""
+        value = self.value()
+        return value if self.owned else value.copy()

@@ -107,6 +107,22 @@ def test_numbers_do_not_widen_float32():
     assert x.grad.dtype == np.float32
 
 
+def test_integers_are_not_truncated():
+    np.testing.assert_array_equal((Tensor(np.array([1, 2])) * 0.5).data, [0.5, 1.0])
+    np.testing.assert_array_equal((0.5 + Tensor(np.array([1, 2]))).data, [1.5, 2.5])
+
+
+def test_edges():
+    x = Tensor(np.array([0.0, 2.0]), requires_grad=True)
+    (x**0).sum().backward()
+    np.testing.assert_array_equal(x.grad, [0, 0])
+    assert x.reshape((2, 1)).transpose((1, 0)).shape == (1, 2)
+    assert ag.take_rows(Tensor(np.ones((3, 2))), [0, 2]).shape == (2, 2)
+    assert ag.entmax15(np.zeros(4)).data.sum() == 1
+    with pytest.raises(ValueError, match="mean: expected at least one element"):
+        Tensor(np.ones((0, 3))).mean()
+
+
 def test_sigmoid_neither_overflows_nor_warns():
     with np.errstate(all="raise"):
         y = ag.sigmoid(Tensor(np.array([-1e4, 0, 1e4])))

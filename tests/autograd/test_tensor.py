@@ -76,5 +76,29 @@ def test_errors():
         (x * 2).backward()
     with pytest.raises(ValueError, match=r"gradient of shape \(3,\), got \(2,\)"):
         (x * 2).backward(np.ones(2))
-    with pytest.raises(TypeError, match="got a Tensor"):
+    with pytest.raises(TypeError, match="expected an array, got Tensor"):
         Tensor(x)
+    with pytest.raises(TypeError, match="expected an array, got list"):
+        Tensor([1.0])
+    with pytest.raises(TypeError, match="expected a floating-point array, got int64"):
+        Tensor(np.arange(3), requires_grad=True)
+
+
+def test_each_leaf_owns_its_gradient():
+    a, b = (Tensor(np.ones(3), requires_grad=True) for _ in "ab")
+    ((a + b) ** 2).sum().backward()
+    assert not np.shares_memory(a.grad, b.grad)
+    x = Tensor(np.ones(3), requires_grad=True)
+    seed = np.ones(3)
+    (x + 0.0).backward(seed)
+    assert not np.shares_memory(x.grad, seed)
+    y = Tensor(np.ones(3), requires_grad=True)
+    y.sum().backward()
+    y.grad *= 2  # a broadcast view would be read-only
+
+
+def test_a_path_that_gives_no_gradient():
+    x = Tensor(np.ones(2), requires_grad=True)
+    y = Tensor(np.ones(2), parents=[x * 2], vjp=lambda g: [None])
+    y.backward([1.0, 1.0])
+    assert x.grad is None
