@@ -253,7 +253,7 @@ def test_the_picture_shows_both_jacobians_and_their_difference() -> None:
     assert svg.get("role") == "img"
     assert "heat maps of the analytic and the numeric values" in str(svg.get("aria-label"))
     titles = [group.findtext(f"{SVG}text") for group in root.iter(f"{SVG}g")]
-    assert titles == ["analytic", "numeric", "difference"]
+    assert titles == ["analytic ∂pᵢ/∂zⱼ, i down, j across", "numeric", "difference"]
     maps = cells(root)
     assert [len(m) for m in maps] == [9, 9, 9]
     blue, white, red = "#2166ac", "#ffffff", "#a53c0a"

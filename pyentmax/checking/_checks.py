@@ -79,15 +79,17 @@ def check_jacobian(
             f"the Jacobian must have shape {(*p.shape, d)}, got {analytic.shape}; its entry (i, j) "
             "is ∂p_i/∂z_j"
         )
+    what = "Jacobian"
     if d <= ENTRY_LIMIT:
         # Rows do not mix: one score of every row is moved at a time.
         found = slopes(by_rows, rows, (np.broadcast_to(e, rows.shape) for e in np.eye(d)))
         found = found.rearranged(lambda values: np.moveaxis(values, 0, -1))
     else:
+        what = "Jacobian along random directions"
         directions = _random_directions(rows.shape, d, rng)
         found = slopes(by_rows, rows, directions)
         analytic = np.stack([(analytic @ u[..., None])[..., 0] for u in directions])
-    return CheckReport.compare("Jacobian", analytic, found, rtol, atol)
+    return CheckReport.compare(what, analytic, found, rtol, atol)
 
 
 def check_vjp(

@@ -37,16 +37,20 @@ def heat_maps(
     height, width = cell * analytic.shape[0], cell * analytic.shape[1]
     shift = max(width, SIDE) + GAP
 
+    axes = " ∂pᵢ/∂zⱼ, i down, j across" if what == "Jacobian" else ""
+
     parts = []
     for k, (title, values, full, legend) in enumerate(
         (
-            ("analytic", analytic, limit, f"±{limit:.3g}"),
+            (f"analytic{axes}", analytic, limit, f"±{limit:.3g}"),
             ("numeric", numeric, limit, f"±{limit:.3g}"),
             ("difference", difference, apart, f"±{apart:.2g}, {names}"),
         )
     ):
         parts.append(f'<g transform="translate({1 + k * shift:g} {TOP})">')
         parts.append(f'<text y="-8" font-weight="bold">{title}</text>')
+        # A ground of white, for pages whose own would show through the seams of the cells.
+        parts.append(_box(0, 0, width, height, 'fill="#fff"'))
         for (i, j), value in np.ndenumerate(values):
             text = (
                 f"[{_index(block, rows.start + i, columns.start + j, len(where))}] "
@@ -57,17 +61,19 @@ def heat_maps(
                 f'<rect x="{j * cell:.4g}" y="{i * cell:.4g}" width="{cell:.4g}" '
                 f'height="{cell:.4g}" fill="{_colour(value, full)}"><title>{text}</title></rect>'
             )
-        parts.append(_frame(0, 0, width, height, 'stroke="currentColor" stroke-opacity=".6"'))
+        parts.append(
+            _box(0, 0, width, height, 'fill="none" stroke="currentColor" stroke-opacity=".6"')
+        )
         if k == 2:
             x, y = worst[1] * cell, worst[0] * cell
-            parts.append(_frame(x, y, cell, cell, 'stroke="#000" stroke-width="2"'))
+            parts.append(_box(x, y, cell, cell, 'fill="none" stroke="#000" stroke-width="2"'))
         parts.append(_legend(height + 10, legend))
         parts.append("</g>")
 
     below = TOP + height + 44
     if note:
         parts.append(f'<text x="1" y="{below:g}" font-style="italic">{escape(note)}</text>')
-    total = (3 * shift - GAP + 2, below + (8 if note else -8))
+    total = (3 * shift - GAP + 2, below + (8 if note else -20))
     label = (
         f"{what}: heat maps of the analytic and the numeric values, within ±{limit:.3g}, and of "
         f"their difference, at most {_largest(difference):.2g} in this picture"
@@ -82,15 +88,16 @@ def heat_maps(
 
 def table(heading: str, picture: str, rows: list[tuple[str, str]], notes: list[str]) -> str:
     """The picture above a two-column table."""
+    left = "text-align:left;font-size:inherit"
     cells = "".join(
-        f'<tr><th scope="row" style="text-align:left;padding:1px 14px 1px 0">{escape(name)}</th>'
-        f'<td style="text-align:left;font-family:monospace">{escape(value)}</td></tr>'
+        f'<tr><th scope="row" style="{left};padding:1px 14px 1px 0">{escape(name)}</th>'
+        f'<td style="{left};font-family:monospace">{escape(value)}</td></tr>'
         for name, value in rows
     )
     warnings = "".join(f"<div><em>{escape(note)}</em></div>" for note in notes)
     return (
         f"<div><div style='margin:4px 0'><strong>{escape(heading)}</strong></div>{picture}"
-        f"<table style='border-collapse:collapse;margin:6px 0'>{cells}</table>{warnings}</div>"
+        f"<table style='border-collapse:collapse;margin:6px 0;font-size:inherit'>{cells}</table>{warnings}</div>"
     )
 
 
@@ -135,9 +142,9 @@ def _colour(value: float, full: float) -> str:
     return "#{:02x}{:02x}{:02x}".format(*np.rint(WHITE + t * (end - WHITE)).astype(int))
 
 
-def _frame(x: float, y: float, width: float, height: float, stroke: str) -> str:
+def _box(x: float, y: float, width: float, height: float, look: str) -> str:
     size = f'x="{x:.4g}" y="{y:.4g}" width="{width:.4g}" height="{height:.4g}"'
-    return f'<rect {size} fill="none" {stroke}/>'
+    return f"<rect {size} {look}/>"
 
 
 def _legend(y: float, text: str) -> str:
@@ -147,5 +154,5 @@ def _legend(y: float, text: str) -> str:
         f'fill="{_colour(2 * k / (steps - 1) - 1, 1)}"/>'
         for k in range(steps)
     )
-    frame = _frame(0, y, width, 9, 'stroke="currentColor" stroke-opacity=".6"')
+    frame = _box(0, y, width, 9, 'fill="none" stroke="currentColor" stroke-opacity=".6"')
     return f'{bars}{frame}<text x="{width + 6}" y="{y + 9:.4g}">{escape(text)}</text>'

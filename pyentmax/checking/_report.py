@@ -96,7 +96,7 @@ class CheckReport:
 
     def __str__(self) -> str:
         lines = [f"{self.what}: {'passed' if self.passed else 'FAILED'}"]
-        lines += [f"  {name:<14} {value}".rstrip() for name, value in self._rows()]
+        lines += [f"  {name:<14} {value}" for name, value in self._rows()]
         if self.kink:
             lines.append(f"  {KINK}")
         return "\n".join(lines)
@@ -113,8 +113,10 @@ class CheckReport:
     def _rows(self) -> list[tuple[str, str]]:
         place = ", ".join(str(i) for i in self.where)
         rows = [
-            ("largest error", f"{self.largest_error:.2e}   (tolerance {self.tolerance:.2e})"),
-            (f"at [{place}]", ""),
+            (
+                "largest error",
+                f"{self.largest_error:.2e} at [{place}]   (tolerance {self.tolerance:.2e})",
+            ),
             ("analytic", f"{self.analytic:+.12e}"),
             ("numeric", f"{self.numeric:+.12e}   (±{self.estimate:.1e}, step {self.step:.1e})"),
         ]
