@@ -76,10 +76,6 @@ class StrengthTangent(Tangent):
         """What a kernel takes: p, v, and the strength per row or one for all."""
         return (*super().operands(), self.strength)
 
-    def reduced(self, values: Any) -> Any:
-        """Values of shape batch in the caller's dtype."""
-        return values.astype(self._answer, copy=False)
-
 
 def column(strength: Any, like: Any) -> Any:
     """λ in the working dtype with an axis for the entries; what is too large for it is ∞."""

@@ -170,6 +170,10 @@ class Tangent:
         """What a kernel takes."""
         return self.p, self.v
 
+    def reduced(self, values: Any) -> Any:
+        """Values of shape batch, or their sum, in the caller's dtype."""
+        return values.astype(self._answer, copy=False)
+
     def restore(self, rows: Any) -> Any:
         """The product in the caller's shape and dtype."""
         return from_rows(rows, self._shape, self._axes).astype(self._answer, copy=False)

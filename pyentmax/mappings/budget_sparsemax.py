@@ -174,7 +174,7 @@ def budget_sparsemax_vjp_budget(
     rows = _Tangent(p, g, budget, axis, mask=mask)
     count = np.sum(rows.free, axis=-1)
     each = np.sum(np.where(rows.free != 0, rows.free * rows.v, 0), axis=-1)
-    return reduce_to(each / np.where(count == 0, 1, count), np.shape(budget))
+    return rows.reduced(reduce_to(each / np.where(count == 0, 1, count), np.shape(budget)))
 
 
 def budget_sparsemax_jacobian(p: Any, budget: Any, axis: Any = -1) -> Any:

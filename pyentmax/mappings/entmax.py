@@ -197,7 +197,7 @@ def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: 
     rows = Tangent(p, g, axis, mask=mask)
     slope = entmax_grad_alpha(rows.p, alpha)
     each = np.sum(slope * np.where(rows.p != 0, rows.v, 0), axis=-1)
-    return reduce_to(each, np.shape(alpha))
+    return rows.reduced(reduce_to(each, np.shape(alpha)))
 
 
 def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:

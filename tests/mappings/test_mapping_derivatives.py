@@ -113,6 +113,7 @@ def test_dtypes_of_derivatives(name: str, params: tuple[float, ...]) -> None:
         p = record.forward(np.array([1.0, 0.8, 0.1], dtype), *params)
         assert record.jvp(p, p, *params).dtype == dtype
         assert record.jvp(p, p.astype(np.float64), *params).dtype == np.float64
+        assert pyentmax.entmax_vjp_alpha(p, p, 1.5).dtype == dtype
 
 
 def test_bad_input_to_derivatives_is_named() -> None:

@@ -1,0 +1,104 @@
+"""Independent answers for the mappings with bounds: by enumeration, and in many digits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import mpmath
+import numpy as np
+
+
+def random_problems(
+    count: int, d: int, seed: int, scale: float = 1.5
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Scores and feasible bounds, some of them 0, some of them 1 or more."""
+    rng = np.random.default_rng(seed)
+    while count:
+        upper = rng.random(d) * rng.choice([0.5, 1.0, 3.0]) * (rng.random(d) < 0.85)
+        if upper.sum() >= 1.02:
+            count -= 1
+            yield rng.standard_normal(d) * scale, upper
+
+
+def best_box_projection(z: np.ndarray, upper: np.ndarray, total: float) -> np.ndarray:
+    """argmin ½‖p − z‖² over 0 ≤ p ≤ u, Σp = total, by trying every active set."""
+    best, smallest = None, np.inf
+    for state in product((0, 1, 2), repeat=z.size):  # at 0, free, full
+        states = np.array(state)
+        p = np.where(states == 2, upper, 0.0)
+        free = states == 1
+        if free.any():
+            p[free] = z[free] + (total - p.sum() - z[free].sum()) / free.sum()
+        if abs(p.sum() - total) > 1e-9 or (p < -1e-12).any() or (p > upper + 1e-12).any():
+            continue
+        cost = float(np.sum((p - z) ** 2))
+        if cost < smallest:
+            best, smallest = p, cost
+    assert best is not None
+    return best
+
+
+def best_bounded_softmax(z: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """argmin KL(p‖softmax(z)) over the simplex with p ≤ u, by trying every active set."""
+    best, smallest = None, np.inf
+    for state in product((False, True), repeat=z.size):
+        full = np.array(state)
+        p = np.where(full, upper, 0.0)
+        if full.all() or p.sum() > 1 + 1e-12:
+            continue
+        p[~full] = np.exp(z[~full]) / np.exp(z[~full]).sum() * (1 - p.sum())
+        if (p > upper + 1e-12).any():
+            continue
+        cost = float(np.sum(np.where(p > 0, p * np.log(np.where(p > 0, p, 1)), 0)) - p @ z)
+        if cost < smallest:
+            best, smallest = p, cost
+    assert best is not None
+    return best
+
+
+def exact_by_bisection(
+    parts: Callable[[mpmath.mpf], list[mpmath.mpf]], low: Any, high: Any, total: Any
+) -> list[mpmath.mpf]:
+    """parts(t), increasing in t, at the t in [low, high] where they sum to total; 50 digits."""
+    with mpmath.workdps(50):
+        low, high = mpmath.mpf(low), mpmath.mpf(high)
+        for _ in range(190):
+            middle = (low + high) / 2
+            low, high = (middle, high) if sum(parts(middle)) < total else (low, middle)
+        return parts(high)
+
+
+def exact_boxes(z: np.ndarray, upper: np.ndarray, total: float) -> list[mpmath.mpf]:
+    """clip(z − τ, 0, u) that sums to total, in 50 digits."""
+    scores, bounds = ([mpmath.mpf(float(x)) for x in a] for a in (z, upper))
+
+    def parts(t: mpmath.mpf) -> list[mpmath.mpf]:
+        return [min(max(x + t, mpmath.mpf(0)), u) for x, u in zip(scores, bounds, strict=True)]
+
+    return exact_by_bisection(parts, -max(scores), 1 + total - min(scores), mpmath.mpf(total))
+
+
+def exact_csoftmax(z: np.ndarray, upper: np.ndarray) -> list[mpmath.mpf]:
+    """min(u, e^z r) that sums to 1, in 50 digits, by bisection on log r."""
+    scores, bounds = ([mpmath.mpf(float(x)) for x in a] for a in (z, upper))
+
+    def parts(t: mpmath.mpf) -> list[mpmath.mpf]:
+        return [min(mpmath.exp(x + t), u) for x, u in zip(scores, bounds, strict=True)]
+
+    return exact_by_bisection(parts, -max(scores) - 50, 50 - min(scores), mpmath.mpf(1))
+
+
+def central_difference(
+    function: Callable[[np.ndarray], Any], at: np.ndarray, weights: np.ndarray, step: float = 1e-6
+) -> np.ndarray:
+    """The gradient of Σ weights · function(at), one entry of `at` after the other."""
+    at = np.array(at, dtype=np.float64)
+    gradient = np.empty_like(at)
+    for index in np.ndindex(at.shape):
+        up, down = at.copy(), at.copy()
+        up[index] += step
+        down[index] -= step
+        gradient[index] = np.sum(weights * (function(up) - function(down))) / (2 * step)
+    return gradient

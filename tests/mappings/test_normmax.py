@@ -1,0 +1,277 @@
+"""normmax: optimality, accuracy, the ends of α, derivatives, its loss."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.optimize import minimize
+
+import pyentmax
+from pyentmax import MAPPINGS, check_jacobian, check_vjp, norm_entropy, normmax
+
+ALPHAS = [1.001, 1.1, 1.5, 2, 3, 10, 50]
+
+
+def exact_normmax(z: np.ndarray, alpha: float) -> tuple[list[mpmath.mpf], mpmath.mpf]:
+    """p and τ of one row in 40 digits, by bisection on τ."""
+    with mpmath.workdps(40):
+        scores = [mpmath.mpf(float(x)) for x in z]
+        power = 1 / (mpmath.mpf(alpha) - 1)
+        low, high = max(scores) - 1, max(scores)
+        for _ in range(140):
+            tau = (low + high) / 2
+            enough = sum(max(x - tau, 0) ** (power * alpha) for x in scores) >= 1
+            low, high = (tau, high) if enough else (low, tau)
+        q = [max(x - low, mpmath.mpf(0)) ** power for x in scores]
+        return [x / sum(q) for x in q], low
+
+
+@pytest.mark.parametrize("alpha", [1.3, 2, 4])
+def test_against_a_generic_convex_solver(alpha: float) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        z = rng.standard_normal(5) / 2
+
+        def objective(p: np.ndarray, z: np.ndarray = z) -> float:
+            return float(np.sum(np.maximum(p, 0) ** alpha) ** (1 / alpha) - p @ z)
+
+        solution = minimize(
+            objective,
+            np.full(5, 0.2),
+            bounds=[(0, 1)] * 5,
+            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
+            method="SLSQP",
+            options={"ftol": 1e-15, "maxiter": 500},
+        )
+        p = normmax(z, alpha)
+        assert objective(p) <= solution.fun + 1e-9
+        np.testing.assert_allclose(p, solution.x, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_accuracy_in_many_digits(alpha: float, dtype: type) -> None:
+    """|p − p*| ≤ 4ε p* + 16ε s*, s* of the Jacobian, up to α = 2; exact for moved scores above."""
+    rng = np.random.default_rng(1)
+    epsilon = float(np.finfo(dtype).eps)
+    for d in (1, 2, 3, 10, 40):
+        for scale in (1e-3, 0.3, 1.0, 30.0):
+            for offset in (0.0, 1e4, -1e4):
+                z = (rng.standard_normal(d) * scale + offset).astype(dtype)
+                p = normmax(z, alpha)
+                assert p.dtype == dtype
+                assert abs(p.sum(dtype=float) - 1) <= 4 * epsilon * np.sqrt(d)
+                exact, tau = exact_normmax(z, alpha)
+                best = np.array([float(x) for x in exact])
+                norm = float(sum(x**alpha for x in exact) ** (1 / mpmath.mpf(alpha)))
+                on = best > 0
+                if alpha <= 2:
+                    s = best[on] ** (2 - alpha) * norm ** (alpha - 1) / (alpha - 1)
+                    allowed = np.maximum(4 * epsilon * best[on] + 16 * epsilon * s, 1e-37)
+                    assert (np.abs(p[on] - best[on]) <= allowed).all()
+                    assert (p[~on] ** (alpha - 1) <= 16 * epsilon).all()
+                else:
+                    # The scores that p would be exact for, from (p/‖p‖)^{α−1} = z − τ.
+                    root = p.astype(float) / np.sum(p.astype(float) ** alpha) ** (1 / alpha)
+                    above = z.astype(float) - z.astype(float).max()
+                    level = float(tau - mpmath.mpf(float(z.max())))
+                    moved = np.where(p > 0, root ** (alpha - 1) - (above - level), 0)
+                    assert np.abs(moved).max() <= 8 * epsilon * max(1, alpha / 8)
+                    assert (above[p == 0] <= level + 8 * epsilon).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [1.1, 2, 10])
+def test_optimality_conditions_on_long_rows(alpha: float, dtype: type) -> None:
+    z = (np.random.default_rng(2).standard_normal(50_000) * 0.3).astype(dtype)
+    p = normmax(z, alpha).astype(float)
+    epsilon = np.finfo(dtype).eps
+    assert abs(p.sum() - 1) <= 4 * epsilon * np.sqrt(p.size)
+    q = p / np.sum(p**alpha) ** (1 / alpha)
+    tau = z - q ** (alpha - 1)
+    on = p > 1e-30
+    assert np.ptp(tau[on]) <= 32 * epsilon
+    underflow = 1e-38 ** (alpha - 1) if alpha < 2 else 0
+    assert z[p == 0].max() <= tau[on].min() + 32 * epsilon + underflow
+
+
+def test_two_scores_in_closed_form() -> None:
+    """α = 2: q = z − τ with unit norm, a quadratic."""
+    for t in (0.0, 0.3, 0.9, 1.0, 2.0):
+        tau = 0.5 * (t - np.sqrt(max(2 - t * t, 0)))
+        q = np.array([t - tau, -tau]) if t < 1 else np.array([1.0, 0.0])
+        np.testing.assert_allclose(normmax([t, 0.0], 2), q / q.sum(), rtol=1e-14)
+
+
+def test_scores_one_below_the_largest_get_nothing_at_any_alpha() -> None:
+    for alpha in (1.0001, 1.5, 2, 30, np.inf):
+        np.testing.assert_array_equal(normmax([1.0, 0.0, -4.0], alpha), [1, 0, 0])
+        assert normmax([1.0, 0.1], alpha)[1] > 0 or alpha < 1.5
+        on = pyentmax.normmax_support([[1.0, 0.1, 0.0], [1.0, 0.0, -0.1]], alpha)
+        np.testing.assert_array_equal(on, [[True, True, False], [True, False, False]])
+
+
+@pytest.mark.parametrize("alpha", [1.01, 1.5, 2, 4, 10, 20])
+def test_two_scores_give_a_smooth_monotone_curve(alpha: float) -> None:
+    t = np.concatenate([np.geomspace(1e-18, 0.5, 1500), 1 - np.geomspace(1e-16, 0.5, 1500)[::-1]])
+    p = normmax(np.stack([t, np.zeros_like(t)], axis=-1), alpha)
+    assert (np.diff(p[:, 0]) >= -2e-16).all()
+    # Near its threshold an entry falls as the (α−1)th root of what is left: steep, but no jump.
+    left = (1 - t[:-1]) ** (1 / (alpha - 1)) - (1 - t[1:]) ** (1 / (alpha - 1))
+    assert (np.diff(p[:, 0]) <= 2 * left + 0.02).all()
+
+
+def test_infinite_alpha_is_uniform_over_the_support_of_sparsemax() -> None:
+    z = np.random.default_rng(3).standard_normal((50, 8))
+    on = pyentmax.sparsemax(z) > 0
+    p = normmax(z, np.inf)
+    np.testing.assert_allclose(p, on / on.sum(axis=-1, keepdims=True), rtol=1e-15)
+    np.testing.assert_allclose(normmax(z, 1e12), p, rtol=1e-9)
+    # No uniform distribution does better in p·z − max p.
+    best = np.sum(p * z, axis=-1) - p.max(axis=-1)
+    for size in range(1, 9):
+        top = np.sort(z, axis=-1)[:, -size:]
+        assert (top.mean(axis=-1) - 1 / size <= best + 1e-14).all()
+    assert (pyentmax.normmax_jvp(p, z, np.inf) == 0).all()
+
+
+def test_alpha_towards_one_is_argmax() -> None:
+    np.testing.assert_allclose(normmax([0.5, 0.4, 0.5], 1 + 1e-6), [0.5, 0, 0.5], rtol=1e-12)
+
+
+def test_is_an_escort_of_entmax() -> None:
+    """p^α ∝ entmax of z/β at 1 + β, β = 1 − 1/α."""
+    z = np.random.default_rng(4).standard_normal((5, 6))
+    for alpha in (1.2, 2, 5):
+        beta = 1 - 1 / alpha
+        root = pyentmax.entmax(z / beta, 1 + beta) ** (1 / alpha)
+        np.testing.assert_allclose(
+            normmax(z, alpha), root / root.sum(axis=-1, keepdims=True), rtol=1e-9, atol=1e-12
+        )
+
+
+@pytest.mark.parametrize("alpha", [1.05, 1.5, 2, 3, 10])
+def test_derivatives_by_finite_differences(alpha: float) -> None:
+    rng = np.random.default_rng(5)
+    record = MAPPINGS["normmax"]
+    for scale in (0.05, 0.4):
+        z = rng.standard_normal((3, 5)) * scale
+        check_jacobian(
+            lambda z: normmax(z, alpha), z, lambda p: record.jacobian(p, alpha), rtol=1e-5
+        ).raise_if_failed()
+        check_vjp(
+            lambda z: normmax(z, alpha), z, lambda p, v: record.vjp(p, v, alpha), rtol=1e-5
+        ).raise_if_failed()
+
+
+@pytest.mark.parametrize("alpha", [1.05, 1.5, 2, 3, 10])
+def test_jacobian_in_many_digits(alpha: float) -> None:
+    """Differences of the 40-digit solution: none of the digits that rounding costs."""
+    z = np.random.default_rng(6).standard_normal(4) * 0.3
+    jacobian = pyentmax.normmax_jacobian(normmax(z, alpha), alpha)
+    step = 2.0**-20
+    for j in range(4):
+        up, down = (exact_normmax(z + sign * step * np.eye(4)[j], alpha)[0] for sign in (1, -1))
+        numeric = [float((a - b) / (2 * step)) for a, b in zip(up, down, strict=True)]
+        np.testing.assert_allclose(
+            jacobian[:, j], numeric, rtol=0, atol=1e-8 * np.abs(jacobian).max()
+        )
+
+
+def test_alpha_broadcasts_over_the_batch() -> None:
+    rng = np.random.default_rng(7)
+    z, v = rng.standard_normal((2, 4, 5)) / 3
+    alpha = np.array([1.2, 2, 7, np.inf])
+    p = normmax(z, alpha)
+    product = pyentmax.normmax_jvp(p, v, alpha)
+    jacobian = pyentmax.normmax_jacobian(p, alpha)
+    for i in range(4):
+        np.testing.assert_allclose(p[i], normmax(z[i], alpha[i]), rtol=1e-13)
+        expected = pyentmax.normmax_jvp(p[i], v[i], alpha[i])
+        np.testing.assert_allclose(product[i], expected, rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(jacobian[i] @ v[i], expected, rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(normmax(z.T, alpha, axis=0).T, p, rtol=1e-13)
+
+
+@pytest.mark.parametrize("alpha", [1, 0.5, -2, np.nan])
+def test_alpha_must_be_above_one(alpha: float) -> None:
+    out = np.full(2, 7.0)
+    with pytest.raises(ValueError, match=f"alpha must be above 1, got {alpha}"):
+        normmax([0.0, 1.0], alpha, out=out)
+    assert (out == 7).all()
+    with pytest.raises(ValueError, match="alpha must be above 1"):
+        pyentmax.normmax_jvp([0.0, 1.0], [0.0, 1.0], alpha)
+    with pytest.raises(ValueError, match="alpha must be above 1"):
+        pyentmax.normmax_loss([0.0, 1.0], 1, alpha)
+
+
+@pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 5, np.inf])
+@pytest.mark.parametrize("offset", [0.0, 1e4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_loss_is_zero_from_a_margin_of_one_on(alpha: float, offset: float, dtype: type) -> None:
+    z = (np.array([0.0, 1.01, -3.0]) + offset).astype(dtype)
+    loss, grad = pyentmax.normmax_loss_and_grad(z, 1, alpha)
+    assert loss == 0
+    assert (grad == 0).all()
+    z = (np.array([0.0, 0.5, -3.0]) + offset).astype(dtype)
+    assert pyentmax.normmax_loss(z, 1, alpha) > 0 or alpha < 1.5  # there it may underflow
+
+
+@pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 5])
+def test_loss_is_tau_plus_one_minus_the_score(alpha: float) -> None:
+    z = np.random.default_rng(8).standard_normal(6) / 2
+    _, tau = exact_normmax(z, alpha)
+    for label in range(6):
+        expected = float(tau + 1 - mpmath.mpf(float(z[label])))
+        np.testing.assert_allclose(
+            pyentmax.normmax_loss(z, label, alpha), expected, rtol=1e-14, atol=1e-15
+        )
+
+
+@given(
+    z=hnp.arrays(np.float64, st.integers(1, 8), elements=st.floats(-2, 2)),
+    alpha=st.floats(1.05, 8),
+)
+@settings(max_examples=100, deadline=None)
+def test_jacobian_is_symmetric_and_positive(z: np.ndarray, alpha: float) -> None:
+    jacobian = pyentmax.normmax_jacobian(normmax(z, alpha), alpha)
+    np.testing.assert_array_equal(jacobian, jacobian.T)
+    size = np.abs(jacobian).max()
+    np.testing.assert_allclose(jacobian.sum(axis=0), 0, rtol=0, atol=1e-13 * (1 + size))
+    assert np.linalg.eigvalsh(jacobian).min() >= -1e-13 * (1 + size)
+
+
+P = np.random.default_rng(9).dirichlet(np.ones(6) / 2, size=(3, 4))
+
+
+@pytest.mark.parametrize("axis", [0, -2, (0, 2), None])
+def test_norm_entropy(axis: object) -> None:
+    for alpha in (1, 1.5, 2, 7.5):
+        expected = 1 - np.sum(P**alpha, axis=axis) ** (1 / alpha)
+        np.testing.assert_allclose(norm_entropy(P, alpha, axis), expected, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(norm_entropy(P, np.inf, axis), 1 - P.max(axis=axis), rtol=1e-14)
+    shape = P.sum(axis=axis).shape
+    alphas = np.resize([1.5, 3, np.inf, 1], shape)
+    got = norm_entropy(P, alphas, axis)
+    for index in np.ndindex(shape):
+        same = norm_entropy(P, alphas[index], axis)
+        np.testing.assert_allclose(got[index], same[index], rtol=1e-13, atol=1e-16)
+
+
+def test_norm_entropy_at_the_edges() -> None:
+    for alpha in (1, 1.3, 2, 400, np.inf):
+        assert (norm_entropy(np.eye(4), alpha) == 0).all()
+        assert norm_entropy(np.zeros(3), alpha) == 1
+        tiny = pyentmax.mappings.normmax.normmax_omega(np.array([3e-200, 4e-200]), 2)
+        np.testing.assert_allclose(tiny, 5e-200, rtol=1e-14)
+    for dtype in (np.float16, np.float32, np.float64):
+        assert norm_entropy(np.array([0.5, 0.5], dtype)).dtype == dtype
+    assert np.isnan(norm_entropy([np.nan, 1.0]))
+    with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):
+        norm_entropy([1.0], 0.5)
+    with pytest.raises(ValueError, match="alpha must be at least 1, got nan"):
+        norm_entropy([1.0], np.nan)
