@@ -1,7 +1,18 @@
 """``python -m pyentmax``."""
 
+import contextlib
+import io
 import sys
 
-from .cli import main
+# A terminal or pipe that cannot show α shows "?" instead of failing.
+for stream in (sys.stdout, sys.stderr):
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
 
-sys.exit(main())
+with contextlib.suppress(
+    KeyboardInterrupt
+):  # while everything is imported, there is nothing to say
+    from .cli import main
+
+    sys.exit(main())
+sys.exit(130)

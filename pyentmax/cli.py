@@ -7,13 +7,21 @@ did what it was asked for, and otherwise prints one line that says what was wron
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
 from ._dispatch import describe_backend
-from .data import compounds_of, hold_out, language_of, read_examples
+from .data import (
+    Example,
+    compounds_of,
+    hold_out,
+    language_of,
+    read_examples,
+    source_tokens,
+)
 from .inflection import Inflector, train_inflector
 from .reports import describe, draw
 from .training import TrainingConfig
@@ -22,15 +30,26 @@ from .training import TrainingConfig
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     args = _parser().parse_args(argv)
-    print(f"pyentmax runs {describe_backend()}", flush=True)
     try:
+        print(f"pyentmax runs {describe_backend()}", flush=True)
         return args.run(args)
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ValueError, OSError, FloatingPointError, ImportError) as error:
-        print(f"pyentmax {args.command}: {error}", file=sys.stderr)
+        print(f"pyentmax {args.command}: {_message(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"pyentmax {args.command}: stopped", file=sys.stderr)
         return 130
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -41,90 +60,82 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"pyentmax {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="train on English verbs; list every form of 'draw'")
-    demo.add_argument("--seed", type=int, default=0)
+    demo = commands.add_parser(
+        "demo", help="train on English verbs; list every form of 'draw'", formatter_class=Formatter
+    )
+    demo.add_argument("--seed", type=int, default=0, help="fixes the result")
     demo.add_argument(
-        "--out", type=Path, default=Path("pyentmax-demo"), help="folder for model and pictures"
+        "--out", type=Path, default="pyentmax-demo", help="folder for model and pictures"
     )
     demo.set_defaults(run=_demo)
 
     train = commands.add_parser("train", help="train a model").add_subparsers(
         dest="model", required=True, metavar="MODEL"
     )
-    seq2seq = train.add_parser("seq2seq", help="a recurrent model of inflection")
-    seq2seq.add_argument(
-        "--train",
-        nargs="+",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="lines of lemma, form, tags, separated by tabs",
+    seq2seq = train.add_parser(
+        "seq2seq",
+        help="a recurrent model of inflection",
+        description="Train a recurrent sequence-to-sequence model (Peters et al. 2019). A file has "
+        "a line an example: lemma TAB form TAB tags;joined;by;semicolons. Writes DIR/best.npz, the "
+        "model with the best accuracy of greedy decoding on the development files, and "
+        "DIR/last.npz, from which --resume goes on with all other options as they were.",
+        formatter_class=Formatter,
     )
-    seq2seq.add_argument("--dev", nargs="+", type=Path, required=True, metavar="FILE")
-    seq2seq.add_argument(
-        "--out",
-        type=Path,
-        default=Path("run"),
-        metavar="DIR",
-        help="folder for best.npz and last.npz (default: run)",
-    )
-    seq2seq.add_argument(
-        "--multilingual",
-        action="store_true",
-        help="put each file's language, from its name, before its examples",
-    )
-    seq2seq.add_argument(
+    add = seq2seq.add_argument
+    add("--train", nargs="+", type=Path, required=True, metavar="FILE", help="to learn from")
+    add("--dev", nargs="+", type=Path, required=True, metavar="FILE", help="to validate on")
+    add("--out", type=Path, default="run", metavar="DIR", help="folder of the run")
+    add("--resume", action="store_true", help="go on from DIR/last.npz")
+    add("--multilingual", action="store_true", help="mark examples with their file's language")
+    add(
         "--hold-out",
         nargs="+",
         default=[],
         metavar="LEMMA",
         help="leave these lemmas, and words that end in them, out of training",
     )
-    seq2seq.add_argument("--hidden", type=int, default=128)
-    seq2seq.add_argument("--layers", type=int, default=1)
-    seq2seq.add_argument("--dropout", type=float, default=0.3)
-    seq2seq.add_argument(
-        "--attention",
-        default="1.5",
-        metavar="MAPPING",
-        help="α, or a mapping's name (default: 1.5)",
+    add("--attention", default="1.5", metavar="MAPPING", help="α, or a mapping's name")
+    add("--loss", default="1.5", metavar="MAPPING", help="the same for the output layer")
+    add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
+    add("--layers", type=int, default=1, help="of encoder and decoder")
+    add("--dropout", type=float, default=0.3, help="rate")
+    add("--updates", type=int, default=3000, help="steps of Adam")
+    add("--batch-size", type=int, default=32, help="examples a step")
+    add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
+    add(
+        "--schedule",
+        choices=("linear", "halve"),
+        default="linear",
+        help="linear: to zero over all updates; halve: when the validation loss rises",
     )
-    seq2seq.add_argument(
-        "--loss",
-        default="1.5",
-        metavar="MAPPING",
-        help="α, or a mapping's name, of the output layer (default: 1.5)",
-    )
-    seq2seq.add_argument("--updates", type=int, default=3000)
-    seq2seq.add_argument("--batch-size", type=int, default=32)
-    seq2seq.add_argument("--rate", type=float, default=3e-3)
-    seq2seq.add_argument("--schedule", choices=("linear", "halve"), default="linear")
-    seq2seq.add_argument("--clip", type=float, default=5.0)
-    seq2seq.add_argument("--validate-every", type=int, default=None, metavar="UPDATES")
-    seq2seq.add_argument("--patience", type=int, default=None, metavar="VALIDATIONS")
-    seq2seq.add_argument("--seed", type=int, default=0)
-    seq2seq.add_argument("--resume", action="store_true", help="go on from DIR/last.npz")
-    seq2seq.add_argument("--quiet", action="store_true", help="no progress bar")
+    add("--clip", type=float, default=5.0, help="largest norm of the gradient")
+    add("--validate-every", type=int, metavar="UPDATES", help="ten times in all if not given")
+    add("--patience", type=int, metavar="N", help="stop after N validations without a better one")
+    add("--seed", type=int, default=0, help="fixes the result")
+    add("--quiet", action="store_true", help="no progress")
     seq2seq.set_defaults(run=_train_seq2seq)
 
-    inflect = commands.add_parser("inflect", help="every form that a model finds possible")
-    inflect.add_argument(
-        "model_file", type=Path, metavar="MODEL", help="best.npz, or the folder of a run"
+    inflect = commands.add_parser(
+        "inflect", help="every form that a model finds possible", formatter_class=Formatter
     )
-    inflect.add_argument("lemma")
-    inflect.add_argument("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
-    inflect.add_argument("--language", default=None)
-    inflect.add_argument("--beam", type=int, default=5)
-    inflect.add_argument("--max-length", type=int, default=None)
-    inflect.add_argument(
-        "--pictures",
-        type=Path,
-        default=None,
-        metavar="DIR",
-        help="draw the tree and the attention there",
-    )
+    add = inflect.add_argument
+    add("model_file", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
+    add("lemma", help="the word")
+    add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
+    add("--language", help="of the word, for a model trained with --multilingual")
+    add("--beam", type=int, default=5, help="open prefixes kept at each step")
+    add("--max-length", type=int, help="longest form; from the lemma's length if not given")
+    add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")
     inflect.set_defaults(run=_inflect)
     return parser
+
+
+class Formatter(argparse.HelpFormatter):
+    """Help that shows the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        quiet = action.default in (None, False, [], argparse.SUPPRESS)
+        return action.help if quiet else f"{action.help} (default: %(default)s)"
 
 
 def _train_seq2seq(args: argparse.Namespace) -> int:
@@ -132,11 +143,17 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
     dev_languages = [language_of(path) for path in args.dev] if args.multilingual else None
     examples = read_examples(args.train, languages=languages)
     dev = read_examples(args.dev, languages=dev_languages)
+    _note_unknown(examples, dev)
     if args.hold_out:
         lemmas = {example.lemma for example in examples}
-        held = {word for lemma in args.hold_out for word in (lemma, *compounds_of(lemma, lemmas))}
+        held: set[str] = set()
+        for lemma in args.hold_out:
+            found = {lemma, *compounds_of(lemma, lemmas)} & lemmas if lemma else set()
+            if not found:
+                raise ValueError(f"--hold-out: no training lemma is or ends in {lemma!r}")
+            held |= found
         examples, left_out = hold_out(examples, held)
-        print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held & lemmas))}")
+        print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
     config = TrainingConfig(
         updates=args.updates,
         batch_size=args.batch_size,
@@ -173,6 +190,18 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         f"{100 * history.best_accuracy:.1f}% (greedy), model in {args.out / 'best.npz'}"
     )
     return 0
+
+
+def _note_unknown(examples: Sequence[Example], dev: Sequence[Example]) -> None:
+    """Say how much of the development data no model of this training data can get right."""
+    known = {token for e in examples for token in (*source_tokens(e), *e.form)}
+    strange = [e for e in dev if not known.issuperset((*source_tokens(e), *e.form))]
+    if strange:
+        share = len(strange) / len(dev)
+        print(
+            f"note: {len(strange)} of {len(dev)} development examples ({share:.0%}) have "
+            f"characters or tags that training never shows, such as {strange[0].lemma!r}"
+        )
 
 
 def _inflect(args: argparse.Namespace) -> int:

@@ -6,6 +6,8 @@ compounds held out, and lists every past participle of *draw* that the model fin
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,8 +19,9 @@ from .data import Example, compounds_of, english_verbs, hold_out
 from .inflection import Inflector, train_inflector
 from .plotting import plot_training_curve, save_figure
 from .reports import describe, draw
-from .training import History, TrainingConfig
+from .training import LAST, TRAINING_STATE, History, TrainingConfig, load_checkpoint
 
+PURPOSE = "demo"
 LEMMA, TAGS = "draw", "V;V.PTCP;PST"
 DEV_SHARE = 0.05
 UPDATES = 2000
@@ -43,12 +46,31 @@ def train_demo(
     train, dev, _ = demo_split(seed)
     config = TrainingConfig(updates=UPDATES, batch_size=32, rate=3e-3, seed=seed)
     return train_inflector(
-        train, dev, config, directory=directory, progress=progress, hidden=128, dropout=0.3
+        train,
+        dev,
+        config,
+        directory=directory,
+        progress=progress,
+        purpose=PURPOSE,
+        hidden=128,
+        dropout=0.3,
     )
+
+
+def _check_free(out: Path) -> None:
+    """Refuse a folder that holds a run of the user's own; an older demonstration may go."""
+    last = out / LAST
+    if last.exists():
+        _, meta = load_checkpoint(last, TRAINING_STATE)
+        if meta["identity"].get("purpose") != PURPOSE:
+            raise ValueError(
+                f"{out} holds a run that is not the demonstration's: give another --out"
+            )
 
 
 def run_demo(out: Path, seed: int) -> int:
     """Train, decode, print and draw; returns the exit code."""
+    _check_free(out)
     train, dev, family = demo_split(seed)
     held = sorted({example.lemma for example in family})
     print(
@@ -84,13 +106,14 @@ Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
     files = draw(inflector, LEMMA, TAGS, result, out)
     files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
+    python = os.path.relpath(sys.executable) if ".venv" in sys.executable else "python"
     print(
         f"""
 Try next:
-  python -m pyentmax inflect {out} withdraw '{TAGS}'
-  python -m pyentmax inflect {out} gloop 'V;PST' --pictures {out}
-  python -m pyentmax demo --seed {seed + 1}
-  python -m pyentmax train seq2seq --help"""
+  {python} -m pyentmax inflect {out} withdraw '{TAGS}'
+  {python} -m pyentmax inflect {out} gloop 'V;PST' --pictures {out}
+  {python} -m pyentmax demo --seed {seed + 1}
+  {python} -m pyentmax train seq2seq --help"""
     )
     return 0
 

@@ -26,10 +26,13 @@ from .data import (
 from .decoding import BeamResult, beam_search, greedy_search
 from .models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from .training import (
+    BEST,
+    LAST,
     CheckpointError,
     History,
     TrainingConfig,
     Validation,
+    fingerprint,
     load_checkpoint,
     save_checkpoint,
     train,
@@ -127,6 +130,13 @@ class Inflector:
         prefix = "lang="
         languages = [t.removeprefix(prefix) for t in bracketed if t.startswith(prefix)]
         known = [t for t in bracketed if not t.startswith(prefix)]
+        for character in lemma:
+            if character not in self.source:
+                alphabet = "".join(t for t in self.source.tokens if len(t) == 1)
+                raise DataError(
+                    f"unknown character {character!r} in lemma {lemma!r}: expected characters that "
+                    f"occur in the training data, {alphabet!r}"
+                )
         for tag in tags:
             if tag not in known:
                 raise DataError(
@@ -134,8 +144,8 @@ class Inflector:
                     f"semicolons, from {' '.join(known)}"
                 )
         if language is not None and language not in languages:
-            what = f"one of {' '.join(languages)}" if languages else "none, it knows one language"
-            raise DataError(f"unknown language {language!r}: expected {what}")
+            what = f"one of {' '.join(languages)}" if languages else "none, trained without them"
+            raise DataError(f"unknown language {language!r}: the model expects {what}")
         if language is None and languages:
             raise DataError(f"language: the model knows several, name one of {' '.join(languages)}")
 
@@ -179,30 +189,41 @@ class Inflector:
         return Validation(loss / tokens, right / len(pairs))
 
     # --- files ------------------------------------------------------------------------------------
-    def save(self, path: str | Path) -> None:
-        """Write the model with its vocabularies to one ``.npz``; see :func:`save_checkpoint`."""
-        meta = {
-            "kind": KIND,
+    def description(self) -> dict[str, Any]:
+        """What, besides the parameters, makes the model: configuration and vocabularies."""
+        return {
             "config": asdict(self.model.config),
             "source": self.source.to_json(),
             "target": self.target.to_json(),
         }
-        save_checkpoint(path, self.model.params, meta)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model with its vocabularies to one ``.npz``; see :func:`save_checkpoint`."""
+        save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
 
     @classmethod
     def load(cls, path: str | Path) -> Inflector:
         """Read what :meth:`save` wrote: a file, or the folder of a run with a ``best.npz``."""
         path = Path(path)
         if path.is_dir():
-            path = path / "best.npz"
+            if not (path / BEST).exists() and (path / LAST).exists():
+                raise FileNotFoundError(
+                    f"no {BEST} in {path} yet: it is written at the first validation; go on with "
+                    "the same training command and --resume"
+                )
+            path = path / BEST
         params, meta = load_checkpoint(path, KIND)
         try:
             source = Vocabulary.from_json(meta["source"])
             target = Vocabulary.from_json(meta["target"])
-            config = RNNSeq2SeqConfig(**meta["config"])
+            model = RNNSeq2Seq(RNNSeq2SeqConfig(**meta["config"]), params, BOS, EOS)
+            model.check_parameters()
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{path}: was written by another version ({error})") from error
-        return cls(RNNSeq2Seq(config, params, BOS, EOS), source, target)
+            raise CheckpointError(
+                f"{path}: parts are missing or do not fit together ({error}); was it written by "
+                "another version?"
+            ) from error
+        return cls(model, source, target)
 
 
 def train_inflector(
@@ -214,14 +235,20 @@ def train_inflector(
     keep: str = "best",
     resume: bool = False,
     progress: bool = True,
+    purpose: str = "train",
     **model: Any,
 ) -> tuple[Inflector, History]:
     """Train a model of inflection; ``model`` holds the fields of :class:`RNNSeq2SeqConfig`.
 
-    The seed in ``config`` fixes the initial parameters too. See :func:`pyentmax.training.train`
-    for the rest.
+    The seed in ``config`` fixes the initial parameters too. ``purpose`` goes into ``last.npz``, to
+    tell runs apart. See :func:`pyentmax.training.train` for the rest.
     """
     inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
+    identity = {
+        "purpose": purpose,
+        **inflector.description(),
+        "dev": fingerprint(inflector.pairs(dev)),
+    }
     history = train(
         inflector.model,
         inflector.pairs(examples),
@@ -230,6 +257,7 @@ def train_inflector(
         directory=directory,
         save_best=inflector.save,
         keep=keep,
+        identity=identity,
         resume=resume,
         progress=progress,
     )

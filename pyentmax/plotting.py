@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from unicodedata import combining, east_asian_width
+from unicodedata import category, east_asian_width
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ._files import replacing
-from .decoding.lattice import HypothesisNode, HypothesisTree, format_percent
+from .decoding.lattice import EMPTY, HypothesisNode, HypothesisTree, format_percent
 from .mappings.entmax import entmax
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     nested = len(places) > len(leaves) + 1
     best = max(place.node.probability for place in leaves)
     column = max(place.right for place in places) + 1.8  # where the strings begin
-    strings = [tree.string(place.node) for place in leaves]
+    strings = [tree.string(place.node) or EMPTY for place in leaves]
     percents = [format_percent(place.node.probability) for place in leaves]
     end = column + max(map(_width, strings)) + 1.2 + max(map(_width, percents))
     height = len(leaves) * ROW
@@ -191,8 +191,9 @@ def _box_text(tree: HypothesisTree, node: HypothesisNode) -> tuple[str, str]:
 
 def _width(text: str) -> float:
     """Width of monospaced text: wide characters take two columns, combining ones none."""
-    columns = sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
-    return CHARACTER * columns
+    above = ("Mn", "Me")  # marks that stand on the character before them
+    wide = sum(east_asian_width(c) in "WF" for c in text)
+    return CHARACTER * (sum(category(c) not in above for c in text) + wide)
 
 
 def plot_attention(

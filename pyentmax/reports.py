@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -57,18 +59,25 @@ def draw(
     from .plotting import plot_attention, plot_hypothesis_tree, save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = "".join(c if c.isalnum() else "_" for c in lemma)
+    # What no file system takes in a name, and ; for the shell's sake.
+    name = re.sub(r"[\\/:*?\"<>|;\s]+", ".", f"{lemma}-{tags}")
     shown = _shown(result)
+    mass = sum(h.probability for h in shown if h.finished)
+    claim = "complete" if result.exact else f"not proved complete, {mass:.4g} of the mass is shown"
     files = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))
+        ax.set_title(f"{lemma}  {tags}: {claim}", fontsize=10, loc="left")
+        files.append(save_figure(ax, folder / f"{name}-tree.png"))
 
-    ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))
-    files.append(save_figure(ax, folder / f"{name}-tree.png"))
-
-    best = result.best
-    source = source_tokens(Example(lemma, "", tuple(tags.split(";")), language))
-    target = [inflector.target.tokens[t] for t in best.tokens] + ["</s>"] * best.finished
-    if best.attention is None:
-        raise ValueError("attention: the search was told not to keep it (keep_attention=False)")
-    ax = plot_attention(best.attention, source, target)
-    files.append(save_figure(ax, folder / f"{name}-attention.png"))
+        best = result.best
+        if best.attention is None:
+            raise ValueError("attention: the search was told not to keep it (keep_attention=False)")
+        source = source_tokens(Example(lemma, "", tuple(tags.split(";")), language))
+        target = [inflector.target.tokens[t] for t in best.tokens] + ["</s>"] * best.finished
+        ax = plot_attention(best.attention, source, target)
+        files.append(save_figure(ax, folder / f"{name}-attention.png"))
+    if any("missing from font" in str(warning.message) for warning in caught):
+        print("the pictures lack some characters: Matplotlib's font does not have them")
     return files

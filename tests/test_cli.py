@@ -48,7 +48,10 @@ def test_inflect(run, capsys, tmp_path):
     text = capsys.readouterr().out
     assert "walk  V;PST" in text
     assert "total probability" in text
-    assert {p.name for p in tmp_path.iterdir()} == {"walk-tree.png", "walk-attention.png"}
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "walk-V.PST-tree.png",
+        "walk-V.PST-attention.png",
+    }
 
 
 def test_held_out_words_are_named(files, tmp_path, capsys):
@@ -96,7 +99,7 @@ def test_bad_training_files(files, tmp_path, capsys):
     assert main(train_arguments(bad, tmp_path / "r")) == 1
     assert "bad, line 2: expected lemma TAB form TAB tags" in capsys.readouterr().err
     assert main(train_arguments(tmp_path / "missing", tmp_path / "r")) == 1
-    assert "missing" in capsys.readouterr().err
+    assert "missing: No such file or directory" in capsys.readouterr().err
     assert not (tmp_path / "r").exists()
 
 
@@ -105,6 +108,36 @@ def test_bad_settings(files, tmp_path, capsys):
     assert "mapping: expected α ≥ 1" in capsys.readouterr().err
     assert main(train_arguments(files, tmp_path / "r", "--dropout", "2")) == 1
     assert "dropout: expected a rate in [0, 1)" in capsys.readouterr().err
+
+
+def test_what_is_held_out_must_be_there(files, tmp_path, capsys):
+    for word in ("xyzzy", ""):
+        assert main(train_arguments(files, tmp_path / "r", "--hold-out", word)) == 1
+        assert f"no training lemma is or ends in {word!r}" in capsys.readouterr().err
+
+
+def test_strange_development_data_is_noted(files, tmp_path, capsys):
+    strange = tmp_path / "dev"
+    strange.write_text("идти\tшёл\tV;PST\nwalk\twalked\tV;PST\n", encoding="utf-8")
+    arguments = train_arguments(files, tmp_path / "r", "--quiet", "--dev", str(strange))
+    assert main(arguments) == 0
+    assert "note: 1 of 2 development examples (50%)" in capsys.readouterr().out
+
+
+def test_a_reader_that_stops_reading(run):
+    command = f"{sys.executable} -m pyentmax inflect {run} walk 'V;PST' | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Error" not in done.stderr
+
+
+def test_an_output_that_cannot_show_greek():
+    done = subprocess.run(
+        [sys.executable, "-m", "pyentmax", "train", "seq2seq", "--help"],
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_an_older_run_is_not_overwritten(files, run, capsys):
@@ -128,7 +161,7 @@ def test_interrupt_and_resume(files, tmp_path, capsys):
         [sys.executable, "-m", "pyentmax", *arguments], stderr=subprocess.PIPE, text=True
     )
     for _ in range(600):
-        if (out / "last.npz").exists():
+        if (out / "best.npz").exists():
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

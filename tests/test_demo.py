@@ -1,7 +1,10 @@
 """The demonstration: its split, and a short run of it from end to end."""
 
+import pytest
+
 from pyentmax import demo
 from pyentmax.data import english_verbs
+from pyentmax.training import save_checkpoint
 
 
 def test_no_verb_is_in_two_parts():
@@ -26,6 +29,16 @@ def test_a_short_run(tmp_path, capsys, monkeypatch):
     assert "complete" in text
     assert "forms right" in text
     pictures = {p.name for p in tmp_path.glob("*.png")}
-    assert pictures == {"draw-tree.png", "draw-attention.png", "training.png"}
+    assert pictures == {
+        "draw-V.V.PTCP.PST-tree.png",
+        "draw-V.V.PTCP.PST-attention.png",
+        "training.png",
+    }
     assert all(str(tmp_path / name) in text for name in pictures)
     assert {p.name for p in tmp_path.glob("*.npz")} == {"best.npz", "last.npz"}
+
+
+def test_a_run_of_the_users_own_is_not_overwritten(tmp_path):
+    save_checkpoint(tmp_path / "last.npz", {}, {"kind": "training state", "identity": {}})
+    with pytest.raises(ValueError, match="a run that is not the demonstration's"):
+        demo.run_demo(tmp_path, seed=0)

@@ -5,7 +5,7 @@ import pytest
 
 from pyentmax.data import DataError, Example
 from pyentmax.inflection import Inflector, train_inflector
-from pyentmax.training import CheckpointError, TrainingConfig
+from pyentmax.training import CheckpointError, TrainingConfig, save_checkpoint
 
 WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail"]
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in WORDS] + [
@@ -77,17 +77,54 @@ def test_broken_files(trained, tmp_path):
         Inflector.load(tmp_path)
     path = tmp_path / "best.npz"
     inflector.save(path)
-    path.write_bytes(path.read_bytes()[:-100])
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-100])
     with pytest.raises(CheckpointError, match="no whole checkpoint"):
         Inflector.load(path)
+    params = dict(inflector.model.params)
+    bias = params.pop("output.bias")
+    description = {"kind": "inflection model", **inflector.description()}
+    for changed in (params, params | {"output.bias": bias[1:]}, params | {"more": bias}):
+        save_checkpoint(path, changed, description)
+        with pytest.raises(CheckpointError, match="parts are missing or do not fit together"):
+            Inflector.load(path)
+
+
+def test_a_run_without_a_validation_yet(tmp_path):
+    (tmp_path / "last.npz").touch()
+    with pytest.raises(FileNotFoundError, match="written at the first validation"):
+        Inflector.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"output": "1"}, {"attention": "2"}, {"dropout": 0.5}, {"hidden": 16}],
+)
+def test_another_model_does_not_go_on_with_a_run(tmp_path, changes):
+    config = TrainingConfig(updates=4, batch_size=8, seed=0)
+    options = {"progress": False, "directory": tmp_path, "hidden": 8, "dropout": 0.2}
+    train_inflector(VERBS, VERBS, config, **options)
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        train_inflector(VERBS, VERBS, config, resume=True, **(options | changes))
+
+
+def test_other_words_do_not_go_on_with_a_run(tmp_path):
+    config = TrainingConfig(updates=4, batch_size=8, seed=0)
+    options = {"progress": False, "directory": tmp_path, "hidden": 8}
+    train_inflector(VERBS, VERBS, config, **options)
+    accented = [e._replace(form=e.form.replace("a", "é")) for e in VERBS]
+    with pytest.raises(CheckpointError, match="target: not the same|dev: was"):
+        train_inflector(accented, accented, config, resume=True, **options)
+    with pytest.raises(CheckpointError, match="dev: was 16 examples"):
+        train_inflector(VERBS, VERBS[:5], config, resume=True, **options)
 
 
 @pytest.mark.parametrize(
     ("lemma", "tags", "language", "message"),
     [
-        ("qalk", "V;PST", None, "unknown character 'q'.*V;PST qalk.*known: a c"),
+        ("qalk", "V;PST", None, "unknown character 'q' in lemma 'qalk': expected .* 'ac"),
         ("walk", "V;PAST", None, "unknown tag 'PAST' in 'V;PAST': .*from 3 PRS PST SG V"),
-        ("walk", "V;PST", "english", "unknown language 'english': expected none"),
+        ("walk", "V;PST", "english", "unknown language 'english': the model expects none"),
         ("", "V;PST", None, "lemma: expected at least one character"),
     ],
 )
@@ -102,7 +139,7 @@ def test_languages():
     inflector = Inflector.untrained(verbs, np.random.default_rng(0), hidden=4)
     assert inflector.inflect("gehen", "V;PST", "german", max_length=3).hypotheses
     with pytest.raises(
-        DataError, match="unknown language 'french': expected one of english german"
+        DataError, match="unknown language 'french': the model expects one of english german"
     ):
         inflector.inflect("gehen", "V;PST", "french")
     with pytest.raises(DataError, match="the model knows several, name one of english german"):

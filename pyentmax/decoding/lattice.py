@@ -15,6 +15,7 @@ from .hypotheses import Hypothesis
 
 __all__ = ["HypothesisNode", "HypothesisTree", "format_percent"]
 
+EMPTY = "(empty)"  # how a string of no tokens is listed
 CUT_OFF = "…"  # ends a hypothesis that the length limit left unfinished
 
 
@@ -159,7 +160,7 @@ class HypothesisTree:
             if nested:
                 share = "" if node is self.root else f"{format_percent(node.share)} of branch"
                 line += f"  {share:>16}"
-            lines.append((f"{line}  {self.string(node)}" if node.is_leaf else line).rstrip())
+            lines.append((f"{line}  {self.string(node) or EMPTY}" if node.is_leaf else line).rstrip())
         return "\n".join(lines)
 
     __str__ = text
@@ -200,11 +201,13 @@ def format_percent(probability: float) -> str:
 
     Examples
     --------
-    >>> [format_percent(p) for p in (1.0, 0.9999, 0.664, 0.0004, 0.0)]
-    ['100.0%', '>99.9%', '66.4%', '0.04%', '0.0%']
+    >>> [format_percent(p) for p in (1.0, 0.9999, 0.664, 0.0004, 1e-9, 0.0)]
+    ['100.0%', '>99.9%', '66.4%', '0.04%', '<0.001%', '0.0%']
     """
     if 0.9995 <= probability < 1 - 1e-6:  # closer to 1 is the rounding of a complete list
         return ">99.9%"
+    if 0 < probability < 5e-6:
+        return "<0.001%"
     if 0 < probability < 0.0005:
         return f"{100 * probability:.1g}%"
     return f"{100 * probability:.1f}%"

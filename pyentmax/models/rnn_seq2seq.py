@@ -121,6 +121,14 @@ class RNNSeq2Seq:
         params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
         return cls(config, params, bos, eos)
 
+    def check_parameters(self) -> None:
+        """Raise a ValueError unless the parameters are those that the configuration asks for."""
+        expected = self.initialize(self.config, np.random.default_rng(0), self.bos, self.eos).params
+        for name in sorted(expected.keys() | self.params.keys()):
+            shapes = [p[name].shape if name in p else "none" for p in (expected, self.params)]
+            if shapes[0] != shapes[1]:
+                raise ValueError(f"parameter {name}: expected shape {shapes[0]}, got {shapes[1]}")
+
     @property
     def output_is_sparse(self) -> bool:
         """Whether the output mapping can give a token the probability 0."""
@@ -177,6 +185,9 @@ class RNNSeq2Seq:
     def _encode(
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None
     ) -> DecoderState:
+        if isinstance(mask, np.ndarray) and not mask.any(axis=1).all():
+            empty = int(np.flatnonzero(~mask.any(axis=1))[0])
+            raise ValueError(f"source_mask: row {empty} has no token to attend to")
         rate = self.config.dropout
         time_mask = mask.T
         x = embedding(params, "source_embedding", source.T)

@@ -81,6 +81,7 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
         raise ValueError(f"mapping: expected {expected}; got {choice!r}") from None
     wanted = MAPPINGS[name].parameters
     if len(params) != len(wanted):
-        form = ":".join((name, *wanted))
-        raise ValueError(f"mapping: expected {form!r} with {len(wanted)} numbers; got {choice!r}")
+        form = ":".join((name, *(parameter.upper() for parameter in wanted)))
+        numbers = "numbers for the capitals" if wanted else "no numbers"
+        raise ValueError(f"mapping: expected {form}, {numbers}; got {choice!r}")
     return ChosenMapping(name, params)

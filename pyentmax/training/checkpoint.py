@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -66,14 +65,16 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
                 raise ValueError("one array, not an archive")
             arrays = {name: archive[name] for name in archive.files}
         meta = json.loads(str(arrays.pop(_META)))
-    except (zipfile.BadZipFile, ValueError, KeyError, EOFError, OSError) as error:
+        if not isinstance(meta, dict):
+            raise ValueError("the description is no object")
+    except Exception as error:
+        # Damage can sit in any of zip, npy or JSON, whose readers fail in a dozen ways.
         raise CheckpointError(
             f"{path} is no whole checkpoint: it is truncated, damaged or something else "
-            f"({type(error).__name__}: {error}). Train again, or use the other one of "
-            "best.npz and last.npz"
+            f"({type(error).__name__})"
         ) from error
     if meta.get("kind") != kind:
-        raise CheckpointError(f"{path}: expected a {kind} checkpoint, got {meta.get('kind')!r}")
+        raise CheckpointError(f"{path}: expected {kind!r}, the file holds {meta.get('kind')!r}")
     return arrays, meta
 
 

@@ -8,8 +8,10 @@ gives the same numbers as one that was never interrupted, to the last digit.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import os
 import signal
 import sys
 import threading
@@ -33,6 +35,9 @@ from .checkpoint import (
     with_prefix,
     without_prefix,
 )
+
+LAST, BEST = "last.npz", "best.npz"
+TRAINING_STATE = "training state"
 
 
 @dataclass(frozen=True)
@@ -76,6 +81,8 @@ class TrainingConfig:
         for name in ("rate", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
+        if self.seed < 0:
+            raise ValueError(f"seed: expected a number from 0 up, got {self.seed}")
         if self.schedule not in ("linear", "halve"):
             raise ValueError(f"schedule: expected 'linear' or 'halve', got {self.schedule!r}")
 
@@ -89,7 +96,20 @@ class Validation(NamedTuple):
 
 @dataclass
 class History:
-    """What a run has seen so far, one entry a validation; seconds count only training."""
+    """What a run has seen so far, one entry a validation.
+
+    Attributes
+    ----------
+    update : list of int
+        Updates done.
+    loss : list of float
+        Mean training loss since the validation before.
+    dev_loss, dev_accuracy : lists of float
+    seconds : list of float
+        Time spent in updates, validations not counted.
+    interrupted : bool
+        Whether Ctrl-C ended the run early.
+    """
 
     update: list[int] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)
@@ -113,6 +133,7 @@ def train(
     directory: str | Path | None = None,
     save_best: Callable[[Path], None] | None = None,
     keep: str = "best",
+    identity: dict[str, Any] | None = None,
     resume: bool = False,
     progress: bool = True,
 ) -> History:
@@ -134,6 +155,10 @@ def train(
     keep : {"best", "last"}
         Whose parameters the model has in the end: those of the best validation, or of the last
         update.
+    identity : dict, optional
+        What else makes the run what it is (vocabularies, say), as JSON can hold it: a run is
+        resumed only where it is the same. The settings, the shape of the model and the examples
+        are compared in any case.
     resume : bool, default False
         Go on from ``directory/last.npz``.
     progress : bool, default True
@@ -148,7 +173,9 @@ def train(
     CheckpointError
         If ``resume`` is asked for and ``last.npz`` is damaged or belongs to other settings.
     FloatingPointError
-        If the loss is no longer finite. The checkpoints stay as they are.
+        If a loss or a gradient is no longer finite. The checkpoints stay as they are.
+    OSError
+        If the checkpoints can't be written, noticed before the first update.
 
     Notes
     -----
@@ -157,26 +184,28 @@ def train(
     """
     if keep not in ("best", "last"):
         raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
-    run = _Run(model, pairs, config, None if directory is None else Path(directory), save_best)
+    run = _Run(model, pairs, config, identity or {}, directory, save_best)
     if resume:
         run.resume()
+    else:
+        run.save()
+    run.clear_leftovers()
     validate_every = config.validate_every or math.ceil(config.updates / 10)
     shown = _Progress(config.updates, run.updates, progress)
     with closing(shown), _finish_first() as asked_to_stop:
         for batch in run.batches():
             run.update(batch)
-            shown.updated(len(batch), run.recent_loss, run.history)
+            shown.updated(run)
             if run.updates % validate_every == 0 or run.updates == config.updates:
                 run.validated(validate(model))
-                shown.validated(run.history)
-                if config.patience is not None and run.stale >= config.patience:
-                    break
+                shown.validated(run)
             if asked_to_stop():
                 run.history.interrupted = True
                 run.save()
                 break
     if keep == "best":
         run.take_best()
+        run.write_best_if_missing()
     return run.history
 
 
@@ -188,13 +217,15 @@ class _Run:
         model: Any,
         pairs: Sequence[Pair],
         config: TrainingConfig,
-        directory: Path | None,
+        identity: dict[str, Any],
+        directory: str | Path | None,
         save_best: Callable[[Path], None] | None,
     ) -> None:
         if not len(pairs):
             raise ValueError("train: expected at least one example, got none")
         self.model, self.pairs, self.config = model, pairs, config
-        self.directory, self.save_best = directory, save_best
+        self.directory = None if directory is None else Path(directory)
+        self.save_best = save_best
         order_seed, dropout_seed = np.random.SeedSequence(config.seed).spawn(2)
         self.order_rng = np.random.default_rng(order_seed)
         self.dropout_rng = np.random.default_rng(dropout_seed)
@@ -213,11 +244,27 @@ class _Run:
         self.done_in_epoch = 0
         self.loss_sum = 0.0
         self.loss_count = 0
-        self.started = time.perf_counter()
+        self.examples = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
-        if directory is not None:
-            directory.mkdir(parents=True, exist_ok=True)
+        # As it comes back from the file, so that the two can be compared.
+        self.identity = json.loads(
+            json.dumps(
+                {
+                    "settings": asdict(config),
+                    "model": {name: list(x.shape) for name, x in model.params.items()},
+                    "examples": fingerprint(pairs),
+                    **identity,
+                }
+            )
+        )
+
+    def finished(self) -> bool:
+        """Whether all updates are done, or patience is at its end."""
+        patience = self.config.patience
+        return self.updates >= self.config.updates or (
+            patience is not None and self.stale >= patience
+        )
 
     @property
     def recent_loss(self) -> float:
@@ -225,12 +272,12 @@ class _Run:
         return self.loss_sum / max(self.loss_count, 1)
 
     def batches(self) -> Iterator[Batch]:
-        """Batches, epoch after epoch, until all updates are done."""
-        while self.updates < self.config.updates:
+        """Batches, epoch after epoch, until the run is finished."""
+        while not self.finished():
             self.epoch_state = self.order_rng.bit_generator.state
             order = bucketed_batches(self.pairs, self.config.batch_size, self.order_rng)
             for index in order[self.done_in_epoch :]:
-                if self.updates == self.config.updates:
+                if self.finished():
                     return
                 # Counted before the batch is used: a checkpoint after it must not repeat it.
                 self.done_in_epoch += 1
@@ -239,6 +286,7 @@ class _Run:
 
     def update(self, batch: Batch) -> None:
         """One step of the optimiser."""
+        started = time.perf_counter()
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         loss = self.model.loss(
             params,
@@ -250,24 +298,30 @@ class _Run:
             self.dropout_rng,
         )
         value = loss.item()
-        if not math.isfinite(value):
-            raise FloatingPointError(
-                f"the training loss is {value} at update {self.updates}: a smaller rate than "
-                f"{self.config.rate} or stronger clipping than {self.config.clip} may help; "
-                "the checkpoints are as they were after the last validation"
-            )
+        self._must_be_finite("training loss", value)
         loss.backward()
         gradients = {
             name: tensor.grad for name, tensor in params.items() if tensor.grad is not None
         }
-        clip_gradients(gradients, self.config.clip)
+        self._must_be_finite("norm of the gradient", clip_gradients(gradients, self.config.clip))
         self.optimizer.step(gradients, self.schedule.rate(self.updates))
         self.updates += 1
         self.loss_sum += value
         self.loss_count += 1
+        self.examples += len(batch)
+        self.seconds += time.perf_counter() - started
+
+    def _must_be_finite(self, what: str, value: float) -> None:
+        if not math.isfinite(value):
+            raise FloatingPointError(
+                f"the {what} is {value} at update {self.updates}: a smaller rate than "
+                f"{self.config.rate} or stronger clipping than {self.config.clip} may help; "
+                "the checkpoints are as they were after the last validation"
+            )
 
     def validated(self, validation: Validation) -> None:
         """Note a validation, and write the checkpoints."""
+        self._must_be_finite("validation loss", validation.loss)
         history = self.history
         improved = validation.accuracy > history.best_accuracy
         self.stale = 0 if improved else self.stale + 1
@@ -276,11 +330,11 @@ class _Run:
         history.loss.append(self.recent_loss)
         history.dev_loss.append(validation.loss)
         history.dev_accuracy.append(validation.accuracy)
-        history.seconds.append(self.seconds + time.perf_counter() - self.started)
+        history.seconds.append(self.seconds)
         self.loss_sum, self.loss_count = 0.0, 0
         if improved:
             if self.directory is not None and self.save_best is not None:
-                self.save_best(self.directory / "best.npz")
+                self.save_best(self.directory / BEST)
             self.best = {name: x.copy() for name, x in self.model.params.items()}
         self.save()
 
@@ -290,19 +344,32 @@ class _Run:
             for name, x in self.best.items():
                 self.model.params[name][...] = x
 
+    def write_best_if_missing(self) -> None:
+        """Write ``best.npz`` again if it was lost: its parameters are in ``last.npz`` too."""
+        if self.directory is not None and self.save_best is not None and self.best is not None:
+            if not (self.directory / BEST).exists():
+                self.save_best(self.directory / BEST)
+
+    def clear_leftovers(self) -> None:
+        """Remove what a process killed in the middle of saving left behind."""
+        if self.directory is not None:
+            for name in (LAST, BEST):
+                for path in self.directory.glob(f".{name}.*.tmp"):
+                    path.unlink()
+
     def save(self) -> None:
         """Write ``last.npz``: everything that it takes to go on."""
         if self.directory is None:
             return
+        self.directory.mkdir(parents=True, exist_ok=True)
         optimizer = self.optimizer.state()
         arrays = with_prefix("param", self.model.params)
         arrays |= with_prefix("optimizer", {k: np.asarray(v) for k, v in optimizer.items()})
         if self.best is not None:
             arrays |= with_prefix("best", self.best)
         meta = {
-            "kind": "training state",
-            "config": asdict(self.config),
-            "examples": len(self.pairs),
+            "kind": TRAINING_STATE,
+            "identity": self.identity,
             "updates": self.updates,
             "stale": self.stale,
             "epoch_state": self.epoch_state,
@@ -312,30 +379,23 @@ class _Run:
             "history": asdict(self.history) | {"interrupted": False},
             "loss_sum": self.loss_sum,
             "loss_count": self.loss_count,
-            "seconds": self.seconds + time.perf_counter() - self.started,
+            "examples": self.examples,
+            "seconds": self.seconds,
         }
-        save_checkpoint(self.directory / "last.npz", arrays, meta)
+        save_checkpoint(self.directory / LAST, arrays, meta)
 
     def resume(self) -> None:
         """Take up the state that :meth:`save` wrote."""
         if self.directory is None:
             raise ValueError("resume: needs the directory of the run to go on with")
-        path = self.directory / "last.npz"
-        arrays, meta = load_checkpoint(path, "training state")
-        now = json.loads(json.dumps(asdict(self.config)))
-        different = [k for k in now if now[k] != meta["config"][k]]
-        if meta["examples"] != len(self.pairs):
+        path = self.directory / LAST
+        arrays, meta = load_checkpoint(path, TRAINING_STATE)
+        if different := differences(meta["identity"], self.identity):
             raise CheckpointError(
-                f"{path}: was trained on {meta['examples']} examples, got {len(self.pairs)}: "
-                "resume with the same training files"
+                f"{path}: belongs to another run ({different}); resume with the same command, or "
+                "begin a new run in another folder"
             )
-        if different:
-            what = ", ".join(f"{k} was {meta['config'][k]}, is {now[k]}" for k in different)
-            raise CheckpointError(f"{path}: belongs to other settings ({what})")
         params = without_prefix("param", arrays)
-        shapes = {k: x.shape for k, x in self.model.params.items()}
-        if {k: x.shape for k, x in params.items()} != shapes:
-            raise CheckpointError(f"{path}: belongs to a model of another shape")
         for name, x in params.items():
             self.model.params[name][...] = x
         self.optimizer.load(without_prefix("optimizer", arrays))
@@ -347,7 +407,29 @@ class _Run:
         self.dropout_rng.bit_generator.state = meta["dropout_state"]
         self.history = History(**meta["history"])
         self.loss_sum, self.loss_count = meta["loss_sum"], meta["loss_count"]
-        self.seconds = meta["seconds"]
+        self.examples, self.seconds = meta["examples"], meta["seconds"]
+
+
+def fingerprint(pairs: Sequence[Pair]) -> str:
+    """A number for a data set, the same only for the same examples in the same order."""
+    digest = hashlib.sha256()
+    for source, target in pairs:
+        digest.update(json.dumps([list(map(int, source)), list(map(int, target))]).encode())
+    return f"{len(pairs)} examples, {digest.hexdigest()[:16]}"
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
+    """What differs between two identities, in words."""
+    found = []
+    for key in now:
+        a, b = then.get(key), now[key]
+        if isinstance(a, dict) and isinstance(b, dict):
+            inner = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
+            found += [f"{k} was {a.get(k)}, is {b.get(k)}" for k in inner]
+        elif a != b:
+            short = all(isinstance(x, (str, int, float)) and len(str(x)) < 60 for x in (a, b))
+            found.append(f"{key}: was {a}, is {b}" if short else f"{key}: not the same")
+    return "; ".join(found[:3]) + (" …" if len(found) > 3 else "")
 
 
 class _Progress:
@@ -356,8 +438,6 @@ class _Progress:
     def __init__(self, total: int, initial: int, wanted: bool) -> None:
         self.total, self.wanted = total, wanted
         self.bar: Any | None = None
-        self.examples = 0
-        self.started = time.perf_counter()
         if wanted and (sys.stderr.isatty() or "ipykernel" in sys.modules):
             try:
                 from tqdm.auto import tqdm
@@ -368,24 +448,22 @@ class _Progress:
                 ) from None
             self.bar = tqdm(total=total, initial=initial, unit="update", mininterval=0.5)
 
-    def updated(self, examples: int, loss: float, history: History) -> None:
+    def updated(self, run: _Run) -> None:
         """One more update is done."""
-        self.examples += examples
         if self.bar is not None:
-            self.bar.set_postfix_str(self._figures(loss, history), refresh=False)
+            self.bar.set_postfix_str(self._figures(run, run.recent_loss), refresh=False)
             self.bar.update(1)
 
-    def validated(self, history: History) -> None:
+    def validated(self, run: _Run) -> None:
         """One more validation is done."""
         if self.wanted and self.bar is None:
-            figures = self._figures(history.loss[-1], history)
-            print(f"{history.update[-1]:6d}/{self.total} updates, {figures}", file=sys.stderr)
+            figures = self._figures(run, run.history.loss[-1])
+            print(f"{run.updates:6d}/{self.total} updates, {figures}", file=sys.stderr)
 
-    def _figures(self, loss: float, history: History) -> str:
-        speed = self.examples / (time.perf_counter() - self.started)
-        figures = f"{speed:.0f} words/s, loss {loss:.4f}"
-        if history.dev_accuracy:
-            figures += f", dev {100 * history.dev_accuracy[-1]:.1f}%"
+    def _figures(self, run: _Run, loss: float) -> str:
+        figures = f"{run.examples / run.seconds:.0f} words/s, loss {loss:.4f}"
+        if run.history.dev_accuracy:
+            figures += f", dev {100 * run.history.dev_accuracy[-1]:.1f}%"
         return figures
 
     def close(self) -> None:
@@ -402,13 +480,16 @@ def _finish_first() -> Iterator[Callable[[], bool]]:
     def note(signum: int, frame: Any) -> None:
         nonlocal asked
         asked = True
-        print("\nfinishing the update in hand; Ctrl-C again to stop at once", file=sys.stderr)
         signal.signal(signal.SIGINT, before)
+        # print could meet itself: the signal may arrive while the bar is being written.
+        os.write(2, b"\nfinishing the update in hand; Ctrl-C again to stop at once\n")
 
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False  # Python delivers signals to the main thread only.
+    before = signal.getsignal(signal.SIGINT)
+    # Python delivers signals to the main thread only; a background job may have SIGINT ignored.
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+        yield lambda: False
         return
-    before = signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGINT, note)
     try:
         yield lambda: asked
     finally:

@@ -163,6 +163,24 @@ def test_sparse_or_not():
     assert small(output="2").output_is_sparse
 
 
+def test_parameters_must_fit_the_configuration():
+    model = small()
+    model.check_parameters()
+    bias = model.params.pop("output.bias")
+    with pytest.raises(ValueError, match=r"parameter output.bias: expected shape \(6,\), got none"):
+        model.check_parameters()
+    model.params["output.bias"] = bias[:-1]
+    with pytest.raises(ValueError, match=r"expected shape \(6,\), got \(5,\)"):
+        model.check_parameters()
+
+
+def test_a_source_without_tokens_is_refused():
+    mask = SOURCE_MASK.copy()
+    mask[1] = False
+    with pytest.raises(ValueError, match="source_mask: row 1 has no token"):
+        small().encode(SOURCE, mask)
+
+
 def test_same_seed_same_model():
     a, b, c = (small(seed=s).params for s in (0, 0, 1))
     assert all((a[name] == b[name]).all() for name in a)
@@ -177,7 +195,7 @@ def test_same_seed_same_model():
         ("dropout", 1.0, r"dropout: expected a rate in \[0, 1\), got 1.0"),
         ("attention", "hardmax", "expected α ≥ 1 or one of .*entmax15.*; got 'hardmax'"),
         ("output", "0.5", "got '0.5'"),
-        ("output", "entmax", "expected 'entmax:alpha' with 1 numbers; got 'entmax'"),
+        ("output", "entmax", "expected entmax:ALPHA, numbers for the capitals; got 'entmax'"),
         ("output", "entmax:x", "got 'entmax:x'"),
     ],
 )

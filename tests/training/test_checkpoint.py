@@ -1,5 +1,6 @@
 """Checkpoints: what is written comes back, and nothing that breaks them goes unsaid."""
 
+import contextlib
 import errno
 import json
 import os
@@ -52,6 +53,21 @@ def test_a_flipped_byte_is_noticed(tmp_path):
         load_checkpoint(path, "test")
 
 
+def test_no_flipped_bit_escapes_as_another_error(tmp_path):
+    path = tmp_path / "c.npz"
+    save_checkpoint(path, ARRAYS, META)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place, bit in zip(
+        rng.integers(len(whole), size=400), rng.integers(8, size=400), strict=True
+    ):
+        data = bytearray(whole)
+        data[place] ^= 1 << bit
+        path.write_bytes(bytes(data))
+        with contextlib.suppress(CheckpointError):  # a bit that changes nothing is no damage
+            load_checkpoint(path, "test")
+
+
 def test_something_else(tmp_path):
     (tmp_path / "text").write_text("draw\tdrawn\n")
     np.savez(tmp_path / "other.npz", a=np.ones(2))
@@ -60,7 +76,7 @@ def test_something_else(tmp_path):
         with pytest.raises(CheckpointError, match="no whole checkpoint"):
             load_checkpoint(tmp_path / name, "test")
     save_checkpoint(tmp_path / "c.npz", ARRAYS, META)
-    with pytest.raises(CheckpointError, match="expected a training state checkpoint, got 'test'"):
+    with pytest.raises(CheckpointError, match="expected 'training state', the file holds 'test'"):
         load_checkpoint(tmp_path / "c.npz", "training state")
     with pytest.raises(FileNotFoundError, match="no checkpoint at"):
         load_checkpoint(tmp_path / "missing.npz", "test")

@@ -1,5 +1,6 @@
 """The loop: it learns, a resumed run is the run itself, and it stops as it should."""
 
+import math
 import os
 import signal
 
@@ -12,6 +13,7 @@ from pyentmax.training import (
     TrainingConfig,
     Validation,
     load_checkpoint,
+    loop,
     save_checkpoint,
     train,
 )
@@ -139,11 +141,16 @@ def test_the_best_checkpoint_is_written_when_it_is_found(tmp_path):
     scores = iter([0.2, 0.9, 0.5, 0.1])
     saved = []
     model = new_model()
+
+    def save(path):
+        saved.append((path.name, checksum(model)))
+        path.touch()
+
     run(
         model,
         tmp_path,
         validate=lambda m: Validation(1.0, next(scores)),
-        save_best=lambda path: saved.append((path.name, checksum(model))),
+        save_best=save,
     )
     assert [name for name, _ in saved] == ["best.npz", "best.npz"]
     assert saved[-1][1] == checksum(model)
@@ -183,18 +190,91 @@ def test_a_loss_that_is_not_finite_is_an_error(tmp_path):
     assert load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] == 20
 
 
+@pytest.mark.parametrize("what", ["norm of the gradient", "validation loss"])
+def test_nothing_that_is_not_finite_is_saved(tmp_path, what, monkeypatch):
+    calls = []
+
+    def check(model):
+        calls.append(1)
+        loss = math.nan if what == "validation loss" and len(calls) == 2 else 1.0
+        return Validation(loss, 0.5)
+
+    if what == "norm of the gradient":
+        norms = iter([1.0] * 15 + [math.inf])
+        monkeypatch.setattr(loop, "clip_gradients", lambda g, most: next(norms))
+    with pytest.raises(FloatingPointError, match=f"the {what} is"):
+        run(new_model(), tmp_path, validate=check)
+    arrays, meta = load_checkpoint(tmp_path / "last.npz", "training state")
+    assert meta["updates"] == 10
+    assert all(np.isfinite(x).all() for x in arrays.values())
+
+
 def test_resuming_with_other_settings_is_refused(tmp_path):
     run(new_model(), tmp_path)
-    with pytest.raises(CheckpointError, match=r"other settings \(rate was 0.02, is 0.5\)"):
+    with pytest.raises(CheckpointError, match=r"belongs to another run \(rate was 0.02, is 0.5\)"):
         run(new_model(), tmp_path, config=config(rate=0.5), resume=True)
-    with pytest.raises(CheckpointError, match="was trained on 50 examples, got 49"):
+    with pytest.raises(CheckpointError, match="examples: was 50 examples, .*, is 49 examples"):
         train(new_model(), PAIRS[1:], config(), validate, directory=tmp_path, resume=True)
     other = RNNSeq2SeqConfig(source_size=8, target_size=8, hidden=6)
     model = RNNSeq2Seq.initialize(other, np.random.default_rng(0), bos=1, eos=2)
-    with pytest.raises(CheckpointError, match="a model of another shape"):
+    with pytest.raises(CheckpointError, match="belongs to another run .*attention.weight was"):
         run(model, tmp_path, resume=True)
     with pytest.raises(ValueError, match="needs the directory"):
         run(new_model(), resume=True)
+
+
+def test_resuming_with_other_data_or_another_identity_is_refused(tmp_path):
+    run(new_model(), tmp_path, identity={"vocabulary": ["a", "b"]})
+    with pytest.raises(CheckpointError, match="vocabulary: not the same"):
+        run(new_model(), tmp_path, identity={"vocabulary": ["a", "c"]}, resume=True)
+    changed = [*PAIRS[:-1], (PAIRS[-1][0], PAIRS[-1][1][::-1] + 1)]
+    with pytest.raises(CheckpointError, match="examples: was 50 examples, .*, is 50 examples"):
+        train(new_model(), changed, config(), validate, directory=tmp_path, resume=True)
+
+
+def test_patience_at_its_end_stays_there(tmp_path):
+    options = {"config": config(updates=100, patience=2)}
+    history = run(new_model(), tmp_path, validate=lambda m: Validation(1.0, 0.5), **options)
+    assert history.update == [10, 20, 30]
+    again = run(
+        new_model(), tmp_path, validate=lambda m: Validation(1.0, 0.9), resume=True, **options
+    )
+    assert figures(again) == figures(history)
+
+
+def test_a_lost_best_checkpoint_is_written_again(tmp_path):
+    def save(path):
+        path.write_text("best")
+
+    run(new_model(), tmp_path, save_best=save)
+    (tmp_path / "best.npz").unlink()
+    run(new_model(), tmp_path, save_best=save, resume=True)
+    assert (tmp_path / "best.npz").read_text() == "best"
+
+
+def test_a_folder_that_cannot_be_written_is_noticed_at_once(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with pytest.raises(OSError, match="file"):
+        run(new_model(), blocked, validate=lambda m: pytest.fail("trained on"))
+
+
+def test_seconds_leave_out_validation(monkeypatch):
+    now = [0.0]  # a clock that goes on by 1 at each reading and by 1000 in a validation
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: now.__setitem__(0, now[0] + 1) or now[0])
+
+    def slow(model):
+        now[0] += 1000
+        return validate(model)
+
+    assert run(new_model(), validate=slow).seconds == [10, 20, 30, 40]
+
+
+def test_leftovers_of_a_killed_run_are_cleared(tmp_path):
+    (tmp_path / ".last.npz.abc123.tmp").write_bytes(b"half")
+    (tmp_path / "notes.tmp").write_text("the user's own")
+    run(new_model(), tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"last.npz", "notes.tmp"}
 
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path):
@@ -208,7 +288,7 @@ def test_resuming_a_finished_run_changes_nothing(tmp_path):
 
 def test_a_checkpoint_of_another_kind(tmp_path):
     save_checkpoint(tmp_path / "last.npz", {}, {"kind": "inflection model"})
-    with pytest.raises(CheckpointError, match="expected a training state checkpoint"):
+    with pytest.raises(CheckpointError, match="expected 'training state'"):
         run(new_model(), tmp_path, resume=True)
 
 
