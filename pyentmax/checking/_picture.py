@@ -97,7 +97,8 @@ def table(heading: str, picture: str, rows: list[tuple[str, str]], notes: list[s
     warnings = "".join(f"<div><em>{escape(note)}</em></div>" for note in notes)
     return (
         f"<div><div style='margin:4px 0'><strong>{escape(heading)}</strong></div>{picture}"
-        f"<table style='border-collapse:collapse;margin:6px 0;font-size:inherit'>{cells}</table>{warnings}</div>"
+        f"<table style='border-collapse:collapse;margin:6px 0;font-size:inherit'>{cells}</table>"
+        f"{warnings}</div>"
     )
 
 
