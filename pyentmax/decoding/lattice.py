@@ -160,7 +160,8 @@ class HypothesisTree:
             if nested:
                 share = "" if node is self.root else f"{format_percent(node.share)} of branch"
                 line += f"  {share:>16}"
-            lines.append((f"{line}  {self.string(node) or EMPTY}" if node.is_leaf else line).rstrip())
+            string = self.string(node) or EMPTY if node.is_leaf else ""
+            lines.append(f"{line}  {string}".rstrip())
         return "\n".join(lines)
 
     __str__ = text

@@ -56,8 +56,8 @@ def test_a_single_string_is_one_line():
     assert text_of({"went": 1.0}) == "went</s>  100.0%  went"
 
 
-def test_the_empty_string_is_its_end_symbol():
-    assert text_of({"": 1.0}) == "</s>  100.0%"
+def test_the_empty_string_is_named():
+    assert text_of({"": 1.0}) == "</s>  100.0%  (empty)"
 
 
 def test_strings_without_a_common_beginning_have_a_bare_root():
@@ -127,7 +127,7 @@ def test_the_leaves_are_the_strings_and_every_node_holds_the_mass_below_it(words
         (1 - 1e-9, "100.0%"),
         (0.9996, ">99.9%"),
         (0.9994, "99.9%"),
-        (3e-7, "3e-05%"),
+        (3e-7, "<0.001%"),
     ],
 )
 def test_percentages_claim_no_certainty_that_is_not_there(probability, text):
