@@ -166,7 +166,7 @@ class _Place:
 
 def _places(tree: HypothesisTree) -> Iterator[_Place]:
     """Places of all nodes, parents first: a row per leaf, parents amid their children."""
-    gap = 4.2 if any(not child.is_leaf for child in tree.root.children) else 3.0
+    gap = 6.0 if any(not child.is_leaf for child in tree.root.children) else 3.0
     row = count()
 
     def below(node: HypothesisNode, parent: _Place | None) -> list[_Place]:
