@@ -281,7 +281,6 @@ def _clip_levels(x: Any, weight: Any) -> tuple[Any, Any]:
         first = first - 1
         place[row, first], bend[row, first] = left, slope
         right, slope, last = _crossing(x[:, j] - before + after, -1, place, bend, last, first)
-        right = np.maximum(left, right)  # rounding may cross them
         last = last + 1
         place[row, last], bend[row, last] = right, -slope
         low[:, j], high[:, j], before = left, right, after
@@ -295,7 +294,8 @@ def _crossing(
 
     t is where f would cross if it went on with slope 1, as it does beyond the knots. While a knot k
     lies before t, f bends there: the height left, (t − k)·slope, takes the new slope from k on.
-    Slopes count entries and are at least 1.
+    Slopes count entries. They stay at least 1 even where rounding swaps two knots' places, since
+    their order in the queue stands.
     """
     row = np.arange(t.shape[0])
     slope = np.ones_like(t)

@@ -224,13 +224,36 @@ def test_vjp_strength_at_0_is_the_derivative_to_the_right() -> None:
     np.testing.assert_allclose(got, right, rtol=0, atol=1e-6)
 
 
-def test_derivatives_keep_dtypes_and_rows_without_anything() -> None:
-    p = fusedmax(np.array([[0.3, 0.2, 0.1], [np.nan, 0, 0]], np.float32), 0.05)
+def test_strengths_down_to_rounding_and_knots_that_coincide() -> None:
+    rng = np.random.default_rng(13)
+    for strength in (1e-30, 1e-17, 1e-16, 1e-9):
+        z = rng.standard_normal((200, 30))
+        z[100:] = np.round(z[100:] * 4) / 4
+        np.testing.assert_allclose(fusedmax(z, strength), fusedmax(z, 0), rtol=0, atol=1e-8)
+
+
+def test_off_the_support_a_direction_may_hold_anything() -> None:
+    p = fusedmax([0.9, 0.8, -1, -1, 0.9], 0.05)
+    assert (p[2:4] == 0).all()
+    v = np.array([0.3, -0.2, 0, 0, 1])
+    for rubbish in ([np.nan, 1], [np.inf, -np.inf]):
+        spoiled = v.copy()
+        spoiled[2:4] = rubbish
+        for function in (pyentmax.fusedmax_jvp, pyentmax.fusedmax_vjp_strength):
+            np.testing.assert_array_equal(function(p, spoiled, 0.05), function(p, v, 0.05))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_derivatives_keep_dtypes_and_rows_without_anything(dtype: Any) -> None:
+    p = fusedmax(np.array([[0.3, 0.2, 0.1], [np.nan, 0, 0]], dtype), 0.05)
     g = np.ones_like(p)
-    slope = pyentmax.fusedmax_vjp_strength(p, g, np.array([0.05, 0.05], np.float32))
-    assert slope.dtype == np.float32
+    slope = pyentmax.fusedmax_vjp_strength(p, g, [0.05, 0.05])
+    assert slope.dtype == fusedmax_omega(p, 0.05).dtype == dtype
     assert np.isfinite(slope[0])
     assert np.isnan(slope[1])
+    jacobian = pyentmax.fusedmax_jacobian(p, 0.05)
+    assert np.isfinite(jacobian[0]).all()
+    assert np.isnan(jacobian[1]).all()
     dead = np.zeros((2, 3))
     assert (pyentmax.fusedmax_jacobian(dead, 0.1) == 0).all()
     assert pyentmax.fusedmax_vjp_strength(dead, np.ones((2, 3)), 0.1) == 0

@@ -217,12 +217,27 @@ def test_vjp_strength_at_0_is_the_derivative_to_the_right() -> None:
     np.testing.assert_allclose(got, right, rtol=0, atol=1e-6)
 
 
-def test_derivatives_keep_dtypes_and_rows_without_anything() -> None:
-    p = oscarmax(np.array([[0.3, 0.2, 0.1], [np.nan, 0, 0]], np.float32), 0.01)
-    slope = pyentmax.oscarmax_vjp_strength(p, np.ones_like(p), np.array([0.01, 0.01], np.float32))
-    assert slope.dtype == np.float32
+def test_off_the_support_a_direction_may_hold_anything() -> None:
+    p = oscarmax([0.9, 0.8, -1, -1, 0.9], 0.01)
+    assert (p[2:4] == 0).all()
+    v = np.array([0.3, -0.2, 0, 0, 1])
+    for rubbish in ([np.nan, 1], [np.inf, -np.inf]):
+        spoiled = v.copy()
+        spoiled[2:4] = rubbish
+        for function in (pyentmax.oscarmax_jvp, pyentmax.oscarmax_vjp_strength):
+            np.testing.assert_array_equal(function(p, spoiled, 0.01), function(p, v, 0.01))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_derivatives_keep_dtypes_and_rows_without_anything(dtype: Any) -> None:
+    p = oscarmax(np.array([[0.3, 0.2, 0.1], [np.nan, 0, 0]], dtype), 0.01)
+    slope = pyentmax.oscarmax_vjp_strength(p, np.ones_like(p), [0.01, 0.01])
+    assert slope.dtype == oscarmax_omega(p, 0.01).dtype == dtype
     assert np.isfinite(slope[0])
     assert np.isnan(slope[1])
+    jacobian = pyentmax.oscarmax_jacobian(p, 0.01)
+    assert np.isfinite(jacobian[0]).all()
+    assert np.isnan(jacobian[1]).all()
     dead = np.zeros((2, 3))
     assert (pyentmax.oscarmax_jacobian(dead, 0.1) == 0).all()
     assert pyentmax.oscarmax_vjp_strength(dead, np.ones((2, 3)), 0.1) == 0
