@@ -120,3 +120,29 @@ def test_maximises_its_own_problem(record: Mapping, data: st.DataObject) -> None
     best = np.sum(p * z, axis=-1) - record.omega(p, *params)
     other = np.sum(q * z, axis=-1) - record.omega(q, *params)
     assert (best >= other - 1e-12 * (1 + np.abs(z).max() + np.abs(best))).all()
+
+
+@records_that(lambda record: record.symmetric)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_jacobian_is_symmetric_and_positive_semi_definite(
+    record: Mapping, data: st.DataObject
+) -> None:
+    """And J1 = 0 where a shift changes nothing; its products are those of the JVP and the VJP."""
+    z = data.draw(ROWS)
+    params = draw_params(record, data, z)
+    p = record.forward(z, *params)
+    jacobian = record.jacobian(p, *params)
+    # An entry just inside the support of α > 2 has a slope without bound.
+    largest = np.abs(jacobian).max(initial=0)
+    assume(largest < 1e100)
+    room = 1e-12 * (1 + largest)
+    np.testing.assert_array_equal(jacobian, np.swapaxes(jacobian, -1, -2))
+    assert np.linalg.eigvalsh(jacobian).min() >= -room
+    if record.shift_invariant:
+        np.testing.assert_allclose(jacobian.sum(axis=-1), 0, rtol=0, atol=room)
+    u, v = data.draw(hnp.arrays(np.float64, (2, *z.shape), elements=st.floats(-1, 1)))
+    product = (jacobian @ v[..., None])[..., 0]
+    np.testing.assert_allclose(record.jvp(p, v, *params), product, rtol=0, atol=room)
+    dual = np.sum(record.vjp(p, u, *params) * v, axis=-1)
+    np.testing.assert_allclose(np.sum(u * product, axis=-1), dual, rtol=0, atol=20 * room)
