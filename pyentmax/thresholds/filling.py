@@ -60,8 +60,8 @@ def water_fill(points: Any, fill: Callable[[Any], Any], total: Any) -> Filling:
     sum_below = np.sum(p_below, axis=-1, keepdims=True)
     gap = np.sum(p_above, axis=-1, keepdims=True) - sum_below
     share = np.clip((total - sum_below) / np.where(gap > 0, gap, 1), 0, 1)
-    p = np.where(share == 1, p_above, p_below + share * (p_above - p_below))
-    return Filling(np.minimum(p, p_above), passes)
+    p = p_below + share * (p_above - p_below)
+    return Filling(np.minimum(p, p_above), passes)  # a tie may round to above p_above
 
 
 def fill_boxes(x: Any, upper: Any, total: Any) -> Filling:

@@ -22,6 +22,7 @@ from scipy.optimize import minimize
 
 import pyentmax
 from pyentmax import MAPPINGS, check_jacobian, check_vjp
+from pyentmax.thresholds import water_fill
 
 NAMES = ["csoftmax", "csparsemax"]
 every_name = pytest.mark.parametrize("name", NAMES)
@@ -114,6 +115,16 @@ def test_sums_to_one_and_exceeds_no_bound(name: str, d: int, dtype: type) -> Non
             assert (p <= bounds).all()
             missing = max(0.0, 1 - bounds.sum(dtype=float))
             assert abs(p.sum(dtype=float) - 1) <= 4 * epsilon * np.sqrt(d) + missing
+
+
+def test_rounding_lifts_no_probability_over_its_bound() -> None:
+    """a + (b − a) may round to above b: here both operations are ties."""
+    ulp = 2.0**-53
+    a, b = np.array([1.5 * ulp]), np.array([0.5 + 5 * ulp])
+    assert a + (b - a) > b
+    points = np.array([0.0, 1.0])
+    filling = water_fill(points, lambda t: np.where(t >= 1, b, a), b)
+    np.testing.assert_array_equal(filling.p, b)
 
 
 @every_name
@@ -315,7 +326,7 @@ def test_without_free_entries_the_mean_is_zero(name: str) -> None:
 @every_name
 def test_nan_and_dead_rows(name: str) -> None:
     z = np.array([[np.nan, 0.0, 1.0], [np.inf, 0, 1], [-np.inf] * 3, [1.0, 0.0, 2.0]])
-    upper = np.array([0.5, 0.4, 0.6])
+    upper = np.array([0.5, 0.0, 0.6])
     p = forward_of(name)(z, upper)
     assert np.isnan(p[:2]).all()
     assert (p[2] == 0).all()
