@@ -3,7 +3,21 @@
 ``tensor`` is the tape, ``ops`` the operations, ``mappings`` the sparse mappings and their losses.
 """
 
-from .mappings import MAPPING_OPS, entmax, entmax15, fenchel_young_loss, softmax, sparsemax
+from .mappings import (
+    MAPPING_OPS,
+    budget_sparsemax,
+    csoftmax,
+    csparsemax,
+    entmax,
+    entmax15,
+    fenchel_young_loss,
+    fusedmax,
+    normmax,
+    oscarmax,
+    softmax,
+    sparsemax,
+    topk_softmax,
+)
 from .ops import (
     as_tensor,
     concatenate,
@@ -27,15 +41,21 @@ __all__ = [
     "Tensor",
     "array_module",
     "as_tensor",
+    "budget_sparsemax",
     "concatenate",
+    "csoftmax",
+    "csparsemax",
     "dropout",
     "entmax",
     "entmax15",
     "exp",
     "fenchel_young_loss",
+    "fusedmax",
     "linear",
     "log",
     "matmul",
+    "normmax",
+    "oscarmax",
     "relu",
     "sigmoid",
     "softmax",
@@ -43,4 +63,5 @@ __all__ = [
     "stack",
     "take_rows",
     "tanh",
+    "topk_softmax",
 ]

@@ -11,25 +11,43 @@ from typing import Any
 
 from .. import losses
 from ..mappings import MAPPINGS
+from ..mappings.budget_sparsemax import budget_sparsemax_vjp_budget
+from ..mappings.csoftmax import csoftmax_vjp_upper
+from ..mappings.csparsemax import csparsemax_vjp_upper
 from ..mappings.entmax import entmax_vjp_alpha
+from ..mappings.fusedmax import fusedmax_vjp_strength
+from ..mappings.oscarmax import oscarmax_vjp_strength
 from .ops import as_tensor
 from .tensor import Array, Tensor
 
 MappingOp = Callable[..., Tensor]
 
 
-def _on_tape(name: str) -> MappingOp:
-    """The mapping called ``name`` as an operation z ↦ p on tensors."""
+def _on_tape(name: str, vjp_parameter: Callable[..., Array] | None = None) -> MappingOp:
+    """The mapping called ``name`` as an operation on tensors.
+
+    ``vjp_parameter`` is its VJP in its parameter, if it has one to differentiate; it is used where
+    the parameter is a tensor itself.
+    """
     record = MAPPINGS[name]
 
     def op(z: Any, *params: Any, axis: int = -1, mask: Array | None = None) -> Tensor:
         z = as_tensor(z)
-        p = record.forward(z.data, *params, axis=axis, mask=mask)
+        learned = [param for param in params if isinstance(param, Tensor)]
+        if learned and vjp_parameter is None:
+            raise TypeError(f"{name}: there is no gradient in {', '.join(record.parameters)}")
+        values = [param.data if isinstance(param, Tensor) else param for param in params]
+        p = record.forward(z.data, *values, axis=axis, mask=mask)
 
-        def vjp(g: Array) -> tuple[Array]:
-            return (record.vjp(p, g, *params, axis=axis, mask=mask),)
+        def vjp(g: Array) -> tuple[Any, ...]:
+            gz = record.vjp(p, g, *values, axis=axis, mask=mask)
+            if not learned or vjp_parameter is None:
+                return (gz,)
+            # Only csparsemax needs to see the scores again: p = u = 0 does not tell what held p.
+            seen = (z.data,) if name == "csparsemax" else ()
+            return gz, vjp_parameter(p, g, *values, *seen, axis=axis, mask=mask)
 
-        return Tensor(p, parents=(z,), vjp=vjp)
+        return Tensor(p, parents=(z, *learned), vjp=vjp)
 
     op.__name__ = op.__qualname__ = name
     op.__doc__ = f"p = {name}(z) along ``axis`` of a tensor; see :func:`pyentmax.{name}`."
@@ -39,30 +57,32 @@ def _on_tape(name: str) -> MappingOp:
 softmax = _on_tape("softmax")
 sparsemax = _on_tape("sparsemax")
 entmax15 = _on_tape("entmax15")
-
-
-def entmax(z: Any, alpha: Any = 1.5, *, axis: int = -1, mask: Array | None = None) -> Tensor:
-    """p = entmax(z, α) along ``axis``; α may be a tensor too, and then gets a gradient.
-
-    See :func:`pyentmax.entmax` and, for ∂p/∂α, :func:`pyentmax.entmax_grad_alpha`.
-    """
-    record = MAPPINGS["entmax"]
-    z = as_tensor(z)
-    learned = isinstance(alpha, Tensor)
-    shape = alpha.data if learned else alpha
-    p = record.forward(z.data, shape, axis=axis, mask=mask)
-
-    def vjp(g: Array) -> tuple[Any, ...]:
-        gz = record.vjp(p, g, shape, axis=axis, mask=mask)
-        return (gz, entmax_vjp_alpha(p, g, shape, axis=axis, mask=mask)) if learned else (gz,)
-
-    return Tensor(p, parents=(z, alpha) if learned else (z,), vjp=vjp)
-
+entmax = _on_tape("entmax", entmax_vjp_alpha)
+normmax = _on_tape("normmax")
+topk_softmax = _on_tape("topk_softmax")
+fusedmax = _on_tape("fusedmax", fusedmax_vjp_strength)
+oscarmax = _on_tape("oscarmax", oscarmax_vjp_strength)
+csoftmax = _on_tape("csoftmax", csoftmax_vjp_upper)
+csparsemax = _on_tape("csparsemax", csparsemax_vjp_upper)
+budget_sparsemax = _on_tape("budget_sparsemax", budget_sparsemax_vjp_budget)
 
 MAPPING_OPS: dict[str, MappingOp] = {
-    op.__name__: op for op in (softmax, sparsemax, entmax15, entmax)
+    op.__name__: op
+    for op in (
+        softmax,
+        sparsemax,
+        entmax15,
+        entmax,
+        normmax,
+        topk_softmax,
+        fusedmax,
+        oscarmax,
+        csoftmax,
+        csparsemax,
+        budget_sparsemax,
+    )
 }
-"""Name → operation on tensors, with the names of :data:`pyentmax.mappings.MAPPINGS`."""
+"""Name → operation on tensors, with the names of :data:`pyentmax.MAPPINGS`."""
 
 
 def fenchel_young_loss(z: Any, y: Array, mapping: Any = "entmax15", **options: Any) -> Tensor:

@@ -11,8 +11,19 @@ from pyentmax.autograd import Tensor
 RNG = np.random.default_rng(3)
 Z = RNG.standard_normal((3, 4, 5))
 MASK = RNG.random((3, 4, 5)) < 0.7
-MASK[0, :, 0] = MASK[..., 1] = True
-NAMES = ["softmax", "sparsemax", "entmax15", "entmax"]
+MASK[:2] = MASK[:, :2] = MASK[..., :2] = True  # along any axis two entries are left
+PARAMETERS = {
+    "entmax": 1.3,
+    "normmax": 2.5,
+    "topk_softmax": 2,
+    "fusedmax": 0.3,
+    "oscarmax": 0.1,
+    "csoftmax": 0.6,
+    "csparsemax": 0.6,
+    "budget_sparsemax": 1.2,
+}
+NAMES = list(ag.MAPPING_OPS)
+LOSSES = ["softmax", "sparsemax", "entmax15", "entmax", "normmax"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -20,7 +31,7 @@ NAMES = ["softmax", "sparsemax", "entmax15", "entmax"]
 @pytest.mark.parametrize("mask", [None, MASK])
 def test_mapping(name, axis, mask):
     op, function = getattr(ag, name), getattr(pyentmax, name)
-    params = (1.3,) if name == "entmax" else ()
+    params = (PARAMETERS[name],) if name in PARAMETERS else ()
     value = op(Tensor(Z), *params, axis=axis, mask=mask).data
     np.testing.assert_array_equal(value, function(Z, *params, axis=axis, mask=mask))
     assert_gradients(lambda z: op(z, *params, axis=axis, mask=mask), Z, rtol=1e-5, atol=1e-7)
@@ -42,10 +53,34 @@ def test_learned_alpha_at_one():
     np.testing.assert_allclose(a.grad, forward, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("fusedmax", np.array(0.3)),
+        ("oscarmax", np.array([0.1, 0.2, 0.1, 0.05])),
+        ("csoftmax", np.full((4, 5), 0.4)),
+        ("csparsemax", np.array([0.5, 0.4, 0.6, 0.3, 0.7])),
+        ("budget_sparsemax", np.array(1.3)),
+    ],
+)
+def test_a_learned_parameter_gets_a_gradient(name, value):
+    assert_gradients(getattr(ag, name), Z[0], value, rtol=1e-5, atol=1e-7)
+
+
+def test_a_parameter_without_gradient_is_refused():
+    k = Tensor(np.array(2.0), requires_grad=True)
+    with pytest.raises(TypeError, match="topk_softmax: there is no gradient in k"):
+        ag.topk_softmax(Tensor(Z), k)
+
+
+def test_every_mapping_is_on_the_tape():
+    assert ag.MAPPING_OPS.keys() == pyentmax.MAPPINGS.keys()
+
+
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_loss(name, reduction):
-    params = {"alpha": 1.3} if name == "entmax" else {}
+    params = {"alpha": PARAMETERS[name]} if name in PARAMETERS else {}
     y = RNG.integers(5, size=(3, 4))
     weight = RNG.random((3, 4))
 
