@@ -1,6 +1,7 @@
-"""Training: the loop in ``loop``, files that are whole or not there in ``checkpoint``."""
+"""Training: the loop in ``loop``, and what it needs around it in a module each."""
 
 from .checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from .identity import fingerprint
 from .loop import (
     BEST,
     LAST,
@@ -8,7 +9,6 @@ from .loop import (
     History,
     TrainingConfig,
     Validation,
-    fingerprint,
     train,
 )
 

@@ -8,16 +8,11 @@ gives the same numbers as one that was never interrupted, to the last digit.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-import os
-import signal
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +30,9 @@ from .checkpoint import (
     with_prefix,
     without_prefix,
 )
+from .identity import differences, fingerprint
+from .interrupt import finish_first
+from .progress import Progress
 
 LAST, BEST = "last.npz", "best.npz"
 TRAINING_STATE = "training state"
@@ -191,8 +189,8 @@ def train(
         run.save()
     run.clear_leftovers()
     validate_every = config.validate_every or math.ceil(config.updates / 10)
-    shown = _Progress(config.updates, run.updates, progress)
-    with closing(shown), _finish_first() as asked_to_stop:
+    shown = Progress(config.updates, run.updates, progress)
+    with closing(shown), finish_first() as asked_to_stop:
         for batch in run.batches():
             run.update(batch)
             shown.updated(run)
@@ -408,89 +406,3 @@ class _Run:
         self.history = History(**meta["history"])
         self.loss_sum, self.loss_count = meta["loss_sum"], meta["loss_count"]
         self.examples, self.seconds = meta["examples"], meta["seconds"]
-
-
-def fingerprint(pairs: Sequence[Pair]) -> str:
-    """A number for a data set, the same only for the same examples in the same order."""
-    digest = hashlib.sha256()
-    for source, target in pairs:
-        digest.update(json.dumps([list(map(int, source)), list(map(int, target))]).encode())
-    return f"{len(pairs)} examples, {digest.hexdigest()[:16]}"
-
-
-def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
-    """What differs between two identities, in words."""
-    found = []
-    for key in now:
-        a, b = then.get(key), now[key]
-        if isinstance(a, dict) and isinstance(b, dict):
-            inner = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
-            found += [f"{k} was {a.get(k)}, is {b.get(k)}" for k in inner]
-        elif a != b:
-            short = all(isinstance(x, (str, int, float)) and len(str(x)) < 60 for x in (a, b))
-            found.append(f"{key}: was {a}, is {b}" if short else f"{key}: not the same")
-    return "; ".join(found[:3]) + (" …" if len(found) > 3 else "")
-
-
-class _Progress:
-    """What the user sees: a bar on a terminal or in a notebook, in a log a line a validation."""
-
-    def __init__(self, total: int, initial: int, wanted: bool) -> None:
-        self.total, self.wanted = total, wanted
-        self.bar: Any | None = None
-        if wanted and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            try:
-                from tqdm.auto import tqdm
-            except ImportError:
-                raise ImportError(
-                    "the progress bar needs tqdm: pip install 'pyentmax[models]', "
-                    "or pass progress=False"
-                ) from None
-            self.bar = tqdm(total=total, initial=initial, unit="update", mininterval=0.5)
-
-    def updated(self, run: _Run) -> None:
-        """One more update is done."""
-        if self.bar is not None:
-            self.bar.set_postfix_str(self._figures(run, run.recent_loss), refresh=False)
-            self.bar.update(1)
-
-    def validated(self, run: _Run) -> None:
-        """One more validation is done."""
-        if self.wanted and self.bar is None:
-            figures = self._figures(run, run.history.loss[-1])
-            print(f"{run.updates:6d}/{self.total} updates, {figures}", file=sys.stderr)
-
-    def _figures(self, run: _Run, loss: float) -> str:
-        figures = f"{run.examples / run.seconds:.0f} words/s, loss {loss:.4f}"
-        if run.history.dev_accuracy:
-            figures += f", dev {100 * run.history.dev_accuracy[-1]:.1f}%"
-        return figures
-
-    def close(self) -> None:
-        """Leave the bar as it stands."""
-        if self.bar is not None:
-            self.bar.close()
-
-
-@contextmanager
-def _finish_first() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a question that the loop asks between updates."""
-    asked = False
-
-    def note(signum: int, frame: Any) -> None:
-        nonlocal asked
-        asked = True
-        signal.signal(signal.SIGINT, before)
-        # print could meet itself: the signal may arrive while the bar is being written.
-        os.write(2, b"\nfinishing the update in hand; Ctrl-C again to stop at once\n")
-
-    before = signal.getsignal(signal.SIGINT)
-    # Python delivers signals to the main thread only; a background job may have SIGINT ignored.
-    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: asked
-    finally:
-        signal.signal(signal.SIGINT, before)

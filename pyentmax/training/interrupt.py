@@ -1,0 +1,34 @@
+"""Ctrl-C between updates, never within one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+
+@contextmanager
+def finish_first() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C into a question that the loop asks between updates."""
+    asked = False
+
+    def note(signum: int, frame: Any) -> None:
+        nonlocal asked
+        asked = True
+        signal.signal(signal.SIGINT, before)
+        # print could meet itself: the signal may arrive while the bar is being written.
+        os.write(2, b"\nfinishing the update in hand; Ctrl-C again to stop at once\n")
+
+    before = signal.getsignal(signal.SIGINT)
+    # Python delivers signals to the main thread only; a background job may have SIGINT ignored.
+    if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
+        yield lambda: False
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: asked
+    finally:
+        signal.signal(signal.SIGINT, before)

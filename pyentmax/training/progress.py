@@ -1,0 +1,59 @@
+"""What the user sees of a run."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol
+
+
+class Run(Protocol):
+    """The figures of a run that are shown."""
+
+    history: Any
+    updates: int
+    examples: int
+    seconds: float
+
+    @property
+    def recent_loss(self) -> float:
+        """Mean training loss since the last validation."""
+
+
+class Progress:
+    """What the user sees: a bar on a terminal or in a notebook, in a log a line a validation."""
+
+    def __init__(self, total: int, initial: int, wanted: bool) -> None:
+        self.total, self.wanted = total, wanted
+        self.bar: Any | None = None
+        if wanted and (sys.stderr.isatty() or "ipykernel" in sys.modules):
+            try:
+                from tqdm.auto import tqdm
+            except ImportError:
+                raise ImportError(
+                    "the progress bar needs tqdm: pip install 'pyentmax[models]', "
+                    "or pass progress=False"
+                ) from None
+            self.bar = tqdm(total=total, initial=initial, unit="update", mininterval=0.5)
+
+    def updated(self, run: Run) -> None:
+        """One more update is done."""
+        if self.bar is not None:
+            self.bar.set_postfix_str(self._figures(run, run.recent_loss), refresh=False)
+            self.bar.update(1)
+
+    def validated(self, run: Run) -> None:
+        """One more validation is done."""
+        if self.wanted and self.bar is None:
+            figures = self._figures(run, run.history.loss[-1])
+            print(f"{run.updates:6d}/{self.total} updates, {figures}", file=sys.stderr)
+
+    def _figures(self, run: Run, loss: float) -> str:
+        figures = f"{run.examples / run.seconds:.0f} words/s, loss {loss:.4f}"
+        if run.history.dev_accuracy:
+            figures += f", dev {100 * run.history.dev_accuracy[-1]:.1f}%"
+        return figures
+
+    def close(self) -> None:
+        """Leave the bar as it stands."""
+        if self.bar is not None:
+            self.bar.close()
