@@ -21,8 +21,10 @@ def exact_row(z: np.ndarray, alpha: float) -> Exact:
     """The probabilities and their slopes s = p^{2−α} (0 off the support), 1 ≤ α ≤ 2."""
     y = tuple(Fraction(float(score)) for score in z)
     top = max(y)
+    # Long rows are many megabytes of digits: too many to keep.
+    solve = _exact if z.size <= 1000 else _exact.__wrapped__
     with mpmath.workdps(DIGITS):
-        return _exact(tuple(score - top for score in y), alpha)
+        return solve(tuple(score - top for score in y), alpha)
 
 
 @cache

@@ -92,23 +92,3 @@ def _exact_entmax(z: tuple[float, ...], alpha: float, digits: int) -> list[mpmat
 
 def _powers(y: list[mpmath.mpf], w: mpmath.mpf, beta: mpmath.mpf) -> list[mpmath.mpf]:
     return [(w + beta * t) ** (1 / beta) if w + beta * t > 0 else mpmath.mpf(0) for t in y]
-
-
-def error_in_units_of_contract(p: Any, exact: list[mpmath.mpf], z: Any, alpha: float) -> float:
-    """Largest |p − p*| over 4ε p* + 16ε s* max(1, max_S|z − max z|): at most 1 is promised."""
-    epsilon = float(np.finfo(p.dtype).eps)
-    z = np.asarray(z, dtype=np.float64)
-    support = [value > 0 for value in exact]
-    reach = max(1.0, float(z.max() - z[support].min()))
-    worst = 0.0
-    for got, value in zip(p, exact, strict=True):
-        error = float(abs(mpmath.mpf(float(got)) - value))
-        if value > 0:
-            s = float(value ** (2 - mpmath.mpf(alpha)))
-            allowed = 4 * epsilon * float(value) + 16 * epsilon * s * reach
-            # Where p* itself underflows, so may the answer.
-            worst = max(worst, error / max(allowed, float(np.finfo(p.dtype).tiny)))
-        elif error:
-            # Off the support p* and s* are 0, but an entry on the threshold may round to inside.
-            worst = max(worst, error ** (alpha - 1) / (16 * epsilon * reach))
-    return worst

@@ -1,63 +1,18 @@
-"""The accuracy contract, against 30-digit arithmetic and against the optimality conditions."""
+"""Accuracy where many digits are too slow, and against what a generic solver finds.
+
+The contract on its whole grid is in test_oracles.py.
+"""
 
 from __future__ import annotations
 
-import mpmath
 import numpy as np
 import pytest
-from mapping_oracles import FORWARDS, error_in_units_of_contract, exact_entmax
+from mapping_oracles import FORWARDS
 from scipy.optimize import minimize
 
 import pyentmax
 
 UP_TO_2 = [name for name, (_, alpha) in FORWARDS.items() if alpha <= 2]
-ABOVE_2 = [name for name, (_, alpha) in FORWARDS.items() if 2 < alpha < np.inf]
-
-
-def rows_of(d: int, scale: float, dtype: type, seed: int) -> list[np.ndarray]:
-    """Random, tied, and offset rows."""
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal(d) * scale
-    return [
-        row.astype(dtype)
-        for row in (z, np.round(z / scale * 2) / 2 * scale, z + 1e4, z - 1e4, np.full(d, scale))
-    ]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", UP_TO_2)
-def test_accuracy_contract_up_to_alpha_2(name: str, dtype: type) -> None:
-    forward, alpha = FORWARDS[name]
-    for d in (1, 2, 3, 10, 40):
-        for scale in (1e-3, 1.0, 30.0):
-            for z in rows_of(d, scale, dtype, seed=d):
-                p = forward(z)
-                assert p.dtype == dtype
-                error = error_in_units_of_contract(p, exact_entmax(z, alpha), z, alpha)
-                assert error <= 1, f"{error} times the contract for z = {z!r}"
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("name", ABOVE_2)
-def test_accuracy_contract_above_alpha_2(name: str, dtype: type) -> None:
-    """p is exact for scores moved by at most 8ε max(1, max_S |z − max z|)."""
-    forward, alpha = FORWARDS[name]
-    epsilon, beta = np.finfo(dtype).eps, mpmath.mpf(alpha) - 1
-    for d in (1, 2, 3, 10, 1000):
-        for scale in (1e-3, 0.1, 1.0, 30.0):
-            for z in rows_of(d, scale, dtype, seed=d):
-                p = forward(z)
-                on = p > 0
-                assert abs(p.sum(dtype=np.float64) - 1) <= 4 * epsilon * np.sqrt(d)
-                z64 = z.astype(np.float64)
-                y = z64 - z64.max()
-                allowed = 8 * epsilon * max(1.0, -y[on].min())
-                w = mpmath.mpf(float(p.max())) ** beta
-                for p_i, y_i in zip(p[on], y[on], strict=True):
-                    moved = (mpmath.mpf(float(p_i)) ** beta - w) / beta - y_i
-                    assert abs(moved) <= allowed, f"moved by {moved} for z = {z!r}"
-                # What got nothing was at the threshold or below.
-                assert (y[~on] <= -float(w / beta) + allowed).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -141,19 +96,6 @@ def test_agrees_with_a_generic_convex_solver(alpha: float) -> None:
         np.testing.assert_allclose(p, solution.x, rtol=0, atol=2e-4)
 
 
-@pytest.mark.parametrize("alpha", [2.5, 4, 10, 50])
-def test_two_scores_give_a_smooth_monotone_curve(alpha: float) -> None:
-    """Near a tie and α large, entries jump by 0.4 between neighbouring floats of the threshold."""
-    t = np.concatenate([np.geomspace(1e-18, 2 / (alpha - 1), 3000), [3.0]])
-    p = pyentmax.entmax(np.stack([t, np.zeros_like(t)], axis=-1), alpha)
-    assert (np.diff(p[:, 0]) >= -1e-15).all()
-    assert (np.diff(p[:, 1]) <= 1e-15).all()
-    steps = np.diff(p[:, 0])
-    assert steps.max() < 0.02, "a jump between neighbouring points"
-    assert p[-1].tolist() == [1, 0]
-    np.testing.assert_array_equal(p[t >= 1 / (alpha - 1) * (1 + 1e-12), 1], 0)
-
-
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2, 4])
 def test_two_scores_saturate_at_the_margin(alpha: float) -> None:
     margin = 1 / (alpha - 1)
@@ -173,15 +115,6 @@ def test_alpha_near_1_approaches_softmax(beta: float) -> None:
     p, limit = pyentmax.entmax(z, 1 + beta), pyentmax.softmax(z)
     slope = np.abs(pyentmax.entmax_grad_alpha(limit, 1)).max()
     assert np.abs(p - limit).max() <= 2 * slope * beta + 1e-15
-
-
-def test_float32_rows_of_half_precision_scores_near_minus_1000() -> None:
-    """deep-spin/entmax gives NaN for float16 rows near −1000."""
-    z = np.array([-1000, -1001, -1002], dtype=np.float16)
-    for forward, _ in FORWARDS.values():
-        p = forward(z)
-        assert p.dtype == np.float16
-        np.testing.assert_allclose(p, forward(z.astype(np.float64) + 1000), rtol=1e-3, atol=1e-3)
 
 
 def test_tiny_and_huge_scores_do_not_warn_or_break() -> None:

@@ -16,11 +16,14 @@ from pyentmax import MAPPINGS
 ALPHAS = (1.001, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4)
 FORWARDS: dict[str, tuple[Callable[..., Any], float]] = {
     "softmax": (pyentmax.softmax, 1),
+    "softmax.reference": (pyentmax.softmax.reference, 1),
     "sparsemax": (pyentmax.sparsemax, 2),
+    "sparsemax.reference": (pyentmax.sparsemax.reference, 2),
     "entmax15": (pyentmax.entmax15, 1.5),
+    "entmax15.reference": (pyentmax.entmax15.reference, 1.5),
 } | {f"entmax({a})": (lambda z, a=a: pyentmax.entmax(z, a), a) for a in (1, *ALPHAS)}
 UP_TO_2 = [name for name, (_, alpha) in FORWARDS.items() if alpha <= 2]
-CLOSED = [name for name in UP_TO_2 if FORWARDS[name][1] in (1, 1.5, 2)]
+CLOSED = [name for name in UP_TO_2 if FORWARDS[name][1] in (1, 1.5, 2)]  # the quick oracles
 ABOVE_2 = [name for name, (_, alpha) in FORWARDS.items() if alpha > 2]
 EVERY_DTYPE = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 SCALES = (1e-3, 1.0, 1e3)
