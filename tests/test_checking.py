@@ -174,6 +174,7 @@ def test_a_jvp_and_a_vjp_that_are_not_dual_are_found() -> None:
         (lambda z: np.clip(z, -1, 1), [1.0, 0.5], True),  # a bound, not a zero
         (lambda z: 1e-9 * np.sin(z), [0.3, 1.0], False),
         (lambda z: np.exp(30 * z), [0.3, 1.0], False),
+        (lambda z: 1e6 + 1e-3 * np.sin(z), [0.3, 1.0], False),  # rounding is no bend
     ],
 )
 def test_a_kink_is_where_the_slopes_on_two_sides_differ(function: Any, z: Any, kink: bool) -> None:

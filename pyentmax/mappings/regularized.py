@@ -294,7 +294,7 @@ def _clipped(inverse: Elementwise, t: Any, y: Any) -> Any:
     # NaN and what is not above 0 stand for 0: arguments below g'(0).
     with np.errstate(all="ignore"):
         p = np.asanyarray(inverse(t + y))
-    return np.where((p > 0) & (y > -np.inf), np.minimum(p, 1), 0).astype(y.dtype, copy=False)
+    return np.where(p > 0, np.minimum(p, 1), 0).astype(y.dtype, copy=False)
 
 
 def _bracket(inverse: Elementwise, y: Any) -> tuple[Any, Any]:

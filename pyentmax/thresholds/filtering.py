@@ -37,35 +37,28 @@ def condat(x: Any) -> Threshold:
     """τ of sparsemax (α = 2) by Condat's filter: Michelot's bound, kept up to date score by score.
 
     In the first pass (Condat 2016, Alg. 1) a score that exceeds the bound τ so far joins the set,
-    τ ← τ + (x − τ)/n. If that leaves τ below x − 1, where it cannot be, x alone is the better set,
-    and what was kept so far is put aside. A second pass takes back what of it exceeds the τ then
-    reached; after it `michelot`'s passes finish, on the few scores left. The first pass goes
-    score by score, here for all rows at once: meant for reading, and for C.
+    τ ← τ + (x − τ)/n. If that leaves τ below x − 1, where it cannot be, x alone is the better set.
+    So the first bound is already good, and `michelot`'s passes finish from it. The first pass goes
+    score by score, here for all rows at once: meant for reading, and for C, where the later ones
+    look only at what exceeded the bound.
 
     Examples
     --------
     >>> print(condat(np.array([1.0, 0.5, -2.0])))
-    Threshold(tau=array([0.25]), size=array([2]), passes=3)
+    Threshold(tau=array([0.25]), size=array([2]), passes=2)
     >>> condat(-(1000.0 ** np.arange(12))).passes
-    3
+    2
     """
     top, y = clipped(x)
     columns = np.moveaxis(y, -1, 0)
     tau, n = columns[0] - 1, np.ones_like(columns[0])
-    kept, start = np.ones_like(columns, dtype=bool), np.zeros_like(n, dtype=int)
-    for i, score in enumerate(columns[1:], start=1):
+    for score in columns[1:]:
         joins = score > tau
         raised = tau + (score - tau) / (n + 1)
         alone = joins & (raised <= score - 1)
-        kept[i] = joins
-        start = np.where(alone, i, start)  # what was kept before is aside
         n = np.where(alone, 1, n + joins)
         tau = np.where(alone, score - 1, np.where(joins, raised, tau))
-    for i, score in enumerate(columns):
-        back = kept[i] & (start > i) & (score > tau)
-        n = n + back
-        tau = np.where(back, tau + (score - tau) / n, tau)
-    tau, passes = _rising(y, tau[..., None], 2)
+    tau, passes = _rising(y, tau[..., None], 1)
     return Threshold(tau + top, count(y > tau), passes)
 
 
