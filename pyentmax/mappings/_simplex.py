@@ -24,17 +24,48 @@ def normalized(p: Any, s: Any) -> Any:
     return p / np.sum(p, axis=-1, keepdims=True)
 
 
-def product(s: Any, v: Any) -> Any:
-    """J v = s ∘ (v − (s·v)/Σs), rows along the last axis; zero for a row without support."""
+def product(s: Any, v: Any, share: Any = None) -> Any:
+    """J v = s ∘ (v − (s·v)/Σs), rows along the last axis; zero for a row without support.
+
+    s can span dozens of decades (p^{2−α} with α > 2 grows as p nears 0), and where one entry k
+    dominates, v_k minus the mean cancels. Taking v relative to v_k leaves the product unchanged, as
+    J1 = 0, and with w = s/Σs no difference of near-equal numbers remains:
+
+        (J v)_i = s_i (v_i − Σ_j w_j v_j)  for i ≠ k,      (J v)_k = −w_k Σ_{j≠k} s_j v_j.
+
+    `share` is w, where the caller can compute it without overflow although s_k is beyond floats.
+    """
     v = np.where(s != 0, v, 0)  # off the support v may hold anything, a NaN too
-    total = np.sum(s, axis=-1, keepdims=True)
-    mean = np.sum(s * v, axis=-1, keepdims=True) / np.where(total == 0, 1, total)
-    return s * (v - mean)
+    share = _share(s) if share is None else share
+    k = np.argmax(share, axis=-1, keepdims=True)
+    v = np.where(s != 0, v - np.take_along_axis(v, k, axis=-1), 0)
+    rest, at_k = _without_largest(s, k)
+    mean = np.sum(share * v, axis=-1, keepdims=True)
+    along = np.sum(rest * v, axis=-1, keepdims=True)
+    return np.where(at_k, -share * along, rest * (v - mean))
 
 
-def dense(s: Any) -> Any:
-    """J itself, of shape batch + (d, d)."""
-    total = np.sum(s, axis=-1, keepdims=True)
-    r = s / np.sqrt(np.where(total == 0, 1, total))  # r rᵀ is symmetric to the last bit
+def dense(s: Any, share: Any = None) -> Any:
+    """J itself, of shape batch + (d, d); no cancellation at a dominant entry, as in `product`."""
+    share = _share(s) if share is None else share
+    k = np.argmax(share, axis=-1, keepdims=True)
+    rest, at_k = _without_largest(s, k)
+    # s_i w_j = s_j w_i; of the two the one with the smaller s stays finite. Symmetric to the bit.
+    lesser = np.minimum(s[..., :, None], s[..., None, :])
+    greater = np.maximum(share[..., :, None], share[..., None, :])
+    around = np.sum(rest, axis=-1, keepdims=True)
+    own = np.where(at_k, share * around, rest * (1 - share))
     identity = np.eye(s.shape[-1], dtype=s.dtype)
-    return s[..., :, None] * identity - r[..., :, None] * r[..., None, :]
+    between = np.where(identity != 0, 0, lesser) * greater
+    return own[..., :, None] * identity - between
+
+
+def _share(s: Any) -> Any:
+    total = np.sum(s, axis=-1, keepdims=True)
+    return s / np.where(total == 0, 1, total)
+
+
+def _without_largest(s: Any, k: Any) -> tuple[Any, Any]:
+    # s with a 0 at entry k, and where that is. A NaN there must stay to reach its row.
+    at_k = np.cumsum(np.ones_like(s), axis=-1) - 1 == k
+    return np.where(at_k & ~np.isnan(s), 0, s), at_k

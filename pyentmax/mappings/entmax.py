@@ -111,8 +111,9 @@ def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = 
     [-0.375  0.125  0.125  0.125  0.   ]
     """
     rows = Tangent(p, v, axis, mask=mask)
-    s = _curvature(rows.p, _checked_beta(alpha, rows))
-    return rows.restore(_simplex.product(s, rows.v))
+    beta = _checked_beta(alpha, rows)
+    s = _curvature(rows.p, beta)
+    return rows.restore(_simplex.product(s, rows.v, _share(rows.p, beta)))
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
@@ -130,7 +131,8 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
      [ 0.   0.   0. ]]
     """
     rows = Tangent(p, p, axis)
-    return _simplex.dense(_curvature(rows.p, _checked_beta(alpha, rows)))
+    beta = _checked_beta(alpha, rows)
+    return _simplex.dense(_curvature(rows.p, beta), _share(rows.p, beta))
 
 
 def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
@@ -246,9 +248,21 @@ def _solve_high(y: Any, beta: Any) -> tuple[Any, Any]:
 
 
 def _curvature(p: Any, beta: Any) -> Any:
-    """s = 1/Ω''(p) = p^{1−β} on the support, 0 off it."""
-    s = np.where(p == 0, 0, np.where(p == 0, 1, p) ** (1 - beta))
+    """s = 1/Ω''(p) = p^{1−β} on the support, 0 off it, and at β = ∞, where p only ever jumps."""
+    nowhere = (p == 0) | np.isinf(beta)
+    with np.errstate(over="ignore"):  # infinite only where it is; `_share` knows its part of Σs
+        s = np.where(nowhere, 0, np.where(nowhere, 1, p) ** (1 - np.where(nowhere, 1, beta)))
     return np.where(np.isnan(p), p, s)  # NaN⁰ is 1, but must stay a NaN
+
+
+def _share(p: Any, beta: Any) -> Any:
+    """s/Σs for s = p^{1−β}: a softmax of (1−β) log p over the support, which never overflows."""
+    beta = np.where(np.isinf(beta), 1, beta)
+    r = np.where(p == 0, -np.inf, (1 - beta) * np.log(np.where(p == 0, 1, p)))
+    top = np.max(r, axis=-1, keepdims=True)
+    share = np.exp(r - np.where(top == -np.inf, 0, top))
+    total = np.sum(share, axis=-1, keepdims=True)
+    return share / np.where(total == 0, 1, total)
 
 
 def _differences(p: Any, *values: Any) -> tuple[Any, ...]:
@@ -269,17 +283,15 @@ def _grad_alpha_small(p: Any, beta: Any) -> Any:
     a_top, l_top = a - da, log_p - dl
     q, h = _dot(p, da), -_dot(p, dl)
     bracket = q - da - beta * (q * log_p + h * a + a_top * dl - l_top * da)
-    return p / np.sum(_curvature(p, beta), axis=-1, keepdims=True) * bracket
+    total = np.sum(_curvature(p, beta), axis=-1, keepdims=True)
+    return p / np.where(total == 0, 1, total) * bracket  # 0 where a row has nothing left
 
 
 def _grad_alpha_large(p: Any, beta: Any) -> Any:
     log_p = np.log(np.where(p == 0, 1, p))
     finite = np.where(np.isinf(beta), 1, beta)
     (dl,) = _differences(p, log_p)
-    # p̃ is a softmax of (1−β) log p over the support: relative to its largest, nothing overflows.
-    r = np.where(p == 0, -np.inf, (1 - finite) * log_p)
-    share = np.exp(r - np.max(r, axis=-1, keepdims=True))
-    share = share / np.sum(share, axis=-1, keepdims=True)
+    share = _share(p, finite)
     apart = p - share
     g = apart / finite**2 - (p * dl - share * _dot(p, dl) + (log_p - dl) * apart) / finite
     return np.where(np.isinf(beta), 0, g)
@@ -291,7 +303,7 @@ def _phi(x: Any) -> Any:
     small, series = np.where(near, x, 0), np.zeros_like(x)
     for k in range(13, 1, -1):  # 0.3¹²/14! is 1e−17 of the first term
         series = (series + 1) * small / k if k > 2 else (series + 1) / 2
-    large = np.where(near, 1, x)
+    large = np.where(near, 1, np.minimum(x, np.log(np.finfo(x.dtype).max)))  # a denormal p
     return np.where(near, series, (np.expm1(large) - large) / (large * large))
 
 

@@ -77,7 +77,11 @@ class _Tangent(Tangent):
         norm = alpha_norm(self.p, self.alpha)[..., None]
         on = self.p != 0
         # The power of α − 1 is a division by 0 at α = ∞, where p only ever jumps: s = 0.
-        steep = (norm / np.where(on, self.p, 1)) ** (1 / np.where(power == 0, 1, power))
+        # By logarithms, since norm/p overflows for a denormal p.
+        steep = np.exp(
+            (np.log(np.where(norm > 0, norm, 1)) - np.log(np.where(on, self.p, 1)))
+            / np.where(power == 0, 1, power)
+        )
         self.s = np.where(on, power * self.p * steep, 0)
 
     @staticmethod

@@ -66,13 +66,17 @@ def newton(y: Any, beta: Any) -> Normalizer:
     shannon = beta == 0
     divisor = np.where(shannon, 1, beta)
     c, passes = np.zeros_like(y[..., :1]), 0
+    # A row rests one step after its first that moved nothing, whatever its neighbours do: what it
+    # gets must not depend on them. The last step takes the rounding of the one before off c.
+    moving = settling = c == 0
     for passes in range(1, limit + 1):  # noqa: B007
         total, slope = (np.sum(a, axis=-1, keepdims=True) for a in exp_beta(y - c, beta))
         log_total = np.log(total)
         normalized = np.where(shannon, log_total, -np.expm1(-beta * log_total) / divisor)
         step = total * normalized / slope
-        c = c + step
-        if isinstance(y, np.ndarray) and bool(np.all(np.abs(step) <= 2 * epsilon * (1 + c))):
+        c = np.where(moving, c + step, c)
+        moving, settling = settling, settling & (np.abs(step) > 2 * epsilon * (1 + c))
+        if isinstance(y, np.ndarray) and not bool(np.any(moving)):
             break
     return Normalizer(c, count(inside(y, c, beta)), passes)
 

@@ -1,0 +1,113 @@
+"""Derivatives where s = p^{2−α} spans dozens of decades, and where nothing is left of a row."""
+
+import mpmath
+import numpy as np
+import pytest
+
+import pyentmax as pe
+
+DTYPES = [np.float32, np.float64]
+
+
+def exact_jacobian(p, alpha):
+    """diag(s) − ssᵀ/Σs in 700 digits (s spans hundreds), for the floats in p as they are."""
+    with mpmath.workdps(700):
+        s = [mpmath.mpf(float(x)) ** (2 - alpha) if x > 0 else mpmath.mpf(0) for x in p]
+        total = sum(s)
+        return [
+            [(s[i] * (total - s[i]) if i == j else -s[i] * s[j]) / total for j in range(len(p))]
+            for i in range(len(p))
+        ]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("alpha", [1, 1.5, 2, 3, 4, 6, 10, 20])
+def test_jacobian_and_products_at_forward_outputs(alpha, dtype):
+    rng = np.random.default_rng(0)
+    epsilon, largest = np.finfo(dtype).eps, np.finfo(dtype).max
+    checked = 0
+    for _ in range(60):
+        z = (rng.standard_normal(6) / max(alpha - 1, 0.2)).astype(dtype)
+        p, v = pe.entmax(z, alpha), rng.standard_normal(6).astype(dtype)
+        exact = exact_jacobian(p, alpha)
+        scale = max(abs(x) for row in exact for x in row)
+        if scale == 0 or scale > largest / 10:
+            continue
+        checked += 1
+        jacobian = pe.entmax_jacobian(p, alpha)
+        error = max(
+            abs(mpmath.mpf(float(jacobian[i, j])) - exact[i][j]) for i in range(6) for j in range(6)
+        )
+        assert error <= 40 * alpha * epsilon * scale
+        np.testing.assert_array_equal(jacobian, jacobian.T)
+        product = pe.entmax_jvp(p, v, alpha)
+        for i in range(6):
+            expected = sum(exact[i][j] * mpmath.mpf(float(v[j])) for j in range(6))
+            assert abs(mpmath.mpf(float(product[i])) - expected) <= 100 * alpha * epsilon * scale
+    assert checked > 20
+
+
+@pytest.mark.parametrize("name", ["entmax_jvp", "entmax_vjp"])
+def test_alpha_ten_near_a_tie(name):
+    # The exact product is (1.0837, −1.0837); s·(v − mean) gave (2.220, −1.084).
+    product = getattr(pe, name)(np.array([0.01, 0.99]), np.array([1.0, 0.0]), 10)
+    with mpmath.workdps(40):
+        s = [mpmath.mpf(0.01) ** -8, mpmath.mpf(0.99) ** -8]
+        expected = float(s[0] * s[1] / (s[0] + s[1]))
+    np.testing.assert_allclose(product, [expected, -expected], rtol=1e-13)
+
+
+def test_an_infinite_s_has_a_finite_product():
+    # 0.0196⁻⁴⁸ is beyond float32, but it only says that this entry takes all of the threshold.
+    p = np.array([0.0196, 0.9804], np.float32)
+    jacobian = pe.entmax_jacobian(p, 50)
+    assert np.isfinite(jacobian).all()
+    np.testing.assert_allclose(jacobian.sum(axis=1), 0, atol=1e-5)
+    np.testing.assert_allclose(pe.entmax_jvp(p, [1, 0], 50), jacobian[:, 0], rtol=1e-5)
+
+
+def test_a_saturated_softmax_keeps_its_digits():
+    p = np.array([1 - 2.0**-40, 2.0**-40])
+    exact = 2.0**-40 * (1 - 2.0**-40)
+    np.testing.assert_allclose(pe.softmax_jvp(p, [1, 0]), [exact, -exact], rtol=1e-15)
+    np.testing.assert_allclose(
+        pe.softmax_jacobian(p), [[exact, -exact], [-exact, exact]], rtol=1e-15
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_at_infinite_alpha_nothing_moves(dtype):
+    p = np.array([0.5, 0.5, 0.0], dtype)
+    assert not pe.entmax_jvp(p, [1, 2, 3], np.inf).any()
+    assert not pe.entmax_jacobian(p, np.inf).any()
+
+
+@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 3, np.inf])
+def test_a_row_with_nothing_left_has_no_gradient_in_alpha(alpha):
+    z = np.array([[1, 0.5, 0], [2, 0, 1]])
+    mask = np.array([[True] * 3, [False] * 3])
+    p = pe.entmax(z, alpha, mask=mask)
+    slope = pe.entmax_grad_alpha(p, alpha)
+    assert np.isfinite(slope).all()
+    assert not slope[1].any()
+    alone = pe.entmax_vjp_alpha(p[0], np.arange(3.0), alpha)
+    both = pe.entmax_vjp_alpha(p, np.tile(np.arange(3.0), (2, 1)), alpha, mask=mask)
+    np.testing.assert_allclose(both, alone, rtol=1e-14)
+
+
+def test_normmax_with_a_denormal_probability():
+    p = pe.normmax([0.0, -0.515], 1.001)
+    assert 0 < p[1] < np.finfo(float).tiny
+    assert np.isfinite(pe.normmax_jvp(p, [1.0, 0.0], 1.001)).all()
+
+
+@pytest.mark.parametrize("alpha", [1.1, 1.5, 1.9])
+def test_a_row_does_not_depend_on_its_neighbours(alpha):
+    z = np.random.default_rng(0).standard_normal((200, 8)).astype(np.float32) * 3
+    together = pe.entmax(z, alpha)
+    alone = np.stack([pe.entmax(row[None], alpha)[0] for row in z])
+    np.testing.assert_array_equal(together, alone)
+    broken = z.copy()
+    broken[3, 2] = np.nan
+    beside = np.arange(200) != 3
+    np.testing.assert_array_equal(pe.entmax(broken, alpha)[beside], together[beside])
