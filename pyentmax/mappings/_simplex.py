@@ -42,7 +42,7 @@ def product(s: Any, v: Any, share: Any = None) -> Any:
     rest, at_k = _without_largest(s, k)
     mean = np.sum(share * v, axis=-1, keepdims=True)
     along = np.sum(rest * v, axis=-1, keepdims=True)
-    return np.where(at_k, -share * along, rest * (v - mean))
+    return np.where(s != 0, np.where(at_k, -share * along, rest * (v - mean)), 0)
 
 
 def dense(s: Any, share: Any = None) -> Any:

@@ -95,7 +95,7 @@ def newton_threshold(x: Any, alpha: Any) -> Threshold:
     Examples
     --------
     >>> print(newton_threshold(np.array([1.0, 0.5, -2.0]), 2))
-    Threshold(tau=array([0.25]), size=array([2]), passes=2)
+    Threshold(tau=array([0.25]), size=array([2]), passes=3)
     """
     beta = np.full_like(x[..., :1], np.asarray(alpha) - 1)
     top = np.max(x, axis=-1, keepdims=True)
