@@ -25,12 +25,15 @@ on it. (Neighbours that are equal without being fused sit on a kink, and have me
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from pyentmax.mappings._bounded import live_entries
 from pyentmax.mappings._rows import Rows, Tangent, check_parameter, reduce_to, to_rows
 from pyentmax.mappings.sparsemax import sparsemax_jvp
+from pyentmax.thresholds import sort_sparsemax
 
 
 class StrengthRows(Rows):
@@ -51,6 +54,14 @@ class StrengthRows(Rows):
     def operands(self) -> tuple[Any, ...]:
         """What a kernel takes: scores, mask, and the strength per row or one for all."""
         return (*super().operands(), self.strength)
+
+    def scores(self) -> Any:
+        """z − max z, no lower than the dtype's lowest number: −∞ is only what is ruled out.
+
+        Where all is fused a score counts however low it is, so z − max z must not overflow.
+        """
+        x = super().scores()
+        return np.where(live_entries(self), np.maximum(x, np.finfo(x.dtype).min), x)
 
 
 class StrengthTangent(Tangent):
@@ -77,6 +88,24 @@ class StrengthTangent(Tangent):
         return (*super().operands(), self.strength)
 
 
+def headroom(d: int) -> float:
+    """A power of two to divide d scores by, so that no sum that smoothing takes of them overflows.
+
+    The prox is homogeneous, prox_{cλ}(cz) = c prox_λ(z). With λ held to at most d times the range
+    of the scores no sum of d terms exceeds 16 d² times that range.
+    """
+    return 2.0 ** (4 + 2 * math.ceil(math.log2(d)))
+
+
+def check_finite(strength: Any) -> None:
+    """Refuse λ = ∞ where Ω itself is asked for, which is then ∞ or undefined."""
+    if isinstance(strength, np.ndarray) and not np.isfinite(strength).all():
+        raise ValueError(
+            "strength must be finite for a regulariser or a loss, got inf; all is fused already "
+            "from the number of scores times their range on"
+        )
+
+
 def column(strength: Any, like: Any) -> Any:
     """λ in the working dtype with an axis for the entries; what is too large for it is ∞."""
     with np.errstate(over="ignore"):
@@ -97,6 +126,12 @@ def run_means(v: Any, start: Any) -> Any:
     first = np.flatnonzero(start)
     mean = np.add.reduceat(v.ravel(), first) / np.diff(first, append=start.size).astype(v.dtype)
     return mean[np.cumsum(start.ravel()) - 1].reshape(v.shape)
+
+
+def support(u: Any) -> Any:
+    """Where u > τ. Relative to its largest u, τ keeps its digits however far the scores reach."""
+    u = u - np.max(u, axis=-1, keepdims=True)
+    return u > sort_sparsemax(u).tau
 
 
 def on_support(p: Any, v: Any) -> Any:

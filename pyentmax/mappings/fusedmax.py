@@ -29,7 +29,6 @@ from pyentmax.mappings import _fused
 from pyentmax.mappings._fused import StrengthRows, StrengthTangent
 from pyentmax.mappings._record import Mapping
 from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
-from pyentmax.thresholds import sort_sparsemax
 
 
 class _Rows(StrengthRows):
@@ -64,7 +63,8 @@ def fusedmax(
 
     Maximises p·z − ½‖p‖² − λ Σ_j |p_{j+1} − p_j| over the simplex, λ the strength: sparsemax at 0,
     and uniform from some λ on. O(d) steps of Johnson's dynamic program, which takes all rows
-    along together, and a sort for the sparsemax.
+    along together, and a sort for the sparsemax. In NumPy each step is a loop pass of Python,
+    about 0.1 ms whatever the rows hold: about a second for 10 000 scores, one row or many.
 
     Parameters
     ----------
@@ -111,8 +111,7 @@ def fusedmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any =
     [ True  True  True False  True]
     """
     rows = _Rows(z, strength, axis, mask=mask)
-    u = _smoothed(rows.scores(), rows.strength)
-    return rows.restore_support(u > sort_sparsemax(u).tau)
+    return rows.restore_support(_fused.support(_smoothed(rows.scores(), rows.strength)))
 
 
 @accelerated(_Tangent)
@@ -121,7 +120,8 @@ def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
 
     The fused runs are read from p, as neighbours with equal p > 0. That is all of them, since
     neighbours which are merely tied have measure zero, as long as p is not rounded: p in half
-    precision may tie more. Without strength nothing is fused.
+    precision may tie more. For scores in float16 compute p = fusedmax(z.astype(np.float32)), keep
+    that p for the derivatives, and round only what goes on. Without strength nothing is fused.
 
     Parameters
     ----------
@@ -206,7 +206,7 @@ def fusedmax_vjp_strength(
 
 
 def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
-    """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over neighbours of which none is masked.
+    """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over neighbours of which none is masked; λ finite.
 
     Examples
     --------
@@ -214,6 +214,7 @@ def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = N
     0.75
     """
     rows = _Tangent(p, p, strength, axis, mask=mask)
+    _fused.check_finite(rows.strength)
     step = np.where(rows.mask[..., 1:] & rows.mask[..., :-1], np.abs(np.diff(rows.p)), 0)
     variation = np.sum(step, axis=-1)
     return rows.reduced(np.sum(rows.p**2, axis=-1) / 2 + rows.strength * variation)
@@ -237,11 +238,12 @@ def _smoothed(x: Any, strength: Any) -> Any:
     """
     there = x > -np.inf
     weight = _fused.column(strength, x)
+    scale = _fused.headroom(x.shape[-1])
     with np.errstate(over="ignore"):
-        y = np.where(there, np.maximum(x, -1 - 4 * weight), 0)
-        weight = np.minimum(weight, -x.shape[-1] * np.min(y, axis=-1, keepdims=True))
-    weight = np.where(there[..., 1:] & there[..., :-1], weight, 0)
-    return np.where(there, _prox(y, weight), -np.inf)
+        y = np.where(there, np.maximum(x, -1 - 4 * weight), 0) / scale
+        weight = np.minimum(weight / scale, -x.shape[-1] * np.min(y, axis=-1, keepdims=True))
+        weight = np.where(there[..., 1:] & there[..., :-1], weight, 0)
+        return np.where(there, _prox(y, weight) * scale, -np.inf)
 
 
 def _prox(x: Any, weight: Any) -> Any:

@@ -27,7 +27,6 @@ from pyentmax.mappings import _fused
 from pyentmax.mappings._fused import StrengthRows, StrengthTangent
 from pyentmax.mappings._record import Mapping
 from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
-from pyentmax.thresholds import sort_sparsemax
 
 
 @accelerated(StrengthRows)
@@ -79,8 +78,7 @@ def oscarmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any =
     [ True False  True False  True]
     """
     rows = StrengthRows(z, strength, axis, mask=mask)
-    u = _pooled(rows.scores(), rows.strength)
-    return rows.restore_support(u > sort_sparsemax(u).tau)
+    return rows.restore_support(_fused.support(_pooled(rows.scores(), rows.strength)))
 
 
 @accelerated(StrengthTangent)
@@ -88,7 +86,9 @@ def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     """J v at the output p = oscarmax(z): v's mean over each group, less that over the support.
 
     The groups are read from p, as entries with equal p > 0. That is all of them, as long as p is
-    not rounded: p in half precision may tie more. Without strength nothing is fused.
+    not rounded: p in half precision may tie more. For scores in float16 compute
+    p = oscarmax(z.astype(np.float32)), keep that p for the derivatives, and round only what goes
+    on. Without strength nothing is fused.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ def oscarmax_vjp_strength(
 
 
 def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
-    """Ω(p) = ½‖p‖² + λ Σ_{i<j} max(p_i, p_j); the i-th largest is the larger in d − i pairs.
+    """Ω(p) = ½‖p‖² + λ Σ_{i<j} max(p_i, p_j), λ finite; the i-th largest leads in d − i pairs.
 
     Examples
     --------
@@ -179,6 +179,7 @@ def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     1.75
     """
     rows = StrengthTangent(p, p, strength, axis)
+    _fused.check_finite(rows.strength)
     rising = np.sort(rows.p, axis=-1)
     pairs = np.sum(rising * _places(rising), axis=-1)
     return rows.reduced(np.sum(rows.p**2, axis=-1) / 2 + rows.strength * pairs)
@@ -195,8 +196,10 @@ def _pooled(x: Any, strength: Any) -> Any:
     d = x.shape[-1]
     there = x > -np.inf
     order = _falling_order(x)
+    scale = _fused.headroom(d)
+    x = x / scale
     weight = np.minimum(
-        _fused.column(strength, x), -np.min(np.where(there, x, 0), axis=-1, keepdims=True)
+        _fused.column(strength, x) / scale, -np.min(np.where(there, x, 0), axis=-1, keepdims=True)
     )
     y = np.take_along_axis(x, order, axis=-1) + weight * (_places(x) - (d - 1) / 2)
     start = np.ones_like(y, dtype=bool)
@@ -207,7 +210,8 @@ def _pooled(x: Any, strength: Any) -> Any:
             break
         start[..., 1:] &= ~rises
         mean = _fused.run_means(y, start)
-    return _in_old_order(mean, order)
+    with np.errstate(over="ignore"):  # the lowest number, rounded, may be beyond itself
+        return _in_old_order(mean, order) * scale
 
 
 def _group_means(p: Any, v: Any, strength: Any) -> Any:

@@ -17,7 +17,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import pyentmax
-from pyentmax import check_gradient, check_jacobian, check_vjp, fenchel_young_loss, fusedmax
+from pyentmax import (
+    MAPPINGS,
+    check_gradient,
+    check_jacobian,
+    check_vjp,
+    fenchel_young_loss,
+    fusedmax,
+)
 from pyentmax.mappings.fusedmax import _smoothed, fusedmax_omega
 
 STRENGTHS = [0, 1e-3, 0.05, 0.3, 1, 10, 1e6, np.inf]
@@ -339,3 +346,25 @@ def test_one_axis_may_be_written_as_a_tuple_or_none() -> None:
     z = np.array([0.3, 0.1, 0.2])
     np.testing.assert_array_equal(fusedmax(z, 0.05, None), fusedmax(z, 0.05))
     np.testing.assert_array_equal(fusedmax([z, z], 0.05, (1,)), fusedmax([z, z], 0.05))
+
+
+@pytest.mark.parametrize(
+    ("z", "strength"),
+    [
+        (np.array([0, -1e38, 0, 1], np.float32), np.inf),
+        (np.array([0, -1e38, 3e38, 1], np.float32), np.inf),
+        (np.array([3e38, -3e38], np.float32), 3e38),
+        (np.array([0.0, -1e308] * 50), 1e308),
+        (np.array([1e308, -1e308] * 50), np.inf),
+    ],
+)
+def test_strengths_and_scores_near_the_largest_float_fuse_all(
+    z: np.ndarray, strength: float
+) -> None:
+    np.testing.assert_allclose(fusedmax(z, strength), 1 / z.size, rtol=4 * np.finfo(z.dtype).eps)
+    assert MAPPINGS["fusedmax"].support(z, strength).all()
+
+
+def test_an_infinite_strength_has_a_mapping_but_no_loss() -> None:
+    with pytest.raises(ValueError, match="strength must be finite .*, got inf"):
+        fenchel_young_loss([[1.0, 0.5, 0.0]], [0], "fusedmax", strength=np.inf)

@@ -11,7 +11,14 @@ from fused_oracles import distance_from_optimality, generic_solution, pairs, smo
 from scipy.optimize import isotonic_regression
 
 import pyentmax
-from pyentmax import check_gradient, check_jacobian, check_vjp, fenchel_young_loss, oscarmax
+from pyentmax import (
+    MAPPINGS,
+    check_gradient,
+    check_jacobian,
+    check_vjp,
+    fenchel_young_loss,
+    oscarmax,
+)
 from pyentmax.mappings.oscarmax import _pooled, oscarmax_omega
 
 STRENGTHS = [0, 1e-3, 0.03, 0.2, 1, 10, 1e6, np.inf]
@@ -302,3 +309,25 @@ def test_a_bad_strength_is_an_error_before_anything_is_written(strength: Any, me
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.parametrize(
+    ("z", "strength"),
+    [
+        (np.array([0, -1e38, 0, 1], np.float32), np.inf),
+        (np.array([0, -1e38, 3e38, 1], np.float32), np.inf),
+        (np.array([3e38, -3e38], np.float32), np.inf),
+        (np.array([0.0, -1e308] * 50), 1e308),
+        (np.array([1e308, -1e308] * 50), np.inf),
+    ],
+)
+def test_strengths_and_scores_near_the_largest_float_fuse_all(
+    z: np.ndarray, strength: float
+) -> None:
+    np.testing.assert_allclose(oscarmax(z, strength), 1 / z.size, rtol=4 * np.finfo(z.dtype).eps)
+    assert MAPPINGS["oscarmax"].support(z, strength).all()
+
+
+def test_an_infinite_strength_has_a_mapping_but_no_loss() -> None:
+    with pytest.raises(ValueError, match="strength must be finite .*, got inf"):
+        fenchel_young_loss([[1.0, 0.5, 0.0]], [0], "oscarmax", strength=np.inf)
