@@ -6,6 +6,7 @@ out with its entry, whatever it holds there. A score of −∞ does the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,9 @@ from pyentmax.mappings._rows import Rows, Tangent, check_mask, reduce_to, to_row
 
 # No probability exceeds 1: all bounds above are alike, and 2 fits every dtype.
 _NO_BOUND = 2
+
+# How often scores are shifted anew: each time takes one more scale of full entries off.
+_SHIFTS = 3
 
 
 class BoundedRows(Rows):
@@ -82,9 +86,12 @@ class BoundedTangent(Tangent):
         upper = _fitted(upper, p.shape, "p")
         if mask is not None:
             upper = np.where(check_mask(mask, p, "p"), upper, _NO_BOUND)
+        # Where a score is −∞ the bound may be anything, and p = 0 is all that is seen of it here.
+        upper = np.where((p == 0) & ~(upper >= 0), _NO_BOUND, upper)
         _check_values(upper)
-        # Rounded as p was, which then equals the bound that it is at.
-        upper = np.minimum(upper, _NO_BOUND).astype(precision).astype(self.p.dtype)
+        # Rounded as p was, first to compute and then to answer: it equals the bound that it is at.
+        upper = np.minimum(upper, _NO_BOUND).astype(p.dtype).astype(precision)
+        upper = upper.astype(self.p.dtype)
         self.upper = to_rows(upper, self._axes)
         self.full = (self.p >= self.upper) & np.any(self.p > 0, axis=-1, keepdims=True)
 
@@ -115,14 +122,37 @@ def live_entries(rows: Rows) -> Any:
     return live if rows.mask is None else live & rows.mask
 
 
-def finite_scores(rows: Rows) -> Any:
-    """z − max z with the lowest number in −∞'s place.
+def solve_shifted(rows: Rows, upper: Any, solve: Callable[[Any], Any]) -> Any:
+    """p = solve(y), y = z less the largest score of which p is below its bound.
 
-    Where all that scores more is at its bound, an entry gets probability however low its score,
-    so z − max z must not overflow. Entries that are ruled out are kept at 0 by their bound.
+    Where all that scores more is full, an entry gets probability however low its score. Relative to
+    a full entry it would lose its digits, or overflow. Which are full is seen in p: so solve with
+    the largest score of a bound above 0 at 0 first, and again as long as that entry turns out to be
+    full and far above all that are not. Less than 1 apart no digit is lost that p could show.
+    Entries that are ruled out, and rows without a maximum, stand at 0.
     """
-    y = rows.scores()
-    return np.maximum(y, np.finfo(y.dtype).min)
+    rows.scores()
+    there = (upper > 0) & np.isfinite(rows.top())
+    z = np.where(there, rows.z, 0)
+    z = z if z.flags.c_contiguous else z.copy(order="C")
+
+    def solved(shift: Any) -> Any:
+        with np.errstate(over="ignore"):
+            most = np.finfo(z.dtype).max
+            return solve(np.where(there, np.clip(z - shift, -most, most), 0))
+
+    shift = np.max(np.where(there, z, -np.inf), axis=-1, keepdims=True)
+    shift = np.where(shift > -np.inf, shift, 0)
+    p = solved(shift)
+    for _ in range(_SHIFTS):
+        open_top = np.max(np.where(there & (p < upper), z, -np.inf), axis=-1, keepdims=True)
+        with np.errstate(over="ignore"):
+            lower = (open_top > -np.inf) & (shift - open_top > 1)
+        if rows.on_host and not lower.any():
+            break
+        shift = np.where(lower, open_top, shift)
+        p = solved(shift)
+    return p
 
 
 def _fitted(upper: Any, shape: tuple[int, ...], name: str) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 
 from pyentmax._dispatch import accelerated
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._bounded import finite_scores, live_entries
+from pyentmax.mappings._bounded import live_entries, solve_shifted
 from pyentmax.mappings._record import Mapping
 from pyentmax.mappings._rows import Rows, Tangent, check_parameter, reduce_to
 from pyentmax.thresholds import fill_boxes
@@ -57,7 +57,8 @@ class _Rows(Rows):
 
     def solve(self) -> Any:
         """p in rows."""
-        return fill_boxes(finite_scores(self), self.live.astype(self.z.dtype), self.budget).p
+        upper = self.live.astype(self.z.dtype)
+        return solve_shifted(self, upper, lambda y: fill_boxes(y, upper, self.budget).p)
 
 
 class _Tangent(Tangent):
@@ -83,7 +84,8 @@ def budget_sparsemax(
     """Shares p = clip(z − τ, 0, 1) that sum to the budget k: sparsemax that takes k in all.
 
     Maximises p·z − ½‖p‖² over 0 ≤ p ≤ 1, Σp = k. Exact, by a sort of the breakpoints z and z − 1
-    and a binary search over them (`pyentmax.thresholds.water_fill`): O(d log d).
+    and a binary search over them (`pyentmax.thresholds.water_fill`): O(d log d); twice that where
+    full entries score far above the rest, to keep the rest's digits.
 
     Parameters
     ----------

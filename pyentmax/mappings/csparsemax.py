@@ -18,7 +18,7 @@ import numpy as np
 
 from pyentmax._dispatch import accelerated
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, finite_scores
+from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, solve_shifted
 from pyentmax.mappings._record import Mapping
 from pyentmax.mappings._rows import Rows
 from pyentmax.thresholds import fill_boxes
@@ -29,7 +29,8 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
     """Sparse probabilities p = clip(z − τ, 0, u): sparsemax with bounds (Malaviya et al. 2018).
 
     The point nearest to z of the simplex with p ≤ upper. Exact, by a sort of the breakpoints z
-    and z − u and a binary search over them (`pyentmax.thresholds.water_fill`): O(d log d).
+    and z − u and a binary search over them (`pyentmax.thresholds.water_fill`): O(d log d); twice
+    that where full entries score far above the rest, to keep the rest's digits.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
     [0.5 0.5 0.  0. ]
     """
     rows = BoundedRows(z, upper, axis, mask=mask, out=out)
-    return rows.restore(fill_boxes(finite_scores(rows), rows.upper, 1).p)
+    return rows.restore(_projected(rows))
 
 
 def csparsemax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
@@ -62,7 +63,7 @@ def csparsemax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) 
     [ True  True False False]
     """
     rows = BoundedRows(z, upper, axis, mask=mask)
-    return rows.restore_support(fill_boxes(finite_scores(rows), rows.upper, 1).p > 0)
+    return rows.restore_support(_projected(rows) > 0)
 
 
 @accelerated(BoundedTangent)
@@ -124,8 +125,11 @@ def csparsemax_vjp_upper(
     rows, scores = BoundedTangent(p, g, upper, axis, mask=mask), Rows(z, axis, mask=mask)
     if scores.z.shape != rows.p.shape:
         raise ValueError(f"z must have the shape of p, {np.shape(p)}, got {scores.shape}")
-    y = finite_scores(scores)
-    tau = np.min(np.where(rows.p > 0, y - rows.p, np.inf), axis=-1, keepdims=True)
+    # Relative to the least score on the support, which is near τ, no digit is lost to a full entry.
+    least = np.min(np.where(rows.p > 0, scores.z, np.inf), axis=-1, keepdims=True)
+    with np.errstate(over="ignore", invalid="ignore"):
+        y = scores.z - least
+        tau = np.min(np.where(rows.p > 0, y - rows.p, np.inf), axis=-1, keepdims=True)
     active = rows.full & (y > tau)
     return rows.product_with_bounds(_curvature(rows), active)
 
@@ -141,6 +145,10 @@ def csparsemax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
      [ 0.  -0.5  0.5]]
     """
     return _simplex.dense(_curvature(BoundedTangent(p, p, upper, axis)))
+
+
+def _projected(rows: BoundedRows) -> Any:
+    return solve_shifted(rows, rows.upper, lambda y: fill_boxes(y, rows.upper, 1).p)
 
 
 def _curvature(rows: BoundedTangent) -> Any:

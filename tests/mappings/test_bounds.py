@@ -388,7 +388,7 @@ def test_bad_bounds_are_named_before_anything_is_written(name: str) -> None:
     assert (out == 7).all()
     for function in (MAPPINGS[name].jvp, MAPPINGS[name].vjp):
         with pytest.raises(ValueError, match="upper must be at least 0, got -1"):
-            function(z, z, -1)
+            function(z + 1 / 3, z, -1)
         with pytest.raises(ValueError, match=r"upper of shape \(2,\) does not broadcast to p"):
             function(z, z, [1, 1])
     with pytest.raises(ValueError, match=r"z must have the shape of p, \(2, 3\), got \(3,\)"):
@@ -434,3 +434,49 @@ def test_properties(name: str, data: st.DataObject) -> None:
     record = MAPPINGS[name]
     dual = u @ record.jvp(p, v, upper) - v @ record.vjp(p, u, upper)
     assert abs(dual) <= 1e-12
+
+
+@pytest.mark.parametrize("bound", [0.0, 1e-3])
+@pytest.mark.parametrize("top", [1e4, 1e30])
+@every_name
+def test_the_rest_keeps_its_digits_beside_a_full_entry(name: str, top: float, bound: float) -> None:
+    """Exhausted or full, an entry that scores far more only takes its bound off the rest."""
+    z, upper = np.array([top, 0.3, 0.1, -0.4], np.float32), np.array([bound, 1, 1, 1], np.float32)
+    p = MAPPINGS[name].forward(z, upper)
+    rest = z[1:].astype(np.float64)
+    left = 1 - float(upper[0])
+    exact = left * pyentmax.softmax(rest)
+    if name == "csparsemax":
+        exact = left * pyentmax.sparsemax(rest / left)
+    np.testing.assert_allclose(p[1:], exact, rtol=3e-7, atol=0)
+    assert p[0] == upper[0]
+    np.testing.assert_array_equal(MAPPINGS[name].support(z, upper), p > 0)
+
+
+def test_exhausted_bounds_are_told_from_low_scores_beside_a_full_entry() -> None:
+    z, upper = np.array([1e9, 0.3, 0.1, -0.4, 0.2]), np.array([0.5, 1, 1, 0, 0], np.float32)
+    z = z.astype(np.float32)
+    p = pyentmax.csparsemax(z, upper)
+    g = pyentmax.csparsemax_vjp_upper(p, np.array([0, 1, 1, 3, 3], np.float32), upper, z)
+    np.testing.assert_allclose(g, [-1, 0, 0, 0, 2])
+
+
+@every_name
+def test_a_bound_is_rounded_the_way_p_was(name: str) -> None:
+    """In two steps, of which the first ties where the bound itself would not."""
+    z, v = np.array([3, 0, 0], np.float16), np.array([1, 0, 0], np.float16)
+    upper = np.array([0.5 + 2**-12 + 2**-40, 1, 1])
+    p = MAPPINGS[name].forward(z, upper)
+    assert MAPPINGS[name].jvp(p, v, upper).tolist() == [0, 0, 0]
+
+
+@every_name
+@pytest.mark.parametrize("bound", [np.nan, -1.0])
+def test_a_score_of_minus_infinity_rules_its_bound_out_in_derivatives_too(
+    name: str, bound: float
+) -> None:
+    z, v, upper = np.array([0.1, 0, -np.inf]), np.array([1.0, -1, 9]), np.array([1, 1, bound])
+    p = MAPPINGS[name].forward(z, upper)
+    np.testing.assert_array_equal(
+        MAPPINGS[name].jvp(p, v, upper), MAPPINGS[name].jvp(p, v, np.ones(3))
+    )

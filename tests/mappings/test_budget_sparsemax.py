@@ -207,3 +207,13 @@ def test_properties(data: st.DataObject) -> None:
     np.testing.assert_array_equal(jacobian, jacobian.T)
     np.testing.assert_allclose(jacobian @ jacobian, jacobian, rtol=0, atol=1e-14)
     np.testing.assert_allclose(jacobian.sum(axis=0), 0, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("full", "budget"), [([1e9], 2), ([1e30], 2), ([3e38, -3e38], 2), ([1e9, 20.0], 3)]
+)
+def test_the_rest_keeps_its_digits_beside_full_entries(full: list[float], budget: float) -> None:
+    z = np.array([*full, 0.3, 0.1, -0.4], np.float32)
+    p = budget_sparsemax(z, budget)
+    exact = [np.float32(x > 1) for x in full] + [0.6, 0.4, 0]
+    np.testing.assert_allclose(p, exact, rtol=3e-7, atol=0)
