@@ -67,8 +67,8 @@ def regularized_argmax(
     Raises
     ------
     ValueError
-        if omega_grad_inverse does not rise from 0 to 1 between −2³⁰ and 2³⁰; else as in
-        `pyentmax.softmax`
+        if omega_grad_inverse does not rise from 0 to 1 between −2³⁰ and 2³⁰ (dividing Ω and z by
+        one number brings it there, and leaves p as it is); else as in `pyentmax.softmax`
     TypeError
         as in `pyentmax.softmax`
 
@@ -178,6 +178,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
     Parameters
     ----------
     p : array of probabilities
+        a row with a NaN gives NaN
     omega_hessian : function of p with the rows on its last axis
         returns the Hessian of Ω, of shape batch + (d, d) or one that broadcasts to it; what it
         holds off the support plays no part
@@ -214,7 +215,9 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
             f"omega_hessian must return shape {shape}, or one that broadcasts to it, got "
             f"{hessian.shape}"
         ) from None
-    on = (rows.p != 0).astype(rows.p.dtype)
+    # A row with a NaN is left out of the inverse, which it could make fail, and is NaN in the end.
+    broken = np.any(np.isnan(rows.p), axis=-1, keepdims=True)
+    on = ((rows.p != 0) & ~broken).astype(rows.p.dtype)
     both = on[..., :, None] * on[..., None, :]
     identity = np.eye(shape[-1], dtype=rows.p.dtype)
     # Off the support stands an identity block: it inverts to itself and is then taken off.
@@ -222,7 +225,8 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
     column = np.sum(inverse, axis=-1, keepdims=True)
     row = np.sum(inverse, axis=-2, keepdims=True)
     total = np.sum(column, axis=-2, keepdims=True)
-    return inverse - column * row / np.where(total == 0, 1, total)
+    jacobian = inverse - column * row / np.where(total == 0, 1, total)
+    return np.where(broken[..., None], np.nan, jacobian)
 
 
 def separable_mapping(
@@ -310,16 +314,21 @@ def _bracket(inverse: Elementwise, y: Any) -> tuple[Any, Any]:
         for end, goal in ((high, "1"), (low, f"1/d = {least:g}")):
             if np.isinf(end).any():
                 raise ValueError(
-                    f"omega_grad_inverse must rise from 0 to 1, but is {goal} for no argument in "
-                    f"[{_LADDER[0]:g}, {_LADDER[-1]:g}]; is Ω strictly convex, and is this the "
-                    "inverse of its derivative?"
+                    "omega_grad_inverse must rise from 0 to 1 within [-2**30, 2**30], but is "
+                    f"{goal} for no argument tried there; if it is farther out, divide Ω and z by "
+                    "one large number, which leaves p as it is; else, is Ω strictly convex, and "
+                    "is this the inverse of its derivative?"
                 )
     return low, high
 
 
 def _curvature(p: Any, omega_second_derivative: Elementwise) -> Any:
-    """s = 1/g''(p) on the support, 0 off it, where g'' may be infinite or undefined."""
+    """s = 1/g''(p) on the support, 0 off it, where g'' may be infinite or undefined.
+
+    A NaN stays a NaN, whatever g'' makes of it.
+    """
     on = p != 0
     with np.errstate(all="ignore"):
         second = np.asanyarray(omega_second_derivative(np.where(on, p, 1)))
-        return np.where(on, 1 / second, 0).astype(p.dtype, copy=False)
+        s = np.where(on, 1 / second, 0).astype(p.dtype, copy=False)
+    return np.where(np.isnan(p), p, s)

@@ -295,3 +295,22 @@ def test_bad_input_is_named() -> None:
         hessian_jacobian(np.ones(3) / 3, lambda p: np.zeros((3, 3)))
     with pytest.raises(ValueError, match="z is 0-dimensional"):
         regularized_argmax(1.0, np.sqrt)
+
+
+def test_a_nan_row_stays_nan_in_derivatives_and_spoils_no_other() -> None:
+    p, v = np.array([[np.nan] * 3, [0.5, 0.5, 0.0]]), np.ones((2, 3))
+    second = (np.ones_like, lambda p: 1 / p, lambda p: 2 * p)
+    found = [separable_jacobian(p, s) for s in second]
+    found += [separable_jvp(p, v, s) for s in second]
+    found += [hessian_jacobian(p, lambda p, s=s: s(p)[..., None] * np.eye(3)) for s in second[::2]]
+    found += [hessian_jacobian(p, lambda p: np.eye(3))]
+    for derivative in found:
+        assert np.isnan(derivative[0]).all()
+        assert np.isfinite(derivative[1]).all()
+
+
+def test_an_inverse_that_rises_beyond_the_window_is_told_the_window_first() -> None:
+    """g = 2⁴⁰ p²/2 is strictly convex: the fault is its scale."""
+    message = r"must rise from 0 to 1 within \[-2\*\*30, 2\*\*30\], .* divide Ω and z"
+    with pytest.raises(ValueError, match=message):
+        regularized_argmax([0.0, 1.0], lambda t: t / 2.0**40)
