@@ -160,15 +160,17 @@ def table() -> str:
             group = [row for row in rows if (row["setting"], row["loss"]) == (name, loss)]
             group.sort(key=lambda row: int(row["seed"]))
             accuracy = [float(row["accuracy_beam5"]) for row in group]
-            error = statistics.stdev(accuracy) / len(accuracy) ** 0.5 if len(group) > 1 else 0
+            shown = f"{statistics.mean(accuracy):.1f}"
+            if len(group) > 1:
+                shown += f" ± {statistics.stdev(accuracy) / len(accuracy) ** 0.5:.1f}"
             single, exact, seconds = (
                 statistics.mean(float(row[key]) for row in group)
                 for key in ("single", "exact_beam5", "cpu_seconds")
             )
             pytorch = setting.pytorch if loss == "1.5" and setting.pytorch else "–"
             lines.append(
-                f"| {name} | {loss} | {len(group)} | {statistics.mean(accuracy):.1f} ± {error:.1f} "
-                f"| {pytorch} | {single:.0f}% | {exact:.0f}% | {group[0]['draw']} | {seconds:.0f} |"
+                f"| {name} | {loss} | {len(group)} | {shown} | {pytorch} | {single:.0f}% "
+                f"| {exact:.0f}% | {group[0]['draw']} | {seconds:.0f} |"
             )
     return "\n".join(lines)
 
