@@ -111,6 +111,49 @@ def test_derivatives_of_a_known_function(offset: float) -> None:
     assert report.largest_error <= 100 * report.estimate + 1e-12
 
 
+@pytest.mark.parametrize("offset", [1e4, 1e6])
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15"])
+@pytest.mark.parametrize("d", [5, 300])
+def test_scores_with_an_offset_are_checked_as_without_it(name: str, offset: float, d: int) -> None:
+    """A step that followed |z| bent over many kinks, failed right derivatives and saw kinks."""
+    mapping = pyentmax.MAPPINGS[name]
+    z = np.random.default_rng(4).standard_normal((3, d)) + offset
+    for report in (
+        check_jacobian(mapping.forward, z, mapping.jacobian),
+        check_vjp(mapping.forward, z, mapping.vjp),
+    ):
+        assert report.raise_if_failed().passed
+        assert not report.kink
+
+
+@pytest.mark.parametrize(
+    ("function", "z"),
+    [
+        (lambda z: pyentmax.topk_softmax(z, 1), [1.0, 1.0]),
+        (lambda z: np.sign(z), [0.0, 1.0]),
+        (lambda z: (z > 0) * 1e-3 + z, [0.0, 1.0]),
+    ],
+)
+def test_a_jump_is_reported_where_its_two_sides_cancel_too(function: Any, z: Any) -> None:
+    report = check_jacobian(function, z, lambda p: np.eye(2))
+    assert report.kink
+    assert not report.passed
+    assert "or a jump" in str(report)
+
+
+def test_no_report_passes_where_no_derivative_exists() -> None:
+    """|z| at 0: central differences give the 0 that np.sign gives, and yet neither is right."""
+    report = check_gradient(lambda z: np.abs(z).sum(), [0.0, 1.0, -1.0], np.sign)
+    assert report.largest_error < report.tolerance
+    assert report.kink
+    assert not report.passed
+
+
+def test_a_steep_smooth_function_has_no_kink_or_jump() -> None:
+    for function in (lambda z: np.tanh(1e4 * z), lambda z: np.abs(z) ** 1.5 + z):
+        assert not check_jacobian(function, [0.0, 1e-7], lambda p: np.eye(2)).kink
+
+
 def test_the_generator_decides_the_directions() -> None:
     z = np.random.default_rng(2).standard_normal(400)
 

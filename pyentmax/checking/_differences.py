@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-STEPS = 2.0**-4 * 4.0 ** -np.arange(9)  # from 0.06 to 1e-6, where rounding costs 1e-10
+FIRST_STEP, LAST_STEP = 2.0**-4, 2.0**-20  # from 0.06 to 1e-6, where rounding costs 1e-10
 
 
 class Slopes(NamedTuple):
-    """Numeric derivatives, their error estimates and smallest steps, and whether on a kink."""
+    """Numeric derivatives, error estimates and smallest steps, and whether on a kink or jump."""
 
     values: Array
     estimates: Array
@@ -38,24 +38,28 @@ def slopes(fn: Callable[[Array], Array], z: Array, directions: Any) -> Slopes:
     """
     base = fn(z)
     each = [_along(fn, z, u, base) for u in directions]
-    values, estimates, steps, bends = (np.stack([s[k] for s in each]) for k in range(4))
-    kink = bool(np.any(bends > 1e-3 * np.max(np.abs(values))))
+    values, estimates, steps, breaks = (np.stack([s[k] for s in each]) for k in range(4))
+    kink = bool(np.any(breaks > 1e-3 * np.max(np.abs(values))))
     return Slopes(values, estimates, steps, kink)
 
 
 def _along(
     fn: Callable[[Array], Array], z: Array, u: Array, base: Array
 ) -> tuple[Array, Array, Array, Array]:
-    """The derivative along u, its error estimate, its smallest step, and the bend at z."""
-    scale = max(1.0, float(np.max(np.abs(z * u), initial=0)))
+    """The derivative along u, its error estimate, its smallest step, and the break at z."""
     previous: list[Array] = []
-    best = error = used = np.array(0.0)
-    for k, h in enumerate(STEPS * scale):
-        up, down = fn(z + h * u), fn(z - h * u)
+    bends: list[Array] = []
+    plain: list[Array] = []
+    best = error = used = rounding = np.array(0.0)
+    for h in _steps(float(np.max(np.abs(z[u != 0]), initial=0))):
+        ahead = z + h * u
+        up, down = fn(ahead), fn(z - h * u)
         row = [(up - down) / (2 * h)]
-        # Without it, two noisy values that agree by chance would win.
-        rounding = np.finfo(np.float64).eps * np.maximum(np.abs(up), np.abs(down)) / h
-        if k == 0:
+        # Without it, two noisy values that agree by chance would win. Where z is large, the step
+        # taken is not the step meant, by `slip`; along one axis it is, as h is a power of 2.
+        slip = np.max(np.abs(ahead - z - h * u)) * np.max(np.abs(row[0]), initial=0)
+        rounding = (np.finfo(np.float64).eps * np.maximum(np.abs(up), np.abs(down)) + slip) / h
+        if not previous:
             best, error, used = row[0], np.full_like(row[0], np.inf), np.full_like(row[0], h)
         for j, before in enumerate(previous):
             # The error is a series in h², and h falls by 4: cancel its (j+1)-th term.
@@ -66,7 +70,21 @@ def _along(
             used = np.where(better, h, used)
             error = np.where(better, change, error)
         previous = row
-    # The slopes on the two sides differ by h f'' where f is smooth, at a kink by what h leaves
-    # alone. `up`, `down`, `h` and `rounding` are those of the smallest step.
-    bend = np.maximum(np.abs((up - base) - (base - down)) / h - 100 * rounding, 0)
-    return best, error, used, bend
+        bends.append(np.abs((up - base) - (base - down)) / h)
+        plain.append(np.abs(row[0]))
+    # Over two steps, h falls by 16. So does the bend, the difference h f'' of the slopes on the
+    # two sides, where f is smooth; at a kink it stays, and where f jumps it grows, or the slope
+    # does where the two sides of the jump cancel in the bend.
+    bend = np.where(bends[-1] > bends[-3] / 3, bends[-1], 0)
+    jump = np.where(plain[-1] > 3 * plain[-3], plain[-1], 0)
+    return best, error, used, np.maximum(np.maximum(bend, jump) - 100 * rounding, 0)
+
+
+def _steps(reach: float) -> list[float]:
+    """Steps that fall by 4, three at least, none lost in the rounding of scores up to `reach`.
+
+    They do not grow with the scores otherwise: what a mapping does depends on the differences.
+    """
+    last = max(LAST_STEP, 2.0 ** np.ceil(np.log2(1e3 * np.finfo(np.float64).eps * reach + 1e-300)))
+    first = max(FIRST_STEP, 16 * last)
+    return [first / 4**k for k in range(1 + int(np.log2(first / last) // 2))]

@@ -21,6 +21,7 @@ class CheckReport:
     what : str
         which derivative was checked
     passed : bool
+        never where `kink`: there is no derivative that the analytic one could equal
     largest_error : float
         largest absolute difference, and its place and values below
     tolerance : float
@@ -34,7 +35,8 @@ class CheckReport:
     estimate : float
         the finite differences' own error there, as estimated
     kink : bool
-        the slopes on the two sides of z differ however small the step: no derivative exists
+        the slopes on the two sides of z differ, or the function jumps there, however small the
+        step: no derivative exists
     duality : float or None
         largest |u·(Jv) − (Jᵀu)·v| over Σ|u∘Jv|, where a JVP was given to compare the VJP with
     analytic_entries, numeric_entries : array
@@ -75,7 +77,7 @@ class CheckReport:
         dual = duality is None or duality <= DUALITY_TOLERANCE
         return cls(
             what=what,
-            passed=bool(size[where] <= tolerance) and dual,
+            passed=bool(size[where] <= tolerance) and dual and not found.kink,
             largest_error=float(size[where]),
             tolerance=tolerance,
             where=where,
@@ -134,6 +136,6 @@ class CheckReport:
 
 
 KINK = (
-    "z sits on a kink: the slopes on its two sides differ (an entry is just entering the support, "
-    "say), so no derivative exists here; move z a little"
+    "z sits on a kink or a jump: the slopes or values on its two sides differ (an entry is just "
+    "entering the support, say), so no derivative exists here; move z a little"
 )
