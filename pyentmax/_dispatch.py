@@ -23,6 +23,7 @@ import numpy as np
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
+MASKED_BY_CALLER = ("z", "p", "v")  # the arguments that mask= goes with
 BACKENDS = ("", "cpu", "reference")
 
 
@@ -64,7 +65,10 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     float32 float16
     """
     if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(f"{name} is a numpy.ma array; pass a plain array and its mask as mask=")
+        raise TypeError(
+            f"{name} is a numpy.ma array; pass a plain array "
+            + ("and its mask, inverted, as mask=" if name in MASKED_BY_CALLER else "(.filled(…))")
+        )
     if not hasattr(array, "__array_function__"):
         array = np.asarray(array)
     compute: np.dtype[Any]
@@ -77,8 +81,17 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     elif dtype.kind == "f":
         compute = answer = dtype.newbyteorder("=")
     else:
-        raise TypeError(f"{name} must hold real numbers, got dtype {dtype}; convert it first")
+        came = f" ({_shortened(array)})" if isinstance(array, np.ndarray) else ""
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {dtype}{came}; convert it to "
+            "int64 or a floating dtype first"
+        )
     return array.astype(compute, copy=False), answer
+
+
+def _shortened(array: Any) -> str:
+    text = np.array2string(array, threshold=4, edgeitems=1).replace("\n", " ")
+    return text if len(text) <= 40 else text[:39] + "…"
 
 
 def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:

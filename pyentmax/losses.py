@@ -54,10 +54,11 @@ def fenchel_young_loss(
     weight : array that broadcasts against the labels' shape, optional
         what each row counts
     mask : bool array that broadcasts to z, optional
-        True where a score may get probability. A target on a masked entry costs infinity; a row
-        with nothing left costs and counts nothing
+        True where a score may get probability. A label on a masked entry costs infinity; what a
+        distribution holds there is not looked at. A row with nothing left costs and counts
+        nothing, nor does one of weight 0, and their targets may be anything
     ignore_index : int, optional
-        rows with this label cost and count nothing
+        rows with this label cost and count nothing; for labels only
     label_smoothing : float in [0, 1]
         ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
     **params
@@ -72,7 +73,8 @@ def fenchel_young_loss(
     ValueError
         if y is neither labels nor distributions that fit z, or an option is out of its range
     TypeError
-        if y is not of numbers, or a parameter is missing or unknown
+        if y is not of numbers or is a masked array, an option is of the wrong kind, or a parameter
+        is missing or unknown
 
     Examples
     --------
@@ -452,6 +454,10 @@ class _Options:
             raise ValueError(
                 f"reduction must be one of {', '.join(REDUCTIONS)}, got {self.reduction!r}"
             )
+        if not isinstance(self.smoothing, (int, float, np.integer, np.floating)):
+            raise TypeError(
+                f"label_smoothing must be a number in [0, 1], got {type(self.smoothing).__name__}"
+            )
         if not 0 <= self.smoothing <= 1:
             raise ValueError(f"label_smoothing must be in [0, 1], got {self.smoothing}")
 
@@ -501,7 +507,7 @@ def _loss(
     target, weights = _target(rows, y, options, dense_only)
 
     p = record.forward(scores, *params)
-    each = _conjugate(record, p, scores, omega) - target.dot(scores)
+    each = _conjugate(record, params, p, scores, omega) - target.dot(scores)
     each = np.maximum(each + target.omega(record, omega), 0)  # below 0 is rounding
     # A NaN row stays NaN unless it counts nothing: 0 · NaN must not reach the sum.
     broken, counts = ~np.isfinite(rows.top()[..., 0]), weights != 0
@@ -529,11 +535,31 @@ def _omega(record: Mapping, params: tuple[Any, ...], scores: Any) -> Callable[[A
     return lambda p: omega(p, *params, **options)
 
 
-def _conjugate(record: Mapping, p: Any, scores: Any, omega: Callable[[Any], Any]) -> Any:
+def _conjugate(
+    record: Mapping,
+    params: tuple[Any, ...],
+    p: Any,
+    scores: Any,
+    omega: Callable[[Any], Any],
+) -> Any:
     """Ω*(z) = p·z − Ω(p) where the largest score is 0."""
     if record is MAPPINGS["softmax"]:
-        return -np.log(np.max(p, axis=-1))  # log Σ exp z, as the largest p is exp(0) / Σ exp z
-    return np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega(p)
+        return _log_sum_exp(scores)
+    conjugate = np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega(p)
+    if record is MAPPINGS["entmax"]:
+        alpha, _ = as_floating(params[0], "alpha")
+        return np.where(alpha == 1, _log_sum_exp(scores), conjugate)
+    return conjugate
+
+
+def _log_sum_exp(scores: Any) -> Any:
+    """log Σ exp z where the largest score is 0, which counts 1: small sums of the rest keep digits.
+
+    Taken as −log p of the largest, all below ε would be lost, as the gradient is not.
+    """
+    terms = np.exp(scores)
+    np.put_along_axis(terms, np.argmax(scores, axis=-1, keepdims=True), 0, axis=-1)
+    return np.log1p(np.sum(terms, axis=-1))
 
 
 def _record_and_parameters(
@@ -543,6 +569,11 @@ def _record_and_parameters(
         if mapping not in MAPPINGS:
             raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
         mapping = MAPPINGS[mapping]
+    if not isinstance(mapping, Mapping):
+        raise TypeError(
+            "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "
+            f"{type(mapping).__name__}; of a function of your own, make a Mapping"
+        )
     if set(params) != set(mapping.parameters):
         raise TypeError(
             f"{mapping.name} takes the parameters ({', '.join(mapping.parameters)}), "
@@ -553,21 +584,33 @@ def _record_and_parameters(
 
 def _target(rows: Rows, y: Any, options: _Options, dense_only: bool) -> tuple[_Target, Any]:
     """The targets and each row's weight, 0 for rows that count nothing."""
+    if isinstance(y, np.ma.MaskedArray):
+        raise TypeError(
+            "y is a numpy.ma array; pass plain labels, those to leave out set to ignore_index, or "
+            "plain distributions and mask="
+        )
     y = y if hasattr(y, "__array_function__") else np.asarray(y)
     scores = rows.scores()
-    counts = ~rows.dead()
+    weight = 1.0
+    if options.weight is not None:
+        weight = _checked_weight(options.weight, rows.batch)
+    counts = ~rows.dead() & (weight != 0)
     label: Any = None
     dense: Any = None
     if y.dtype.kind in "iu" and y.shape == rows.batch:
         if options.ignore_index is not None:
             counts = counts & (y != options.ignore_index)
-            y = np.where(y == options.ignore_index, 0, y)
-        label = _checked_labels(rows, y)[..., None]
+        label = _checked_labels(rows, np.where(counts, y, 0))[..., None]
         if dense_only or options.smoothing:
             dense = np.zeros_like(scores)
             np.put_along_axis(dense, label, 1, axis=-1)
     elif y.shape == rows.shape:
-        dense = _checked_distributions(rows, y)
+        if options.ignore_index is not None:
+            raise ValueError(
+                "ignore_index is for integer labels, and y holds distributions; leave rows out "
+                "with weight=0"
+            )
+        dense = _checked_distributions(rows, y, counts)
     else:
         raise ValueError(
             f"y must be integer labels of shape {rows.batch} or distributions of shape "
@@ -577,11 +620,15 @@ def _target(rows: Rows, y: Any, options: _Options, dense_only: bool) -> tuple[_T
         allowed = (scores > -np.inf).astype(scores.dtype)
         uniform = allowed / np.sum(allowed, axis=-1, keepdims=True)
         dense = (1 - options.smoothing) * dense + options.smoothing * uniform
-    weight = 1.0
-    if options.weight is not None:
-        weight = check_parameter(options.weight, "weight", rows.batch, 0)
     weights = np.where(counts, weight, 0).astype(scores.dtype, copy=False)
     return _Target(label if dense is None else None, dense), weights
+
+
+def _checked_weight(weight: Any, batch: tuple[int, ...]) -> Any:
+    weight = check_parameter(weight, "weight", batch, 0)
+    if isinstance(weight, np.ndarray) and np.isinf(weight).any():
+        raise ValueError("weight must be finite, got inf: no mean exists with it")
+    return weight
 
 
 def _checked_labels(rows: Rows, y: Any) -> Any:
@@ -595,14 +642,19 @@ def _checked_labels(rows: Rows, y: Any) -> Any:
     return y
 
 
-def _checked_distributions(rows: Rows, y: Any) -> Any:
+def _checked_distributions(rows: Rows, y: Any, counts: Any) -> Any:
+    """y in rows, zeros where the mask is False and in the rows that do not count."""
     y, _ = as_floating(y, "y")
     y = rows.from_caller(y).astype(rows.z.dtype, copy=False)
+    y = np.where(counts[..., None] if rows.mask is None else counts[..., None] & rows.mask, y, 0)
     if isinstance(y, np.ndarray):
         total = np.sum(y, axis=-1)
-        if not ((y >= 0).all() and (np.abs(total - 1) <= SUM_TOLERANCE).all()):
+        off = counts & (np.abs(total - 1) > SUM_TOLERANCE)
+        if not (y >= 0).all() or off.any():
+            total = total[counts]
             raise ValueError(
-                f"distributions y must be ≥ 0 and sum to 1 within {SUM_TOLERANCE}, got a smallest "
-                f"entry of {y.min():g} and sums from {total.min():g} to {total.max():g}"
+                f"distributions y must be ≥ 0 and sum to 1 within {SUM_TOLERANCE} over the "
+                f"unmasked entries, got a smallest entry of {y.min():g} and sums from "
+                f"{total.min():g} to {total.max():g}"
             )
     return y

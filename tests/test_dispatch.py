@@ -193,3 +193,15 @@ def test_foreign_arrays_are_not_copied_to_the_host() -> None:
     array, answer = _dispatch.as_floating(Foreign(np.zeros(3, np.float16)), "z")
     assert isinstance(array, Foreign)
     assert (array.dtype, answer) == (np.float32, np.float16)
+
+
+@pytest.mark.parametrize("value", ["a", 2**70, [None]])
+def test_what_is_no_number_is_named_with_its_value(value: object) -> None:
+    with pytest.raises(TypeError, match=r"k must hold real numbers, got dtype .*\(.+\)"):
+        _dispatch.as_floating(value, "k")
+
+
+@pytest.mark.parametrize("axis", [1.0, "a", (0, 1.5)])
+def test_an_axis_that_is_no_int_is_named(axis: object) -> None:
+    with pytest.raises(TypeError, match=r"axis must be an int, a tuple of int or None, got"):
+        pyentmax.softmax(np.zeros((2, 3)), axis)

@@ -194,6 +194,18 @@ def test_accuracy_against_many_digits(alpha: float) -> None:
             np.testing.assert_allclose(got, exact[label], rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize(("name", "params"), [("softmax", {}), ("entmax", {"alpha": 1})])
+def test_small_losses_keep_their_digits(name: str, params: dict[str, float]) -> None:
+    for z in ([40.0, 0.0], [12.0, 0.0, 1.0], [700.0, 0.0]):
+        exact = np.log1p(np.sum(np.exp(np.array(z[1:]) - z[0])))
+        np.testing.assert_allclose(loss_of(name)(z, 0, **params), exact, rtol=1e-15)
+        if z[0] < 100:
+            single = loss_of(name)(np.array(z, np.float32), 0, **params)
+            np.testing.assert_allclose(single, exact, rtol=1e-6)
+    tied = loss_of(name)([3.0, 3.0, 3.0], 0, **params)
+    np.testing.assert_allclose(tied, np.log(3), rtol=1e-15)
+
+
 @pytest.mark.parametrize(("name", "params"), CASES[:10])
 def test_temperature_scales_the_loss(name: str, params: dict[str, float]) -> None:
     """L_{tΩ}(z; q) = t L_Ω(z/t; q), with a record of one's own for tΩ."""
@@ -301,6 +313,73 @@ def test_mask(name: str, params: dict[str, float]) -> None:
     assert (got[1][0, 0] == 0).all()
     away = np.arange(5) != 0
     assert loss_of(name)(np.zeros(5), 0, **params, mask=away) == np.inf
+
+
+@every_case
+@pytest.mark.parametrize("how", ["mask", "weight"])
+def test_targets_of_rows_that_count_nothing_may_be_anything(
+    name: str, params: dict[str, float], how: str
+) -> None:
+    z, labels, q = random_problem(14)
+    counts = np.ones((3, 4), bool)
+    counts[0, 1] = counts[2, 2] = False
+    options = {"mask": counts[..., None]} if how == "mask" else {"weight": counts}
+    strange_labels = np.where(counts, labels, [-1, 7, 99, -100])
+    strange = np.where(counts[..., None], q, [[[0.0]], [[np.nan]], [[-3.0]]])
+    for y, right in ((strange_labels, labels), (strange, q)):
+        loss, grad = loss_and_grad_of(name)(z, y, **params, **options, reduction="none")
+        expected, wanted = loss_and_grad_of(name)(z, right, **params, **options, reduction="none")
+        np.testing.assert_array_equal(loss, expected)
+        np.testing.assert_array_equal(grad, wanted)
+        assert (loss[~counts] == 0).all()
+    with pytest.raises(ValueError, match="must be"):
+        loss_of(name)(z, strange_labels, **params)
+    with pytest.raises(ValueError, match="must be"):
+        loss_of(name)(z, strange, **params)
+
+
+@every_case
+@pytest.mark.parametrize("filler", [np.nan, np.inf, -1.0])
+def test_distributions_may_hold_anything_under_the_mask(
+    name: str, params: dict[str, float], filler: float
+) -> None:
+    z, _, q = random_problem(15)
+    mask = np.arange(5) != 3
+    q = np.where(mask, q, 0)
+    q /= q.sum(axis=-1, keepdims=True)
+    expected = loss_and_grad_of(name)(z, q, **params, mask=mask)
+    got = loss_and_grad_of(name)(z, np.where(mask, q, filler), **params, mask=mask)
+    np.testing.assert_array_equal(got[0], expected[0])
+    np.testing.assert_array_equal(got[1], expected[1])
+
+
+def test_masked_arrays_are_refused_by_name() -> None:
+    z, labels, q = random_problem()
+    hidden = np.zeros(z.shape, bool)
+    with pytest.raises(TypeError, match=r"y is a numpy\.ma array.*ignore_index"):
+        pyentmax.softmax_loss(z, np.ma.array(labels, mask=labels == 0))
+    with pytest.raises(TypeError, match=r"y is a numpy\.ma array"):
+        pyentmax.softmax_loss(z, np.ma.array(q, mask=hidden))
+    with pytest.raises(TypeError, match=r"mask is a numpy\.ma array; .*True where"):
+        pyentmax.softmax_loss(z, labels, mask=np.ma.array(~hidden, mask=hidden))
+    with pytest.raises(TypeError, match=r"weight is a numpy\.ma array; .*\.filled"):
+        pyentmax.softmax_loss(z, labels, weight=np.ma.array(np.ones((3, 4)), mask=labels == 0))
+    with pytest.raises(TypeError, match=r"out is a numpy\.ma array; .*plain"):
+        pyentmax.softmax(z, out=np.ma.array(np.zeros(z.shape), mask=hidden))
+    with pytest.raises(TypeError, match=r"z is a numpy\.ma array; .*mask="):
+        pyentmax.softmax_loss(np.ma.array(z, mask=hidden), labels)
+
+
+def test_options_that_do_not_fit_are_refused() -> None:
+    z, labels, q = random_problem()
+    with pytest.raises(ValueError, match=r"ignore_index is for integer labels.*weight=0"):
+        pyentmax.softmax_loss(z, q, ignore_index=-1)
+    with pytest.raises(TypeError, match=r"label_smoothing must be a number in \[0, 1\], got str"):
+        pyentmax.softmax_loss(z, labels, label_smoothing="a")
+    with pytest.raises(ValueError, match="weight must be finite, got inf"):
+        pyentmax.softmax_loss(z, labels, weight=np.inf)
+    with pytest.raises(TypeError, match=r"mapping must be a Mapping or the name.*got a function"):
+        fenchel_young_loss(z, labels, pyentmax.softmax)
 
 
 @every_case

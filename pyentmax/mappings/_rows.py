@@ -183,9 +183,13 @@ def check_axis(shape: tuple[int, ...], axis: Any, name: str) -> tuple[int, ...]:
     """The axes that make up a row, non-negative; None means all of them."""
     if not shape:
         raise ValueError(f"{name} is 0-dimensional; a row of at least one score is expected")
-    axes: tuple[int, ...] = (
-        tuple(range(len(shape))) if axis is None else normalize_axis_tuple(axis, len(shape), "axis")
-    )
+    everything = tuple(range(len(shape)))
+    try:
+        axes: tuple[int, ...] = normalize_axis_tuple(
+            everything if axis is None else axis, len(shape), "axis"
+        )
+    except TypeError:
+        raise TypeError(f"axis must be an int, a tuple of int or None, got {axis!r}") from None
     if not axes or not math.prod(shape[a] for a in axes):
         raise ValueError(
             f"{name} of shape {shape} has no entry along axis {axis}; at least one is expected"
@@ -195,6 +199,8 @@ def check_axis(shape: tuple[int, ...], axis: Any, name: str) -> tuple[int, ...]:
 
 def check_mask(mask: Any, z: Any, name: str) -> Any:
     """The mask, broadcast to z without a copy."""
+    if isinstance(mask, np.ma.MaskedArray):
+        raise TypeError("mask is a numpy.ma array; pass a plain one, True where a score is kept")
     if not hasattr(mask, "__array_function__"):
         mask = np.asarray(mask)
     if mask.dtype != np.bool_:
@@ -271,6 +277,8 @@ def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         return None
     if not hasattr(out, "__array_function__"):
         raise TypeError(f"out must be an array to write to, got {type(out).__name__}")
+    if isinstance(out, np.ma.MaskedArray):
+        raise TypeError("out is a numpy.ma array; pass a plain array to write to, such as out.data")
     if out.shape != shape:
         raise ValueError(f"out must have the shape of z, {shape}, got {out.shape}")
     if not np.can_cast(dtype, out.dtype, "same_kind"):
