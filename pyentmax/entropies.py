@@ -76,7 +76,9 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     Raises
     ------
     ValueError
-        if some alpha is not above 0
+        if some alpha is not above 0, or alpha does not broadcast
+    TypeError
+        if p or alpha is not of real numbers
 
     Examples
     --------
@@ -85,7 +87,7 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     [0.693147 0.390524 0.25    ]
     """
     p, answer = as_floating(p, "p")
-    alpha = np.asarray(alpha, dtype=np.float64) if not hasattr(alpha, "shape") else alpha
+    alpha, _ = as_floating(alpha, "alpha")
     if isinstance(alpha, np.ndarray) and not (alpha > 0).all():
         raise ValueError(f"alpha must be above 0, got {alpha[~(alpha > 0)].flat[0]:g}")
     beta = (_per_row(alpha, p, axis) - 1).astype(p.dtype)
@@ -116,7 +118,9 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     Raises
     ------
     ValueError
-        if some alpha is below 1
+        if some alpha is below 1, or alpha does not broadcast
+    TypeError
+        if p or alpha is not of real numbers
 
     Examples
     --------
@@ -138,7 +142,7 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     5e-200
     """
     p, answer = as_floating(p, "p")
-    alpha = np.asarray(alpha, dtype=np.float64) if not hasattr(alpha, "shape") else alpha
+    alpha, _ = as_floating(alpha, "alpha")
     if isinstance(alpha, np.ndarray) and not (alpha >= 1).all():
         raise ValueError(f"alpha must be at least 1, got {alpha[~(alpha >= 1)].flat[0]:g}")
     alpha = _per_row(alpha, p, axis).astype(p.dtype)
@@ -153,7 +157,14 @@ def _per_row(alpha: Any, p: Any, axis: Any) -> Any:
     if not alpha.ndim:
         return alpha
     axes = tuple(range(p.ndim)) if axis is None else axis
-    return np.expand_dims(np.broadcast_to(alpha, np.sum(p, axis=axis).shape), axes)
+    batch = np.sum(p, axis=axis).shape
+    try:
+        return np.expand_dims(np.broadcast_to(alpha, batch), axes)
+    except ValueError:
+        raise ValueError(
+            f"alpha of shape {alpha.shape} does not broadcast against {batch}, p's shape without "
+            "the axis"
+        ) from None
 
 
 def _log(p: Any) -> Any:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import mpmath
 import numpy as np
 import pytest
 
 from pyentmax import gini_entropy, shannon_entropy, tsallis_entropy
+from pyentmax.entropies import alpha_norm, norm_entropy
 
 P = np.random.default_rng(0).dirichlet(np.ones(6) / 2, size=(3, 4))
 
@@ -73,3 +76,14 @@ def test_bad_input_is_named() -> None:
         tsallis_entropy([1.0], np.nan)
     with pytest.raises(TypeError, match="p must hold real numbers"):
         shannon_entropy([1j])
+
+
+@pytest.mark.parametrize("entropy", [tsallis_entropy, norm_entropy, alpha_norm])
+def test_an_alpha_that_does_not_fit_is_named(entropy: Callable[..., object]) -> None:
+    with pytest.raises(ValueError, match=r"alpha of shape \(1,\) does not broadcast against \(\)"):
+        entropy([0.5, 0.5], [1.5])
+    with pytest.raises(ValueError, match=r"alpha of shape \(2,\) does not broadcast against \(3,"):
+        entropy(P, [1.5, 2])
+    with pytest.raises(TypeError, match="alpha must hold real numbers, got dtype <U1"):
+        entropy([0.5, 0.5], "a")
+    np.testing.assert_allclose(entropy(P, np.array([2, 1, 2, 3])), entropy(P, [2.0, 1, 2, 3]))
