@@ -300,3 +300,53 @@ def test_halley_is_safe_on_rows_made_against_it(alpha: float) -> None:
 def test_partial_sort_needs_a_start() -> None:
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         partial_sort_sparsemax(np.zeros(3), 0)
+
+
+GENERAL = (bisection, halley, newton_threshold)
+
+
+@pytest.mark.parametrize("solve", GENERAL)
+def test_an_alpha_per_row_gives_a_threshold_per_row(solve: Callable[..., Threshold]) -> None:
+    x, alpha = np.array([[0.3, 0.0], [0.2, -0.1]]), np.array([1.5, 2])
+    tau = solve(x, alpha).tau
+    each = [solve(row, a).tau for row, a in zip(x, alpha, strict=True)]
+    assert tau.shape == (2, 1)
+    np.testing.assert_allclose(tau, each, rtol=0, atol=1e-14)
+
+
+@pytest.mark.parametrize("solve", GENERAL)
+def test_an_alpha_outside_the_domain_is_named(solve: Callable[..., Threshold]) -> None:
+    x = np.zeros((2, 3))
+    for alpha in (1, 0.5, np.nan, np.inf, [1.5, 1.0]):
+        with pytest.raises(ValueError, match="alpha must be above 1 and .*, got"):
+            solve(x, alpha)
+    with pytest.raises(ValueError, match=r"alpha of shape \(3,\) does not broadcast .* \(2,\)"):
+        solve(x, np.full(3, 1.5))
+    with pytest.raises(TypeError, match="alpha must hold real numbers, got dtype <U1"):
+        solve(x, "a")
+    if solve is newton_threshold:
+        with pytest.raises(ValueError, match="alpha must be above 1 and at most 2, got 3"):
+            solve(x, 3)
+
+
+@pytest.mark.parametrize(
+    "solve",
+    [
+        sort_sparsemax,
+        partial_sort_sparsemax,
+        michelot,
+        condat,
+        *(lambda x, f=f: f(x, 2) for f in GENERAL),
+    ],
+)
+def test_lists_and_integers_are_scores_too(solve: Callable[..., Threshold]) -> None:
+    for x in ([2, 2, -3], np.array([2, 2, -3]), [2.0, 2.0, -3.0]):
+        np.testing.assert_allclose(solve(x).tau, [1.5], rtol=1e-14)
+    for x in ([], 1.0, np.zeros((2, 0))):
+        with pytest.raises(ValueError, match="x must hold rows of at least one score, got shape"):
+            solve(x)
+
+
+def test_a_k_that_is_no_int_is_named() -> None:
+    with pytest.raises(TypeError, match="k must be an int, got float"):
+        partial_sort_sparsemax(np.zeros(3), 2.0)

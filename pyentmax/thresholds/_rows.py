@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyentmax._dispatch import as_floating
+
 
 class Threshold(NamedTuple):
     """A threshold per row, shape batch + (1,), how many scores exceed it, and the passes taken.
@@ -18,8 +20,39 @@ class Threshold(NamedTuple):
     passes: int
 
 
+def checked(x: Any) -> Any:
+    """x as an array of floats; a list or an array of integers is welcome."""
+    x, _ = as_floating(x, "x")
+    if not (x.ndim and x.shape[-1]):
+        raise ValueError(f"x must hold rows of at least one score, got shape {x.shape}")
+    return x
+
+
+def checked_beta(alpha: Any, x: Any, most: float = np.inf) -> Any:
+    """β = α − 1 of each row, of shape batch + (1,) and x's dtype, for 1 < α ≤ `most`, α finite.
+
+    α is one for all rows, or broadcasts against the batch shape (x's without the last axis).
+    """
+    alpha, _ = as_floating(alpha, "alpha")
+    batch = x.shape[:-1]
+    try:
+        alpha = np.broadcast_to(alpha, batch)
+    except ValueError:
+        raise ValueError(
+            f"alpha of shape {alpha.shape} does not broadcast against the batch shape {batch}, "
+            "that of x without the last axis"
+        ) from None
+    if isinstance(alpha, np.ndarray):
+        right = (alpha > 1) & (alpha <= most) & (alpha < np.inf)
+        if not right.all():
+            to = "finite" if most == np.inf else f"at most {most:g}"
+            raise ValueError(f"alpha must be above 1 and {to}, got {alpha[~right].flat[0]:g}")
+    return (alpha - 1)[..., None].astype(x.dtype, copy=False)
+
+
 def clipped(x: Any) -> tuple[Any, Any]:
     """The largest score, and scores relative to it; −1 for all that can never be in the support."""
+    x = checked(x)
     top = np.max(x, axis=-1, keepdims=True)
     return top, np.maximum(x - top, -1)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.thresholds._rows import Threshold, clipped, count
+from pyentmax.thresholds._rows import Threshold, checked, clipped, count
 
 
 def michelot(x: Any) -> Threshold:
@@ -27,6 +27,7 @@ def michelot(x: Any) -> Threshold:
     >>> michelot(-(1000.0 ** np.arange(12))).passes
     12
     """
+    x = checked(x)
     top = np.max(x, axis=-1, keepdims=True)
     y = x - top
     tau, passes = _rising(y, (np.sum(y, axis=-1, keepdims=True) - 1) / y.shape[-1], 1)

@@ -7,21 +7,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.thresholds._rows import Threshold, count
+from pyentmax.thresholds._rows import Threshold, checked, checked_beta, count
 
 
 def bisection(x: Any, alpha: Any, passes: int | None = None) -> Threshold:
     """τ of α-entmax, α > 1, x = (α−1) z, by halving the bracket: one bit per pass.
 
     The plain Algorithm 1 of Peters et al. (2019), for any α and any array; probabilities from it
-    want renormalising. `passes` defaults to the bits of the dtype.
+    want renormalising. `passes` defaults to the bits of the dtype. α is one for all rows, or
+    broadcasts against the batch shape; a ValueError says where it does not, or is not above 1.
 
     Examples
     --------
     >>> print(np.round(bisection(np.array([1.0, 0.5, -2.0]), 2).tau, 6))
     [0.25]
     """
-    beta = np.asarray(alpha, dtype=x.dtype) - 1
+    x = checked(x)
+    beta = checked_beta(alpha, x)
     passes = np.finfo(x.dtype).nmant + 2 if passes is None else passes
     top = np.max(x, axis=-1, keepdims=True)
     low, high = top - 1, top - x.shape[-1] ** -beta

@@ -83,6 +83,8 @@ def _partial_sort(
     of_sorted: Callable[[Any], tuple[Any, Any]],
     polished: Callable[[Any, Any], Any],
 ) -> Threshold:
+    if not isinstance(k, (int, np.integer)):
+        raise TypeError(f"k must be an int, got {type(k).__name__}")
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
     top, x = clipped(x)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.thresholds._rows import Threshold, count
+from pyentmax.thresholds._rows import Threshold, checked, checked_beta, count
 
 
 def exp_beta(t: Any, beta: Any) -> tuple[Any, Any]:
@@ -90,14 +90,16 @@ def inside(y: Any, c: Any, beta: Any) -> Any:
 def newton_threshold(x: Any, alpha: Any) -> Threshold:
     """τ of α-entmax, 1 < α ≤ 2, x = (α−1) z, from `newton`'s normaliser: τ = max x + βc − 1.
 
-    To compare with the others: near α = 1, τ itself no longer tells p.
+    To compare with the others: near α = 1, τ itself no longer tells p. α as in `bisection`, up
+    to 2.
 
     Examples
     --------
     >>> print(newton_threshold(np.array([1.0, 0.5, -2.0]), 2))
     Threshold(tau=array([0.25]), size=array([2]), passes=3)
     """
-    beta = np.full_like(x[..., :1], np.asarray(alpha) - 1)
+    x = checked(x)
+    beta = checked_beta(alpha, x, 2)
     top = np.max(x, axis=-1, keepdims=True)
     c, size, passes = newton((x - top) / beta, beta)
     return Threshold(top + (beta * c - 1), size, passes)
@@ -114,7 +116,8 @@ def halley(x: Any, alpha: Any) -> Threshold:
     the root, so that the bracket closes from both sides.
 
     Not the mappings' default: up to α = 2 `newton` needs no safeguard, and beyond, where one ulp
-    of τ moves a small p by more than itself, `bisect_largest` gives p and not τ.
+    of τ moves a small p by more than itself, `bisect_largest` gives p and not τ. α as in
+    `bisection`.
 
     Examples
     --------
@@ -122,7 +125,8 @@ def halley(x: Any, alpha: Any) -> Threshold:
     >>> print(np.round(tau, 6), size)
     [0.4375] [2]
     """
-    b = 1 / np.full_like(x[..., :1], np.asarray(alpha) - 1)
+    x = checked(x)
+    b = 1 / checked_beta(alpha, x)
     top = np.max(x, axis=-1, keepdims=True)
     y, epsilon = x - top, np.finfo(x.dtype).eps
     low, high = np.full_like(top, -1), np.full_like(top, 0) - y.shape[-1] ** (-1 / b)
