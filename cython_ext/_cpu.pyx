@@ -4,7 +4,13 @@
 A function here takes the scores and a boolean mask, both with the row as core dimension, broadcast like
 any ufunc and know `axis=` and `out=`. A mask broadcast with stride 0 costs nothing. What the
 contracts add on top (tuple axes, half precision, checks) is the wrapper's part.
+
+The kernels were compiled for more than one instruction set; `BUILDS` has all that run here, by
+instruction set and name, the fastest first. That one's functions are also the module's own, unless the
+environment variable ``PYENTMAX_INSTRUCTION_SET`` was ``baseline`` at import.
 """
+import os
+
 cimport numpy as cnp
 
 cnp.import_array()
@@ -12,46 +18,56 @@ cnp.import_umath()
 
 
 cdef extern from "kernels.h":
-    ctypedef void inner_loop(char **, const Py_ssize_t *, const Py_ssize_t *, void *) noexcept nogil
-    inner_loop entmax15_loop_f32, entmax15_loop_f64
-    inner_loop entmax15_jvp_loop_f32, entmax15_jvp_loop_f64
-    const char *INSTRUCTION_SET_ "INSTRUCTION_SET"
+    ctypedef struct Kernel:
+        const char *name
+        const char *signature
+        const char *doc
+        int inputs
+        char *types
+        void **loops
+    ctypedef struct Build:
+        const char *instruction_set
+        const Kernel *kernels
+    const Build *builds()
     const char *COMPILER
     const char *BUILD_FLAGS
 
-INSTRUCTION_SET = INSTRUCTION_SET_.decode()
-BUILD_INFO = f"{COMPILER.decode()}, {BUILD_FLAGS.decode()}"
-
-# NumPy keeps pointers to these tables, so they live as long as the module.
+# NumPy keeps the pointers that it is given: to this, and to the C tables. All live as long as the module.
 cdef void *no_data[2]
 no_data[:] = [NULL, NULL]
 
-cdef char scores_and_mask[6]
-scores_and_mask[:] = [
-    cnp.NPY_FLOAT, cnp.NPY_BOOL, cnp.NPY_FLOAT,
-    cnp.NPY_DOUBLE, cnp.NPY_BOOL, cnp.NPY_DOUBLE,
-]
-cdef char two_reals[6]
-two_reals[:] = [
-    cnp.NPY_FLOAT, cnp.NPY_FLOAT, cnp.NPY_FLOAT,
-    cnp.NPY_DOUBLE, cnp.NPY_DOUBLE, cnp.NPY_DOUBLE,
-]
 
-cdef cnp.PyUFuncGenericFunction entmax15_loops[2]
-entmax15_loops[:] = [
-    <cnp.PyUFuncGenericFunction>entmax15_loop_f32, <cnp.PyUFuncGenericFunction>entmax15_loop_f64
-]
-entmax15 = cnp.PyUFunc_FromFuncAndDataAndSignature(
-    entmax15_loops, no_data, scores_and_mask, 2, 2, 1, cnp.PyUFunc_None,
-    "entmax15", "Scores and mask to probabilities of 1.5-entmax.", 0, "(n),(n)->(n)",
-)
+cdef object gufunc(const Kernel *kernel):
+    return cnp.PyUFunc_FromFuncAndDataAndSignature(
+        <cnp.PyUFuncGenericFunction *>kernel.loops, no_data, kernel.types,
+        2, kernel.inputs, 1, cnp.PyUFunc_None, kernel.name, kernel.doc, 0, kernel.signature,
+    )
 
-cdef cnp.PyUFuncGenericFunction entmax15_jvp_loops[2]
-entmax15_jvp_loops[:] = [
-    <cnp.PyUFuncGenericFunction>entmax15_jvp_loop_f32,
-    <cnp.PyUFuncGenericFunction>entmax15_jvp_loop_f64,
-]
-entmax15_jvp = cnp.PyUFunc_FromFuncAndDataAndSignature(
-    entmax15_jvp_loops, no_data, two_reals, 2, 2, 1, cnp.PyUFunc_None,
-    "entmax15_jvp", "Jacobian of 1.5-entmax at probabilities p, times v.", 0, "(n),(n)->(n)",
-)
+
+cdef dict gufuncs(const Kernel *kernel):
+    found = {}
+    while kernel.name != NULL:
+        found[kernel.name.decode()] = gufunc(kernel)
+        kernel += 1
+    return found
+
+
+cdef dict gufuncs_by_instruction_set(const Build *build):
+    found = {}
+    while build.instruction_set != NULL:
+        found[build.instruction_set.decode()] = gufuncs(build.kernels)
+        build += 1
+    return found
+
+
+def choose(wanted):
+    """The instruction set to run: the fastest of `BUILDS`, or the last, which is the baseline."""
+    if wanted not in ("", "baseline"):
+        raise ValueError(f"PYENTMAX_INSTRUCTION_SET must be baseline or empty, got {wanted!r}")
+    return list(BUILDS)[-1 if wanted else 0]
+
+
+BUILDS = gufuncs_by_instruction_set(builds())
+INSTRUCTION_SET = choose(os.environ.get("PYENTMAX_INSTRUCTION_SET", ""))
+BUILD_INFO = f"{COMPILER.decode()}, {BUILD_FLAGS.decode()}"
+globals().update(BUILDS[INSTRUCTION_SET])

@@ -28,7 +28,8 @@ static void TYPED(deliver)(const REAL *row, char *to, ptrdiff_t stride, ptrdiff_
 }
 
 /* (n),(n)->(n): scores and mask to probabilities. */
-void TYPED(entmax15_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data) {
+static void TYPED(entmax15_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                void *data) {
     (void)data;
     const ptrdiff_t rows = dims[0], n = dims[1], room = whole_lanes(n);
     const ptrdiff_t z_stride = steps[3], mask_stride = steps[4], p_stride = steps[5];
@@ -49,8 +50,8 @@ void TYPED(entmax15_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *s
 }
 
 /* (n),(n)->(n): probabilities and a direction to the product of the Jacobian with it. */
-void TYPED(entmax15_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                              void *data) {
+static void TYPED(entmax15_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                     void *data) {
     (void)data;
     const ptrdiff_t rows = dims[0], n = dims[1];
     const ptrdiff_t p_stride = steps[3], v_stride = steps[4], out_stride = steps[5];

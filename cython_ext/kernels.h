@@ -1,4 +1,4 @@
-/* The inner loops that _cpu.pyx wraps, and what this build is. */
+/* What the C side offers to _cpu.pyx: tables of kernels, one table per instruction set. */
 #ifndef PYENTMAX_KERNELS_H
 #define PYENTMAX_KERNELS_H
 
@@ -7,21 +7,25 @@
 /* A NumPy inner loop; npy_intp is the pointer-sized integer, as ptrdiff_t is. */
 typedef void inner_loop(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data);
 
-inner_loop entmax15_loop_f32, entmax15_loop_f64;
-inner_loop entmax15_jvp_loop_f32, entmax15_jvp_loop_f64;
+enum { MAX_OPERANDS = 4 };
 
-/* The instruction set that the compiler was allowed to use. */
-#if defined(__AVX512F__)
-#define INSTRUCTION_SET "x86-64 with AVX-512"
-#elif defined(__AVX2__)
-#define INSTRUCTION_SET "x86-64 with AVX2"
-#elif defined(__x86_64__) || defined(_M_X64)
-#define INSTRUCTION_SET "x86-64 baseline (SSE2)"
-#elif defined(__aarch64__) || defined(_M_ARM64)
-#define INSTRUCTION_SET "AArch64 (NEON)"
-#else
-#define INSTRUCTION_SET "portable C"
-#endif
+/* One generalised ufunc with a float and a double loop, in this order. */
+typedef struct {
+    const char *name, *signature, *doc;
+    int inputs;
+    char types[2 * MAX_OPERANDS]; /* NumPy's type numbers: first loop's operands, then the second's */
+    inner_loop *loops[2];
+} Kernel;
+
+/* The same kernels compiled for one instruction set; a Kernel without a name ends the list. */
+typedef struct {
+    const char *instruction_set;
+    const Kernel *kernels;
+} Build;
+
+/* The builds that this machine can run, the fastest first and the baseline last; a Build without
+ * an instruction set ends the list. */
+const Build *builds(void);
 
 #if defined(__clang__)
 #define COMPILER "clang " __clang_version__

@@ -7,6 +7,8 @@ No mapping knows about this.
 
 The environment variable ``PYENTMAX_BACKEND`` is read once, at the first call: ``reference``
 turns the kernels off, ``cpu`` makes their absence an error, empty takes what there is.
+``PYENTMAX_INSTRUCTION_SET=baseline`` keeps the kernels from using more than every processor of the
+platform has; otherwise they use what they find. The results are the same to the last bit.
 """
 
 from __future__ import annotations

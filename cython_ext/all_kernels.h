@@ -1,7 +1,10 @@
-/* The 1.5-entmax kernels for float and double: what does not depend on the type, then the templates. */
+/* All kernels for float and double, and their table: everything that is compiled once per instruction
+ * set. The including file defines KERNELS, the table's name; everything else stays static in it. */
 #include "gufunc.h"
 #include "kernels.h"
 #include "rows.h"
+
+#include <numpy/ndarraytypes.h>
 
 /* Fills half gaps up to whole lanes: any value below -1, which is as low as t <= 1 reaches. */
 #define OUTSIDE (-2)
@@ -43,3 +46,19 @@ static inline double quadratic_step(Moments m) {
 #define TYPED(name) name##_f64
 #include "entmax15_rows.h"
 #include "gufunc_rows.h"
+#undef REAL
+#undef SQRT
+#undef TYPED
+
+/* Operands of a mapping (scores, mask, probabilities) and of a Jacobian product (p, v, product). */
+#define FORWARD_TYPES {NPY_FLOAT, NPY_BOOL, NPY_FLOAT, NPY_DOUBLE, NPY_BOOL, NPY_DOUBLE}
+#define JVP_TYPES {NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE}
+
+extern const Kernel KERNELS[];
+const Kernel KERNELS[] = {
+    {"entmax15", "(n),(n)->(n)", "Scores and mask to probabilities of 1.5-entmax.", 2,
+     FORWARD_TYPES, {entmax15_loop_f32, entmax15_loop_f64}},
+    {"entmax15_jvp", "(n),(n)->(n)", "Jacobian of 1.5-entmax at probabilities p, times v.", 2,
+     JVP_TYPES, {entmax15_jvp_loop_f32, entmax15_jvp_loop_f64}},
+    {.name = NULL},
+};

@@ -1,0 +1,79 @@
+"""The same kernels for several instruction sets: one of them runs, and it does not matter which."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+_cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+
+BASELINE = list(_cpu.BUILDS)[-1]
+
+
+def rows_of_every_kind(rng, dtype):
+    for n in (1, 3, 16, 45, 64, 130, 1000):
+        z = rng.standard_normal((20, n))
+        for scale in (0.1, 1, 5):
+            yield (scale * z).astype(dtype)
+        yield np.sort(z).astype(dtype)
+        yield np.round(z).astype(dtype)
+        spoilt = z.astype(dtype)
+        spoilt[::4, 0], spoilt[1::4, -1], spoilt[2::4] = np.nan, np.inf, -np.inf
+        yield spoilt
+
+
+def operands(name, z, rng):
+    if name.endswith("_jvp"):
+        v = rng.standard_normal(z.shape).astype(z.dtype)
+        return _cpu.BUILDS[BASELINE][name.removesuffix("_jvp")](z, rng.random(z.shape) < 0.9), v
+    return z, rng.random(z.shape) < 0.9
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", _cpu.BUILDS[BASELINE])
+@pytest.mark.parametrize("instruction_set", list(_cpu.BUILDS)[:-1])
+def test_every_build_gives_the_same_bits(instruction_set, name, dtype):
+    rng = np.random.default_rng(0)
+    for z in rows_of_every_kind(rng, dtype):
+        given = operands(name, z, rng)
+        np.testing.assert_array_equal(
+            _cpu.BUILDS[instruction_set][name](*given), _cpu.BUILDS[BASELINE][name](*given)
+        )
+
+
+def test_all_builds_hold_the_same_kernels():
+    for kernels in _cpu.BUILDS.values():
+        assert kernels.keys() == _cpu.BUILDS[BASELINE].keys()
+        for name, kernel in kernels.items():
+            assert kernel.__name__ == name
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="one build elsewhere")
+def test_the_baseline_of_x86_64_asks_nothing_of_the_machine():
+    assert BASELINE == "x86-64 baseline (SSE2)"
+
+
+def imported_with(wanted):
+    environment = {**os.environ, "PYENTMAX_INSTRUCTION_SET": wanted}
+    program = (
+        "from pyentmax import _cpu; print(_cpu.INSTRUCTION_SET);"
+        "print(_cpu.entmax15 is _cpu.BUILDS[_cpu.INSTRUCTION_SET]['entmax15'])"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True
+    )
+
+
+@pytest.mark.parametrize(("wanted", "place"), [("", 0), ("baseline", -1)])
+def test_the_variable_chooses_what_runs(wanted, place):
+    done = imported_with(wanted)
+    assert done.stdout.splitlines() == [list(_cpu.BUILDS)[place], "True"], done.stderr
+
+
+def test_an_unknown_instruction_set_is_an_error():
+    assert "must be baseline or empty, got 'avx9'" in imported_with("avx9").stderr
