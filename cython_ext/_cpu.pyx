@@ -25,6 +25,7 @@ cdef extern from "kernels.h":
         int inputs
         char *types
         void **loops
+        void **data
     ctypedef struct Build:
         const char *instruction_set
         const Kernel *kernels
@@ -32,14 +33,11 @@ cdef extern from "kernels.h":
     const char *COMPILER
     const char *BUILD_FLAGS
 
-# NumPy keeps the pointers that it is given: to this, and to the C tables. All live as long as the module.
-cdef void *no_data[2]
-no_data[:] = [NULL, NULL]
 
-
+# NumPy keeps the pointers that it is given, into the C tables, which live as long as the module.
 cdef object gufunc(const Kernel *kernel):
     return cnp.PyUFunc_FromFuncAndDataAndSignature(
-        <cnp.PyUFuncGenericFunction *>kernel.loops, no_data, kernel.types,
+        <cnp.PyUFuncGenericFunction *>kernel.loops, kernel.data, kernel.types,
         2, kernel.inputs, 1, cnp.PyUFunc_None, kernel.name, kernel.doc, 0, kernel.signature,
     )
 

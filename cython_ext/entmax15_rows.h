@@ -1,8 +1,7 @@
 /* 1.5-entmax of one row, for one floating type: a template.
  *
- * Included once per type, with REAL the type and TYPED(name) giving functions its suffix. The NumPy
- * twin, with the derivation, is pyentmax/mappings/entmax15.py; the equations are section 3.3 and
- * appendix C of Peters, Niculae and Martins (2019).
+ * The NumPy twin, with the derivation, is pyentmax/mappings/entmax15.py; the equations are section 3.3
+ * and appendix C of Peters, Niculae and Martins (2019).
  *
  * Scores are kept as half gaps h = (z - max z)/2 <= 0, and the threshold as t = -tau > 0, so that
  *
@@ -10,47 +9,6 @@
  *
  * the upper bound because the largest entry alone, h = 0, contributes t^2 to the sum.
  */
-
-/* The largest entry of each lane into top, the largest of all returned. The comparison is false for
- * a NaN, which is passed over here and found by gather() below. */
-static REAL TYPED(lane_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restrict top) {
-    REAL lane[LANES];
-    for (int j = 0; j < LANES; j++) lane[j] = -(REAL)INFINITY;
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) lane[j] = z[i + j] > lane[j] ? z[i + j] : lane[j];
-    for (int j = 0; i + j < n; j++) lane[j] = z[i + j] > lane[j] ? z[i + j] : lane[j];
-
-    REAL largest = lane[0];
-    for (int j = 0; j < LANES; j++) {
-        top[j] = lane[j];
-        largest = lane[j] > largest ? lane[j] : largest;
-    }
-    return largest;
-}
-
-/* Scores to half gaps, in place; true if one of them is NaN. Halving is exact, the difference is
- * rounded once, and -inf stays -inf, which no threshold lets into the support. */
-static bool TYPED(to_half_gaps)(REAL *z, ptrdiff_t n, REAL largest) {
-    int nans = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        REAL h = (z[i] - largest) * (REAL)0.5;
-        nans |= h != h;
-        z[i] = h;
-    }
-    return nans != 0;
-}
-
-/* The sum of the lanes: to a quarter of them with vector adds, the rest in double. */
-static inline double TYPED(fold)(const REAL *lane) {
-    REAL quarter[LANES / 4];
-    for (int j = 0; j < LANES / 4; j++)
-        quarter[j] = (lane[j] + lane[j + LANES / 4])
-                     + (lane[j + LANES / 2] + lane[j + 3 * (LANES / 4)]);
-    double total = 0;
-    for (int j = 0; j < LANES / 4; j++) total += quarter[j];
-    return total;
-}
 
 /* sum [u]+^2, sum [u]+ and the support size for u = h + t + rest; n is a whole number of lanes. */
 static Moments TYPED(moments)(const REAL *h, ptrdiff_t n, REAL t, REAL rest) {
@@ -72,6 +30,14 @@ static Moments TYPED(moments)(const REAL *h, ptrdiff_t n, REAL t, REAL rest) {
     return (Moments){TYPED(fold)(squares), TYPED(fold)(sum), TYPED(fold)(size)};
 }
 
+/* How far t has to move for sum (h + t)^2 = 1 over a fixed support: the larger root of
+ * size d^2 + 2 sum d + squares - 1 = 0, in the form that does not cancel. A negative
+ * discriminant means that no t does it, and the vertex of the parabola comes closest. */
+static inline double TYPED(quadratic_step)(Moments m) {
+    double excess = m.squares - 1, discriminant = m.sum * m.sum - m.size * excess;
+    return -excess / (m.sum + sqrt(discriminant > 0 ? discriminant : 0));
+}
+
 /* Find t with f(t) = 1, from a start in (0, 1]; leave f's moments at t in *at_t.
  *
  * Each pass takes two steps from t. The square root of f, the norm of [h + t]+, is convex in t, so
@@ -91,7 +57,7 @@ static REAL TYPED(solve)(REAL *h, ptrdiff_t n, REAL t, Moments *at_t) {
         if (m.squares >= 1 && t < upper) upper = t;
         if (tangent < upper) upper = tangent;
 
-        double exact = t + quadratic_step(m);
+        double exact = t + TYPED(quadratic_step)(m);
         bool trust = lower < exact && exact <= upper;
         REAL next = (REAL)(trust ? exact : upper);
         if (next == t) break;
@@ -101,64 +67,23 @@ static REAL TYPED(solve)(REAL *h, ptrdiff_t n, REAL t, Moments *at_t) {
     return t;
 }
 
-/* Copy every score that may be in the support, h > -t, to the front of kept, as half gaps padded
- * to whole lanes; return their padded number, or -1 if there is a NaN.
- *
- * The test is made on the raw score. Rounding is monotone: z > largest - 2t implies that z is at
- * least the rounded right-hand side, so nothing is lost, and !(z < floor) keeps a NaN as well. */
-static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL t,
-                               REAL *restrict kept) {
-    const REAL floor = largest - 2 * t;
-    ptrdiff_t size = 0, i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        int any = 0;
-        for (int j = 0; j < LANES; j++) any |= !(z[i + j] < floor);
-        if (!any) continue; /* most of a long row ends here */
-        for (int j = 0; j < LANES; j++) {
-            kept[size] = z[i + j];
-            size += !(z[i + j] < floor);
-        }
-    }
-    for (; i < n; i++) {
-        kept[size] = z[i];
-        size += !(z[i] < floor);
-    }
-    if (TYPED(to_half_gaps)(kept, size, largest)) return -1;
-    const ptrdiff_t padded = whole_lanes(size);
-    for (i = size; i < padded; i++) kept[i] = OUTSIDE;
-    return padded;
-}
-
-static void TYPED(fill)(REAL *p, ptrdiff_t n, REAL value) {
-    for (ptrdiff_t i = 0; i < n; i++) p[i] = value;
-}
-
 /* The mapping: scores z to probabilities p. -inf excludes an entry; nothing left gives zeros; a NaN
  * or +inf gives NaN throughout. scratch holds whole_lanes(n) values. */
 static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                 REAL *restrict scratch) {
     REAL top[LANES];
     const REAL largest = TYPED(lane_maxima)(z, n, top);
-    if (largest == -(REAL)INFINITY) { /* nothing but -inf and NaN */
-        REAL value = 0;
-        for (ptrdiff_t i = 0; i < n; i++) value = z[i] != z[i] ? z[i] : value;
-        TYPED(fill)(p, n, value);
-        return;
-    }
-    if (largest == (REAL)INFINITY) {
-        TYPED(fill)(p, n, (REAL)NAN);
-        return;
-    }
+    if (TYPED(has_no_maximum)(z, p, n, largest)) return;
 
     /* The lanes' maxima are a part of the row, and leaving entries out can only lower f: the t that
      * solves for them alone is at or above the row's. A few cheap passes over LANES numbers thus
      * tell which scores cannot matter. (t is rounded, by a few units of its last place; an entry lost
      * to that has [h + t]+ as small, and a probability that is the square of it.) */
     Moments m;
-    TYPED(to_half_gaps)(top, LANES, largest);
+    TYPED(to_gaps)(top, LANES, largest, (REAL)0.5);
     REAL t = TYPED(solve)(top, LANES, 1, &m);
 
-    const ptrdiff_t size = TYPED(gather)(z, n, largest, t, scratch);
+    const ptrdiff_t size = TYPED(gather)(z, n, largest, (REAL)0.5, t, scratch);
     if (size < 0) {
         TYPED(fill)(p, n, (REAL)NAN);
         return;
@@ -171,7 +96,7 @@ static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdif
      *
      * What is then left of the sum's distance from 1 is divided out: 1/squares = 1 + excess, and
      * q + q excess is rounded as if excess were exact. Ties share alike, two of them 1/2 each. */
-    const REAL rest = (REAL)quadratic_step(m);
+    const REAL rest = (REAL)TYPED(quadratic_step)(m);
     m = TYPED(moments)(scratch, size, t, rest);
     const REAL excess = (REAL)((1 - m.squares) / m.squares);
     for (ptrdiff_t i = 0; i < n; i++) {
@@ -182,37 +107,4 @@ static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdif
     }
 }
 
-/* sum s v and sum s over the support, s = sqrt(p). */
-static Weighted TYPED(weigh)(const REAL *p, const REAL *v, ptrdiff_t n) {
-    if (n > LEAF) {
-        ptrdiff_t half = half_of(n);
-        Weighted a = TYPED(weigh)(p, v, half), b = TYPED(weigh)(p + half, v + half, n - half);
-        return (Weighted){a.product + b.product, a.weight + b.weight};
-    }
-    REAL product[LANES] = {0}, weight[LANES] = {0};
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            REAL s = SQRT(p[i + j]), along = v[i + j];
-            weight[j] += s;
-            product[j] += s == 0 ? (REAL)0 : s * along;
-        }
-    for (int j = 0; i + j < n; j++) {
-        REAL s = SQRT(p[i + j]), along = v[i + j];
-        weight[j] += s;
-        product[j] += s == 0 ? (REAL)0 : s * along;
-    }
-    return (Weighted){TYPED(fold)(product), TYPED(fold)(weight)};
-}
-
-/* The Jacobian at p times v: s * (v - (s.v)/sum s) with s = sqrt(p), proposition 1 of the paper. Off
- * the support the answer is 0 whatever v holds there; without any support it is all zeros. */
-static void TYPED(entmax15_jvp_row)(const REAL *restrict p, const REAL *restrict v,
-                                    REAL *restrict out, ptrdiff_t n) {
-    const Weighted w = TYPED(weigh)(p, v, n);
-    const REAL mean = (REAL)(w.product / w.weight);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        REAL s = SQRT(p[i]), along = v[i]; /* read always, or the loop stays scalar */
-        out[i] = s == 0 ? (REAL)0 : s * (along - mean);
-    }
-}
+static const TYPED(Forward) TYPED(entmax15) = {TYPED(entmax15_row)};

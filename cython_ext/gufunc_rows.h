@@ -1,5 +1,5 @@
 /* Moving one row between NumPy's strides and contiguous memory, for one floating type: a template
- * in the manner of entmax15_rows.h. */
+ *. */
 
 /* The row at `from`, contiguous: itself if it is so already, otherwise a copy in `room`. */
 static const REAL *TYPED(contiguous)(const char *from, ptrdiff_t stride, ptrdiff_t n, REAL *room) {
@@ -27,10 +27,10 @@ static void TYPED(deliver)(const REAL *row, char *to, ptrdiff_t stride, ptrdiff_
     for (ptrdiff_t i = 0; i < n; i++) *(REAL *)(to + i * stride) = row[i];
 }
 
-/* (n),(n)->(n): scores and mask to probabilities. */
-static void TYPED(entmax15_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+/* (n),(n)->(n): scores and mask to probabilities; data is the mapping. */
+static void TYPED(forward_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                 void *data) {
-    (void)data;
+    const TYPED(Forward) *mapping = data;
     const ptrdiff_t rows = dims[0], n = dims[1], room = whole_lanes(n);
     const ptrdiff_t z_stride = steps[3], mask_stride = steps[4], p_stride = steps[5];
     if (rows == 0 || n == 0) return;
@@ -42,17 +42,16 @@ static void TYPED(entmax15_loop)(char **args, const ptrdiff_t *dims, const ptrdi
         const REAL *z = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
                                       mask_stride, n, scratch + room);
         REAL *p = TYPED(target)(to, p_stride, scratch + 2 * room);
-        TYPED(entmax15_row)(z, p, n, scratch);
+        mapping->row(z, p, n, scratch);
         TYPED(deliver)(p, to, p_stride, n);
     }
     free(scratch);
     leave_no_float_flags();
 }
 
-/* (n),(n)->(n): probabilities and a direction to the product of the Jacobian with it. */
-static void TYPED(entmax15_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                     void *data) {
-    (void)data;
+/* (n),(n)->(n): probabilities and a direction to the product of the Jacobian with it; data is the mapping. */
+static void TYPED(jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data) {
+    const TYPED(Jvp) *mapping = data;
     const ptrdiff_t rows = dims[0], n = dims[1];
     const ptrdiff_t p_stride = steps[3], v_stride = steps[4], out_stride = steps[5];
     if (rows == 0 || n == 0) return;
@@ -64,7 +63,7 @@ static void TYPED(entmax15_jvp_loop)(char **args, const ptrdiff_t *dims, const p
         const REAL *p = TYPED(contiguous)(args[0] + r * steps[0], p_stride, n, scratch);
         const REAL *v = TYPED(contiguous)(args[1] + r * steps[1], v_stride, n, scratch + n);
         REAL *out = TYPED(target)(to, out_stride, scratch + 2 * n);
-        TYPED(entmax15_jvp_row)(p, v, out, n);
+        mapping->row(p, v, out, n);
         TYPED(deliver)(out, to, out_stride, n);
     }
     free(scratch);

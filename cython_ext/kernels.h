@@ -15,6 +15,7 @@ typedef struct {
     int inputs;
     char types[2 * MAX_OPERANDS]; /* NumPy's type numbers: first loop's operands, then the second's */
     inner_loop *loops[2];
+    void *data[2]; /* what the loops get as their last argument */
 } Kernel;
 
 /* The same kernels compiled for one instruction set; a Kernel without a name ends the list. */

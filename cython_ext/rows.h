@@ -11,6 +11,8 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 enum {
     LANES = 16, /* four SSE or NEON registers of float, two of AVX: enough to hide an add's latency */
@@ -26,5 +28,23 @@ static inline ptrdiff_t whole_lanes(ptrdiff_t n) {
 static inline ptrdiff_t half_of(ptrdiff_t n) {
     return (n / 2 + LEAF - 1) / LEAF * LEAF;
 }
+
+/* Fills gaps up to whole lanes: any value below -1, which is as low as t <= 1 reaches. */
+#define OUTSIDE (-2)
+
+/* Never reached: a search for t takes ten passes at the most that the tests ever see, and gains at
+ * least a digit or an entry in each. It keeps a rounding cycle from being an endless loop, and the
+ * step that follows the search makes up for a last one not taken. */
+#define MAX_PASSES 64
+
+/* Of [x + t]+ over a row: the sums of squares and of values, and how many are positive. */
+typedef struct {
+    double squares, sum, size;
+} Moments;
+
+/* sum s v and sum s. */
+typedef struct {
+    double product, weight;
+} Weighted;
 
 #endif

@@ -14,11 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
-
-FLOATS = [np.float32, np.float64]
-LENGTHS = [1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 48, 64, 70, 255, 256, 257, 272, 1000]
 
 
 def kernel(z, mask=True, **kwargs):
@@ -57,21 +55,6 @@ def assert_within_contract(p, z):
     total = math.fsum(p.astype(float))
     assert abs(total - 1) <= 4 * eps * math.sqrt(len(p)), f"the row sums to {total!r}"
     assert (p >= 0).all()
-
-
-def rows_of_every_kind(rng, n):
-    """Rows that are easy, hard, long-tailed, tied, sorted, shifted."""
-    z = rng.standard_normal(n)
-    for scale in (1e-3, 0.1, 1, 5, 1e3):
-        yield scale * z
-    yield np.sort(z)
-    yield np.sort(z)[::-1]
-    yield np.zeros(n)
-    yield np.round(z)
-    yield np.where(np.arange(n) == n // 2, 0.1, -1.9)
-    yield np.where(np.arange(n) == n - 1, 30.0, z)
-    for offset in (1e4, -1e4):
-        yield z + offset
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -231,22 +214,6 @@ def test_no_warning_whatever_the_row_holds():
         warnings.simplefilter("error")
         p = kernel(z)
         _cpu.entmax15_jvp(p, np.array([1e308, np.inf]))
-
-
-def awkward_layouts(z):
-    """The values of the 2-D array z under every memory layout that a caller may bring."""
-    yield "fortran", np.asfortranarray(z)
-    yield "reversed", z[:, ::-1].copy()[:, ::-1]
-    yield "rows reversed", z[::-1].copy()[::-1]
-    wide = np.repeat(z, 3, axis=1)
-    yield "every third", wide[:, ::3]
-    yield "big-endian", z.astype(z.dtype.newbyteorder(">"))
-    read_only = z.copy()
-    read_only.flags.writeable = False
-    yield "read-only", read_only
-    packed = np.zeros(z.shape, np.dtype([("pad", np.int8), ("z", z.dtype)]))
-    packed["z"] = z
-    yield "unaligned", packed["z"]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -1,0 +1,20 @@
+/* Everything that exists once per floating type. These headers are templates: the including file says
+ * what REAL is, and TYPED(name) gives functions its suffix. */
+#include "row_steps.h"
+
+#include "entmax15_rows.h"
+#include "softmax_rows.h"
+#include "sparsemax_rows.h"
+
+/* 1/Omega''(p) of each mapping: 0 where p is 0, NaN where p is NaN. */
+#define JVP_NAMED(name) TYPED(softmax_##name)
+#define CURVATURE(p) (p)
+#include "jvp_rows.h"
+#define JVP_NAMED(name) TYPED(sparsemax_##name)
+#define CURVATURE(p) ((p) > 0 ? (REAL)1 : (p))
+#include "jvp_rows.h"
+#define JVP_NAMED(name) TYPED(entmax15_##name)
+#define CURVATURE(p) SQRT(p)
+#include "jvp_rows.h"
+
+#include "gufunc_rows.h"
