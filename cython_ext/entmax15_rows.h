@@ -10,26 +10,6 @@
  * the upper bound because the largest entry alone, h = 0, contributes t^2 to the sum.
  */
 
-/* sum [u]+^2, sum [u]+ and the support size for u = h + t + rest; n is a whole number of lanes. */
-static Moments TYPED(moments)(const REAL *h, ptrdiff_t n, REAL t, REAL rest) {
-    if (n > LEAF) {
-        ptrdiff_t half = half_of(n);
-        Moments a = TYPED(moments)(h, half, t, rest);
-        Moments b = TYPED(moments)(h + half, n - half, t, rest);
-        return (Moments){a.squares + b.squares, a.sum + b.sum, a.size + b.size};
-    }
-    REAL squares[LANES] = {0}, sum[LANES] = {0}, size[LANES] = {0};
-    for (ptrdiff_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            REAL u = (h[i + j] + t) + rest;
-            size[j] += u > 0 ? (REAL)1 : (REAL)0;
-            u = u > 0 ? u : (REAL)0;
-            sum[j] += u;
-            squares[j] += u * u;
-        }
-    return (Moments){TYPED(fold)(squares), TYPED(fold)(sum), TYPED(fold)(size)};
-}
-
 /* How far t has to move for sum (h + t)^2 = 1 over a fixed support: the larger root of
  * size d^2 + 2 sum d + squares - 1 = 0, in the form that does not cancel. A negative
  * discriminant means that no t does it, and the vertex of the parabola comes closest. */
@@ -46,7 +26,7 @@ static inline double TYPED(quadratic_step)(Moments m) {
  * is exact: that step is taken when it lies within the bounds known so far. Supports are nested in
  * t, so two passes in a row that count the same size saw the same support, and the root is found.
  */
-static REAL TYPED(solve)(REAL *h, ptrdiff_t n, REAL t, Moments *at_t) {
+static REAL TYPED(entmax15_solve)(const REAL *h, ptrdiff_t n, REAL t, Moments *at_t) {
     double lower = 0, upper = 1, size_before = 0;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         Moments m = *at_t = TYPED(moments)(h, n, t, 0);
@@ -67,44 +47,83 @@ static REAL TYPED(solve)(REAL *h, ptrdiff_t n, REAL t, Moments *at_t) {
     return t;
 }
 
-/* The mapping: scores z to probabilities p. -inf excludes an entry; nothing left gives zeros; a NaN
- * or +inf gives NaN throughout. scratch holds whole_lanes(n) values. */
+/* t is the root rounded to REAL, and all entries would share that error, which many small ones add up to
+ * something visible. The last step of the quadratic, too small to matter in t itself, is therefore
+ * added to h + t: (h + t) + rest is right to a few units of its own last place.
+ *
+ * What is then left of the sum's distance from 1 is divided out: 1/squares = 1 + excess, and
+ * q + q excess is rounded as if excess were exact. Ties share alike, two of them 1/2 each. */
 static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                 REAL *restrict scratch) {
-    REAL top[LANES];
-    const REAL largest = TYPED(lane_maxima)(z, n, top);
-    if (TYPED(has_no_maximum)(z, p, n, largest)) return;
+    TYPED(Search) found;
+    if (!TYPED(search)(z, p, n, (REAL)0.5, TYPED(entmax15_solve), scratch, &found)) return;
 
-    /* The lanes' maxima are a part of the row, and leaving entries out can only lower f: the t that
-     * solves for them alone is at or above the row's. A few cheap passes over LANES numbers thus
-     * tell which scores cannot matter. (t is rounded, by a few units of its last place; an entry lost
-     * to that has [h + t]+ as small, and a probability that is the square of it.) */
-    Moments m;
-    TYPED(to_gaps)(top, LANES, largest, (REAL)0.5);
-    REAL t = TYPED(solve)(top, LANES, 1, &m);
-
-    const ptrdiff_t size = TYPED(gather)(z, n, largest, (REAL)0.5, t, scratch);
-    if (size < 0) {
-        TYPED(fill)(p, n, (REAL)NAN);
-        return;
-    }
-    t = TYPED(solve)(scratch, size, t, &m);
-
-    /* t is the root rounded to REAL, and all entries would share that error, which many small ones
-     * add up to something visible. The last step of the quadratic, too small to matter in t itself, is
-     * therefore added to h + t: (h + t) + rest is right to a few units of its own last place.
-     *
-     * What is then left of the sum's distance from 1 is divided out: 1/squares = 1 + excess, and
-     * q + q excess is rounded as if excess were exact. Ties share alike, two of them 1/2 each. */
-    const REAL rest = (REAL)TYPED(quadratic_step)(m);
-    m = TYPED(moments)(scratch, size, t, rest);
-    const REAL excess = (REAL)((1 - m.squares) / m.squares);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        REAL u = ((z[i] - largest) * (REAL)0.5 + t) + rest;
-        u = u > 0 ? u : (REAL)0;
-        REAL q = u * u;
-        p[i] = q + q * excess;
+    const REAL largest = found.largest, t = found.t;
+    const REAL rest = (REAL)TYPED(quadratic_step)(found.at_t);
+    const double squares = TYPED(moments)(found.kept, found.size, t, rest).squares;
+    const REAL excess = (REAL)((1 - squares) / squares);
+    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        if (found.maxima[start / CHUNK] < found.floor) {
+            TYPED(fill)(p + start, end - start, 0);
+            continue;
+        }
+        for (ptrdiff_t i = start; i < end; i++) {
+            REAL u = ((z[i] - largest) * (REAL)0.5 + t) + rest;
+            u = u > 0 ? u : (REAL)0;
+            REAL q = u * u;
+            p[i] = q + q * excess;
+        }
     }
 }
 
-static const TYPED(Forward) TYPED(entmax15) = {TYPED(entmax15_row)};
+/* The search of entmax15_solve in every column of a block until none of them moves. */
+static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                  ptrdiff_t n, REAL *restrict tile) {
+    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
+    REAL lower[BLOCK], upper[BLOCK], size_before[BLOCK];
+    TYPED(BlockMoments) m;
+    TYPED(interleave)(z, n, (REAL)0.5, tile, largest);
+    for (int j = 0; j < BLOCK; j++) {
+        t[j] = upper[j] = 1;
+        lower[j] = size_before[j] = 0;
+    }
+    for (int pass = 0; pass < MAX_PASSES; pass++) {
+        TYPED(block_moments)(tile, n, t, &m);
+        BITS moving = 0;
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL now = t[j], sum = m.sum[j], size = m.size[j], excess = m.squares[j] - 1;
+            const REAL norm = SQRT(m.squares[j]), tangent = now + (1 - norm) * norm / sum;
+            const REAL low = excess < 0 && now > lower[j] ? now : lower[j];
+            REAL high = excess >= 0 && now < upper[j] ? now : upper[j];
+            high = tangent < high ? tangent : high;
+
+            const REAL discriminant = sum * sum - size * excess;
+            const REAL step = -excess / (sum + SQRT(discriminant > 0 ? discriminant : (REAL)0));
+            const REAL exact = now + step;
+            const REAL trust = low < exact && exact <= high ? (REAL)1 : (REAL)0;
+            const REAL next = trust != 0 ? exact : high;
+            const BITS done = (size == size_before[j]) | (next == now);
+            lower[j] = low;
+            upper[j] = high;
+            rest[j] = step;
+            t[j] = done ? now : next;
+            size_before[j] = done ? size : trust * size;
+            moving |= !done;
+        }
+        if (!moving) break;
+    }
+    for (int j = 0; j < count; j++) {
+        if (TYPED(is_settled)(p[j], n, largest[j])) continue;
+        const REAL top = largest[j], threshold = t[j], little = rest[j];
+        for (ptrdiff_t i = 0; i < n; i++) {
+            REAL u = ((z[j][i] - top) * (REAL)0.5 + threshold) + little;
+            u = u > 0 ? u : (REAL)0;
+            p[j][i] = u * u;
+        }
+        const REAL excess = TYPED(missing_share)(p[j], n);
+        for (ptrdiff_t i = 0; i < n; i++) p[j][i] += p[j][i] * excess;
+    }
+}
+
+static const TYPED(Forward) TYPED(entmax15) = {TYPED(entmax15_row), TYPED(entmax15_block)};

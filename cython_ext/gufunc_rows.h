@@ -27,29 +27,41 @@ static void TYPED(deliver)(const REAL *row, char *to, ptrdiff_t stride, ptrdiff_
     for (ptrdiff_t i = 0; i < n; i++) *(REAL *)(to + i * stride) = row[i];
 }
 
-/* (n),(n)->(n): scores and mask to probabilities; data is the mapping. */
+/* (n),(n)->(n): scores and mask to probabilities; data is the Forward. */
 static void TYPED(forward_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                 void *data) {
     const TYPED(Forward) *mapping = data;
-    const ptrdiff_t rows = dims[0], n = dims[1], room = whole_lanes(n);
-    const ptrdiff_t z_stride = steps[3], mask_stride = steps[4], p_stride = steps[5];
+    const ptrdiff_t rows = dims[0], n = dims[1], z_stride = steps[3], mask_stride = steps[4];
+    const ptrdiff_t p_stride = steps[5];
     if (rows == 0 || n == 0) return;
-    REAL *scratch = scratch_or_error(3 * room, sizeof(REAL));
+    const int at_once = mapping->block && n <= SHORT ? BLOCK : 1;
+    REAL *scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
     if (scratch == NULL) return;
+    REAL *room = scratch + scratch_size(n);
 
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[2] + r * steps[2];
-        const REAL *z = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
-                                      mask_stride, n, scratch + room);
-        REAL *p = TYPED(target)(to, p_stride, scratch + 2 * room);
-        mapping->row(z, p, n, scratch);
-        TYPED(deliver)(p, to, p_stride, n);
+    for (ptrdiff_t start = 0; start < rows; start += at_once) {
+        const REAL *z[BLOCK];
+        REAL *p[BLOCK];
+        const int count = rows - start < at_once ? (int)(rows - start) : at_once;
+        for (int j = 0; j < count; j++) {
+            const ptrdiff_t r = start + j;
+            z[j] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
+                                 mask_stride, n, room + 2 * j * n);
+            p[j] = TYPED(target)(args[2] + r * steps[2], p_stride, room + (2 * j + 1) * n);
+        }
+        for (int j = count; j < at_once; j++) z[j] = z[0]; /* fills up the block */
+        if (at_once > 1)
+            mapping->block(z, p, count, n, scratch);
+        else
+            mapping->row(z[0], p[0], n, scratch);
+        for (int j = 0; j < count; j++)
+            TYPED(deliver)(p[j], args[2] + (start + j) * steps[2], p_stride, n);
     }
     free(scratch);
     leave_no_float_flags();
 }
 
-/* (n),(n)->(n): probabilities and a direction to the product of the Jacobian with it; data is the mapping. */
+/* (n),(n)->(n): probabilities and a direction to the Jacobian's product with it; data is the Jvp. */
 static void TYPED(jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data) {
     const TYPED(Jvp) *mapping = data;
     const ptrdiff_t rows = dims[0], n = dims[1];

@@ -1,8 +1,12 @@
 /* The steps that the mappings of a row share, for one floating type: a template. */
 
-/* A mapping: scores z to probabilities p, in the manner of entmax15_row. */
+/* A mapping: scores z to probabilities p. -inf excludes an entry; nothing left gives zeros; a NaN or
+ * +inf gives NaN throughout. scratch holds scratch_size(n) values. block, if there is one, does
+ * count <= BLOCK rows of at most SHORT entries at once, each as if it were alone; all of z are rows. */
 typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL *restrict scratch);
+    void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
+                  REAL *restrict scratch);
 } TYPED(Forward);
 
 /* The product of a mapping's Jacobian at p with v. */
@@ -10,48 +14,15 @@ typedef struct {
     void (*row)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out, ptrdiff_t n);
 } TYPED(Jvp);
 
-/* The largest entry of each lane into top, the largest of all returned. The comparison is false for
- * a NaN, which is passed over here and found by gather() below. */
-static REAL TYPED(lane_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restrict top) {
-    REAL lane[LANES];
-    for (int j = 0; j < LANES; j++) lane[j] = -(REAL)INFINITY;
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++) lane[j] = z[i + j] > lane[j] ? z[i + j] : lane[j];
-    for (int j = 0; i + j < n; j++) lane[j] = z[i + j] > lane[j] ? z[i + j] : lane[j];
-
+/* The largest of twice as many lanes as usual, which a comparison and a choice take to overlap. */
+static inline REAL TYPED(largest_lane)(const REAL *lane) {
     REAL largest = lane[0];
-    for (int j = 0; j < LANES; j++) {
-        top[j] = lane[j];
-        largest = lane[j] > largest ? lane[j] : largest;
-    }
+    for (int j = 1; j < 2 * LANES; j++) largest = lane[j] > largest ? lane[j] : largest;
     return largest;
 }
 
 static void TYPED(fill)(REAL *p, ptrdiff_t n, REAL value) {
     for (ptrdiff_t i = 0; i < n; i++) p[i] = value;
-}
-
-/* A row with nothing but -inf, or with +inf or only NaN, is settled: zeros, or NaN throughout. */
-static bool TYPED(has_no_maximum)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                  REAL largest) {
-    if (largest > -(REAL)INFINITY && largest < (REAL)INFINITY) return false;
-    REAL value = largest > 0 ? (REAL)NAN : (REAL)0;
-    for (ptrdiff_t i = 0; i < n; i++) value = z[i] != z[i] ? z[i] : value;
-    TYPED(fill)(p, n, value);
-    return true;
-}
-
-/* Scores to gaps scale (z - largest), in place; true if one of them is NaN. Scaling by 1 or 1/2 is
- * exact, the difference is rounded once, and -inf stays -inf, which no threshold lets in. */
-static bool TYPED(to_gaps)(REAL *z, ptrdiff_t n, REAL largest, REAL scale) {
-    int nans = 0;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        REAL x = (z[i] - largest) * scale;
-        nans |= x != x;
-        z[i] = x;
-    }
-    return nans != 0;
 }
 
 /* The sum of the lanes: to a quarter of them with vector adds, the rest in double. */
@@ -65,30 +36,56 @@ static inline double TYPED(fold)(const REAL *lane) {
     return total;
 }
 
-/* Copy every score that may be in the support, scale (z - largest) > -t, to the front of kept, as gaps
- * padded to whole lanes; return their padded number, or -1 if there is a NaN. scale is a power of 2.
+/* The largest entry of each CHUNK of the row, and of all of them returned: NaN if there is one.
  *
- * The test is made on the raw score. Rounding is monotone: z > largest - t/scale implies that z is at
- * least the rounded right-hand side, so nothing is lost, and !(z < floor) keeps a NaN as well. */
-static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
-                               REAL t, REAL *restrict kept) {
-    const REAL floor = largest - t / scale;
-    ptrdiff_t size = 0, i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        int any = 0;
-        for (int j = 0; j < LANES; j++) any |= !(z[i + j] < floor);
-        if (!any) continue; /* most of a long row ends here */
-        for (int j = 0; j < LANES; j++) {
-            kept[size] = z[i + j];
-            size += !(z[i + j] < floor);
+ * A comparison passes over a NaN, a sum does not: sums of entries so scaled down that finite ones cannot
+ * overflow become NaN by a NaN, or by +inf beside -inf, and +inf spoils a row as well. */
+static REAL TYPED(chunk_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restrict maxima) {
+    REAL largest = -(REAL)INFINITY, nans[2 * LANES] = {0}, lane[2 * LANES];
+    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        for (int j = 0; j < 2 * LANES; j++) lane[j] = -(REAL)INFINITY;
+        ptrdiff_t i = start;
+        for (; i + 2 * LANES <= end; i += 2 * LANES)
+            for (int j = 0; j < 2 * LANES; j++) {
+                REAL entry = z[i + j];
+                lane[j] = entry > lane[j] ? entry : lane[j];
+                nans[j] += entry * MINUTE;
+            }
+        for (; i < end; i++) {
+            lane[0] = z[i] > lane[0] ? z[i] : lane[0];
+            nans[0] += z[i] * MINUTE;
         }
+        const REAL top = maxima[start / CHUNK] = TYPED(largest_lane)(lane);
+        largest = top > largest ? top : largest;
     }
-    for (; i < n; i++) {
-        kept[size] = z[i];
-        size += !(z[i] < floor);
+    for (int j = 0; j < 2 * LANES; j++) largest = nans[j] != nans[j] ? nans[j] : largest;
+    return largest;
+}
+
+/* A row with nothing but -inf gives zeros, one with +inf or NaN gives NaN. */
+static bool TYPED(is_settled)(REAL *restrict p, ptrdiff_t n, REAL largest) {
+    if (largest > -(REAL)INFINITY && largest < (REAL)INFINITY) return false;
+    TYPED(fill)(p, n, largest < 0 ? (REAL)0 : (REAL)NAN);
+    return true;
+}
+
+/* sum [u]+^2, sum [u]+ and the support size for u = x + t + rest; n is a whole number of lanes. */
+static Moments TYPED(moments)(const REAL *x, ptrdiff_t n, REAL t, REAL rest) {
+    if (n > LEAF) {
+        ptrdiff_t half = half_of(n);
+        Moments a = TYPED(moments)(x, half, t, rest);
+        Moments b = TYPED(moments)(x + half, n - half, t, rest);
+        return (Moments){a.squares + b.squares, a.sum + b.sum, a.size + b.size};
     }
-    if (TYPED(to_gaps)(kept, size, largest, scale)) return -1;
-    const ptrdiff_t padded = whole_lanes(size);
-    for (i = size; i < padded; i++) kept[i] = OUTSIDE;
-    return padded;
+    REAL squares[LANES] = {0}, sum[LANES] = {0}, size[LANES] = {0};
+    for (ptrdiff_t i = 0; i < n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            REAL u = (x[i + j] + t) + rest;
+            size[j] += u > 0 ? (REAL)1 : (REAL)0;
+            u = u > 0 ? u : (REAL)0;
+            sum[j] += u;
+            squares[j] += u * u;
+        }
+    return (Moments){TYPED(fold)(squares), TYPED(fold)(sum), TYPED(fold)(size)};
 }

@@ -4,6 +4,10 @@
  * These loops therefore spell out the order that suits vector units: LANES independent
  * accumulators, each taking every LANES-th entry. Compilers turn the fixed inner loops into vector
  * code at any instruction set without -ffast-math, and the result does not depend on which one.
+ *
+ * What stops them is control flow. GCC merges two choices on one comparison into a branch where it can,
+ * so a NaN is found by arithmetic rather than by a comparison, and all mappings share one loop
+ * for their moments, which is known to become vector code; benchmarks/cpu.py shows if it does not.
  */
 #ifndef PYENTMAX_ROWS_H
 #define PYENTMAX_ROWS_H
@@ -17,11 +21,23 @@
 enum {
     LANES = 16, /* four SSE or NEON registers of float, two of AVX: enough to hide an add's latency */
     LEAF = 256, /* entries summed in the row's own precision before a sum moves on to double */
+    CHUNK = 256, /* entries that are skipped together if the largest of them is out of reach */
+    BLOCK = 16, /* short rows done side by side, */
+    SHORT = 128, /* and the longest of them: longer ones fill the vector units by themselves */
 };
+
+static inline ptrdiff_t chunks_in(ptrdiff_t n) {
+    return (n + CHUNK - 1) / CHUNK;
+}
 
 /* Rows that the kernels copy are padded to whole lanes, with a value that no support contains. */
 static inline ptrdiff_t whole_lanes(ptrdiff_t n) {
     return (n + LANES - 1) / LANES * LANES;
+}
+
+/* Room for a row's gaps and its chunks' maxima; for a short row also for a tile. */
+static inline ptrdiff_t scratch_size(ptrdiff_t n) {
+    return n <= SHORT ? BLOCK * SHORT : whole_lanes(n) + whole_lanes(chunks_in(n));
 }
 
 /* Where to split a long sum: in half, on a whole leaf. Halving makes rounding grow with log n. */
@@ -29,13 +45,18 @@ static inline ptrdiff_t half_of(ptrdiff_t n) {
     return (n / 2 + LEAF - 1) / LEAF * LEAF;
 }
 
+/* 2^-64: so many of any finite floats, scaled by it, do not overflow when added up. */
+#define MINUTE ((REAL)5.421010862427522e-20)
+
 /* Fills gaps up to whole lanes: any value below -1, which is as low as t <= 1 reaches. */
 #define OUTSIDE (-2)
 
-/* Never reached: a search for t takes ten passes at the most that the tests ever see, and gains at
- * least a digit or an entry in each. It keeps a rounding cycle from being an endless loop, and the
- * step that follows the search makes up for a last one not taken. */
-#define MAX_PASSES 64
+/* Never reached: keeps a rounding cycle from being an endless loop. Of the N entries that a pass of
+ * Michelot's algorithm starts with, let m leave the support. They were in it one step before, so each
+ * lacks at most that step, and the next step is at most m/(N - m) times it. So either the step
+ * halves, which a double allows 53 times, or a third of the support goes, at most 53 times from 2^31
+ * entries. 1.5-entmax, exact as soon as the support is right, took ten passes at the most in tests. */
+#define MAX_PASSES 128
 
 /* Of [x + t]+ over a row: the sums of squares and of values, and how many are positive. */
 typedef struct {

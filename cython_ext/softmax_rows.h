@@ -57,50 +57,38 @@ static inline REAL TYPED(scaled_exp)(REAL x) {
     return y * power;
 }
 
-/* Write the exponentials and return their sum; a NaN anywhere adds to *nans. */
+/* Write the exponentials and return their sum. */
 static double TYPED(exponentials)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                  REAL largest, int *nans) {
+                                  REAL largest) {
     if (n > LEAF) {
         ptrdiff_t half = half_of(n);
-        return TYPED(exponentials)(z, p, half, largest, nans)
-               + TYPED(exponentials)(z + half, p + half, n - half, largest, nans);
+        return TYPED(exponentials)(z, p, half, largest)
+               + TYPED(exponentials)(z + half, p + half, n - half, largest);
     }
     REAL sum[LANES] = {0};
-    int bad = 0;
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) {
-            bad |= z[i + j] != z[i + j];
             p[i + j] = TYPED(scaled_exp)(z[i + j] - largest);
             sum[j] += p[i + j];
         }
     for (int j = 0; i + j < n; j++) {
-        bad |= z[i + j] != z[i + j];
         p[i + j] = TYPED(scaled_exp)(z[i + j] - largest);
         sum[j] += p[i + j];
     }
-    *nans |= bad;
     return TYPED(fold)(sum);
 }
 
-/* The mapping, with the conventions of entmax15_row. */
 static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                REAL *restrict scratch) {
-    (void)scratch;
-    REAL top[LANES];
-    const REAL largest = TYPED(lane_maxima)(z, n, top);
-    if (TYPED(has_no_maximum)(z, p, n, largest)) return;
+    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+    if (TYPED(is_settled)(p, n, largest)) return;
 
-    int nans = 0;
-    const REAL share = (REAL)(1 / TYPED(exponentials)(z, p, n, largest, &nans));
-    if (nans) {
-        TYPED(fill)(p, n, (REAL)NAN);
-        return;
-    }
+    const REAL share = (REAL)(1 / TYPED(exponentials)(z, p, n, largest));
     for (ptrdiff_t i = 0; i < n; i++) p[i] *= share;
 }
 
-static const TYPED(Forward) TYPED(softmax) = {TYPED(softmax_row)};
+static const TYPED(Forward) TYPED(softmax) = {TYPED(softmax_row), NULL};
 
 #undef LOWEST
 #undef SHIFT

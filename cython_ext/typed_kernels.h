@@ -1,6 +1,8 @@
 /* Everything that exists once per floating type. These headers are templates: the including file says
  * what REAL is, and TYPED(name) gives functions its suffix. */
 #include "row_steps.h"
+#include "block_steps.h"
+#include "sparse_rows.h"
 
 #include "entmax15_rows.h"
 #include "softmax_rows.h"

@@ -5,7 +5,30 @@ from __future__ import annotations
 import numpy as np
 
 FLOATS = [np.float32, np.float64]
-LENGTHS = [1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 48, 64, 70, 255, 256, 257, 272, 1000]
+LENGTHS = [
+    1,
+    2,
+    3,
+    7,
+    15,
+    16,
+    17,
+    31,
+    32,
+    33,
+    48,
+    64,
+    70,
+    127,
+    128,
+    129,
+    255,
+    256,
+    257,
+    272,
+    520,
+    1000,
+]
 
 
 def rows_of_every_kind(rng, n):

@@ -191,6 +191,38 @@ def test_memory_layout_changes_nothing(name, dtype):
     np.testing.assert_array_equal(frame[:, ::2], 0)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [5, 64, 128, 129])
+@pytest.mark.parametrize("name", [*NAMES, "entmax15"])
+def test_a_row_does_not_depend_on_its_neighbours(name, n, dtype):
+    # Short rows are done side by side: easy and hard, sound and spoilt ones in one block.
+    rng = np.random.default_rng(n)
+    z = (10 ** rng.uniform(-2, 2, (83, 1)) * rng.standard_normal((83, n))).astype(dtype)
+    z[7] = 0
+    z[11, 3], z[13, 0], z[17], z[19, 1:] = np.nan, np.inf, -np.inf, -np.inf
+    z[23:39] = np.nan
+    p = kernel(name, z)
+    for row, expected in zip(z, p, strict=True):
+        np.testing.assert_array_equal(kernel(name, row), expected)
+    shuffled = rng.permutation(83)
+    np.testing.assert_array_equal(kernel(name, z[shuffled]), p[shuffled])
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", [*NAMES, "entmax15"])
+def test_a_nan_among_scores_out_of_reach_is_seen(name, dtype):
+    z = np.full(2_000, -1e4, dtype)
+    z[500] = 0
+    for place in (0, 255, 256, 1_100, 1_999):
+        bad = z.copy()
+        bad[place] = np.nan
+        assert np.isnan(kernel(name, bad)).all()
+    big = np.finfo(dtype).max
+    p = kernel(name, np.where(np.arange(2_000) % 2, big, -big).astype(dtype))
+    np.testing.assert_allclose(p[1::2], 1e-3, rtol=4 * np.finfo(dtype).eps)
+    assert (p[::2] == 0).all()
+
+
 def jacobian(name, p):
     """diag(s) - s s'/sum s, in the widest floats."""
     p = np.asarray(p, np.longdouble)

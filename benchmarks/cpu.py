@@ -1,0 +1,95 @@
+"""The CPU kernels beside torch.softmax: one thread, float32, medians of interleaved runs.
+
+    python benchmarks/cpu.py [--rounds 30] [--dtype float32]
+
+Every number is a multiple of what torch.softmax took on the same rows in the same run, so that a
+machine shared with other work, or one that changes its clock, disturbs both alike. Jacobian
+products are multiples of np.multiply(p, v, out=…). Rows are random at three scales, and of the
+kinds that defeat shortcuts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+
+import pyentmax
+
+SHAPES = [(2048, 64), (512, 4096), (128, 32000)]
+NAMES = ["softmax", "sparsemax", "entmax15"]
+
+
+def main() -> None:
+    """Print the stamp and the two tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=30, help="interleaved runs (default: 30)")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"{datetime.date.today()}, {args.dtype}, torch {torch.__version__} with")
+    print(f"  {torch.backends.cpu.get_cpu_capability()}, {platform.platform()}")
+    pyentmax.show_config()
+    header = f"{'shape':>10} {'rows':>10} {'torch':>10}" + "".join(f"{n:>10}" for n in NAMES)
+
+    print("\nforward, as a multiple of torch.softmax (µs a row)")
+    print(header)
+    for shape in SHAPES:
+        for kind, z in rows_of_every_kind(shape, np.dtype(args.dtype)):
+            tensor, out = torch.from_numpy(z), np.empty_like(z)
+            runs = {"torch": lambda t=tensor: torch.softmax(t, -1)}
+            runs |= {n: lambda n=n, z=z: getattr(pyentmax, n)(z) for n in NAMES}
+            report(shape, kind, medians(runs, args.rounds))
+
+    print("\nJacobian product, as a multiple of np.multiply(p, v, out=…) (µs a row)")
+    print(header.replace("torch", " mult"))
+    for shape in SHAPES:
+        z = np.random.default_rng(0).standard_normal(shape).astype(args.dtype)
+        v, out = np.flip(z).copy(), np.empty_like(z)
+        p = {n: getattr(pyentmax, n)(z) for n in NAMES}
+        runs = {"multiply": lambda v=v, p=p["softmax"], o=out: np.multiply(p, v, out=o)}
+        runs |= {n: lambda n=n, p=p[n], v=v: getattr(pyentmax, f"{n}_jvp")(p, v) for n in NAMES}
+        report(shape, "random", medians(runs, args.rounds))
+
+
+def rows_of_every_kind(shape: tuple[int, int], dtype: np.dtype) -> Iterator[tuple[str, np.ndarray]]:
+    """Random rows at three scales, then rows sorted, constant, tied, with an outlier."""
+    z = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    for scale in (0.1, 1, 5):
+        yield f"scale {scale}", z * dtype.type(scale)
+    yield "ascending", np.sort(z, axis=-1)
+    yield "descending", np.sort(z, axis=-1)[:, ::-1].copy()
+    yield "constant", np.zeros_like(z)
+    yield "tied", np.round(z)
+    outlier = z.copy()
+    outlier[:, shape[1] // 2] = 30
+    yield "outlier", outlier
+
+
+def medians(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Seconds of each run: the median over rounds in which each takes its turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(taken)) for name, taken in seconds.items()}
+
+
+def report(shape: tuple[int, int], kind: str, taken: dict[str, float]) -> None:
+    """One line: the unit in microseconds a row, then the ratios to it."""
+    unit, *others = taken.values()
+    ratios = "".join(f"{seconds / unit:10.2f}" for seconds in others)
+    print(
+        f"{shape[0]:>4}×{shape[1]:<5} {kind:>10} {unit / shape[0] * 1e6:10.3f}{ratios}", flush=True
+    )
+
+
+if __name__ == "__main__":
+    main()
