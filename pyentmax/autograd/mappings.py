@@ -66,22 +66,7 @@ csoftmax = _on_tape("csoftmax", csoftmax_vjp_upper)
 csparsemax = _on_tape("csparsemax", csparsemax_vjp_upper)
 budget_sparsemax = _on_tape("budget_sparsemax", budget_sparsemax_vjp_budget)
 
-MAPPING_OPS: dict[str, MappingOp] = {
-    op.__name__: op
-    for op in (
-        softmax,
-        sparsemax,
-        entmax15,
-        entmax,
-        normmax,
-        topk_softmax,
-        fusedmax,
-        oscarmax,
-        csoftmax,
-        csparsemax,
-        budget_sparsemax,
-    )
-}
+MAPPING_OPS: dict[str, MappingOp] = {name: globals()[name] for name in MAPPINGS}
 """Name → operation on tensors, with the names of :data:`pyentmax.MAPPINGS`."""
 
 
