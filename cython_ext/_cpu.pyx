@@ -22,7 +22,7 @@ cdef extern from "kernels.h":
         const char *name
         const char *signature
         const char *doc
-        int inputs
+        int inputs, outputs
         char *types
         void **loops
         void **data
@@ -38,7 +38,7 @@ cdef extern from "kernels.h":
 cdef object gufunc(const Kernel *kernel):
     return cnp.PyUFunc_FromFuncAndDataAndSignature(
         <cnp.PyUFuncGenericFunction *>kernel.loops, kernel.data, kernel.types,
-        2, kernel.inputs, 1, cnp.PyUFunc_None, kernel.name, kernel.doc, 0, kernel.signature,
+        2, kernel.inputs, kernel.outputs, cnp.PyUFunc_None, kernel.name, kernel.doc, 0, kernel.signature,
     )
 
 

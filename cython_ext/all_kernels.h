@@ -35,10 +35,10 @@
 #define JVP_TYPES {NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE}
 
 #define FORWARD(name, text) \
-    {#name, "(n),(n)->(n)", "Scores and mask to probabilities of " text ".", 2, FORWARD_TYPES, \
+    {#name, "(n),(n)->(n)", "Scores and mask to probabilities of " text ".", 2, 1, FORWARD_TYPES, \
      {forward_loop_f32, forward_loop_f64}, {(void *)&name##_f32, (void *)&name##_f64}}
 #define JVP(name, text) \
-    {#name "_jvp", "(n),(n)->(n)", "Jacobian of " text " at probabilities p, times v.", 2, \
+    {#name "_jvp", "(n),(n)->(n)", "Jacobian of " text " at probabilities p, times v.", 2, 1, \
      JVP_TYPES, {jvp_loop_f32, jvp_loop_f64}, \
      {(void *)&name##_jvp_f32, (void *)&name##_jvp_f64}}
 

@@ -26,7 +26,9 @@ static inline double TYPED(quadratic_step)(Moments m) {
  * is exact: that step is taken when it lies within the bounds known so far. Supports are nested in
  * t, so two passes in a row that count the same size saw the same support, and the root is found.
  */
-static REAL TYPED(entmax15_solve)(const REAL *h, ptrdiff_t n, REAL t, Moments *at_t) {
+static REAL TYPED(entmax15_solve)(const REAL *h, ptrdiff_t n, REAL t, const void *context,
+                                   Moments *at_t) {
+    (void)context;
     double lower = 0, upper = 1, size_before = 0;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         Moments m = *at_t = TYPED(moments)(h, n, t, 0);
@@ -56,7 +58,7 @@ static REAL TYPED(entmax15_solve)(const REAL *h, ptrdiff_t n, REAL t, Moments *a
 static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                 REAL *restrict scratch) {
     TYPED(Search) found;
-    if (!TYPED(search)(z, p, n, (REAL)0.5, TYPED(entmax15_solve), scratch, &found)) return;
+    if (!TYPED(search)(z, p, n, (REAL)0.5, TYPED(entmax15_solve), NULL, scratch, &found)) return;
 
     const REAL largest = found.largest, t = found.t;
     const REAL rest = (REAL)TYPED(quadratic_step)(found.at_t);

@@ -7,12 +7,12 @@
 /* A NumPy inner loop; npy_intp is the pointer-sized integer, as ptrdiff_t is. */
 typedef void inner_loop(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data);
 
-enum { MAX_OPERANDS = 4 };
+enum { MAX_OPERANDS = 8 };
 
 /* One generalised ufunc with a float and a double loop, in this order. */
 typedef struct {
     const char *name, *signature, *doc;
-    int inputs;
+    int inputs, outputs;
     char types[2 * MAX_OPERANDS]; /* NumPy's type numbers: first loop's operands, then the second's */
     inner_loop *loops[2];
     void *data[2]; /* what the loops get as their last argument */

@@ -9,8 +9,8 @@
  */
 
 /* A mapping's way to solve f(t) = 1 over whole lanes of gaps, from a start at or above the root;
- * leaves what it knows about f at t in *at_t. */
-typedef REAL TYPED(Solver)(const REAL *x, ptrdiff_t n, REAL t, Moments *at_t);
+ * context holds its parameters, if it has any. Leaves what it knows about f at t in *at_t. */
+typedef REAL TYPED(Solver)(const REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t);
 
 /* A row after the search: scores below floor are not in the support, and the gaps of all others are in
  * kept, padded to size whole lanes. */
@@ -59,7 +59,8 @@ static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL floor,
  * rounded, by a few units of the last place; an entry lost to that has a g as small. Rounding is
  * monotone: x > -t implies that z is at least the rounded largest - t/scale. */
 static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL scale,
-                          TYPED(Solver) *solve, REAL *restrict scratch, TYPED(Search) *found) {
+                          TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
+                          TYPED(Search) *found) {
     const ptrdiff_t chunks = chunks_in(n);
     REAL *maxima = scratch, *kept = scratch + whole_lanes(chunks);
     const REAL largest = TYPED(chunk_maxima)(z, n, maxima);
@@ -67,12 +68,12 @@ static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
 
     memcpy(kept, maxima, (size_t)chunks * sizeof(REAL));
     ptrdiff_t size = TYPED(to_gaps)(kept, chunks, largest, scale);
-    REAL t = solve(kept, size, 1, &found->at_t);
+    REAL t = solve(kept, size, 1, context, &found->at_t);
 
     const REAL floor = largest - t / scale;
     size = TYPED(gather)(z, n, floor, maxima, kept);
     size = TYPED(to_gaps)(kept, size, largest, scale);
-    t = solve(kept, size, t, &found->at_t);
+    t = solve(kept, size, t, context, &found->at_t);
     found->largest = largest;
     found->floor = floor;
     found->t = t;

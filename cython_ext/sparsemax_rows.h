@@ -12,7 +12,9 @@
  *
  * f is convex and piecewise linear, so the root of its tangent is at or above the root wanted, and is that
  * root as soon as no entry leaves the support on the way there. */
-static REAL TYPED(michelot)(const REAL *x, ptrdiff_t n, REAL t, Moments *at_t) {
+static REAL TYPED(michelot)(const REAL *x, ptrdiff_t n, REAL t, const void *context,
+                             Moments *at_t) {
+    (void)context;
     double size_before = 0;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         Moments m = *at_t = TYPED(moments)(x, n, t, 0);
@@ -28,7 +30,7 @@ static REAL TYPED(michelot)(const REAL *x, ptrdiff_t n, REAL t, Moments *at_t) {
 static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                  REAL *restrict scratch) {
     TYPED(Search) found;
-    if (!TYPED(search)(z, p, n, 1, TYPED(michelot), scratch, &found)) return;
+    if (!TYPED(search)(z, p, n, 1, TYPED(michelot), NULL, scratch, &found)) return;
 
     const REAL largest = found.largest, t = found.t;
     const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
