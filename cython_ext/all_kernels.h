@@ -30,6 +30,10 @@
 #undef IS_DOUBLE
 #undef TYPED
 
+/* Scores, mask, k, probabilities. */
+#define TOPK_TYPES \
+    {NPY_FLOAT, NPY_BOOL, NPY_INT64, NPY_FLOAT, NPY_DOUBLE, NPY_BOOL, NPY_INT64, NPY_DOUBLE}
+
 /* Operands of a mapping (scores, mask, probabilities) and of a Jacobian product (p, v, product). */
 #define FORWARD_TYPES {NPY_FLOAT, NPY_BOOL, NPY_FLOAT, NPY_DOUBLE, NPY_BOOL, NPY_DOUBLE}
 #define JVP_TYPES {NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE}
@@ -47,6 +51,8 @@ const Kernel KERNELS[] = {
     FORWARD(softmax, "softmax"),
     FORWARD(sparsemax, "sparsemax"),
     FORWARD(entmax15, "1.5-entmax"),
+    {"topk_softmax", "(n),(n),()->(n)", "Scores, mask and k to probabilities of top-k softmax.", 3, 1,
+     TOPK_TYPES, {topk_softmax_loop_f32, topk_softmax_loop_f64}, {NULL, NULL}},
     JVP(softmax, "softmax"),
     JVP(sparsemax, "sparsemax"),
     JVP(entmax15, "1.5-entmax"),

@@ -20,3 +20,4 @@
 #include "jvp_rows.h"
 
 #include "gufunc_rows.h"
+#include "topk_rows.h"

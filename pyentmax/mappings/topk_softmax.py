@@ -40,15 +40,17 @@ class _Rows(Rows):
         """No call is so common that k needs no check."""
 
     def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: scores, mask, and k per row or one for all."""
-        return (*super().operands(), self.k)
+        """What a kernel takes: scores, mask, and k per row or one for all, as a whole number."""
+        d = self.z.shape[-1]
+        return (*super().operands(), np.minimum(self.k, d).astype(np.int64))
 
 
 @accelerated(_Rows)
 def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3).
 
-    Scores that tie with the k-th largest all stay, so more than k may. O(d log d), by a sort.
+    Scores that tie with the k-th largest all stay, so more than k may. O(d log d), by a sort; O(d)
+    in the compiled kernel.
 
     Parameters
     ----------

@@ -27,11 +27,17 @@ def rows_of_every_kind(rng, dtype):
         yield spoilt
 
 
+# What a kernel takes beside scores and mask, one value for each of 20 rows.
+FURTHER_OPERANDS = {
+    "topk_softmax": lambda rng: (rng.integers(1, 40, 20),),
+}
+
+
 def operands(name, z, rng):
     if name.endswith("_jvp"):
         v = rng.standard_normal(z.shape).astype(z.dtype)
         return _cpu.BUILDS[BASELINE][name.removesuffix("_jvp")](z, rng.random(z.shape) < 0.9), v
-    return z, rng.random(z.shape) < 0.9
+    return z, rng.random(z.shape) < 0.9, *FURTHER_OPERANDS.get(name, lambda _: ())(rng)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
