@@ -3,6 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 from pyentmax._dispatch import show_config
+from pyentmax._workers import get_workers, set_workers
 from pyentmax.checking import CheckReport, check_gradient, check_jacobian, check_vjp
 from pyentmax.entropies import gini_entropy, norm_entropy, shannon_entropy, tsallis_entropy
 from pyentmax.losses import (
@@ -167,6 +168,7 @@ __all__ = [
     "fusedmax_support",
     "fusedmax_vjp",
     "fusedmax_vjp_strength",
+    "get_workers",
     "gini_entropy",
     "hessian_jacobian",
     "norm_entropy",
@@ -188,6 +190,7 @@ __all__ = [
     "separable_jvp",
     "separable_mapping",
     "separable_vjp",
+    "set_workers",
     "shannon_entropy",
     "show_config",
     "softmax",

@@ -3,7 +3,7 @@
 Every mapping is written once as a readable NumPy body. ``accelerated`` puts a wrapper around
 it that hands host arrays to the compiled kernel of the same name in ``pyentmax._cpu``, if that
 was built, and everything else to the body, which stays reachable as ``function.reference``.
-No mapping knows about this.
+No mapping knows about this, nor about ``workers=``, the threads of a call (`pyentmax.set_workers`).
 
 The environment variable ``PYENTMAX_BACKEND`` is read once, at the first call: ``reference``
 turns the kernels off, ``cpu`` makes their absence an error, empty takes what there is.
@@ -15,12 +15,15 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import os
 import platform
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
+
+from pyentmax import _workers
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -41,6 +44,9 @@ class Arrangement(Protocol):
     def operands(self) -> tuple[Any, ...]:
         """Kernel operands of any valid call."""
 
+    def target(self) -> Any:
+        """The caller's own array in the shape of the result, if the kernel can write to it."""
+
     def restore(self, rows: Any) -> Any:
         """The kernel's result in the shape and dtype that the caller expects."""
 
@@ -52,8 +58,12 @@ class Accelerated(Protocol[P, R]):
     def reference(self) -> Callable[P, R]:
         """The NumPy body."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the kernel, or the body."""
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, *args: Any, workers: int | None, **kwargs: Any) -> R: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        """Run the kernel, on so many threads, or the body."""
 
 
 def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
@@ -106,22 +116,35 @@ def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
         name = body.__name__
 
         @functools.wraps(body)
-        def public(*args: P.args, **kwargs: P.kwargs) -> R:
+        def public(*args: Any, workers: int | None = None, **kwargs: Any) -> R:
+            if workers is not None:
+                workers = _workers.counted(workers)
             kernel = kernels().get(name)
             if kernel is None:
                 return body(*args, **kwargs)
             operands = arrange.plain(*args, **kwargs)
             if operands is not None:
-                return kernel(*operands)
+                if workers is None and operands[0].size < _workers.ENTRIES_PER_WORKER:
+                    return kernel(*operands)
+                return _workers.run(kernel, operands, workers=workers)
             arranged = arrange(*args, **kwargs)
             if not arranged.kernel_ready:
                 return body(*args, **kwargs)
-            return arranged.restore(kernel(*arranged.operands()))
+            rows = _workers.run(kernel, arranged.operands(), arranged.target(), workers)
+            return arranged.restore(rows)
 
         public.reference = body  # type: ignore[attr-defined]
+        public.__signature__ = _with_workers(inspect.signature(body))  # type: ignore[attr-defined]
         return cast("Accelerated[P, R]", public)
 
     return decorate
+
+
+def _with_workers(signature: inspect.Signature) -> inspect.Signature:
+    parameter = inspect.Parameter(
+        "workers", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="int | None"
+    )
+    return signature.replace(parameters=[*signature.parameters.values(), parameter])
 
 
 @functools.cache

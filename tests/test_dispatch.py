@@ -25,10 +25,10 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def __call__(self, *operands: Any) -> Any:
-        self.calls.append(operands)
+    def __call__(self, *operands: Any, out: Any = None) -> Any:
+        self.calls.append((*operands, out))
         z, mask, *alpha = operands
-        return pyentmax.entmax.reference(z, *(alpha or [1.5]), mask=mask)
+        return pyentmax.entmax.reference(z, *(alpha or [1.5]), mask=mask, out=out)
 
 
 @pytest.fixture
@@ -92,6 +92,40 @@ def test_a_mask_reaches_the_kernel_without_a_copy(kernel: Recorder) -> None:
     pyentmax.entmax15(z, mask=np.array([True, True, False, True]))
     assert kernel.calls[0][0] is z
     assert kernel.calls[0][1].strides == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("axis", "out"),
+    [
+        (0, np.zeros((2, 3, 4))),
+        (1, np.zeros((2, 3, 8))[:, :, ::2]),
+        (-1, np.zeros((4, 3, 2)).T),
+        ((1, 2), np.zeros((4, 3, 4))[::2]),
+        (None, np.zeros((2, 3, 4))),
+    ],
+)
+def test_the_kernel_writes_to_out_itself(kernel: Recorder, axis: Any, out: np.ndarray) -> None:
+    z = np.random.default_rng(0).standard_normal((2, 3, 4))
+    assert pyentmax.entmax15(z, axis, out=out) is out
+    assert np.shares_memory(kernel.calls[0][-1], out)
+    np.testing.assert_allclose(out, pyentmax.entmax15.reference(z, axis), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("z", "out"),
+    [
+        (np.zeros((2, 3), np.float32), np.ones((2, 3))),
+        (np.zeros((2, 3), np.float16), np.ones((2, 3), np.float16)),
+        (np.zeros((2, 3)), np.ones((2, 3), ">f8")),
+        (np.zeros((2, 3, 4)), np.ones((3, 2, 4)).swapaxes(0, 1)),  # flattening it copies
+    ],
+)
+def test_an_out_that_the_kernel_cannot_write_to_gets_a_copy(
+    kernel: Recorder, z: np.ndarray, out: np.ndarray
+) -> None:
+    assert pyentmax.entmax15(z, None, out=out) is out
+    assert kernel.calls[0][-1] is None
+    np.testing.assert_allclose(out, 1 / z.size, rtol=1e-3)
 
 
 def test_bad_input_never_reaches_the_kernel(kernel: Recorder) -> None:

@@ -18,6 +18,7 @@ PACKAGE = Path(str(pyentmax.__file__)).parent
 
 ROOT = "pyentmax itself"  # __init__.py: the namespace of array functions
 ROOMS = [
+    "_workers",
     "_dispatch",
     "_files",
     "entropies",

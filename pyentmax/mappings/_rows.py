@@ -42,6 +42,7 @@ class Rows:
         "_answer",
         "_axes",
         "_out",
+        "_target",
         "_top",
         "batch",
         "kernel_ready",
@@ -62,6 +63,7 @@ class Rows:
         self.z = to_rows(z, self._axes)
         self.batch = self.z.shape[:-1]
         self.mask = None if mask is None else to_rows(check_mask(mask, z, name), self._axes)
+        self._target: Any = None
         self._top: Any = None
 
     @staticmethod
@@ -77,6 +79,14 @@ class Rows:
     def operands(self) -> tuple[Any, ...]:
         """What a kernel takes: the scores and the mask, both uncopied."""
         return self.z, _EVERYTHING[: self.z.shape[-1]] if self.mask is None else self.mask
+
+    def target(self) -> Any:
+        """``out`` in rows, where a kernel can write the result straight to it; else None."""
+        if type(self._out) is np.ndarray and self._out.dtype == self.z.dtype == self._answer:
+            rows = to_rows(self._out, self._axes)
+            if np.may_share_memory(rows, self._out):  # not where flattening several axes copied
+                self._target = rows
+        return self._target
 
     def scores(self) -> Any:
         """z − max z, with −inf where the mask is False.
@@ -104,6 +114,8 @@ class Rows:
 
     def restore(self, p: Any) -> Any:
         """p in the caller's shape, dtype and ``out``; zeros or NaN in the rows without maximum."""
+        if p is self._target is not None:
+            return self._out
         if self._top is not None and self._has_broken_rows():
             instead = np.where(self._top == -np.inf, 0, np.nan).astype(p.dtype)
             p = np.where(np.isfinite(self._top), p, instead)
@@ -169,6 +181,9 @@ class Tangent:
     def operands(self) -> tuple[Any, ...]:
         """What a kernel takes."""
         return self.p, self.v
+
+    def target(self) -> None:
+        """Derivatives have no ``out`` to write to."""
 
     def reduced(self, values: Any) -> Any:
         """Values of shape batch, or their sum, in the caller's dtype."""

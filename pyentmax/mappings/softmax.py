@@ -33,7 +33,9 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
     mask : bool array that broadcasts to z, optional
         True where a score may get probability; False is the same as a score of −∞
     out : array of z's shape, optional
-        where to write the result
+        where to write the result; may be z itself
+    workers : int, optional
+        how many threads share the rows, as in `pyentmax.set_workers`
 
     Returns
     -------

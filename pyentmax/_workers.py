@@ -1,0 +1,269 @@
+"""How many threads share a call, and where they come from.
+
+The rows of a call do not know each other, and NumPy lets go of the interpreter while a kernel runs.
+So a big input is cut into pieces along its batch, and threads take one piece after the other, the
+caller's own among them: each row meets the same code as on one thread, and gets the same bits.
+
+The threads live in a pool that starts with the first call big enough to gain. A forked child has
+none of its parent's threads, and forgets the pool. OpenMP is out of the question for that reason:
+its run-time remembers threads that a fork did not copy, and the child waits for them for ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import re
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
+
+# Entries for which a further thread pays: 150 µs of the fastest kernel, where handing work over and
+# waiting for the last piece take 50 to 100 µs.
+ENTRIES_PER_WORKER = 1 << 19
+
+_PIECES = 4  # per thread: the fewer, the longer all wait for the slowest
+_MOST_THREADS = 64  # ever kept, however many are asked for
+_PLAIN_ARRAYS = (np.ndarray, np.memmap)  # others may have a way of their own with ufuncs
+
+_here = threading.local()
+_pool: ThreadPoolExecutor | None = None
+_pool_lock = threading.Lock()
+
+
+@contextmanager
+def set_workers(workers: int) -> Iterator[None]:
+    """Let calls in this thread, inside the `with` block, use so many threads.
+
+    It stands in for the keyword ``workers=`` of each call, as in `scipy.fft.set_workers`, except
+    that inputs too small to gain from it stay on one thread. Without it, a call from the main
+    thread uses the CPUs that the process may run on, and one from any other thread, or from a
+    child of `multiprocessing`, stays on its own: it is taken to be part of a pool. Only compiled
+    kernels use threads; the NumPy bodies do not.
+
+    Parameters
+    ----------
+    workers : int
+        from 1 up; a negative number counts from that of the CPUs, −1 being all of them
+
+    Raises
+    ------
+    ValueError
+        if workers is 0, or so negative that none is left
+    TypeError
+        if it is not whole
+
+    Examples
+    --------
+    >>> with set_workers(2):
+    ...     print(get_workers())
+    2
+    """
+    before = getattr(_here, "workers", None)
+    _here.workers = counted(workers)
+    try:
+        yield
+    finally:
+        _here.workers = before
+
+
+def get_workers() -> int:
+    """How many threads a call from this thread may use, unless its ``workers=`` says otherwise.
+
+    Examples
+    --------
+    >>> with set_workers(1):
+    ...     print(get_workers())
+    1
+    """
+    asked: int | None = getattr(_here, "workers", None)
+    if asked is not None:
+        return asked
+    if threading.current_thread() is not threading.main_thread() or _is_child_of_a_pool():
+        return 1
+    return _cpus()
+
+
+def counted(workers: Any) -> int:
+    """The number of threads that ``workers=`` stands for."""
+    try:
+        count = operator.index(workers)
+    except TypeError:
+        raise TypeError(f"workers must be a whole number, got {workers!r}") from None
+    if count < 0:
+        count += 1 + _cpus()
+    if count < 1:
+        raise ValueError(
+            f"workers must be 1 or more, or -1 (all {_cpus()} CPUs) to -{_cpus()}, got {workers}"
+        )
+    return count
+
+
+def run(
+    kernel: Callable[..., Any], operands: tuple[Any, ...], out: Any = None, workers: Any = None
+) -> Any:
+    """What kernel(*operands, out=out) gives, a generalised ufunc's result or results.
+
+    The first operand is as large as any. Where the array `out` shares memory with an operand, other
+    than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts
+    that out.
+    """
+    if workers is None:
+        count = min(operands[0].size // ENTRIES_PER_WORKER, get_workers())
+    else:
+        count = counted(workers)
+    if count > 1 and all(type(x) in _PLAIN_ARRAYS for x in operands):
+        batch = _Batch(kernel, operands)
+        if batch.length > 1 and (out is None or not any(_entangled(out, x) for x in operands)):
+            return batch.map(count, out)
+    return kernel(*operands, out=out)
+
+
+class _Batch:
+    """The operands of a kernel, to be cut along the longest axis of their common batch shape."""
+
+    def __init__(self, kernel: Callable[..., Any], operands: tuple[Any, ...]) -> None:
+        self._kernel, self._operands = kernel, operands
+        self._core, self._out_core = _core_dimensions(kernel.signature)  # type: ignore[attr-defined]
+        self._shape = np.broadcast_shapes(
+            *(x.shape[: x.ndim - core] for x, core in zip(operands, self._core, strict=True))
+        )
+        self.length = max(self._shape, default=0)
+        # Counted from the end, where broadcasting aligns shapes.
+        self._axis = self._shape.index(self.length) - len(self._shape) if self._shape else -1
+
+    def map(self, count: int, out: Any) -> Any:
+        """The results of all pieces, shared by so many threads."""
+        results = self._empty_results() if out is None else (out,)
+        pieces = min(self.length, count * _PIECES)
+        edges = [self.length * i // pieces for i in range(pieces + 1)]
+        left = deque(slice(*ends) for ends in zip(edges, edges[1:], strict=False))
+
+        def work() -> None:
+            while True:
+                try:
+                    rows = left.popleft()
+                except IndexError:
+                    return
+                self._kernel(*self._inputs(rows), out=self._outputs(results, rows))
+
+        _share(work, min(count, pieces) - 1, left.clear)
+        return results[0] if len(results) == 1 else results
+
+    def _inputs(self, rows: slice) -> list[Any]:
+        pairs = zip(self._operands, self._core, strict=True)
+        return [self._piece(x, core, rows) for x, core in pairs]
+
+    def _outputs(self, results: tuple[Any, ...], rows: slice) -> tuple[Any, ...]:
+        pairs = zip(results, self._out_core, strict=True)
+        return tuple(self._piece(x, core, rows) for x, core in pairs)
+
+    def _piece(self, array: Any, core: int, rows: slice) -> Any:
+        place = array.ndim - core + self._axis
+        if place < 0 or array.shape[place] == 1 < self.length:  # the same for all rows
+            return array
+        return array[(slice(None),) * place + (rows,)]
+
+    def _empty_results(self) -> tuple[Any, ...]:
+        # The kernel itself says of which dtypes and row shapes, asked about no rows at all.
+        nothing = self._kernel(*self._inputs(slice(0, 0)))
+        samples = nothing if isinstance(nothing, tuple) else (nothing,)
+        return tuple(np.empty(self._shape + x.shape[len(self._shape) :], x.dtype) for x in samples)
+
+
+@functools.cache
+def _core_dimensions(signature: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many core dimensions each input and each output has: 1, 0 and 1 in (n),()->(n)."""
+    inputs, outputs = signature.split("->")
+    count = [
+        tuple(len(names.split(",")) if names else 0 for names in re.findall(r"\((.*?)\)", side))
+        for side in (inputs, outputs)
+    ]
+    return count[0], count[1]
+
+
+def _entangled(out: Any, operand: Any) -> bool:
+    if not np.may_share_memory(out, operand):
+        return False
+    return (
+        out.__array_interface__["data"][0] != operand.__array_interface__["data"][0]
+        or out.shape != operand.shape
+        or out.strides != operand.strides
+    )
+
+
+def _share(work: Callable[[], None], helpers: int, give_up: Callable[[], None]) -> None:
+    """Run `work` here and in so many threads of the pool at the same time, until all have returned.
+
+    It has to be such that anyone who runs it alone gets everything done, for helpers may come late
+    or never. An error in any of them, or an interrupt here, makes the others give up what is left.
+    """
+
+    def attempt() -> None:
+        try:
+            work()
+        finally:
+            give_up()  # all is done, or something went wrong
+
+    hired: list[Future[None]] = []
+    try:
+        hired += _hire(attempt, helpers)
+        attempt()
+    finally:
+        give_up()
+        started = [helper for helper in hired if not helper.cancel()]
+        for helper in started:
+            helper.exception()  # waits
+    for helper in started:
+        helper.result()
+
+
+def _hire(work: Callable[[], None], count: int) -> list[Future[None]]:
+    """The work handed to threads of the pool; none where the system gives no more threads."""
+    global _pool
+    from concurrent.futures import ThreadPoolExecutor
+
+    with _pool_lock:
+        if _pool is None:
+            _pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="pyentmax")
+        pool = _pool
+    try:
+        return [pool.submit(work) for _ in range(count)]
+    except RuntimeError:  # no thread can be started, as while the interpreter shuts down
+        with _pool_lock:
+            _pool = None
+        pool.shutdown(cancel_futures=True)  # may hold work already, of which no one would know
+        return []
+
+
+def _is_child_of_a_pool() -> bool:
+    """Whether multiprocessing started this process: a worker among others, in all likelihood."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    return multiprocessing is not None and multiprocessing.parent_process() is not None
+
+
+def _cpus() -> int:
+    """CPUs that this process may run on."""
+    if sys.version_info >= (3, 13):
+        return os.process_cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _forget_pool() -> None:
+    global _pool, _pool_lock
+    _pool, _pool_lock = None, threading.Lock()  # another thread may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)

@@ -1,0 +1,316 @@
+"""Calls shared by threads: who decides how many, and that nobody can tell from the result."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax
+from pyentmax import _dispatch, _workers
+
+TIMEOUT = 60  # seconds; nothing here takes one
+ARRAYS = {"z", "v", "g", "upper"}
+PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0, "label_smoothing": 0.0}
+
+
+def compiled_functions() -> list[str]:
+    """The public functions that have a kernel of their own name."""
+    names = [n for n in pyentmax.__all__ if hasattr(getattr(pyentmax, n), "reference")]
+    return [n for n in names if n in _dispatch.kernels()]
+
+
+class Witness:
+    """A kernel that doubles rows, notes which thread did how many, and may start with a meeting."""
+
+    signature = "(n),(n)->(n)"
+
+    def __init__(self, meeting: int = 1) -> None:
+        self.calls: list[tuple[threading.Thread, int]] = []
+        self.trouble: dict[bool, BaseException] = {}  # raised in the caller's thread, or elsewhere
+        self.caller = threading.current_thread()
+        self._meeting = threading.Barrier(meeting)
+
+    def __call__(self, z: Any, mask: Any, out: Any = None) -> Any:
+        out = out[0] if isinstance(out, tuple) else out
+        if not z.size:
+            return np.empty_like(z)
+        here = threading.current_thread()
+        first = here not in [thread for thread, _ in self.calls]
+        self.calls.append((here, len(z)))
+        if first:  # alone it would time out
+            self._meeting.wait(TIMEOUT)
+        if (here is self.caller) in self.trouble:
+            raise self.trouble[here is self.caller]
+        return np.multiply(z, 2, out=out)
+
+
+def rows(count: int = 64) -> tuple[Any, Any]:
+    return np.arange(count * 3.0).reshape(count, 3), np.broadcast_to(True, (3,))
+
+
+# --- how many ------------------------------------------------------------------------------------
+
+
+def test_the_default_is_every_cpu_that_the_process_may_use() -> None:
+    assert pyentmax.get_workers() == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinities")
+def test_a_process_bound_to_one_cpu_uses_one_thread() -> None:
+    program = (
+        "import os, pyentmax; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
+        "print(pyentmax.get_workers())"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout.split() == [b"1"]
+
+
+def test_other_threads_count_as_part_of_a_pool_unless_they_ask() -> None:
+    def ask() -> tuple[int, int]:
+        with pyentmax.set_workers(3):
+            asked = pyentmax.get_workers()
+        return asked, pyentmax.get_workers()
+
+    with ThreadPoolExecutor(1) as pool, pyentmax.set_workers(5):
+        assert pool.submit(ask).result() == (3, 1)
+        assert pyentmax.get_workers() == 5
+
+
+def test_set_workers_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_workers, "_cpus", lambda: 6)
+    with pyentmax.set_workers(2):
+        with pyentmax.set_workers(-1):
+            assert pyentmax.get_workers() == 6
+        assert pyentmax.get_workers() == 2
+        with pytest.raises(ZeroDivisionError), pyentmax.set_workers(-6):
+            assert 1 // (pyentmax.get_workers() - 1)
+        assert pyentmax.get_workers() == 2
+    assert pyentmax.get_workers() == 6
+
+
+@pytest.mark.parametrize("wrong", [0, -7, -100])
+def test_a_number_that_leaves_nobody_to_work(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_workers, "_cpus", lambda: 6)
+    expected = rf"workers must be 1 or more, or -1 \(all 6 CPUs\) to -6, got {wrong}"
+    with pytest.raises(ValueError, match=expected):
+        pyentmax.softmax(np.zeros(3), workers=wrong)
+    with pytest.raises(ValueError, match=expected), pyentmax.set_workers(wrong):
+        pass
+
+
+@pytest.mark.parametrize("wrong", [1.0, "2", (1,)])
+def test_a_number_that_is_not_whole(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="workers must be a whole number"):
+        pyentmax.entmax([1.0, 0.0], workers=wrong)
+
+
+def test_the_signature_shows_the_keyword() -> None:
+    parameter = inspect.signature(pyentmax.entmax).parameters["workers"]
+    assert parameter.kind is parameter.KEYWORD_ONLY
+    assert parameter.default is None
+    assert "workers" not in inspect.signature(pyentmax.entmax.reference).parameters
+
+
+# --- who does what -------------------------------------------------------------------------------
+
+
+def test_two_threads_work_at_the_same_time() -> None:
+    kernel, (z, mask) = Witness(meeting=2), rows()
+    np.testing.assert_array_equal(_workers.run(kernel, (z, mask), workers=2), 2 * z)
+    assert len({thread for thread, _ in kernel.calls}) == 2
+    assert sum(count for _, count in kernel.calls) == len(z)
+
+
+def test_small_inputs_stay_whole_and_big_ones_get_the_threads_they_pay_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_workers, "_cpus", lambda: 8)
+    hired: list[int] = []
+    share = _workers._share
+
+    def note(work: Any, helpers: int, give_up: Any) -> None:
+        hired.append(helpers)
+        share(work, helpers, give_up)
+
+    monkeypatch.setattr(_workers, "_share", note)
+    z, mask = rows()
+    monkeypatch.setattr(_workers, "ENTRIES_PER_WORKER", z.size)
+    _workers.run(Witness(), (z, mask))
+    assert hired == []
+    monkeypatch.setattr(_workers, "ENTRIES_PER_WORKER", z.size // 3)
+    _workers.run(Witness(), (z, mask))
+    assert hired == [2]
+    monkeypatch.setattr(_workers, "ENTRIES_PER_WORKER", 1)
+    _workers.run(Witness(), (z, mask))
+    assert hired == [2, 7]
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(_workers.run, Witness(), (z, mask)).result()
+    monkeypatch.setattr(_workers, "_is_child_of_a_pool", lambda: True)
+    _workers.run(Witness(), (z, mask))
+    assert hired == [2, 7]
+    _workers.run(Witness(), (z, mask), workers=2)
+    assert hired == [2, 7, 1]
+
+
+def test_more_workers_than_rows() -> None:
+    kernel, (z, mask) = Witness(), rows(3)
+    np.testing.assert_array_equal(_workers.run(kernel, (z, mask), workers=50), 2 * z)
+    assert [count for _, count in kernel.calls] == [1, 1, 1]
+
+
+# --- when something goes wrong -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("in_caller", [True, False])
+def test_an_error_in_any_thread_reaches_the_caller(in_caller: bool) -> None:
+    kernel, (z, mask) = Witness(meeting=2), rows()
+    kernel.trouble = {in_caller: MemoryError("no room")}
+    with pytest.raises(MemoryError, match="no room"):
+        _workers.run(kernel, (z, mask), workers=2)
+    assert _workers.run(Witness(), (z, mask), workers=2).shape == z.shape
+
+
+def test_an_interrupt_stops_the_call_and_leaves_the_pool_usable() -> None:
+    class Interrupted(Witness):
+        def __call__(self, z: Any, mask: Any, out: Any = None) -> Any:
+            if z.size and threading.current_thread() is self.caller:
+                signal.raise_signal(signal.SIGINT)
+            return super().__call__(z, mask, out)
+
+    kernel, (z, mask) = Interrupted(), rows(6000)
+    with pytest.raises(KeyboardInterrupt):
+        _workers.run(kernel, (z, mask), workers=2)
+    done = len(kernel.calls)
+    np.testing.assert_array_equal(_workers.run(Witness(), (z, mask), workers=2), 2 * z)
+    assert len(kernel.calls) == done, "the interrupted call went on by itself"
+
+
+def test_without_a_thread_to_be_had_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    kernel, (z, mask) = Witness(), rows()
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+    np.testing.assert_array_equal(_workers.run(kernel, (z, mask), workers=3), 2 * z)
+    assert {thread for thread, _ in kernel.calls} == {kernel.caller}
+    monkeypatch.undo()
+    np.testing.assert_array_equal(_workers.run(Witness(meeting=2), (z, mask), workers=2), 2 * z)
+
+
+def test_a_call_while_the_interpreter_shuts_down() -> None:
+    program = (
+        "import atexit, numpy, pyentmax; z = numpy.zeros((40, 2));"
+        "call = lambda: print(pyentmax.softmax(z, workers=2).sum());"
+        "call(); atexit.register(call)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=TIMEOUT,
+    )
+    assert (done.stdout.split(), done.stderr) == (["40.0", "40.0"], "")
+
+
+# --- the result ----------------------------------------------------------------------------------
+
+
+def arguments(function: Any, shape: tuple[int, ...], dtype: Any) -> list[Any]:
+    """Arguments for the parameters before `axis`."""
+    rng = np.random.default_rng(1)
+    z = (3 * rng.standard_normal(shape)).astype(dtype)
+    made: list[Any] = []
+    for name in inspect.signature(function).parameters:
+        if name == "axis":
+            return made
+        if name == "p":
+            made.append(pyentmax.sparsemax(z))
+        elif name == "y":
+            made.append(rng.integers(0, shape[-1], shape[:-1]))
+        else:
+            made.append(rng.permuted(np.abs(z) + 1) if name == "upper" else PARAMETERS.get(name, z))
+    raise AssertionError(f"{function.__name__} has no axis")
+
+
+@pytest.mark.parametrize("name", compiled_functions())
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_any_number_of_threads_gives_the_same_bits(name: str, dtype: Any) -> None:
+    function = getattr(pyentmax, name)
+    for shape in ((37, 20), (3, 50, 7), (1, 300), (2, 17, 5, 3), (45, 400), (0, 4), (6,)):
+        given = arguments(function, shape, dtype)
+        alone = function(*given, workers=1)
+        for workers in (2, 3):
+            together = function(*given, workers=workers)
+            for one, other in zip(as_tuple(alone), as_tuple(together), strict=True):
+                assert one.dtype == other.dtype
+                assert np.shape(one) == np.shape(other)
+                np.testing.assert_array_equal(one, other)
+
+
+def as_tuple(result: Any) -> tuple[Any, ...]:
+    return result if isinstance(result, tuple) else (result,)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 2), None])
+def test_every_axis_and_mask(axis: Any) -> None:
+    z = np.random.default_rng(2).standard_normal((8, 9, 10))
+    mask = np.random.default_rng(3).random((9, 1)) < 0.7
+    for function in (pyentmax.sparsemax, pyentmax.entmax15):
+        alone = function(z, axis, mask=mask, workers=1)
+        np.testing.assert_array_equal(function(z, axis, mask=mask, workers=3), alone)
+        out = np.full_like(z, 7)
+        assert function(z, axis, mask=mask, out=out, workers=3) is out
+        np.testing.assert_array_equal(out, alone)
+
+
+def test_parameters_of_every_shape_go_to_their_rows() -> None:
+    z = np.random.default_rng(4).standard_normal((6, 11, 5))
+    for shape in ((), (1,), (11,), (6, 1), (6, 11), (1, 11)):
+        alpha = 1 + np.random.default_rng(5).random(shape)
+        expected = pyentmax.entmax(z, alpha, workers=1)
+        np.testing.assert_array_equal(pyentmax.entmax(z, alpha, workers=4), expected)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_out_that_overlaps_the_scores(workers: int) -> None:
+    start = np.random.default_rng(6).standard_normal((50, 8))
+    expected = pyentmax.sparsemax(start)
+
+    z = start.copy()
+    assert pyentmax.sparsemax(z, out=z, workers=workers) is z
+    np.testing.assert_array_equal(z, expected)
+
+    z = start.copy()
+    pyentmax.sparsemax(z, out=z[::-1], workers=workers)
+    np.testing.assert_array_equal(z[::-1], expected)
+
+    shared = np.concatenate([np.zeros(20), start.ravel()])
+    pyentmax.sparsemax(shared[20:].reshape(50, 8), out=shared[:-20].reshape(50, 8), workers=workers)
+    np.testing.assert_array_equal(shared[:-20].reshape(50, 8), expected)
+
+
+def test_arrays_of_other_kinds() -> None:
+    z = np.random.default_rng(7).standard_normal((40, 6))
+    expected = pyentmax.sparsemax(z)
+
+    class Own(np.ndarray):
+        pass
+
+    assert type(pyentmax.sparsemax(z.view(Own), workers=2)) is Own
+    np.testing.assert_array_equal(pyentmax.sparsemax(z.view(Own), workers=2), expected)
+    frozen = z.copy()
+    frozen.flags.writeable = False
+    np.testing.assert_array_equal(pyentmax.sparsemax(frozen, workers=2), expected)
+    swapped = z.astype(z.dtype.newbyteorder())
+    np.testing.assert_array_equal(pyentmax.sparsemax(swapped, workers=2), expected)
+    np.testing.assert_array_equal(pyentmax.sparsemax(z.tolist(), workers=2), expected)
