@@ -1,0 +1,141 @@
+"""The kernels and their threads across forks, process pools and callers' own threads.
+
+What can go wrong here is a hang, so all runs in processes that can be killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import pyentmax
+
+TIMEOUT = 60  # seconds; nothing here takes two
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+
+PREPARE = """
+import os, sys, threading
+import numpy as np
+import pyentmax
+
+z = np.random.default_rng(0).standard_normal((64, 500)).astype(np.float32)
+expected = pyentmax.entmax15(z, workers=1)
+
+def check(workers):
+    for _ in range(5):
+        assert (pyentmax.entmax15(z, workers=workers) == expected).all()
+
+def succeeded(child):
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+"""
+
+
+def run(program: str) -> str:
+    """What the program prints; killed with its children if that takes too long."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", PREPARE + program],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        pytest.fail(f"hung after printing {out!r}\n{err}")
+    assert process.returncode == 0, err
+    return out
+
+
+@needs_fork
+@pytest.mark.parametrize("before", [1, 2])
+@pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit()"])
+def test_a_fork_after_use_with_and_without_threads(before: int, ending: str) -> None:
+    run(f"""
+check({before})
+child = os.fork()
+if not child:
+    check(1)
+    check(2)
+    {ending}
+succeeded(child)
+check({before})
+""")
+
+
+@needs_fork
+def test_a_child_of_a_child() -> None:
+    run("""
+check(2)
+child = os.fork()
+if not child:
+    check(2)
+    grandchild = os.fork()
+    if not grandchild:
+        check(3)
+        os._exit(0)
+    succeeded(grandchild)
+    os._exit(0)
+succeeded(child)
+""")
+
+
+@needs_fork
+def test_forks_while_other_threads_are_in_the_middle_of_a_call() -> None:
+    run("""
+stop = threading.Event()
+check(2)  # imports of the first call are done: a fork in the middle of one hangs any program
+
+def busy():
+    while not stop.is_set():
+        check(2)
+threads = [threading.Thread(target=busy) for _ in range(2)]
+for thread in threads:
+    thread.start()
+try:
+    for _ in range(10):
+        child = os.fork()
+        if not child:
+            check(2)
+            os._exit(0)
+        succeeded(child)
+finally:
+    stop.set()
+""")
+
+
+@pytest.mark.parametrize("method", [pytest.param("fork", marks=needs_fork), "spawn"])
+def test_a_pool_of_processes(method: str) -> None:
+    printed = run(f"""
+import functools, multiprocessing
+check(2)
+with multiprocessing.get_context("{method}").Pool(2) as pool:
+    assert (pool.map(pyentmax.entmax15, z) == expected).all()
+    call = functools.partial(pyentmax.entmax15, workers=2)
+    assert (np.concatenate(pool.map(call, np.split(z, 4))) == expected).all()
+    print(pool.apply(pyentmax.get_workers))
+check(2)
+""")
+    assert printed == "1\n"  # a process of a pool keeps to one thread
+
+
+@pytest.mark.parametrize("workers", [None, 1, 2])
+def test_eight_threads_at_once_get_the_same_bits(workers: int | None) -> None:
+    rng = np.random.default_rng(1)
+    inputs = [rng.standard_normal((40, 300)).astype(np.float32) for _ in range(8)]
+    expected = [pyentmax.entmax15(z, workers=1) for z in inputs]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            found = list(pool.map(lambda z: pyentmax.entmax15(z, workers=workers), inputs))
+            for got, want in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(got, want)
