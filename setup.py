@@ -22,7 +22,7 @@ def wanted(variable):
 
 
 REQUIRED = wanted("PYENTMAX_REQUIRE_EXT")
-# Nothing machine-specific: a wheel must run on every machine of its platform; cython_ext/avx2.c
+# Nothing machine-specific: a wheel must run on every machine of its platform; cython_ext/targeted_kernels.h
 # says how the kernels still use what they find. Neither errno nor floating-point traps are looked
 # at, and saying so lets sqrt and conditionals become vector instructions; no result changes.
 # Contraction into fused multiply-adds would change some.

@@ -1,0 +1,10 @@
+/* For x86-64-v3, the level of most machines since 2015: eight floats to a register instead of four. */
+#include "builds.h"
+
+#if HAS_X86_64_BUILDS
+#define TARGET "avx2,fma"
+#define KERNELS x86_64_v3_kernels
+#include "targeted_kernels.h"
+#else
+typedef int a_file_must_declare_something;
+#endif

@@ -1,0 +1,14 @@
+/* For x86-64-v4, servers since 2017 and AMD's since 2022: sixteen floats to a register. */
+#include "builds.h"
+
+#if HAS_X86_64_BUILDS
+#if defined(__clang__)
+#define TARGET "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma"
+#else
+#define TARGET "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512"
+#endif
+#define KERNELS x86_64_v4_kernels
+#include "targeted_kernels.h"
+#else
+typedef int a_file_must_declare_something;
+#endif
