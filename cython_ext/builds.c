@@ -25,7 +25,8 @@ const Build *builds(void) {
         && __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq")
         && __builtin_cpu_supports("avx512vl"))
         runnable[count++] = (Build){"x86-64-v4 (AVX-512)", x86_64_v4_kernels};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")
+        && __builtin_cpu_supports("bmi2"))
         runnable[count++] = (Build){"x86-64-v3 (AVX2, FMA)", x86_64_v3_kernels};
 #endif
     runnable[count++] = (Build){BASELINE, baseline_kernels};

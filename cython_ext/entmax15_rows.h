@@ -26,72 +26,70 @@ static inline double TYPED(quadratic_step)(Moments m) {
  * is exact: that step is taken when it lies within the bounds known so far. Supports are nested in
  * t, so two passes in a row that count the same size saw the same support, and the root is found.
  */
-static REAL TYPED(entmax15_solve)(const REAL *h, ptrdiff_t n, REAL t, const void *context,
-                                   Moments *at_t) {
+static REAL TYPED(entmax15_solve)(REAL *h, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
     (void)context;
     double lower = 0, upper = 1, size_before = 0;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        Moments m = *at_t = TYPED(moments)(h, n, t, 0);
+        const Moments m = *at_t = TYPED(moments)(h, n, t, true);
         if (m.size == size_before) break;
 
-        double norm = sqrt(m.squares), tangent = t + (1 - norm) * norm / m.sum;
+        const double norm = sqrt(m.squares), tangent = t + (1 - norm) * norm / m.sum;
         if (m.squares < 1 && t > lower) lower = t;
         if (m.squares >= 1 && t < upper) upper = t;
         if (tangent < upper) upper = tangent;
 
-        double exact = t + TYPED(quadratic_step)(m);
-        bool trust = lower < exact && exact <= upper;
-        REAL next = (REAL)(trust ? exact : upper);
+        const double exact = t + TYPED(quadratic_step)(m);
+        const bool trust = lower < exact && exact <= upper;
+        const REAL next = (REAL)(trust ? exact : upper);
         if (next == t) break;
         size_before = trust ? m.size : 0;
         t = next;
+        if (m.size < n / 2) n = TYPED(shrink)(h, n, (REAL)upper);
     }
     return t;
 }
 
-/* t is the root rounded to REAL, and all entries would share that error, which many small ones add up to
- * something visible. The last step of the quadratic, too small to matter in t itself, is therefore
- * added to h + t: (h + t) + rest is right to a few units of its own last place.
- *
- * What is then left of the sum's distance from 1 is divided out: 1/squares = 1 + excess, and
- * q + q excess is rounded as if excess were exact. Ties share alike, two of them 1/2 each. */
+/* [h + t]+^2, and what t lacks: t is the root but rounded, and all entries would share that error, which many
+ * small ones add up to something visible. `twice` is two times the last step of the quadratic, too small to
+ * matter in t itself. Adding 2 u rest instead of rest to u makes up for the rounding of the squares too,
+ * so that two ties get 1/2 each. */
+static inline REAL TYPED(entmax15_entry)(REAL h, REAL t, REAL twice) {
+    REAL u = h + t;
+    u = u > 0 ? u : (REAL)0;
+    const REAL q = u * u + u * twice;
+    return q > 0 ? q : (REAL)0;
+}
+
 static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                 REAL *restrict scratch) {
     TYPED(Search) found;
     if (!TYPED(search)(z, p, n, (REAL)0.5, TYPED(entmax15_solve), NULL, scratch, &found)) return;
 
     const REAL largest = found.largest, t = found.t;
-    const REAL rest = (REAL)TYPED(quadratic_step)(found.at_t);
-    const double squares = TYPED(moments)(found.kept, found.size, t, rest).squares;
-    const REAL excess = (REAL)((1 - squares) / squares);
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+    const REAL twice = (REAL)(2 * TYPED(quadratic_step)(found.at_t));
+    ptrdiff_t start = TYPED(next_live)(&found, p, 0, n);
+    while (start < n) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (found.maxima[start / CHUNK] < found.floor) {
-            TYPED(fill)(p + start, end - start, 0);
-            continue;
-        }
-        for (ptrdiff_t i = start; i < end; i++) {
-            REAL u = ((z[i] - largest) * (REAL)0.5 + t) + rest;
-            u = u > 0 ? u : (REAL)0;
-            REAL q = u * u;
-            p[i] = q + q * excess;
-        }
+        for (ptrdiff_t i = start; i < end; i++)
+            p[i] = TYPED(entmax15_entry)((z[i] - largest) * (REAL)0.5, t, twice);
+        start = TYPED(next_live)(&found, p, end, n);
     }
 }
 
 /* The search of entmax15_solve in every column of a block until none of them moves. */
 static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                  ptrdiff_t n, REAL *restrict tile) {
+                                  ptrdiff_t n, REAL *restrict scratch) {
+    REAL *const h = scratch, *const room = scratch + BLOCK * whole_lanes(n);
     REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
     REAL lower[BLOCK], upper[BLOCK], size_before[BLOCK];
     TYPED(BlockMoments) m;
-    TYPED(interleave)(z, n, (REAL)0.5, tile, largest);
+    TYPED(interleave)(z, n, (REAL)0.5, h, room, largest);
     for (int j = 0; j < BLOCK; j++) {
         t[j] = upper[j] = 1;
         lower[j] = size_before[j] = 0;
     }
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(block_moments)(tile, n, t, &m);
+        TYPED(block_moments)(h, n, t, true, &m);
         BITS moving = 0;
         for (int j = 0; j < BLOCK; j++) {
             const REAL now = t[j], sum = m.sum[j], size = m.size[j], excess = m.squares[j] - 1;
@@ -115,17 +113,11 @@ static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOC
         }
         if (!moving) break;
     }
-    for (int j = 0; j < count; j++) {
-        if (TYPED(is_settled)(p[j], n, largest[j])) continue;
-        const REAL top = largest[j], threshold = t[j], little = rest[j];
-        for (ptrdiff_t i = 0; i < n; i++) {
-            REAL u = ((z[j][i] - top) * (REAL)0.5 + threshold) + little;
-            u = u > 0 ? u : (REAL)0;
-            p[j][i] = u * u;
-        }
-        const REAL excess = TYPED(missing_share)(p[j], n);
-        for (ptrdiff_t i = 0; i < n; i++) p[j][i] += p[j][i] * excess;
-    }
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int j = 0; j < BLOCK; j++)
+            h[i * BLOCK + j] = TYPED(entmax15_entry)(h[i * BLOCK + j], t[j], 2 * rest[j]);
+    TYPED(separate)(h, n, p, count, room);
+    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
 static const TYPED(Forward) TYPED(entmax15) = {TYPED(entmax15_row), TYPED(entmax15_block)};

@@ -17,27 +17,40 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#if HAS_AVX2 || HAS_AVX512
+#include <immintrin.h>
+#endif
 
 enum {
-    LANES = 16, /* four SSE or NEON registers of float, two of AVX: enough to hide an add's latency */
-    LEAF = 256, /* entries summed in the row's own precision before a sum moves on to double */
+    LANES = 16, /* four SSE or NEON registers of float, two of AVX, one of AVX-512 */
+    PAIR = 2 * LANES, /* what a sum takes at a time, so that additions overlap */
+    LEAF = 512, /* entries summed in the row's own precision before a sum moves on to double */
     CHUNK = 256, /* entries that are skipped together if the largest of them is out of reach */
     BLOCK = 16, /* short rows done side by side, */
     SHORT = 128, /* and the longest of them: longer ones fill the vector units by themselves */
 };
 
-static inline ptrdiff_t chunks_in(ptrdiff_t n) {
-    return (n + CHUNK - 1) / CHUNK;
-}
+#if defined(__GNUC__)
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#else
+#define ALWAYS_INLINE static inline
+#endif
 
-/* Rows that the kernels copy are padded to whole lanes, with a value that no support contains. */
+/* Rows that the kernels copy are padded to whole pairs of lanes, with a value that no support contains. */
 static inline ptrdiff_t whole_lanes(ptrdiff_t n) {
-    return (n + LANES - 1) / LANES * LANES;
+    return (n + PAIR - 1) / PAIR * PAIR;
 }
 
-/* Room for a row's gaps and its chunks' maxima; for a short row also for a tile. */
+/* How many lanes hold the maxima of a row's chunks: LANES for each chunk. */
+static inline ptrdiff_t maxima_of(ptrdiff_t n) {
+    return (n + CHUNK - 1) / CHUNK * LANES;
+}
+
+/* Room for a row's gaps, which padding overruns by up to PAIR, and its chunks' maxima; for a short
+ * row also for a tile and what it is transposed through. */
 static inline ptrdiff_t scratch_size(ptrdiff_t n) {
-    return n <= SHORT ? BLOCK * SHORT : whole_lanes(n) + whole_lanes(chunks_in(n));
+    return n <= SHORT ? BLOCK * SHORT + 3 * BLOCK * LANES
+                      : whole_lanes(n) + PAIR + maxima_of(n);
 }
 
 /* Where to split a long sum: in half, on a whole leaf. Halving makes rounding grow with log n. */

@@ -76,7 +76,7 @@ static double TYPED(exponentials)(const REAL *restrict z, REAL *restrict p, ptrd
         p[i + j] = TYPED(scaled_exp)(z[i + j] - largest);
         sum[j] += p[i + j];
     }
-    return TYPED(fold)(sum);
+    return TYPED(lane_sum)(sum);
 }
 
 static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,

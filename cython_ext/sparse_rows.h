@@ -9,76 +9,85 @@
  */
 
 /* A mapping's way to solve f(t) = 1 over whole lanes of gaps, from a start at or above the root;
- * context holds its parameters, if it has any. Leaves what it knows about f at t in *at_t. */
-typedef REAL TYPED(Solver)(const REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t);
+ * context holds its parameters, if it has any. It may drop gaps, in place, that are out of reach of a t at
+ * or above the root. Leaves what it knows about f at t in *at_t. */
+typedef REAL TYPED(Solver)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t);
 
-/* A row after the search: scores below floor are not in the support, and the gaps of all others are in
- * kept, padded to size whole lanes. */
+/* A row after the search: the gaps of all entries that may be in the support are in kept, padded to size whole
+ * lanes (fewer, where the solver dropped some), and the chunks' maxima are gaps by now. */
 typedef struct {
-    REAL largest, floor, t;
+    REAL largest, t;
     Moments at_t;
-    const REAL *maxima, *kept;
+    const REAL *maxima;
+    REAL *kept;
     ptrdiff_t size;
 } TYPED(Search);
 
-/* Scores to gaps, in place, and padded to whole lanes; returns the padded number. Scaling by a power of
- * 2 is exact, the difference is rounded once, and -inf stays -inf, which no threshold lets in. */
-static ptrdiff_t TYPED(to_gaps)(REAL *z, ptrdiff_t n, REAL largest, REAL scale) {
-    const ptrdiff_t padded = whole_lanes(n);
-    for (ptrdiff_t i = 0; i < n; i++) z[i] = (z[i] - largest) * scale;
-    for (ptrdiff_t i = n; i < padded; i++) z[i] = OUTSIDE;
-    return padded;
+/* Fill up gaps to whole lanes; returns the padded number. */
+static inline ptrdiff_t TYPED(pad)(REAL *x, ptrdiff_t n) {
+    for (int j = 0; j < PAIR; j++) x[n + j] = OUTSIDE;
+    return whole_lanes(n);
 }
 
-/* Copy every score that is not below floor to the front of kept; return their number. */
-static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL floor,
+/* Drop the gaps that t does not reach, in place; n and what is returned are whole lanes. */
+static ptrdiff_t TYPED(shrink)(REAL *x, ptrdiff_t n, REAL t) {
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < n; i += LANES) size += TYPED(keep_above)(x + i, -t, x + size);
+    return TYPED(pad)(x, size);
+}
+
+/* Scores to the gaps that t reaches, chunk by chunk; returns their padded number. Scaling by a power of 2 is
+ * exact, and the difference is rounded once: rounding is monotone, so a chunk is rightly skipped. */
+static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale, REAL t,
                                const REAL *restrict maxima, REAL *restrict kept) {
     ptrdiff_t size = 0;
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
-        if (maxima[start / CHUNK] < floor) continue; /* most of a long row ends here */
-        const ptrdiff_t count = n - start < CHUNK ? n - start : CHUNK;
-        const REAL *chunk = z + start;
-        BITS inside = 0;
-        for (ptrdiff_t i = 0; i < count; i++) inside += chunk[i] >= floor;
-        if (inside == count) { /* and of a dense row here, a vector at a time */
-            memcpy(kept + size, chunk, (size_t)count * sizeof(REAL));
-            size += count;
-        } else {
-            for (ptrdiff_t i = 0; i < count; i++) {
-                kept[size] = chunk[i];
-                size += chunk[i] >= floor;
-            }
-        }
+    for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
+        if (!TYPED(any_above)(maxima, -t)) continue; /* most of a long row ends here */
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        REAL x[CHUNK];
+        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
+        for (ptrdiff_t i = end - start; i < whole_lanes(end - start); i++) x[i] = OUTSIDE;
+        for (ptrdiff_t i = 0; i < end - start; i += LANES)
+            size += TYPED(keep_above)(x + i, -t, kept + size);
     }
-    return size;
+    return TYPED(pad)(kept, size);
 }
 
 /* Find t; false if the row has no threshold, and p is written already.
  *
  * The chunks' maxima are solved first, as a part of the row that holds most of what matters. Its t is
- * rounded, by a few units of the last place; an entry lost to that has a g as small. Rounding is
- * monotone: x > -t implies that z is at least the rounded largest - t/scale. */
+ * rounded, by a few units of the last place; an entry lost to that has a g as small. */
 static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL scale,
                           TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
                           TYPED(Search) *found) {
-    const ptrdiff_t chunks = chunks_in(n);
-    REAL *maxima = scratch, *kept = scratch + whole_lanes(chunks);
+    const ptrdiff_t lanes = maxima_of(n);
+    REAL *maxima = scratch, *kept = scratch + lanes;
     const REAL largest = TYPED(chunk_maxima)(z, n, maxima);
     if (TYPED(is_settled)(p, n, largest)) return false;
 
-    memcpy(kept, maxima, (size_t)chunks * sizeof(REAL));
-    ptrdiff_t size = TYPED(to_gaps)(kept, chunks, largest, scale);
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < lanes; i += LANES) {
+        for (int j = 0; j < LANES; j++) maxima[i + j] = (maxima[i + j] - largest) * scale;
+        size += TYPED(keep_above)(maxima + i, -1, kept + size);
+    }
+    size = TYPED(pad)(kept, size);
     REAL t = solve(kept, size, 1, context, &found->at_t);
 
-    const REAL floor = largest - t / scale;
-    size = TYPED(gather)(z, n, floor, maxima, kept);
-    size = TYPED(to_gaps)(kept, size, largest, scale);
+    size = TYPED(gather)(z, n, largest, scale, t, maxima, kept);
     t = solve(kept, size, t, context, &found->at_t);
     found->largest = largest;
-    found->floor = floor;
     found->t = t;
     found->maxima = maxima;
     found->kept = kept;
     found->size = size;
     return true;
+}
+
+/* Write zeros from start to the next chunk with anything in the support, and return where that begins. */
+static ptrdiff_t TYPED(next_live)(const TYPED(Search) *found, REAL *p, ptrdiff_t start, ptrdiff_t n) {
+    ptrdiff_t live = start;
+    while (live < n && !TYPED(any_above)(found->maxima + live / CHUNK * LANES, -found->t)) live += CHUNK;
+    if (live > n) live = n;
+    if (live > start) memset(p + start, 0, (size_t)(live - start) * sizeof(REAL));
+    return live;
 }

@@ -12,21 +12,21 @@
  *
  * f is convex and piecewise linear, so the root of its tangent is at or above the root wanted, and is that
  * root as soon as no entry leaves the support on the way there. */
-static REAL TYPED(michelot)(const REAL *x, ptrdiff_t n, REAL t, const void *context,
-                             Moments *at_t) {
+static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
     (void)context;
     double size_before = 0;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        Moments m = *at_t = TYPED(moments)(x, n, t, 0);
+        const Moments m = *at_t = TYPED(moments)(x, n, t, false);
         if (m.size == size_before) break;
         size_before = m.size;
         t = (REAL)(t + (1 - m.sum) / m.size);
+        if (m.size < n / 2) n = TYPED(shrink)(x, n, t);
     }
     return t;
 }
 
 /* t is the root but rounded: what is missing from the sum, shared by all of the support, makes
- * (x + t) + rest right to a few units of its own last place. What is then left is divided out. */
+ * (x + t) + rest right to a few units of its own last place. */
 static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                  REAL *restrict scratch) {
     TYPED(Search) found;
@@ -34,51 +34,48 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
 
     const REAL largest = found.largest, t = found.t;
     const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
-    const double sum = TYPED(moments)(found.kept, found.size, t, rest).sum;
-    const REAL excess = (REAL)((1 - sum) / sum);
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+    ptrdiff_t start = TYPED(next_live)(&found, p, 0, n);
+    while (start < n) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (found.maxima[start / CHUNK] < found.floor) {
-            TYPED(fill)(p + start, end - start, 0);
-            continue;
-        }
         for (ptrdiff_t i = start; i < end; i++) {
-            REAL u = ((z[i] - largest) + t) + rest;
-            u = u > 0 ? u : (REAL)0;
-            p[i] = u + u * excess;
+            const REAL u = ((z[i] - largest) + t) + rest;
+            p[i] = u > 0 ? u : (REAL)0;
         }
+        start = TYPED(next_live)(&found, p, end, n);
     }
 }
 
 /* Michelot's algorithm in every column of a block until none of them moves. */
 static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                   ptrdiff_t n, REAL *restrict tile) {
-    REAL largest[BLOCK], t[BLOCK], rest[BLOCK], size_before[BLOCK] = {0};
+                                   ptrdiff_t n, REAL *restrict scratch) {
+    REAL *const x = scratch, *const room = scratch + BLOCK * whole_lanes(n);
+    REAL largest[BLOCK], t[BLOCK], rest[BLOCK], size_before[BLOCK];
     TYPED(BlockMoments) m;
-    TYPED(interleave)(z, n, 1, tile, largest);
-    for (int j = 0; j < BLOCK; j++) t[j] = 1;
+    TYPED(interleave)(z, n, 1, x, room, largest);
+    for (int j = 0; j < BLOCK; j++) {
+        t[j] = 1;
+        size_before[j] = 0;
+    }
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(block_moments)(tile, n, t, &m);
-        BITS moving = 0;
+        TYPED(block_moments)(x, n, t, false, &m);
+        REAL moving = 0;
         for (int j = 0; j < BLOCK; j++) {
-            const bool done = m.size[j] == size_before[j];
-            rest[j] = (1 - m.sum[j]) / m.size[j];
+            const REAL step = (1 - m.sum[j]) / m.size[j];
+            const REAL done = m.size[j] == size_before[j] ? (REAL)1 : (REAL)0;
+            rest[j] = step;
+            t[j] += done != 0 ? (REAL)0 : step;
+            moving += 1 - done;
             size_before[j] = m.size[j];
-            t[j] = done ? t[j] : t[j] + rest[j];
-            moving |= !done;
         }
-        if (!moving) break;
+        if (moving == 0) break;
     }
-    for (int j = 0; j < count; j++) {
-        if (TYPED(is_settled)(p[j], n, largest[j])) continue;
-        const REAL top = largest[j], threshold = t[j], little = rest[j];
-        for (ptrdiff_t i = 0; i < n; i++) {
-            REAL u = ((z[j][i] - top) + threshold) + little;
-            p[j][i] = u > 0 ? u : (REAL)0;
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
+            x[i * BLOCK + j] = u > 0 ? u : (REAL)0;
         }
-        const REAL excess = TYPED(missing_share)(p[j], n);
-        for (ptrdiff_t i = 0; i < n; i++) p[j][i] += p[j][i] * excess;
-    }
+    TYPED(separate)(x, n, p, count, room);
+    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
 static const TYPED(Forward) TYPED(sparsemax) = {TYPED(sparsemax_row), TYPED(sparsemax_block)};

@@ -1,5 +1,6 @@
 /* Everything that exists once per floating type. These headers are templates: the including file says
  * what REAL is, and TYPED(name) gives functions its suffix. */
+#include "lane_steps.h"
 #include "row_steps.h"
 #include "block_steps.h"
 #include "sparse_rows.h"

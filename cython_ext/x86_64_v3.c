@@ -2,7 +2,8 @@
 #include "builds.h"
 
 #if HAS_X86_64_BUILDS
-#define TARGET "avx2,fma"
+#define TARGET "avx2,fma,bmi2"
+#define HAS_AVX2 1
 #define KERNELS x86_64_v3_kernels
 #include "targeted_kernels.h"
 #else

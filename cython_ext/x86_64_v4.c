@@ -2,10 +2,11 @@
 #include "builds.h"
 
 #if HAS_X86_64_BUILDS
+#define HAS_AVX512 1
 #if defined(__clang__)
-#define TARGET "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma"
+#define TARGET "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi2"
 #else
-#define TARGET "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,prefer-vector-width=512"
+#define TARGET "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx2,fma,bmi2,prefer-vector-width=512"
 #endif
 #define KERNELS x86_64_v4_kernels
 #include "targeted_kernels.h"

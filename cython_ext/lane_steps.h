@@ -1,0 +1,116 @@
+/* What is done across the LANES of a vector, for one floating type: a template.
+ *
+ * Sums and maxima are taken by halves, which compilers turn into a few shuffles. Only to keep some
+ * lanes and drop the others has no form in C that they recognise, so that one is written out for the
+ * instruction sets that have a way to do it.
+ */
+
+static inline REAL TYPED(lane_sum)(const REAL *lane) {
+    REAL half[LANES / 2], quarter[LANES / 4];
+    for (int j = 0; j < LANES / 2; j++) half[j] = lane[j] + lane[j + LANES / 2];
+    for (int j = 0; j < LANES / 4; j++) quarter[j] = half[j] + half[j + LANES / 4];
+    return (quarter[0] + quarter[2]) + (quarter[1] + quarter[3]);
+}
+
+static inline REAL TYPED(pair_sum)(const REAL *pair) {
+    REAL lane[LANES];
+    for (int j = 0; j < LANES; j++) lane[j] = pair[j] + pair[j + LANES];
+    return TYPED(lane_sum)(lane);
+}
+
+static inline REAL TYPED(larger)(REAL a, REAL b) {
+    return a > b ? a : b;
+}
+
+static inline REAL TYPED(lane_max)(const REAL *lane) {
+    REAL half[LANES / 2], quarter[LANES / 4];
+    for (int j = 0; j < LANES / 2; j++) half[j] = TYPED(larger)(lane[j], lane[j + LANES / 2]);
+    for (int j = 0; j < LANES / 4; j++)
+        quarter[j] = TYPED(larger)(half[j], half[j + LANES / 4]);
+    return TYPED(larger)(TYPED(larger)(quarter[0], quarter[2]),
+                         TYPED(larger)(quarter[1], quarter[3]));
+}
+
+/* Copy those of x[0 .. LANES) that exceed floor to the front of `to`, in order; return their number. What
+ * lies behind them, up to LANES values from `to` on, is overwritten. `to` may be x or lie before it. */
+static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to);
+
+/* Is any of x[0 .. LANES) above floor? */
+static inline bool TYPED(any_above)(const REAL *x, REAL floor);
+
+#if HAS_AVX512 && !IS_DOUBLE
+
+static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
+    const __m512 lanes = _mm512_loadu_ps(x);
+    const __mmask16 above = _mm512_cmp_ps_mask(lanes, _mm512_set1_ps(floor), _CMP_GT_OQ);
+    _mm512_storeu_ps(to, _mm512_maskz_compress_ps(above, lanes));
+    return __builtin_popcount(above);
+}
+
+static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
+    return _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_set1_ps(floor), _CMP_GT_OQ) != 0;
+}
+
+#elif HAS_AVX512
+
+static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
+    const __m512d bound = _mm512_set1_pd(floor);
+    const __m512d low = _mm512_loadu_pd(x), high = _mm512_loadu_pd(x + LANES / 2);
+    const __mmask8 low_above = _mm512_cmp_pd_mask(low, bound, _CMP_GT_OQ);
+    const __mmask8 high_above = _mm512_cmp_pd_mask(high, bound, _CMP_GT_OQ);
+    const ptrdiff_t low_count = __builtin_popcount(low_above);
+    _mm512_storeu_pd(to, _mm512_maskz_compress_pd(low_above, low));
+    _mm512_storeu_pd(to + low_count, _mm512_maskz_compress_pd(high_above, high));
+    return low_count + __builtin_popcount(high_above);
+}
+
+static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
+    const __m512d bound = _mm512_set1_pd(floor);
+    return (_mm512_cmp_pd_mask(_mm512_loadu_pd(x), bound, _CMP_GT_OQ)
+            | _mm512_cmp_pd_mask(_mm512_loadu_pd(x + LANES / 2), bound, _CMP_GT_OQ)) != 0;
+}
+
+#elif HAS_AVX2 && !IS_DOUBLE
+
+/* Where the lanes that a mask keeps come from, a byte each: pdep makes a byte of ones of each bit of the
+ * mask, pext collects the numbers of those lanes. */
+static inline __m256i TYPED(kept_lanes)(unsigned mask) {
+    const uint64_t bytes = _pdep_u64(mask, 0x0101010101010101u) * 0xff;
+    return _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)_pext_u64(0x0706050403020100u, bytes)));
+}
+
+static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
+    const __m256 bound = _mm256_set1_ps(floor);
+    const __m256 low = _mm256_loadu_ps(x), high = _mm256_loadu_ps(x + 8);
+    const unsigned low_above = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(low, bound, _CMP_GT_OQ));
+    const unsigned high_above = (unsigned)_mm256_movemask_ps(_mm256_cmp_ps(high, bound, _CMP_GT_OQ));
+    if ((low_above | high_above) == 0) return 0;
+    const ptrdiff_t low_count = __builtin_popcount(low_above);
+    _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(low, TYPED(kept_lanes)(low_above)));
+    _mm256_storeu_ps(to + low_count, _mm256_permutevar8x32_ps(high, TYPED(kept_lanes)(high_above)));
+    return low_count + __builtin_popcount(high_above);
+}
+
+static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
+    const __m256 top = _mm256_max_ps(_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8));
+    return _mm256_movemask_ps(_mm256_cmp_ps(top, _mm256_set1_ps(floor), _CMP_GT_OQ)) != 0;
+}
+
+#else
+
+static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
+    return TYPED(lane_max)(x) > floor;
+}
+
+static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
+    if (!TYPED(any_above)(x, floor)) return 0; /* in a long row, most often */
+    ptrdiff_t size = 0;
+    for (int j = 0; j < LANES; j++) {
+        const REAL entry = x[j];
+        to[size] = entry;
+        size += entry > floor;
+    }
+    return size;
+}
+
+#endif
