@@ -1,0 +1,48 @@
+// What an emulated kernel asks of the emulator: implemented in runtime.cpp, used by cuda_language.h.
+#pragma once
+#include <cstddef>
+
+namespace emulation {
+
+// One dimension is all that the kernels use; .y and .z do not compile.
+struct Index {
+  unsigned x;
+};
+
+// Where the running thread stands: CUDA's built-in variables.
+struct Coordinates {
+  Index thread, block, block_size, grid_size;
+};
+extern Coordinates here;
+
+// A line of the kernel's source, for reports.
+struct Place {
+  const char *file;
+  int line;
+};
+
+enum class Collective { sync_warp, ballot, shuffle, shuffle_xor, shuffle_up, shuffle_down };
+
+// Waits for the whole block; returns how many of its threads came with a true predicate.
+int barrier(bool predicate, Place place);
+
+// Waits for the lanes in `mask`, then replaces *value by the collective's result for this lane.
+struct Request {
+  Collective kind;
+  unsigned mask;
+  void *value;
+  std::size_t size;
+  int argument, width;
+  Place place;
+};
+void collective(const Request &request);
+
+// The block's one copy of a __shared__ variable; `key` tells the variables of a kernel apart.
+void *shared_variable(const char *name, const void *key, std::size_t size, std::size_t alignment);
+// The block's `extern __shared__` memory.
+void *dynamic_shared_memory();
+
+// Tells the checks about an atomic operation; nothing happens in a build without checks.
+void note_atomic(void *address, std::size_t size, const void *where);
+
+}  // namespace emulation
