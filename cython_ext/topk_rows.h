@@ -45,13 +45,13 @@ static REAL TYPED(kth_largest)(REAL *values, ptrdiff_t n, ptrdiff_t k) {
 static REAL TYPED(kth_score)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t k,
                              const REAL *restrict maxima, REAL *restrict room) {
     REAL bound = -(REAL)INFINITY;
-    if (k <= chunks_in(n)) {
-        memcpy(room, maxima, (size_t)chunks_in(n) * sizeof(REAL));
-        bound = TYPED(kth_largest)(room, chunks_in(n), k);
+    if (k <= maxima_of(n)) {
+        memcpy(room, maxima, (size_t)maxima_of(n) * sizeof(REAL));
+        bound = TYPED(kth_largest)(room, maxima_of(n), k);
     }
     ptrdiff_t size = 0;
     for (ptrdiff_t start = 0; start < n; start += CHUNK) {
-        if (maxima[start / CHUNK] <= bound) continue;
+        if (!TYPED(any_above)(maxima + start / CHUNK * LANES, bound)) continue;
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
         for (ptrdiff_t i = start; i < end; i++) {
             room[size] = z[i];
@@ -77,13 +77,13 @@ static double TYPED(exponentials_above)(const REAL *restrict z, REAL *restrict p
         p[i + j] = x >= cut ? e : (REAL)0;
         sum[j] += p[i + j];
     }
-    return TYPED(fold)(sum);
+    return TYPED(lane_sum)(sum);
 }
 
 /* Gaps are compared, not scores: two scores of one rounded gap are tied, as in the NumPy twin. */
 static void TYPED(topk_softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                     ptrdiff_t k, REAL *restrict scratch) {
-    REAL *maxima = scratch, *room = scratch + whole_lanes(chunks_in(n));
+    REAL *maxima = scratch, *room = scratch + maxima_of(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, maxima);
     if (TYPED(is_settled)(p, n, largest)) return;
 
@@ -91,7 +91,7 @@ static void TYPED(topk_softmax_row)(const REAL *restrict z, REAL *restrict p, pt
     double sum = 0;
     for (ptrdiff_t start = 0; start < n; start += CHUNK) {
         const ptrdiff_t count = n - start < CHUNK ? n - start : CHUNK;
-        if (maxima[start / CHUNK] - largest < cut)
+        if (TYPED(lane_max)(maxima + start / CHUNK * LANES) - largest < cut)
             TYPED(fill)(p + start, count, 0);
         else
             sum += TYPED(exponentials_above)(z + start, p + start, count, largest, cut);
@@ -99,7 +99,7 @@ static void TYPED(topk_softmax_row)(const REAL *restrict z, REAL *restrict p, pt
     const REAL share = (REAL)(1 / sum);
     for (ptrdiff_t start = 0; start < n; start += CHUNK) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (maxima[start / CHUNK] - largest < cut) continue;
+        if (TYPED(lane_max)(maxima + start / CHUNK * LANES) - largest < cut) continue;
         for (ptrdiff_t i = start; i < end; i++) p[i] *= share;
     }
 }
