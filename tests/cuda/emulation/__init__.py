@@ -3,8 +3,9 @@
 `compiled(code)` has g++ build the text of a ``.cu`` file with a header that stands in for CUDA's
 language; `Library.launch` runs a kernel of it over NumPy arrays, each thread of a block as a fiber,
 in an order that the schedule chooses. A kernel that waits for something that cannot come, or that
-breaks a rule of CUDA which only some hardware forgives, raises `KernelError` with block, thread and
-line. A library built with ``checked=True`` also finds races and accesses outside the kernel's memory.
+breaks a rule of CUDA which only some hardware forgives, raises `KernelError` with block, thread
+and line. A library built with ``checked=True`` also finds races and accesses outside the kernel's
+memory.
 """
 
 from emulation.build import compiled, unavailable

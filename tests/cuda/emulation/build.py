@@ -22,7 +22,7 @@ CACHE = HERE.parents[2] / "build" / "emulation"
 COMPILER = os.environ.get("CXX", "g++")
 # A kernel's text is not C++'s alone: CUDA reads memory through other types, and so may this.
 FLAGS = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-U_FORTIFY_SOURCE", "-fno-strict-aliasing"]
-KERNEL_FLAGS = ["-O1", "-fno-threadsafe-statics", "-ffp-contract=off", "-Wno-unknown-pragmas", "-Wno-attributes"]
+KERNEL_FLAGS = ["-O1", "-fno-threadsafe-statics", "-ffp-contract=off", "-Wno-unknown-pragmas"]
 # Calls to the sanitizers' run-time libraries, which checks.cpp stands in for.
 CHECK_FLAGS = [
     "-g1",
@@ -32,11 +32,14 @@ CHECK_FLAGS = [
 ]
 
 _ARRAY_OR_SCALAR = r"\w+(?:\s*\[[^\]]*\])*"
-_DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
+_DYNAMIC = re.compile(r"extern\s+__shared__\s+([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
 _SHARED = re.compile(
-    rf"__shared__\s+([\w:<>]+(?:\s+[\w:<>]+)*?)\s+({_ARRAY_OR_SCALAR}(?:\s*,\s*{_ARRAY_OR_SCALAR})*)\s*;"
+    r"__shared__\s+([\w:<>]+(?:\s+[\w:<>]+)*?)\s+"
+    rf"({_ARRAY_OR_SCALAR}(?:\s*,\s*{_ARRAY_OR_SCALAR})*)\s*;"
 )
-_UNMANGLED = re.compile(r'extern\s+"C"\s+__global__\s+(?:__launch_bounds__\([^)]*\)\s+)?void\s+(\w+)')
+_UNMANGLED = re.compile(
+    r'extern\s+"C"\s+__global__\s+(?:__launch_bounds__\([^)]*\)\s+)?void\s+(\w+)'
+)
 
 
 @functools.cache
@@ -87,7 +90,8 @@ def compiled(
             f'#line 1 "{file_name}"',
             _without_shared(code),
             '#include "kernel_table.h"',
-            "static const emulation::Kernel emulation_table[] = {",  # here, so that names mean theirs
+            # At global scope, so that the names mean the file's own.
+            "static const emulation::Kernel emulation_table[] = {",
             *(f'  emulation::kernel("{name}", {name}),' for name in names),
             "};",
             "const emulation::Kernel *const emulation::kernels = emulation_table;",
@@ -101,9 +105,10 @@ def compiled(
             for name, text in headers.items():
                 (Path(folder) / name).write_text(f'#line 1 "{name}"\n{_without_shared(text)}')
             (Path(folder) / "source.cpp").write_text(source)
-            _run([*flags, f"-I{folder}", f"-I{HERE}", "-c", "source.cpp", "-o", "kernels.o"], folder)
-            objects = ["kernels.o", *map(str, _runtime())]
-            _run(["-shared", "-Wl,-Bsymbolic,-z,defs", *objects, "-ldl", "-o", "kernels.so"], folder)
+            places = [f"-I{folder}", f"-I{HERE}"]
+            _run([*flags, *places, "-c", "source.cpp", "-o", "kernels.o"], folder)
+            linked = ["kernels.o", *map(str, _runtime()), "-ldl", "-o", "kernels.so"]
+            _run(["-shared", "-Wl,-Bsymbolic,-z,defs", *linked], folder)
             os.replace(Path(folder) / "kernels.so", target)
     return Library(target, names)
 
@@ -115,7 +120,7 @@ def _without_shared(code: str) -> str:
         kind, declarators = match.groups()
         parts = []
         for declarator in re.findall(_ARRAY_OR_SCALAR, declarators):
-            name, extent = re.fullmatch(r"(\w+)\s*(.*)", declarator, re.DOTALL).groups()  # type: ignore[union-attr]
+            name, extent = re.split(r"\b", declarator, maxsplit=2)[1:]
             parts.append(f'auto &{name} = emulation::shared<{kind}{extent}>("{name}", [] {{}});')
         return " ".join(parts) + "\n" * match.group().count("\n")
 

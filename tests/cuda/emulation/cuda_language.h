@@ -1,8 +1,8 @@
 // What CUDA adds to C++, as far as the kernels of pyentmax use it, for g++.
 //
 // `__shared__` is missing: emulation/build.py rewrites its declarations as references obtained from
-// shared_variable() and dynamic_shared_memory(), because no macro can stand for a storage class that
-// has one copy a block.
+// shared_variable() and dynamic_shared_memory(), because no macro can stand for a storage class
+// that has one copy a block.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -29,72 +29,69 @@ constexpr int warpSize = 32;
 // --- shared memory -------------------------------------------------------------------------------
 
 namespace emulation {
-// What `__shared__ T name` becomes. `Key` is the type of a lambda, so each declaration has its own, in
-// each instantiation of the function it stands in.
+// What `__shared__ T name` becomes. `Key` is the type of a lambda, so each declaration has its own,
+// in each instantiation of the function it stands in.
 template <typename T, typename Key>
 __attribute__((no_sanitize("thread"))) T &shared(const char *name, Key) {
-  static const char key = 0;
-  return *static_cast<T *>(shared_variable(name, &key, sizeof(T), alignof(T)));
+    static const char key = 0;
+    return *static_cast<T *>(shared_variable(name, &key, sizeof(T), alignof(T)));
 }
 }  // namespace emulation
 
 // --- synchronisation and warp collectives --------------------------------------------------------
 
 // Evaluated where the call stands, as a default argument is: the line to report.
-#define EMULATION_PLACE                      \
-  ::emulation::Place place = {               \
-    __builtin_FILE(), __builtin_LINE()       \
-  }
+#define EMULATION_PLACE ::emulation::Place place = {__builtin_FILE(), __builtin_LINE()}
 
 inline void __syncthreads(EMULATION_PLACE) { emulation::barrier(false, place); }
 inline int __syncthreads_count(int p, EMULATION_PLACE) { return emulation::barrier(p != 0, place); }
 inline int __syncthreads_or(int p, EMULATION_PLACE) {
-  return emulation::barrier(p != 0, place) != 0;
+    return emulation::barrier(p != 0, place) != 0;
 }
 inline int __syncthreads_and(int p, EMULATION_PLACE) {
-  return emulation::barrier(p == 0, place) == 0;
+    return emulation::barrier(p == 0, place) == 0;
 }
 
 inline void __syncwarp(unsigned mask = ~0u, EMULATION_PLACE) {
-  emulation::collective({emulation::Collective::sync_warp, mask, nullptr, 0, 0, 32, place});
+    emulation::collective({emulation::Collective::sync_warp, mask, nullptr, 0, 0, 32, place});
 }
 inline unsigned __ballot_sync(unsigned mask, int predicate, EMULATION_PLACE) {
-  unsigned vote = predicate != 0;
-  emulation::collective({emulation::Collective::ballot, mask, &vote, sizeof vote, 0, 32, place});
-  return vote;
+    unsigned vote = predicate != 0;
+    emulation::collective({emulation::Collective::ballot, mask, &vote, sizeof vote, 0, 32, place});
+    return vote;
 }
 inline int __any_sync(unsigned mask, int predicate, EMULATION_PLACE) {
-  return __ballot_sync(mask, predicate, place) != 0;
+    return __ballot_sync(mask, predicate, place) != 0;
 }
 inline int __all_sync(unsigned mask, int predicate, EMULATION_PLACE) {
-  return __ballot_sync(mask, predicate, place) == mask;
+    return __ballot_sync(mask, predicate, place) == mask;
 }
 
 namespace emulation {
 template <typename T>
 T shuffled(Collective kind, unsigned mask, T value, int argument, int width, Place place) {
-  static_assert(std::is_trivially_copyable<T>::value && sizeof(T) <= 8,
-                "CUDA shuffles numbers of up to 8 bytes");
-  collective({kind, mask, &value, sizeof value, argument, width, place});
-  return value;
+    static_assert(std::is_trivially_copyable<T>::value && sizeof(T) <= 8,
+                  "CUDA shuffles numbers of up to 8 bytes");
+    collective({kind, mask, &value, sizeof value, argument, width, place});
+    return value;
 }
 }  // namespace emulation
 
 template <typename T>
 T __shfl_sync(unsigned mask, T value, int lane, int width = 32, EMULATION_PLACE) {
-  return emulation::shuffled(emulation::Collective::shuffle, mask, value, lane, width, place);
+    return emulation::shuffled(emulation::Collective::shuffle, mask, value, lane, width, place);
 }
 template <typename T>
 T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, EMULATION_PLACE) {
-  return emulation::shuffled(emulation::Collective::shuffle_xor, mask, value, bits, width, place);
+    return emulation::shuffled(emulation::Collective::shuffle_xor, mask, value, bits, width, place);
 }
 template <typename T>
 T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32, EMULATION_PLACE) {
-  return emulation::shuffled(emulation::Collective::shuffle_up, mask, value, by, width, place);
+    return emulation::shuffled(emulation::Collective::shuffle_up, mask, value, by, width, place);
 }
 template <typename T>
 T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, EMULATION_PLACE) {
-  return emulation::shuffled(emulation::Collective::shuffle_down, mask, value, by, width, place);
+    return emulation::shuffled(emulation::Collective::shuffle_down, mask, value, by, width, place);
 }
 
 // --- atomics: threads only change places at collectives and barriers -----------------------------
@@ -103,19 +100,19 @@ namespace emulation {
 // Not instrumented as an ordinary access: note_atomic tells the checks what it is.
 template <typename T, typename F>
 __attribute__((noinline, no_sanitize("thread"))) T atomically(T *address, F change) {
-  note_atomic(address, sizeof(T), __builtin_return_address(0));
-  T before = *address;
-  *address = change(before);
-  return before;
+    note_atomic(address, sizeof(T), __builtin_return_address(0));
+    T before = *address;
+    *address = change(before);
+    return before;
 }
 }  // namespace emulation
 
-#define EMULATION_ATOMIC(NAME, RESULT)                                                       \
-  template <typename T>                                                                      \
-  T NAME(T *address, typename std::common_type<T>::type value) {                             \
-    return emulation::atomically(                                                            \
-        address, [=](T old) __attribute__((no_sanitize("thread"))) -> T { return RESULT; }); \
-  }
+#define EMULATION_ATOMIC(NAME, RESULT)                                                           \
+    template <typename T>                                                                        \
+    T NAME(T *address, typename std::common_type<T>::type value) {                               \
+        return emulation::atomically(                                                            \
+            address, [=](T old) __attribute__((no_sanitize("thread"))) -> T { return RESULT; }); \
+    }
 EMULATION_ATOMIC(atomicAdd, old + value)
 EMULATION_ATOMIC(atomicMax, old < value ? value : old)
 EMULATION_ATOMIC(atomicMin, value < old ? value : old)
@@ -126,20 +123,34 @@ EMULATION_ATOMIC(atomicExch, value)
 
 // --- numbers -------------------------------------------------------------------------------------
 
-struct alignas(8) float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct alignas(16) double2 { double x, y; };
-struct alignas(8) int2 { int x, y; };
-struct alignas(16) int4 { int x, y, z, w; };
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+struct alignas(16) double2 {
+    double x, y;
+};
+struct alignas(8) int2 {
+    int x, y;
+};
+struct alignas(16) int4 {
+    int x, y, z, w;
+};
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
 
 template <typename To, typename From>
 To emulation_bits_as(From from) {
-  static_assert(sizeof(To) == sizeof(From), "a reinterpretation keeps the size");
-  To to;
-  std::memcpy(&to, &from, sizeof to);
-  return to;
+    static_assert(sizeof(To) == sizeof(From), "a reinterpretation keeps the size");
+    To to;
+    std::memcpy(&to, &from, sizeof to);
+    return to;
 }
 inline int __float_as_int(float x) { return emulation_bits_as<int>(x); }
 inline unsigned __float_as_uint(float x) { return emulation_bits_as<unsigned>(x); }
@@ -165,9 +176,9 @@ inline float max(float a, float b) { return std::fmax(a, b); }
 inline float min(float a, float b) { return std::fmin(a, b); }
 inline double max(double a, double b) { return std::fmax(a, b); }
 inline double min(double a, double b) { return std::fmin(a, b); }
-#define EMULATION_ORDER(T)                              \
-  inline T max(T a, T b) { return a < b ? b : a; }      \
-  inline T min(T a, T b) { return b < a ? b : a; }
+#define EMULATION_ORDER(T)                           \
+    inline T max(T a, T b) { return a < b ? b : a; } \
+    inline T min(T a, T b) { return b < a ? b : a; }
 EMULATION_ORDER(int)
 EMULATION_ORDER(unsigned)
 EMULATION_ORDER(long long)
@@ -176,5 +187,5 @@ EMULATION_ORDER(unsigned long long)
 
 template <typename T>
 T __ldg(const T *address) {
-  return *address;
+    return *address;
 }

@@ -9,29 +9,29 @@ namespace emulation {
 
 // A kernel of the library under its CUDA name; build.py writes the table.
 struct Kernel {
-  const char *name;
-  void (*function)();
-  void (*call)(void (*function)(), void **arguments);
-  const char *(*signature)();
+    const char *name;
+    void (*function)();
+    void (*call)(void (*function)(), void **arguments);
+    const char *(*signature)();
 };
 extern const Kernel *const kernels;
 
 constexpr int IN_ORDER = 0, REVERSED = -1;  // and positive: the seed of a random schedule
 
 struct Launch {
-  const Kernel *kernel;
-  unsigned grid, block;
-  std::size_t dynamic_shared;
-  int schedule;
-  bool flush_subnormals;
-  void **arguments;
+    const Kernel *kernel;
+    unsigned grid, block;
+    std::size_t dynamic_shared;
+    int schedule;
+    bool flush_subnormals;
+    void **arguments;
 };
 
 extern bool in_kernel;  // or in code of the library that Python called
 
 struct Region {
-  const char *begin, *end;
-  std::string name;
+    const char *begin, *end;
+    std::string name;
 };
 extern std::vector<Region> shared_regions;  // of the running block
 extern std::vector<Region> global_regions;  // the arrays handed to the launch
@@ -43,7 +43,7 @@ void fail_here(const std::string &where, const std::string &what);
 bool on_own_stack(const char *address);
 
 inline bool operator==(Place a, Place b) {
-  return a.line == b.line && !__builtin_strcmp(a.file, b.file);
+    return a.line == b.line && !__builtin_strcmp(a.file, b.file);
 }
 inline bool operator!=(Place a, Place b) { return !(a == b); }
 

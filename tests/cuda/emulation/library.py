@@ -83,7 +83,9 @@ class Library:
             for a launch that CUDA would refuse or misread, and for what the emulator finds
         """
         if not (grid >= 1 and 1 <= block <= 1024 and 0 <= shared <= MOST_SHARED):
-            raise KernelError(f"{name}: a grid of {grid}, a block of {block}, {shared} bytes shared")
+            raise KernelError(
+                f"{name} cannot have a grid of {grid}, a block of {block}, {shared} bytes shared"
+            )
         pointers, reached = self._converted(name, arguments)
         reached += [(f"array {position}", array) for position, array in enumerate(arrays)]
         bounds = [np.lib.array_utils.byte_bounds(array) for _, array in reached]

@@ -1,4 +1,5 @@
-// What an emulated kernel asks of the emulator: implemented in runtime.cpp, used by cuda_language.h.
+// What an emulated kernel asks of the emulator: implemented in runtime.cpp, used by
+// cuda_language.h.
 #pragma once
 #include <cstddef>
 
@@ -6,19 +7,19 @@ namespace emulation {
 
 // One dimension is all that the kernels use; .y and .z do not compile.
 struct Index {
-  unsigned x;
+    unsigned x;
 };
 
 // Where the running thread stands: CUDA's built-in variables.
 struct Coordinates {
-  Index thread, block, block_size, grid_size;
+    Index thread, block, block_size, grid_size;
 };
 extern Coordinates here;
 
 // A line of the kernel's source, for reports.
 struct Place {
-  const char *file;
-  int line;
+    const char *file;
+    int line;
 };
 
 enum class Collective { sync_warp, ballot, shuffle, shuffle_xor, shuffle_up, shuffle_down };
@@ -28,12 +29,12 @@ int barrier(bool predicate, Place place);
 
 // Waits for the lanes in `mask`, then replaces *value by the collective's result for this lane.
 struct Request {
-  Collective kind;
-  unsigned mask;
-  void *value;
-  std::size_t size;
-  int argument, width;
-  Place place;
+    Collective kind;
+    unsigned mask;
+    void *value;
+    std::size_t size;
+    int argument, width;
+    Place place;
 };
 void collective(const Request &request);
 
