@@ -10,6 +10,7 @@
 #include "forward.cuh"
 
 template <typename C> struct Entmax15 {
+    static constexpr bool COSTLY = false;
     C t = 1, rest = 0, excess;
 
     __device__ explicit Entmax15(double) {}
@@ -23,7 +24,7 @@ template <typename C> struct Entmax15 {
      * in t, so two passes in a row that count the same size saw the same support: done. As in
      * sparsemax.cu, `rest` and `excess` take the rounding off. */
     template <class Team, class Row>
-    __device__ void solve(Team &team, const Row &row, bool sound) {
+    __device__ void solve(Team &team, const Row &row, unsigned, bool sound) {
         C lower = 0, upper = 1, size_before = 0;
         bool moving = sound;
         for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {

@@ -6,17 +6,20 @@
  *     forward_block<M, T, WARPS, ITEMS>(z, mask, p, batch, parameter)
  *         rows of at most 32 WARPS ITEMS entries, one to a block of 32 WARPS threads; grid: rows
  *     forward_stream<M, T, WARPS>(z, mask, p, batch, parameter, storage)
- *         rows of any length, one to a block of 32 WARPS threads; grid: rows; dynamic shared memory:
- *         WARPS storage.room numbers of type Compute<T>, then storage.words marks of 4 bytes
+ *         rows of any length, one to a block of 32 WARPS threads; grid: rows
  *
  * z and p: Operand of T, p may be z; mask: Operand of bool, `at` null for none; parameter: the mapping's
- * own, ignored where it has none. M is the mapping, a struct template over the type to compute in:
+ * own, ignored where it has none. Dynamic shared memory: forward_stream takes WARPS storage.room
+ * numbers of type Compute<T>, then storage.words marks of 4 bytes; the others take ITEMS numbers for
+ * each thread if M::COSTLY, else none. M is the mapping, a struct template over the type to compute in:
  *
+ *     COSTLY                        whether a visit costs so much that entries in reach, where there are
+ *                                   few, are better gathered
  *     M(parameter)                  of this row
  *     valid()                       whether the parameter is; if not, the row is NaN
- *     scale(), reach()              gaps are x = scale (z − max z); no entry with z ≤ max z − reach
- *                                   can get probability, −∞ never does
- *     solve(team, row, sound)       find what probability() needs; nothing is asked where not sound
+ *     scale(), reach()              gaps are x = scale (z − max z); an entry with z ≤ max z − reach, or
+ *                                   −∞, cannot get probability
+ *     solve(team, row, n, sound)    find what probability() needs; nothing is asked where not sound
  *     probability(x)                of an entry with gap x
  *
  * A row with a NaN or +∞ is NaN, a row of nothing but −∞ is zeros: neither is sound.
@@ -24,36 +27,56 @@
 #pragma once
 #include "rows.cuh"
 
-constexpr int THREADS = 128;
-
 /* Passes that a search may take. Newton's steps on a convex sum g, from the side from which they do
  * not overshoot, obey g₊/g + g'₊/g' ≤ 1 and so divide g |g'| by 4 or more: from at most n² to ε takes
  * log₂ n + ½ log₂ 1/ε, which is 58 for the longest row of doubles. Few take a tenth of that. */
 constexpr int MAX_PASSES = 64;
 
+/* What a block keeps on the chip of a row too long for its registers. */
+struct Storage {
+    unsigned room;  /* gaps that each warp can gather */
+    unsigned words; /* of 32 marks each, one for a pack */
+};
+
+/* Row is as it was read, Found what the mapping looks at of it. */
 template <class M, typename T, class Team, class Row>
-__device__ inline void forward(Team &team, Row &row, const Line<T> &p, M &mapping) {
+__device__ inline void finish(Team &team, const Row &row, unsigned n, M &mapping, Compute<T> top,
+                              const Line<T> &p) {
     typedef Compute<T> C;
-    const C top = team.largest(row.read(mapping.reach()));
     const bool sound = is_finite(top) && mapping.valid();
-    row.centre(top, mapping.scale(), mapping.reach());
-    mapping.solve(team, row, sound);
+    mapping.solve(team, row, n, sound);
     const C instead = top == -infinity<C>() ? (C)0 : not_a_number<C>();
     row.write(p, [&](C x) { return sound ? mapping.probability(x) : instead; });
+}
+
+template <template <typename> class M, typename T, class Team, class Row>
+__device__ inline void forward(Team &team, Row &row, unsigned n, double parameter,
+                               const Line<T> &p, Compute<T> *shared, unsigned room) {
+    typedef Compute<T> C;
+    M<C> mapping(parameter);
+    const C top = team.largest(row.read(mapping.reach()));
+    row.centre(top, mapping.scale());
+    if constexpr (M<C>::COSTLY || !Row::IN_REGISTERS) {
+        const Gathered<Row> gathered(row, -mapping.reach() * mapping.scale(), shared, room);
+        finish<M<C>, T>(team, gathered, n, mapping, top, p);
+    } else {
+        finish<M<C>, T>(team, row, n, mapping, top, p);
+    }
 }
 
 template <template <typename> class M, typename T, int LANES, int ITEMS>
 __global__ void __launch_bounds__(THREADS)
     forward_lanes(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
                   Parameter parameter) {
+    extern __shared__ unsigned char dynamic[];
     Lanes<LANES> team;
     const unsigned own = blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
     /* Teams behind the last row keep step with their warp, on a row of no entries. */
     const Place place(batch, own < batch.rows ? own : 0);
-    Registers<T, Lanes<LANES>, ITEMS> row(team, {z, place}, {mask, place},
-                                          own < batch.rows ? batch.n : 0);
-    M<Compute<T>> mapping(value_at(parameter, place));
-    forward<M<Compute<T>>, T>(team, row, {p, place}, mapping);
+    const unsigned n = own < batch.rows ? batch.n : 0;
+    Registers<T, Lanes<LANES>, ITEMS> row(team, {z, place}, {mask, place}, n);
+    forward<M, T>(team, row, batch.n, value_at(parameter, place), {p, place},
+                  reinterpret_cast<Compute<T> *>(dynamic), LANES * ITEMS);
 }
 
 template <template <typename> class M, typename T, int WARPS, int ITEMS>
@@ -62,23 +85,25 @@ __global__ void __launch_bounds__(32 * WARPS)
                   Parameter parameter) {
     typedef Block<Compute<T>, WARPS> Team;
     __shared__ typename Team::Parts parts;
+    extern __shared__ unsigned char dynamic[];
     Team team(parts);
     const Place place(batch, blockIdx.x);
     Registers<T, Team, ITEMS> row(team, {z, place}, {mask, place}, batch.n);
-    M<Compute<T>> mapping(value_at(parameter, place));
-    forward<M<Compute<T>>, T>(team, row, {p, place}, mapping);
+    forward<M, T>(team, row, batch.n, value_at(parameter, place), {p, place},
+                  reinterpret_cast<Compute<T> *>(dynamic), 32 * ITEMS);
 }
 
 template <template <typename> class M, typename T, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, 2)
     forward_stream(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
                    Parameter parameter, Storage storage) {
     typedef Block<Compute<T>, WARPS> Team;
     __shared__ typename Team::Parts parts;
     extern __shared__ unsigned char dynamic[];
+    Compute<T> *const kept = reinterpret_cast<Compute<T> *>(dynamic);
+    unsigned *const marks = reinterpret_cast<unsigned *>(kept + WARPS * storage.room);
     Team team(parts);
     const Place place(batch, blockIdx.x);
-    Streamed<T, WARPS> row({z, place}, {mask, place}, batch.n, storage, dynamic);
-    M<Compute<T>> mapping(value_at(parameter, place));
-    forward<M<Compute<T>>, T>(team, row, {p, place}, mapping);
+    Streamed<T, WARPS> row({z, place}, {mask, place}, batch.n, marks, storage.words);
+    forward<M, T>(team, row, batch.n, value_at(parameter, place), {p, place}, kept, storage.room);
 }

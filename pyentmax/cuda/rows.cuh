@@ -7,6 +7,8 @@
 #pragma once
 #include "teams.cuh"
 
+constexpr int THREADS = 128; /* of a block in which warps, or parts of them, have rows of their own */
+
 /* An array; `inner` is the step along a row. All steps count entries, and may be 0 or negative.
  * `at` is null where there is no such array. */
 template <typename T> struct Operand {
@@ -103,11 +105,21 @@ __device__ inline void load_scores(const Line<const T> &z, const Line<const bool
         if (i + j < n && !mask.at[(i + j) * mask.step]) pack[j] = -infinity<C>();
 }
 
+/* Rows on the chip. All have
+ *
+ *     read(reach)              read the row; returns the largest score of this thread
+ *     centre(top, scale)       from then on entries are gaps, x = scale (z − top) ≤ 0
+ *     each(visit)              visit the gaps that this thread looks after
+ *     write(p, value)          write value(gap) for each entry
+ *
+ * and in `each` and `write` all lanes of a warp make every call together. */
+
 /* A row held in its team's registers: thread r of a team of s has packs r, r + s, r + 2s, … */
 template <typename T, class Team, int ITEMS> struct Registers {
     typedef Compute<T> C;
-    static constexpr int V = PACK<T>;
+    static constexpr int V = PACK<T>, UNIT = Team::SIZE < 32 ? Team::SIZE : 32;
     static_assert(ITEMS % V == 0, "a thread holds whole packs");
+    static constexpr bool IN_REGISTERS = true;
     const Line<const T> z;
     const Line<const bool> mask;
     const unsigned n, first;
@@ -117,7 +129,6 @@ template <typename T, class Team, int ITEMS> struct Registers {
                          unsigned n)
         : z(z), mask(mask), n(n), first(team.rank * V) {}
 
-    /* Read the row; returns the largest score of this thread. */
     __device__ C read(C) {
         C largest = -infinity<C>();
 #pragma unroll
@@ -132,17 +143,14 @@ template <typename T, class Team, int ITEMS> struct Registers {
         }
         return largest;
     }
-    /* From scores to gaps, scale (z − top) ≤ 0. */
-    __device__ void centre(C top, C scale, C) {
+    __device__ void centre(C top, C scale) {
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) x[k] = (x[k] - top) * scale;
     }
-    /* Visit the gaps that this thread holds. */
     template <class Visit> __device__ void each(Visit visit) const {
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) visit(x[k]);
     }
-    /* Write value(gap) for each entry. */
     template <class Value> __device__ void write(const Line<T> &p, Value value) const {
 #pragma unroll
         for (int k = 0; k < ITEMS; k += V) {
@@ -154,41 +162,30 @@ template <typename T, class Team, int ITEMS> struct Registers {
     }
 };
 
-/* What a block keeps on the chip of a row too long for its registers; sizes chosen by the launcher. */
-struct Storage {
-    unsigned room;  /* gaps that each warp has room for */
-    unsigned words; /* of 32 marks each; 0 for a row so long that nothing is marked */
-};
-
-/* A row that stays in memory, for a block of WARPS warps. Every warp looks after the packs that it reads.
+/* A row that stays in memory, for a block of WARPS warps. Every warp looks after the packs it reads.
  *
- * While it reads, it marks packs with a score less than `reach` below the largest one so far: a sparse
- * mapping can give probability to no other. What is marked is then gathered, as gaps, into the warp's
- * part of shared memory, in the order in which it was read, so that sums come out the same at every
- * run. Where it does not fit, visits read the marked packs again. Nothing here crosses from warp to
- * warp, so that it takes no barriers. */
+ * While it reads, it marks packs with a score less than `reach` below the largest so far: a sparse
+ * mapping can give probability to no other. Later visits read what is marked and nothing else. A row
+ * so long that there are not enough words for its marks counts as marked from there on. */
 template <typename T, int WARPS> struct Streamed {
     typedef Compute<T> C;
-    static constexpr int V = PACK<T>, STRIDE = 32 * WARPS * V;
+    static constexpr int V = PACK<T>, UNIT = 32, STRIDE = 32 * WARPS * V;
+    static constexpr bool IN_REGISTERS = false;
     const Line<const T> z;
     const Line<const bool> mask;
-    const unsigned n, lane, warp;
-    const Storage storage;
-    C *const kept;
+    const unsigned n, lane, warp, words;
     unsigned *const marks;
-    unsigned count;
     C top, scale;
 
     __device__ Streamed(const Line<const T> &z, const Line<const bool> &mask, unsigned n,
-                        Storage storage, unsigned char *shared)
+                        unsigned *marks, unsigned words)
         : z(z),
           mask(mask),
           n(n),
           lane(threadIdx.x % 32),
           warp(threadIdx.x / 32),
-          storage(storage),
-          kept(reinterpret_cast<C *>(shared) + warp * storage.room),
-          marks(reinterpret_cast<unsigned *>(reinterpret_cast<C *>(shared) + WARPS * storage.room)) {}
+          words(words),
+          marks(marks) {}
 
     __device__ C read(C reach) {
         C largest = -infinity<C>();
@@ -201,49 +198,35 @@ template <typename T, int WARPS> struct Streamed {
             for (int j = 1; j < V; j++) here = Larger()(here, pack[j]);
             largest = Larger()(largest, butterfly<32>(here, Larger()));
             const unsigned marked = __ballot_sync(ALL_LANES, !(here - largest <= -reach));
-            if (lane == 0 && word < storage.words) marks[word] = marked;
+            if (lane == 0 && word < words) marks[word] = marked;
         }
         __syncwarp(ALL_LANES);
         return largest;
     }
-    __device__ unsigned marked_in(unsigned word) const {
-        return word < storage.words ? marks[word] : ALL_LANES;
-    }
-    __device__ void load_gaps(unsigned start, C (&pack)[V]) const {
-        load_scores<T>(z, mask, start + lane * V, n, pack);
-#pragma unroll
-        for (int j = 0; j < V; j++) pack[j] = (pack[j] - top) * scale;
-    }
-    __device__ void centre(C top_, C scale_, C reach) {
+    __device__ void centre(C top_, C scale_) {
         top = top_;
         scale = scale_;
-        count = 0;
-        unsigned word = warp;
-        for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
-            if (!marked_in(word)) continue;
-            C pack[V];
-            load_gaps(start, pack);
+    }
+    __device__ unsigned marked(unsigned word) const {
+        return word < words ? marks[word] : ALL_LANES;
+    }
+    /* Gaps of this lane's pack; −∞ where it is not marked. */
+    __device__ void load_gaps(unsigned start, unsigned word, C (&pack)[V]) const {
+        if (marked(word) >> lane & 1) {
+            load_scores<T>(z, mask, start + lane * V, n, pack);
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                const bool keep = pack[j] > -reach * scale;
-                const unsigned keeping = __ballot_sync(ALL_LANES, keep);
-                const unsigned at = count + __popc(keeping & ((1u << lane) - 1));
-                if (keep && at < storage.room) kept[at] = pack[j];
-                count += __popc(keeping);
-            }
+            for (int j = 0; j < V; j++) pack[j] = (pack[j] - top) * scale;
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) pack[j] = -infinity<C>();
         }
-        __syncwarp(ALL_LANES);
     }
     template <class Visit> __device__ void each(Visit visit) const {
-        if (count <= storage.room) {
-            for (unsigned i = lane; i < count; i += 32) visit(kept[i]);
-            return;
-        }
         unsigned word = warp;
         for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
-            if (!(marked_in(word) >> lane & 1)) continue;
+            if (!marked(word)) continue;
             C pack[V];
-            load_gaps(start, pack);
+            load_gaps(start, word, pack);
 #pragma unroll
             for (int j = 0; j < V; j++) visit(pack[j]);
         }
@@ -252,15 +235,70 @@ template <typename T, int WARPS> struct Streamed {
         unsigned word = warp;
         for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
             C pack[V];
-            if (marked_in(word) >> lane & 1) {
-                load_gaps(start, pack);
-            } else {
-#pragma unroll
-                for (int j = 0; j < V; j++) pack[j] = -infinity<C>();
-            }
+            load_gaps(start, word, pack);
 #pragma unroll
             for (int j = 0; j < V; j++) pack[j] = value(pack[j]);
             store_pack<T>(p, start + lane * V, n, pack);
+        }
+    }
+};
+
+/* The gaps of a row above a bound, gathered in shared memory, while those at or below it have one value,
+ * that of −∞. Each warp, or each team where these are smaller, gathers its own, in the order in which
+ * it meets them: sums come out the same at every run, and nothing crosses from warp to warp, so that
+ * there are no barriers. Where there are more than `room` of them, the row itself is visited. */
+template <class Row> struct Gathered {
+    typedef typename Row::C C;
+    static constexpr unsigned UNIT = Row::UNIT;
+    const Row &row;
+    const C bound;
+    const unsigned rank, first, room;
+    C *const kept;
+    unsigned count = 0;
+
+    __device__ Gathered(const Row &row, C bound, C *shared, unsigned room)
+        : row(row),
+          bound(bound),
+          rank(threadIdx.x % UNIT),
+          first(threadIdx.x % 32 / UNIT * UNIT),
+          room(room),
+          kept(shared + threadIdx.x / UNIT * room) {
+        if (!Row::IN_REGISTERS && bound == -infinity<C>() && row.n / (blockDim.x / UNIT) > room) {
+            count = room + 1;
+            return;
+        }
+        row.each([&](C x) {
+            const unsigned at = next(count, x > bound);
+            if (x > bound && at < room) kept[at] = x;
+        });
+        __syncwarp(ALL_LANES);
+    }
+    /* Where an entry to be kept belongs, of those that the unit's lanes present together. */
+    __device__ unsigned next(unsigned &so_far, bool keep) const {
+        const unsigned all = __ballot_sync(ALL_LANES, keep) >> first;
+        const unsigned own = UNIT == 32 ? all : all & ((1u << UNIT % 32) - 1);
+        const unsigned at = so_far + __popc(own & ((1u << rank) - 1));
+        so_far += __popc(own);
+        return at;
+    }
+    template <class Visit> __device__ void each(Visit visit) const {
+        if (Row::IN_REGISTERS || count <= room)
+            for (unsigned i = rank; i < count; i += UNIT) visit(kept[i]);
+        else
+            row.each(visit);
+    }
+    template <typename T, class Value> __device__ void write(const Line<T> &p, Value value) const {
+        if (Row::IN_REGISTERS || count <= room) {
+            for (unsigned i = rank; i < count; i += UNIT) kept[i] = value(kept[i]);
+            __syncwarp(ALL_LANES);
+            const C nothing = value(-infinity<C>());
+            unsigned so_far = 0;
+            row.write(p, [&](C x) {
+                const unsigned at = next(so_far, x > bound);
+                return x > bound ? kept[at] : nothing;
+            });
+        } else {
+            row.write(p, value);
         }
     }
 };

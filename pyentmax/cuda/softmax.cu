@@ -6,6 +6,7 @@
 #include "forward.cuh"
 
 template <typename C> struct Softmax {
+    static constexpr bool COSTLY = false;
     C share;
 
     __device__ explicit Softmax(double) {}
@@ -14,7 +15,7 @@ template <typename C> struct Softmax {
     __device__ C reach() const { return infinity<C>(); }
 
     template <class Team, class Row>
-    __device__ void solve(Team &team, const Row &row, bool) {
+    __device__ void solve(Team &team, const Row &row, unsigned, bool) {
         C total[1] = {0};
         row.each([&](C x) { total[0] += exp(x); });
         team.sum(total);

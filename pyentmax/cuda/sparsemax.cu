@@ -10,6 +10,7 @@
 #include "forward.cuh"
 
 template <typename C> struct Sparsemax {
+    static constexpr bool COSTLY = false;
     C t = 1, rest = 0, excess;
 
     __device__ explicit Sparsemax(double) {}
@@ -22,7 +23,7 @@ template <typename C> struct Sparsemax {
      * the root but rounded; what is missing from the sum goes to `rest`, shared by all of the support,
      * and what that leaves is divided out. */
     template <class Team, class Row>
-    __device__ void solve(Team &team, const Row &row, bool sound) {
+    __device__ void solve(Team &team, const Row &row, unsigned, bool sound) {
         C size_before = 0;
         bool moving = sound;
         for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
