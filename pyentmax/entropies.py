@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax._devices import beside
 from pyentmax._dispatch import as_floating
 
 
@@ -90,7 +91,7 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     alpha, _ = as_floating(alpha, "alpha")
     if isinstance(alpha, np.ndarray) and not (alpha > 0).all():
         raise ValueError(f"alpha must be above 0, got {alpha[~(alpha > 0)].flat[0]:g}")
-    beta = (_per_row(alpha, p, axis) - 1).astype(p.dtype)
+    beta = (_per_row(beside(alpha, p, "alpha"), p, axis) - 1).astype(p.dtype)
     # p − p^α = −p expm1(β log p) does not cancel where α is near 1.
     log_p, shannon = _log(p), beta == 0
     finite = np.where(shannon | np.isinf(beta), 1, beta).astype(p.dtype)
@@ -145,7 +146,7 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     alpha, _ = as_floating(alpha, "alpha")
     if isinstance(alpha, np.ndarray) and not (alpha >= 1).all():
         raise ValueError(f"alpha must be at least 1, got {alpha[~(alpha >= 1)].flat[0]:g}")
-    alpha = _per_row(alpha, p, axis).astype(p.dtype)
+    alpha = _per_row(beside(alpha, p, "alpha"), p, axis).astype(p.dtype)
     largest = np.max(p, axis=axis, keepdims=True)
     ratio = p / np.where(largest == 0, 1, largest)
     powers = np.sum(ratio**alpha, axis=axis, keepdims=True)

@@ -20,6 +20,7 @@ ROOT = "pyentmax itself"  # __init__.py: the namespace of array functions
 ROOMS = [
     "_workers",
     "_dispatch",
+    "_devices",
     "_files",
     "entropies",
     "thresholds",

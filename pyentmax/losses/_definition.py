@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax._dispatch import as_floating
-from pyentmax.losses._targets import Options, arranged_target
+from pyentmax.losses._targets import Options, arranged_target, places
 from pyentmax.mappings import MAPPINGS, Mapping
 from pyentmax.mappings._rows import Rows
 
@@ -84,9 +84,8 @@ def _log_sum_exp(scores: Any) -> Any:
 
     Taken as −log p of the largest, all below ε would be lost, as the gradient is not.
     """
-    terms = np.exp(scores)
-    np.put_along_axis(terms, np.argmax(scores, axis=-1, keepdims=True), 0, axis=-1)
-    return np.log1p(np.sum(terms, axis=-1))
+    largest = places(scores) == np.argmax(scores, axis=-1, keepdims=True)
+    return np.log1p(np.sum(np.where(largest, 0, np.exp(scores)), axis=-1))
 
 
 def record_and_parameters(

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax._devices import beside
 from pyentmax._dispatch import as_floating
 from pyentmax.mappings import Mapping
 from pyentmax.mappings._rows import Rows, check_parameter
@@ -55,9 +56,7 @@ class Target:
     def subtracted_from(self, p: Any) -> Any:
         """p − q."""
         if self.dense is None:
-            p = p.copy()
-            np.put_along_axis(p, self.label, np.take_along_axis(p, self.label, -1) - 1, axis=-1)
-            return p
+            return np.where(places(p) == self.label, p - 1, p)
         return p - self.dense
 
     def omega(self, record: Mapping, omega: Callable[[Any], Any]) -> Any:
@@ -68,7 +67,10 @@ class Target:
 
 
 def arranged_target(rows: Rows, y: Any, options: Options, dense_only: bool) -> tuple[Target, Any]:
-    """The targets and each row's weight, 0 for rows that count nothing."""
+    """The targets and each row's weight, 0 for rows that count nothing.
+
+    On a GPU, where looking would wait for it, a row whose target is wrong weighs NaN.
+    """
     if isinstance(y, np.ma.MaskedArray):
         raise TypeError(
             "y is a numpy.ma array; pass plain labels, those to leave out set to ignore_index, or "
@@ -76,26 +78,27 @@ def arranged_target(rows: Rows, y: Any, options: Options, dense_only: bool) -> t
         )
     y = y if hasattr(y, "__array_function__") else np.asarray(y)
     scores = rows.scores()
+    y = beside(y, scores, "y")
     weight = 1.0
     if options.weight is not None:
-        weight = _checked_weight(options.weight, rows.batch)
+        weight = _checked_weight(options.weight, scores)
     counts = ~rows.dead() & (weight != 0)
     label: Any = None
     dense: Any = None
     if y.dtype.kind in "iu" and y.shape == rows.batch:
         if options.ignore_index is not None:
             counts = counts & (y != options.ignore_index)
-        label = _checked_labels(rows, np.where(counts, y, 0))[..., None]
+        label, right = _checked_labels(rows, np.where(counts, y, 0))
+        label = label[..., None]
         if dense_only or options.smoothing:
-            dense = np.zeros_like(scores)
-            np.put_along_axis(dense, label, 1, axis=-1)
+            dense = (places(scores) == label).astype(scores.dtype)
     elif y.shape == rows.shape:
         if options.ignore_index is not None:
             raise ValueError(
                 "ignore_index is for integer labels, and y holds distributions; leave rows out "
                 "with weight=0"
             )
-        dense = _checked_distributions(rows, y, counts)
+        dense, right = _checked_distributions(rows, y, counts)
     else:
         raise ValueError(
             f"y must be integer labels of shape {rows.batch} or distributions of shape "
@@ -106,40 +109,50 @@ def arranged_target(rows: Rows, y: Any, options: Options, dense_only: bool) -> t
         uniform = allowed / np.sum(allowed, axis=-1, keepdims=True)
         dense = (1 - options.smoothing) * dense + options.smoothing * uniform
     weights = np.where(counts, weight, 0).astype(scores.dtype, copy=False)
+    if not rows.on_host:
+        weights = np.where(right, weights, np.nan)
     return Target(label if dense is None else None, dense), weights
 
 
-def _checked_weight(weight: Any, batch: tuple[int, ...]) -> Any:
-    weight = check_parameter(weight, "weight", batch, 0)
-    if isinstance(weight, np.ndarray) and np.isinf(weight).any():
+def places(like: Any) -> Any:
+    """0 … d − 1, to compare labels with: put_along_axis is not in every CuPy."""
+    return np.arange(like.shape[-1], like=like)
+
+
+def _checked_weight(weight: Any, like: Any) -> Any:
+    weight = check_parameter(weight, "weight", like, 0)
+    infinite = np.isinf(weight)
+    if not isinstance(weight, np.ndarray):
+        return np.where(infinite, np.nan, weight)
+    if infinite.any():
         raise ValueError("weight must be finite, got inf: no mean exists with it")
     return weight
 
 
-def _checked_labels(rows: Rows, y: Any) -> Any:
+def _checked_labels(rows: Rows, y: Any) -> tuple[Any, Any]:
+    """The labels, any label for a wrong one, and where they are right."""
     d = rows.z.shape[-1]
-    if isinstance(y, np.ndarray) and not ((y >= 0) & (y < d)).all():
-        wrong = y[(y < 0) | (y >= d)].flat[0]
+    right = (y >= 0) & (y < d)
+    if isinstance(y, np.ndarray) and not right.all():
         raise ValueError(
-            f"labels must be in 0 … {d - 1}, got {wrong}; rows to leave out are marked with "
-            "ignore_index"
+            f"labels must be in 0 … {d - 1}, got {y[~right].flat[0]}; rows to leave out are marked "
+            "with ignore_index"
         )
-    return y
+    return np.where(right, y, 0), right
 
 
-def _checked_distributions(rows: Rows, y: Any, counts: Any) -> Any:
-    """y in rows, zeros where the mask is False and in the rows that do not count."""
+def _checked_distributions(rows: Rows, y: Any, counts: Any) -> tuple[Any, Any]:
+    """y in rows, zeros where masked and in rows that do not count; and which rows are right."""
     y, _ = as_floating(y, "y")
     y = rows.from_caller(y).astype(rows.z.dtype, copy=False)
     y = np.where(counts[..., None] if rows.mask is None else counts[..., None] & rows.mask, y, 0)
-    if isinstance(y, np.ndarray):
-        total = np.sum(y, axis=-1)
-        off = counts & (np.abs(total - 1) > SUM_TOLERANCE)
-        if not (y >= 0).all() or off.any():
-            total = total[counts]
-            raise ValueError(
-                f"distributions y must be ≥ 0 and sum to 1 within {SUM_TOLERANCE} over the "
-                f"unmasked entries, got a smallest entry of {y.min():g} and sums from "
-                f"{total.min():g} to {total.max():g}"
-            )
-    return y
+    total = np.sum(y, axis=-1)
+    right = np.all(y >= 0, axis=-1) & ~(counts & (np.abs(total - 1) > SUM_TOLERANCE))
+    if isinstance(y, np.ndarray) and not right.all():
+        total = total[counts]
+        raise ValueError(
+            f"distributions y must be ≥ 0 and sum to 1 within {SUM_TOLERANCE} over the unmasked "
+            f"entries, got a smallest entry of {y.min():g} and sums from {total.min():g} to "
+            f"{total.max():g}"
+        )
+    return y, right

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax._devices import beside
 from pyentmax._dispatch import as_floating
 from pyentmax.mappings._rows import Rows, Tangent, check_mask, reduce_to, to_rows
 
@@ -38,6 +39,7 @@ class BoundedRows(Rows):
         super().__init__(z, axis, mask=mask, out=out)
         live = live_entries(self)
         upper, precision = as_floating(upper, "upper")
+        upper = beside(upper, self.z, "upper")
         upper = np.where(live, to_rows(_fitted(upper, self.shape, "z"), self._axes), 0)
         _check_values(upper)
         self.upper = np.minimum(upper, _NO_BOUND).astype(self.z.dtype)
@@ -82,6 +84,7 @@ class BoundedTangent(Tangent):
         super().__init__(p, v, axis, mask=mask)
         p, precision = as_floating(p, "p")
         upper, _ = as_floating(upper, "upper")
+        upper = beside(upper, p, "upper")
         self._shape_of_upper = upper.shape
         upper = _fitted(upper, p.shape, "p")
         if mask is not None:

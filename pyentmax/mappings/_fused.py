@@ -45,7 +45,7 @@ class StrengthRows(Rows):
         self, z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
     ) -> None:
         super().__init__(z, axis, mask=mask, out=out)
-        self.strength = check_parameter(strength, "strength", self.batch, 0)
+        self.strength = self.parameter(strength, "strength", 0)
 
     @staticmethod
     def plain(*_: Any, **__: Any) -> None:
@@ -73,7 +73,7 @@ class StrengthTangent(Tangent):
         self, p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
     ) -> None:
         super().__init__(p, v, axis, mask=mask)
-        self.strength = check_parameter(strength, "strength", self.batch, 0)
+        self.strength = check_parameter(strength, "strength", self.p, 0)
         if mask is None:
             self.mask = np.ones_like(self.p, dtype=bool)
         else:  # checked above

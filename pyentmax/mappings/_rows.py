@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from pyentmax._devices import beside
 from pyentmax._dispatch import as_floating
 
 # A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
@@ -44,6 +45,7 @@ class Rows:
         "_out",
         "_target",
         "_top",
+        "_wrong",
         "batch",
         "kernel_ready",
         "mask",
@@ -57,7 +59,7 @@ class Rows:
     ) -> None:
         z, self._answer = as_floating(z, name)
         self.shape, self._axes = z.shape, check_axis(z.shape, axis, name)
-        self._out = _check_out(out, z.shape, self._answer)
+        self._out = _check_out(out, z, self._answer)
         self.on_host = isinstance(z, np.ndarray)
         self.kernel_ready = self.on_host and z.dtype in _PLAIN_DTYPES
         self.z = to_rows(z, self._axes)
@@ -65,6 +67,7 @@ class Rows:
         self.mask = None if mask is None else to_rows(check_mask(mask, z, name), self._axes)
         self._target: Any = None
         self._top: Any = None
+        self._wrong: Any = None
 
     @staticmethod
     def plain(
@@ -87,6 +90,13 @@ class Rows:
             if np.may_share_memory(rows, self._out):  # not where flattening several axes copied
                 self._target = rows
         return self._target
+
+    def parameter(self, value: Any, name: str, least: float, *, strict: bool = False) -> Any:
+        """A parameter, as `check_parameter` returns it; on a GPU a wrong one makes its row NaN."""
+        value = check_parameter(value, name, self.z, least, strict=strict)
+        if not self.on_host:
+            self._wrong = np.isnan(value)
+        return value
 
     def scores(self) -> Any:
         """z − max z, with −inf where the mask is False.
@@ -119,6 +129,8 @@ class Rows:
         if self._top is not None and self._has_broken_rows():
             instead = np.where(self._top == -np.inf, 0, np.nan).astype(p.dtype)
             p = np.where(np.isfinite(self._top), p, instead)
+        if self._wrong is not None:
+            p = np.where(self._wrong[..., None], np.nan, p).astype(p.dtype, copy=False)
         p = self.in_callers_form(p)
         if self._out is None:
             return p
@@ -157,6 +169,7 @@ class Tangent:
     def __init__(self, p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> None:
         p, answer = as_floating(p, "p")
         v, answer_v = as_floating(v, "v")
+        v = beside(v, p, "v")
         self._answer = np.promote_types(answer, answer_v)
         compute = np.promote_types(p.dtype, v.dtype)
         p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
@@ -223,6 +236,7 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
             f"mask must be boolean (True = may get probability), got dtype {mask.dtype}; "
             "convert it with mask.astype(bool)"
         )
+    mask = beside(mask, z, "mask")
     try:
         return np.broadcast_to(mask, z.shape)
     except ValueError:
@@ -232,12 +246,14 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
 
 
 def check_parameter(
-    value: Any, name: str, batch: tuple[int, ...], least: float, *, strict: bool = False
+    value: Any, name: str, like: Any, least: float, *, strict: bool = False
 ) -> Any:
-    """A parameter in float64, checked to broadcast against the batch shape and to be ≥ least.
+    """A parameter of the rows `like`, in float64: checked to fit their batch, and to be ≥ least.
 
-    `strict` asks for > least. Values on a device are not looked at: that would synchronise.
+    `strict` asks for > least. On a device, where looking would synchronise, a NaN stands for what
+    is wrong.
     """
+    batch = like.shape[:-1]
     value, _ = as_floating(value, name)
     value = value.astype(np.float64, copy=False)
     try:
@@ -249,12 +265,13 @@ def check_parameter(
             f"{name} of shape {value.shape} does not broadcast against the batch shape {batch}, "
             "the scores' shape without the axis"
         )
-    if isinstance(value, np.ndarray):
-        right = value > least if strict else value >= least
-        if not right.all():
-            expected = f"{'above' if strict else 'at least'} {least:g}"
-            raise ValueError(f"{name} must be {expected}, got {value[~right].flat[0]:g}")
-    return value
+    right = value > least if strict else value >= least
+    if not isinstance(value, np.ndarray):
+        return np.where(right, value, np.nan)
+    if not right.all():
+        expected = f"{'above' if strict else 'at least'} {least:g}"
+        raise ValueError(f"{name} must be {expected}, got {value[~right].flat[0]:g}")
+    return beside(value, like, name)
 
 
 def reduce_to(array: Any, shape: tuple[int, ...]) -> Any:
@@ -287,15 +304,16 @@ def from_rows(rows: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return np.moveaxis(moved, range(-len(axes), 0), axes)
 
 
-def _check_out(out: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> Any:
     if out is None:
         return None
     if not hasattr(out, "__array_function__"):
         raise TypeError(f"out must be an array to write to, got {type(out).__name__}")
     if isinstance(out, np.ma.MaskedArray):
         raise TypeError("out is a numpy.ma array; pass a plain array to write to, such as out.data")
-    if out.shape != shape:
-        raise ValueError(f"out must have the shape of z, {shape}, got {out.shape}")
+    if out.shape != z.shape:
+        raise ValueError(f"out must have the shape of z, {z.shape}, got {out.shape}")
+    out = beside(out, z, "out")
     if not np.can_cast(dtype, out.dtype, "same_kind"):
         raise TypeError(f"out of dtype {out.dtype} cannot hold the result, of dtype {dtype}")
     if not getattr(getattr(out, "flags", None), "writeable", True):

@@ -55,9 +55,15 @@ def dense(s: Any, share: Any = None) -> Any:
     greater = np.maximum(share[..., :, None], share[..., None, :])
     around = np.sum(rest, axis=-1, keepdims=True)
     own = np.where(at_k, share * around, rest * (1 - share))
-    identity = np.eye(s.shape[-1], dtype=s.dtype)
-    between = np.where(identity != 0, 0, lesser) * greater
-    return own[..., :, None] * identity - between
+    diagonal = identity(s)
+    between = np.where(diagonal != 0, 0, lesser) * greater
+    return own[..., :, None] * diagonal - between
+
+
+def identity(like: Any) -> Any:
+    """The identity matrix for rows like these, made where they are: NumPy's eye cannot."""
+    place = np.arange(like.shape[-1], like=like)
+    return (place[:, None] == place).astype(like.dtype)
 
 
 def _share(s: Any) -> Any:

@@ -34,7 +34,7 @@ class _Rows(Rows):
     ) -> None:
         super().__init__(z, axis, mask=mask, out=out)
         self.live = live_entries(self)
-        budget = check_parameter(budget, "budget", self.batch, 0, strict=True)
+        budget = self.parameter(budget, "budget", 0, strict=True)
         places = np.sum(self.live, axis=-1)
         fits = (budget <= places) | (places == 0)
         if self.on_host and not np.all(fits):
@@ -68,7 +68,7 @@ class _Tangent(Tangent):
 
     def __init__(self, p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> None:
         super().__init__(p, v, axis, mask=mask)
-        self.budget = check_parameter(budget, "budget", self.batch, 0, strict=True)
+        self.budget = check_parameter(budget, "budget", self.p, 0, strict=True)
         # Written so that a NaN stays a NaN.
         self.free = np.where(np.isnan(self.p), self.p, (self.p > 0) & (self.p < 1))
 

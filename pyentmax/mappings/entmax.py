@@ -28,7 +28,7 @@ class _Rows(Rows):
         self, z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
     ) -> None:
         super().__init__(z, axis, mask=mask, out=out)
-        self.alpha = check_parameter(alpha, "alpha", self.batch, 1)
+        self.alpha = self.parameter(alpha, "alpha", 1)
 
     @staticmethod
     def plain(*_: Any, **__: Any) -> None:
@@ -221,7 +221,7 @@ def _beta(alpha: Any, like: Any) -> Any:
 
 
 def _checked_beta(alpha: Any, rows: Tangent) -> Any:
-    return _beta(check_parameter(alpha, "alpha", rows.batch, 1), rows.p)
+    return _beta(check_parameter(alpha, "alpha", rows.p, 1), rows.p)
 
 
 def _solve(y: Any, beta: Any) -> tuple[Any, Any]:

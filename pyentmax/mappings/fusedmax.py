@@ -272,7 +272,7 @@ def _clip_levels(x: Any, weight: Any) -> tuple[Any, Any]:
     count, d = x.shape
     low, high = np.empty_like(x), np.empty_like(x)
     place, bend = np.zeros_like(x, shape=(2, count, 2 * d))
-    row = np.arange(count)
+    row = np.arange(count, like=x)
     first = np.full_like(row, d)
     last = first - 1
     before = np.zeros_like(x[:, 0])
@@ -299,7 +299,7 @@ def _crossing(
     Slopes count entries. They stay at least 1 even where rounding swaps two knots' places, since
     their order in the queue stands.
     """
-    row = np.arange(t.shape[0])
+    row = np.arange(t.shape[0], like=t)
     slope = np.ones_like(t)
     while True:
         reach = np.where(side * (stop - end) > 0, end, 0)

@@ -28,6 +28,7 @@ import numpy as np
 
 from pyentmax._dispatch import accelerated
 from pyentmax.entropies import alpha_norm
+from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
 from pyentmax.mappings._rows import Rows, Tangent, check_parameter
 from pyentmax.thresholds import newton
@@ -42,7 +43,7 @@ class _Rows(Rows):
         self, z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None, out: Any = None
     ) -> None:
         super().__init__(z, axis, mask=mask, out=out)
-        self.alpha = check_parameter(alpha, "alpha", self.batch, 1, strict=True)
+        self.alpha = self.parameter(alpha, "alpha", 1, strict=True)
 
     @staticmethod
     def plain(*_: Any, **__: Any) -> None:
@@ -72,7 +73,7 @@ class _Tangent(Tangent):
         self, p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None
     ) -> None:
         super().__init__(p, v, axis, mask=mask)
-        self.alpha = check_parameter(alpha, "alpha", self.batch, 1, strict=True)
+        self.alpha = check_parameter(alpha, "alpha", self.p, 1, strict=True)
         power = _power(self.alpha, self.p)
         norm = alpha_norm(self.p, self.alpha)[..., None]
         on = self.p != 0
@@ -183,7 +184,7 @@ def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """
     rows = _Tangent(p, p, alpha, axis)
     p, s = rows.p, rows.s
-    identity = np.eye(p.shape[-1], dtype=p.dtype)
+    identity = _simplex.identity(p)
     mixed = s[..., :, None] * p[..., None, :]  # added to its transpose: symmetric to the last bit
     total = np.sum(s, axis=-1)[..., None, None]
     outer = p[..., :, None] * p[..., None, :]

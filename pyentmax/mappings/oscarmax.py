@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax._dispatch import accelerated
-from pyentmax.mappings import _fused
+from pyentmax.mappings import _fused, _simplex
 from pyentmax.mappings._fused import StrengthRows, StrengthTangent
 from pyentmax.mappings._record import Mapping
 from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
@@ -130,7 +130,7 @@ def oscarmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
      [ 0.      0.      0.      0.    ]]
     """
     rows = StrengthTangent(p, p, strength, axis)
-    itself = np.eye(rows.p.shape[-1], dtype=bool)
+    itself = _simplex.identity(rows.p) != 0
     equal = rows.p[..., :, None] == rows.p[..., None, :]
     return _fused.dense(rows.p, itself | (equal & (rows.strength > 0)[..., None, None]))
 
@@ -206,7 +206,7 @@ def _pooled(x: Any, strength: Any) -> Any:
     mean = y
     for _ in range(d - 1):
         rises = mean[..., 1:] > mean[..., :-1]
-        if isinstance(x, np.ndarray) and not rises.any():
+        if not rises.any():  # on a GPU too: the means wait for it anyway
             break
         start[..., 1:] &= ~rises
         mean = _fused.run_means(y, start)

@@ -219,7 +219,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
     broken = np.any(np.isnan(rows.p), axis=-1, keepdims=True)
     on = ((rows.p != 0) & ~broken).astype(rows.p.dtype)
     both = on[..., :, None] * on[..., None, :]
-    identity = np.eye(shape[-1], dtype=rows.p.dtype)
+    identity = _simplex.identity(rows.p)
     # Off the support stands an identity block: it inverts to itself and is then taken off.
     inverse = np.linalg.inv(np.where(both != 0, hessian, identity)) * both
     column = np.sum(inverse, axis=-1, keepdims=True)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
+from pyentmax._dispatch import accelerated, as_floating
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
 from pyentmax.mappings._rows import Rows, Tangent, check_parameter
@@ -33,7 +33,7 @@ class _Rows(Rows):
         self, z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
     ) -> None:
         super().__init__(z, axis, mask=mask, out=out)
-        self.k = _check_k(k, self.batch)
+        self.k = self.parameter(_check_whole(k), "k", 1)
 
     @staticmethod
     def plain(*_: Any, **__: Any) -> None:
@@ -121,7 +121,7 @@ def topk_softmax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None
     [-0.25  0.25  0.  ]
     """
     rows = Tangent(p, v, axis, mask=mask)
-    _check_k(k, rows.batch)
+    check_parameter(_check_whole(k), "k", rows.p, 1)
     return rows.restore(softmax_jvp(rows.p, rows.v))
 
 
@@ -140,21 +140,25 @@ def topk_softmax_jacobian(p: Any, k: Any, axis: Any = -1) -> Any:
      [ 0.    0.    0.  ]]
     """
     rows = Tangent(p, p, axis)
-    _check_k(k, rows.batch)
+    check_parameter(_check_whole(k), "k", rows.p, 1)
     return _simplex.dense(rows.p)
 
 
-def _check_k(k: Any, batch: tuple[int, ...]) -> Any:
-    k = check_parameter(k, "k", batch, 1)
-    if isinstance(k, np.ndarray) and not (k == np.floor(k)).all():
-        raise ValueError(f"k must be a whole number, got {k[k != np.floor(k)].flat[0]:g}")
+def _check_whole(k: Any) -> Any:
+    """k in floating point; where nobody may look, NaN for what is no whole number."""
+    k, _ = as_floating(k, "k")
+    whole = (k == np.floor(k)) | np.isnan(k)  # a NaN is not at least 1, which is asked next
+    if not isinstance(k, np.ndarray):
+        return np.where(whole, k, np.nan)
+    if not whole.all():
+        raise ValueError(f"k must be a whole number, got {k[~whole].flat[0]:g}")
     return k
 
 
 def _kept(x: Any, k: Any) -> Any:
     """x ≥ t, t the k-th largest; with fewer than k above −∞, t is −∞ and all are kept."""
     d = x.shape[-1]
-    place = d - np.minimum(k, d).astype(np.intp)  # of the k-th largest in rising order
+    place = d - np.fmin(k, d).astype(np.intp)  # of the k-th largest in rising order
     place = np.broadcast_to(place, x.shape[:-1])[..., None]
     return x >= np.take_along_axis(np.sort(x, axis=-1), place, axis=-1)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pyentmax._devices import beside
 from pyentmax._dispatch import as_floating
 
 
@@ -47,7 +48,8 @@ def checked_beta(alpha: Any, x: Any, most: float = np.inf) -> Any:
         if not right.all():
             to = "finite" if most == np.inf else f"at most {most:g}"
             raise ValueError(f"alpha must be above 1 and {to}, got {alpha[~right].flat[0]:g}")
-    return (alpha - 1)[..., None].astype(x.dtype, copy=False)
+    beta: Any = beside(alpha, x, "alpha") - 1
+    return beta[..., None].astype(x.dtype, copy=False)
 
 
 def clipped(x: Any) -> tuple[Any, Any]:

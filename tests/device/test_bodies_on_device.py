@@ -1,0 +1,282 @@
+"""Every mapping, derivative, entropy and loss on device arrays, by the NumPy bodies.
+
+On the stand-in for CuPy the results are those of the host to the last bit, and nothing crosses
+between host and device but what the test says.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import fake_cupy
+import numpy as np
+import pytest
+
+import pyentmax
+from pyentmax.mappings import MAPPINGS, Mapping
+
+RNG = np.random.default_rng(0)
+SHAPE = (3, 5)
+Z = RNG.normal(size=SHAPE).astype(np.float32)
+V = RNG.normal(size=SHAPE).astype(np.float32)
+MASK = RNG.random(SHAPE) < 0.7
+VALUES: dict[str, Any] = {"alpha": 1.3, "k": 2, "strength": 0.2, "upper": 0.4, "budget": 1.5}
+# Their loops look at the data to know when to stop, on the device too.
+LOOKING = ("fusedmax", "oscarmax")
+WITH_LOSS = [name for name, record in MAPPINGS.items() if record.omega is not None]
+
+
+@pytest.fixture(autouse=True)
+def bodies_on_the_host_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled kernels agree with the bodies, but not to the last bit."""
+    monkeypatch.setattr(pyentmax._dispatch, "kernels", dict)
+
+
+each_mapping = pytest.mark.parametrize("name", MAPPINGS)
+masks = pytest.mark.parametrize("mask", [None, MASK], ids=["whole", "masked"])
+
+
+def values(name: str, per_row: bool) -> list[Any]:
+    """The parameters of a mapping, one number for all rows or an array of them."""
+    wanted = [VALUES[parameter] for parameter in MAPPINGS[name].parameters]
+    if not per_row:
+        return wanted
+    return [
+        np.full(SHAPE if parameter == "upper" else SHAPE[:1], value, np.float64)
+        for parameter, value in zip(MAPPINGS[name].parameters, wanted, strict=True)
+    ]
+
+
+def moved(x: Any) -> Any:
+    """Arrays to the device; what is none stays."""
+    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
+
+
+def assert_same(function: Any, *args: Any, looks: bool = False, **kwargs: Any) -> None:
+    """What a body gives for device arrays is what it gives for their copies on the host."""
+    expected = function(*args, **kwargs)
+    on_device = [moved(x) for x in args]
+    options = {key: moved(x) for key, x in kwargs.items()}
+    fake_cupy.copies.reset()
+    found = function(*on_device, **options)
+    assert fake_cupy.copies.to_device == 0
+    assert looks or fake_cupy.copies.to_host == 0
+    for mine, theirs in zip(*(x if isinstance(x, tuple) else (x,) for x in (expected, found))):
+        assert isinstance(theirs, fake_cupy.ndarray)
+        assert theirs.dtype == mine.dtype
+        np.testing.assert_array_equal(theirs.get(), mine)
+
+
+@each_mapping
+@masks
+@pytest.mark.parametrize("per_row", [False, True], ids=["number", "rows"])
+def test_mappings_and_derivatives(name: str, mask: Any, per_row: bool) -> None:
+    record, params, looks = MAPPINGS[name], values(name, per_row), name in LOOKING
+    for z in (Z, Z.astype(np.float16), Z.astype(np.float64)):
+        assert_same(record.forward, z, *params, mask=mask, looks=looks)
+        assert_same(record.support, z, *params, mask=mask, looks=looks)
+    p = record.forward(Z, *params, mask=mask)
+    assert_same(record.jvp, p, V, *params, mask=mask, looks=looks)
+    assert_same(record.jacobian, p, *params, looks=looks)
+    if record.omega is not None:
+        assert_same(record.omega, p, *params)
+
+
+@each_mapping
+def test_other_axes(name: str) -> None:
+    params = [0.8] if name in ("csoftmax", "csparsemax") else values(name, False)
+    assert_same(MAPPINGS[name].forward, Z, *params, 0, mask=MASK, looks=name in LOOKING)
+    if MAPPINGS[name].permutation_equivariant or params == [0.8]:
+        assert_same(MAPPINGS[name].forward, Z, *params, (0, 1), looks=name in LOOKING)
+
+
+@masks
+@pytest.mark.parametrize("per_row", [False, True], ids=["number", "rows"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        "entmax_grad_alpha",
+        "entmax_vjp_alpha",
+        "csoftmax_vjp_upper",
+        "csparsemax_vjp_upper",
+        "fusedmax_vjp_strength",
+        "oscarmax_vjp_strength",
+        "budget_sparsemax_vjp_budget",
+    ],
+)
+def test_derivatives_in_parameters(function: str, mask: Any, per_row: bool) -> None:
+    name = max((n for n in MAPPINGS if function.startswith(f"{n}_")), key=len)
+    params = values(name, per_row)
+    p = MAPPINGS[name].forward(Z, *params, mask=mask)
+    if function == "entmax_grad_alpha":
+        assert_same(pyentmax.entmax_grad_alpha, p, *params)
+        return
+    seen = [Z] if function == "csparsemax_vjp_upper" else []
+    looks = name in LOOKING
+    assert_same(getattr(pyentmax, function), p, V, *params, *seen, mask=mask, looks=looks)
+
+
+@masks
+@pytest.mark.parametrize("name", WITH_LOSS)
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_losses(name: str, mask: Any, reduction: str, smoothing: float) -> None:
+    record, params = MAPPINGS[name], values(name, False)
+    named = dict(zip(record.parameters, params, strict=True))
+    labels = np.array([0, 4, 2]) if mask is None else MASK.argmax(axis=-1)
+    looks = name in LOOKING
+    for y in (labels, record.forward(np.roll(Z, 1, axis=0), *params, mask=mask)):
+        assert_same(
+            pyentmax.fenchel_young_loss_and_grad,
+            Z,
+            y,
+            name,
+            mask=mask,
+            weight=np.array([1.0, 0.0, 2.0]),
+            ignore_index=2 if y is labels else None,
+            reduction=reduction,
+            label_smoothing=smoothing,
+            looks=looks,
+            **named,
+        )
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1, 1.5, 2, 3, np.inf])
+def test_entropies(alpha: float) -> None:
+    p = pyentmax.entmax(Z, 1.5)
+    for function in (pyentmax.shannon_entropy, pyentmax.gini_entropy):
+        assert_same(function, p)
+        assert_same(function, p, axis=None)
+    assert_same(pyentmax.tsallis_entropy, p, alpha)
+    assert_same(pyentmax.tsallis_entropy, p, np.full(3, alpha))
+    if alpha >= 1:
+        assert_same(pyentmax.norm_entropy, p, alpha)
+
+
+@pytest.mark.parametrize("alpha", [1, 1.25, 2, 2.5, np.inf])
+def test_every_alpha(alpha: float) -> None:
+    assert_same(pyentmax.entmax, Z, alpha)
+    p = pyentmax.entmax(Z, alpha)
+    assert_same(pyentmax.entmax_jvp, p, V, alpha)
+    assert_same(pyentmax.entmax_grad_alpha, p, alpha)
+    assert_same(pyentmax.entmax_loss_and_grad, Z, np.array([0, 1, 2]), alpha)
+
+
+def test_thresholds() -> None:
+    for function in (pyentmax.thresholds.bisection, pyentmax.thresholds.newton_threshold):
+        assert_same(lambda x, f=function: f(x, 1.5).tau, Z)
+    for name in ("sort_sparsemax", "sort_entmax15", "halley"):
+        function = getattr(pyentmax.thresholds, name)
+        more = (1.5,) if name == "halley" else ()
+        assert_same(lambda x, f=function, more=more: f(x, *more).tau, Z)
+    for name in ("michelot", "condat"):  # these look after each pass
+        function = getattr(pyentmax.thresholds, name)
+        assert_same(lambda x, f=function: f(x).tau, Z, looks=True)
+
+
+def test_a_mapping_of_ones_own() -> None:
+    cubic = pyentmax.separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # sqrt of what is below 0 stands for 0
+        expected = cubic.forward(Z)
+        found = cubic.forward(fake_cupy.asarray(Z))
+    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=1e-6)
+    assert_same(cubic.jvp, expected, V)
+    assert_same(cubic.jacobian, expected)
+
+
+def test_rows_without_maximum() -> None:
+    z = Z.copy()
+    z[0, 1], z[1] = np.nan, -np.inf
+    for name, record in MAPPINGS.items():
+        assert_same(record.forward, z, *values(name, False), looks=name in LOOKING)
+
+
+def test_out() -> None:
+    out, mine = fake_cupy.zeros(SHAPE, np.float32), np.zeros(SHAPE, np.float32)
+    assert pyentmax.sparsemax(fake_cupy.asarray(Z), out=out) is out
+    pyentmax.sparsemax(Z, out=mine)
+    np.testing.assert_array_equal(out.get(), mine)
+
+
+# --- what nobody may look at ----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("entmax", 0.5),
+        ("entmax", np.nan),
+        ("normmax", 1.0),
+        ("topk_softmax", 0.0),
+        ("topk_softmax", 1.5),
+        ("fusedmax", -0.1),
+        ("oscarmax", -0.1),
+        ("budget_sparsemax", 0.0),
+        ("budget_sparsemax", 5.5),
+    ],
+)
+def test_a_wrong_value_on_the_device_makes_its_row_nan(name: str, wrong: float) -> None:
+    params = np.array([wrong, VALUES[MAPPINGS[name].parameters[0]], wrong])
+    with np.errstate(all="ignore"):  # CuPy has no warnings
+        p = MAPPINGS[name].forward(fake_cupy.asarray(Z), fake_cupy.asarray(params)).get()
+    assert np.isnan(p[[0, 2]]).all()
+    np.testing.assert_array_equal(p[1], MAPPINGS[name].forward(Z[1], params[1]))
+
+
+@pytest.mark.parametrize("name", ["csoftmax", "csparsemax"])
+@pytest.mark.parametrize("wrong", [[0.1] * 5, [-0.5, 1, 1, 1, 1], [np.nan, 1, 1, 1, 1]])
+def test_wrong_bounds_on_the_device_make_their_row_nan(name: str, wrong: list[float]) -> None:
+    upper = np.array([wrong, [0.4] * 5, [0.4] * 5])
+    p = MAPPINGS[name].forward(fake_cupy.asarray(Z), fake_cupy.asarray(upper)).get()
+    assert np.isnan(p[0]).all()
+    np.testing.assert_array_equal(p[1:], MAPPINGS[name].forward(Z[1:], upper[1:]))
+
+
+@pytest.mark.parametrize(
+    ("y", "weight"),
+    [
+        ([7, 1, 2], None),
+        ([-1, 1, 2], None),
+        ([0, 1, 2], [-1.0, 1.0, 1.0]),
+        ([0, 1, 2], [np.inf, 1.0, 1.0]),
+        ([[1, 1, 0, 0, 0], [1.0, 0, 0, 0, 0], [1.0, 0, 0, 0, 0]], None),
+        ([[2, -1, 0, 0, 0], [1.0, 0, 0, 0, 0], [1.0, 0, 0, 0, 0]], None),
+    ],
+)
+def test_a_wrong_target_on_the_device_makes_its_row_nan(y: Any, weight: Any) -> None:
+    loss, grad = pyentmax.fenchel_young_loss_and_grad(
+        fake_cupy.asarray(Z),
+        fake_cupy.asarray(np.array(y)),
+        "sparsemax",
+        weight=None if weight is None else fake_cupy.asarray(np.array(weight)),
+        reduction="none",
+    )
+    assert np.isnan(loss.get()).tolist() == [True, False, False]
+    assert np.isnan(grad.get()).all(axis=-1).tolist() == [True, False, False]
+
+
+# --- what would take a copy -----------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda here, there: pyentmax.softmax(here(Z), mask=there(MASK)), "mask"),
+        (lambda here, there: pyentmax.entmax(here(Z), there(np.full(3, 1.5))), "alpha"),
+        (lambda here, there: pyentmax.topk_softmax(here(Z), there(np.full(3, 2))), "k"),
+        (lambda here, there: pyentmax.csoftmax(here(Z), there(np.full(5, 0.5))), "upper"),
+        (lambda here, there: pyentmax.sparsemax_jvp(here(Z), there(V)), "v"),
+        (lambda here, there: pyentmax.softmax_loss(here(Z), there(np.arange(3))), "y"),
+        (lambda here, there: pyentmax.softmax(here(Z), out=there(Z.copy())), "out"),
+        (lambda here, there: pyentmax.tsallis_entropy(here(Z), there(np.full(3, 2.0))), "alpha"),
+    ],
+)
+def test_arguments_on_two_sides_are_an_error(call: Any, name: str) -> None:
+    host = np.asarray
+    with pytest.raises(TypeError, match=rf"^{name} must lie on the GPU .* cupy.asarray\({name}\)"):
+        call(fake_cupy.asarray, host)
+    with pytest.raises(TypeError, match=rf"^{name} must lie on the host .* {name}.get\(\)"):
+        call(host, fake_cupy.asarray)
+
+
+def test_records_are_all_there() -> None:
+    assert all(isinstance(record, Mapping) for record in MAPPINGS.values())
+    assert set(VALUES) >= {name for record in MAPPINGS.values() for name in record.parameters}
