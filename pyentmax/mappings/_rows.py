@@ -245,9 +245,7 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
         ) from None
 
 
-def check_parameter(
-    value: Any, name: str, like: Any, least: float, *, strict: bool = False
-) -> Any:
+def check_parameter(value: Any, name: str, like: Any, least: float, *, strict: bool = False) -> Any:
     """A parameter of the rows `like`, in float64: checked to fit their batch, and to be ≥ least.
 
     `strict` asks for > least. On a device, where looking would synchronise, a NaN stands for what
@@ -267,7 +265,7 @@ def check_parameter(
         )
     right = value > least if strict else value >= least
     if not isinstance(value, np.ndarray):
-        return np.where(right, value, np.nan)
+        return beside(np.where(right, value, np.nan), like, name)
     if not right.all():
         expected = f"{'above' if strict else 'at least'} {least:g}"
         raise ValueError(f"{name} must be {expected}, got {value[~right].flat[0]:g}")

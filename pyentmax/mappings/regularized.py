@@ -206,7 +206,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
      [ 0.   0.   0. ]]
     """
     rows = Tangent(p, p, axis)
-    hessian = np.asanyarray(omega_hessian(rows.p))
+    hessian = _array(omega_hessian(rows.p))
     shape = (*rows.p.shape, rows.p.shape[-1])
     try:
         hessian = np.broadcast_to(hessian, shape)
@@ -277,8 +277,8 @@ def separable_mapping(
         return separable_jacobian(p, omega_second_derivative, axis)
 
     def total(p: Any, axis: Any = -1) -> Any:
-        p = np.asanyarray(p)
-        return np.sum(np.asanyarray(omega(p)), axis=axis).astype(p.dtype, copy=False)
+        p = _array(p)
+        return np.sum(_array(omega(p)), axis=axis).astype(p.dtype, copy=False)
 
     at_zero, at_one = (float(omega(np.array(end))) for end in (0.0, 1.0))
     return Mapping(
@@ -294,10 +294,15 @@ def separable_mapping(
     )
 
 
+def _array(values: Any) -> Any:
+    """What a caller's function returned, as an array; a device array stays what it is."""
+    return values if hasattr(values, "__array_function__") else np.asarray(values)
+
+
 def _clipped(inverse: Elementwise, t: Any, y: Any) -> Any:
     # NaN and what is not above 0 stand for 0: arguments below g'(0).
     with np.errstate(all="ignore"):
-        p = np.asanyarray(inverse(t + y))
+        p = _array(inverse(t + y))
     return np.where(p > 0, np.minimum(p, 1), 0).astype(y.dtype, copy=False)
 
 
@@ -329,6 +334,6 @@ def _curvature(p: Any, omega_second_derivative: Elementwise) -> Any:
     """
     on = p != 0
     with np.errstate(all="ignore"):
-        second = np.asanyarray(omega_second_derivative(np.where(on, p, 1)))
+        second = _array(omega_second_derivative(np.where(on, p, 1)))
         s = np.where(on, 1 / second, 0).astype(p.dtype, copy=False)
     return np.where(np.isnan(p), p, s)

@@ -35,6 +35,12 @@ def checked_beta(alpha: Any, x: Any, most: float = np.inf) -> Any:
     α is one for all rows, or broadcasts against the batch shape (x's without the last axis).
     """
     alpha, _ = as_floating(alpha, "alpha")
+    if isinstance(alpha, np.ndarray):
+        right = (alpha > 1) & (alpha <= most) & (alpha < np.inf)
+        if not right.all():
+            to = "finite" if most == np.inf else f"at most {most:g}"
+            raise ValueError(f"alpha must be above 1 and {to}, got {alpha[~right].flat[0]:g}")
+    alpha = beside(alpha, x, "alpha")
     batch = x.shape[:-1]
     try:
         alpha = np.broadcast_to(alpha, batch)
@@ -43,13 +49,7 @@ def checked_beta(alpha: Any, x: Any, most: float = np.inf) -> Any:
             f"alpha of shape {alpha.shape} does not broadcast against the batch shape {batch}, "
             "that of x without the last axis"
         ) from None
-    if isinstance(alpha, np.ndarray):
-        right = (alpha > 1) & (alpha <= most) & (alpha < np.inf)
-        if not right.all():
-            to = "finite" if most == np.inf else f"at most {most:g}"
-            raise ValueError(f"alpha must be above 1 and {to}, got {alpha[~right].flat[0]:g}")
-    beta: Any = beside(alpha, x, "alpha") - 1
-    return beta[..., None].astype(x.dtype, copy=False)
+    return (alpha - 1)[..., None].astype(x.dtype, copy=False)
 
 
 def clipped(x: Any) -> tuple[Any, Any]:

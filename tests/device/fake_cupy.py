@@ -211,12 +211,13 @@ class ufunc:  # noqa: N801
     def __call__(self, *args: Any, out: Any = None, dtype: Any = None) -> Any:
         _refuse_numpy(args)
         options = {} if dtype is None else {"dtype": dtype}
-        if out is None:
-            return _wrapped(self._numpys(*_unwrapped(args), **options))
-        if not isinstance(out, ndarray):
-            raise TypeError(f"out must be a cupy.ndarray, got {type(out)}")
-        self._numpys(*_unwrapped(args), out=out._held, **options)
-        return out
+        if out is not None:
+            if not isinstance(out, ndarray):
+                raise TypeError(f"out must be a cupy.ndarray, got {type(out)}")
+            options["out"] = out._held
+        with np.errstate(all="ignore"):  # no GPU warns
+            result = self._numpys(*_unwrapped(args), **options)
+        return _wrapped(result) if out is None else out
 
     def at(self, a: ndarray, indices: Any, b: Any = None) -> None:
         _refuse_numpy((a, b))
@@ -314,7 +315,7 @@ def _function(declaration: str) -> tuple[str, Callable[..., Any]]:
 
 
 _COMPARISONS = ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
-_FUNCTIONS = dict(map(_function, SIGNATURES))
+_FUNCTIONS = {**dict(map(_function, SIGNATURES)), "asarray": asarray}
 _SURFACE = {
     **_FUNCTIONS,
     **{name: ufunc(getattr(np, name)) for name in UFUNCS},
