@@ -1,0 +1,180 @@
+"""The forward kernels on the CPU: each type, each way to hold a row, against the NumPy bodies."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+from emulation import IN_ORDER, REVERSED, Library, compiled, unavailable
+from kernel_arguments import SOURCES, Arguments, storage
+from number_types import FLOAT32, FLOAT64, TYPES, NumberType
+from score_rows import score_rows
+
+import pyentmax
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+
+THREADS = 128  # of a block of forward_lanes
+
+
+@dataclass(frozen=True)
+class Form:
+    """A kernel of forward.cuh, for rows of up to `most` entries."""
+
+    kernel: str
+    sizes: tuple[int, ...]
+    threads: int
+    most: int
+    lengths: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.kernel}{self.sizes}"
+
+
+FORMS = [
+    Form("forward_lanes", (8, 16), THREADS, 128, (1, 2, 7, 16, 127, 128)),
+    Form("forward_lanes", (32, 16), THREADS, 512, (3, 32, 257, 512)),
+    Form("forward_block", (4, 16), 128, 2048, (1, 513, 2047, 2048)),
+    Form("forward_stream", (2,), 64, 1 << 30, (1, 33, 515, 4096)),
+]
+MAPPINGS = {"softmax": "Softmax", "sparsemax": "Sparsemax", "entmax15": "Entmax15"}
+
+
+@functools.cache
+def library(name: str, checked: bool = False) -> Library:
+    path = SOURCES / f"{name}.cu"
+    names = [instance(name, form, number) for form in FORMS for number in TYPES]
+    return compiled(
+        path.read_text(), names, include=[SOURCES], file_name=path.name, checked=checked
+    )
+
+
+def instance(name: str, form: Form, number: NumberType) -> str:
+    return f"{form.kernel}<{MAPPINGS[name]}, {number.cuda}, {', '.join(map(str, form.sizes))}>"
+
+
+def launch(name: str, form: Form, number: NumberType, z: np.ndarray, p: np.ndarray, *,
+           mask: np.ndarray | None = None, parameter: Any = 0.0, schedule: int = IN_ORDER,
+           checked: bool = False, room: int = 64, words: int = 1 << 10) -> None:  # fmt: skip
+    """Map z, stored in the type, to p: rows along the last axis."""
+    make = Arguments(z.shape)
+    batch = make.batch()
+    arguments = [make.operand(z), make.operand(mask), make.operand(p), batch]
+    arguments.append(make.parameter(parameter))
+    grid, shared = int(batch["rows"]), 0
+    if form.kernel == "forward_lanes":
+        grid = -(-grid * form.sizes[0] // THREADS)
+    if form.kernel == "forward_stream":
+        arguments.append(storage(room, words))
+        shared = form.threads // 32 * room * np.dtype(number.computed).itemsize + 4 * words
+    library(name, checked).launch(
+        instance(name, form, number), grid, form.threads, arguments, arrays=make.arrays,
+        shared=shared, schedule=schedule, flush_subnormals=number is not FLOAT64,
+    )  # fmt: skip
+
+
+def check(name: str, number: NumberType, z: np.ndarray, p: np.ndarray, mask: Any = None) -> None:
+    """p is what the NumPy body gives in float64 for the scores as they are stored."""
+    expected = getattr(pyentmax, name).reference(number.exact(z), mask=mask)
+    got = number.exact(p)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
+    # Results below 2^-126 may be flushed to zero, which only bfloat16 can tell from them.
+    half = np.maximum(number.ulp(expected), 2.0**-126)
+    allowed = {FLOAT32: 1e-6, FLOAT64: 1e-14}.get(number, half)
+    excess = np.nan_to_num(np.abs(got - expected) - allowed, nan=-1)
+    worst = np.unravel_index(excess.argmax(), excess.shape)
+    assert excess.max() <= 0, f"{got[worst]} for {expected[worst]} at {worst} of {z.shape}"
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("number", TYPES, ids=str)
+def test_every_kind_of_row(name: str, form: Form, number: NumberType) -> None:
+    for n, schedule in zip(form.lengths, [IN_ORDER, REVERSED, 1, 2, 3, 4], strict=False):
+        z = number.rounded(score_rows(n))
+        p = np.empty_like(z)
+        launch(name, form, number, z, p, schedule=schedule)
+        check(name, number, z, p)
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_masked_scores_may_hold_anything(name: str, form: Form) -> None:
+    n = form.lengths[-2]
+    z = score_rows(n)
+    mask = np.random.default_rng(0).random(z.shape) < 0.6
+    mask[0], mask[1] = False, True
+    z[~mask] = np.where(np.arange(z[~mask].size) % 3, np.inf, np.nan)
+    z = z.astype(np.float32)
+    p = np.empty_like(z)
+    launch(name, form, FLOAT32, z, p, mask=mask)
+    check(name, FLOAT32, z, p, mask)
+    launch(name, form, FLOAT32, z, p, mask=mask[2])  # one for all rows
+    check(name, FLOAT32, z, p, mask[2])
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("number", [FLOAT32, FLOAT64], ids=str)
+def test_rows_lie_anywhere(form: Form, number: NumberType) -> None:
+    """Along any axis, backwards, with gaps, unaligned, broadcast, in place; gaps are left alone."""
+    n = form.lengths[1]
+    values = number.rounded(np.random.default_rng(0).standard_normal((2, 3, 5, n)))
+    expected = pyentmax.sparsemax.reference(number.exact(values))
+    for order in [(0, 1, 2, 3), (3, 0, 1, 2), (0, 3, 2, 1), (2, 1, 0, 3)]:
+        for step, start in [(1, 0), (1, 1), (2, 1), (-1, 0)]:
+            shape = [values.shape[axis] for axis in order]
+            room = np.full([*shape[:-1], 2 * shape[-1] + 1], 7, values.dtype)
+            part = room[..., start:][..., ::step][..., : shape[-1]]
+            laid = part.transpose(np.argsort(order))
+            laid[...] = values
+            outside = np.ones(room.shape, bool)
+            outside[..., start:][..., ::step][..., : shape[-1]] = False
+            apart = np.empty_like(values)
+            launch("sparsemax", form, number, laid, apart, schedule=1)
+            np.testing.assert_array_equal(laid, values)  # inputs are never overwritten
+            launch("sparsemax", form, number, laid, laid, schedule=2)
+            np.testing.assert_array_equal(laid, apart)
+            np.testing.assert_allclose(laid, expected, rtol=0, atol=1e-6)
+            assert (room[outside] == 7).all()
+    together = np.empty_like(values)
+    launch("sparsemax", form, number, np.broadcast_to(values[:, :1, :1], values.shape), together)
+    np.testing.assert_array_equal(together, np.broadcast_to(together[:, :1, :1], together.shape))
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize(("room", "words"), [(0, 0), (0, 200), (40, 0), (40, 200), (600, 3)])
+def test_long_rows_with_any_storage(name: str, room: int, words: int) -> None:
+    """Whatever fits on the chip of a row too long for it: the result is the same."""
+    z = score_rows(1100).astype(np.float32)
+    p, most = np.empty_like(z), np.empty_like(z)
+    launch(name, FORMS[-1], FLOAT32, z, p, room=room, words=words, schedule=REVERSED)
+    check(name, FLOAT32, z, p)
+    launch(name, FORMS[-1], FLOAT32, z, most, room=1200, words=200)
+    np.testing.assert_allclose(p, most, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_the_order_of_threads_does_not_matter(name: str, form: Form) -> None:
+    z = score_rows(form.lengths[2]).astype(np.float32)
+    results = [np.empty_like(z) for _ in range(5)]
+    for schedule, p in zip([IN_ORDER, REVERSED, 1, 2, 3], results, strict=True):
+        launch(name, form, FLOAT32, z, p, schedule=schedule)
+    for p in results[1:]:
+        np.testing.assert_array_equal(p, results[0])
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("number", TYPES, ids=str)
+def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
+    n = form.lengths[-2]
+    z = number.rounded(score_rows(n))[:11]
+    mask = np.arange(n) % 5 > 0
+    for schedule in (REVERSED, 1):
+        p = np.empty_like(z)
+        launch(name, form, number, z, p, mask=mask, schedule=schedule, checked=True, room=24)
+        check(name, number, z, p, mask)
