@@ -8,6 +8,7 @@
  * the upper bound because the largest entry alone, x = 0, contributes t² to the sum.
  */
 #include "forward.cuh"
+#include "separable.cuh"
 
 template <typename C> struct Entmax15 {
     static constexpr bool COSTLY = false;
@@ -64,3 +65,11 @@ template <typename C> struct Entmax15 {
         return q + q * excess;
     }
 };
+
+/* s = √p */
+template <typename C> struct Entmax15Curvature : RisingCurvature<C> {
+    using RisingCurvature<C>::RisingCurvature;
+    __device__ C s(C p) const { return sqrt(p); }
+    __device__ C relative(C p, C) const { return s(p); }
+};
+template <typename C> using Entmax15Jvp = Product<C, Entmax15Curvature<C>>;

@@ -4,6 +4,7 @@
  * them. Reading is all that a long row costs.
  */
 #include "forward.cuh"
+#include "separable.cuh"
 
 template <typename C> struct Softmax {
     static constexpr bool COSTLY = false;
@@ -23,3 +24,11 @@ template <typename C> struct Softmax {
     }
     __device__ C probability(C x) const { return exp(x) * share; }
 };
+
+/* Also top-k softmax's and, with bounds, constrained softmax's. */
+template <typename C> struct SoftmaxCurvature : RisingCurvature<C> {
+    using RisingCurvature<C>::RisingCurvature;
+    __device__ C s(C p) const { return p; }
+    __device__ C relative(C p, C) const { return s(p); }
+};
+template <typename C> using SoftmaxJvp = Product<C, SoftmaxCurvature<C>>;

@@ -8,6 +8,7 @@
  * the upper bound because the largest entry alone, x = 0, contributes t to the sum.
  */
 #include "forward.cuh"
+#include "separable.cuh"
 
 template <typename C> struct Sparsemax {
     static constexpr bool COSTLY = false;
@@ -50,3 +51,11 @@ template <typename C> struct Sparsemax {
         return u + u * excess;
     }
 };
+
+/* Also, with bounds, constrained sparsemax's. */
+template <typename C> struct SparsemaxCurvature : RisingCurvature<C> {
+    using RisingCurvature<C>::RisingCurvature;
+    __device__ C s(C p) const { return p != p ? p : (C)1; }
+    __device__ C relative(C p, C) const { return s(p); }
+};
+template <typename C> using SparsemaxJvp = Product<C, SparsemaxCurvature<C>>;

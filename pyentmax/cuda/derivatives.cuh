@@ -1,0 +1,214 @@
+/* From probabilities to derivatives: the kernels that all Jacobian products, and ∂p/∂α, share.
+ *
+ *     derivative_lanes<D, T, LANES, ITEMS>(p, v, upper, mask, out, batch, parameter)
+ *     derivative_block<D, T, WARPS, ITEMS>(p, v, upper, mask, out, batch, parameter)
+ *     derivative_stream<D, T, WARPS>(p, v, upper, mask, out, batch, parameter, words)
+ *
+ * Rows, grids and blocks are those of forward.cuh. p, v and out: Operand of T, out may be p or v; upper:
+ * Operand of Compute<T>, bounds on p, `at` null for none; mask: Operand of bool, likewise. Dynamic
+ * shared memory, for derivative_stream alone: `words` marks of 4 bytes. D is a struct template over
+ * the type to compute in:
+ *
+ *     PAIRED                      whether there is a v; if not, v is not looked at
+ *     D(parameter), valid()       as in forward.cuh
+ *     key(p)                      the entry with the largest key, of those with p ≠ 0, is singled out
+ *     solve(team, row, largest)   find what value() needs; `largest` is that key, −∞ without support
+ *     value(p, v)                 of an entry; 0 where p is 0
+ *
+ * Masked entries, and those at their bounds, do not move: they stand as p = 0. Where p is 0, v plays no
+ * part and may hold anything.
+ */
+#pragma once
+#include "rows.cuh"
+
+/* p of a pack, 0 for what does not move. */
+template <typename T> struct Moving {
+    typedef Compute<T> C;
+    const Line<const T> p;
+    const Line<const C> upper;
+    const Line<const bool> mask;
+
+    __device__ void load(unsigned i, unsigned n, C (&pack)[PACK<T>]) const {
+        load_pack<T>(p, i, n, (C)0, pack);
+        if (!upper.at && !mask.at) return;
+#pragma unroll
+        for (int j = 0; j < PACK<T>; j++) {
+            if (i + j >= n) continue;
+            /* The bound as p was rounded: p equals the bound that it is at. */
+            if (upper.at &&
+                pack[j] >= (C)to_compute(from_compute<T>(upper.at[(i + j) * upper.step])))
+                pack[j] = 0;
+            if (mask.at && !mask.at[(i + j) * mask.step]) pack[j] = 0;
+        }
+    }
+};
+
+/* Rows of p and v, in registers or in memory, as in rows.cuh. All have
+ *
+ *     read(visit)         read the row, visiting p alone
+ *     each(visit)         visit the pairs (p, v) that this thread looks after, of those with p ≠ 0
+ *     write(out, value)   write value(p, v) for each entry, 0 where p is 0
+ */
+template <typename T, class Team, int ITEMS, bool PAIRED> struct PairsInRegisters {
+    typedef Compute<T> C;
+    static constexpr int V = PACK<T>;
+    static_assert(ITEMS % V == 0, "a thread holds whole packs");
+    const unsigned n, first;
+    C p[ITEMS], v[PAIRED ? ITEMS : 1];
+
+    __device__ PairsInRegisters(const Team &team, unsigned n) : n(n), first(team.rank * V) {}
+
+    template <class Visit>
+    __device__ void read(const Moving<T> &p_at, const Line<const T> &v_at, Visit visit) {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k += V) {
+            const unsigned i = first + k * Team::SIZE;
+            C pack[V];
+            p_at.load(i, n, pack);
+#pragma unroll
+            for (int j = 0; j < V; j++) p[k + j] = pack[j];
+            if constexpr (PAIRED) {
+                load_pack<T>(v_at, i, n, (C)0, pack);
+#pragma unroll
+                for (int j = 0; j < V; j++) v[k + j] = pack[j];
+            }
+#pragma unroll
+            for (int j = 0; j < V; j++) visit(p[k + j]);
+        }
+    }
+    template <class Visit> __device__ void each(Visit visit) const {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k++)
+            if (p[k] != 0) visit(p[k], v[PAIRED ? k : 0]);
+    }
+    template <class Value> __device__ void write(const Line<T> &out, Value value) const {
+#pragma unroll
+        for (int k = 0; k < ITEMS; k += V) {
+            C pack[V];
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                pack[j] = p[k + j] != 0 ? value(p[k + j], v[PAIRED ? k + j : 0]) : (C)0;
+            store_pack<T>(out, first + k * Team::SIZE, n, pack);
+        }
+    }
+};
+
+/* While it reads p, a warp marks packs that are not all 0. The others are not read again. */
+template <typename T, int WARPS, bool PAIRED> struct PairsInMemory {
+    typedef Compute<T> C;
+    static constexpr int V = PACK<T>, STRIDE = 32 * WARPS * V;
+    const Moving<T> p_at;
+    const Line<const T> v_at;
+    const unsigned n, lane, warp, words;
+    unsigned *const marks;
+
+    __device__ PairsInMemory(const Moving<T> &p, const Line<const T> &v, unsigned n,
+                             unsigned *marks, unsigned words)
+        : p_at(p),
+          v_at(v),
+          n(n),
+          lane(threadIdx.x % 32),
+          warp(threadIdx.x / 32),
+          words(words),
+          marks(marks) {}
+
+    template <class Visit>
+    __device__ void read(const Moving<T> &, const Line<const T> &, Visit visit) {
+        unsigned word = warp;
+        for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
+            C pack[V];
+            p_at.load(start + lane * V, n, pack);
+            bool some = false;
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                some |= pack[j] != 0;
+                visit(pack[j]);
+            }
+            const unsigned marked = __ballot_sync(ALL_LANES, some);
+            if (lane == 0 && word < words) marks[word] = marked;
+        }
+        __syncwarp(ALL_LANES);
+    }
+    __device__ bool load(unsigned start, unsigned word, C (&p)[V], C (&v)[V]) const {
+        if (word < words && !(marks[word] >> lane & 1)) return false;
+        p_at.load(start + lane * V, n, p);
+        if constexpr (PAIRED) load_pack<T>(v_at, start + lane * V, n, (C)0, v);
+        return true;
+    }
+    template <class Visit> __device__ void each(Visit visit) const {
+        unsigned word = warp;
+        for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
+            C p[V], v[V] = {0};
+            if (!load(start, word, p, v)) continue;
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                if (p[j] != 0) visit(p[j], v[j]);
+        }
+    }
+    template <class Value> __device__ void write(const Line<T> &out, Value value) const {
+        unsigned word = warp;
+        for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
+            C p[V], v[V] = {0}, pack[V] = {0};
+            if (load(start, word, p, v)) {
+#pragma unroll
+                for (int j = 0; j < V; j++) pack[j] = p[j] != 0 ? value(p[j], v[j]) : (C)0;
+            }
+            store_pack<T>(out, start + lane * V, n, pack);
+        }
+    }
+};
+
+template <template <typename> class D, typename T, class Team, class Row>
+__device__ inline void derivative(Team &team, Row &row, const Moving<T> &p, const Line<const T> &v,
+                                  const Line<T> &out, double parameter) {
+    typedef Compute<T> C;
+    D<C> rule(parameter);
+    C key = -infinity<C>();
+    row.read(p, v, [&](C p) { key = p != 0 ? Larger()(key, rule.key(p)) : key; });
+    rule.solve(team, row, team.largest(key));
+    const bool valid = rule.valid();
+    row.write(out, [&](C p, C v) { return valid ? rule.value(p, v) : not_a_number<C>(); });
+}
+
+template <template <typename> class D, typename T, int LANES, int ITEMS>
+__global__ void __launch_bounds__(THREADS)
+    derivative_lanes(Operand<const T> p, Operand<const T> v, Operand<const Compute<T>> upper,
+                     Operand<const bool> mask, Operand<T> out, Batch batch, Parameter parameter) {
+    typedef Lanes<LANES> Team;
+    Team team;
+    const unsigned own = blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
+    const Place place(batch, own < batch.rows ? own : 0);
+    PairsInRegisters<T, Team, ITEMS, D<Compute<T>>::PAIRED> row(
+        team, own < batch.rows ? batch.n : 0);
+    derivative<D, T>(team, row, {{p, place}, {upper, place}, {mask, place}}, {v, place},
+                     {out, place}, value_at(parameter, place));
+}
+
+template <template <typename> class D, typename T, int WARPS, int ITEMS>
+__global__ void __launch_bounds__(32 * WARPS)
+    derivative_block(Operand<const T> p, Operand<const T> v, Operand<const Compute<T>> upper,
+                     Operand<const bool> mask, Operand<T> out, Batch batch, Parameter parameter) {
+    typedef Block<Compute<T>, WARPS> Team;
+    __shared__ typename Team::Parts parts;
+    Team team(parts);
+    const Place place(batch, blockIdx.x);
+    PairsInRegisters<T, Team, ITEMS, D<Compute<T>>::PAIRED> row(team, batch.n);
+    derivative<D, T>(team, row, {{p, place}, {upper, place}, {mask, place}}, {v, place},
+                     {out, place}, value_at(parameter, place));
+}
+
+template <template <typename> class D, typename T, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS, 2)
+    derivative_stream(Operand<const T> p, Operand<const T> v, Operand<const Compute<T>> upper,
+                      Operand<const bool> mask, Operand<T> out, Batch batch, Parameter parameter,
+                      unsigned words) {
+    typedef Block<Compute<T>, WARPS> Team;
+    __shared__ typename Team::Parts parts;
+    extern __shared__ unsigned char dynamic[];
+    Team team(parts);
+    const Place place(batch, blockIdx.x);
+    const Moving<T> moving = {{p, place}, {upper, place}, {mask, place}};
+    PairsInMemory<T, WARPS, D<Compute<T>>::PAIRED> row(
+        moving, {v, place}, batch.n, reinterpret_cast<unsigned *>(dynamic), words);
+    derivative<D, T>(team, row, moving, {v, place}, {out, place}, value_at(parameter, place));
+}
