@@ -38,6 +38,20 @@
 #define FORWARD_TYPES {NPY_FLOAT, NPY_BOOL, NPY_FLOAT, NPY_DOUBLE, NPY_BOOL, NPY_DOUBLE}
 #define JVP_TYPES {NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE}
 
+/* Scores, mask, label, weight; loss, whether it counts, gradient: seven operands or, without it, six. */
+#define LOSS_OPERANDS(type) type, NPY_BOOL, NPY_INT64, type, type, NPY_BOOL
+#define LOSS(name, text) \
+    {#name "_loss", "(n),(n),(),()->(),()", \
+     "Scores, mask, labels and weights to weighted losses of " text ", and which rows count.", 4, \
+     2, {LOSS_OPERANDS(NPY_FLOAT), LOSS_OPERANDS(NPY_DOUBLE)}, {loss_loop_f32, loss_loop_f64}, \
+     {(void *)&name##_loss_f32, (void *)&name##_loss_f64}}
+#define LOSS_AND_GRAD(name, text) \
+    {#name "_loss_and_grad", "(n),(n),(),()->(),(),(n)", \
+     "As " #name "_loss, and the weighted gradient.", 4, 3, \
+     {LOSS_OPERANDS(NPY_FLOAT), NPY_FLOAT, LOSS_OPERANDS(NPY_DOUBLE), NPY_DOUBLE}, \
+     {loss_loop_f32, loss_loop_f64}, \
+     {(void *)&name##_loss_and_grad_f32, (void *)&name##_loss_and_grad_f64}}
+
 #define FORWARD(name, text) \
     {#name, "(n),(n)->(n)", "Scores and mask to probabilities of " text ".", 2, 1, FORWARD_TYPES, \
      {forward_loop_f32, forward_loop_f64}, {(void *)&name##_f32, (void *)&name##_f64}}
@@ -56,5 +70,11 @@ const Kernel KERNELS[] = {
     JVP(softmax, "softmax"),
     JVP(sparsemax, "sparsemax"),
     JVP(entmax15, "1.5-entmax"),
+    LOSS(softmax, "softmax"),
+    LOSS(sparsemax, "sparsemax"),
+    LOSS(entmax15, "1.5-entmax"),
+    LOSS_AND_GRAD(softmax, "softmax"),
+    LOSS_AND_GRAD(sparsemax, "sparsemax"),
+    LOSS_AND_GRAD(entmax15, "1.5-entmax"),
     {.name = NULL},
 };

@@ -22,3 +22,4 @@
 
 #include "gufunc_rows.h"
 #include "topk_rows.h"
+#include "loss_rows.h"

@@ -125,7 +125,7 @@ def run(
         batch = _Batch(kernel, operands)
         if batch.length > 1 and (out is None or not any(_entangled(out, x) for x in operands)):
             return batch.map(count, out)
-    return kernel(*operands, out=out)
+    return kernel(*operands) if out is None else kernel(*operands, out=out)
 
 
 class _Batch:

@@ -20,13 +20,12 @@ from pyentmax.mappings._rows import Rows
 def loss_and_gradient(
     z: Any,
     y: Any,
-    mapping: str | Mapping,
+    record: Mapping,
+    params: tuple[Any, ...],
     axis: Any,
     options: Options,
-    named_params: dict[str, Any],
 ) -> tuple[Any, Callable[[], Any]]:
     """The reduced loss, and a function that gives its gradient."""
-    record, params = record_and_parameters(mapping, named_params)
     rows = Rows(z, axis, mask=options.mask)
     scores = rows.scores()
     omega = _omega(record, params, scores)
@@ -36,12 +35,12 @@ def loss_and_gradient(
     p = record.forward(scores, *params)
     each = _conjugate(record, params, p, scores, omega) - target.dot(scores)
     each = np.maximum(each + target.omega(record, omega), 0)  # below 0 is rounding
-    # A NaN row stays NaN unless it counts nothing: 0 · NaN must not reach the sum.
+    # A NaN row stays NaN unless it counts nothing: no 0 · NaN or 0 · ∞ in the sum.
     broken, counts = ~np.isfinite(rows.top()[..., 0]), weights != 0
     if options.reduction == "mean":
         total = np.sum(weights)
         weights = weights / np.where(total == 0, 1, total)
-    each = np.where(counts, np.where(broken, np.nan, each) * weights, 0)
+    each = np.where(counts, np.where(broken, np.nan, each), 0) * weights
     loss = each if options.reduction == "none" else np.sum(each)
 
     def gradient() -> Any:
@@ -91,6 +90,7 @@ def _log_sum_exp(scores: Any) -> Any:
 def record_and_parameters(
     mapping: str | Mapping, params: dict[str, Any]
 ) -> tuple[Mapping, tuple[Any, ...]]:
+    """A mapping's record, by name or itself, and its parameters in the order of the record."""
     if isinstance(mapping, str):
         if mapping not in MAPPINGS:
             raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")

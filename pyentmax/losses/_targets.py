@@ -81,14 +81,14 @@ def arranged_target(rows: Rows, y: Any, options: Options, dense_only: bool) -> t
     y = beside(y, scores, "y")
     weight = 1.0
     if options.weight is not None:
-        weight = _checked_weight(options.weight, scores)
+        weight = checked_weight(options.weight, scores)
     counts = ~rows.dead() & (weight != 0)
     label: Any = None
     dense: Any = None
     if y.dtype.kind in "iu" and y.shape == rows.batch:
         if options.ignore_index is not None:
             counts = counts & (y != options.ignore_index)
-        label, right = _checked_labels(rows, np.where(counts, y, 0))
+        label, right = checked_labels(y, counts, scores.shape[-1])
         label = label[..., None]
         if dense_only or options.smoothing:
             dense = (places(scores) == label).astype(scores.dtype)
@@ -119,7 +119,8 @@ def places(like: Any) -> Any:
     return np.arange(like.shape[-1], like=like)
 
 
-def _checked_weight(weight: Any, like: Any) -> Any:
+def checked_weight(weight: Any, like: Any) -> Any:
+    """What each row of `like` counts: finite and not negative."""
     weight = check_parameter(weight, "weight", like, 0)
     infinite = np.isinf(weight)
     if not isinstance(weight, np.ndarray):
@@ -129,16 +130,15 @@ def _checked_weight(weight: Any, like: Any) -> Any:
     return weight
 
 
-def _checked_labels(rows: Rows, y: Any) -> tuple[Any, Any]:
-    """The labels, any label for a wrong one, and where they are right."""
-    d = rows.z.shape[-1]
-    right = (y >= 0) & (y < d)
+def checked_labels(y: Any, counts: Any, d: int) -> tuple[Any, Any]:
+    """The labels, any label where they do not count or are wrong, and where they are right."""
+    right = ~counts | ((y >= 0) & (y < d))
     if isinstance(y, np.ndarray) and not right.all():
         raise ValueError(
             f"labels must be in 0 … {d - 1}, got {y[~right].flat[0]}; rows to leave out are marked "
             "with ignore_index"
         )
-    return np.where(right, y, 0), right
+    return np.where(counts & right, y, 0), right
 
 
 def _checked_distributions(rows: Rows, y: Any, counts: Any) -> tuple[Any, Any]:

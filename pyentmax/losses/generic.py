@@ -1,12 +1,30 @@
-"""The Fenchel-Young loss of any mapping with an Ω."""
+"""The Fenchel-Young loss of any mapping with an Ω: its named one, if it has that."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from pyentmax.losses._definition import loss_and_gradient
+from pyentmax.losses import named
+from pyentmax.losses._definition import loss_and_gradient, record_and_parameters
 from pyentmax.losses._targets import Options
-from pyentmax.mappings import Mapping
+from pyentmax.mappings import MAPPINGS, Mapping
+
+# The losses, and the losses with their gradients, that have names and perhaps kernels.
+_LOSS: dict[str, Callable[..., Any]] = {
+    "softmax": named.softmax_loss,
+    "sparsemax": named.sparsemax_loss,
+    "entmax15": named.entmax15_loss,
+    "entmax": named.entmax_loss,
+    "normmax": named.normmax_loss,
+}
+_LOSS_AND_GRAD: dict[str, Callable[..., Any]] = {
+    "softmax": named.softmax_loss_and_grad,
+    "sparsemax": named.sparsemax_loss_and_grad,
+    "entmax15": named.entmax15_loss_and_grad,
+    "entmax": named.entmax_loss_and_grad,
+    "normmax": named.normmax_loss_and_grad,
+}
 
 
 def fenchel_young_loss(
@@ -65,8 +83,21 @@ def fenchel_young_loss(
     >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [1], "entmax", alpha=2))
     1.0
     """
+    record, values = record_and_parameters(mapping, params)
+    if record is MAPPINGS.get(record.name) and record.name in _LOSS:
+        return _LOSS[record.name](
+            z,
+            y,
+            *values,
+            axis=axis,
+            reduction=reduction,
+            weight=weight,
+            mask=mask,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+        )
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, _ = loss_and_gradient(z, y, mapping, axis, options, params)
+    loss, _ = loss_and_gradient(z, y, record, values, axis, options)
     return loss
 
 
@@ -93,6 +124,19 @@ def fenchel_young_loss_and_grad(
     >>> print(loss, grad)
     1.0 [[ 1. -1.  0.]]
     """
+    record, values = record_and_parameters(mapping, params)
+    if record is MAPPINGS.get(record.name) and record.name in _LOSS_AND_GRAD:
+        return _LOSS_AND_GRAD[record.name](
+            z,
+            y,
+            *values,
+            axis=axis,
+            reduction=reduction,
+            weight=weight,
+            mask=mask,
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+        )
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, grad = loss_and_gradient(z, y, mapping, axis, options, params)
+    loss, grad = loss_and_gradient(z, y, record, values, axis, options)
     return loss, grad()

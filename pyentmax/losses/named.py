@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from pyentmax._dispatch import accelerated
 from pyentmax.losses._definition import loss_and_gradient
+from pyentmax.losses._labelled import LabelledRows
 from pyentmax.losses._targets import Options
+from pyentmax.mappings import MAPPINGS
 
 
+@accelerated(LabelledRows)
 def softmax_loss(
     z: Any,
     y: Any,
@@ -44,10 +48,11 @@ def softmax_loss(
     0.313262
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, _ = loss_and_gradient(z, y, "softmax", axis, options, {})
+    loss, _ = loss_and_gradient(z, y, MAPPINGS["softmax"], (), axis, options)
     return loss
 
 
+@accelerated(LabelledRows)
 def softmax_loss_and_grad(
     z: Any,
     y: Any,
@@ -68,10 +73,11 @@ def softmax_loss_and_grad(
     0.693147 [-0.5  0.5]
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, gradient = loss_and_gradient(z, y, "softmax", axis, options, {})
+    loss, gradient = loss_and_gradient(z, y, MAPPINGS["softmax"], (), axis, options)
     return loss, gradient()
 
 
+@accelerated(LabelledRows)
 def sparsemax_loss(
     z: Any,
     y: Any,
@@ -108,10 +114,11 @@ def sparsemax_loss(
     0.0 0.25
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, _ = loss_and_gradient(z, y, "sparsemax", axis, options, {})
+    loss, _ = loss_and_gradient(z, y, MAPPINGS["sparsemax"], (), axis, options)
     return loss
 
 
+@accelerated(LabelledRows)
 def sparsemax_loss_and_grad(
     z: Any,
     y: Any,
@@ -132,10 +139,11 @@ def sparsemax_loss_and_grad(
     0.25 [-0.5  0.5]
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, gradient = loss_and_gradient(z, y, "sparsemax", axis, options, {})
+    loss, gradient = loss_and_gradient(z, y, MAPPINGS["sparsemax"], (), axis, options)
     return loss, gradient()
 
 
+@accelerated(LabelledRows)
 def entmax15_loss(
     z: Any,
     y: Any,
@@ -171,10 +179,11 @@ def entmax15_loss(
     0.0
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, _ = loss_and_gradient(z, y, "entmax15", axis, options, {})
+    loss, _ = loss_and_gradient(z, y, MAPPINGS["entmax15"], (), axis, options)
     return loss
 
 
+@accelerated(LabelledRows)
 def entmax15_loss_and_grad(
     z: Any,
     y: Any,
@@ -195,7 +204,7 @@ def entmax15_loss_and_grad(
     0.390524 [-0.5  0.5]
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, gradient = loss_and_gradient(z, y, "entmax15", axis, options, {})
+    loss, gradient = loss_and_gradient(z, y, MAPPINGS["entmax15"], (), axis, options)
     return loss, gradient()
 
 
@@ -236,7 +245,7 @@ def entmax_loss(
     1.0
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, _ = loss_and_gradient(z, y, "entmax", axis, options, {"alpha": alpha})
+    loss, _ = loss_and_gradient(z, y, MAPPINGS["entmax"], (alpha,), axis, options)
     return loss
 
 
@@ -261,7 +270,7 @@ def entmax_loss_and_grad(
     0.25 [-0.5  0.5]
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, gradient = loss_and_gradient(z, y, "entmax", axis, options, {"alpha": alpha})
+    loss, gradient = loss_and_gradient(z, y, MAPPINGS["entmax"], (alpha,), axis, options)
     return loss, gradient()
 
 
@@ -302,7 +311,7 @@ def normmax_loss(
     0.0 0.292893
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, _ = loss_and_gradient(z, y, "normmax", axis, options, {"alpha": alpha})
+    loss, _ = loss_and_gradient(z, y, MAPPINGS["normmax"], (alpha,), axis, options)
     return loss
 
 
@@ -327,5 +336,5 @@ def normmax_loss_and_grad(
     0.292893 [-0.5  0.5]
     """
     options = Options(reduction, weight, mask, ignore_index, label_smoothing)
-    loss, gradient = loss_and_gradient(z, y, "normmax", axis, options, {"alpha": alpha})
+    loss, gradient = loss_and_gradient(z, y, MAPPINGS["normmax"], (alpha,), axis, options)
     return loss, gradient()

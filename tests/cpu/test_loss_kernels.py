@@ -1,0 +1,257 @@
+"""The compiled losses of labels: beside the NumPy body, exact values, edges and options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
+
+import pyentmax
+from pyentmax import check_gradient
+
+_cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+
+NAMES = ["softmax", "sparsemax", "entmax15"]
+every_name = pytest.mark.parametrize("name", NAMES)
+every_dtype = pytest.mark.parametrize("dtype", FLOATS)
+
+
+def loss_and_grad(name: str) -> Any:
+    return getattr(pyentmax, f"{name}_loss_and_grad")
+
+
+def exact(name: str, z: np.ndarray, y: int) -> tuple[np.longdouble, np.ndarray]:
+    """Loss and gradient in the widest floats: p by bisection, the loss as Ω*(z) − z_y."""
+    x = np.asarray(z, np.longdouble)
+    x = x - x.max()
+    if name == "softmax":
+        rest = np.sum(np.exp(np.delete(x, np.argmax(x))))
+        p = np.exp(x) / (1 + rest)
+        loss = np.log1p(rest) - x[y]
+    else:
+        power = 2 if name == "entmax15" else 1
+        low, high = np.longdouble(-1), np.longdouble(0)
+        for _ in range(70):
+            middle = (low + high) / 2
+            enough = np.sum(np.maximum(x / power - middle, 0) ** power) >= 1
+            low, high = (middle, high) if enough else (low, middle)
+        p = np.maximum(x / power - low, 0) ** power
+        p /= p.sum()
+        entropy = np.sum(p - p**1.5) * 4 / 3 if name == "entmax15" else np.sum(p * (1 - p)) / 2
+        loss = np.sum(p * np.where(p == 0, 0, x)) + entropy - x[y]
+    return loss, p - (np.arange(len(p)) == y)
+
+
+def assert_accurate(name: str, z: np.ndarray, y: int, loss: Any, grad: Any) -> None:
+    eps = np.finfo(z.dtype).eps
+    expected, slope = exact(name, z, y)
+    x = np.asarray(z, np.longdouble)
+    reach = float(max(1, np.max(np.where(slope != 0, x.max() - x, 0))))
+    context = f"{name}, label {y}, z = {np.array2string(z, threshold=40)}"
+    assert loss >= 0, context
+    assert abs(loss - expected) <= 8 * eps * expected + 4 * eps * reach, context
+    s = np.sqrt(np.abs(slope)) if name == "entmax15" else 1
+    assert (np.abs(grad - slope) <= 4 * eps * np.abs(slope) + 16 * eps * s * reach).all(), context
+
+
+@every_dtype
+@every_name
+@pytest.mark.parametrize("n", [*LENGTHS, 5000])
+def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
+    rng = np.random.default_rng(n)
+    for z in rows_of_every_kind(rng, n):
+        z = z.astype(dtype)
+        for y in {0, n - 1, int(np.argmax(z)), int(rng.integers(n))}:
+            loss, grad = loss_and_grad(name)(z, y)
+            assert (loss.dtype, grad.dtype) == (dtype, dtype)
+            assert_accurate(name, z, y, loss, grad)
+            assert loss == getattr(pyentmax, f"{name}_loss")(z, y)
+
+
+@every_name
+@settings(max_examples=200, deadline=None)
+@given(
+    z=st.sampled_from(FLOATS).flatmap(
+        lambda dtype: hnp.arrays(
+            dtype, 9, elements=st.floats(-50, 50, width=np.dtype(dtype).itemsize * 8)
+        )
+    ),
+    y=st.integers(0, 8),
+)
+def test_rows_found_by_hypothesis(name: str, z: np.ndarray, y: int) -> None:
+    assert_accurate(name, z, y, *loss_and_grad(name)(z, y))
+
+
+@every_dtype
+@pytest.mark.parametrize("n", [2, 5, 300, 5000])
+def test_small_losses_keep_their_digits(dtype: type, n: int) -> None:
+    """Close to the margin the loss is tiny; in closed form here, as the others are all equal.
+
+    Off the label, each of m others has u = δ; sparsemax: o = mδ, L = (m²δ² + mδ²)/2; 1.5-entmax:
+    1 − u_y² = mδ², L = 2/3 (o² (2 + u_y) + mδ³). Softmax: L = log1p(m e^{−gap}).
+    """
+    m, eps = n - 1, np.finfo(dtype).eps
+    for delta in (2.0**-10, 2.0**-16, 2.0**-20):
+        if m * delta > 0.25:
+            continue
+        z = np.zeros(n, dtype)
+        z[n // 2] = 1 - delta - m * delta  # x = δ − u_y with u_y = 1 − mδ
+        loss, grad = pyentmax.sparsemax_loss_and_grad(z, n // 2)
+        gap = float(z[n // 2])
+        d = (1 - gap) / (m + 1)
+        # A rounding of the gap moves each u by as much, hence the loss by that relative to u.
+        np.testing.assert_allclose(loss, (m * m + m) * d * d / 2, rtol=8 * eps / d)
+        np.testing.assert_allclose(grad[n // 2], -m * d, rtol=8 * eps / d)
+        u = np.sqrt(1 - m * delta**2)
+        z[n // 2] = 2 * (u - delta)
+        loss, grad = pyentmax.entmax15_loss_and_grad(z, n // 2)
+        h = np.longdouble(z[n // 2]) / 2  # m d² + (d + h)² = 1
+        d = (1 - h * h) / (h + np.sqrt(h * h + (m + 1) * (1 - h * h)))
+        o = m * d * d / (1 + d + h)
+        expected = (o * o * (2 + d + h) + m * d**3) * 2 / 3
+        np.testing.assert_allclose(float(loss), float(expected), rtol=float(16 * eps / d))
+        np.testing.assert_allclose(float(grad[n // 2]), float(-m * d * d), rtol=float(16 * eps / d))
+    for gap in (20, 60, 80):
+        z = np.zeros(n, dtype)
+        z[0] = gap
+        loss, grad = pyentmax.softmax_loss_and_grad(z, 0)
+        rest = m * np.exp(-float(gap))
+        np.testing.assert_allclose(loss, np.log1p(rest), rtol=16 * eps)
+        np.testing.assert_allclose(-grad[0], rest / (1 + rest), rtol=16 * eps)
+
+
+@every_dtype
+@every_name
+@pytest.mark.parametrize("axis", [0, 1, -1, -3])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_options_are_those_of_the_body(name: str, dtype: type, axis: int, reduction: str) -> None:
+    rng = np.random.default_rng(3)
+    z = rng.standard_normal((4, 5, 6)).astype(dtype)
+    d = z.shape[axis]
+    batch = np.moveaxis(z, axis, -1).shape[:-1]
+    y = rng.integers(0, d, batch)
+    mask = rng.random(z.shape) < 0.7
+    mask[1] = False  # for axis 0 an entry of every row, else rows with nothing left
+    mask[:, 2, 3] = False
+    ignored = np.where(rng.random(batch) < 0.3, -100, y)
+    weight = rng.integers(0, 3, batch) / 2
+    for labels in (y, y.astype(np.uint8), np.asfortranarray(y)):
+        for options in (
+            {},
+            {"mask": mask},
+            {"weight": weight},
+            {"weight": 3},
+            {"weight": weight, "mask": mask},
+        ):
+            compare_with_the_body(name, z, labels, axis=axis, reduction=reduction, **options)
+    options = {"mask": mask, "weight": weight, "ignore_index": -100}
+    compare_with_the_body(name, z, ignored, axis=axis, reduction=reduction, **options)
+    nothing = np.full(batch, -100)
+    compare_with_the_body(name, z, nothing, axis=axis, reduction=reduction, ignore_index=-100)
+
+
+def compare_with_the_body(name: str, z: Any, y: Any, **options: Any) -> None:
+    function = loss_and_grad(name)
+    loss, grad = function(z, y, **options)
+    expected, wanted = function.reference(z, y, **options)
+    only = getattr(pyentmax, f"{name}_loss")(z, y, **options)
+    np.testing.assert_array_equal(only, loss)
+    assert np.shape(loss) == np.shape(expected)
+    assert (loss.dtype, grad.dtype) == (expected.dtype, wanted.dtype)
+    eps = np.finfo(z.dtype).eps
+    np.testing.assert_allclose(loss, expected, rtol=20 * eps, atol=20 * eps)
+    np.testing.assert_allclose(grad, wanted, rtol=20 * eps, atol=20 * eps)
+
+
+@every_name
+@pytest.mark.parametrize("n", [6, 300])
+def test_a_label_out_of_reach_or_ruled_out(name: str, n: int) -> None:
+    z = np.zeros((2, n))
+    z[0, 1], z[1, 2] = -np.inf, -1e300
+    loss, grad = loss_and_grad(name)(z, [1, 2], reduction="none")
+    np.testing.assert_allclose(loss, [np.inf, 1e300])
+    np.testing.assert_array_equal(grad[[0, 1], [1, 2]], -1)
+    with pytest.raises(ValueError, match=f"labels must be in 0 … {n - 1}, got {n}"):
+        loss_and_grad(name)(z, [0, n])
+    with pytest.raises(ValueError, match="got 18446744073709551615"):
+        loss_and_grad(name)(z, np.array([0, 2**64 - 1], np.uint64))
+    # Where nothing is left, the label is not looked at.
+    z[1] = -np.inf
+    loss, grad = loss_and_grad(name)(z, [0, n])
+    assert loss == loss_and_grad(name)(z[0], 0)[0]
+    assert (grad[1] == 0).all()
+
+
+@every_name
+@every_dtype
+@pytest.mark.parametrize("n", [4, 300])
+def test_a_spoilt_row_is_nan_and_no_other(name: str, dtype: type, n: int) -> None:
+    z = np.random.default_rng(5).standard_normal((6, n)).astype(dtype)
+    y = np.arange(6) % n
+    clean = loss_and_grad(name)(z, y, reduction="none")
+    z[1, 0], z[3, n - 1] = np.nan, np.inf
+    loss, grad = loss_and_grad(name)(z, y, reduction="none")
+    for got, expected in zip((loss, grad), clean, strict=True):
+        assert np.isnan(got[[1, 3]]).all()
+        np.testing.assert_array_equal(got[[0, 2, 4, 5]], expected[[0, 2, 4, 5]])
+    assert np.isnan(loss_and_grad(name)(z, y)[0])
+    weight = np.array([1, 0, 1, 0, 1, 1])
+    assert np.isfinite(loss_and_grad(name)(z, y, weight=weight)[0])
+
+
+@every_name
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_gradient_by_finite_differences(name: str, reduction: str) -> None:
+    # Sparsemax has kinks; entries 0.07 apart keep away from them.
+    rng = np.random.default_rng(6)
+    z = rng.permuted(np.tile(np.linspace(0, 0.77, 12), (4, 1)), axis=1)
+    y, weight = rng.integers(0, 12, 4), np.array([1, 2, 0, 0.5])
+    options: dict[str, Any] = {"reduction": reduction, "weight": weight}
+    check_gradient(
+        lambda z: getattr(pyentmax, f"{name}_loss")(z, y, **options),
+        z,
+        lambda z: loss_and_grad(name)(z, y, **options)[1],
+    ).raise_if_failed()
+
+
+@every_dtype
+@every_name
+def test_memory_layout_changes_nothing(name: str, dtype: type) -> None:
+    z = np.random.default_rng(7).standard_normal((7, 45)).astype(dtype)
+    y, mask = np.arange(7), np.random.default_rng(8).random((7, 45)) < 0.8
+    expected = loss_and_grad(name)(z, y), loss_and_grad(name)(z, y, mask=mask)
+    for layout, other in awkward_layouts(z):
+        before = other.copy()
+        got = loss_and_grad(name)(other, y), loss_and_grad(name)(other, y, mask=mask)
+        for (loss, grad), (wanted_loss, wanted) in zip(got, expected, strict=True):
+            assert loss == wanted_loss, layout
+            np.testing.assert_array_equal(grad, wanted, err_msg=layout)
+        np.testing.assert_array_equal(other, before, err_msg=f"{layout}: was overwritten")
+
+
+@every_name
+def test_half_precision_and_empty_batches(name: str) -> None:
+    z = np.random.default_rng(9).standard_normal((3, 20)).astype(np.float16)
+    loss, grad = loss_and_grad(name)(z, [0, 1, 2])
+    expected, wanted = loss_and_grad(name)(z.astype(np.float32), [0, 1, 2])
+    assert loss == expected.astype(np.float16)
+    np.testing.assert_array_equal(grad, wanted.astype(np.float16))
+    loss, grad = loss_and_grad(name)(np.zeros((0, 4)), np.zeros(0, int))
+    assert loss == 0
+    assert grad.shape == (0, 4)
+
+
+@every_name
+def test_threads_give_the_same_bits(name: str) -> None:
+    z = np.random.default_rng(10).standard_normal((3, 7, 400))
+    y = np.random.default_rng(11).integers(0, 400, (3, 7))
+    for reduction in ("mean", "none"):
+        one = loss_and_grad(name)(z, y, reduction=reduction, workers=1)
+        many = loss_and_grad(name)(z, y, reduction=reduction, workers=3)
+        for got, expected in zip(many, one, strict=True):
+            np.testing.assert_array_equal(got, expected)
