@@ -26,7 +26,7 @@ NAMES = ["softmax", "sparsemax", "entmax15"]
 
 
 def main() -> None:
-    """Print the stamp and the two tables."""
+    """Print the stamp and the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30, help="interleaved runs (default: 30)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
@@ -55,6 +55,26 @@ def main() -> None:
         runs = {"multiply": lambda v=v, p=p["softmax"], o=out: np.multiply(p, v, out=o)}
         runs |= {n: lambda n=n, p=p[n], v=v: getattr(pyentmax, f"{n}_jvp")(p, v) for n in NAMES}
         report(shape, "random", medians(runs, args.rounds))
+
+    print("\nloss and gradient of labels, as a multiple of torch's cross_entropy and backward")
+    print(header)
+    for shape in SHAPES:
+        y = np.random.default_rng(1).integers(0, shape[1], shape[0])
+        for kind, z in rows_of_every_kind(shape, np.dtype(args.dtype)):
+            runs = {"torch": lambda z=z, y=y: torch_loss_and_grad(z, y)}
+            runs |= {
+                n: lambda n=n, z=z, y=y: getattr(pyentmax, f"{n}_loss_and_grad")(z, y)
+                for n in NAMES
+            }
+            report(shape, kind, medians(runs, args.rounds))
+
+
+def torch_loss_and_grad(z: np.ndarray, y: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
+    """Cross-entropy and its gradient by PyTorch's autograd; the arrays are not copied."""
+    scores = torch.from_numpy(z).requires_grad_()
+    loss = torch.nn.functional.cross_entropy(scores, torch.from_numpy(y))
+    loss.backward()
+    return loss, scores.grad
 
 
 def rows_of_every_kind(shape: tuple[int, int], dtype: np.dtype) -> Iterator[tuple[str, np.ndarray]]:

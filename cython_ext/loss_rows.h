@@ -19,42 +19,35 @@ typedef struct {
     bool with_gradient;
 } TYPED(Loss);
 
-/* sum u, u^2 and u^3 over the support. */
+/* Of the entries other than y: sum p = 1 - p_y, and sum p^alpha. */
 typedef struct {
-    double sum, squares, cubes;
-} TYPED(Powers);
+    double mass, powers;
+} TYPED(Others);
 
-/* The powers of u = x + t + rest, those at or above limit left out; n is a whole number of lanes. */
-static TYPED(Powers) TYPED(powers_below)(const REAL *x, ptrdiff_t n, REAL t, REAL rest,
-                                         REAL limit) {
-    if (n > LEAF) {
-        const ptrdiff_t half = half_of(n);
-        const TYPED(Powers) a = TYPED(powers_below)(x, half, t, rest, limit);
-        const TYPED(Powers) b = TYPED(powers_below)(x + half, n - half, t, rest, limit);
-        return (TYPED(Powers)){a.sum + b.sum, a.squares + b.squares, a.cubes + b.cubes};
+/* Where a row's threshold lies: t as found, and what its rounding took off it. */
+typedef struct {
+    REAL largest, t, rest;
+} TYPED(Threshold);
+
+/* Write weight p for some entries in a row, and add them to the others. */
+typedef void TYPED(LossPart)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
+                             TYPED(Threshold) at, REAL weight, TYPED(Others) *others);
+
+/* Write weight p, except at the label, and add up the others: in the chunks that reach the support. */
+static TYPED(Others) TYPED(gradient_of_others)(TYPED(LossPart) *part, const TYPED(Search) *found,
+                                               const REAL *z, REAL *gradient, ptrdiff_t n,
+                                               ptrdiff_t label, TYPED(Threshold) at, REAL weight) {
+    TYPED(Others) others = {0, 0};
+    ptrdiff_t start = TYPED(next_live)(found, gradient, 0, n);
+    while (start < n) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        const ptrdiff_t stop = start <= label && label < end ? label : end;
+        part(z + start, gradient + start, stop - start, at, weight, &others);
+        if (stop < end)
+            part(z + stop + 1, gradient + stop + 1, end - stop - 1, at, weight, &others);
+        start = TYPED(next_live)(found, gradient, end, n);
     }
-    REAL sum[LANES] = {0}, squares[LANES] = {0}, cubes[LANES] = {0};
-    for (ptrdiff_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
-            REAL u = (x[i + j] + t) + rest;
-            u = u > 0 ? u : (REAL)0;
-            u = u < limit ? u : (REAL)0;
-            sum[j] += u;
-            squares[j] += u * u;
-            cubes[j] += u * u * u;
-        }
-    return (TYPED(Powers)){TYPED(fold)(sum), TYPED(fold)(squares), TYPED(fold)(cubes)};
-}
-
-/* The powers over the support without one entry, u. Where it has most of the row's probability, no other
- * is as large, and leaving out by size leaves out just that one; elsewhere subtracting costs no more
- * than two bits. */
-static TYPED(Powers) TYPED(powers_of_others)(const TYPED(Search) *found, REAL rest, REAL u,
-                                             bool dominates) {
-    TYPED(Powers) all = TYPED(powers_below)(found->kept, found->size, found->t, rest,
-                                            dominates ? u : (REAL)INFINITY);
-    const double out = dominates ? 0 : u;
-    return (TYPED(Powers)){all.sum - out, all.squares - out * out, all.cubes - out * out * out};
+    return others;
 }
 
 /* A row with nothing left counts nothing; a spoilt one is NaN. */
@@ -63,7 +56,30 @@ static bool TYPED(settled_loss)(const REAL *gradient, double *loss) {
     return gradient[0] != 0;
 }
 
-/* p_i = u_i: L = (o^2 + sum of other u^2)/2 + distance, o = sum of other u. */
+/* One entry of sparsemax, its share in two lanes of sums, and its part of the gradient. */
+static inline REAL TYPED(sparsemax_share)(REAL z, TYPED(Threshold) at, REAL weight, REAL *mass,
+                                          REAL *powers) {
+    REAL p = ((z - at.largest) + at.t) + at.rest;
+    p = p > 0 ? p : (REAL)0;
+    *mass += p;
+    *powers += p * p;
+    return p * weight;
+}
+
+static void TYPED(sparsemax_part)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
+                                  TYPED(Threshold) at, REAL weight, TYPED(Others) *others) {
+    REAL mass[LANES] = {0}, powers[LANES] = {0};
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            gradient[i + j] = TYPED(sparsemax_share)(z[i + j], at, weight, mass + j, powers + j);
+    for (int j = 0; i + j < n; j++)
+        gradient[i + j] = TYPED(sparsemax_share)(z[i + j], at, weight, mass + j, powers + j);
+    others->mass += TYPED(lane_sum)(mass);
+    others->powers += TYPED(lane_sum)(powers);
+}
+
+/* alpha = 2, p = u: L = (o^2 + sum of other p^2)/2 + distance. */
 static bool TYPED(sparsemax_loss_row)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
                                       ptrdiff_t label, REAL weight, REAL *restrict scratch,
                                       double *loss) {
@@ -71,32 +87,42 @@ static bool TYPED(sparsemax_loss_row)(const REAL *restrict z, REAL *restrict gra
     if (!TYPED(search)(z, gradient, n, 1, TYPED(michelot), NULL, scratch, &found))
         return TYPED(settled_loss)(gradient, loss);
 
-    const REAL largest = found.largest, t = found.t;
     const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
-    const REAL reach = ((z[label] - largest) + t) + rest, u = reach > 0 ? reach : (REAL)0;
-    const TYPED(Powers) others = TYPED(powers_of_others)(&found, rest, u, u > (REAL)0.75);
-    const double sum = others.sum + u, missing = others.sum / sum;
-    *loss = (missing * missing + others.squares) / 2 + (reach < 0 ? -(double)reach : 0);
-
-    const REAL excess = (REAL)((1 - sum) / sum);
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (found.maxima[start / CHUNK] < found.floor) {
-            TYPED(fill)(gradient + start, end - start, 0);
-            continue;
-        }
-        for (ptrdiff_t i = start; i < end; i++) {
-            REAL v = ((z[i] - largest) + t) + rest;
-            v = v > 0 ? v : (REAL)0;
-            gradient[i] = (v + v * excess) * weight;
-        }
-    }
-    gradient[label] = (REAL)(0 - missing * weight);
+    const TYPED(Threshold) at = {found.largest, found.t, rest};
+    const TYPED(Others) others = TYPED(gradient_of_others)(TYPED(sparsemax_part), &found, z,
+                                                           gradient, n, label, at, weight);
+    const double u = (double)(z[label] - at.largest) + at.t + at.rest;
+    const double o = u > 0 ? others.mass : 1;
+    *loss = (o * o + others.powers) / 2 + (u < 0 ? -u : 0);
+    gradient[label] = (REAL)(0 - o * weight);
     return true;
 }
 
-/* p_i = u_i^2, x half gaps: L = 2/3 (o^2 (2 + u_y) + sum of other u^3) + 2 distance, where
- * o (1 + u_y) = 1 - p_y = sum of other u^2. */
+static inline REAL TYPED(entmax15_share)(REAL z, TYPED(Threshold) at, REAL weight, REAL *mass,
+                                         REAL *powers) {
+    const REAL h = (z - at.largest) * (REAL)0.5, p = TYPED(entmax15_entry)(h, at.t, 2 * at.rest);
+    REAL u = (h + at.t) + at.rest;
+    u = u > 0 ? u : (REAL)0;
+    *mass += p;
+    *powers += p * u;
+    return p * weight;
+}
+
+static void TYPED(entmax15_part)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
+                                 TYPED(Threshold) at, REAL weight, TYPED(Others) *others) {
+    REAL mass[LANES] = {0}, powers[LANES] = {0};
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            gradient[i + j] = TYPED(entmax15_share)(z[i + j], at, weight, mass + j, powers + j);
+    for (int j = 0; i + j < n; j++)
+        gradient[i + j] = TYPED(entmax15_share)(z[i + j], at, weight, mass + j, powers + j);
+    others->mass += TYPED(lane_sum)(mass);
+    others->powers += TYPED(lane_sum)(powers);
+}
+
+/* alpha = 1.5, p = u^2 and x half gaps: L = 2/3 (o^2 (2 + u_y) + sum of other p^1.5) + 2 distance,
+ * where o (1 + u_y) = 1 - p_y. */
 static bool TYPED(entmax15_loss_row)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
                                      ptrdiff_t label, REAL weight, REAL *restrict scratch,
                                      double *loss) {
@@ -104,29 +130,14 @@ static bool TYPED(entmax15_loss_row)(const REAL *restrict z, REAL *restrict grad
     if (!TYPED(search)(z, gradient, n, (REAL)0.5, TYPED(entmax15_solve), NULL, scratch, &found))
         return TYPED(settled_loss)(gradient, loss);
 
-    const REAL largest = found.largest, t = found.t;
     const REAL rest = (REAL)TYPED(quadratic_step)(found.at_t);
-    const REAL reach = ((z[label] - largest) * (REAL)0.5 + t) + rest;
-    const REAL u = reach > 0 ? reach : (REAL)0;
-    const TYPED(Powers) others = TYPED(powers_of_others)(&found, rest, u, u * u > (REAL)0.75);
-    const double squares = others.squares + (double)u * u, missing = others.squares / squares;
-    const double o = missing / (1 + (double)u);
-    *loss = (o * o * (2 + (double)u) + others.cubes) * 2 / 3 + (reach < 0 ? -2 * (double)reach : 0);
-
-    const REAL excess = (REAL)((1 - squares) / squares);
-    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (found.maxima[start / CHUNK] < found.floor) {
-            TYPED(fill)(gradient + start, end - start, 0);
-            continue;
-        }
-        for (ptrdiff_t i = start; i < end; i++) {
-            REAL v = ((z[i] - largest) * (REAL)0.5 + t) + rest;
-            v = v > 0 ? v : (REAL)0;
-            const REAL q = v * v;
-            gradient[i] = (q + q * excess) * weight;
-        }
-    }
+    const TYPED(Threshold) at = {found.largest, found.t, rest};
+    const TYPED(Others) others = TYPED(gradient_of_others)(TYPED(entmax15_part), &found, z,
+                                                           gradient, n, label, at, weight);
+    const double reach = (double)(z[label] - at.largest) * 0.5 + at.t + at.rest;
+    const double u = reach > 0 ? reach : 0, missing = reach > 0 ? others.mass : 1;
+    const double o = missing / (1 + u);
+    *loss = (o * o * (2 + u) + others.powers) * 2 / 3 + (reach < 0 ? -2 * reach : 0);
     gradient[label] = (REAL)(0 - missing * weight);
     return true;
 }

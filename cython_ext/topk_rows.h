@@ -53,7 +53,9 @@ static REAL TYPED(kth_score)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t k,
     for (ptrdiff_t start = 0; start < n; start += CHUNK) {
         if (!TYPED(any_above)(maxima + start / CHUNK * LANES, bound)) continue;
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        for (ptrdiff_t i = start; i < end; i++) {
+        ptrdiff_t i = start;
+        for (; i + LANES <= end; i += LANES) size += TYPED(keep_above)(z + i, bound, room + size);
+        for (; i < end; i++) {
             room[size] = z[i];
             size += z[i] > bound;
         }
