@@ -11,7 +11,9 @@ import pyentmax
 
 SOURCES = Path(str(pyentmax.__file__)).parent / "cuda"
 
-OPERAND = np.dtype([("at", "u8"), ("outer", "i8"), ("middle", "i8"), ("last", "i8"), ("inner", "i8")])
+OPERAND = np.dtype(
+    [("at", "u8"), ("outer", "i8"), ("middle", "i8"), ("last", "i8"), ("inner", "i8")]
+)
 PARAMETER = np.dtype(
     [("at", "u8"), ("outer", "i8"), ("middle", "i8"), ("last", "i8"), ("value", "f8")]
 )

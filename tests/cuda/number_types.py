@@ -1,4 +1,4 @@
-"""The number types of the kernels, bfloat16 among them, which NumPy holds as 16 bits without sign."""
+"""The number types of the kernels; bfloat16, which NumPy lacks, as 16 bits without sign."""
 
 from __future__ import annotations
 

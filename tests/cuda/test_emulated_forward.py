@@ -40,7 +40,13 @@ FORMS = [
     Form("forward_block", (4, 16), 128, 2048, (1, 513, 2047, 2048)),
     Form("forward_stream", (2,), 64, 1 << 30, (1, 33, 515, 4096)),
 ]
-MAPPINGS = {"softmax": "Softmax", "sparsemax": "Sparsemax", "entmax15": "Entmax15"}
+MAPPINGS = {
+    "softmax": "Softmax",
+    "sparsemax": "Sparsemax",
+    "entmax15": "Entmax15",
+    "entmax": "Entmax",
+}
+ALPHAS = [1.0, 1 + 1e-9, 1.05, 1.5, 1.9, 2.0, 2.5, 4.0, np.inf]
 
 
 @functools.cache
@@ -57,36 +63,59 @@ def instance(name: str, form: Form, number: NumberType) -> str:
 
 
 def launch(name: str, form: Form, number: NumberType, z: np.ndarray, p: np.ndarray, *,
-           mask: np.ndarray | None = None, parameter: Any = 0.0, schedule: int = IN_ORDER,
+           mask: np.ndarray | None = None, parameter: Any = 1.25, schedule: int = IN_ORDER,
            checked: bool = False, room: int = 64, words: int = 1 << 10) -> None:  # fmt: skip
     """Map z, stored in the type, to p: rows along the last axis."""
     make = Arguments(z.shape)
     batch = make.batch()
     arguments = [make.operand(z), make.operand(mask), make.operand(p), batch]
     arguments.append(make.parameter(parameter))
+    itemsize = np.dtype(number.computed).itemsize
     grid, shared = int(batch["rows"]), 0
+    if name == "entmax":  # what a visit costs there pays for gathering the entries in reach
+        shared = form.threads * form.sizes[-1] * itemsize
     if form.kernel == "forward_lanes":
         grid = -(-grid * form.sizes[0] // THREADS)
     if form.kernel == "forward_stream":
         arguments.append(storage(room, words))
-        shared = form.threads // 32 * room * np.dtype(number.computed).itemsize + 4 * words
+        shared = form.threads // 32 * room * itemsize + 4 * words
     library(name, checked).launch(
         instance(name, form, number), grid, form.threads, arguments, arrays=make.arrays,
         shared=shared, schedule=schedule, flush_subnormals=number is not FLOAT64,
     )  # fmt: skip
 
 
-def check(name: str, number: NumberType, z: np.ndarray, p: np.ndarray, mask: Any = None) -> None:
+def check(name: str, number: NumberType, z: np.ndarray, p: np.ndarray, mask: Any = None,
+          alpha: Any = 1.25) -> None:  # fmt: skip
     """p is what the NumPy body gives in float64 for the scores as they are stored."""
-    expected = getattr(pyentmax, name).reference(number.exact(z), mask=mask)
+    parameters = [alpha] if name == "entmax" else []
+    expected = getattr(pyentmax, name).reference(number.exact(z), *parameters, mask=mask)
     got = number.exact(p)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
-    # Results below 2^-126 may be flushed to zero, which only bfloat16 can tell from them.
-    half = np.maximum(number.ulp(expected), 2.0**-126)
-    allowed = {FLOAT32: 1e-6, FLOAT64: 1e-14}.get(number, half)
-    excess = np.nan_to_num(np.abs(got - expected) - allowed, nan=-1)
-    worst = np.unravel_index(excess.argmax(), excess.shape)
-    assert excess.max() <= 0, f"{got[worst]} for {expected[worst]} at {worst} of {z.shape}"
+    allowed = {FLOAT32: 1e-6, FLOAT64: 1e-14}.get(number)
+    if allowed is None:
+        # One ulp; but two roundings of a score in float32 may move smaller results by more, and
+        # those below 2^-126 may be flushed to zero.
+        order = {"softmax": 1.0, "sparsemax": 2.0, "entmax15": 1.5, "entmax": alpha}[name]
+        slope = expected ** np.maximum(2 - np.asarray(order)[..., None], 0)
+        moved = 2 * float(np.finfo(np.float32).eps) * np.where(expected > 0, slope, 0)
+        allowed = np.maximum(np.maximum(number.ulp(expected), 2.0**-126), moved)
+    low, high = expected - allowed, expected + allowed
+    if name == "entmax":
+        steep_low, steep_high = _steep_bounds(expected, np.asarray(alpha)[..., None], number)
+        low, high = np.minimum(low, steep_low - allowed), np.maximum(high, steep_high + allowed)
+    wrong = (got < low) | (got > high)
+    worst = np.unravel_index(wrong.argmax(), wrong.shape)
+    assert not wrong.any(), f"{got[worst]} for {expected[worst]} at {worst} of {z.shape}"
+
+
+def _steep_bounds(p: np.ndarray, alpha: Any, number: NumberType) -> tuple[np.ndarray, np.ndarray]:
+    """Where p may lie for scores moved by 8ε, and τ with them: all that is promised for α > 2."""
+    with np.errstate(invalid="ignore"):
+        beta = np.where((alpha > 2) & np.isfinite(alpha), alpha - 1, 1)
+        move = np.where(beta > 1, 16 * beta * np.finfo(number.computed).eps, 0)
+        power = p**beta
+        return np.maximum(power - move, 0) ** (1 / beta), (power + move) ** (1 / beta)
 
 
 @pytest.mark.parametrize("name", MAPPINGS)
@@ -98,6 +127,26 @@ def test_every_kind_of_row(name: str, form: Form, number: NumberType) -> None:
         p = np.empty_like(z)
         launch(name, form, number, z, p, schedule=schedule)
         check(name, number, z, p)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("number", TYPES, ids=str)
+def test_an_alpha_for_each_row(form: Form, number: NumberType) -> None:
+    alpha = np.array(ALPHAS)[:, None]
+    for n, schedule in zip(form.lengths, [REVERSED, 1, IN_ORDER, 2, 3, 4], strict=False):
+        z = number.rounded(np.broadcast_to(score_rows(n), (len(ALPHAS), 15, n)))
+        p = np.empty_like(z)
+        launch("entmax", form, number, z, p, parameter=alpha, schedule=schedule)
+        check("entmax", number, z, p, alpha=alpha)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_an_invalid_alpha_makes_its_row_nan(form: Form) -> None:
+    z = score_rows(form.lengths[1])[:6].astype(np.float32)
+    p, alpha = np.empty_like(z), np.array([0.5, 1.0, np.nan, 3.0, -np.inf, 2.0])
+    launch("entmax", form, FLOAT32, z, p, parameter=alpha)
+    assert np.isnan(p[::2]).all()
+    check("entmax", FLOAT32, z[1::2], p[1::2], alpha=alpha[1::2])
 
 
 @pytest.mark.parametrize("name", MAPPINGS)
