@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from . import __version__
+from ._devices import DEVICES
 from ._dispatch import describe_backend
 from .data import (
     Example,
@@ -67,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument(
         "--out", type=Path, default="pyentmax-demo", help="folder for model and pictures"
     )
+    demo.add_argument("--device", choices=DEVICES, default="cpu", help="where to compute")
     demo.set_defaults(run=_demo)
 
     train = commands.add_parser("train", help="train a model").add_subparsers(
@@ -112,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--validate-every", type=int, metavar="UPDATES", help="ten times in all if not given")
     add("--patience", type=int, metavar="N", help="stop after N validations without a better one")
     add("--seed", type=int, default=0, help="fixes the result")
+    add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
     add("--quiet", action="store_true", help="no progress")
     seq2seq.set_defaults(run=_train_seq2seq)
 
@@ -181,6 +184,7 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         dropout=args.dropout,
         attention=args.attention,
         output=args.loss,
+        device=args.device,
     )
     if history.interrupted:
         print(f"interrupted; go on with the same command and --resume ({last})")
@@ -219,4 +223,4 @@ def _inflect(args: argparse.Namespace) -> int:
 def _demo(args: argparse.Namespace) -> int:
     from .demo import run_demo
 
-    return run_demo(args.out, args.seed)
+    return run_demo(args.out, args.seed, args.device)

@@ -40,7 +40,7 @@ def demo_split(seed: int) -> tuple[list[Example], list[Example], list[Example]]:
 
 
 def train_demo(
-    seed: int, directory: Path | None = None, progress: bool = True
+    seed: int, directory: Path | None = None, progress: bool = True, device: str = "cpu"
 ) -> tuple[Inflector, History]:
     """The model of the demonstration."""
     train, dev, _ = demo_split(seed)
@@ -52,6 +52,7 @@ def train_demo(
         directory=directory,
         progress=progress,
         purpose=PURPOSE,
+        device=device,
         hidden=128,
         dropout=0.3,
     )
@@ -68,7 +69,7 @@ def _check_free(out: Path) -> None:
             )
 
 
-def run_demo(out: Path, seed: int) -> int:
+def run_demo(out: Path, seed: int, device: str = "cpu") -> int:
     """Train, decode, print and draw; returns the exit code."""
     _check_free(out)
     train, dev, family = demo_split(seed)
@@ -85,7 +86,7 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
     )
     started = time.perf_counter()
     # The demonstration always shows a fresh run: it never goes on with an older one.
-    inflector, history = train_demo(seed, out)
+    inflector, history = train_demo(seed, out, device=device)
     if history.interrupted:
         print("interrupted before the end of training")
         return 130

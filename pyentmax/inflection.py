@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ._devices import device_module
 from .data import (
     BOS,
     EOS,
@@ -166,27 +167,27 @@ class Inflector:
     def validate(self, examples: Sequence[Example], batch_size: int = 128) -> Validation:
         """Mean loss a token and share of forms that greedy search gets entirely right."""
         pairs = self.pairs(examples)
-        loss = tokens = right = 0.0
+        loss: Any = 0.0
+        tokens = right = 0.0
         for index in bucketed_batches(pairs, batch_size):
             batch = make_batch(pairs, index)
-            count = float(batch.target_mask.sum())
-            loss += (
-                count
-                * self.model.loss(
-                    self.model.params,
-                    batch.source,
-                    batch.source_mask,
-                    batch.target_in,
-                    batch.target_out,
-                    batch.target_mask,
-                ).item()
+            moved = batch.on(self.model.xp)
+            mean = self.model.loss(
+                self.model.params,
+                moved.source,
+                moved.source_mask,
+                moved.target_in,
+                moved.target_out,
+                moved.target_mask,
             )
+            count = float(batch.target_mask.sum())
+            loss = loss + count * mean.data.astype(np.float64)
             tokens += count
             greedy = greedy_search(self.model, batch.source, batch.source_mask)
             for i, found in zip(index, greedy, strict=True):
                 # Compared as strings: a form with an unknown character is never right.
                 right += self.form(found) == examples[i].form
-        return Validation(loss / tokens, right / len(pairs))
+        return Validation(float(loss) / tokens, right / len(pairs))
 
     # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
@@ -236,14 +237,19 @@ def train_inflector(
     resume: bool = False,
     progress: bool = True,
     purpose: str = "train",
+    device: str = "cpu",
     **model: Any,
 ) -> tuple[Inflector, History]:
     """Train a model of inflection; ``model`` holds the fields of :class:`RNNSeq2SeqConfig`.
 
     The seed in ``config`` fixes the initial parameters too. ``purpose`` goes into ``last.npz``, to
-    tell runs apart. See :func:`pyentmax.training.train` for the rest.
+    tell runs apart. ``device`` is "cpu", or "cuda" for a GPU: an ImportError or ValueError says
+    what is missing for that. The checkpoints are the same. See :func:`pyentmax.training.train` for
+    the rest.
     """
+    xp = device_module(device)
     inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
+    inflector.model.move_to(xp)
     identity = {
         "purpose": purpose,
         **inflector.description(),

@@ -3,6 +3,7 @@
 ``tensor`` is the tape, ``ops`` the operations, ``mappings`` the sparse mappings and their losses.
 """
 
+from .._devices import array_module
 from .mappings import (
     MAPPING_OPS,
     budget_sparsemax,
@@ -32,7 +33,7 @@ from .ops import (
     take_rows,
     tanh,
 )
-from .tensor import Part, Product, Tensor, array_module
+from .tensor import Part, Product, Tensor
 
 __all__ = [
     "MAPPING_OPS",

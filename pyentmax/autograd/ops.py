@@ -6,11 +6,14 @@ is a constant. Broadcasting is NumPy's: an axis that was stretched to fit gets i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
-from .tensor import Array, Part, Product, Tensor, array_module
+import numpy as np
+
+from .._devices import array_module
+from .counted import random_bits
+from .tensor import Array, Part, Product, Tensor
 
 
 def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:
@@ -22,9 +25,12 @@ def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:
         return value
     if hasattr(value, "dtype"):
         return Tensor(value)
-    xp = sys.modules["numpy"] if like is None else like.xp
-    takes = like is not None and like.dtype.kind == "f" and isinstance(value, (int, float))
-    return Tensor(xp.asarray(value, dtype=like.dtype if takes and like is not None else None))
+    xp = np if like is None else like.xp
+    if not isinstance(value, (int, float)):
+        return Tensor(xp.asarray(value))
+    takes = like is not None and like.dtype.kind == "f"
+    # full, not asarray: to a GPU the number goes as an argument of a kernel, without a copy.
+    return Tensor(xp.full((), value, dtype=like.dtype if takes and like is not None else None))
 
 
 def _pair(a: Any, b: Any) -> tuple[Tensor, Tensor]:
@@ -202,8 +208,8 @@ def _sum_rows(rows: Array, index: Array, like: Array) -> Array:
     """Add each of ``rows`` to the row of a zero table that ``index`` names."""
     xp = array_module(like)
     out = xp.zeros_like(like)
-    if xp.__name__ != "numpy":
-        xp.add.at(out, index, rows)
+    if xp is not np:
+        xp.add.at(out, index, rows)  # atomic additions, in no fixed order
         return out
     if not len(index):
         return out
@@ -277,7 +283,9 @@ def dropout(x: Tensor, rate: float, rng: Any | None) -> Tensor:
     rate : float
         In [0, 1).
     rng : numpy.random.Generator or None
-        Where the draws come from. None switches dropout off, as when a trained model is used.
+        Where the draws come from; on a GPU one seed an operation is drawn from it, and the mask is
+        a function of that and of the place. None switches dropout off, as when a trained model is
+        used.
 
     Raises
     ------
@@ -294,9 +302,9 @@ def dropout(x: Tensor, rate: float, rng: Any | None) -> Tensor:
 
 def _kept(x: Tensor, rate: float, rng: Any) -> Array:
     """An array like x: 1/(1 − rate) where an element is kept, 0 where it is dropped."""
-    xp = x.xp
-    if xp.__name__ != "numpy":
-        # One seed from the host; the draws are made where the data is.
-        rng = xp.random.Generator(xp.random.Philox4x3210(int(rng.integers(2**63))))
-    keep = rng.random(x.shape, dtype=xp.float32) >= rate
+    if x.xp is np:
+        keep = rng.random(x.shape, dtype=np.float32) >= rate
+    else:
+        bits = random_bits(int(rng.integers(2**64, dtype=np.uint64)), x.shape, x.xp)
+        keep = bits >= np.uint64(int(rate * 2**64))
     return keep * x.dtype.type(1 / (1 - rate))

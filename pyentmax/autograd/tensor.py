@@ -12,10 +12,11 @@ a gradient, so a model whose parameters are plain arrays builds no tape at all.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
+
+from .._devices import array_module
 
 Array: TypeAlias = Any
 """An array of NumPy or of a module with NumPy's surface (CuPy)."""
@@ -126,7 +127,7 @@ class Tensor:
         return f"Tensor({self.data!r}{note})"
 
     def item(self) -> float:
-        """The value of a tensor with one element, as a Python number."""
+        """The value of a tensor with one element, as a Python number; waits for a GPU."""
         return self.data.item()
 
     # --- the sweep --------------------------------------------------------------------------------
@@ -232,12 +233,6 @@ class Tensor:
     def transpose(self, *axes: int | tuple[int, ...]) -> Tensor:
         """The axes in another order, given as numbers or as a tuple; reversed without."""
         return _ops().transpose(self, _numbers(axes) or None)
-
-
-def array_module(array: Array) -> ModuleType:
-    """The module that an array belongs to (numpy, cupy), found without importing any."""
-    module = sys.modules[type(array).__module__.partition(".")[0]]
-    return module if hasattr(module, "tanh") else sys.modules["numpy"]
 
 
 def _numbers(arguments: tuple[Any, ...]) -> tuple[int, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +45,26 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    def on(self, xp: ModuleType) -> Batch:
+        """The batch as arrays of a module, copied where that is not NumPy; ``index`` stays.
+
+        Examples
+        --------
+        >>> batch = make_batch([(np.array([5, 6]), np.array([7]))], [0])
+        >>> batch.on(np) is batch
+        True
+        """
+        if xp is np:
+            return self
+        return replace(
+            self,
+            source=xp.asarray(self.source),
+            source_mask=xp.asarray(self.source_mask),
+            target_in=xp.asarray(self.target_in),
+            target_out=xp.asarray(self.target_out),
+            target_mask=xp.asarray(self.target_mask),
+        )
 
 
 def encode_examples(

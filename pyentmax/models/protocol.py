@@ -1,7 +1,8 @@
 """What a model offers to the decoders: encode once, advance one token, rearrange rows.
 
 Decoders know nothing else of a model, so that a recurrent network, a Transformer, an ensemble or a
-table of probabilities are decoded by the same code.
+table of probabilities are decoded by the same code. They run on the host: all arrays that they give
+and get are NumPy's, and where a model computes on a GPU, only its state stays there.
 """
 
 from __future__ import annotations

@@ -13,11 +13,13 @@ the whole batch is one contiguous block.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autograd import Tensor, array_module, as_tensor, concatenate, dropout, stack, tanh
+from .._devices import array_module, to_host
+from ..autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from ..autograd.tensor import Array
 from ..nn.attention import Memory, attend
 from ..nn.initializers import Generator, Parameters, glorot_uniform
@@ -130,6 +132,16 @@ class RNNSeq2Seq:
                 raise ValueError(f"parameter {name}: expected shape {shapes[0]}, got {shapes[1]}")
 
     @property
+    def xp(self) -> ModuleType:
+        """The array module of the parameters: numpy, or cupy."""
+        return array_module(next(iter(self.params.values())))
+
+    def move_to(self, xp: ModuleType) -> None:
+        """Make the parameters arrays of another module, to go on there: cupy's, or numpy's."""
+        move = to_host if xp is np else xp.asarray
+        self.params = {name: move(x) for name, x in self.params.items()}
+
+    @property
     def output_is_sparse(self) -> bool:
         """Whether the output mapping can give a token the probability 0."""
         return self.output.sparse
@@ -151,7 +163,8 @@ class RNNSeq2Seq:
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
         source, source_mask : arrays of shape (B, S)
-            Token numbers, and True where there is a token.
+            Token numbers, and True where there is a token. All arrays are of the parameters'
+            module.
         target_in, target_out, target_mask : arrays of shape (B, T)
             Tokens put in (from bos on), tokens to predict (up to eos), and where there are any.
         rng : numpy.random.Generator, optional
@@ -185,9 +198,7 @@ class RNNSeq2Seq:
     def _encode(
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None
     ) -> DecoderState:
-        if isinstance(mask, np.ndarray) and not mask.any(axis=1).all():
-            empty = int(np.flatnonzero(~mask.any(axis=1))[0])
-            raise ValueError(f"source_mask: row {empty} has no token to attend to")
+        _check_tokens(mask)
         rate = self.config.dropout
         time_mask = mask.T
         x = embedding(params, "source_embedding", source.T)
@@ -220,27 +231,38 @@ class RNNSeq2Seq:
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
-        """The decoder's state before the first token, as plain arrays."""
-        return _plain(self._encode(self.params, source, source_mask, None))
+        """The decoder's state before the first token, as plain arrays of the model's module."""
+        _check_tokens(source_mask)
+        xp = self.xp
+        state = self._encode(self.params, xp.asarray(source), xp.asarray(source_mask), None)
+        return _plain(state)
 
     def step(self, state: DecoderState, tokens: Array) -> tuple[Step, DecoderState]:
-        """Read one token a row; say what may come next."""
+        """Read one token a row; say what may come next, on the host."""
         gates = linear(self.params, "decoder.0", embedding(self.params, "target_embedding", tokens))
         state, weights = self._advance(self.params, gates, state, None)
         scores = linear(self.params, "output", state.feed)
-        xp = scores.xp
+        xp = self.xp
         p, support = self.output.probabilities(scores.data)
         tiny = xp.finfo(p.dtype).smallest_subnormal
         log_prob = xp.where(p > 0, xp.log(xp.maximum(p, tiny)), -xp.inf)
-        return Step(log_prob, support, weights.data), _plain(state)
+        return Step(*map(to_host, (log_prob, support, weights.data))), _plain(state)
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of some rows, each as often as it is named."""
+        rows = self.xp.asarray(rows)
         return DecoderState(
             tuple(layer[:, rows] for layer in state.layers),
             state.feed[rows],
             Memory(*(part[rows] for part in state.memory)),
         )
+
+
+def _check_tokens(mask: Array) -> None:
+    """Refuse a source of nothing. A mask on a GPU is not looked at: that would wait for it."""
+    if isinstance(mask, np.ndarray) and not mask.any(axis=1).all():
+        empty = int(np.flatnonzero(~mask.any(axis=1))[0])
+        raise ValueError(f"source_mask: row {empty} has no token to attend to")
 
 
 def _plain(state: DecoderState) -> DecoderState:

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autograd import Product, Tensor, array_module, as_tensor, concatenate
+from .._devices import array_module
+from ..autograd import Product, Tensor, as_tensor, concatenate
 from ..autograd.tensor import Array
 from .initializers import Generator, Parameters, glorot_uniform, orthogonal
 from .linear import linear
@@ -107,7 +108,8 @@ def lstm(
     u = recurrent.data
     order = range(steps)[:: -1 if reverse else 1]
     held = xp.ones((steps, 1), bool) if mask is None else mask
-    whole = held.all(axis=1).tolist()
+    # Where all sequences go on, a step needs no mask. To ask a GPU would be to wait for it.
+    whole = held.all(axis=1).tolist() if xp is np else [mask is None] * steps
 
     # Hidden states and, behind them, the final cell: what the caller may ask gradients of.
     packed = xp.empty((steps + 1, batch, n), a.dtype)

@@ -5,24 +5,30 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..autograd import array_module
+import numpy as np
+
+from .._devices import array_module
 from .initializers import Parameters
 
 
-def global_norm(gradients: Parameters) -> float:
-    """The Euclidean norm of all gradients together."""
-    return math.sqrt(sum(float(g.ravel() @ g.ravel()) for g in gradients.values()))
+def global_norm(gradients: Parameters) -> Any:
+    """The Euclidean norm of all gradients together, a number where they are."""
+    squares = [(g.ravel() @ g.ravel()).astype(np.float64) for g in gradients.values()]
+    return array_module(squares[0]).sqrt(sum(squares[1:], squares[0]))
 
 
-def clip_gradients(gradients: Parameters, max_norm: float) -> float:
+def clip_gradients(gradients: Parameters, max_norm: float) -> Any:
     """Scale all gradients, in place, so that their global norm is at most ``max_norm``.
 
-    Returns the norm before (Pascanu et al. 2013).
+    Returns the norm before (Pascanu et al. 2013). On a GPU nobody looks at it: what needs no
+    clipping is multiplied by 1 there.
     """
     norm = global_norm(gradients)
-    if norm > max_norm:
+    xp = array_module(norm)
+    if xp is not np or norm > max_norm:
+        scale = xp.minimum(max_norm / norm, 1)
         for g in gradients.values():
-            g *= max_norm / norm
+            g *= scale.astype(g.dtype)
     return norm
 
 
@@ -87,8 +93,9 @@ class Adam:
         )
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up a state that :meth:`state` gave."""
+        """Take up a state that :meth:`state` gave, of arrays on the host or beside the others."""
         self.updates = int(state["updates"])
         for k in self.params:
-            self.first[k][...] = state[f"first.{k}"]
-            self.second[k][...] = state[f"second.{k}"]
+            xp = array_module(self.first[k])
+            self.first[k][...] = xp.asarray(state[f"first.{k}"])
+            self.second[k][...] = xp.asarray(state[f"second.{k}"])

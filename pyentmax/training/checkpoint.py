@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._devices import to_host
 from .._files import replacing
 
 _META = "__meta__"
@@ -17,7 +18,7 @@ class CheckpointError(ValueError):
     """A file that is no whole checkpoint, or not the kind that was asked for."""
 
 
-def save_checkpoint(path: str | Path, arrays: dict[str, np.ndarray], meta: dict[str, Any]) -> None:
+def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, Any]) -> None:
     """Write arrays and a JSON-able description, replacing the file in one step.
 
     Whatever interrupts it, a full disk too, the file that was there before is still there, whole.
@@ -26,6 +27,7 @@ def save_checkpoint(path: str | Path, arrays: dict[str, np.ndarray], meta: dict[
     ----------
     path : str or Path
     arrays : dict of arrays
+        Those on a GPU are copied to the host first.
     meta : dict
         Anything that JSON can hold. Floats come back to the last digit.
 
@@ -34,7 +36,8 @@ def save_checkpoint(path: str | Path, arrays: dict[str, np.ndarray], meta: dict[
     OSError
         If the file can't be written; the message names it.
     """
-    named: dict[str, Any] = {_META: np.array(json.dumps(meta, ensure_ascii=False)), **arrays}
+    named: dict[str, Any] = {_META: np.array(json.dumps(meta, ensure_ascii=False))}
+    named |= {name: to_host(array) for name, array in arrays.items()}
     with replacing(path) as file:
         np.savez(file, **named)
 

@@ -3,7 +3,12 @@
 A run is determined by its configuration, its data and its seed: all schedules count updates, the
 order of the batches and the dropout masks come from two generators spawned from the seed, and
 ``last.npz`` holds both. On the same machine, with the same BLAS and thread count, a resumed run
-gives the same numbers as one that was never interrupted, to the last digit.
+gives the same numbers as one that was never interrupted, to the last digit. (A GPU adds the
+gradients of an embedding's rows in no fixed order, which the last digits show.)
+
+It runs where the model's parameters are. On a GPU an update copies its batch there and nothing
+back: the loss and the norm of the gradient are added up on the device, and looked at when a
+validation, a checkpoint or the progress bar asks.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._devices import array_module
 from ..autograd import Tensor
 from ..data import Batch, Pair, bucketed_batches, make_batch
 from ..nn.optim import Adam, clip_gradients
@@ -140,7 +146,7 @@ def train(
     Parameters
     ----------
     model : RNNSeq2Seq
-        ``model.params`` is updated in place.
+        ``model.params`` is updated in place, on the host or on the GPU where it lies.
     pairs : sequence of (source, target)
         Token numbers.
     config : TrainingConfig
@@ -195,10 +201,12 @@ def train(
             run.update(batch)
             shown.updated(run)
             if run.updates % validate_every == 0 or run.updates == config.updates:
+                run.settle()
                 run.validated(validate(model))
                 shown.validated(run)
             if asked_to_stop():
                 run.history.interrupted = True
+                run.settle()
                 run.save()
                 break
     if keep == "best":
@@ -222,6 +230,7 @@ class _Run:
         if not len(pairs):
             raise ValueError("train: expected at least one example, got none")
         self.model, self.pairs, self.config = model, pairs, config
+        self.xp = array_module(next(iter(model.params.values())))
         self.directory = None if directory is None else Path(directory)
         self.save_best = save_best
         order_seed, dropout_seed = np.random.SeedSequence(config.seed).spawn(2)
@@ -240,7 +249,9 @@ class _Run:
         # how many of its batches are done.
         self.epoch_state = self.order_rng.bit_generator.state
         self.done_in_epoch = 0
-        self.loss_sum = 0.0
+        # Sums over the updates since the last validation; on a GPU arrays that nobody looks at.
+        self.loss_sum: Any = 0.0
+        self.norm_sum: Any = 0.0
         self.loss_count = 0
         self.examples = 0
         self.seconds = 0.0
@@ -266,8 +277,8 @@ class _Run:
 
     @property
     def recent_loss(self) -> float:
-        """Mean training loss since the last validation."""
-        return self.loss_sum / max(self.loss_count, 1)
+        """Mean training loss since the last validation; waits for a GPU."""
+        return float(self.loss_sum) / max(self.loss_count, 1)
 
     def batches(self) -> Iterator[Batch]:
         """Batches, epoch after epoch, until the run is finished."""
@@ -285,28 +296,45 @@ class _Run:
     def update(self, batch: Batch) -> None:
         """One step of the optimiser."""
         started = time.perf_counter()
+        moved = batch.on(self.xp)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         loss = self.model.loss(
             params,
-            batch.source,
-            batch.source_mask,
-            batch.target_in,
-            batch.target_out,
-            batch.target_mask,
+            moved.source,
+            moved.source_mask,
+            moved.target_in,
+            moved.target_out,
+            moved.target_mask,
             self.dropout_rng,
         )
-        value = loss.item()
-        self._must_be_finite("training loss", value)
+        if self.xp is np:
+            self._must_be_finite("training loss", loss.item())
         loss.backward()
         gradients = {
             name: tensor.grad for name, tensor in params.items() if tensor.grad is not None
         }
-        self._must_be_finite("norm of the gradient", clip_gradients(gradients, self.config.clip))
+        norm = clip_gradients(gradients, self.config.clip)
+        if self.xp is np:
+            self._must_be_finite("norm of the gradient", norm)
         self.optimizer.step(gradients, self.schedule.rate(self.updates))
         self.updates += 1
-        self.loss_sum += value
+        self.loss_sum = self.loss_sum + loss.data.astype(np.float64)
+        self.norm_sum = self.norm_sum + norm
         self.loss_count += 1
         self.examples += len(batch)
+        self.seconds += time.perf_counter() - started
+
+    def settle(self) -> None:
+        """Wait for all updates so far, and raise if a loss or a gradient of theirs was not finite.
+
+        What is not finite does not leave a sum: looking at the sums is looking at every update. On
+        the host each one was looked at.
+        """
+        if self.xp is np:
+            return
+        started = time.perf_counter()
+        self._must_be_finite("training loss", float(self.loss_sum))
+        self._must_be_finite("norm of the gradient", float(self.norm_sum))
         self.seconds += time.perf_counter() - started
 
     def _must_be_finite(self, what: str, value: float) -> None:
@@ -329,7 +357,7 @@ class _Run:
         history.dev_loss.append(validation.loss)
         history.dev_accuracy.append(validation.accuracy)
         history.seconds.append(self.seconds)
-        self.loss_sum, self.loss_count = 0.0, 0
+        self.loss_sum, self.norm_sum, self.loss_count = 0.0, 0.0, 0
         if improved:
             if self.directory is not None and self.save_best is not None:
                 self.save_best(self.directory / BEST)
@@ -362,7 +390,7 @@ class _Run:
         self.directory.mkdir(parents=True, exist_ok=True)
         optimizer = self.optimizer.state()
         arrays = with_prefix("param", self.model.params)
-        arrays |= with_prefix("optimizer", {k: np.asarray(v) for k, v in optimizer.items()})
+        arrays |= with_prefix("optimizer", optimizer)
         if self.best is not None:
             arrays |= with_prefix("best", self.best)
         meta = {
@@ -375,7 +403,7 @@ class _Run:
             "dropout_state": self.dropout_rng.bit_generator.state,
             "schedule": self.schedule.state(),
             "history": asdict(self.history) | {"interrupted": False},
-            "loss_sum": self.loss_sum,
+            "loss_sum": float(self.loss_sum),
             "loss_count": self.loss_count,
             "examples": self.examples,
             "seconds": self.seconds,
@@ -395,9 +423,10 @@ class _Run:
             )
         params = without_prefix("param", arrays)
         for name, x in params.items():
-            self.model.params[name][...] = x
+            self.model.params[name][...] = self.xp.asarray(x)
         self.optimizer.load(without_prefix("optimizer", arrays))
-        self.best = without_prefix("best", arrays) or None
+        best = without_prefix("best", arrays)
+        self.best = {name: self.xp.asarray(x) for name, x in best.items()} or None
         self.schedule.load(meta["schedule"])
         self.updates, self.stale = meta["updates"], meta["stale"]
         self.order_rng.bit_generator.state = meta["epoch_state"]

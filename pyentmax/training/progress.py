@@ -38,8 +38,9 @@ class Progress:
     def updated(self, run: Run) -> None:
         """One more update is done."""
         if self.bar is not None:
-            self.bar.set_postfix_str(self._figures(run, run.recent_loss), refresh=False)
-            self.bar.update(1)
+            # The figures are fetched, from a GPU perhaps, only when they are shown anew.
+            if self.bar.update(1):
+                self.bar.set_postfix_str(self._figures(run, run.recent_loss))
 
     def validated(self, run: Run) -> None:
         """One more validation is done."""

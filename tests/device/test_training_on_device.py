@@ -1,0 +1,360 @@
+"""The tape, the models, training and decoding on device arrays: the host's results, and few copies.
+
+The stand-in for CuPy computes as NumPy does, so that whatever differs from a run on the host was
+computed otherwise, and it counts what crosses between host and device.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import fake_cupy
+import numpy as np
+import pytest
+
+import pyentmax
+from pyentmax import autograd
+from pyentmax.autograd import Tensor
+from pyentmax.autograd.counted import random_bits
+from pyentmax.cli import main
+from pyentmax.data import Example, make_batch
+from pyentmax.decoding import beam_search, greedy_search
+from pyentmax.inflection import Inflector, train_inflector
+from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.nn.optim import Adam, clip_gradients, global_norm
+from pyentmax.training import TrainingConfig, Validation, load_checkpoint, train
+
+COPIES_OF_A_BATCH = 5  # two arrays of tokens in, one out, two masks
+RNG = np.random.default_rng(0)
+PAIRS = [(s, s[::-1].copy()) for s in (RNG.integers(4, 9, size=n) for n in (1, 2, 3, 4, 5) * 8)]
+VERBS = [Example(w, f"{w}ed", ("V", "PST")) for w in ("play", "walk", "call", "mail", "ask")]
+VERBS += [Example(w, f"{w}s", ("V", "PRS")) for w in ("play", "walk", "call", "mail", "ask")]
+
+
+@pytest.fixture(autouse=True)
+def bodies_on_the_host_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled kernels agree with the bodies, but not to the last bit."""
+    monkeypatch.setattr(pyentmax._dispatch, "kernels", dict)
+
+
+def new_model(device: bool, dropout: float = 0.0, **changes: Any) -> RNNSeq2Seq:
+    config = RNNSeq2SeqConfig(
+        **{"source_size": 9, "target_size": 9, "hidden": 8, "layers": 2, "dropout": dropout}
+        | changes
+    )
+    model = RNNSeq2Seq.initialize(config, np.random.default_rng(3), bos=1, eos=2)
+    if device:
+        model.move_to(fake_cupy)
+    return model
+
+
+def on_host(params: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: x.get() if hasattr(x, "get") else x for name, x in params.items()}
+
+
+def trained(device: bool, dropout: float = 0.0, **options: Any) -> tuple[RNNSeq2Seq, Any]:
+    model = new_model(device, dropout)
+    config = TrainingConfig(updates=20, batch_size=8, rate=0.01, clip=0.5, validate_every=10)
+    validations = []
+
+    def validate(model: RNNSeq2Seq) -> Validation:
+        validations.append(1)
+        return Validation(1 / len(validations), float(len(validations)))
+
+    history = train(model, PAIRS, config, validate, progress=False, **options)
+    return model, history
+
+
+def assert_same_parameters(model: RNNSeq2Seq, other: RNNSeq2Seq) -> None:
+    mine, theirs = on_host(model.params), on_host(other.params)
+    for name, x in mine.items():
+        # The device masks steps that the host knows to need none: x + 0 there, x here.
+        np.testing.assert_allclose(theirs[name], x, rtol=0, atol=1e-6, err_msg=name)
+
+
+# --- training -------------------------------------------------------------------------------------
+def test_training_is_the_hosts():
+    host, history = trained(False)
+    device, on_device = trained(True)
+    assert all(isinstance(x, fake_cupy.ndarray) for x in device.params.values())
+    assert_same_parameters(host, device)
+    np.testing.assert_allclose(on_device.loss, history.loss, rtol=1e-6)
+    assert history.loss[1] < history.loss[0]
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_an_update_copies_its_batch_and_nothing_back(dropout: float):
+    counts = []
+
+    class Watched(list):
+        """Pairs that count copies whenever the first of a batch is taken."""
+
+        def __getitem__(self, i: Any) -> Any:
+            counts.append((fake_cupy.copies.to_device, fake_cupy.copies.to_host))
+            return super().__getitem__(i)
+
+    model = new_model(True, dropout)
+    config = TrainingConfig(updates=5, batch_size=8, validate_every=5)
+    train(
+        model, Watched(PAIRS), config, lambda _: Validation(1.0, 1.0), progress=False, keep="last"
+    )
+    begun = sorted(set(counts))[-5:]  # one value for each batch: it changes between batches only
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(begun, begun[1:], strict=False)]
+    assert steps == [(COPIES_OF_A_BATCH, 0)] * 4
+
+
+def test_a_seed_fixes_dropout_on_the_device_too(tmp_path):
+    (a, first), (b, second), (c, _) = trained(True, 0.3), trained(True, 0.3), trained(True)
+    assert first.loss == second.loss
+    assert_same_parameters(a, b)
+    assert not np.allclose(on_host(a.params)["output.weight"], on_host(c.params)["output.weight"])
+
+
+def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
+    straight, expected = trained(True, 0.3, keep="last")
+
+    def stop(model: RNNSeq2Seq) -> Validation:
+        raise KeyboardInterrupt
+
+    model = new_model(True, 0.3)
+    config = TrainingConfig(updates=20, batch_size=8, rate=0.01, clip=0.5, validate_every=10)
+    seen = []
+
+    def interrupted(model: RNNSeq2Seq) -> Validation:
+        seen.append(1)
+        return Validation(1.0, 1.0) if len(seen) == 1 else stop(model)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(model, PAIRS, config, interrupted, directory=tmp_path, progress=False)
+    arrays, meta = load_checkpoint(tmp_path / "last.npz", "training state")
+    assert meta["updates"] == 10
+    assert all(type(x) is np.ndarray for x in arrays.values())
+
+    resumed, history = trained(True, 0.3, directory=tmp_path, resume=True, keep="last")
+    assert history.loss == expected.loss
+    for name, x in on_host(straight.params).items():
+        np.testing.assert_array_equal(on_host(resumed.params)[name], x, err_msg=name)
+
+
+def test_a_loss_that_is_not_finite_is_found_before_anything_is_saved(tmp_path):
+    model = new_model(True)
+    model.params["output.weight"][0, 0] = np.nan
+    config = TrainingConfig(updates=6, batch_size=8, validate_every=3)
+    with pytest.raises(FloatingPointError, match="training loss is nan at update 3"):
+        train(
+            model,
+            PAIRS,
+            config,
+            lambda _: pytest.fail("nothing to validate"),
+            directory=tmp_path,
+            progress=False,
+        )
+    assert load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] == 0
+
+
+@pytest.mark.parametrize("max_norm", [0.1, 100.0])
+def test_clipping_and_adam(max_norm: float):
+    rng = np.random.default_rng(0)
+    params = {name: rng.normal(size=shape) for name, shape in (("a", (3, 4)), ("b", (5,)))}
+    gradients = {name: rng.normal(size=x.shape) for name, x in params.items()}
+    moved = {name: fake_cupy.asarray(x) for name, x in params.items()}
+    adam, theirs = Adam(params), Adam(moved)
+    for _ in range(3):
+        mine = {name: g.copy() for name, g in gradients.items()}
+        others = {name: fake_cupy.asarray(g) for name, g in gradients.items()}
+        fake_cupy.copies.reset()
+        norm, their_norm = clip_gradients(mine, max_norm), clip_gradients(others, max_norm)
+        adam.step(mine, 0.1)
+        theirs.step(others, 0.1)
+        assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (0, 0)
+        assert float(their_norm) == norm == global_norm(gradients)
+    for name, x in params.items():
+        np.testing.assert_array_equal(moved[name].get(), x)
+    theirs.load(adam.state())  # what came from a file is on the host
+    assert isinstance(theirs.first["a"], fake_cupy.ndarray)
+
+
+# --- decoding -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("mapping", ["1", "1.5", "1.25", "2"])
+def test_decoding_is_the_hosts(mapping: str):
+    host, device = (new_model(d, attention=mapping, output=mapping) for d in (False, True))
+    batch = make_batch(PAIRS, range(7))
+    for search in (beam_search, greedy_search):
+        mine = search(host, batch.source, batch.source_mask, max_length=6)
+        theirs = search(device, batch.source, batch.source_mask, max_length=6)
+        for a, b in zip(mine, theirs, strict=True):
+            if search is greedy_search:
+                assert a.tolist() == b.tolist()
+                continue
+            assert (a.exact, a.reason, a.mass) == (b.exact, b.reason, b.mass)
+            for one, other in zip(a.hypotheses, b.hypotheses, strict=True):
+                assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
+                np.testing.assert_array_equal(one.attention, other.attention)
+
+
+def test_a_decoding_step_copies_tokens_in_and_what_they_say_out():
+    model = new_model(True)
+    batch = make_batch(PAIRS, [4])
+    fake_cupy.copies.reset()
+    state = model.encode(batch.source, batch.source_mask)
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (2, 0)
+    assert isinstance(state.feed, fake_cupy.ndarray)
+    step, state = model.step(state, np.array([1]))
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (3, 3)
+    assert all(type(x) is np.ndarray for x in step)
+    model.select(state, np.array([0, 0]))
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (4, 3)
+
+
+def test_a_source_without_tokens_is_refused_before_it_is_moved():
+    source = np.array([[4, 5], [0, 0]])
+    with pytest.raises(ValueError, match="row 1 has no token"):
+        new_model(True).encode(source, source > 0)
+
+
+# --- the tape -------------------------------------------------------------------------------------
+def test_every_operation_on_the_tape():
+    def loss(xp: Any) -> tuple[Any, Any]:
+        x = Tensor(xp.asarray(np.linspace(0.5, 2, 12).reshape(3, 4)), requires_grad=True)
+        w = Tensor(xp.asarray(np.linspace(-1, 1, 8).reshape(4, 2)), requires_grad=True)
+        fake_cupy.copies.reset()
+        y = autograd.exp(x / 3) + autograd.log(x) * autograd.sigmoid(-x) - 2 * autograd.relu(x - 1)
+        y = (1 - y**2).transpose() @ autograd.linear(x, w)
+        y = autograd.concatenate([y[1:], autograd.tanh(y)[:1]], axis=0).reshape(2, 4)
+        y = autograd.stack([y, y]).sum(axis=(0, 1)).mean() + (x[0, 1:3] * 0.5).sum()
+        y.backward()
+        assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (0, 0)
+        return x.grad, w.grad
+
+    for mine, theirs in zip(loss(np), loss(fake_cupy), strict=True):
+        np.testing.assert_array_equal(theirs.get(), mine)
+
+
+@pytest.mark.parametrize("name", sorted(autograd.MAPPING_OPS))
+def test_mappings_on_the_tape(name: str):
+    z = np.random.default_rng(0).normal(size=(2, 5))
+    parameters = {"alpha": 1.4, "k": 2, "strength": 0.1, "upper": 0.4, "budget": 2.0}
+    params = [parameters[p] for p in pyentmax.MAPPINGS[name].parameters]
+    gradients = []
+    for xp in (np, fake_cupy):
+        x = Tensor(xp.asarray(z), requires_grad=True)
+        p = autograd.MAPPING_OPS[name](x, *params)
+        (p * xp.asarray(z[::-1].copy())).sum().backward()
+        gradients.append(x.grad)
+    np.testing.assert_array_equal(gradients[1].get(), gradients[0])
+
+
+def test_embeddings_sum_the_gradients_of_a_row():
+    index = np.array([[1, 0], [1, 1]])
+    table = Tensor(fake_cupy.asarray(np.arange(6.0).reshape(3, 2)), requires_grad=True)
+    autograd.take_rows(table, fake_cupy.asarray(index)).sum().backward()
+    assert table.grad.tolist() == [[1, 1], [3, 3], [0, 0]]
+
+
+# --- dropout --------------------------------------------------------------------------------------
+def test_random_bits_are_a_function_of_seed_and_place():
+    bits = random_bits(7, (6, 5))
+    np.testing.assert_array_equal(random_bits(7, (6, 5), fake_cupy).get(), bits)
+    np.testing.assert_array_equal(random_bits(7, (30,))[:11], random_bits(7, (11,)))
+    assert bits.dtype == np.uint64
+    assert not (bits == random_bits(8, (6, 5))).any()
+
+
+def test_random_bits_are_even():
+    bits = random_bits(2**64 - 1, (100_000,))
+    ones = np.unpackbits(bits.view(np.uint8)).reshape(-1, 64).mean(axis=0)
+    np.testing.assert_allclose(ones, 0.5, atol=0.01)  # six standard deviations
+    uniform = bits / 2.0**64
+    assert abs(np.corrcoef(uniform[1:], uniform[:-1])[0, 1]) < 0.02
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.999])
+def test_dropout_on_the_device(rate: float):
+    x = Tensor(fake_cupy.asarray(np.ones((200, 100), np.float32)), requires_grad=True)
+    fake_cupy.copies.reset()
+    y = autograd.dropout(x, rate, np.random.default_rng(0))
+    y.sum().backward()
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (0, 0)
+    assert y.dtype == np.float32
+    kept = y.data.get()
+    assert set(np.unique(kept)) == {0, np.float32(1 / (1 - rate))}
+    deviation = (rate * (1 - rate) / kept.size) ** 0.5
+    np.testing.assert_allclose((kept == 0).mean(), rate, rtol=0, atol=5 * deviation)
+    np.testing.assert_array_equal(x.grad.get(), kept)
+    other = autograd.dropout(x, rate, np.random.default_rng(1))
+    assert (other.data.get() != kept).any()
+
+
+# --- the command ----------------------------------------------------------------------------------
+@pytest.fixture
+def words(tmp_path):
+    path = tmp_path / "english"
+    lines = (f"{v.lemma}\t{v.form}\t{';'.join(v.tags)}" for v in VERBS)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def arguments(words, out, device: str) -> list[str]:
+    small = ["--hidden", "8", "--updates", "4", "--batch-size", "4", "--quiet", "--device", device]
+    files = ["--train", str(words), "--dev", str(words), "--out", str(out)]
+    return ["train", "seq2seq", *files, *small]
+
+
+def test_training_by_command_on_the_device(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    assert main(arguments(words, tmp_path / "run", "cuda")) == 0
+    assert "4 updates" in capsys.readouterr().out
+    inflector = Inflector.load(tmp_path / "run")  # the host reads it
+    assert type(inflector.model.params["output.weight"]) is np.ndarray
+    assert main(["inflect", str(tmp_path / "run"), "walk", "V;PST"]) == 0
+
+
+def test_an_inflector_on_the_device(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    config = TrainingConfig(updates=4, batch_size=4)
+    (host, mine), (device, theirs) = (
+        train_inflector(VERBS, VERBS, config, progress=False, device=d, hidden=8, dropout=0.0)
+        for d in ("cpu", "cuda")
+    )
+    assert device.model.xp is fake_cupy
+    np.testing.assert_allclose(theirs.dev_loss, mine.dev_loss, rtol=1e-6)
+    one, other = host.validate(VERBS), device.validate(VERBS)
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+    device.model.move_to(np)
+    np.testing.assert_allclose(device.validate(VERBS), one, rtol=1e-6)
+
+
+def test_without_cupy_the_command_says_what_to_install(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # an ImportError, installed or not
+    assert main(arguments(words, tmp_path / "run", "cuda")) == 1
+    message = capsys.readouterr().err
+    assert "device 'cuda' needs CuPy" in message
+    assert "pip install 'pyentmax[cuda12]'" in message
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_a_gpu_the_command_says_so(words, tmp_path, monkeypatch, capsys):
+    class NoDevice:
+        __version__ = "14.0"
+
+        @staticmethod
+        def arange(n: int) -> Any:
+            raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
+
+    monkeypatch.setitem(sys.modules, "cupy", NoDevice)
+    assert main(arguments(words, tmp_path / "run", "cuda")) == 1
+    message = capsys.readouterr().err
+    assert "CuPy 14.0 is installed, but a first kernel failed (cudaErrorNoDevice" in message
+
+
+def test_a_gpu_that_computes_wrongly_is_refused(monkeypatch):
+    monkeypatch.setattr(fake_cupy.ndarray, "__pow__", lambda self, exponent: self)
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    with pytest.raises(ValueError, match=r"computes \[0, 1, 2, 3, 4\] as squares"):
+        train_inflector(VERBS, VERBS, TrainingConfig(updates=1), device="cuda")
+
+
+def test_other_devices_are_unknown():
+    with pytest.raises(ValueError, match="device: expected one of cpu, cuda, got 'tpu'"):
+        train_inflector(VERBS, VERBS, TrainingConfig(updates=1), device="tpu")
