@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax._lazy import is_lazy
+
 DEVICES = ("cpu", "cuda")
 
 
@@ -41,9 +43,11 @@ def beside(array: Any, other: Any, name: str) -> Any:
     """An argument where its array is; a TypeError where that takes a copy between two memories.
 
     A single number follows freely: it goes to a GPU as an argument of the kernel that writes it.
+    Anything follows a lazy array, and then is as lazy: a small array that is broadcast to one of
+    many gigabytes stays small.
     """
     if on_device(array) == on_device(other):
-        return array
+        return np.asarray(array, like=other) if is_lazy(other) else array
     if isinstance(array, np.ndarray) and not array.ndim:
         # CuPy's full_like takes an empty shape for none given.
         return np.full_like(other, array, dtype=array.dtype, shape=(1,))[0]

@@ -24,6 +24,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 import numpy as np
 
 from pyentmax import _workers
+from pyentmax._lazy import cut_alike, is_lazy
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -82,6 +83,11 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
             + ("and its mask, inverted, as mask=" if name in MASKED_BY_CALLER else "(.filled(…))")
         )
     if not hasattr(array, "__array_function__"):
+        if is_lazy(array):
+            raise TypeError(
+                f"{name} is a lazy {type(array).__name__}, which would be computed whole here; "
+                'pass the Dask array in it, or use xarray.apply_ufunc(…, dask="allowed")'
+            )
         array = np.asarray(array)
     compute: np.dtype[Any]
     answer: np.dtype[Any]
@@ -130,7 +136,8 @@ def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
             arranged = arrange(*args, **kwargs)
             if not arranged.kernel_ready:
                 return body(*args, **kwargs)
-            rows = _workers.run(kernel, arranged.operands(), arranged.target(), workers)
+            operands = cut_alike(kernel, arranged.operands())
+            rows = _workers.run(kernel, operands, arranged.target(), workers)
             return arranged.restore(rows)
 
         public.reference = body  # type: ignore[attr-defined]

@@ -133,7 +133,7 @@ class _Batch:
 
     def __init__(self, kernel: Callable[..., Any], operands: tuple[Any, ...]) -> None:
         self._kernel, self._operands = kernel, operands
-        self._core, self._out_core = _core_dimensions(kernel.signature)  # type: ignore[attr-defined]
+        self._core, self._out_core = core_dimensions(kernel.signature)  # type: ignore[attr-defined]
         self._shape = np.broadcast_shapes(
             *(x.shape[: x.ndim - core] for x, core in zip(operands, self._core, strict=True))
         )
@@ -181,7 +181,7 @@ class _Batch:
 
 
 @functools.cache
-def _core_dimensions(signature: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def core_dimensions(signature: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """How many core dimensions each input and each output has: 1, 0 and 1 in (n),()->(n)."""
     inputs, outputs = signature.split("->")
     count = [

@@ -19,8 +19,9 @@ PACKAGE = Path(str(pyentmax.__file__)).parent
 ROOT = "pyentmax itself"  # __init__.py: the namespace of array functions
 ROOMS = [
     "_workers",
-    "_dispatch",
+    "_lazy",
     "_devices",
+    "_dispatch",
     "_files",
     "entropies",
     "thresholds",

@@ -15,6 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pyentmax._devices import beside
 from pyentmax._dispatch import as_floating
+from pyentmax._lazy import chunk_type, is_lazy
 
 # A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
 _EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))
@@ -36,7 +37,7 @@ class Rows:
     on_host : bool
         a NumPy array, so that looking at values costs no synchronisation
     kernel_ready : bool
-        on the host and of a dtype that compiled kernels take
+        on the host, or going to be, and of a dtype that compiled kernels take
     """
 
     __slots__ = (
@@ -61,7 +62,7 @@ class Rows:
         self.shape, self._axes = z.shape, check_axis(z.shape, axis, name)
         self._out = _check_out(out, z, self._answer)
         self.on_host = isinstance(z, np.ndarray)
-        self.kernel_ready = self.on_host and z.dtype in _PLAIN_DTYPES
+        self.kernel_ready = isinstance(chunk_type(z), np.ndarray) and z.dtype in _PLAIN_DTYPES
         self.z = to_rows(z, self._axes)
         self.batch = self.z.shape[:-1]
         self.mask = None if mask is None else to_rows(check_mask(mask, z, name), self._axes)
@@ -104,6 +105,12 @@ class Rows:
         A row with nothing left and a row with a NaN or +inf have no maximum to subtract. They
         stand as zeros here, so that the maths needs no special case; `restore` mends them.
         """
+        if is_lazy(self.z):
+            raise TypeError(
+                "scores in a lazy Dask array need a function that has a compiled kernel "
+                "(pyentmax.show_config() lists them); map any other over chunks that hold whole "
+                "rows, as in dask.array.map_blocks(function, z, dtype=z.dtype)"
+            )
         z = self.z if self.mask is None else np.where(self.mask, self.z, -np.inf)
         # Sums over the last axis are pairwise, hence accurate, only where it is contiguous.
         z = z if z.flags.c_contiguous else z.copy(order="C")
@@ -176,7 +183,7 @@ class Tangent:
         if p.shape != v.shape:
             raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
         self._shape, self._axes = p.shape, check_axis(p.shape, axis, "p")
-        self.kernel_ready = isinstance(p, np.ndarray) and p.dtype in _PLAIN_DTYPES
+        self.kernel_ready = isinstance(chunk_type(p), np.ndarray) and p.dtype in _PLAIN_DTYPES
         if mask is not None:
             mask = check_mask(mask, p, "p")
             p, v = np.where(mask, p, 0), np.where(mask, v, 0)
@@ -305,6 +312,11 @@ def from_rows(rows: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
 def _check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> Any:
     if out is None:
         return None
+    if is_lazy(z):
+        raise TypeError(
+            "out must be left out for scores in a lazy Dask array, which is computed later; "
+            "dask.array.store writes a result to an array"
+        )
     if not hasattr(out, "__array_function__"):
         raise TypeError(f"out must be an array to write to, got {type(out).__name__}")
     if isinstance(out, np.ma.MaskedArray):

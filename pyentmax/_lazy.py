@@ -1,0 +1,52 @@
+"""Lazy arrays (Dask's): plans of arrays, cut into chunks, that are computed chunk by chunk later.
+
+Called with one, a generalised ufunc leaves the call to Dask, by NumPy's protocol, and Dask plans a
+task per chunk. So compiled functions take lazy arrays and return lazy arrays. What is here is what
+Dask asks for: each row in one chunk, and all operands cut alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyentmax._workers import core_dimensions
+
+
+def is_lazy(array: Any) -> bool:
+    """Whether an array is only the plan of one: Dask's, or what is built upon them."""
+    graph = getattr(array, "__dask_graph__", None)
+    return graph is not None and graph() is not None
+
+
+def chunk_type(array: Any) -> Any:
+    """The array, or an empty array of a lazy one's chunks' type."""
+    return array._meta if is_lazy(array) else array
+
+
+def cut_alike(kernel: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The operands of a kernel's call with the chunks of the first, where they are lazy.
+
+    Raises
+    ------
+    ValueError
+        if a row of the first operand lies in more than one chunk
+    """
+    if not is_lazy(operands[0]):
+        return operands
+    *batch, row = operands[0].chunks
+    if len(row) > 1:
+        raise ValueError(
+            f"the rows of a Dask array must lie in one chunk each, here they lie in {len(row)}; "
+            "pass array.rechunk({axis: -1}) for the axis along which they go"
+        )
+    inputs, _ = core_dimensions(kernel.signature)
+    return tuple(
+        x.rechunk(_chunks(x.shape, [*batch, row][: len(batch) + core])) if is_lazy(x) else x
+        for x, core in zip(operands, inputs, strict=True)
+    )
+
+
+def _chunks(shape: tuple[int, ...], like: list[Any]) -> dict[int, Any]:
+    """The chunks to cut each dimension into, aligned with the others from the end."""
+    pairs = zip(range(len(shape)), like[len(like) - len(shape) :], strict=True)
+    return {i: chunks for i, chunks in pairs if shape[i] == sum(chunks)}

@@ -1,0 +1,193 @@
+"""Dask arrays and xarray stay lazy, give the same bits, and need the memory of a few chunks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax
+from pyentmax import _dispatch
+
+da = pytest.importorskip("dask.array", reason="dask is not installed")
+xr = pytest.importorskip("xarray", reason="xarray is not installed")
+
+needs_kernels = pytest.mark.skipif(not _dispatch.kernels(), reason="the kernels are not built")
+
+RNG = np.random.default_rng(0)
+Z = RNG.standard_normal((6, 40, 30)).astype(np.float32)
+MASK = RNG.random((40, 30)) < 0.7
+K = RNG.integers(1, 9, 40)
+LAZY = da.from_array(Z, chunks=(4, 15, 30))  # of whole rows along the last axis
+
+
+def assert_lazily_equal(lazy: Any, expected: np.ndarray) -> None:
+    assert isinstance(lazy, da.Array)
+    assert (lazy.shape, lazy.dtype) == (expected.shape, expected.dtype)
+    np.testing.assert_array_equal(lazy.compute(), expected)
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15"])
+@pytest.mark.parametrize("mask", [None, MASK, MASK[0], da.from_array(MASK, chunks=(7, 11))])
+def test_mappings_of_dask_arrays(name: str, mask: Any) -> None:
+    function, dense = getattr(pyentmax, name), mask if mask is None else np.asarray(mask)
+    assert_lazily_equal(function(LAZY, mask=mask), function(Z, mask=dense))
+    for axis in (1, (1, 2), None):
+        whole_rows = LAZY.rechunk((-1 if axis is None else 2, -1, -1))
+        expected = function(Z, axis, mask=dense)
+        assert_lazily_equal(function(whole_rows, axis, mask=mask), expected)
+    for dtype in (np.float16, np.float64, np.int64, ">f4"):
+        z = (10 * Z).astype(dtype)
+        lazy = da.from_array(z, chunks=LAZY.chunks)
+        assert_lazily_equal(function(lazy, mask=mask), function(z, mask=dense))
+
+
+@needs_kernels
+@pytest.mark.parametrize("k", [3, K, K[:1], da.from_array(K, chunks=7)])
+def test_parameters_follow_their_rows(k: Any) -> None:
+    expected = pyentmax.topk_softmax(Z, np.asarray(k))
+    assert_lazily_equal(pyentmax.topk_softmax(LAZY, k), expected)
+
+
+@needs_kernels
+def test_wrong_parameters_are_seen_at_once_where_they_are_at_hand() -> None:
+    with pytest.raises(ValueError, match="k must be at least 1"):
+        pyentmax.topk_softmax(LAZY, 0)
+
+
+@needs_kernels
+def test_jacobian_products() -> None:
+    p = pyentmax.entmax15(Z)
+    v = np.ascontiguousarray(Z[::-1])
+    lazy_v = da.from_array(v, chunks=(6, 11, 17))
+    lazy_p = pyentmax.entmax15(LAZY)
+    assert_lazily_equal(pyentmax.entmax15_vjp(lazy_p, lazy_v), pyentmax.entmax15_vjp(p, v))
+    assert_lazily_equal(pyentmax.entmax15_vjp(lazy_p, v), pyentmax.entmax15_vjp(p, v))
+
+
+def test_rows_in_pieces_are_refused_with_the_remedy() -> None:
+    if _dispatch.kernels():
+        with pytest.raises(
+            ValueError, match=r"lie in one chunk each, here they lie in 3; .*rechunk"
+        ):
+            pyentmax.softmax(LAZY, axis=1)
+    whole = LAZY.rechunk({1: -1})
+    mapped = whole.map_blocks(pyentmax.softmax, axis=1, dtype=whole.dtype)
+    np.testing.assert_array_equal(mapped.compute(), pyentmax.softmax(Z, axis=1))
+
+
+def test_what_no_kernel_does_is_refused_with_the_remedy() -> None:
+    with pytest.raises(TypeError, match=r"compiled kernel .*map_blocks"):
+        pyentmax.sparsemax_support(LAZY)
+    support = LAZY.map_blocks(pyentmax.sparsemax_support, dtype=bool)
+    assert_lazily_equal(support, pyentmax.sparsemax_support(Z))
+
+
+def test_nothing_is_computed_behind_the_callers_back() -> None:
+    def explode(block: np.ndarray) -> np.ndarray:
+        raise AssertionError("computed")
+
+    trap = LAZY.map_blocks(explode, dtype=LAZY.dtype, meta=LAZY._meta)
+    frame = xr.DataArray(trap, dims=("a", "b", "word"))
+    with pytest.raises(TypeError, match="a lazy DataArray, which would be computed whole here"):
+        pyentmax.softmax(frame)
+    with pytest.raises(TypeError, match="out must be left out"):
+        pyentmax.softmax(trap, out=np.empty_like(Z))
+    if _dispatch.kernels():
+        for lazy in (pyentmax.softmax(trap, mask=MASK), pyentmax.softmax_jvp(trap, trap)):
+            with pytest.raises(AssertionError, match="computed"):
+                lazy.compute()
+
+
+@pytest.mark.parametrize(
+    "how", ["parallelized", pytest.param("allowed", marks=needs_kernels), "in memory"]
+)
+def test_xarray(how: str) -> None:
+    data = Z if how == "in memory" else LAZY
+    mapped = xr.apply_ufunc(
+        pyentmax.sparsemax,
+        xr.DataArray(data, dims=("sentence", "head", "word")).transpose("word", ...),
+        input_core_dims=[["word"]],
+        output_core_dims=[["word"]],
+        dask="forbidden" if how == "in memory" else how,
+        output_dtypes=[Z.dtype],
+        kwargs={"mask": MASK[0]},
+    )
+    assert mapped.dims == ("sentence", "head", "word")
+    assert isinstance(mapped.data, np.ndarray if how == "in memory" else da.Array)
+    np.testing.assert_array_equal(mapped.values, pyentmax.sparsemax(Z, mask=MASK[0]))
+
+
+def test_apply_gufunc_on_a_public_function() -> None:
+    mapped = da.apply_gufunc(pyentmax.entmax, "(n),()->(n)", LAZY, 1.2, output_dtypes=Z.dtype)
+    assert_lazily_equal(mapped, pyentmax.entmax(Z, 1.2))
+
+
+# --- more than fits -----------------------------------------------------------------------------
+
+CHUNK = 16  # MiB
+MOST = 512  # MiB beyond what a process holds anyway: 16 chunks for each of two threads
+PROGRAM = """
+import json, resource, sys
+
+import dask.array as da
+import numpy as np
+import pyentmax
+
+def peak():  # in MiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+def work(gigabytes):
+    words = 1 << 14
+    rows = gigabytes * (1 << 28) // words
+    z = da.random.default_rng(0).random((rows, words), dtype=np.float32, chunks=(CHUNK * 16, -1))
+    p = pyentmax.entmax15(4 * z, mask=np.arange(words) % 5 > 0)
+    return z.nbytes, p.sum(axis=-1), p[:, ::5].max()
+
+if __name__ == "__main__":
+    gigabytes, where = int(sys.argv[1]), sys.argv[2]
+    nbytes, totals, masked = work(gigabytes)
+    pyentmax.entmax15(np.zeros((CHUNK * 16, 1 << 14), np.float32))
+    if where == "threads":
+        before = [peak()]
+        totals, masked = da.compute(totals, masked, num_workers=2)
+        after = [peak()]
+    else:
+        from distributed import Client, LocalCluster
+
+        with (
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster) as client,
+        ):
+            before = list(client.run(peak).values())
+            totals, masked = client.compute([totals, masked], sync=True)
+            after = list(client.run(peak).values())
+    grown = [b - a for a, b in zip(before, after)]
+    print(json.dumps([nbytes, len(totals), float(abs(totals - 1).max()), float(masked), grown]))
+"""
+
+
+@needs_kernels
+@pytest.mark.parametrize("where", ["threads", "cluster"])
+@pytest.mark.parametrize("gigabytes", [1, pytest.param(20, marks=pytest.mark.deep)])
+def test_memory_is_bounded_by_the_chunks(gigabytes: int, where: str, tmp_path: Any) -> None:
+    """In processes of its own, since the peak of one that lives on says nothing."""
+    program = tmp_path / "program.py"  # a file, for worker processes import it
+    program.write_text(PROGRAM.replace("CHUNK", str(CHUNK)))
+    done = subprocess.run(
+        [sys.executable, program, str(gigabytes), where],
+        capture_output=True,
+        text=True,
+        timeout=60 + 60 * gigabytes,
+    )
+    assert done.returncode == 0, done.stderr
+    nbytes, rows, error, masked, grown = json.loads(done.stdout.splitlines()[-1])
+    assert (nbytes, rows) == (gigabytes << 30, gigabytes << 14)
+    assert error < 1e-5
+    assert masked == 0
+    assert max(grown) < MOST, f"MiB per process: {grown}"
