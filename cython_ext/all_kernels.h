@@ -3,6 +3,7 @@
 #include "gufunc.h"
 #include "kernels.h"
 #include "rows.h"
+#include "smoothing.h"
 
 #include <numpy/ndarraytypes.h>
 
@@ -51,6 +52,11 @@
      {LOSS_OPERANDS(NPY_FLOAT), NPY_FLOAT, LOSS_OPERANDS(NPY_DOUBLE), NPY_DOUBLE}, \
      {loss_loop_f32, loss_loop_f64}, \
      {(void *)&name##_loss_and_grad_f32, (void *)&name##_loss_and_grad_f64}}
+/* The same with a parameter in between. */
+#define FORWARD_1_TYPES \
+    {NPY_FLOAT, NPY_BOOL, NPY_DOUBLE, NPY_FLOAT, NPY_DOUBLE, NPY_BOOL, NPY_DOUBLE, NPY_DOUBLE}
+#define JVP_1_TYPES \
+    {NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE}
 
 #define FORWARD(name, text) \
     {#name, "(n),(n)->(n)", "Scores and mask to probabilities of " text ".", 2, 1, FORWARD_TYPES, \
@@ -58,6 +64,16 @@
 #define JVP(name, text) \
     {#name "_jvp", "(n),(n)->(n)", "Jacobian of " text " at probabilities p, times v.", 2, 1, \
      JVP_TYPES, {jvp_loop_f32, jvp_loop_f64}, \
+     {(void *)&name##_jvp_f32, (void *)&name##_jvp_f64}}
+
+#define SMOOTHED(name) \
+    {#name, "(n),(n),()->(n)", "Scores, mask and strength to probabilities of " #name ".", 3, 1, \
+     FORWARD_1_TYPES, {smoothed_loop_f32, smoothed_loop_f64}, \
+     {(void *)&name##_f32, (void *)&name##_f64}}
+#define PRODUCT(name, parameter) \
+    {#name "_jvp", "(n),(n),()->(n)", \
+     "Jacobian of " #name " at probabilities p, times v, for a " parameter ".", 3, 1, \
+     JVP_1_TYPES, {product_loop_f32, product_loop_f64}, \
      {(void *)&name##_jvp_f32, (void *)&name##_jvp_f64}}
 
 extern const Kernel KERNELS[];
@@ -76,5 +92,9 @@ const Kernel KERNELS[] = {
     LOSS_AND_GRAD(softmax, "softmax"),
     LOSS_AND_GRAD(sparsemax, "sparsemax"),
     LOSS_AND_GRAD(entmax15, "1.5-entmax"),
+    SMOOTHED(fusedmax),
+    SMOOTHED(oscarmax),
+    PRODUCT(fusedmax, "strength"),
+    PRODUCT(oscarmax, "strength"),
     {.name = NULL},
 };

@@ -23,3 +23,5 @@
 #include "gufunc_rows.h"
 #include "topk_rows.h"
 #include "loss_rows.h"
+#include "smoothed_rows.h"
+#include "structured_loops.h"

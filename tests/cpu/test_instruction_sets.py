@@ -30,6 +30,8 @@ def rows_of_every_kind(rng, dtype):
 # What a kernel takes beside scores and mask, one value for each of 20 rows.
 FURTHER_OPERANDS = {
     "topk_softmax": lambda rng, z: (rng.integers(1, 40, 20),),
+    "fusedmax": lambda rng, z: (rng.choice([0, 0.03, 0.5, 1e30], 20),),
+    "oscarmax": lambda rng, z: (rng.choice([0, 0.003, 0.1, 1e30], 20),),
 }
 for mapping in ("softmax", "sparsemax", "entmax15"):
     for loss in (f"{mapping}_loss", f"{mapping}_loss_and_grad"):
@@ -40,10 +42,13 @@ for mapping in ("softmax", "sparsemax", "entmax15"):
 
 
 def operands(name, z, rng):
+    mapping = name.removesuffix("_jvp")
+    further = FURTHER_OPERANDS.get(mapping, lambda *_: ())(rng, z)
+    given = z, rng.random(z.shape) < 0.9, *further
     if name.endswith("_jvp"):
         v = rng.standard_normal(z.shape).astype(z.dtype)
-        return _cpu.BUILDS[BASELINE][name.removesuffix("_jvp")](z, rng.random(z.shape) < 0.9), v
-    return z, rng.random(z.shape) < 0.9, *FURTHER_OPERANDS.get(name, lambda *_: ())(rng, z)
+        return _cpu.BUILDS[BASELINE][mapping](*given), v, *further
+    return given
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
