@@ -2,7 +2,8 @@
 
 Every mapping is written once as a readable NumPy body. ``accelerated`` puts a wrapper around
 it that hands host arrays to the compiled kernel of the same name in ``pyentmax._cpu``, if that
-was built, and everything else to the body, which stays reachable as ``function.reference``.
+was built, CuPy arrays to that in ``pyentmax.cuda``, and everything else to the body, which stays
+reachable as ``function.reference``.
 No mapping knows about this, nor about ``workers=``, the threads of a call (`pyentmax.set_workers`).
 
 The environment variable ``PYENTMAX_BACKEND`` is read once, at the first call: ``reference``
@@ -126,13 +127,18 @@ def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
             if workers is not None:
                 workers = _workers.counted(workers)
             kernel = kernels().get(name)
+            if kernel is not None:
+                operands = arrange.plain(*args, **kwargs)
+                if operands is not None:
+                    if workers is None and operands[0].size < _workers.ENTRIES_PER_WORKER:
+                        return kernel(*operands)
+                    return _workers.run(kernel, operands, workers=workers)
+            on_gpu = _cuda_kernel(name, args[0] if args else next(iter(kwargs.values()), None))
+            answer = NotImplemented if on_gpu is None else on_gpu(*args, **kwargs)
+            if answer is not NotImplemented:
+                return cast("R", answer)
             if kernel is None:
                 return body(*args, **kwargs)
-            operands = arrange.plain(*args, **kwargs)
-            if operands is not None:
-                if workers is None and operands[0].size < _workers.ENTRIES_PER_WORKER:
-                    return kernel(*operands)
-                return _workers.run(kernel, operands, workers=workers)
             arranged = arrange(*args, **kwargs)
             if not arranged.kernel_ready:
                 return body(*args, **kwargs)
@@ -170,6 +176,14 @@ def kernels() -> dict[str, np.ufunc]:
             ) from error
         return {}
     return {name: f for name, f in vars(module).items() if isinstance(f, np.ufunc)}
+
+
+def _cuda_kernel(name: str, array: Any) -> Callable[..., Any] | None:
+    """What runs the CUDA kernel of that name for a CuPy array, loaded when the first one comes."""
+    if type(array).__module__.partition(".")[0] != "cupy" or _wanted_backend() == "reference":
+        return None
+    found: dict[str, Callable[..., Any]] = importlib.import_module("pyentmax.cuda").KERNELS
+    return found.get(name)
 
 
 def describe_backend() -> str:

@@ -60,7 +60,7 @@ class Rows:
     ) -> None:
         z, self._answer = as_floating(z, name)
         self.shape, self._axes = z.shape, check_axis(z.shape, axis, name)
-        self._out = _check_out(out, z, self._answer)
+        self._out = check_out(out, z, self._answer)
         self.on_host = isinstance(z, np.ndarray)
         self.kernel_ready = isinstance(chunk_type(z), np.ndarray) and z.dtype in _PLAIN_DTYPES
         self.z = to_rows(z, self._axes)
@@ -309,7 +309,7 @@ def from_rows(rows: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return np.moveaxis(moved, range(-len(axes), 0), axes)
 
 
-def _check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> Any:
+def check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> Any:
     if out is None:
         return None
     if is_lazy(z):

@@ -1,0 +1,189 @@
+"""Which kernel does rows of a length, and its launch."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.cuda._operands import launches
+
+OPTIONS = ("-std=c++17",)
+TYPES = {"float16": "__half", "bfloat16": "BFloat16", "float32": "float", "float64": "double"}
+PACK = 16  # bytes that a thread reads at once
+THREADS = 128  # of a block in which warps, or parts of them, have rows of their own
+STORAGE = np.dtype([("room", "u4"), ("words", "u4")])
+MOST_WORDS = 4096  # of marks: 16 KB, enough for rows of half a million float32
+DEFAULT_SHARED = 48 * 1024  # bytes that a block gets without asking
+STATIC_SHARED = 4096  # bytes of shared memory to leave for what a kernel declares, and the driver
+
+
+class Form(NamedTuple):
+    """How a kernel holds a row: by lanes of a warp, by a block, or streaming it.
+
+    `sizes` are the template's last arguments: lanes or warps, and numbers for each thread.
+    """
+
+    kind: str
+    sizes: tuple[int, ...]
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return THREADS if self.kind == "lanes" else 32 * self.sizes[0]
+
+    def grid(self, rows: int) -> int:
+        """Blocks for so many rows."""
+        return -(-rows * self.sizes[0] // THREADS) if self.kind == "lanes" else rows
+
+
+def form(n: int, itemsize: int, most_warps: int) -> Form:
+    """The form for rows of n entries of so many bytes: the smallest that holds them.
+
+    A row of up to 1024 entries stays in a warp or part of one, which needs no barriers. Longer ones
+    get a block, of at most `most_warps` warps so that its threads have registers enough, and those
+    that no block holds are streamed.
+
+    Examples
+    --------
+    >>> form(50, 4, 32)
+    Form(kind='lanes', sizes=(8, 8))
+    >>> form(32000, 4, 32)
+    Form(kind='stream', sizes=(16,))
+    """
+    pack = PACK // itemsize
+    for lanes, packs in ((8, 1), (8, 2), (16, 2), (32, 2), (32, 4), (32, 8)):
+        if n <= lanes * packs * pack and packs * pack <= 32:
+            return Form("lanes", (lanes, packs * pack))
+    for warps in (4, 8, 16, 32):
+        if n <= 32 * 16 * warps and warps <= most_warps:
+            return Form("block", (warps, 16))
+    return Form("stream", (8,) if itemsize == 8 else (16,))
+
+
+class Limits(NamedTuple):
+    """What a device has of shared memory, in bytes: for a block, and for a multiprocessor."""
+
+    block: int
+    multiprocessor: int
+
+
+def storage(n: int, itemsize: int, warps: int, limits: Limits) -> tuple[int, int]:
+    """Room for gaps in each warp and words of marks, for two blocks on a multiprocessor.
+
+    Two, so that one reads or writes while the other searches.
+
+    Examples
+    --------
+    >>> storage(32000, 4, 16, Limits(232448, 233472))
+    (1744, 256)
+    """
+    pack, gap = PACK // itemsize, max(itemsize, 4)
+    words = min(-(-n // (32 * warps * pack)) * warps, MOST_WORDS)
+    most = min(limits.block, limits.multiprocessor // 2) - STATIC_SHARED - 4 * words
+    whole = -(-n // (32 * warps * pack)) * 32 * pack  # a warp's share of the row
+    return min(whole, most // (warps * gap)), words
+
+
+def launch(
+    kernel: str,
+    file: str,
+    like: Any,
+    operands: Sequence[Any],
+    parameters: Sequence[Any],
+    *,
+    most_warps: int = 32,
+    gathers: bool = False,
+) -> None:
+    """Run a kernel over the rows of its operands, along the last axis.
+
+    Parameters
+    ----------
+    kernel : str
+        its name and first template argument, with a gap for the form, as in
+        ``"forward_{}<Softmax, "``
+    file : str
+        where it is
+    like : array
+        whose shape, dtype and device are the call's
+    operands, parameters : sequence
+        in the order of the kernel's arguments
+    most_warps : int
+        of a block that holds a row in registers
+    gathers : bool
+        whether it needs shared memory for a number per entry in any form
+    """
+    n, itemsize = like.shape[-1], like.dtype.itemsize
+    chosen = form(n, itemsize, most_warps)
+    name = kernel.format(chosen.kind) + ", ".join([TYPES[like.dtype.name], *map(str, chosen.sizes)])
+    extra: tuple[Any, ...] = ()
+    gap, shared = max(itemsize, 4), 0
+    with like.device:
+        if chosen.kind == "stream":
+            warps = chosen.sizes[0]
+            room, words = storage(n, itemsize, warps, _limits(like.device.id))
+            if kernel.startswith("forward"):
+                shared = warps * room * gap + 4 * words
+                extra = (np.array((room, words), STORAGE),)
+            else:
+                shared = 4 * words
+                extra = (np.uint32(words),)
+        elif gathers:
+            shared = chosen.threads * chosen.sizes[1] * gap
+        compiled = _compiled(file, name + ">", shared > DEFAULT_SHARED, like.device.id)
+        for rows, batch, arrays, numbers in launches(like.shape, operands, parameters):
+            arguments = (*arrays, batch, *numbers, *extra)
+            compiled((chosen.grid(rows),), (chosen.threads,), arguments, shared_mem=shared)
+
+
+@functools.cache
+def source(file: str) -> str:
+    """The text of a ``.cu`` file with the files of this folder that it includes in their places.
+
+    CuPy's cache goes by the text, so that the text has to hold everything.
+
+    Examples
+    --------
+    >>> "struct Softmax" in source("softmax.cu") and "struct Batch" in source("softmax.cu")
+    True
+    """
+    included: set[str] = set()
+
+    def read(name: str) -> str:
+        text = (resources.files("pyentmax.cuda") / PurePath(name).name).read_text("utf-8")
+        lines = [f'#line 1 "{name}"']
+        for number, line in enumerate(text.splitlines(), 1):
+            found = re.fullmatch(r'#include "(.*)"', line)
+            if found is None:
+                lines.append("" if line == "#pragma once" else line)
+            elif found[1] not in included:
+                included.add(found[1])
+                lines += [read(found[1]), f'#line {number + 1} "{name}"']
+        return "\n".join(lines)
+
+    return read(file) + "\n"
+
+
+@functools.cache
+def _compiled(file: str, name: str, much_shared: bool, device: int) -> Any:
+    """The kernel; on the device it may use all of the shared memory, if it needs so much."""
+    cupy = importlib.import_module("cupy")
+    module = cupy.RawModule(code=source(file), options=OPTIONS, name_expressions=[name])
+    kernel = module.get_function(name)
+    if much_shared:
+        kernel.max_dynamic_shared_size_bytes = _limits(device).block - STATIC_SHARED
+    return kernel
+
+
+@functools.cache
+def _limits(device: int) -> Limits:
+    attributes = importlib.import_module("cupy").cuda.Device(device).attributes
+    return Limits(
+        attributes["MaxSharedMemoryPerBlockOptin"], attributes["MaxSharedMemoryPerMultiprocessor"]
+    )
