@@ -58,11 +58,11 @@ class Arguments:
         return np.array((outer * middle * last, n, middle, last), BATCH)[()]
 
     @staticmethod
+    def storage(room: int, words: int) -> Any:
+        """The struct Storage of the streaming kernels."""
+        return np.array((room, words), STORAGE)[()]
+
+    @staticmethod
     def _steps(array: np.ndarray, axes: int) -> list[int]:
         steps = [stride // array.itemsize for stride in array.strides]
         return [0] * (axes - array.ndim) + steps
-
-
-def storage(room: int, words: int) -> Any:
-    """The struct Storage of the streaming kernels."""
-    return np.array((room, words), STORAGE)[()]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
-from emulation import IN_ORDER, REVERSED, Library, compiled, unavailable
-from kernel_arguments import SOURCES, Arguments, storage
+from emulation import IN_ORDER, REVERSED, unavailable
+from kernel_runs import FORMS, FORWARD, STREAM, Form
 from number_types import FLOAT32, FLOAT64, TYPES, NumberType
 from score_rows import score_rows
 
@@ -17,72 +15,13 @@ import pyentmax
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
-THREADS = 128  # of a block of forward_lanes
-
-
-@dataclass(frozen=True)
-class Form:
-    """A kernel of forward.cuh, for rows of up to `most` entries."""
-
-    kernel: str
-    sizes: tuple[int, ...]
-    threads: int
-    most: int
-    lengths: tuple[int, ...]
-
-    def __str__(self) -> str:
-        return f"{self.kernel}{self.sizes}"
-
-
-FORMS = [
-    Form("forward_lanes", (8, 16), THREADS, 128, (1, 2, 7, 16, 127, 128)),
-    Form("forward_lanes", (32, 16), THREADS, 512, (3, 32, 257, 512)),
-    Form("forward_block", (4, 16), 128, 2048, (1, 513, 2047, 2048)),
-    Form("forward_stream", (2,), 64, 1 << 30, (1, 33, 515, 4096)),
-]
-MAPPINGS = {
-    "softmax": "Softmax",
-    "sparsemax": "Sparsemax",
-    "entmax15": "Entmax15",
-    "entmax": "Entmax",
-}
 ALPHAS = [1.0, 1 + 1e-9, 1.05, 1.5, 1.9, 2.0, 2.5, 4.0, np.inf]
 
 
-@functools.cache
-def library(name: str, checked: bool = False) -> Library:
-    path = SOURCES / f"{name}.cu"
-    names = [instance(name, form, number) for form in FORMS for number in TYPES]
-    return compiled(
-        path.read_text(), names, include=[SOURCES], file_name=path.name, checked=checked
-    )
-
-
-def instance(name: str, form: Form, number: NumberType) -> str:
-    return f"{form.kernel}<{MAPPINGS[name]}, {number.cuda}, {', '.join(map(str, form.sizes))}>"
-
-
 def launch(name: str, form: Form, number: NumberType, z: np.ndarray, p: np.ndarray, *,
-           mask: np.ndarray | None = None, parameter: Any = 1.25, schedule: int = IN_ORDER,
-           checked: bool = False, room: int = 64, words: int = 1 << 10) -> None:  # fmt: skip
+           mask: np.ndarray | None = None, parameter: Any = 1.25, **how: Any) -> None:  # fmt: skip
     """Map z, stored in the type, to p: rows along the last axis."""
-    make = Arguments(z.shape)
-    batch = make.batch()
-    arguments = [make.operand(z), make.operand(mask), make.operand(p), batch]
-    arguments.append(make.parameter(parameter))
-    itemsize = np.dtype(number.computed).itemsize
-    grid, shared = int(batch["rows"]), 0
-    if name == "entmax":  # what a visit costs there pays for gathering the entries in reach
-        shared = form.threads * form.sizes[-1] * itemsize
-    if form.kernel == "forward_lanes":
-        grid = -(-grid * form.sizes[0] // THREADS)
-    if form.kernel == "forward_stream":
-        arguments.append(storage(room, words))
-        shared = form.threads // 32 * room * itemsize + 4 * words
-    library(name, checked).launch(
-        instance(name, form, number), grid, form.threads, arguments, arrays=make.arrays,
-        shared=shared, schedule=schedule, flush_subnormals=number is not FLOAT64,
-    )  # fmt: skip
+    FORWARD[name].run(form, number, [z, mask, p], parameter=parameter, **how)
 
 
 def check(name: str, number: NumberType, z: np.ndarray, p: np.ndarray, mask: Any = None,
@@ -118,7 +57,7 @@ def _steep_bounds(p: np.ndarray, alpha: Any, number: NumberType) -> tuple[np.nda
         return np.maximum(power - move, 0) ** (1 / beta), (power + move) ** (1 / beta)
 
 
-@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("name", FORWARD)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("number", TYPES, ids=str)
 def test_every_kind_of_row(name: str, form: Form, number: NumberType) -> None:
@@ -149,7 +88,7 @@ def test_an_invalid_alpha_makes_its_row_nan(form: Form) -> None:
     check("entmax", FLOAT32, z[1::2], p[1::2], alpha=alpha[1::2])
 
 
-@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("name", FORWARD)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_masked_scores_may_hold_anything(name: str, form: Form) -> None:
     n = form.lengths[-2]
@@ -193,19 +132,19 @@ def test_rows_lie_anywhere(form: Form, number: NumberType) -> None:
     np.testing.assert_array_equal(together, np.broadcast_to(together[:, :1, :1], together.shape))
 
 
-@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("name", FORWARD)
 @pytest.mark.parametrize(("room", "words"), [(0, 0), (0, 200), (40, 0), (40, 200), (600, 3)])
 def test_long_rows_with_any_storage(name: str, room: int, words: int) -> None:
     """Whatever fits on the chip of a row too long for it: the result is the same."""
     z = score_rows(1100).astype(np.float32)
     p, most = np.empty_like(z), np.empty_like(z)
-    launch(name, FORMS[-1], FLOAT32, z, p, room=room, words=words, schedule=REVERSED)
+    launch(name, STREAM, FLOAT32, z, p, room=room, words=words, schedule=REVERSED)
     check(name, FLOAT32, z, p)
-    launch(name, FORMS[-1], FLOAT32, z, most, room=1200, words=200)
+    launch(name, STREAM, FLOAT32, z, most, room=1200, words=200)
     np.testing.assert_allclose(p, most, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("name", FORWARD)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_the_order_of_threads_does_not_matter(name: str, form: Form) -> None:
     z = score_rows(form.lengths[2]).astype(np.float32)
@@ -216,7 +155,7 @@ def test_the_order_of_threads_does_not_matter(name: str, form: Form) -> None:
         np.testing.assert_array_equal(p, results[0])
 
 
-@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("name", FORWARD)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("number", TYPES, ids=str)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:

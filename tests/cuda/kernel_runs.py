@@ -1,0 +1,141 @@
+"""The kernels of pyentmax, each run on the CPU in every form it has, over NumPy arrays."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from emulation import IN_ORDER, Library, compiled
+from kernel_arguments import SOURCES, Arguments
+from number_types import FLOAT64, TYPES, NumberType
+
+LANES_THREADS = 128  # of a block of the kernels …_lanes
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a kernel holds a row: in lanes of a warp, in a block, or in memory.
+
+    Attributes
+    ----------
+    name : str
+        what the kernel's name ends in
+    sizes : tuple of int
+        its template's arguments
+    threads : int
+        in a block
+    lengths : tuple of int
+        numbers of entries worth a test, the last one the most where there is a limit
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    threads: int
+    lengths: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.sizes}"
+
+    def grid(self, rows: int) -> int:
+        """Blocks that so many rows need."""
+        return -(-rows * self.sizes[0] // LANES_THREADS) if self.name == "lanes" else rows
+
+
+STREAM = Form("stream", (2,), 64, (1, 33, 515, 4096))
+FORMS = [
+    Form("lanes", (8, 16), LANES_THREADS, (1, 2, 7, 16, 127, 128)),
+    Form("lanes", (32, 16), LANES_THREADS, (3, 32, 257, 512)),
+    Form("block", (4, 16), 128, (1, 513, 2047, 2048)),
+    STREAM,
+]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A family of kernels for one mapping.
+
+    Attributes
+    ----------
+    file : str
+        the ``.cu`` file
+    family : str
+        what the kernels' names begin with
+    rule : str
+        the struct that says what is computed
+    gathers : bool
+        whether it wants room for all entries in shared memory
+    """
+
+    file: str
+    family: str
+    rule: str
+    gathers: bool = False
+
+    def __str__(self) -> str:
+        return self.rule
+
+    def run(self, form: Form, number: NumberType, operands: Sequence[np.ndarray | None], *,
+            parameter: Any = 0.0, room: int = 64, words: int = 1 << 10, schedule: int = IN_ORDER,
+            checked: bool = False, sources: Path = SOURCES) -> None:  # fmt: skip
+        """Run it over operands that broadcast to the first one's shape.
+
+        `room` and `words` are what the streaming kernels are given of shared memory; ``sources``
+        may be a directory with other versions of the files, for which float32 alone is built.
+        """
+        shape = next(operand.shape for operand in operands if operand is not None)
+        make = Arguments(shape)
+        batch = make.batch()
+        arguments = [make.operand(operand) for operand in operands]
+        arguments += [batch, make.parameter(parameter)]
+        itemsize, shared = np.dtype(number.computed).itemsize, 0
+        if form.name == "stream":
+            if self.family == "forward":
+                arguments.append(make.storage(room, words))
+                shared = form.threads // 32 * room * itemsize
+            else:
+                arguments.append(np.uint32(words))
+            shared += 4 * words
+        elif self.gathers:
+            shared = form.threads * form.sizes[-1] * itemsize
+        library = _library(self, checked, sources)
+        library.launch(
+            self._instance(form, number), form.grid(int(batch["rows"])), form.threads, arguments,
+            arrays=make.arrays, shared=shared, schedule=schedule,
+            flush_subnormals=number is not FLOAT64,
+        )  # fmt: skip
+
+    def instances(self, numbers: Sequence[NumberType] = TYPES) -> list[str]:
+        """Its kernels of every form, as CUDA names them."""
+        return [self._instance(form, number) for form in FORMS for number in numbers]
+
+    def _instance(self, form: Form, number: NumberType) -> str:
+        sizes = ", ".join(map(str, form.sizes))
+        return f"{self.family}_{form.name}<{self.rule}, {number.cuda}, {sizes}>"
+
+
+@functools.cache
+def _library(kernel: Kernel, checked: bool, sources: Path) -> Library:
+    path = sources / kernel.file
+    numbers = TYPES if sources == SOURCES else TYPES[:1]
+    return compiled(
+        path.read_text(), kernel.instances(numbers), include=[sources], file_name=path.name,
+        checked=checked,
+    )  # fmt: skip
+
+
+FORWARD = {
+    "softmax": Kernel("softmax.cu", "forward", "Softmax"),
+    "sparsemax": Kernel("sparsemax.cu", "forward", "Sparsemax"),
+    "entmax15": Kernel("entmax15.cu", "forward", "Entmax15"),
+    "entmax": Kernel("entmax.cu", "forward", "Entmax", gathers=True),
+}
+JVP = {
+    "softmax": Kernel("softmax.cu", "derivative", "SoftmaxJvp"),
+    "sparsemax": Kernel("sparsemax.cu", "derivative", "SparsemaxJvp"),
+    "entmax15": Kernel("entmax15.cu", "derivative", "Entmax15Jvp"),
+    "entmax": Kernel("entmax.cu", "derivative", "EntmaxJvp"),
+}
