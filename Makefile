@@ -16,13 +16,14 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
 
-.PHONY: help demo test lint sanitize check-deep clean
+.PHONY: help demo test lint sanitize aarch64 check-deep clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
 	@echo 'make test        the test suite, doctests and README included'
 	@echo 'make lint        ruff and mypy'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
+	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test does it where it can)'
 	@echo 'make check-deep  what takes longer than a test should'
 	@echo 'make clean       remove .venv and everything built'
 
@@ -52,7 +53,13 @@ sanitize: $(VENV)/.test
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc && \
 	../../$(BIN)/python -c 'from pyentmax import _cpu; assert "-fsanitize" in _cpu.BUILD_INFO' && \
 	../../$(BIN)/python -m pytest -c ../../pyproject.toml --rootdir ../.. -p no:cacheprovider \
-		-m '$(SANITIZE_TESTS)' ../../tests/cpu
+		-m '$(SANITIZE_TESTS)' --ignore ../../tests/cpu/test_aarch64.py ../../tests/cpu ../../tests/test_workers.py
+
+aarch64: $(VENV)/.test
+	@command -v aarch64-linux-gnu-gcc >/dev/null || \
+		{ echo 'make: no aarch64-linux-gnu-gcc (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross)' >&2; exit 1; }
+	@command -v qemu-aarch64 >/dev/null || { echo 'make: no qemu-aarch64 (Debian: qemu-user)' >&2; exit 1; }
+	$(BIN)/python -m pytest tests/cpu/test_aarch64.py
 
 check-deep: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m deep

@@ -1,0 +1,9 @@
+/* Stands in for Python's header: the little that the kernels use of it, which is for running out of
+ * memory. A program without an interpreter has no exception to set, so it ends. */
+#include <stdlib.h>
+
+typedef int PyGILState_STATE;
+
+static inline PyGILState_STATE PyGILState_Ensure(void) { return 0; }
+static inline void PyGILState_Release(PyGILState_STATE state) { (void)state; }
+static inline void PyErr_NoMemory(void) { abort(); }

@@ -1,0 +1,55 @@
+"""The kernels on AArch64: the same bits as on the host, for rows of every kind and layout."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from aarch64_kernels import INSTALL, AArch64Kernels, build, missing_tools
+from kernel_rows import FLOATS, awkward_layouts
+from test_instruction_sets import BASELINE, operands, rows_of_every_kind
+
+_cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+
+pytestmark = pytest.mark.skipif(
+    bool(missing_tools()), reason=f"needs {' and '.join(missing_tools())}: {INSTALL}"
+)
+KERNELS = _cpu.BUILDS[BASELINE]
+
+
+@pytest.fixture(scope="module")
+def aarch64(tmp_path_factory):
+    flags = _cpu.BUILD_INFO.partition(", ")[2].split()  # those of the host's kernels
+    kernels = AArch64Kernels(build(tmp_path_factory.mktemp("aarch64"), flags))
+    yield kernels
+    kernels.close()
+
+
+def assert_same_results(got, expected):
+    expected = expected if isinstance(expected, tuple) else (expected,)
+    for one, other in zip(got, expected, strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+
+
+def test_every_kernel_is_there(aarch64):
+    assert aarch64.names == list(KERNELS)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_rows_of_every_kind_give_the_same_bits(aarch64, name, dtype):
+    rng = np.random.default_rng(0)
+    for i, z in enumerate(rows_of_every_kind(rng, dtype)):
+        given = operands(name, z, rng)
+        assert_same_results(aarch64(KERNELS[name], *given, spread=1 + i % 2), KERNELS[name](*given))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_layout_gives_the_same_bits(aarch64, name, dtype):
+    rng = np.random.default_rng(1)
+    given = operands(name, rng.standard_normal((20, 45)).astype(dtype), rng)
+    expected = KERNELS[name](*given)
+    for _, z in awkward_layouts(given[0]):
+        if z.dtype.isnative and z.flags.aligned:  # else NumPy copies before the kernel runs
+            assert_same_results(aarch64(KERNELS[name], z, *given[1:]), expected)
