@@ -179,7 +179,7 @@ class ndarray(np.lib.mixins.NDArrayOperatorsMixin):  # noqa: N801
         return (ours if method == "__call__" else getattr(ours, method))(*inputs, **options)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function.__module__ != "numpy" or function.__name__ not in _FUNCTIONS:
+        if function.__name__ not in _FUNCTIONS:
             return NotImplemented
         return _FUNCTIONS[function.__name__](*args, **kwargs)
 
@@ -316,6 +316,7 @@ def _function(declaration: str) -> tuple[str, Callable[..., Any]]:
 
 _COMPARISONS = ("greater", "greater_equal", "less", "less_equal", "equal", "not_equal")
 _FUNCTIONS = {**dict(map(_function, SIGNATURES)), "asarray": asarray}
+_FUNCTIONS["inv"] = _guarded(np.linalg.inv, "inv")  # of cupy.linalg
 _SURFACE = {
     **_FUNCTIONS,
     **{name: ufunc(getattr(np, name)) for name in UFUNCS},

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import pyentmax
+from pyentmax import analysis
 from pyentmax.mappings import MAPPINGS, Mapping
 
 RNG = np.random.default_rng(0)
@@ -171,7 +172,8 @@ def test_thresholds() -> None:
         function = getattr(pyentmax.thresholds, name)
         more = (1.5,) if name == "halley" else ()
         assert_same(lambda x, f=function, more=more: f(x, *more).tau, Z)
-    for name in ("michelot", "condat"):  # these look after each pass
+    # These look after each pass.
+    for name in ("michelot", "condat", "partial_sort_sparsemax", "partial_sort_entmax15"):
         function = getattr(pyentmax.thresholds, name)
         assert_same(lambda x, f=function: f(x).tau, Z, looks=True)
 
@@ -183,6 +185,29 @@ def test_a_mapping_of_ones_own() -> None:
     np.testing.assert_allclose(cubic.forward(fake_cupy.asarray(Z)).get(), p, rtol=0, atol=1e-6)
     assert_same(cubic.jvp, p, V)
     assert_same(cubic.jacobian, p)
+
+
+def test_a_mapping_by_its_hessian() -> None:
+    q = np.eye(5) + 0.5
+    p = pyentmax.sparsemax(Z.astype(np.float64))
+    expected = pyentmax.hessian_jacobian(p, lambda p: q)
+    found = pyentmax.hessian_jacobian(fake_cupy.asarray(p), lambda p: fake_cupy.asarray(q))
+    np.testing.assert_array_equal(found.get(), expected)
+
+
+def test_finite_differences_of_functions_on_the_device() -> None:
+    z = fake_cupy.asarray(Z)
+    report = pyentmax.check_jacobian(pyentmax.entmax15, z, pyentmax.entmax15_jacobian)
+    assert report.passed
+    assert pyentmax.check_vjp(pyentmax.entmax15, z, pyentmax.entmax15_vjp).passed
+    wrong = pyentmax.check_jacobian(pyentmax.entmax15, z, pyentmax.sparsemax_jacobian)
+    assert not wrong.passed
+
+
+@pytest.mark.parametrize("function", ["support_size", "density"])
+def test_what_works_on_the_host_says_so(function: str) -> None:
+    with pytest.raises(TypeError, match=r"use `.get\(\)`"):
+        getattr(analysis, function)(fake_cupy.asarray(Z))
 
 
 def test_rows_without_maximum() -> None:

@@ -23,7 +23,8 @@ from pyentmax.decoding import beam_search, greedy_search
 from pyentmax.inflection import Inflector, train_inflector
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.nn.optim import Adam, clip_gradients, global_norm
-from pyentmax.training import TrainingConfig, Validation, load_checkpoint, train
+from pyentmax.training import History, TrainingConfig, Validation, load_checkpoint, train
+from pyentmax.training.progress import Progress
 
 COPIES_OF_A_BATCH = 5  # two arrays of tokens in, one out, two masks
 RNG = np.random.default_rng(0)
@@ -135,6 +136,11 @@ def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
     assert history.loss == expected.loss
     for name, x in on_host(straight.params).items():
         np.testing.assert_array_equal(on_host(resumed.params)[name], x, err_msg=name)
+    # The parameters of the best validation come back to the device as well.
+    best, _ = trained(True, 0.3, directory=tmp_path, resume=True)
+    for name, x in load_checkpoint(tmp_path / "last.npz", "training state")[0].items():
+        if name.startswith("best."):
+            np.testing.assert_array_equal(best.params[name[5:]].get(), x, err_msg=name)
 
 
 def test_a_loss_that_is_not_finite_is_found_before_anything_is_saved(tmp_path):
@@ -358,3 +364,30 @@ def test_a_gpu_that_computes_wrongly_is_refused(monkeypatch):
 def test_other_devices_are_unknown():
     with pytest.raises(ValueError, match="device: expected one of cpu, cuda, got 'tpu'"):
         train_inflector(VERBS, VERBS, TrainingConfig(updates=1), device="tpu")
+
+
+def test_the_progress_bar_asks_for_figures_only_when_it_shows_them():
+    class Bar:
+        shown = 0
+
+        def update(self, n: int) -> bool:
+            return False
+
+        def set_postfix_str(self, text: str) -> None:
+            Bar.shown += 1
+
+    class Run:
+        history = History()
+        updates = examples = 3
+        seconds = 1.0
+        recent_loss = property(lambda self: float(loss))
+
+    loss = fake_cupy.asarray(np.array(0.5))
+    progress = Progress(10, 0, wanted=False)
+    progress.bar = Bar()
+    fake_cupy.copies.reset()
+    progress.updated(Run())
+    assert (Bar.shown, fake_cupy.copies.to_host) == (0, 0)
+    progress.bar.update = lambda n: True
+    progress.updated(Run())
+    assert (Bar.shown, fake_cupy.copies.to_host) == (1, 1)
