@@ -126,8 +126,7 @@ template <typename T, int WARPS, bool PAIRED> struct PairsInMemory {
             }
             const unsigned marked = __ballot_sync(ALL_LANES, some);
             if (lane == 0 && word < words) marks[word] = marked;
-        }
-        __syncwarp(ALL_LANES);
+        } /* The block compares keys next, and that is the barrier that marks need. */
     }
     __device__ bool load(unsigned start, unsigned word, C (&p)[V], C (&v)[V]) const {
         if (word < words && !(marks[word] >> lane & 1)) return false;

@@ -200,8 +200,7 @@ template <typename T, int WARPS> struct Streamed {
             const unsigned marked = __ballot_sync(ALL_LANES, !(here - largest <= -reach));
             if (lane == 0 && word < words) marks[word] = marked;
         }
-        __syncwarp(ALL_LANES);
-        return largest;
+        return largest; /* which the block compares next, and that is the barrier that marks need */
     }
     __device__ void centre(C top_, C scale_) {
         top = top_;
