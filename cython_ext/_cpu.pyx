@@ -1,4 +1,4 @@
-# cython: language_level=3, freethreading_compatible=True
+# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False
 """Compiled twins of `pyentmax.mappings`, as NumPy generalised ufuncs. Private: call the public names.
 
 A function here takes the scores and a boolean mask, both with the row as core dimension, broadcast like
@@ -34,6 +34,10 @@ cdef extern from "kernels.h":
     const char *BUILD_FLAGS
 
 
+cdef enum:
+    STEP = 64
+
+
 # NumPy keeps the pointers that it is given, into the C tables, which live as long as the module.
 cdef object gufunc(const Kernel *kernel):
     return cnp.PyUFunc_FromFuncAndDataAndSignature(
@@ -63,6 +67,45 @@ def choose(wanted):
     if wanted not in ("", "baseline"):
         raise ValueError(f"PYENTMAX_INSTRUCTION_SET must be baseline or empty, got {wanted!r}")
     return list(BUILDS)[-1 if wanted else 0]
+
+
+ctypedef fused real:
+    float
+    double
+
+
+ctypedef fused index:
+    cnp.int32_t
+    cnp.int64_t
+
+
+def pack(const real[:, ::1] block, real[::1] values, index[::1] columns, cnp.int64_t[::1] ends,
+         Py_ssize_t count):
+    """Write the non-zeros of a block of rows behind the first `count`, and where each row ends.
+
+    `values` and `columns` have room for the whole block. Returns the number of all written. Most of a row is
+    zeros, which are passed over STEP at a time.
+    """
+    cdef Py_ssize_t n = block.shape[1], r, i, start, stop
+    cdef const real *row
+    cdef bint any_left
+    with nogil:
+        for r in range(block.shape[0]):
+            row = &block[r, 0]
+            start = 0
+            while start < n:
+                stop = min(start + STEP, n)
+                any_left = False
+                for i in range(start, stop):
+                    any_left |= row[i] != 0
+                if any_left:
+                    for i in range(start, stop):  # without a branch, which no one could predict
+                        values[count] = row[i]
+                        columns[count] = <index>i
+                        count += row[i] != 0
+                start = stop
+            ends[r] = count
+    return count
 
 
 BUILDS = gufuncs_by_instruction_set(builds())

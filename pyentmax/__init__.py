@@ -113,6 +113,7 @@ from pyentmax.mappings.topk_softmax import (
     topk_softmax_support,
     topk_softmax_vjp,
 )
+from pyentmax.sparse_output import entmax15_csr, entmax_csr, sparsemax_csr, topk_softmax_csr
 
 try:
     __version__ = version("pyentmax")
@@ -146,12 +147,14 @@ __all__ = [
     "csparsemax_vjp_upper",
     "entmax",
     "entmax15",
+    "entmax15_csr",
     "entmax15_jacobian",
     "entmax15_jvp",
     "entmax15_loss",
     "entmax15_loss_and_grad",
     "entmax15_support",
     "entmax15_vjp",
+    "entmax_csr",
     "entmax_grad_alpha",
     "entmax_jacobian",
     "entmax_jvp",
@@ -201,6 +204,7 @@ __all__ = [
     "softmax_support",
     "softmax_vjp",
     "sparsemax",
+    "sparsemax_csr",
     "sparsemax_jacobian",
     "sparsemax_jvp",
     "sparsemax_loss",
@@ -208,6 +212,7 @@ __all__ = [
     "sparsemax_support",
     "sparsemax_vjp",
     "topk_softmax",
+    "topk_softmax_csr",
     "topk_softmax_jacobian",
     "topk_softmax_jvp",
     "topk_softmax_support",

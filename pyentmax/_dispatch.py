@@ -186,6 +186,14 @@ def _cuda_kernel(name: str, array: Any) -> Callable[..., Any] | None:
     return found.get(name)
 
 
+def packer() -> Callable[..., int] | None:
+    """The compiled collector of non-zeros, for `sparse_output`; None without kernels."""
+    if not kernels():
+        return None
+    pack: Callable[..., int] = importlib.import_module("pyentmax._cpu").pack
+    return pack
+
+
 def describe_backend() -> str:
     """One line saying what runs for NumPy arrays: first line of every command."""
     found = kernels()

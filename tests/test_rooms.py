@@ -26,6 +26,7 @@ ROOMS = [
     "entropies",
     "thresholds",
     "mappings",
+    "sparse_output",
     "losses",
     "checking",
     ROOT,

@@ -1,0 +1,173 @@
+"""Sparse results: the non-zero probabilities of many long rows, as a `scipy.sparse` CSR array.
+
+Behind an output layer of 100,000 words a sparse mapping leaves a few dozen of them, and the zeros
+would take thousands of times the memory. So the rows are mapped a few at a time, in a block that
+stays in the processor's cache, and of each block only what is not zero is written down. Every
+probability has the bits that the dense function gives it.
+
+There is no ``softmax_csr``: softmax has no zeros, but where a float underflows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pyentmax import _dispatch
+from pyentmax.mappings._rows import Rows, check_parameter
+from pyentmax.mappings.entmax import entmax
+from pyentmax.mappings.entmax15 import entmax15
+from pyentmax.mappings.sparsemax import sparsemax
+from pyentmax.mappings.topk_softmax import topk_softmax
+
+BLOCK = 1 << 16  # entries mapped at a time: a quarter or half of a megabyte
+INT32_MAX = np.iinfo(np.int32).max
+
+
+def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
+    """`pyentmax.sparsemax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+
+    Parameters
+    ----------
+    z : array of scores, of shape (rows, d), in the host's memory
+    mask : as in `pyentmax.softmax`
+
+    Returns
+    -------
+    scipy.sparse.csr_array of shape (rows, d)
+        float64, or float32 where z is float32 or float16 (SciPy has no sparse half floats). Its
+        indices are int32 unless there are too many for that. A row that is NaN is stored as such
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `pyentmax.softmax`; a ValueError if z is not 2-D, a TypeError if it is on a device
+    ImportError
+        if SciPy is missing, which the extra ``pyentmax[sparse]`` installs
+
+    Examples
+    --------
+    >>> p = sparsemax_csr([[2.0, 1.5, -1.0], [0.0, 9.0, 0.0]])
+    >>> print(p.data, p.indices, p.indptr)
+    [0.75 0.25 1.  ] [0 1 1] [0 2 3]
+    """
+    return _csr(sparsemax, z, mask)
+
+
+def entmax15_csr(z: Any, *, mask: Any = None) -> Any:
+    """`pyentmax.entmax15` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+
+    Parameters, result and errors are those of `sparsemax_csr`.
+
+    Examples
+    --------
+    >>> print(entmax15_csr([[2.0, 1.6, -1.0]]).toarray().round(6))
+    [[0.64 0.36 0.  ]]
+    """
+    return _csr(entmax15, z, mask)
+
+
+def entmax_csr(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+    """`pyentmax.entmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+
+    Parameters, result and errors are those of `sparsemax_csr`, with an alpha for all rows or one
+    for each.
+
+    Examples
+    --------
+    >>> print(entmax_csr([[1.0, 0.5, -2.0]] * 2, [1.5, 2]).toarray().round(4))
+    [[0.674 0.326 0.   ]
+     [0.75  0.25  0.   ]]
+    """
+    return _csr(entmax, z, mask, alpha=alpha)
+
+
+def topk_softmax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
+    """`pyentmax.topk_softmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+
+    Parameters, result and errors are those of `sparsemax_csr`, with a k for all rows or one for
+    each.
+
+    Examples
+    --------
+    >>> print(topk_softmax_csr([[2.0, 1.0, 0.0, -1.0]], 2).toarray().round(4))
+    [[0.7311 0.2689 0.     0.    ]]
+    """
+    return _csr(topk_softmax, z, mask, k=k)
+
+
+def _csr(mapping: Callable[..., Any], z: Any, mask: Any, **parameters: Any) -> Any:
+    """The mapping's rows, block by block, without their zeros."""
+    sparse = _scipy_sparse()
+    rows = Rows(z, mask=mask)
+    if len(rows.shape) != 2:
+        raise ValueError(f"z must be 2-D for a sparse result, got shape {rows.shape}")
+    if not rows.on_host:
+        raise TypeError(
+            f"z is a {type(z).__module__}.{type(z).__name__}, and sparse results are for NumPy "
+            "arrays: copy it to the host first"
+        )
+    each = [
+        np.broadcast_to(check_parameter(value, name, rows.z, 1), rows.batch)
+        for name, value in parameters.items()
+    ]
+    at_once = max(1, BLOCK // rows.shape[1])
+    block = np.empty((min(at_once, rows.shape[0]), rows.shape[1]), rows.z.dtype)
+    found = _Nonzeros(rows.shape, block.dtype)
+    for start in range(0, rows.shape[0], at_once):
+        some = slice(start, start + at_once)
+        given = (rows.z[some], *(value[some] for value in each))
+        hidden = None if rows.mask is None else rows.mask[some]
+        found.append(mapping(*given, mask=hidden, out=block[: len(given[0])]))
+    return sparse.csr_array(found.arrays(), shape=rows.shape)
+
+
+class _Nonzeros:
+    """The non-zeros of a matrix that comes in blocks of rows: values, columns, where rows end."""
+
+    def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
+        self._columns = np.empty(0, np.int32 if shape[1] <= INT32_MAX else np.int64)
+        self._values = np.empty(0, dtype)
+        self._ends = np.zeros(shape[0] + 1, np.int64)
+        self._pack = _dispatch.packer() or _pack
+        self._rows = self._count = 0
+
+    def append(self, block: Any) -> None:
+        """Add some rows."""
+        room = self._count + block.size
+        if room > len(self._values):
+            for array in (self._values, self._columns):
+                array.resize(max(room, 2 * len(array)), refcheck=False)
+        rows = self._rows + len(block)
+        ends = self._ends[self._rows + 1 : rows + 1]
+        self._count = self._pack(block, self._values, self._columns, ends, self._count)
+        self._rows = rows
+
+    def arrays(self) -> tuple[Any, Any, Any]:
+        """What `scipy.sparse.csr_array` is made of."""
+        for array in (self._values, self._columns):
+            array.resize(self._count, refcheck=False)
+        wide = self._count > INT32_MAX or self._columns.dtype == np.int64
+        index = np.int64 if wide else np.int32
+        return self._values, self._columns.astype(index, copy=False), self._ends.astype(index)
+
+
+def _pack(block: Any, values: Any, columns: Any, ends: Any, count: int) -> int:
+    """Write the block's non-zeros behind the first `count`, and where its rows end."""
+    row, column = np.nonzero(block)
+    values[count : count + len(row)] = block[row, column]
+    columns[count : count + len(row)] = column
+    ends[:] = count + np.cumsum(np.count_nonzero(block, axis=1))
+    return count + len(row)
+
+
+def _scipy_sparse() -> Any:
+    try:
+        import scipy.sparse
+    except ImportError as error:
+        raise ImportError(
+            "sparse results need SciPy, which is not installed; pip install 'pyentmax[sparse]'"
+        ) from error
+    return scipy.sparse

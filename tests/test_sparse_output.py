@@ -1,0 +1,152 @@
+"""Sparse results: the non-zeros of the dense function, bit for bit, in SciPy's CSR form."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import pyentmax
+from pyentmax import _dispatch, sparse_output
+
+CASES: list[tuple[str, tuple[Any, ...]]] = [
+    ("sparsemax", ()),
+    ("entmax15", ()),
+    ("entmax", (1.3,)),
+    ("entmax", (1,)),
+    ("topk_softmax", (3,)),
+]
+every_case = pytest.mark.parametrize(
+    ("name", "parameters"), CASES, ids=[f"{name}{parameters}" for name, parameters in CASES]
+)
+
+
+@pytest.fixture(params=["compiled", "NumPy"])
+def packer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to collect non-zeros."""
+    if request.param == "NumPy":
+        monkeypatch.setattr(_dispatch, "packer", lambda: None)
+    elif _dispatch.packer() is None:
+        pytest.skip("the kernels are not built")
+
+
+def csr_of(name: str, z: Any, *parameters: Any, **options: Any) -> Any:
+    return getattr(pyentmax, f"{name}_csr")(z, *parameters, **options)
+
+
+def assert_same(p: Any, dense: np.ndarray) -> None:
+    expected = scipy.sparse.csr_array(dense)
+    assert isinstance(p, scipy.sparse.csr_array)
+    assert (p.shape, p.dtype) == (dense.shape, dense.dtype)
+    assert p.indices.dtype == p.indptr.dtype == np.int32
+    np.testing.assert_array_equal(p.indptr, expected.indptr)
+    np.testing.assert_array_equal(p.indices, expected.indices)
+    np.testing.assert_array_equal(p.data, expected.data)
+    assert p.has_canonical_format
+
+
+@every_case
+@pytest.mark.usefixtures("packer")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (40, 64), (37, 200), (3, 70_000), (0, 5)])
+def test_holds_the_nonzeros_of_the_dense_result(
+    name: str, parameters: tuple[Any, ...], dtype: type, shape: tuple[int, int]
+) -> None:
+    z = (3 * np.random.default_rng(0).standard_normal(shape)).astype(dtype)
+    dense = getattr(pyentmax, name)
+    assert_same(csr_of(name, z, *parameters), dense(z, *parameters))
+    if shape[1] > 1:
+        mask = np.random.default_rng(1).random(shape) < 0.5
+        mask[:1] = False
+        p = csr_of(name, z, *parameters, mask=mask)
+        assert_same(p, dense(z, *parameters, mask=mask))
+        row = mask[-1] if len(mask) else np.ones(shape[1], bool)
+        p = csr_of(name, z, *parameters, mask=row)
+        assert_same(p, dense(z, *parameters, mask=row))
+
+
+@every_case
+@pytest.mark.usefixtures("packer")
+def test_blocks_are_put_together(
+    name: str, parameters: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    z = np.random.default_rng(2).standard_normal((23, 40)) * np.geomspace(0.01, 9, 23)[:, None]
+    whole = csr_of(name, z, *parameters)
+    for block in (1, 40, 41, 120, 10**6):
+        monkeypatch.setattr(sparse_output, "BLOCK", block)
+        assert_same(csr_of(name, z, *parameters), whole.toarray())
+
+
+@pytest.mark.usefixtures("packer")
+def test_a_parameter_for_each_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse_output, "BLOCK", 100)
+    z = np.random.default_rng(3).standard_normal((9, 30))
+    alpha, k = np.array([1, 1.2, 1.5, 1.7, 2, 2.5, 4, 9, np.inf]), np.arange(1, 10)
+    assert_same(pyentmax.entmax_csr(z, alpha), pyentmax.entmax(z, alpha))
+    assert_same(pyentmax.topk_softmax_csr(z, k), pyentmax.topk_softmax(z, k))
+    assert_same(pyentmax.entmax_csr(z, alpha=1.2), pyentmax.entmax(z, 1.2))
+
+
+@every_case
+@pytest.mark.usefixtures("packer")
+def test_rows_without_a_maximum(name: str, parameters: tuple[Any, ...]) -> None:
+    z = np.random.default_rng(4).standard_normal((5, 6))
+    z[1], z[2, 3], z[3, 0] = -np.inf, np.nan, np.inf
+    p = csr_of(name, z, *parameters)
+    np.testing.assert_array_equal(p.toarray(), getattr(pyentmax, name)(z, *parameters))
+    assert np.diff(p.indptr)[1] == 0
+    assert np.diff(p.indptr)[[2, 3]].tolist() == [6, 6]
+
+
+@pytest.mark.usefixtures("packer")
+@pytest.mark.parametrize(
+    "layout", [np.asfortranarray, lambda z: z[::-1, ::-1], lambda z: z[:, ::2]]
+)
+def test_memory_layout_changes_nothing(layout: Any) -> None:
+    z = layout(np.random.default_rng(5).standard_normal((8, 50)))
+    assert_same(pyentmax.entmax15_csr(z), pyentmax.entmax15(z.copy()))
+
+
+def test_dtypes() -> None:
+    z = np.array([[3, 1, 2]])
+    assert pyentmax.entmax15_csr(z).dtype == np.float64
+    assert pyentmax.sparsemax_csr(z.tolist()).dtype == np.float64
+    # SciPy has no sparse half floats: what is computed in float32 stays so.
+    half = (z / 8).astype(np.float16)
+    assert_same(pyentmax.entmax15_csr(half), pyentmax.entmax15(half.astype(np.float32)))
+
+
+@pytest.mark.usefixtures("packer")
+def test_indices_are_int64_where_int32_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+    z = np.random.default_rng(6).standard_normal((20, 30)).astype(np.float32)
+    expected = pyentmax.entmax15(z)
+    for largest in (50, 29):  # too many entries, too many columns
+        monkeypatch.setattr(sparse_output, "INT32_MAX", largest)
+        p = pyentmax.entmax15_csr(z)
+        assert p.indices.dtype == p.indptr.dtype == np.int64
+        np.testing.assert_array_equal(p.toarray(), expected)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    for shape in ((4,), (2, 3, 4)):
+        with pytest.raises(ValueError, match=r"z must be 2-D for a sparse result, got shape \("):
+            pyentmax.sparsemax_csr(np.zeros(shape))
+    with pytest.raises(ValueError, match="alpha must be at least 1"):
+        pyentmax.entmax_csr(np.zeros((2, 3)), 0.5)
+    with pytest.raises(ValueError, match=r"alpha of shape \(3,\) does not broadcast"):
+        pyentmax.entmax_csr(np.zeros((2, 3)), [1, 2, 3])
+    with pytest.raises(ValueError, match=r"k of shape \(2, 1\) does not broadcast"):
+        pyentmax.topk_softmax_csr(np.zeros((2, 3)), [[1], [2]])
+    with pytest.raises(ValueError, match="mask of shape"):
+        pyentmax.sparsemax_csr(np.zeros((2, 3)), mask=[True, False])
+    with pytest.raises(TypeError, match="complex"):
+        pyentmax.sparsemax_csr(np.zeros((2, 3), complex))
+
+
+def test_missing_scipy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "scipy.sparse", None)
+    with pytest.raises(ImportError, match=r"pip install 'pyentmax\[sparse\]'"):
+        pyentmax.sparsemax_csr([[1.0, 0.0]])
