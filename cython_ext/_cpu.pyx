@@ -1,4 +1,4 @@
-# cython: language_level=3, freethreading_compatible=True, boundscheck=False, wraparound=False
+# cython: language_level=3, freethreading_compatible=True
 """Compiled twins of `pyentmax.mappings`, as NumPy generalised ufuncs. Private: call the public names.
 
 A function here takes the scores and a boolean mask, both with the row as core dimension, broadcast like
@@ -11,6 +11,7 @@ environment variable ``PYENTMAX_INSTRUCTION_SET`` was ``baseline`` at import.
 """
 import os
 
+cimport cython
 cimport numpy as cnp
 
 cnp.import_array()
@@ -79,6 +80,8 @@ ctypedef fused index:
     cnp.int64_t
 
 
+@cython.boundscheck(False)
+@cython.wraparound(False)
 def pack(const real[:, ::1] block, real[::1] values, index[::1] columns, cnp.int64_t[::1] ends,
          Py_ssize_t count):
     """Write the non-zeros of a block of rows behind the first `count`, and where each row ends.
