@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiled_functions import arguments, compiled_functions
 
 import pyentmax
 from pyentmax import _dispatch
@@ -45,6 +46,14 @@ def test_mappings_of_dask_arrays(name: str, mask: Any) -> None:
         z = (10 * Z).astype(dtype)
         lazy = da.from_array(z, chunks=LAZY.chunks)
         assert_lazily_equal(function(lazy, mask=mask), function(z, mask=dense))
+
+
+@pytest.mark.parametrize("name", [n for n in compiled_functions() if "_loss" not in n])
+def test_every_compiled_function(name: str) -> None:
+    function = getattr(pyentmax, name)
+    given = arguments(function, Z.shape, Z.dtype)
+    lazy = [da.from_array(x, chunks=LAZY.chunks) if np.shape(x) == Z.shape else x for x in given]
+    assert_lazily_equal(function(*lazy), function(*given))
 
 
 @needs_kernels
@@ -84,6 +93,8 @@ def test_rows_in_pieces_are_refused_with_the_remedy() -> None:
 def test_what_no_kernel_does_is_refused_with_the_remedy() -> None:
     with pytest.raises(TypeError, match=r"compiled kernel .*map_blocks"):
         pyentmax.sparsemax_support(LAZY)
+    with pytest.raises(TypeError, match=r"compiled kernel .*map_blocks"):
+        pyentmax.sparsemax_loss(LAZY, np.zeros(Z.shape[:-1], int))
     support = LAZY.map_blocks(pyentmax.sparsemax_support, dtype=bool)
     assert_lazily_equal(support, pyentmax.sparsemax_support(Z))
 

@@ -13,19 +13,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiled_functions import arguments, as_tuple, compiled_functions
 
 import pyentmax
-from pyentmax import _dispatch, _workers
+from pyentmax import _workers
 
 TIMEOUT = 60  # seconds; nothing here takes one
-ARRAYS = {"z", "v", "g", "upper"}
-PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0, "label_smoothing": 0.0}
-
-
-def compiled_functions() -> list[str]:
-    """The public functions that have a kernel of their own name."""
-    names = [n for n in pyentmax.__all__ if hasattr(getattr(pyentmax, n), "reference")]
-    return [n for n in names if n in _dispatch.kernels()]
 
 
 class Witness:
@@ -225,23 +218,6 @@ def test_a_call_while_the_interpreter_shuts_down() -> None:
 # --- the result ----------------------------------------------------------------------------------
 
 
-def arguments(function: Any, shape: tuple[int, ...], dtype: Any) -> list[Any]:
-    """Arguments for the parameters before `axis`."""
-    rng = np.random.default_rng(1)
-    z = (3 * rng.standard_normal(shape)).astype(dtype)
-    made: list[Any] = []
-    for name in inspect.signature(function).parameters:
-        if name == "axis":
-            return made
-        if name == "p":
-            made.append(pyentmax.sparsemax(z))
-        elif name == "y":
-            made.append(rng.integers(0, shape[-1], shape[:-1]))
-        else:
-            made.append(rng.permuted(np.abs(z) + 1) if name == "upper" else PARAMETERS.get(name, z))
-    raise AssertionError(f"{function.__name__} has no axis")
-
-
 @pytest.mark.parametrize("name", compiled_functions())
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 def test_any_number_of_threads_gives_the_same_bits(name: str, dtype: Any) -> None:
@@ -255,10 +231,6 @@ def test_any_number_of_threads_gives_the_same_bits(name: str, dtype: Any) -> Non
                 assert one.dtype == other.dtype
                 assert np.shape(one) == np.shape(other)
                 np.testing.assert_array_equal(one, other)
-
-
-def as_tuple(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, (0, 2), None])

@@ -34,7 +34,8 @@ class LabelledRows:
         self._rows = Rows(z, axis, mask=mask)
         self._label: Any = None
         self._weight: Any = None
-        self.kernel_ready = self._rows.kernel_ready and self._takes(y)
+        # Reducing a lazy array's losses would compute them.
+        self.kernel_ready = self._rows.on_host and self._rows.kernel_ready and self._takes(y)
 
     @staticmethod
     def plain(*_: Any, **__: Any) -> None:
