@@ -115,7 +115,9 @@ def column(strength: Any, like: Any) -> Any:
 def run_means(v: Any, start: Any) -> Any:
     """The mean of v over each run, at each of its entries; `start` marks where runs begin.
 
-    Every row's first entry starts a run, so that in memory no run goes on into the next row.
+    Every row's first entry starts a run, so that in memory no run goes on into the next row. CuPy's
+    reduceat takes differences of one running sum over all rows, which cancel and spread a NaN, so
+    that device arrays are added up entry by entry.
 
     Examples
     --------
@@ -123,9 +125,17 @@ def run_means(v: Any, start: Any) -> Any:
     >>> print(run_means(v, start))
     [[2. 2. 8.]]
     """
-    first = np.flatnonzero(start)
-    mean = np.add.reduceat(v.ravel(), first) / np.diff(first, append=start.size).astype(v.dtype)
-    return mean[np.cumsum(start.ravel()) - 1].reshape(v.shape)
+    run = np.cumsum(start.ravel()) - 1
+    if isinstance(v, np.ndarray):
+        first = np.flatnonzero(start)
+        mean = np.add.reduceat(v.ravel(), first) / np.diff(first, append=v.size).astype(v.dtype)
+    else:  # in double, so that the order of the additions does not show in single
+        total = np.zeros_like(run, dtype=np.float64)
+        size = np.zeros_like(total)
+        np.add.at(total, run, v.ravel().astype(np.float64))
+        np.add.at(size, run, np.ones_like(total))
+        mean = (total / np.maximum(size, 1)).astype(v.dtype)
+    return mean[run].reshape(v.shape)
 
 
 def support(u: Any) -> Any:

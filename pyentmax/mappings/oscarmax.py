@@ -206,7 +206,7 @@ def _pooled(x: Any, strength: Any) -> Any:
     mean = y
     for _ in range(d - 1):
         rises = mean[..., 1:] > mean[..., :-1]
-        if not rises.any():  # on a GPU too: the means wait for it anyway
+        if not rises.any():  # on a GPU too: a look costs less than d passes
             break
         start[..., 1:] &= ~rises
         mean = _fused.run_means(y, start)

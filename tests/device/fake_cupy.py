@@ -223,11 +223,8 @@ class ufunc:  # noqa: N801
         _refuse_numpy((a, b))
         self._numpys.at(a._held, _index(indices), *([] if b is None else [_unwrapped(b)]))
 
-    def reduceat(self, array: ndarray, indices: Any, axis: int = 0) -> Any:
-        if self._numpys is not np.add:
-            raise NotImplementedError(f"{self._numpys.__name__}.reduceat is not supported yet")
-        _refuse_numpy((array, indices))
-        return _wrapped(self._numpys.reduceat(array._held, indices._held, axis=axis))
+    def reduceat(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError("CuPy's reduceat takes differences of one running sum: not here")
 
 
 def asarray(obj: Any, dtype: Any = None, order: Any = None) -> Any:
