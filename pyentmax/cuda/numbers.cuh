@@ -55,3 +55,8 @@ template <typename C> __device__ inline bool is_finite(C x) {
 
 /* [x]+, 0 for a NaN too. */
 template <typename C> __device__ inline C positive(C x) { return x > 0 ? x : (C)0; }
+
+__device__ inline unsigned bits_of(float x) { return (unsigned)__float_as_int(x); }
+__device__ inline unsigned long long bits_of(double x) {
+    return (unsigned long long)__double_as_longlong(x);
+}

@@ -1,0 +1,45 @@
+/* Top-k softmax, with a k for each row. The NumPy twin is pyentmax/mappings/topk_softmax.py; kernels and
+ * their arguments: forward.cuh; the parameter is k. The Jacobian is softmax's.
+ *
+ * No sort: the bits of a float that is not negative are in the order of the floats. So the k-th smallest
+ * distance from the top is found by halving a bracket of integers, a bit a pass, and often sooner:
+ * as soon as exactly k entries lie within the middle.
+ */
+#include "forward.cuh"
+
+template <typename C> struct TopkSoftmax {
+    static constexpr bool COSTLY = false;
+    typedef decltype(bits_of((C)0)) Bits;
+    C k, share;
+    Bits farthest = bits_of(infinity<C>());
+    bool right;
+
+    __device__ explicit TopkSoftmax(double k) : k((C)k), right(k >= 1 && k == floor(k)) {}
+    __device__ bool valid() const { return right; }
+    __device__ C scale() const { return 1; }
+    __device__ C reach() const { return infinity<C>(); }
+
+    template <class Team, class Row>
+    __device__ void solve(Team &team, const Row &row, unsigned n, bool sound) {
+        Bits nearest = 0;
+        bool moving = sound && k < n;
+        for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
+            const Bits middle = nearest + (farthest - nearest) / 2;
+            C within[1] = {0};
+            row.each([&](C x) { within[0] += bits_of(fabs(x)) <= middle ? (C)1 : (C)0; });
+            team.sum(within);
+            if (!moving) continue;
+            if (within[0] >= k)
+                farthest = middle;
+            else
+                nearest = middle + 1;
+            moving = nearest < farthest && within[0] != k;
+        }
+        C total[1] = {0};
+        row.each([&](C x) { total[0] += kept(x); });
+        team.sum(total);
+        share = 1 / total[0];
+    }
+    __device__ C kept(C x) const { return bits_of(fabs(x)) <= farthest ? exp(x) : (C)0; }
+    __device__ C probability(C x) const { return kept(x) * share; }
+};
