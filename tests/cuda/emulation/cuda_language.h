@@ -4,7 +4,7 @@
 // shared_variable() and dynamic_shared_memory(), because no macro can stand for a storage class
 // that has one copy a block.
 #pragma once
-#include <cmath>
+#include <math.h>  // and not cmath: CUDA has its functions for float too
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
