@@ -53,7 +53,8 @@ def jvp_trial(name: str) -> Callable[[Path], None]:
             p = pyentmax.entmax.reference(z, ALPHAS[name]).astype(np.float32)
             out = np.empty_like(p)
             JVP[name].run(form, FLOAT32, [p, z.astype(np.float32), None, None, out],
-                          parameter=1.25, schedule=REVERSED, checked=True, sources=sources)  # fmt: skip
+                          parameter=1.25, schedule=REVERSED, checked=True,
+                          sources=sources)  # fmt: skip
 
     return trial
 

@@ -26,7 +26,7 @@ namespace {
 
 constexpr unsigned WARP = 32, MOST_THREADS = 1024;
 constexpr std::size_t STACK = 128 * 1024, MOST_SHARED = 232448;  // 227 KB: Hopper's limit a block
-constexpr long MOST_STEPS = 20'000'000;  // of one block; no honest kernel of the tests comes near
+constexpr long MOST_STEPS = 5'000'000;  // of one block; no honest kernel of the tests comes near
 
 enum class State { ready, at_barrier, in_collective, done };
 

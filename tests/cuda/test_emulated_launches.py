@@ -1,0 +1,206 @@
+"""CuPy arrays in, CUDA kernels underneath: the launcher, with emulated kernels for the GPU's."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import emulated_cupy
+import fake_cupy
+import numpy as np
+import pytest
+from emulation import REVERSED, unavailable
+
+import pyentmax
+from pyentmax.cuda import KERNELS
+from pyentmax.cuda._launch import form
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+
+RNG = np.random.default_rng(0)
+# What the dispatch reaches: functions that are accelerated have a body to fall back on.
+REACHED = [name for name in KERNELS if hasattr(getattr(pyentmax, name), "reference")]
+MAPPINGS = [name for name in KERNELS if not name.endswith("_jvp")]
+VALUES: dict[str, Any] = {"alpha": 1.3}
+TOLERANCE = {"float16": 1e-3, "float32": 2e-6}
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[emulated_cupy.Emulation]:
+    with emulated_cupy.installed() as emulation:
+        yield emulation
+
+
+@pytest.fixture(autouse=True)
+def fresh(gpu: emulated_cupy.Emulation) -> None:
+    gpu.schedule = REVERSED
+    gpu.launches.clear()
+
+
+def moved(x: Any) -> Any:
+    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
+
+
+def inputs(name: str, shape: tuple[int, ...], dtype: Any) -> list[np.ndarray]:
+    """Scores for a mapping; probabilities and directions for a derivative."""
+    z = 2 * RNG.standard_normal(shape)
+    if not name.endswith("_jvp"):
+        return [z.astype(dtype)]
+    p = getattr(pyentmax, name.removesuffix("_jvp")).reference(z)
+    return [p.astype(dtype), RNG.standard_normal(shape).astype(dtype)]
+
+
+def parameters(name: str) -> dict[str, Any]:
+    wanted = inspect.signature(KERNELS[name]).parameters
+    return {key: value for key, value in VALUES.items() if key in wanted}
+
+
+def check(gpu: emulated_cupy.Emulation, name: str, arrays: list[np.ndarray], **options: Any) -> Any:
+    """The function gives on the device what the NumPy body gives, without any copy to or fro."""
+    function = getattr(pyentmax, name)
+    body = getattr(function, "reference", function)
+    wide = [a.astype(np.float64) for a in arrays]
+    expected = body(*wide, **{k: v for k, v in options.items() if k != "out"})
+    on_device = [moved(a) for a in arrays]
+    moved_options = {key: moved(value) for key, value in options.items()}
+    fake_cupy.copies.reset()
+    found = function(*on_device, **moved_options)
+    assert fake_cupy.copies.to_host == fake_cupy.copies.to_device == 0
+    assert isinstance(found, fake_cupy.ndarray)
+    assert found.shape == expected.shape
+    tolerance = TOLERANCE.get(arrays[0].dtype.name, 1e-13)
+    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=tolerance)
+    for array, there in zip(arrays, on_device, strict=True):
+        np.testing.assert_array_equal(there.get(), array)
+    return found
+
+
+@pytest.mark.parametrize("name", REACHED)
+@pytest.mark.parametrize("axis", [-1, 0, 1, (0, 2), None], ids=str)
+def test_every_axis(gpu: emulated_cupy.Emulation, name: str, axis: Any) -> None:
+    found = check(gpu, name, inputs(name, (5, 6, 7), np.float32), axis=axis, **parameters(name))
+    assert found.dtype == np.float32
+    assert len(gpu.launches) == 1
+
+
+@pytest.mark.parametrize("name", REACHED)
+@pytest.mark.parametrize("dtype", [np.float16, np.float64], ids=lambda t: t.__name__)
+def test_every_dtype(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
+    found = check(gpu, name, inputs(name, (4, 5), dtype), **parameters(name))
+    assert found.dtype == dtype
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("dtype", [np.int32, bool], ids=lambda t: t.__name__)
+def test_integers_become_float64(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
+    z = (2 * RNG.standard_normal((4, 5))).astype(dtype)
+    found = check(gpu, name, [z], **parameters(name))
+    assert found.dtype == np.float64
+
+
+def test_masks_and_a_parameter_for_each_row(gpu: emulated_cupy.Emulation) -> None:
+    z = inputs("entmax", (3, 4, 6), np.float32)[0]
+    z[0, 0, 0] = np.nan
+    mask = RNG.random((4, 6)) < 0.7
+    mask[0, 0], mask[1] = False, False  # the NaN, and a whole row
+    alpha = np.array([[1.0], [1.5], [3.0]])
+    found = check(gpu, "entmax", [z], alpha=alpha, mask=mask)
+    assert not found.get()[:, 1].any()
+    assert [launch.name for launch in gpu.launches] == ["forward_lanes<Entmax, float, 8, 4>"]
+    for axis in (0, (0, 2)):
+        check(gpu, "entmax", [z], alpha=1.25, axis=axis, mask=mask)
+        check(gpu, "softmax", [z], axis=axis, mask=mask)
+
+
+def boundaries(itemsize: int) -> list[int]:
+    """Lengths at which the form changes, and the next ones."""
+    lengths = range(1, 20000)
+    forms = [form(n, itemsize, 16 if itemsize == 8 else 32) for n in lengths]
+    last = [n for n, this, after in zip(lengths, forms, forms[1:], strict=False) if this != after]
+    return [1, *last, last[-1] + 1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64], ids=lambda t: t.__name__)
+def test_every_form_holds_its_longest_row(gpu: emulated_cupy.Emulation, dtype: Any) -> None:
+    for n in boundaries(np.dtype(dtype).itemsize):
+        check(gpu, "sparsemax", inputs("sparsemax", (3, n), dtype))
+        check(gpu, "sparsemax", [inputs("sparsemax", (n, 3), dtype)[0][:, :2]], axis=0)
+    assert {launch.name.partition("<")[0] for launch in gpu.launches} == {
+        "forward_lanes",
+        "forward_block",
+        "forward_stream",
+    }
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_long_rows(gpu: emulated_cupy.Emulation, name: str) -> None:
+    check(gpu, name, inputs(name, (2, 40000), np.float32), **parameters(name))
+    (launched,) = gpu.launches
+    assert "_stream<" in launched.name
+    assert launched.shared <= emulated_cupy.LIMITS["MaxSharedMemoryPerBlockOptin"]
+
+
+def test_any_strides_without_a_copy(gpu: emulated_cupy.Emulation) -> None:
+    """Five axes in an order that no three steps follow: several launches, and still no copy."""
+    z = fake_cupy.asarray(RNG.standard_normal((2, 3, 2, 4, 2, 3)).astype(np.float32))
+    view = z.transpose(5, 3, 1, 4, 0, 2)[:, :, ::-1]
+    before = gpu.allocations
+    p = pyentmax.sparsemax(view, 1)
+    assert gpu.allocations == before + 1
+    assert len(gpu.launches) > 1
+    np.testing.assert_allclose(
+        p.get(), pyentmax.sparsemax.reference(view.get(), 1), rtol=0, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("name", MAPPINGS)
+def test_results_go_where_out_says(gpu: emulated_cupy.Emulation, name: str) -> None:
+    z, options = inputs(name, (4, 6), np.float32)[0], parameters(name)
+    expected = getattr(pyentmax, name).reference(z, **options)
+    wide = fake_cupy.asarray(np.full((4, 13), 7, np.float32))
+    for out in (wide[:, 1::2], fake_cupy.asarray(np.empty((4, 6))), wide[:, ::-1][:, ::2][:, 1:]):
+        device = fake_cupy.asarray(z)
+        before = gpu.allocations
+        assert getattr(pyentmax, name)(device, out=out, **options) is out
+        assert gpu.allocations == before + (out.dtype != z.dtype)
+        np.testing.assert_allclose(out.get(), expected, rtol=0, atol=1e-6)
+    assert (wide.get()[:, 12] == 7).all()
+    device = fake_cupy.asarray(z)  # in place
+    getattr(pyentmax, name)(device, out=device, **options)
+    np.testing.assert_allclose(device.get(), expected, rtol=0, atol=1e-6)
+    shared = fake_cupy.asarray(np.concatenate([z, z], axis=1))  # overlapping its input
+    getattr(pyentmax, name)(shared[:, :6], out=shared[:, 3:9], **options)
+    np.testing.assert_allclose(shared.get()[:, 3:9], expected, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", REACHED)
+def test_an_empty_batch_launches_nothing(gpu: emulated_cupy.Emulation, name: str) -> None:
+    arrays = [fake_cupy.asarray(np.zeros((0, 5), np.float32))] * (1 + name.endswith("_jvp"))
+    assert getattr(pyentmax, name)(*arrays, **parameters(name)).shape == (0, 5)
+    assert not gpu.launches
+
+
+def test_what_is_wrong_is_said_before_anything_runs(gpu: emulated_cupy.Emulation) -> None:
+    z = fake_cupy.asarray(np.zeros((2, 3), np.float32))
+    for arguments, options, error, message in [
+        ([0.5], {}, ValueError, "alpha must be at least 1, got 0.5"),
+        ([np.array([1.5, 2.0])], {}, TypeError, r"alpha must lie on the GPU.*cupy.asarray\(alpha"),
+        ([fake_cupy.asarray(np.ones(3))], {}, ValueError, "alpha of shape .* does not broadcast"),
+        ([], {"axis": 2}, ValueError, "axis 2 is out of bounds"),
+        ([], {"mask": np.ones(3, bool)}, TypeError, "mask must lie on the GPU"),
+        ([], {"mask": fake_cupy.asarray(np.ones(3))}, TypeError, "mask must be boolean"),
+        ([], {"out": np.zeros((2, 3), np.float32)}, TypeError, "out"),
+    ]:
+        with pytest.raises(error, match=message):
+            pyentmax.entmax(z, *arguments, **options)
+    assert not gpu.launches
+    p = pyentmax.entmax(z, fake_cupy.asarray(np.array([0.5, 1.5])))  # not looked at: that waits
+    assert np.isnan(p.get()).all(axis=1).tolist() == [True, False]
+
+
+def test_checks_find_nothing_in_what_the_launcher_asks_for() -> None:
+    with emulated_cupy.installed(checked=True) as gpu:
+        for name in REACHED:
+            for shape in ((6, 50), (2, 1500)):
+                check(gpu, name, inputs(name, shape, np.float32), **parameters(name))
