@@ -224,8 +224,13 @@ def test_every_operation_on_the_tape():
     def loss(xp: Any) -> tuple[Any, Any]:
         x = Tensor(xp.asarray(np.linspace(0.5, 2, 12).reshape(3, 4)), requires_grad=True)
         w = Tensor(xp.asarray(np.linspace(-1, 1, 8).reshape(4, 2)), requires_grad=True)
+        number = xp.asarray(np.array(3.0))  # an array on the left leaves the operation to the tape
         fake_cupy.copies.reset()
-        y = autograd.exp(x / 3) + autograd.log(x) * autograd.sigmoid(-x) - 2 * autograd.relu(x - 1)
+        y = (
+            autograd.exp(number * x / (number**2))
+            + autograd.log(x) * autograd.sigmoid(-x)
+            - 2 * autograd.relu(x - 1)
+        )
         y = (1 - y**2).transpose() @ autograd.linear(x, w)
         y = autograd.concatenate([y[1:], autograd.tanh(y)[:1]], axis=0).reshape(2, 4)
         y = autograd.stack([y, y]).sum(axis=(0, 1)).mean() + (x[0, 1:3] * 0.5).sum()
