@@ -2,6 +2,7 @@
  * set. The including file defines KERNELS, the table's name; everything else stays static in it. */
 #include "gufunc.h"
 #include "kernels.h"
+#include "filling.h"
 #include "rows.h"
 #include "smoothing.h"
 
@@ -58,6 +59,12 @@
 #define JVP_1_TYPES \
     {NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE}
 
+/* The same with upper bounds in between. */
+#define BOUNDED_TYPES \
+    {NPY_FLOAT, NPY_BOOL, NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_BOOL, NPY_DOUBLE, NPY_DOUBLE}
+#define BOUNDED_JVP_TYPES \
+    {NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE}
+
 #define FORWARD(name, text) \
     {#name, "(n),(n)->(n)", "Scores and mask to probabilities of " text ".", 2, 1, FORWARD_TYPES, \
      {forward_loop_f32, forward_loop_f64}, {(void *)&name##_f32, (void *)&name##_f64}}
@@ -75,6 +82,16 @@
      "Jacobian of " #name " at probabilities p, times v, for a " parameter ".", 3, 1, \
      JVP_1_TYPES, {product_loop_f32, product_loop_f64}, \
      {(void *)&name##_jvp_f32, (void *)&name##_jvp_f64}}
+
+#define BOUNDED(name) \
+    {#name, "(n),(n),(n)->(n)", "Scores, mask and bounds to probabilities of " #name ".", 3, 1, \
+     BOUNDED_TYPES, {bounded_loop_f32, bounded_loop_f64}, \
+     {(void *)&name##_f32, (void *)&name##_f64}}
+#define BOUNDED_JVP(name, unbounded) \
+    {#name "_jvp", "(n),(n),(n)->(n)", \
+     "Jacobian of " #name " at probabilities p, times v, for upper bounds.", 3, 1, \
+     BOUNDED_JVP_TYPES, {bounded_jvp_loop_f32, bounded_jvp_loop_f64}, \
+     {(void *)&unbounded##_jvp_f32, (void *)&unbounded##_jvp_f64}}
 
 extern const Kernel KERNELS[];
 const Kernel KERNELS[] = {
@@ -96,5 +113,12 @@ const Kernel KERNELS[] = {
     SMOOTHED(oscarmax),
     PRODUCT(fusedmax, "strength"),
     PRODUCT(oscarmax, "strength"),
+    BOUNDED(csoftmax),
+    BOUNDED(csparsemax),
+    BOUNDED_JVP(csoftmax, softmax),
+    BOUNDED_JVP(csparsemax, sparsemax),
+    {"budget_sparsemax", "(n),(n),()->(n)", "Scores, mask and budget to shares of at most 1 each.", 3, 1,
+     FORWARD_1_TYPES, {budget_loop_f32, budget_loop_f64}, {NULL, NULL}},
+    JVP(budget_sparsemax, "budget sparsemax"),
     {.name = NULL},
 };

@@ -19,9 +19,13 @@
 #define JVP_NAMED(name) TYPED(entmax15_##name)
 #define CURVATURE(p) SQRT(p)
 #include "jvp_rows.h"
+#define JVP_NAMED(name) TYPED(budget_sparsemax_##name)
+#define CURVATURE(p) ((p) > 0 ? ((p) < 1 ? (REAL)1 : (REAL)0) : (p))
+#include "jvp_rows.h"
 
 #include "gufunc_rows.h"
 #include "topk_rows.h"
 #include "loss_rows.h"
 #include "smoothed_rows.h"
 #include "structured_loops.h"
+#include "bounded_rows.h"

@@ -123,7 +123,8 @@ def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any =
     [ True  True  True False]
     """
     rows = _Rows(z, budget, axis, mask=mask)
-    return rows.restore_support(rows.solve() > 0)
+    rows.scores()
+    return rows.restore_support(budget_sparsemax(rows.z, budget, mask=rows.mask) > 0)
 
 
 @accelerated(_Tangent)

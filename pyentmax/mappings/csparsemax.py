@@ -63,7 +63,8 @@ def csparsemax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) 
     [ True  True False False]
     """
     rows = BoundedRows(z, upper, axis, mask=mask)
-    return rows.restore_support(_projected(rows) > 0)
+    rows.scores()
+    return rows.restore_support(csparsemax(rows.z, rows.upper, mask=rows.mask) > 0)
 
 
 @accelerated(BoundedTangent)

@@ -32,6 +32,9 @@ FURTHER_OPERANDS = {
     "topk_softmax": lambda rng, z: (rng.integers(1, 40, 20),),
     "fusedmax": lambda rng, z: (rng.choice([0, 0.03, 0.5, 1e30], 20),),
     "oscarmax": lambda rng, z: (rng.choice([0, 0.003, 0.1, 1e30], 20),),
+    "csoftmax": lambda rng, z: (rng.uniform(0, 3 / z.shape[1], z.shape).astype(z.dtype),),
+    "csparsemax": lambda rng, z: (rng.uniform(0, 3 / z.shape[1], z.shape).astype(z.dtype),),
+    "budget_sparsemax": lambda rng, z: (rng.uniform(0, z.shape[1], 20),),
 }
 for mapping in ("softmax", "sparsemax", "entmax15"):
     for loss in (f"{mapping}_loss", f"{mapping}_loss_and_grad"):
@@ -47,6 +50,7 @@ def operands(name, z, rng):
     given = z, rng.random(z.shape) < 0.9, *further
     if name.endswith("_jvp"):
         v = rng.standard_normal(z.shape).astype(z.dtype)
+        further = () if mapping == "budget_sparsemax" else further
         return _cpu.BUILDS[BASELINE][mapping](*given), v, *further
     return given
 

@@ -1,0 +1,107 @@
+/* csoftmax, csparsemax, budget_sparsemax and their derivatives, for one floating type: a template. The
+ * NumPy twins are the files of these names in pyentmax/mappings/ and _bounded.py there.
+ */
+
+/* A mapping with upper bounds on a total; room is for ROOM n doubles. */
+typedef struct {
+    void (*row)(const REAL *restrict z, const REAL *restrict upper, double total, REAL *restrict p,
+                ptrdiff_t n, double *restrict room);
+} TYPED(Bounded);
+
+#define ROUNDING (IS_DOUBLE ? DBL_EPSILON : FLT_EPSILON)
+
+/* p = min(u, e^z r): full at r = u e^-z. The guess leaves all bounds out of account. */
+#define FILLING(name) TYPED(csoftmax_##name)
+#define GAUGE(gap) TYPED(scaled_exp)((REAL)(gap))
+#define RAISED(a, t) ((a) * (t))
+#define PACE(a) (a)
+#define FULL_AT(a, u) ((u) / (a))
+#define GUESS(left, sum, count) ((left) / (sum))
+#include "filling_rows.h"
+
+/* p = clip(z - tau, 0, u), t = -tau. Without bounds t is at most the total, which the largest entry alone
+ * takes then, and at most its mean over any of the entries. */
+#define FILLING(name) TYPED(csparsemax_##name)
+#define GAUGE(gap) (gap)
+#define RAISED(a, t) ((a) + (t))
+#define PACE(a) 1
+#define FULL_AT(a, u) ((u) - (a))
+#define GUESS(left, sum, count) fmin(left, ((left) - (sum)) / (count))
+#include "filling_rows.h"
+
+#undef ROUNDING
+
+static const TYPED(Bounded) TYPED(csoftmax) = {TYPED(csoftmax_row)};
+static const TYPED(Bounded) TYPED(csparsemax) = {TYPED(csparsemax_row)};
+
+/* (n),(n),(n)->(n): scores, mask and bounds to probabilities; data is the Bounded. */
+static void TYPED(bounded_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                void *data) {
+    const TYPED(Bounded) *mapping = data;
+    const ptrdiff_t rows = dims[0], n = dims[1], p_stride = steps[7];
+    if (rows == 0 || n == 0) return;
+    double *room = scratch_or_error(ROOM * whole_lanes(n) + 3 * n, sizeof(double));
+    if (room == NULL) return;
+    REAL *row = (REAL *)(room + ROOM * whole_lanes(n));
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        char *to = args[3] + r * steps[3];
+        const REAL *z = TYPED(masked)(args[0] + r * steps[0], steps[4], args[1] + r * steps[1],
+                                      steps[5], n, row);
+        const REAL *upper = TYPED(contiguous)(args[2] + r * steps[2], steps[6], n, row + n);
+        REAL *p = TYPED(target)(to, p_stride, row + 2 * n);
+        mapping->row(z, upper, 1, p, n, room);
+        TYPED(deliver)(p, to, p_stride, n);
+    }
+    free(room);
+    leave_no_float_flags();
+}
+
+/* (n),(n),()->(n): scores, mask and budget to shares of at most 1 each. */
+static void TYPED(budget_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                               void *data) {
+    (void)data;
+    const ptrdiff_t rows = dims[0], n = dims[1], p_stride = steps[6];
+    if (rows == 0 || n == 0) return;
+    double *room = scratch_or_error(ROOM * whole_lanes(n) + 3 * n, sizeof(double));
+    if (room == NULL) return;
+    REAL *row = (REAL *)(room + ROOM * whole_lanes(n)), *ones = row + n;
+    TYPED(fill)(ones, n, 1);
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        char *to = args[3] + r * steps[3];
+        const REAL *z = TYPED(masked)(args[0] + r * steps[0], steps[4], args[1] + r * steps[1],
+                                      steps[5], n, row);
+        REAL *p = TYPED(target)(to, p_stride, row + 2 * n);
+        TYPED(csparsemax_row)(z, ones, *(const double *)(args[2] + r * steps[2]), p, n, room);
+        TYPED(deliver)(p, to, p_stride, n);
+    }
+    free(room);
+    leave_no_float_flags();
+}
+
+/* (n),(n),(n)->(n): probabilities, a direction and bounds to the Jacobian's product; data is the Jvp of the
+ * mapping without bounds. It is the same on the entries that are not full. */
+static void TYPED(bounded_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                    void *data) {
+    const TYPED(Jvp) *unbounded = data;
+    const ptrdiff_t rows = dims[0], n = dims[1], out_stride = steps[7];
+    if (rows == 0 || n == 0) return;
+    REAL *room = scratch_or_error(3 * n, sizeof(REAL)), *free_p = room;
+    if (room == NULL) return;
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        char *to = args[3] + r * steps[3];
+        const char *p = args[0] + r * steps[0], *upper = args[2] + r * steps[2];
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const REAL value = *(const REAL *)(p + i * steps[4]);
+            free_p[i] = value >= *(const REAL *)(upper + i * steps[6]) ? (REAL)0 : value;
+        }
+        const REAL *v = TYPED(contiguous)(args[1] + r * steps[1], steps[5], n, room + n);
+        REAL *out = TYPED(target)(to, out_stride, room + 2 * n);
+        unbounded->row(free_p, v, out, n);
+        TYPED(deliver)(out, to, out_stride, n);
+    }
+    free(room);
+    leave_no_float_flags();
+}
