@@ -18,6 +18,9 @@ class Run(Protocol):
     def recent_loss(self) -> float:
         """Mean training loss since the last validation."""
 
+    def settle(self) -> None:
+        """Wait until all updates are done, so that the seconds are those that they took."""
+
 
 class Progress:
     """What the user sees: a bar on a terminal or in a notebook, in a log a line a validation."""
@@ -38,8 +41,9 @@ class Progress:
     def updated(self, run: Run) -> None:
         """One more update is done."""
         if self.bar is not None:
-            # The figures are fetched, from a GPU perhaps, only when they are shown anew.
+            # A GPU is waited for only when the figures are shown anew.
             if self.bar.update(1):
+                run.settle()
                 self.bar.set_postfix_str(self._figures(run, run.recent_loss))
 
     def validated(self, run: Run) -> None:

@@ -373,7 +373,7 @@ def test_other_devices_are_unknown():
 
 def test_the_progress_bar_asks_for_figures_only_when_it_shows_them():
     class Bar:
-        shown = 0
+        shown = settled = 0
 
         def update(self, n: int) -> bool:
             return False
@@ -387,12 +387,15 @@ def test_the_progress_bar_asks_for_figures_only_when_it_shows_them():
         seconds = 1.0
         recent_loss = property(lambda self: float(loss))
 
+        def settle(self) -> None:
+            Bar.settled += 1
+
     loss = fake_cupy.asarray(np.array(0.5))
     progress = Progress(10, 0, wanted=False)
     progress.bar = Bar()
     fake_cupy.copies.reset()
     progress.updated(Run())
-    assert (Bar.shown, fake_cupy.copies.to_host) == (0, 0)
+    assert (Bar.shown, Bar.settled, fake_cupy.copies.to_host) == (0, 0, 0)
     progress.bar.update = lambda n: True
     progress.updated(Run())
-    assert (Bar.shown, fake_cupy.copies.to_host) == (1, 1)
+    assert (Bar.shown, Bar.settled, fake_cupy.copies.to_host) == (1, 1, 1)
