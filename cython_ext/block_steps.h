@@ -11,56 +11,68 @@ typedef struct {
     REAL squares[BLOCK], sum[BLOCK], size[BLOCK];
 } TYPED(BlockMoments);
 
-/* One shuffle of two packs of cards, on a square of BLOCK rows of LANES: the places of rows k and
- * k + BLOCK/2 become alternating places of rows 2k and 2k + 1. In binary, the place's number is
- * rotated by one bit, so as many shuffles as LANES has bits swap rows with columns. */
-static inline void TYPED(shuffle)(const REAL *const from[BLOCK], REAL *const to[BLOCK]) {
-    for (int k = 0; k < BLOCK / 2; k++) {
-        const REAL *restrict a = from[k], *restrict b = from[k + BLOCK / 2];
-        REAL *restrict low = to[2 * k], *restrict high = to[2 * k + 1];
-        for (int j = 0; j < LANES / 2; j++) {
-            low[2 * j] = a[j];
-            low[2 * j + 1] = b[j];
-        }
-        for (int j = 0; j < LANES / 2; j++) {
-            high[2 * j] = a[LANES / 2 + j];
-            high[2 * j + 1] = b[LANES / 2 + j];
-        }
-    }
+/* Swap the rows and columns of a square of QUAD entries a side. Where four fit a register that every vector
+ * unit has, the rows are loaded, interleaved twice, and stored. */
+#if defined(__GNUC__) && !IS_DOUBLE
+#define QUAD 4
+typedef REAL TYPED(Quad) __attribute__((vector_size(QUAD * sizeof(REAL))));
+#if defined(__clang__)
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef BITS TYPED(Places) __attribute__((vector_size(QUAD * sizeof(REAL))));
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (TYPED(Places)){__VA_ARGS__})
+#endif
+static inline void TYPED(transpose)(const REAL *const from[QUAD], REAL *const to[QUAD]) {
+    TYPED(Quad) a, b, c, d;
+    memcpy(&a, from[0], sizeof a);
+    memcpy(&b, from[1], sizeof b);
+    memcpy(&c, from[2], sizeof c);
+    memcpy(&d, from[3], sizeof d);
+    const TYPED(Quad) ab_low = PICK(a, b, 0, 4, 1, 5), ab_high = PICK(a, b, 2, 6, 3, 7);
+    const TYPED(Quad) cd_low = PICK(c, d, 0, 4, 1, 5), cd_high = PICK(c, d, 2, 6, 3, 7);
+    a = PICK(ab_low, cd_low, 0, 1, 4, 5);
+    b = PICK(ab_low, cd_low, 2, 3, 6, 7);
+    c = PICK(ab_high, cd_high, 0, 1, 4, 5);
+    d = PICK(ab_high, cd_high, 2, 3, 6, 7);
+    memcpy(to[0], &a, sizeof a);
+    memcpy(to[1], &b, sizeof b);
+    memcpy(to[2], &c, sizeof c);
+    memcpy(to[3], &d, sizeof d);
 }
+#undef PICK
+#else
+#define QUAD 2
+static inline void TYPED(transpose)(const REAL *const from[QUAD], REAL *const to[QUAD]) {
+    const REAL a = from[0][0], b = from[0][1], c = from[1][0], d = from[1][1];
+    to[0][0] = a;
+    to[0][1] = c;
+    to[1][0] = b;
+    to[1][1] = d;
+}
+#endif
 
-/* Swap rows with columns; room holds two squares. */
-static inline void TYPED(transpose)(const REAL *const from[BLOCK], REAL *const to[BLOCK],
-                                    REAL *restrict room) {
-    REAL *one[BLOCK], *two[BLOCK];
-    for (int k = 0; k < BLOCK; k++) {
-        one[k] = room + k * LANES;
-        two[k] = room + (BLOCK + k) * LANES;
-    }
-    TYPED(shuffle)(from, one);
-    TYPED(shuffle)((const REAL *const *)one, two);
-    TYPED(shuffle)((const REAL *const *)two, one);
-    TYPED(shuffle)((const REAL *const *)one, to);
+/* A row that makes the tile's number of rows even, for block_moments takes two at a time. */
+static void TYPED(make_even)(REAL *tile, ptrdiff_t n) {
+    if (n % 2) TYPED(fill)(tile + n * BLOCK, BLOCK, OUTSIDE);
 }
 
 /* Rows to a tile of gaps scale (z - max z), and their maxima: NaN for a row that has one, whose column
- * then holds NaN, which every comparison leaves out. The tile has whole_lanes(n) rows, room three
- * squares. */
+ * then holds NaN, which every comparison leaves out. */
 static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
-                              REAL *restrict tile, REAL *restrict room, REAL *restrict largest) {
-    const REAL *from[BLOCK];
-    REAL *to[BLOCK], *ends = room + 2 * BLOCK * LANES;
-    for (ptrdiff_t start = 0; start < n; start += LANES) {
-        const ptrdiff_t count = n - start < LANES ? n - start : LANES;
-        for (int j = 0; j < BLOCK; j++) {
-            from[j] = z[j] + start;
-            to[j] = tile + (start + j) * BLOCK;
-            if (count == LANES) continue;
-            memcpy(ends + j * LANES, from[j], (size_t)count * sizeof(REAL));
-            for (ptrdiff_t i = count; i < LANES; i++) ends[j * LANES + i] = -(REAL)INFINITY;
-            from[j] = ends + j * LANES;
+                              REAL *restrict tile, REAL *restrict largest) {
+    for (int j = 0; j < BLOCK; j += QUAD) {
+        ptrdiff_t i = 0;
+        for (; i + QUAD <= n; i += QUAD) {
+            const REAL *from[QUAD];
+            REAL *to[QUAD];
+            for (int k = 0; k < QUAD; k++) {
+                from[k] = z[j + k] + i;
+                to[k] = tile + (i + k) * BLOCK + j;
+            }
+            TYPED(transpose)(from, to);
         }
-        TYPED(transpose)(from, to, room);
+        for (; i < n; i++)
+            for (int k = 0; k < QUAD; k++) tile[i * BLOCK + j + k] = z[j + k][i];
     }
     REAL top[BLOCK], nans[BLOCK] = {0};
     for (int j = 0; j < BLOCK; j++) top[j] = -(REAL)INFINITY;
@@ -70,27 +82,31 @@ static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scal
         for (int j = 0; j < BLOCK; j++) nans[j] += entry[j] * MINUTE;
     }
     for (int j = 0; j < BLOCK; j++) largest[j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
-    for (ptrdiff_t i = 0; i < n + n % 2; i++) /* block_moments takes two at a time */
+    for (ptrdiff_t i = 0; i < n; i++)
         for (int j = 0; j < BLOCK; j++)
             tile[i * BLOCK + j] = (tile[i * BLOCK + j] - top[j]) * scale;
+    TYPED(make_even)(tile, n);
 }
 
-/* A tile back to rows, of which there are count. */
-static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const p[BLOCK], int count,
-                            REAL *restrict room) {
-    const REAL *from[BLOCK];
-    REAL *to[BLOCK], *ends = room + 2 * BLOCK * LANES;
-    for (ptrdiff_t start = 0; start < n; start += LANES) {
-        const ptrdiff_t width = n - start < LANES ? n - start : LANES;
-        for (int j = 0; j < BLOCK; j++) {
-            from[j] = tile + (start + j) * BLOCK;
-            to[j] = width == LANES && j < count ? p[j] + start : ends + j * LANES;
+/* A tile back to rows. */
+static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const p[BLOCK]) {
+    for (int j = 0; j < BLOCK; j += QUAD) {
+        ptrdiff_t i = 0;
+        for (; i + QUAD <= n; i += QUAD) {
+            const REAL *from[QUAD];
+            REAL *to[QUAD];
+            for (int k = 0; k < QUAD; k++) {
+                from[k] = tile + (i + k) * BLOCK + j;
+                to[k] = p[j + k] + i;
+            }
+            TYPED(transpose)(from, to);
         }
-        TYPED(transpose)(from, to, room);
-        if (width == LANES) continue;
-        for (int j = 0; j < count; j++) memcpy(p[j] + start, to[j], (size_t)width * sizeof(REAL));
+        for (; i < n; i++)
+            for (int k = 0; k < QUAD; k++) p[j + k][i] = tile[i * BLOCK + j + k];
     }
 }
+
+#undef QUAD
 
 /* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t, each column with its own t. Odd and
  * even entries are added up apart, so that they overlap, and so is each PAIR of entries, so

@@ -78,12 +78,11 @@ static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdif
 
 /* The search of entmax15_solve in every column of a block until none of them moves. */
 static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                  ptrdiff_t n, REAL *restrict scratch) {
-    REAL *const h = scratch, *const room = scratch + BLOCK * whole_lanes(n);
+                                  ptrdiff_t n, REAL *restrict h) {
     REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
     REAL lower[BLOCK], upper[BLOCK], size_before[BLOCK];
     TYPED(BlockMoments) m;
-    TYPED(interleave)(z, n, (REAL)0.5, h, room, largest);
+    TYPED(interleave)(z, n, (REAL)0.5, h, largest);
     for (int j = 0; j < BLOCK; j++) {
         t[j] = upper[j] = 1;
         lower[j] = size_before[j] = 0;
@@ -116,7 +115,7 @@ static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOC
     for (ptrdiff_t i = 0; i < n; i++)
         for (int j = 0; j < BLOCK; j++)
             h[i * BLOCK + j] = TYPED(entmax15_entry)(h[i * BLOCK + j], t[j], 2 * rest[j]);
-    TYPED(separate)(h, n, p, count, room);
+    TYPED(separate)(h, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 

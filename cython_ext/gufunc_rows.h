@@ -49,7 +49,10 @@ static void TYPED(forward_loop)(char **args, const ptrdiff_t *dims, const ptrdif
                                  mask_stride, n, room + 2 * j * n);
             p[j] = TYPED(target)(args[2] + r * steps[2], p_stride, room + (2 * j + 1) * n);
         }
-        for (int j = count; j < at_once; j++) z[j] = z[0]; /* fills up the block */
+        for (int j = count; j < at_once; j++) { /* fills up the block */
+            z[j] = z[0];
+            p[j] = room + (2 * j + 1) * n;
+        }
         if (at_once > 1)
             mapping->block(z, p, count, n, scratch);
         else

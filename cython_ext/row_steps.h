@@ -2,7 +2,7 @@
 
 /* A mapping: scores z to probabilities p. -inf excludes an entry; nothing left gives zeros; a NaN or
  * +inf gives NaN throughout. scratch holds scratch_size(n) values. block, if there is one, does
- * count <= BLOCK rows of at most SHORT entries at once, each as if it were alone; all of z are rows. */
+ * BLOCK rows of at most SHORT entries at once, each as if it were alone; the first count are wanted. */
 typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,

@@ -47,10 +47,9 @@ static inline ptrdiff_t maxima_of(ptrdiff_t n) {
 }
 
 /* Room for a row's gaps, which padding overruns by up to PAIR, and its chunks' maxima; for a short
- * row also for a tile and what it is transposed through. */
+ * row also for a tile. */
 static inline ptrdiff_t scratch_size(ptrdiff_t n) {
-    return n <= SHORT ? BLOCK * SHORT + 3 * BLOCK * LANES
-                      : whole_lanes(n) + PAIR + maxima_of(n);
+    return n <= SHORT ? BLOCK * SHORT : whole_lanes(n) + PAIR + maxima_of(n);
 }
 
 /* Where to split a long sum: in half, on a whole leaf. Halving makes rounding grow with log n. */

@@ -47,11 +47,10 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
 
 /* Michelot's algorithm in every column of a block until none of them moves. */
 static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                   ptrdiff_t n, REAL *restrict scratch) {
-    REAL *const x = scratch, *const room = scratch + BLOCK * whole_lanes(n);
+                                   ptrdiff_t n, REAL *restrict x) {
     REAL largest[BLOCK], t[BLOCK], rest[BLOCK], size_before[BLOCK];
     TYPED(BlockMoments) m;
-    TYPED(interleave)(z, n, 1, x, room, largest);
+    TYPED(interleave)(z, n, 1, x, largest);
     for (int j = 0; j < BLOCK; j++) {
         t[j] = 1;
         size_before[j] = 0;
@@ -74,7 +73,7 @@ static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLO
             const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
             x[i * BLOCK + j] = u > 0 ? u : (REAL)0;
         }
-    TYPED(separate)(x, n, p, count, room);
+    TYPED(separate)(x, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
