@@ -11,24 +11,28 @@
 #define REAL float
 #define BITS int32_t
 #define SQRT sqrtf
+#define FABS fabsf
 #define IS_DOUBLE 0
 #define TYPED(name) name##_f32
 #include "typed_kernels.h"
 #undef REAL
 #undef BITS
 #undef SQRT
+#undef FABS
 #undef IS_DOUBLE
 #undef TYPED
 
 #define REAL double
 #define BITS int64_t
 #define SQRT sqrt
+#define FABS fabs
 #define IS_DOUBLE 1
 #define TYPED(name) name##_f64
 #include "typed_kernels.h"
 #undef REAL
 #undef BITS
 #undef SQRT
+#undef FABS
 #undef IS_DOUBLE
 #undef TYPED
 

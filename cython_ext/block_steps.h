@@ -51,11 +51,6 @@ static inline void TYPED(transpose)(const REAL *const from[QUAD], REAL *const to
 }
 #endif
 
-/* A row that makes the tile's number of rows even, for block_moments takes two at a time. */
-static void TYPED(make_even)(REAL *tile, ptrdiff_t n) {
-    if (n % 2) TYPED(fill)(tile + n * BLOCK, BLOCK, OUTSIDE);
-}
-
 /* Rows to a tile of gaps scale (z - max z), and their maxima: NaN for a row that has one, whose column
  * then holds NaN, which every comparison leaves out. */
 static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
@@ -74,18 +69,22 @@ static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scal
         for (; i < n; i++)
             for (int k = 0; k < QUAD; k++) tile[i * BLOCK + j + k] = z[j + k][i];
     }
-    REAL top[BLOCK], nans[BLOCK] = {0};
-    for (int j = 0; j < BLOCK; j++) top[j] = -(REAL)INFINITY;
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL *entry = tile + i * BLOCK;
-        for (int j = 0; j < BLOCK; j++) top[j] = TYPED(larger)(entry[j], top[j]);
-        for (int j = 0; j < BLOCK; j++) nans[j] += entry[j] * MINUTE;
+
+    for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
+        REAL top[LANES], nans[LANES] = {0};
+        for (int j = 0; j < LANES; j++) top[j] = -(REAL)INFINITY;
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (int j = 0; j < LANES; j++) {
+                const REAL entry = tile[i * BLOCK + half + j];
+                top[j] = TYPED(larger)(entry, top[j]);
+                nans[j] += entry * MINUTE;
+            }
+        for (int j = 0; j < LANES; j++)
+            largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (int j = 0; j < LANES; j++)
+                tile[i * BLOCK + half + j] = (tile[i * BLOCK + half + j] - top[j]) * scale;
     }
-    for (int j = 0; j < BLOCK; j++) largest[j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
-    for (ptrdiff_t i = 0; i < n; i++)
-        for (int j = 0; j < BLOCK; j++)
-            tile[i * BLOCK + j] = (tile[i * BLOCK + j] - top[j]) * scale;
-    TYPED(make_even)(tile, n);
 }
 
 /* A tile back to rows. */
@@ -108,32 +107,36 @@ static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const 
 
 #undef QUAD
 
-/* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t, each column with its own t. Odd and
- * even entries are added up apart, so that they overlap, and so is each PAIR of entries, so
- * that rounding does not grow with n. */
+/* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t, each column with its own t. Sums
+ * over LANES entries are added up apart, so that rounding grows with n/LANES. The two halves of a block are
+ * written out, for only arrays of one vector are sure to stay in registers. */
 ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
-                                        const REAL *restrict t, bool squared,
+                                        const REAL *restrict t, const bool squared,
                                         TYPED(BlockMoments) *restrict total) {
-    REAL twice[2 * BLOCK];
-    for (int j = 0; j < BLOCK; j++) {
-        twice[j] = twice[j + BLOCK] = t[j];
-        total->size[j] = total->sum[j] = total->squares[j] = 0;
-    }
-    for (ptrdiff_t start = 0; start < n; start += PAIR) {
-        const ptrdiff_t end = n - start < PAIR ? n : start + PAIR;
-        REAL squares[2 * BLOCK] = {0}, sum[2 * BLOCK] = {0}, size[2 * BLOCK] = {0};
-        for (ptrdiff_t i = start; i < end; i += 2)
-            for (int j = 0; j < 2 * BLOCK; j++) {
-                REAL u = tile[i * BLOCK + j] + twice[j];
-                size[j] += u > 0 ? (REAL)1 : (REAL)0;
+    *total = (TYPED(BlockMoments)){{0}, {0}, {0}};
+    for (ptrdiff_t start = 0; start < n; start += LANES) {
+        const ptrdiff_t end = n - start < LANES ? n : start + LANES;
+        REAL squares[LANES] = {0}, sum[LANES] = {0}, more_squares[LANES] = {0}, more_sum[LANES] = {0};
+        BITS outside[LANES] = {0}, more_outside[LANES] = {0};
+        for (ptrdiff_t i = start; i < end; i++)
+            for (int j = 0; j < LANES; j++) {
+                REAL u = tile[i * BLOCK + j] + t[j], w = tile[i * BLOCK + LANES + j] + t[LANES + j];
+                outside[j] += TYPED(is_negative)(u);
+                more_outside[j] += TYPED(is_negative)(w);
                 u = u > 0 ? u : (REAL)0;
+                w = w > 0 ? w : (REAL)0;
                 sum[j] += u;
+                more_sum[j] += w;
                 if (squared) squares[j] += u * u;
+                if (squared) more_squares[j] += w * w;
             }
-        for (int j = 0; j < BLOCK; j++) {
-            total->size[j] += size[j] + size[j + BLOCK];
-            total->sum[j] += sum[j] + sum[j + BLOCK];
-            if (squared) total->squares[j] += squares[j] + squares[j + BLOCK];
+        for (int j = 0; j < LANES; j++) {
+            total->size[j] += (REAL)((BITS)(end - start) - outside[j]);
+            total->size[LANES + j] += (REAL)((BITS)(end - start) - more_outside[j]);
+            total->sum[j] += sum[j];
+            total->sum[LANES + j] += more_sum[j];
+            if (squared) total->squares[j] += squares[j];
+            if (squared) total->squares[LANES + j] += more_squares[j];
         }
     }
 }

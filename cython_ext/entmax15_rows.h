@@ -76,45 +76,63 @@ static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdif
     }
 }
 
-/* The search of entmax15_solve in every column of a block until none of them moves. */
+/* Where the search stands in every column of a tile. */
+typedef struct {
+    REAL t[BLOCK], rest[BLOCK], lower[BLOCK], upper[BLOCK], size_before[BLOCK];
+} TYPED(Entmax15Columns);
+
+/* One pass of entmax15_solve in every column; tells whether any moved. A column that has arrived stays where it
+ * is. A choice to a loop, in a function of its own: of several that hang together compilers make branches. */
+NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
+                                       TYPED(Entmax15Columns) *restrict c) {
+    REAL next[BLOCK];
+    for (int j = 0; j < BLOCK; j++) {
+        const REAL norm = SQRT(m->squares[j]);
+        const REAL tangent = c->t[j] + (1 - norm) * norm / m->sum[j];
+        c->upper[j] = tangent < c->upper[j] ? tangent : c->upper[j];
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        const REAL sum = m->sum[j], excess = m->squares[j] - 1;
+        const REAL discriminant = sum * sum - m->size[j] * excess;
+        c->rest[j] = -excess / (sum + SQRT((discriminant + FABS(discriminant)) / 2));
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        const BITS above_lower = (m->squares[j] < 1) & (c->t[j] > c->lower[j]);
+        c->lower[j] = above_lower ? c->t[j] : c->lower[j];
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        const REAL exact = c->t[j] + c->rest[j];
+        const REAL nearest = exact < c->upper[j] ? exact : c->upper[j];
+        next[j] = exact > c->lower[j] ? nearest : c->upper[j];
+    }
+    BITS moving = 0;
+    for (int j = 0; j < BLOCK; j++) {
+        const BITS arrived = m->size[j] == c->size_before[j];
+        const BITS trusted = next[j] == c->t[j] + c->rest[j];
+        moving |= (arrived ^ 1) & (next[j] != c->t[j]);
+        c->t[j] = arrived ? c->t[j] : next[j];
+        c->size_before[j] = (REAL)(arrived | trusted) * m->size[j];
+    }
+    return moving != 0;
+}
+
 static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
                                   ptrdiff_t n, REAL *restrict h) {
-    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
-    REAL lower[BLOCK], upper[BLOCK], size_before[BLOCK];
+    REAL largest[BLOCK];
     TYPED(BlockMoments) m;
+    TYPED(Entmax15Columns) c;
     TYPED(interleave)(z, n, (REAL)0.5, h, largest);
     for (int j = 0; j < BLOCK; j++) {
-        t[j] = upper[j] = 1;
-        lower[j] = size_before[j] = 0;
+        c.t[j] = c.upper[j] = 1;
+        c.lower[j] = c.size_before[j] = 0;
     }
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(block_moments)(h, n, t, true, &m);
-        BITS moving = 0;
-        for (int j = 0; j < BLOCK; j++) {
-            const REAL now = t[j], sum = m.sum[j], size = m.size[j], excess = m.squares[j] - 1;
-            const REAL norm = SQRT(m.squares[j]), tangent = now + (1 - norm) * norm / sum;
-            const REAL low = excess < 0 && now > lower[j] ? now : lower[j];
-            REAL high = excess >= 0 && now < upper[j] ? now : upper[j];
-            high = tangent < high ? tangent : high;
-
-            const REAL discriminant = sum * sum - size * excess;
-            const REAL step = -excess / (sum + SQRT(discriminant > 0 ? discriminant : (REAL)0));
-            const REAL exact = now + step;
-            const REAL trust = low < exact && exact <= high ? (REAL)1 : (REAL)0;
-            const REAL next = trust != 0 ? exact : high;
-            const BITS done = (size == size_before[j]) | (next == now);
-            lower[j] = low;
-            upper[j] = high;
-            rest[j] = step;
-            t[j] = done ? now : next;
-            size_before[j] = done ? size : trust * size;
-            moving |= !done;
-        }
-        if (!moving) break;
+        TYPED(block_moments)(h, n, c.t, true, &m);
+        if (!TYPED(entmax15_step)(&m, &c)) break;
     }
     for (ptrdiff_t i = 0; i < n; i++)
         for (int j = 0; j < BLOCK; j++)
-            h[i * BLOCK + j] = TYPED(entmax15_entry)(h[i * BLOCK + j], t[j], 2 * rest[j]);
+            h[i * BLOCK + j] = TYPED(entmax15_entry)(h[i * BLOCK + j], c.t[j], 2 * c.rest[j]);
     TYPED(separate)(h, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }

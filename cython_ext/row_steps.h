@@ -71,16 +71,19 @@ ALWAYS_INLINE Moments TYPED(moments)(const REAL *x, ptrdiff_t n, REAL t, bool sq
     Moments total = {0, 0, 0};
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
-        REAL squares[PAIR] = {0}, sum[PAIR] = {0}, size[PAIR] = {0};
+        REAL squares[PAIR] = {0}, sum[PAIR] = {0};
+        BITS outside[PAIR] = {0};
         for (ptrdiff_t i = start; i < end; i += PAIR)
             for (int j = 0; j < PAIR; j++) {
                 REAL u = x[i + j] + t;
-                size[j] += u > 0 ? (REAL)1 : (REAL)0;
+                outside[j] += TYPED(is_negative)(u);
                 u = u > 0 ? u : (REAL)0;
                 sum[j] += u;
                 if (squared) squares[j] += u * u;
             }
-        total.size += TYPED(pair_sum)(size);
+        BITS count = 0;
+        for (int j = 0; j < PAIR; j++) count += outside[j];
+        total.size += (double)(end - start - count);
         total.sum += TYPED(pair_sum)(sum);
         if (squared) total.squares += TYPED(pair_sum)(squares);
     }

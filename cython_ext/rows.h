@@ -26,14 +26,16 @@ enum {
     PAIR = 2 * LANES, /* what a sum takes at a time, so that additions overlap */
     LEAF = 512, /* entries summed in the row's own precision before a sum moves on to double */
     CHUNK = 256, /* entries that are skipped together if the largest of them is out of reach */
-    BLOCK = 16, /* short rows done side by side, */
+    BLOCK = 32, /* short rows done side by side: two lanes, so that their additions overlap, */
     SHORT = 128, /* and the longest of them: longer ones fill the vector units by themselves */
 };
 
 #if defined(__GNUC__)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define NEVER_INLINE static __attribute__((noinline))
 #else
 #define ALWAYS_INLINE static inline
+#define NEVER_INLINE static
 #endif
 
 /* Rows that the kernels copy are padded to whole pairs of lanes, with a value that no support contains. */

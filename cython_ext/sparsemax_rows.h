@@ -45,29 +45,31 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
     }
 }
 
-/* Michelot's algorithm in every column of a block until none of them moves. */
-static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                   ptrdiff_t n, REAL *restrict x) {
-    REAL largest[BLOCK], t[BLOCK], rest[BLOCK], size_before[BLOCK];
+/* Michelot's algorithm in every column of a tile until none of them moves. */
+static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, REAL *restrict t,
+                                     REAL *restrict rest) {
     TYPED(BlockMoments) m;
-    TYPED(interleave)(z, n, 1, x, largest);
-    for (int j = 0; j < BLOCK; j++) {
-        t[j] = 1;
-        size_before[j] = 0;
-    }
+    REAL size_before[BLOCK] = {0};
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         TYPED(block_moments)(x, n, t, false, &m);
-        REAL moving = 0;
+        BITS moving = 0;
         for (int j = 0; j < BLOCK; j++) {
-            const REAL step = (1 - m.sum[j]) / m.size[j];
-            const REAL done = m.size[j] == size_before[j] ? (REAL)1 : (REAL)0;
-            rest[j] = step;
-            t[j] += done != 0 ? (REAL)0 : step;
-            moving += 1 - done;
+            const REAL moved = m.size[j] == size_before[j] ? (REAL)0 : (REAL)1;
+            rest[j] = (1 - m.sum[j]) / m.size[j];
+            t[j] += moved * rest[j];
             size_before[j] = m.size[j];
+            moving |= moved != 0;
         }
-        if (moving == 0) break;
+        if (!moving) break;
     }
+}
+
+static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                   ptrdiff_t n, REAL *restrict x) {
+    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
+    TYPED(interleave)(z, n, 1, x, largest);
+    for (int j = 0; j < BLOCK; j++) t[j] = 1;
+    TYPED(sparsemax_columns)(x, n, t, rest);
     for (ptrdiff_t i = 0; i < n; i++)
         for (int j = 0; j < BLOCK; j++) {
             const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
