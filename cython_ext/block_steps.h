@@ -11,18 +11,26 @@ typedef struct {
     REAL squares[BLOCK], sum[BLOCK], size[BLOCK];
 } TYPED(BlockMoments);
 
-/* Swap the rows and columns of a square of QUAD entries a side. Where four fit a register that every vector
- * unit has, the rows are loaded, interleaved twice, and stored. */
+/* Swap the rows and columns of a square of entries. */
+typedef void TYPED(Square)(const REAL *const from[], REAL *const to[]);
+
+static inline void TYPED(transpose_1)(const REAL *const from[], REAL *const to[]) {
+    to[0][0] = from[0][0];
+}
+
 #if defined(__GNUC__) && !IS_DOUBLE
-#define QUAD 4
-typedef REAL TYPED(Quad) __attribute__((vector_size(QUAD * sizeof(REAL))));
+#define HAS_TRANSPOSE_4 1
+
+/* Four floats fit a register that every vector unit has: rows are interleaved twice. */
+typedef REAL TYPED(Quad) __attribute__((vector_size(4 * sizeof(REAL))));
 #if defined(__clang__)
 #define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-typedef BITS TYPED(Places) __attribute__((vector_size(QUAD * sizeof(REAL))));
+typedef BITS TYPED(Places) __attribute__((vector_size(4 * sizeof(REAL))));
 #define PICK(a, b, ...) __builtin_shuffle(a, b, (TYPED(Places)){__VA_ARGS__})
 #endif
-static inline void TYPED(transpose)(const REAL *const from[QUAD], REAL *const to[QUAD]) {
+
+static inline void TYPED(transpose_4)(const REAL *const from[], REAL *const to[]) {
     TYPED(Quad) a, b, c, d;
     memcpy(&a, from[0], sizeof a);
     memcpy(&b, from[1], sizeof b);
@@ -40,35 +48,90 @@ static inline void TYPED(transpose)(const REAL *const from[QUAD], REAL *const to
     memcpy(to[3], &d, sizeof d);
 }
 #undef PICK
-#else
-#define QUAD 2
-static inline void TYPED(transpose)(const REAL *const from[QUAD], REAL *const to[QUAD]) {
-    const REAL a = from[0][0], b = from[0][1], c = from[1][0], d = from[1][1];
-    to[0][0] = a;
-    to[0][1] = c;
-    to[1][0] = b;
-    to[1][1] = d;
+#endif
+
+#if HAS_AVX512 && !IS_DOUBLE
+#define HAS_TRANSPOSE_16 1
+
+/* The same in each quarter of four wider registers, and then once more with the quarters as entries. */
+static inline void TYPED(transpose_16)(const REAL *const from[], REAL *const to[]) {
+    __m512 a[16], b[16];
+#pragma GCC unroll 16
+    for (int k = 0; k < 16; k++) a[k] = _mm512_loadu_ps(from[k]);
+#pragma GCC unroll 8
+    for (int k = 0; k < 16; k += 2) {
+        b[k] = _mm512_unpacklo_ps(a[k], a[k + 1]);
+        b[k + 1] = _mm512_unpackhi_ps(a[k], a[k + 1]);
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 16; k += 4) {
+        const __m512d low_even = _mm512_castps_pd(b[k]), high_even = _mm512_castps_pd(b[k + 1]);
+        const __m512d low_odd = _mm512_castps_pd(b[k + 2]), high_odd = _mm512_castps_pd(b[k + 3]);
+        a[k] = _mm512_castpd_ps(_mm512_unpacklo_pd(low_even, low_odd));
+        a[k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low_even, low_odd));
+        a[k + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high_even, high_odd));
+        a[k + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high_even, high_odd));
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) { /* 0x88 picks quarters 0 and 2 of both operands, 0xdd 1 and 3 */
+        const __m512 low_even = _mm512_shuffle_f32x4(a[k], a[k + 4], 0x88);
+        const __m512 low_odd = _mm512_shuffle_f32x4(a[k], a[k + 4], 0xdd);
+        const __m512 high_even = _mm512_shuffle_f32x4(a[k + 8], a[k + 12], 0x88);
+        const __m512 high_odd = _mm512_shuffle_f32x4(a[k + 8], a[k + 12], 0xdd);
+        _mm512_storeu_ps(to[k], _mm512_shuffle_f32x4(low_even, high_even, 0x88));
+        _mm512_storeu_ps(to[k + 4], _mm512_shuffle_f32x4(low_odd, high_odd, 0x88));
+        _mm512_storeu_ps(to[k + 8], _mm512_shuffle_f32x4(low_even, high_even, 0xdd));
+        _mm512_storeu_ps(to[k + 12], _mm512_shuffle_f32x4(low_odd, high_odd, 0xdd));
+    }
 }
 #endif
+
+/* Move whole squares of `side` entries, from entry `start` of all rows on, to the tile or back; returns the first
+ * entry that did not fill a square. */
+ALWAYS_INLINE ptrdiff_t TYPED(squares_to_tile)(const REAL *const z[BLOCK], ptrdiff_t start,
+                                               ptrdiff_t n, REAL *tile, TYPED(Square) *transpose,
+                                               const int side) {
+    for (; start + side <= n; start += side)
+        for (int j = 0; j < BLOCK; j += side) {
+            const REAL *from[LANES];
+            REAL *to[LANES];
+            for (int k = 0; k < side; k++) {
+                from[k] = z[j + k] + start;
+                to[k] = tile + (start + k) * BLOCK + j;
+            }
+            transpose(from, to);
+        }
+    return start;
+}
+
+ALWAYS_INLINE ptrdiff_t TYPED(squares_to_rows)(const REAL *tile, ptrdiff_t start, ptrdiff_t n,
+                                               REAL *const p[BLOCK], TYPED(Square) *transpose,
+                                               const int side) {
+    for (; start + side <= n; start += side)
+        for (int j = 0; j < BLOCK; j += side) {
+            const REAL *from[LANES];
+            REAL *to[LANES];
+            for (int k = 0; k < side; k++) {
+                from[k] = tile + (start + k) * BLOCK + j;
+                to[k] = p[j + k] + start;
+            }
+            transpose(from, to);
+        }
+    return start;
+}
 
 /* Rows to a tile of gaps scale (z - max z), and their maxima: NaN for a row that has one, whose column
  * then holds NaN, which every comparison leaves out. */
 static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
                               REAL *restrict tile, REAL *restrict largest) {
-    for (int j = 0; j < BLOCK; j += QUAD) {
-        ptrdiff_t i = 0;
-        for (; i + QUAD <= n; i += QUAD) {
-            const REAL *from[QUAD];
-            REAL *to[QUAD];
-            for (int k = 0; k < QUAD; k++) {
-                from[k] = z[j + k] + i;
-                to[k] = tile + (i + k) * BLOCK + j;
-            }
-            TYPED(transpose)(from, to);
-        }
-        for (; i < n; i++)
-            for (int k = 0; k < QUAD; k++) tile[i * BLOCK + j + k] = z[j + k][i];
-    }
+    ptrdiff_t moved = 0;
+#if HAS_TRANSPOSE_16
+    moved = TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_16), 16);
+#endif
+#if HAS_TRANSPOSE_4
+    moved = TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_4), 4);
+#endif
+    TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_1), 1);
 
     for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
         REAL top[LANES], nans[LANES] = {0};
@@ -89,23 +152,18 @@ static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scal
 
 /* A tile back to rows. */
 static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const p[BLOCK]) {
-    for (int j = 0; j < BLOCK; j += QUAD) {
-        ptrdiff_t i = 0;
-        for (; i + QUAD <= n; i += QUAD) {
-            const REAL *from[QUAD];
-            REAL *to[QUAD];
-            for (int k = 0; k < QUAD; k++) {
-                from[k] = tile + (i + k) * BLOCK + j;
-                to[k] = p[j + k] + i;
-            }
-            TYPED(transpose)(from, to);
-        }
-        for (; i < n; i++)
-            for (int k = 0; k < QUAD; k++) p[j + k][i] = tile[i * BLOCK + j + k];
-    }
+    ptrdiff_t moved = 0;
+#if HAS_TRANSPOSE_16
+    moved = TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_16), 16);
+#endif
+#if HAS_TRANSPOSE_4
+    moved = TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_4), 4);
+#endif
+    TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_1), 1);
 }
 
-#undef QUAD
+#undef HAS_TRANSPOSE_4
+#undef HAS_TRANSPOSE_16
 
 /* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t, each column with its own t. Sums
  * over LANES entries are added up apart, so that rounding grows with n/LANES. The two halves of a block are
