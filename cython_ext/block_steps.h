@@ -171,7 +171,7 @@ static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const 
 ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
                                         const REAL *restrict t, const bool squared,
                                         TYPED(BlockMoments) *restrict total) {
-    *total = (TYPED(BlockMoments)){{0}, {0}, {0}};
+    for (int j = 0; j < BLOCK; j++) total->squares[j] = total->sum[j] = total->size[j] = 0;
     for (ptrdiff_t start = 0; start < n; start += LANES) {
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
         REAL squares[LANES] = {0}, sum[LANES] = {0}, more_squares[LANES] = {0}, more_sum[LANES] = {0};
