@@ -27,9 +27,22 @@ static Weighted JVP_NAMED(weigh)(const REAL *restrict p, const REAL *restrict v,
     return (Weighted){TYPED(pair_sum)(product), TYPED(pair_sum)(weight)};
 }
 
-/* s * (v - (s.v)/sum s): proposition 1 of Peters, Niculae and Martins (2019). */
+/* s * (v - (s.v)/sum s), s read from out: proposition 1 of Peters, Niculae and Martins (2019). */
+static inline void JVP_NAMED(center)(const REAL *restrict v, Weighted w, REAL *restrict out,
+                                     ptrdiff_t n) {
+    const REAL mean = (REAL)(w.product / w.weight);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL s = out[i], along = v[i]; /* read always, or the loop stays scalar */
+        out[i] = s == 0 ? (REAL)0 : s * (along - mean);
+    }
+}
+
 static void JVP_NAMED(jvp_row)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out,
                                ptrdiff_t n) {
+    if (n <= CHUNK) { /* not worth a look for what to skip */
+        JVP_NAMED(center)(v, JVP_NAMED(weigh)(p, v, out, n), out, n);
+        return;
+    }
     Weighted total = {0, 0};
     for (ptrdiff_t start = 0; start < n; start += CHUNK) {
         const ptrdiff_t count = n - start < CHUNK ? n - start : CHUNK;
@@ -41,14 +54,10 @@ static void JVP_NAMED(jvp_row)(const REAL *restrict p, const REAL *restrict v, R
         total.product += w.product;
         total.weight += w.weight;
     }
-    const REAL mean = (REAL)(total.product / total.weight);
     for (ptrdiff_t start = 0; start < n; start += CHUNK) {
-        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (!TYPED(any_nonzero)(out + start, end - start)) continue;
-        for (ptrdiff_t i = start; i < end; i++) {
-            const REAL s = out[i], along = v[i]; /* read always, or the loop stays scalar */
-            out[i] = s == 0 ? (REAL)0 : s * (along - mean);
-        }
+        const ptrdiff_t count = n - start < CHUNK ? n - start : CHUNK;
+        if (TYPED(any_nonzero)(out + start, count))
+            JVP_NAMED(center)(v + start, total, out + start, count);
     }
 }
 
