@@ -33,7 +33,10 @@ static void TYPED(smoothed_loop)(char **args, const ptrdiff_t *dims, const ptrdi
             u[j] = z;
             p[j] = TYPED(target)(args[3] + r * steps[3], p_stride, row + n);
         }
-        for (int j = count; j < at_once; j++) u[j] = u[0]; /* fills up the block */
+        for (int j = count; j < at_once; j++) { /* fills up the block */
+            u[j] = u[0];
+            p[j] = scratch + scratch_size(n) + (2 * j + 1) * n;
+        }
         if (at_once > 1)
             TYPED(sparsemax).block(u, p, count, n, scratch);
         else
