@@ -1,8 +1,8 @@
 """CuPy where there is no GPU, kernels included: the stand-in for its arrays, and the emulation.
 
 `installed` puts it in CuPy's place, so that `pyentmax.cuda` launches its kernels here as it does on
-a GPU. Host memory in place of the device's, shared memory not asked for and arguments of a wrong type
-are errors, as are accesses outside the arrays that are alive.
+a GPU. Host memory in place of the device's, shared memory not asked for and arguments of a wrong
+type are errors, as are accesses outside the arrays that are alive.
 """
 
 from __future__ import annotations

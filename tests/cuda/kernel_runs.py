@@ -132,10 +132,13 @@ FORWARD = {
     "sparsemax": Kernel("sparsemax.cu", "forward", "Sparsemax"),
     "entmax15": Kernel("entmax15.cu", "forward", "Entmax15"),
     "entmax": Kernel("entmax.cu", "forward", "Entmax", gathers=True),
+    "topk_softmax": Kernel("topk_softmax.cu", "forward", "TopkSoftmax"),
+    "normmax": Kernel("normmax.cu", "forward", "Normmax", gathers=True),
 }
 JVP = {
     "softmax": Kernel("softmax.cu", "derivative", "SoftmaxJvp"),
     "sparsemax": Kernel("sparsemax.cu", "derivative", "SparsemaxJvp"),
     "entmax15": Kernel("entmax15.cu", "derivative", "Entmax15Jvp"),
     "entmax": Kernel("entmax.cu", "derivative", "EntmaxJvp"),
+    "normmax": Kernel("normmax.cu", "derivative", "NormmaxJvp"),
 }

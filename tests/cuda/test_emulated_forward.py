@@ -15,46 +15,71 @@ import pyentmax
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
-ALPHAS = [1.0, 1 + 1e-9, 1.05, 1.5, 1.9, 2.0, 2.5, 4.0, np.inf]
+USUAL = {"entmax": 1.25, "normmax": 1.7, "topk_softmax": 3}
+VALUES = {
+    "entmax": [1.0, 1 + 1e-9, 1.05, 1.5, 1.9, 2.0, 2.5, 4.0, np.inf],
+    "normmax": [1.01, 1.5, 2.0, 3.0, 20.0, np.inf],
+    "topk_softmax": [1, 2, 5, 100, 1000000],
+}
+INVALID = {
+    "entmax": [0.5, np.nan, -np.inf],
+    "normmax": [1.0, np.nan, 0.5],
+    "topk_softmax": [0, 1.5],
+}
+    "entmax": [0.5, np.nan, -np.inf],
+    "normmax": [1.0, np.nan, 0.5],
+    "topk_softmax": [0, 1.5],
+}
 
 
 def launch(name: str, form: Form, number: NumberType, z: np.ndarray, p: np.ndarray, *,
-           mask: np.ndarray | None = None, parameter: Any = 1.25, **how: Any) -> None:  # fmt: skip
+           mask: np.ndarray | None = None, parameter: Any = None, **how: Any) -> None:  # fmt: skip
     """Map z, stored in the type, to p: rows along the last axis."""
+    parameter = USUAL.get(name, 0.0) if parameter is None else parameter
+    parameter = np.asarray(parameter, float) if np.ndim(parameter) else parameter
     FORWARD[name].run(form, number, [z, mask, p], parameter=parameter, **how)
 
 
 def check(name: str, number: NumberType, z: np.ndarray, p: np.ndarray, mask: Any = None,
-          alpha: Any = 1.25) -> None:  # fmt: skip
+          parameter: Any = None) -> None:  # fmt: skip
     """p is what the NumPy body gives in float64 for the scores as they are stored."""
-    parameters = [alpha] if name == "entmax" else []
+    parameter = USUAL.get(name) if parameter is None else parameter
+    parameters = [] if parameter is None else [parameter]
     expected = getattr(pyentmax, name).reference(number.exact(z), *parameters, mask=mask)
     got = number.exact(p)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(expected))
-    allowed = {FLOAT32: 1e-6, FLOAT64: 1e-14}.get(number)
-    if allowed is None:
-        # One ulp; but two roundings of a score in float32 may move smaller results by more, and
-        # those below 2^-126 may be flushed to zero.
-        order = {"softmax": 1.0, "sparsemax": 2.0, "entmax15": 1.5, "entmax": alpha}[name]
-        slope = expected ** np.maximum(2 - np.asarray(order)[..., None], 0)
-        moved = 2 * float(np.finfo(np.float32).eps) * np.where(expected > 0, slope, 0)
-        allowed = np.maximum(np.maximum(number.ulp(expected), 2.0**-126), moved)
-    low, high = expected - allowed, expected + allowed
-    if name == "entmax":
-        steep_low, steep_high = _steep_bounds(expected, np.asarray(alpha)[..., None], number)
-        low, high = np.minimum(low, steep_low - allowed), np.maximum(high, steep_high + allowed)
-    wrong = (got < low) | (got > high)
+    # Results below 2^-126 may be flushed to zero, which only bfloat16 can tell from them.
+    half = np.maximum(number.ulp(expected), 2.0**-126)
+    allowed = {FLOAT32: 1e-6, FLOAT64: 1e-14}.get(number, half)
+    low, high = bounds(name, expected, parameter, number)
+    wrong = (got < low - allowed) | (got > high + allowed)
     worst = np.unravel_index(wrong.argmax(), wrong.shape)
     assert not wrong.any(), f"{got[worst]} for {expected[worst]} at {worst} of {z.shape}"
 
 
-def _steep_bounds(p: np.ndarray, alpha: Any, number: NumberType) -> tuple[np.ndarray, np.ndarray]:
-    """Where p may lie for scores moved by 8ε, and τ with them: all that is promised for α > 2."""
-    with np.errstate(invalid="ignore"):
-        beta = np.where((alpha > 2) & np.isfinite(alpha), alpha - 1, 1)
-        move = np.where(beta > 1, 16 * beta * np.finfo(number.computed).eps, 0)
-        power = p**beta
-        return np.maximum(power - move, 0) ** (1 / beta), (power + move) ** (1 / beta)
+def bounds(name: str, p: np.ndarray, parameter: Any, number: NumberType) -> list[np.ndarray]:
+    """Where p may lie for scores moved by a few ε, and τ with them.
+
+    That is all that is promised for α > 2; and for half types, where one of float32's ε can be more
+    than an ulp of a small p.
+    """
+    orders = {"sparsemax": 2.0, "entmax15": 1.5, "entmax": parameter, "normmax": parameter}
+    alpha = np.asarray(orders.get(name, 1.0))[..., None]
+    half = number is not FLOAT32 and number is not FLOAT64
+    move = np.finfo(number.computed).eps * np.where(alpha > 2, 16.0, 2.0 * half)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        beta = np.where(np.isfinite(alpha), np.maximum(alpha - 1, 1e-6), 1)
+        size = 1.0
+        if name == "normmax":  # (p/‖p‖)^β = z − τ there, and p^β = β (z − τ) elsewhere
+            top = p.max(axis=-1, keepdims=True)
+            size = top * ((p / top) ** alpha).sum(axis=-1, keepdims=True) ** (1 / alpha)
+        move = np.where(np.isfinite(alpha), move * (1 if name == "normmax" else beta), 0)
+        power = (p / size) ** beta
+        ends = [np.maximum(power + side * move, 0) ** (1 / beta) * size for side in (-1, 1)]
+        return [
+            np.where(p > 0, np.minimum(ends[0], p), 0),
+            np.where(p.sum(axis=-1, keepdims=True) > 0, np.maximum(ends[1], p), p),
+        ]
 
 
 @pytest.mark.parametrize("name", FORWARD)
@@ -68,24 +93,29 @@ def test_every_kind_of_row(name: str, form: Form, number: NumberType) -> None:
         check(name, number, z, p)
 
 
+@pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 @pytest.mark.parametrize("number", TYPES, ids=str)
-def test_an_alpha_for_each_row(form: Form, number: NumberType) -> None:
-    alpha = np.array(ALPHAS)[:, None]
+def test_a_parameter_for_each_row(name: str, form: Form, number: NumberType) -> None:
+    parameter = np.array(VALUES[name])[:, None]
     for n, schedule in zip(form.lengths, [REVERSED, 1, IN_ORDER, 2, 3, 4], strict=False):
-        z = number.rounded(np.broadcast_to(score_rows(n), (len(ALPHAS), 15, n)))
+        rows = score_rows(n)[:: 1 if n < 600 else 2]
+        z = number.rounded(np.broadcast_to(rows, (len(parameter), *rows.shape)))
         p = np.empty_like(z)
-        launch("entmax", form, number, z, p, parameter=alpha, schedule=schedule)
-        check("entmax", number, z, p, alpha=alpha)
+        launch(name, form, number, z, p, parameter=parameter, schedule=schedule)
+        check(name, number, z, p, parameter=parameter)
 
 
+@pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_an_invalid_alpha_makes_its_row_nan(form: Form) -> None:
-    z = score_rows(form.lengths[1])[:6].astype(np.float32)
-    p, alpha = np.empty_like(z), np.array([0.5, 1.0, np.nan, 3.0, -np.inf, 2.0])
-    launch("entmax", form, FLOAT32, z, p, parameter=alpha)
+def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
+    wrong, right = INVALID[name], VALUES[name][1]
+    z = np.repeat(score_rows(form.lengths[1])[1:2], 2 * len(wrong), axis=0).astype(np.float32)
+    p, parameter = np.empty_like(z), np.full(len(z), float(right))
+    parameter[::2] = wrong
+    launch(name, form, FLOAT32, z, p, parameter=parameter)
     assert np.isnan(p[::2]).all()
-    check("entmax", FLOAT32, z[1::2], p[1::2], alpha=alpha[1::2])
+    check(name, FLOAT32, z[1::2], p[1::2], parameter=right)
 
 
 @pytest.mark.parametrize("name", FORWARD)
