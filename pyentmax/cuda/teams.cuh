@@ -49,7 +49,7 @@ template <int LANES> struct Lanes {
  * writes to a slot again has passed the barrier of the call between, which no warp reaches before it has
  * read the slot. So one barrier a call is enough. */
 template <typename C, int WARPS> struct Block {
-    static constexpr int SIZE = 32 * WARPS, MOST = 3;
+    static constexpr int SIZE = 32 * WARPS, MOST = 4;
     typedef C Parts[2][MOST][WARPS];
     C (*parts)[MOST][WARPS];
     int rank = threadIdx.x, slot = 0;
