@@ -17,6 +17,7 @@ typedef struct {
 #define PACE(a) (a)
 #define FULL_AT(a, u) ((u) / (a))
 #define GUESS(left, sum, count) ((left) / (sum))
+#define REACH(total) (IS_DOUBLE ? 100.0 : 40.0)
 #include "filling_rows.h"
 
 /* p = clip(z - tau, 0, u), t = -tau. Without bounds t is at most the total, which the largest entry alone
@@ -27,6 +28,7 @@ typedef struct {
 #define PACE(a) 1
 #define FULL_AT(a, u) ((u) - (a))
 #define GUESS(left, sum, count) fmin(left, ((left) - (sum)) / (count))
+#define REACH(total) (total)
 #include "filling_rows.h"
 
 #undef ROUNDING

@@ -2,7 +2,7 @@
 #ifndef PYENTMAX_FILLING_H
 #define PYENTMAX_FILLING_H
 
-#include "rows.h"
+#include "smoothing.h" /* sum_of */
 
 /* At one level: the sum, its slope, and how many entries have started, and of them are not full. */
 typedef struct {
@@ -29,6 +29,13 @@ static double top_of(const double *x, ptrdiff_t n) {
     for (; i < n; i++) top = x[i] > top ? x[i] : top;
     for (int j = 0; j < 8; j++) top = lane[j] > top ? lane[j] : top;
     return top;
+}
+
+/* The sum of the bounds of scores at most so far below the top. */
+static double bounds_within(double gap, double top, const double *score, const double *bound,
+                            ptrdiff_t n, double *spare) {
+    for (ptrdiff_t i = 0; i < n; i++) spare[i] = top - score[i] <= gap ? bound[i] : 0;
+    return sum_of(spare, n);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* Probabilities with upper bounds, of one row, by filling up to a common level: a template on the floating
  * type and on the mapping. The latter is FILLING, which gives functions the mapping's name, GAUGE, what
  * is kept of a gap z - shift <= 0, RAISED, what that fills to at level t, PACE, how fast it does, FULL_AT,
- * the level at which it reaches a bound, and GUESS, a level to begin with. All are forgotten at
- * the end. The NumPy twins are pyentmax/thresholds/filling.py and solve_shifted of
+ * the level at which it reaches a bound, GUESS, a level to begin with, and REACH, how far below an entry
+ * that is not full there still is something to be had. All are forgotten at the end. The NumPy twins are pyentmax/thresholds/filling.py and solve_shifted of
  * pyentmax/mappings/_bounded.py.
  *
  * p_i = clip(RAISED(a_i, t), 0, u_i) with the level t > 0 at which they sum to a total. Each is linear in t
@@ -84,10 +84,32 @@ static double FILLING(find_level)(const double *a, const double *u, ptrdiff_t n,
     return t;
 }
 
-/* Which entries are full is seen in p: so solve with the largest score of a bound above 0 at 0 first, and
- * again as long as that one turns out to be full and far above all that are not, which lose digits
- * beside it. What scores higher than these is full, and stays so. room is for ROOM n doubles, n in
- * whole lanes. */
+/* The largest score that matters, if bounds far above have no room for the total.
+ *
+ * Say that scores down to z_c have just bounds enough for it. An entry that is not full leaves nothing to
+ * those REACH below it, but for what rounding hides. So were it REACH above z_c, all would have to come
+ * from scores above z_c, whose bounds do not suffice. Hence what is REACH above z_c is full. */
+static double FILLING(first_shift)(const double *score, const double *bound, ptrdiff_t n,
+                                   double total, double *spare) {
+    const double top = top_of(score, n);
+    double low = REACH(total), high = (double)INFINITY;
+    if (bounds_within(low, top, score, bound, n, spare) >= total) return top;
+    while (high - low > 1) {
+        const double gap = middle_float(low, high);
+        if (gap == low) break;
+        if (bounds_within(gap, top, score, bound, n, spare) >= total)
+            high = gap;
+        else
+            low = gap;
+    }
+    for (ptrdiff_t i = 0; i < n; i++)
+        spare[i] = top - score[i] >= low - REACH(total) ? score[i] : -(double)INFINITY;
+    return top_of(spare, n);
+}
+
+/* Which entries are full is seen in p: so solve once, and again as long as the largest score at 0 turns
+ * out to be full and far above all that are not, which lose digits beside it. What scores higher
+ * than these is full, and stays so. room is for ROOM n doubles, n in whole lanes. */
 static void FILLING(row)(const REAL *restrict z, const REAL *restrict upper, double total,
                          REAL *restrict p, ptrdiff_t n, double *restrict room) {
     const REAL top = TYPED(top_score)(z, n);
@@ -111,7 +133,7 @@ static void FILLING(row)(const REAL *restrict z, const REAL *restrict upper, dou
         for (ptrdiff_t i = 0; i < n; i++) p[i] = (REAL)bound[i];
         return;
     }
-    double shift = top_of(score, padded);
+    double shift = FILLING(first_shift)(score, bound, padded, total, spare);
     for (int shifts = 0; shifts < 4; shifts++) {
         for (ptrdiff_t i = 0; i < padded; i++) spare[i] = score[i] > shift ? bound[i] : 0;
         const double left = total - sum_of(spare, padded);
@@ -152,3 +174,4 @@ static void FILLING(row)(const REAL *restrict z, const REAL *restrict upper, dou
 #undef PACE
 #undef FULL_AT
 #undef GUESS
+#undef REACH
