@@ -41,6 +41,7 @@ lint: $(VENV)/.test
 # run-time has to be in the process before Python is.
 SANITIZED := build/sanitize
 SANITIZE_TESTS ?= not deep
+WITH_KERNELS := $(addprefix ../../tests/,cpu test_workers.py test_sparse_output.py)
 sanitize: $(VENV)/.test
 	rm -rf $(SANITIZED)
 	mkdir -p $(SANITIZED)
@@ -52,8 +53,8 @@ sanitize: $(VENV)/.test
 	export LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so) $$($${CC:-cc} -print-file-name=libstdc++.so)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc && \
 	../../$(BIN)/python -c 'from pyentmax import _cpu; assert "-fsanitize" in _cpu.BUILD_INFO' && \
-	../../$(BIN)/python -m pytest -c ../../pyproject.toml --rootdir ../.. -p no:cacheprovider \
-		-m '$(SANITIZE_TESTS)' --ignore ../../tests/cpu/test_aarch64.py ../../tests/cpu ../../tests/test_workers.py
+	../../$(BIN)/python -m pytest -n $(JOBS) -c ../../pyproject.toml --rootdir ../.. -p no:cacheprovider \
+		-m '$(SANITIZE_TESTS)' --ignore ../../tests/cpu/test_aarch64.py $(WITH_KERNELS)
 
 aarch64: $(VENV)/.test
 	@command -v aarch64-linux-gnu-gcc >/dev/null || \

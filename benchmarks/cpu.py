@@ -1,6 +1,6 @@
 """The CPU kernels beside torch.softmax: one thread, float32, medians of interleaved runs.
 
-    python benchmarks/cpu.py [--rounds 30] [--dtype float32]
+    python benchmarks/cpu.py [--rounds 30] [--dtype float32] [--threads 1]
 
 Every number is a multiple of what torch.softmax took on the same rows in the same run, so that a
 machine shared with other work, or one that changes its clock, disturbs both alike. Jacobian
@@ -15,6 +15,8 @@ import datetime
 import platform
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,12 +28,20 @@ NAMES = ["softmax", "sparsemax", "entmax15"]
 
 
 def main() -> None:
-    """Print the stamp and the tables."""
+    """Print the stamp and the tables, with as many threads on either side."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=30, help="interleaved runs (default: 30)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
+    parser.add_argument("--threads", type=int, default=1, help="for all but the last table")
     args = parser.parse_args()
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
+    with pyentmax.set_workers(args.threads):
+        print_tables(args)
+    print_gain_of_two_threads(args)
+
+
+def print_tables(args: argparse.Namespace) -> None:
+    """Forward, Jacobian product and loss, each beside its yardstick."""
     print(f"{datetime.date.today()}, {args.dtype}, torch {torch.__version__} with")
     print(f"  {torch.backends.cpu.get_cpu_capability()}, {platform.platform()}")
     pyentmax.show_config()
@@ -69,6 +79,24 @@ def main() -> None:
             report(shape, kind, medians(runs, args.rounds))
 
 
+def print_gain_of_two_threads(args: argparse.Namespace) -> None:
+    """How many times as fast two threads are as one, writing to the same array."""
+    print("\ntwo threads: the time of one, divided by theirs (µs a row of softmax on one)")
+    print(f"{'shape':>10} {'':>10} {'':>10}" + "".join(f"{n:>10}" for n in NAMES))
+    for shape in SHAPES:
+        z = np.random.default_rng(0).standard_normal(shape).astype(args.dtype)
+        out = np.empty_like(z)
+        runs = {
+            (n, workers): partial(getattr(pyentmax, n), z, out=out, workers=workers)
+            for n in NAMES
+            for workers in (1, 2)
+        }
+        taken = medians(runs, args.rounds)
+        gains = "".join(f"{taken[n, 1] / taken[n, 2]:10.2f}" for n in NAMES)
+        one = taken["softmax", 1] / shape[0] * 1e6
+        print(f"{shape[0]:>4}×{shape[1]:<5} {'forward':>10} {one:10.3f}{gains}", flush=True)
+
+
 def torch_loss_and_grad(z: np.ndarray, y: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """Cross-entropy and its gradient by PyTorch's autograd; the arrays are not copied."""
     scores = torch.from_numpy(z).requires_grad_()
@@ -91,9 +119,9 @@ def rows_of_every_kind(shape: tuple[int, int], dtype: np.dtype) -> Iterator[tupl
     yield "outlier", outlier
 
 
-def medians(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def medians(runs: dict[Any, Callable[[], object]], rounds: int) -> dict[Any, float]:
     """Seconds of each run: the median over rounds in which each takes its turn."""
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    seconds: dict[Any, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
         for name, run in runs.items():
             start = time.perf_counter()

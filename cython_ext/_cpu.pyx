@@ -8,6 +8,9 @@ contracts add on top (tuple axes, half precision, checks) is the wrapper's part.
 The kernels were compiled for more than one instruction set; `BUILDS` has all that run here, by
 instruction set and name, the fastest first. That one's functions are also the module's own, unless the
 environment variable ``PYENTMAX_INSTRUCTION_SET`` was ``baseline`` at import.
+
+Nothing here changes after the import, and what a call needs lies in memory of its own: so threads need
+no lock, and the module does without the interpreter's.
 """
 import os
 

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import sysconfig
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -139,3 +140,11 @@ def test_eight_threads_at_once_get_the_same_bits(workers: int | None) -> None:
             found = list(pool.map(lambda z: pyentmax.entmax15(z, workers=workers), inputs))
             for got, want in zip(found, expected, strict=True):
                 np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a global lock"
+)
+def test_a_python_without_a_global_lock_stays_without() -> None:
+    # A module that does not declare itself safe would bring the lock back when imported.
+    assert run("check(2); print(sys._is_gil_enabled())") == "False\n"
