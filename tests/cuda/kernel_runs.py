@@ -135,10 +135,11 @@ FORWARD = {
     "topk_softmax": Kernel("topk_softmax.cu", "forward", "TopkSoftmax"),
     "normmax": Kernel("normmax.cu", "forward", "Normmax", gathers=True),
 }
-JVP = {
-    "softmax": Kernel("softmax.cu", "derivative", "SoftmaxJvp"),
-    "sparsemax": Kernel("sparsemax.cu", "derivative", "SparsemaxJvp"),
-    "entmax15": Kernel("entmax15.cu", "derivative", "Entmax15Jvp"),
-    "entmax": Kernel("entmax.cu", "derivative", "EntmaxJvp"),
-    "normmax": Kernel("normmax.cu", "derivative", "NormmaxJvp"),
+DERIVATIVES = {
+    "softmax_jvp": Kernel("softmax.cu", "derivative", "SoftmaxJvp"),
+    "sparsemax_jvp": Kernel("sparsemax.cu", "derivative", "SparsemaxJvp"),
+    "entmax15_jvp": Kernel("entmax15.cu", "derivative", "Entmax15Jvp"),
+    "entmax_jvp": Kernel("entmax.cu", "derivative", "EntmaxJvp"),
+    "entmax_grad_alpha": Kernel("grad_alpha.cu", "derivative", "EntmaxGradAlpha"),
+    "normmax_jvp": Kernel("normmax.cu", "derivative", "NormmaxJvp"),
 }
