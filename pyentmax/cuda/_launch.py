@@ -24,6 +24,31 @@ DEFAULT_SHARED = 48 * 1024  # bytes that a block gets without asking
 STATIC_SHARED = 4096  # bytes of shared memory to leave for what a kernel declares, and the driver
 
 
+class Kernel(NamedTuple):
+    """A family of kernels, the member that a template argument chooses, and where it is.
+
+    `gathers` says whether a kernel that has the row in registers takes shared memory for it too.
+    """
+
+    family: str  # "forward", "derivative" or "bounded": the .cuh file with the kernels' arguments
+    member: str
+    file: str
+    gathers: bool = False
+
+    def form(self, n: int, itemsize: int) -> Form:
+        """How to hold rows of n entries of so many bytes."""
+        if self.family == "bounded":
+            return cached_form(n, itemsize)
+        # More than 16 warps leave a thread 64 registers: too few for doubles, or for two numbers.
+        most_warps = 16 if itemsize == 8 or self.family == "derivative" else 32
+        return register_form(n, itemsize, most_warps)
+
+    def name(self, form: Form, dtype: np.dtype[Any]) -> str:
+        """The name expression of the instance."""
+        arguments = [self.member, TYPES[dtype.name], *map(str, form.sizes)]
+        return f"{self.family}_{form.kind}<{', '.join(arguments)}>"
+
+
 class Form(NamedTuple):
     """How a kernel holds a row: by lanes of a warp, by a block, or streaming it.
 
@@ -43,7 +68,7 @@ class Form(NamedTuple):
         return -(-rows * self.sizes[0] // THREADS) if self.kind == "lanes" else rows
 
 
-def form(n: int, itemsize: int, most_warps: int) -> Form:
+def register_form(n: int, itemsize: int, most_warps: int) -> Form:
     """The form for rows of n entries of so many bytes: the smallest that holds them.
 
     A row of up to 1024 entries stays in a warp or part of one, which needs no barriers. Longer ones
@@ -52,9 +77,9 @@ def form(n: int, itemsize: int, most_warps: int) -> Form:
 
     Examples
     --------
-    >>> form(50, 4, 32)
+    >>> register_form(50, 4, 32)
     Form(kind='lanes', sizes=(8, 8))
-    >>> form(32000, 4, 32)
+    >>> register_form(32000, 4, 32)
     Form(kind='stream', sizes=(16,))
     """
     pack = PACK // itemsize
@@ -65,6 +90,20 @@ def form(n: int, itemsize: int, most_warps: int) -> Form:
         if n <= 32 * 16 * warps and warps <= most_warps:
             return Form("block", (warps, 16))
     return Form("stream", (8,) if itemsize == 8 else (16,))
+
+
+def cached_form(n: int, itemsize: int) -> Form:
+    """The form for rows that stay in memory and its caches: a thread reads few packs of them.
+
+    Examples
+    --------
+    >>> cached_form(50, 4), cached_form(5000, 4)
+    (Form(kind='lanes', sizes=(8,)), Form(kind='block', sizes=(4,)))
+    """
+    for lanes, most in ((8, 64), (16, 256), (32, 1024)):
+        if n <= most:
+            return Form("lanes", (lanes,))
+    return Form("block", (4,) if n <= 8192 else (8,) if itemsize == 8 else (16,))
 
 
 class Limits(NamedTuple):
@@ -91,55 +130,36 @@ def storage(n: int, itemsize: int, warps: int, limits: Limits) -> tuple[int, int
     return min(whole, most // (warps * gap)), words
 
 
-def launch(
-    kernel: str,
-    file: str,
-    like: Any,
-    operands: Sequence[Any],
-    parameters: Sequence[Any],
-    *,
-    most_warps: int = 32,
-    gathers: bool = False,
-) -> None:
+def launch(kernel: Kernel, like: Any, operands: Sequence[Any], parameters: Sequence[Any]) -> None:
     """Run a kernel over the rows of its operands, along the last axis.
 
     Parameters
     ----------
-    kernel : str
-        its name and first template argument, with a gap for the form, as in
-        ``"forward_{}<Softmax, "``
-    file : str
-        where it is
+    kernel : Kernel
     like : array
         whose shape, dtype and device are the call's
     operands, parameters : sequence
         in the order of the kernel's arguments
-    most_warps : int
-        of a block that holds a row in registers
-    gathers : bool
-        whether it needs shared memory for a number per entry in any form
     """
     n, itemsize = like.shape[-1], like.dtype.itemsize
-    chosen = form(n, itemsize, most_warps)
-    name = kernel.format(chosen.kind) + ", ".join([TYPES[like.dtype.name], *map(str, chosen.sizes)])
+    form, gap = kernel.form(n, itemsize), max(itemsize, 4)
     extra: tuple[Any, ...] = ()
-    gap, shared = max(itemsize, 4), 0
+    shared = form.threads * form.sizes[-1] * gap if kernel.gathers else 0
     with like.device:
-        if chosen.kind == "stream":
-            warps = chosen.sizes[0]
+        if form.kind == "stream":
+            warps = form.sizes[0]
             room, words = storage(n, itemsize, warps, _limits(like.device.id))
-            if kernel.startswith("forward"):
+            if kernel.family == "forward":
                 shared = warps * room * gap + 4 * words
                 extra = (np.array((room, words), STORAGE),)
             else:
                 shared = 4 * words
-                extra = (np.uint32(words),)
-        elif gathers:
-            shared = chosen.threads * chosen.sizes[1] * gap
-        compiled = _compiled(file, name + ">", shared > DEFAULT_SHARED, like.device.id)
+                extra = (np.array(words, np.uint32),)
+        name = kernel.name(form, like.dtype)
+        compiled = _compiled(kernel.file, name, shared > DEFAULT_SHARED, like.device.id)
         for rows, batch, arrays, numbers in launches(like.shape, operands, parameters):
             arguments = (*arrays, batch, *numbers, *extra)
-            compiled((chosen.grid(rows),), (chosen.threads,), arguments, shared_mem=shared)
+            compiled((form.grid(rows),), (form.threads,), arguments, shared_mem=shared)
 
 
 @functools.cache
