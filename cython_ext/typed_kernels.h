@@ -26,6 +26,7 @@
 #include "gufunc_rows.h"
 #include "topk_rows.h"
 #include "loss_rows.h"
+#include "log_rows.h"
 #include "smoothed_rows.h"
 #include "structured_loops.h"
 #include "bounded_rows.h"

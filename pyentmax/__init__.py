@@ -6,6 +6,7 @@ from pyentmax._dispatch import show_config
 from pyentmax._workers import get_workers, set_workers
 from pyentmax.checking import CheckReport, check_gradient, check_jacobian, check_vjp
 from pyentmax.entropies import gini_entropy, norm_entropy, shannon_entropy, tsallis_entropy
+from pyentmax.log_probabilities import log_entmax, log_entmax15, log_softmax, log_sparsemax
 from pyentmax.losses import (
     entmax15_loss,
     entmax15_loss_and_grad,
@@ -174,6 +175,10 @@ __all__ = [
     "get_workers",
     "gini_entropy",
     "hessian_jacobian",
+    "log_entmax",
+    "log_entmax15",
+    "log_softmax",
+    "log_sparsemax",
     "norm_entropy",
     "normmax",
     "normmax_jacobian",

@@ -27,6 +27,7 @@ ROOMS = [
     "thresholds",
     "mappings",
     "sparse_output",
+    "log_probabilities",
     "losses",
     "checking",
     ROOT,

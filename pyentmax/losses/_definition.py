@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from pyentmax._dispatch import as_floating
-from pyentmax.losses._targets import Options, arranged_target, places
+from pyentmax.log_probabilities import log_sum_exp
+from pyentmax.losses._targets import Options, arranged_target
 from pyentmax.mappings import MAPPINGS, Mapping
 from pyentmax.mappings._rows import Rows
 
@@ -70,21 +71,12 @@ def _conjugate(
 ) -> Any:
     """Ω*(z) = p·z − Ω(p) where the largest score is 0."""
     if record is MAPPINGS["softmax"]:
-        return _log_sum_exp(scores)
+        return log_sum_exp(scores)[..., 0]
     conjugate = np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega(p)
     if record is MAPPINGS["entmax"]:
         alpha, _ = as_floating(params[0], "alpha")
-        return np.where(alpha == 1, _log_sum_exp(scores), conjugate)
+        return np.where(alpha == 1, log_sum_exp(scores)[..., 0], conjugate)
     return conjugate
-
-
-def _log_sum_exp(scores: Any) -> Any:
-    """log Σ exp z where the largest score is 0, which counts 1: small sums of the rest keep digits.
-
-    Taken as −log p of the largest, all below ε would be lost, as the gradient is not.
-    """
-    largest = places(scores) == np.argmax(scores, axis=-1, keepdims=True)
-    return np.log1p(np.sum(np.where(largest, 0, np.exp(scores)), axis=-1))
 
 
 def record_and_parameters(

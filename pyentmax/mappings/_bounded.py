@@ -62,11 +62,11 @@ class BoundedRows(Rows):
         """What a kernel takes: scores, mask and bounds."""
         return (*super().operands(), self.upper)
 
-    def restore(self, p: Any) -> Any:
+    def restore(self, p: Any, dead: float = 0) -> Any:
         """p as the caller expects it; NaN in an infeasible row, if nobody could look at it."""
         if not self.on_host:
             p = np.where(self._feasible[..., None], p, np.nan)
-        return super().restore(p)
+        return super().restore(p, dead)
 
 
 class BoundedTangent(Tangent):

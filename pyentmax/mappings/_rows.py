@@ -129,12 +129,12 @@ class Rows:
         """Each row's largest score, shape batch + (1,); after `scores`."""
         return self._top
 
-    def restore(self, p: Any) -> Any:
-        """p in the caller's shape, dtype and ``out``; zeros or NaN in the rows without maximum."""
+    def restore(self, p: Any, dead: float = 0) -> Any:
+        """p in the caller's shape, dtype and ``out``; `dead` or NaN in rows without a maximum."""
         if p is self._target is not None:
             return self._out
         if self._top is not None and self._has_broken_rows():
-            instead = np.where(self._top == -np.inf, 0, np.nan).astype(p.dtype)
+            instead = np.where(self._top == -np.inf, dead, np.nan).astype(p.dtype)
             p = np.where(np.isfinite(self._top), p, instead)
         if self._wrong is not None:
             p = np.where(self._wrong[..., None], np.nan, p).astype(p.dtype, copy=False)

@@ -242,10 +242,7 @@ class RNNSeq2Seq:
         gates = linear(self.params, "decoder.0", embedding(self.params, "target_embedding", tokens))
         state, weights = self._advance(self.params, gates, state, None)
         scores = linear(self.params, "output", state.feed)
-        xp = self.xp
-        p, support = self.output.probabilities(scores.data)
-        tiny = xp.finfo(p.dtype).smallest_subnormal
-        log_prob = xp.where(p > 0, xp.log(xp.maximum(p, tiny)), -xp.inf)
+        log_prob, support = self.output.log_probabilities(scores.data)
         return Step(*map(to_host, (log_prob, support, weights.data))), _plain(state)
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:

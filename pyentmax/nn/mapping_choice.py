@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..autograd import MAPPING_OPS, Tensor, fenchel_young_loss
 from ..autograd.tensor import Array
+from ..log_probabilities import LOGARITHMS
 from ..mappings import MAPPINGS
 
 
@@ -28,6 +31,14 @@ class ChosenMapping(NamedTuple):
         """p = π(z) over the last axis of an array, and its support, from the mapping itself."""
         record = MAPPINGS[self.name]
         return record.forward(z, *self.params), record.support(z, *self.params)
+
+    def log_probabilities(self, z: Array) -> tuple[Array, Array]:
+        """log p over the last axis of an array, −∞ where p is 0, and the support."""
+        if self.name in LOGARITHMS:
+            log_p = LOGARITHMS[self.name](z, *self.params)
+            return log_p, log_p > -np.inf
+        p, support = self.probabilities(z)
+        return np.where(p > 0, np.log(np.where(p > 0, p, 1)), -np.inf), support
 
     def loss(self, z: Tensor, y: Array, **options: Any) -> Tensor:
         """The mapping's Fenchel-Young loss, on the tape."""

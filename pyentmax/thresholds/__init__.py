@@ -41,6 +41,7 @@ from pyentmax.thresholds.tangents import (
     exp_beta,
     halley,
     inside,
+    log_exp_beta,
     newton,
     newton_threshold,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "fill_boxes",
     "halley",
     "inside",
+    "log_exp_beta",
     "michelot",
     "newton",
     "newton_threshold",

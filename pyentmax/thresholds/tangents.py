@@ -10,11 +10,26 @@ import numpy as np
 from pyentmax.thresholds._rows import Threshold, checked, checked_beta, count
 
 
+def log_exp_beta(t: Any, beta: Any) -> Any:
+    """log p = log1p(βt)/β of p = [1 + βt]₊^{1/β}: t itself at β = 0, −∞ from t = −1/β down.
+
+    Accurate for every β ≥ 0, however small, and where p itself underflows.
+
+    Examples
+    --------
+    >>> print(log_exp_beta(np.array([-3.0, -900.0, 0.0]), np.array([1e-3])).round(4))
+    [   -3.0045 -2302.5851     0.    ]
+    """
+    t = np.maximum(t, np.finfo(t.dtype).min)  # −∞ times β = 0 would be a NaN
+    limit, x = beta == 0, np.maximum(beta * t, -1)
+    with np.errstate(divide="ignore", over="ignore"):  # log1p(−1) = −∞ is meant: p = 0
+        return np.where(limit, t, np.log1p(x) / np.where(limit, 1, beta))
+
+
 def exp_beta(t: Any, beta: Any) -> tuple[Any, Any]:
     """p = [1 + βt]₊^{1/β}, which is exp(t) at β = 0, and its slope dp/dt = s = p^{1−β}.
 
-    Tsallis' exponential of order 1 − β. Written as exp(log1p(βt)/β), it is accurate for every
-    β ≥ 0, however small; s is p/(1 + βt).
+    Tsallis' exponential of order 1 − β, as the exponential of `log_exp_beta`; s is p/(1 + βt).
 
     Examples
     --------
@@ -22,11 +37,8 @@ def exp_beta(t: Any, beta: Any) -> tuple[Any, Any]:
     >>> print(np.round(p, 6), np.round(s, 6))
     [0.   0.25 1.  ] [0.  0.5 1. ]
     """
-    t = np.maximum(t, np.finfo(t.dtype).min)  # −∞ times β = 0 would be a NaN
-    limit, x = beta == 0, np.maximum(beta * t, -1)
-    with np.errstate(divide="ignore", over="ignore"):  # log1p(−1) = −∞ is meant: p = 0
-        log_p = np.log1p(x) / np.where(limit, 1, beta)
-    p = np.exp(np.where(limit, t, log_p))
+    p = np.exp(log_exp_beta(t, beta))
+    x = np.maximum(beta * np.maximum(t, np.finfo(t.dtype).min), -1)
     return p, p / np.where(x > -1, 1 + x, 1)
 
 
