@@ -16,7 +16,6 @@ from hypothesis.extra import numpy as hnp
 
 import pyentmax
 
-
 CASES: list[tuple[str, tuple[float, ...], float]] = [
     ("softmax", (), 1),
     ("entmax15", (), 1.5),
