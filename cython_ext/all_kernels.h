@@ -127,5 +127,13 @@ const Kernel KERNELS[] = {
     {"budget_sparsemax", "(n),(n),()->(n)", "Scores, mask and budget to shares of at most 1 each.", 3, 1,
      FORWARD_1_TYPES, {budget_loop_f32, budget_loop_f64}, {NULL, NULL}},
     JVP(budget_sparsemax, "budget sparsemax"),
+    {"csoftmax_vjp_upper", "(n),(n),(n)->(n)", "Gradient in p to gradient in the bounds.", 3, 1,
+     BOUNDED_JVP_TYPES, {in_bounds_loop_f32, in_bounds_loop_f64},
+     {(void *)&csoftmax_vjp_upper_f32, (void *)&csoftmax_vjp_upper_f64}},
+    {"csparsemax_vjp_upper", "(n),(n),(n),(n)->(n)", "Gradient in p to gradient in the bounds.", 4, 1,
+     {NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE,
+      NPY_DOUBLE, NPY_DOUBLE},
+     {in_bounds_loop_f32, in_bounds_loop_f64},
+     {(void *)&csparsemax_vjp_upper_f32, (void *)&csparsemax_vjp_upper_f64}},
     {.name = NULL},
 };

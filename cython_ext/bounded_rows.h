@@ -107,3 +107,71 @@ static void TYPED(bounded_jvp_loop)(char **args, const ptrdiff_t *dims, const pt
     free(room);
     leave_no_float_flags();
 }
+
+/* Which derivative in the bounds: are slopes 1 on the support, or p; and does p = 0 at a bound of 0 say that
+ * the bound holds it down, or are scores needed to tell? */
+typedef struct {
+    bool unit_slopes, needs_scores;
+} TYPED(InBounds);
+
+/* The smallest of x. */
+static double TYPED(bottom_of)(double *x, ptrdiff_t n) {
+    for (ptrdiff_t i = 0; i < n; i++) x[i] = -x[i];
+    return -top_of(x, n);
+}
+
+/* Where a bound holds p down, p moves with it one to one, and the free entries make room in proportion to
+ * their slopes s: g less the mean of g under s. As z - p is tau on the free entries and more on the
+ * full, tau is its least value on the support; a bound of 0 holds down what scores above it. */
+static void TYPED(product_in_bounds)(const TYPED(InBounds) *kind, const REAL *p, const REAL *g,
+                                     const REAL *upper, const REAL *z, REAL *out, ptrdiff_t n,
+                                     double *restrict room) {
+    double *s = room, *along = room + n, least = 0, tau = -(double)INFINITY;
+    bool alive = false;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        s[i] = p[i] >= upper[i] ? 0 : kind->unit_slopes && p[i] > 0 ? 1 : p[i];
+        along[i] = s[i] != 0 ? s[i] * g[i] : 0;
+        alive |= p[i] > 0;
+    }
+    const double weight = sum_of(s, n), mean = weight != 0 ? sum_of(along, n) / weight : 0;
+    if (kind->needs_scores) {
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? z[i] : (double)INFINITY;
+        least = TYPED(bottom_of)(s, n); /* near tau: beside it no digit is lost to a full entry */
+        for (ptrdiff_t i = 0; i < n; i++)
+            s[i] = p[i] > 0 ? ((double)z[i] - least) - p[i] : (double)INFINITY;
+        tau = TYPED(bottom_of)(s, n);
+    }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const bool holds = alive && p[i] >= upper[i]
+                           && (!kind->needs_scores || (double)z[i] - least > tau);
+        out[i] = p[i] != p[i] ? p[i] : holds ? (REAL)(g[i] - mean) : (REAL)0;
+    }
+}
+
+/* (n),(n),(n)->(n) or (n),(n),(n),(n)->(n): probabilities, a gradient in them, bounds and, if needed, scores
+ * to the gradient in the bounds; data is the InBounds. */
+static void TYPED(in_bounds_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                  void *data) {
+    const TYPED(InBounds) *kind = data;
+    const int inputs = kind->needs_scores ? 4 : 3;
+    const ptrdiff_t rows = dims[0], n = dims[1], *strides = steps + inputs + 1;
+    if (rows == 0 || n == 0) return;
+    double *room = scratch_or_error(7 * n, sizeof(double));
+    if (room == NULL) return;
+    REAL *row = (REAL *)(room + 2 * n);
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        const REAL *in[4] = {NULL};
+        for (int k = 0; k < inputs; k++)
+            in[k] = TYPED(contiguous)(args[k] + r * steps[k], strides[k], n, row + k * n);
+        char *to = args[inputs] + r * steps[inputs];
+        REAL *out = TYPED(target)(to, strides[inputs], row + 4 * n);
+        TYPED(product_in_bounds)(kind, in[0], in[1], in[2], in[3], out, n, room);
+        TYPED(deliver)(out, to, strides[inputs], n);
+    }
+    free(room);
+    leave_no_float_flags();
+}
+
+static const TYPED(InBounds) TYPED(csoftmax_vjp_upper) = {false, false};
+static const TYPED(InBounds) TYPED(csparsemax_vjp_upper) = {true, true};

@@ -74,11 +74,13 @@ class BoundedTangent(Tangent):
 
     Attributes
     ----------
+    upper : array like p
+        rounded as p was
     full : bool array like p
         where p is at its bound; nowhere if masked, or in a row with nothing left
     """
 
-    __slots__ = ("_shape_of_upper", "full", "upper")
+    __slots__ = ("_shape_of_upper", "upper")
 
     def __init__(self, p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> None:
         super().__init__(p, v, axis, mask=mask)
@@ -89,14 +91,19 @@ class BoundedTangent(Tangent):
         upper = _fitted(upper, p.shape, "p")
         if mask is not None:
             upper = np.where(check_mask(mask, p, "p"), upper, _NO_BOUND)
-        # Where a score is −∞ the bound may be anything, and p = 0 is all that is seen of it here.
-        upper = np.where((p == 0) & ~(upper >= 0), _NO_BOUND, upper)
-        _check_values(upper)
+        if not isinstance(upper, np.ndarray) or not (upper >= 0).all():
+            # Where a score is −∞ the bound may be anything, and p = 0 is all that is seen of it.
+            upper = np.where((p == 0) & ~(upper >= 0), _NO_BOUND, upper)
+            _check_values(upper)
         # Rounded as p was, first to compute and then to answer: it equals the bound that it is at.
-        upper = np.minimum(upper, _NO_BOUND).astype(p.dtype).astype(precision)
-        upper = upper.astype(self.p.dtype)
+        upper = np.minimum(upper, _NO_BOUND)
+        for dtype in (p.dtype, precision, self.p.dtype):
+            upper = upper.astype(dtype, copy=False)
         self.upper = to_rows(upper, self._axes)
-        self.full = (self.p >= self.upper) & np.any(self.p > 0, axis=-1, keepdims=True)
+
+    @property
+    def full(self) -> Any:
+        return (self.p >= self.upper) & np.any(self.p > 0, axis=-1, keepdims=True)
 
     @staticmethod
     def plain(*_: Any, **__: Any) -> None:
@@ -106,8 +113,18 @@ class BoundedTangent(Tangent):
         """What a kernel takes: p, v and the bounds."""
         return (*super().operands(), self.upper)
 
-    def product_with_bounds(self, s: Any, active: Any) -> Any:
-        """Σ_i v_i ∂p_i/∂u for all bounds u, summed to the shape that the caller gave them in.
+
+class BoundsTangent(BoundedTangent):
+    """The same for a derivative in the bounds, which has their shape."""
+
+    __slots__ = ()
+
+    def restore(self, rows: Any) -> Any:
+        """The product summed to the shape that the caller gave the bounds in."""
+        return reduce_to(super().restore(rows), self._shape_of_upper)
+
+    def product(self, s: Any, active: Any) -> Any:
+        """Σ_i v_i ∂p_i/∂u for all bounds u, as the caller expects it.
 
         Where a bound is active, p moves with it one to one, and the free entries make room in
         proportion to s, their share of a change of the threshold: v_i less v's mean under s.
@@ -116,7 +133,7 @@ class BoundedTangent(Tangent):
         total = np.sum(s, axis=-1, keepdims=True)
         mean = np.sum(s * v, axis=-1, keepdims=True) / np.where(total == 0, 1, total)
         each = np.where(np.isnan(self.p), self.p, np.where(active, self.v - mean, 0))
-        return reduce_to(self.restore(each), self._shape_of_upper)
+        return self.restore(each)
 
 
 def live_entries(rows: Rows) -> Any:

@@ -23,7 +23,7 @@ import numpy as np
 
 from pyentmax._dispatch import accelerated
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, solve_shifted
+from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, BoundsTangent, solve_shifted
 from pyentmax.mappings._record import Mapping
 from pyentmax.thresholds import water_fill
 
@@ -115,6 +115,7 @@ def csoftmax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None
 csoftmax_vjp = csoftmax_jvp
 
 
+@accelerated(BoundsTangent)
 def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
 
@@ -137,8 +138,8 @@ def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any 
     >>> print(csoftmax_vjp_upper([0.5, 0.25, 0.25], [3.0, 1.0, 0.0], [0.5, 1.0, 1.0]))
     [2.5 0.  0. ]
     """
-    rows = BoundedTangent(p, g, upper, axis, mask=mask)
-    return rows.product_with_bounds(_curvature(rows), rows.full)
+    rows = BoundsTangent(p, g, upper, axis, mask=mask)
+    return rows.product(_curvature(rows), rows.full)
 
 
 def csoftmax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:

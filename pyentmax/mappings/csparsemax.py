@@ -18,10 +18,34 @@ import numpy as np
 
 from pyentmax._dispatch import accelerated
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, solve_shifted
+from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, BoundsTangent, solve_shifted
 from pyentmax.mappings._record import Mapping
 from pyentmax.mappings._rows import Rows
 from pyentmax.thresholds import fill_boxes
+
+
+class _BoundsTangent(BoundsTangent):
+    """Probabilities, a direction and bounds, and the scores."""
+
+    __slots__ = ("z",)
+
+    def __init__(
+        self, p: Any, v: Any, upper: Any, z: Any, axis: Any = -1, *, mask: Any = None
+    ) -> None:
+        super().__init__(p, v, upper, axis, mask=mask)
+        scores = Rows(z, axis, mask=mask)
+        if scores.z.shape != self.p.shape:
+            raise ValueError(f"z must have the shape of p, {np.shape(p)}, got {scores.shape}")
+        self.z = scores.z
+        self.kernel_ready = self.kernel_ready and scores.kernel_ready
+
+    @staticmethod
+    def plain(*_: Any, **__: Any) -> None:
+        """No call is so common that its bounds need no check."""
+
+    def operands(self) -> tuple[Any, ...]:
+        """What a kernel takes: p, v, the bounds and the scores."""
+        return (*super().operands(), self.z)
 
 
 @accelerated(BoundedRows)
@@ -93,6 +117,7 @@ def csparsemax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = No
 csparsemax_vjp = csparsemax_jvp
 
 
+@accelerated(_BoundsTangent)
 def csparsemax_vjp_upper(
     p: Any, g: Any, upper: Any, z: Any, axis: Any = -1, *, mask: Any = None
 ) -> Any:
@@ -123,16 +148,13 @@ def csparsemax_vjp_upper(
     >>> print(csparsemax_vjp_upper(p, g, upper, [2.0, 0.5, 0.4, -1.0]))
     [2. 0. 4. 0.]
     """
-    rows, scores = BoundedTangent(p, g, upper, axis, mask=mask), Rows(z, axis, mask=mask)
-    if scores.z.shape != rows.p.shape:
-        raise ValueError(f"z must have the shape of p, {np.shape(p)}, got {scores.shape}")
+    rows = _BoundsTangent(p, g, upper, z, axis, mask=mask)
     # Relative to the least score on the support, which is near τ, no digit is lost to a full entry.
-    least = np.min(np.where(rows.p > 0, scores.z, np.inf), axis=-1, keepdims=True)
+    least = np.min(np.where(rows.p > 0, rows.z, np.inf), axis=-1, keepdims=True)
     with np.errstate(over="ignore", invalid="ignore"):
-        y = scores.z - least
+        y = rows.z - least
         tau = np.min(np.where(rows.p > 0, y - rows.p, np.inf), axis=-1, keepdims=True)
-    active = rows.full & (y > tau)
-    return rows.product_with_bounds(_curvature(rows), active)
+    return rows.product(_curvature(rows), rows.full & (y > tau))
 
 
 def csparsemax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:

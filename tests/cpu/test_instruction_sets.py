@@ -45,12 +45,13 @@ for mapping in ("softmax", "sparsemax", "entmax15"):
 
 
 def operands(name, z, rng):
-    mapping = name.removesuffix("_jvp")
+    mapping = name.removesuffix("_jvp").removesuffix("_vjp_upper")
     further = FURTHER_OPERANDS.get(mapping, lambda *_: ())(rng, z)
     given = z, rng.random(z.shape) < 0.9, *further
-    if name.endswith("_jvp"):
+    if name != mapping:
         v = rng.standard_normal(z.shape).astype(z.dtype)
         further = () if mapping == "budget_sparsemax" else further
+        further = (*further, z) if name == "csparsemax_vjp_upper" else further
         return _cpu.BUILDS[BASELINE][mapping](*given), v, *further
     return given
 

@@ -132,6 +132,36 @@ def test_jvp(name: str, n: int, dtype: Any) -> None:
     np.testing.assert_array_equal(jvp(p, anything, parameter, mask=mask), product)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [1, 2, 5, 40, 300])
+@pytest.mark.parametrize("name", ["csoftmax", "csparsemax"])
+def test_vjp_upper(name: str, n: int, dtype: Any) -> None:
+    rng = np.random.default_rng(n)
+    z = every_row(dtype, n)
+    mask = rng.random(z.shape) < 0.8
+    mask[:, 0] = True
+    upper = parameters(name, z, mask)
+    p = mapping(name)(z, upper, mask=mask)
+    g = rng.standard_normal(z.shape).astype(dtype)
+    scores = (z,) if name == "csparsemax" else ()
+    vjp = mapping(f"{name}_vjp_upper")
+    product = vjp(p, g, upper, *scores, mask=mask)
+    assert product.dtype == dtype
+    wide = [a.astype(float) for a in (p, g, upper, *scores)]
+    allowed = 32 * np.finfo(dtype).eps * np.abs(g).max()
+    np.testing.assert_allclose(product, vjp.reference(*wide, mask=mask), rtol=0, atol=allowed)
+    p[2:4], z[2:4] = [[0], [np.nan]], [[-np.inf], [np.nan]]
+    product = vjp(p, g, upper, *scores)
+    assert (product[2] == 0).all()
+    assert np.isnan(product[3]).all()
+    shared = np.full((n,), 2 / n, dtype)
+    p = mapping(name)(z, shared)
+    product = vjp(p, g, shared, *scores)
+    assert product.shape == (n,)
+    expected = vjp(p, g, np.broadcast_to(shared, z.shape), *scores).sum(axis=0)
+    np.testing.assert_allclose(product, expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2, -2])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_axis_and_parameters_that_broadcast(name: str, axis: int) -> None:
