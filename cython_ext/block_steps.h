@@ -171,6 +171,7 @@ static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const 
 ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
                                         const REAL *restrict t, const bool squared,
                                         TYPED(BlockMoments) *restrict total) {
+    const REAL zero = (REAL)(n < 0); /* as in moments */
     for (int j = 0; j < BLOCK; j++) total->squares[j] = total->sum[j] = total->size[j] = 0;
     for (ptrdiff_t start = 0; start < n; start += LANES) {
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
@@ -181,8 +182,8 @@ ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
                 REAL u = tile[i * BLOCK + j] + t[j], w = tile[i * BLOCK + LANES + j] + t[LANES + j];
                 outside[j] += TYPED(is_negative)(u);
                 more_outside[j] += TYPED(is_negative)(w);
-                u = u > 0 ? u : (REAL)0;
-                w = w > 0 ? w : (REAL)0;
+                u = TYPED(larger)(u, zero);
+                w = TYPED(larger)(w, zero);
                 sum[j] += u;
                 more_sum[j] += w;
                 if (squared) squares[j] += u * u;

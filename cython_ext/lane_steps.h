@@ -55,6 +55,10 @@ static inline bool TYPED(any_above)(const REAL *x, REAL floor);
 static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     const __m512 lanes = _mm512_loadu_ps(x);
     const __mmask16 above = _mm512_cmp_ps_mask(lanes, _mm512_set1_ps(floor), _CMP_GT_OQ);
+    if (above == 0xffff) { /* much the faster, and a dense row is made of it */
+        _mm512_storeu_ps(to, lanes);
+        return LANES;
+    }
     _mm512_storeu_ps(to, _mm512_maskz_compress_ps(above, lanes));
     return __builtin_popcount(above);
 }

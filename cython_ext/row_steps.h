@@ -66,26 +66,29 @@ static inline bool TYPED(any_nonzero)(const REAL *x, ptrdiff_t n) {
     return found != 0;
 }
 
-/* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t; n is a whole number of lanes. */
-ALWAYS_INLINE Moments TYPED(moments)(const REAL *x, ptrdiff_t n, REAL t, bool squared) {
-    Moments total = {0, 0, 0};
+/* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t; n is a whole number of lanes. Each
+ * LEAF of entries is added up apart, so that rounding grows with LEAF and n/LEAF, not with n. */
+ALWAYS_INLINE Moments TYPED(moments)(const REAL *x, ptrdiff_t n, REAL t, const bool squared) {
+    REAL all_squares[PAIR] = {0}, all_sum[PAIR] = {0};
+    BITS outside[PAIR] = {0};
+    const REAL zero = (REAL)(n < 0); /* a literal 0 makes two AVX-512 instructions of one maximum */
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
         REAL squares[PAIR] = {0}, sum[PAIR] = {0};
-        BITS outside[PAIR] = {0};
         for (ptrdiff_t i = start; i < end; i += PAIR)
             for (int j = 0; j < PAIR; j++) {
                 REAL u = x[i + j] + t;
                 outside[j] += TYPED(is_negative)(u);
-                u = u > 0 ? u : (REAL)0;
+                u = TYPED(larger)(u, zero);
                 sum[j] += u;
                 if (squared) squares[j] += u * u;
             }
-        BITS count = 0;
-        for (int j = 0; j < PAIR; j++) count += outside[j];
-        total.size += (double)(end - start - count);
-        total.sum += TYPED(pair_sum)(sum);
-        if (squared) total.squares += TYPED(pair_sum)(squares);
+        for (int j = 0; j < PAIR; j++) {
+            all_sum[j] += sum[j];
+            if (squared) all_squares[j] += squares[j];
+        }
     }
-    return total;
+    ptrdiff_t size = n;
+    for (int j = 0; j < PAIR; j++) size -= outside[j];
+    return (Moments){TYPED(pair_sum)(all_squares), TYPED(pair_sum)(all_sum), (double)size};
 }
