@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(32 * WARPS)
 }
 
 template <template <typename> class D, typename T, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, 2)
+__global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>, 32 * WARPS))
     derivative_stream(Operand<const T> p, Operand<const T> v, Operand<const Compute<T>> upper,
                       Operand<const bool> mask, Operand<T> out, Batch batch, Parameter parameter,
                       unsigned words) {

@@ -80,7 +80,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <template <typename> class M, typename T, int WARPS, int ITEMS>
-__global__ void __launch_bounds__(32 * WARPS)
+__global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>, 32 * WARPS))
     forward_block(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
                   Parameter parameter) {
     typedef Block<Compute<T>, WARPS> Team;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(32 * WARPS)
 }
 
 template <template <typename> class M, typename T, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, 2)
+__global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>, 32 * WARPS))
     forward_stream(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
                    Parameter parameter, Storage storage) {
     typedef Block<Compute<T>, WARPS> Team;

@@ -9,6 +9,14 @@
 
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
+/* Blocks that a multiprocessor should hold at once for its 65,536 registers to be that many for each
+ * thread. Told so, the compiler uses them instead of saving more than that takes. */
+__host__ __device__ constexpr int blocks_with(int registers, int threads) {
+    return 65536 / (registers * threads);
+}
+/* Half of the threads that can run are there at once with 64; doubles take two registers each. */
+template <typename C> constexpr int REGISTERS = sizeof(C) == 8 ? 128 : 64;
+
 struct Sum {
     template <typename C> __device__ C operator()(C a, C b) const { return a + b; }
 };

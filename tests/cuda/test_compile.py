@@ -1,0 +1,122 @@
+"""The kernels compile for data-centre GPUs, and keep to what a GPU has: no GPU is needed for that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from nvrtc import Used, compiled, ptx, unavailable
+
+from pyentmax.cuda import _functions
+from pyentmax.cuda._launch import STATIC_SHARED, Form, Kernel, source
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+
+ARCHITECTURES = ["sm_80", "sm_90"]
+KERNELS = [kernel for kernel in vars(_functions).values() if isinstance(kernel, Kernel)]
+TYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "float64": np.float64}
+
+# Registers of a thread, at most, by what holds a row. A multiprocessor has 65,536: at 64, half of the
+# threads that it can run are there at once, at 32 all. Doubles take two each.
+REGISTERS = {
+    ("forward", "lanes"): 88,
+    ("forward", "block"): 64,
+    ("forward", "stream"): 64,
+    ("derivative", "lanes"): 128,
+    ("derivative", "block"): 96,
+    ("derivative", "stream"): 64,
+    ("bounded", "lanes"): 96,
+    ("bounded", "block"): 96,
+}
+
+
+def forms(kernel: Kernel, itemsize: int) -> list[Form]:
+    """All that rows of some length need."""
+    lengths = (2**power * factor for power in range(20) for factor in (1, 1.5))
+    return list(dict.fromkeys(kernel.form(int(n), itemsize) for n in lengths))
+
+
+def check(kernel: Kernel, form: Form, dtype: np.dtype[Any], used: Used) -> None:
+    assert used.spilled == 0, used
+    assert used.stack == 0, used
+    assert used.shared <= STATIC_SHARED - 1024, used  # the driver takes 1 KB for itself
+    budget = REGISTERS[kernel.family, form.kind] * (2 if dtype == np.float64 else 1)
+    assert used.registers <= min(budget, 65536 // form.threads), used
+
+
+def check_all(kernel: Kernel, some: list[Form], dtype: np.dtype[Any], arch: str) -> None:
+    names = {kernel.name(form, dtype): form for form in some}
+    found = compiled(source(kernel.file), list(names), arch, kernel.file)
+    assert set(found) == set(names)
+    for name, used in found.items():
+        check(kernel, names[name], dtype, used)
+
+
+def representative() -> Iterator[Any]:
+    """Each kernel once, and sparsemax in every way to hold a row; the rest by turns."""
+    lengths, types = (40, 5000, 200000), list(TYPES.values())
+    cases = [(kernel, lengths[turn % 3]) for turn, kernel in enumerate(KERNELS)]
+    cases += [(_functions.SPARSEMAX, n) for n in (300, 3000, *lengths)]
+    for turn, (kernel, n) in enumerate(cases):
+        dtype = np.dtype(types[turn // 3 % 3])
+        form, arch = kernel.form(n, dtype.itemsize), ARCHITECTURES[turn % 2]
+        name = f"{kernel.name(form, dtype)}-{arch}".replace(" ", "")
+        yield pytest.param(kernel, form, dtype, arch, id=name)
+
+
+@pytest.mark.parametrize(("kernel", "form", "dtype", "arch"), [*representative()])
+def test_kernels_compile_within_their_budgets(
+    kernel: Kernel, form: Form, dtype: np.dtype[Any], arch: str
+) -> None:
+    check_all(kernel, [form], dtype, arch)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.member)
+def test_every_instance_compiles_within_its_budget(kernel: Kernel, dtype: str, arch: str) -> None:
+    number = np.dtype(TYPES[dtype])
+    check_all(kernel, forms(kernel, number.itemsize), number, arch)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.member)
+def test_every_instance_for_bfloat16_compiles(kernel: Kernel) -> None:
+    """It differs from float16 in its two conversions alone."""
+    names = [
+        kernel.name(form, np.dtype(np.float16)).replace("__half", "BFloat16")
+        for form in forms(kernel, 2)
+    ]
+    for used in compiled(source(kernel.file), names, "sm_90", kernel.file).values():
+        assert used.spilled == 0, used
+
+
+def test_rows_are_read_and_written_16_bytes_at_once():
+    for kernel in (_functions.SPARSEMAX, _functions.SPARSEMAX_JVP):
+        for dtype, vector in ((np.float32, "v4.f32"), (np.float16, "v4.u32")):
+            form = kernel.form(64, np.dtype(dtype).itemsize)
+            name = kernel.name(form, np.dtype(dtype))
+            text = ptx(source(kernel.file), [name], "sm_90", kernel.file)
+            assert f"ld.global.{vector}" in text or f"ld.{vector}" in text
+            assert f"st.global.{vector}" in text or f"st.{vector}" in text
+
+
+def test_a_text_that_does_not_compile_is_told_with_file_and_line():
+    code = source("softmax.cu").replace("share = 1 / total[0];", "share = 1 / totals[0];")
+    with pytest.raises(RuntimeError, match=r'softmax.cu\(\d+\): error: .*"totals"'):
+        compiled(code, ["forward_lanes<Softmax, float, 8, 8>"], "sm_90", "softmax.cu")
+
+
+def test_a_kernel_that_wants_too_many_registers_is_told():
+    code = """
+        template <int N> __global__ void __launch_bounds__(1024) greedy(float *x) {
+            float kept[N];
+            for (int k = 0; k < N; k++) kept[k] = x[k * 1024 + threadIdx.x];
+            __syncthreads();
+            for (int k = 0; k < N; k++) x[k * 1024 + threadIdx.x] = kept[k] * kept[N - 1 - k];
+        }"""
+    found = compiled(code, ["greedy<128>"], "sm_90", "greedy.cu")
+    assert found["greedy<128>"].spilled > 0
