@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pyentmax._workers import core_dimensions
 
 
@@ -21,6 +23,19 @@ def is_lazy(array: Any) -> bool:
 def chunk_type(array: Any) -> Any:
     """The array, or an empty array of a lazy one's chunks' type."""
     return array._meta if is_lazy(array) else array
+
+
+def broadcast_to(array: Any, like: Any) -> Any:
+    """The array in the shape of another, without a copy; a lazy one also in its chunks.
+
+    Dask would broadcast it in one chunk, and copy what it cuts from that: as much again as `like`.
+    """
+    if not is_lazy(like):
+        return np.broadcast_to(array, like.shape)
+    import dask.array
+
+    array = array.rechunk(_chunks(array.shape, list(like.chunks)))
+    return dask.array.broadcast_to(array, like.shape, chunks=like.chunks)
 
 
 def cut_alike(kernel: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -99,6 +99,12 @@ def test_what_no_kernel_does_is_refused_with_the_remedy() -> None:
     assert_lazily_equal(support, pyentmax.sparsemax_support(Z))
 
 
+def test_a_mask_that_does_not_fit_a_lazy_array() -> None:
+    for wrong in (np.ones(7, bool), np.ones((2, 6, 40, 30), bool), np.ones((4, 30), bool)):
+        with pytest.raises(ValueError, match=r"mask of shape .* does not broadcast to z, of shape"):
+            pyentmax.softmax(LAZY, mask=wrong)
+
+
 def test_nothing_is_computed_behind_the_callers_back() -> None:
     def explode(block: np.ndarray) -> np.ndarray:
         raise AssertionError("computed")
@@ -142,7 +148,7 @@ def test_apply_gufunc_on_a_public_function() -> None:
 # --- more than fits -----------------------------------------------------------------------------
 
 CHUNK = 16  # MiB
-MOST = 512  # MiB beyond what a process holds anyway: 16 chunks for each of two threads
+MOST = 288  # MiB beyond what a process holds anyway: 9 chunks for each of two threads
 PROGRAM = """
 import json, resource, sys
 

@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pyentmax._devices import beside
 from pyentmax._dispatch import as_floating
-from pyentmax._lazy import chunk_type, is_lazy
+from pyentmax._lazy import broadcast_to, chunk_type, is_lazy
 
 # A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
 _EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))
@@ -245,7 +245,7 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
         )
     mask = beside(mask, z, "mask")
     try:
-        return np.broadcast_to(mask, z.shape)
+        return broadcast_to(mask, z)
     except ValueError:
         raise ValueError(
             f"mask of shape {mask.shape} does not broadcast to {name}, of shape {z.shape}"
