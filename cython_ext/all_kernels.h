@@ -102,6 +102,8 @@ const Kernel KERNELS[] = {
     FORWARD(softmax, "softmax"),
     FORWARD(sparsemax, "sparsemax"),
     FORWARD(entmax15, "1.5-entmax"),
+    {"entmax", "(n),(n),()->(n)", "Scores, mask and alpha to probabilities of alpha-entmax.", 3, 1,
+     FORWARD_1_TYPES, {entmax_loop_f32, entmax_loop_f64}, {NULL, NULL}},
     {"topk_softmax", "(n),(n),()->(n)", "Scores, mask and k to probabilities of top-k softmax.", 3, 1,
      TOPK_TYPES, {topk_softmax_loop_f32, topk_softmax_loop_f64}, {NULL, NULL}},
     JVP(softmax, "softmax"),

@@ -47,6 +47,10 @@ static inline REAL TYPED(lane_max)(const REAL *lane) {
  * lies behind them, up to LANES values from `to` on, is overwritten. `to` may be x or lie before it. */
 static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to);
 
+/* The reverse: write the values at `from`, in order, to where x exceeds floor, and 0 elsewhere; return how
+ * many were taken. Up to LANES values are read. */
+static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *from, REAL *to);
+
 /* Is any of x[0 .. LANES) above floor? */
 static inline bool TYPED(any_above)(const REAL *x, REAL floor);
 
@@ -60,6 +64,13 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
         return LANES;
     }
     _mm512_storeu_ps(to, _mm512_maskz_compress_ps(above, lanes));
+    return __builtin_popcount(above);
+}
+
+static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *from, REAL *to) {
+    const __mmask16 above =
+        _mm512_cmp_ps_mask(_mm512_loadu_ps(x), _mm512_set1_ps(floor), _CMP_GT_OQ);
+    _mm512_storeu_ps(to, _mm512_maskz_expand_ps(above, _mm512_loadu_ps(from)));
     return __builtin_popcount(above);
 }
 
@@ -107,6 +118,23 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     return low_count + __builtin_popcount(high_above);
 }
 
+static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *from, REAL *to) {
+    ptrdiff_t size = 0;
+    for (int j = 0; j < LANES; j += 8) {
+        const __m256 above =
+            _mm256_cmp_ps(_mm256_loadu_ps(x + j), _mm256_set1_ps(floor), _CMP_GT_OQ);
+        const unsigned mask = (unsigned)_mm256_movemask_ps(above);
+        /* the place in `from` of each lane that is kept: 0, 1, ... where the mask has a byte of ones */
+        const uint64_t bytes = _pdep_u64(mask, 0x0101010101010101u) * 0xff;
+        const uint64_t places = _pdep_u64(0x0706050403020100u, bytes);
+        const __m256i lanes = _mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)places));
+        const __m256 values = _mm256_permutevar8x32_ps(_mm256_loadu_ps(from + size), lanes);
+        _mm256_storeu_ps(to + j, _mm256_and_ps(values, above));
+        size += __builtin_popcount(mask);
+    }
+    return size;
+}
+
 static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
     const __m256 top = _mm256_max_ps(_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8));
     return _mm256_movemask_ps(_mm256_cmp_ps(top, _mm256_set1_ps(floor), _CMP_GT_OQ)) != 0;
@@ -125,6 +153,24 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
         const REAL entry = x[j];
         to[size] = entry;
         size += entry > floor;
+    }
+    return size;
+}
+
+#endif
+
+#if (!HAS_AVX512 && !HAS_AVX2) || IS_DOUBLE
+
+static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *from, REAL *to) {
+    if (!TYPED(any_above)(x, floor)) { /* in a long row, most often */
+        for (int j = 0; j < LANES; j++) to[j] = 0;
+        return 0;
+    }
+    ptrdiff_t size = 0;
+    for (int j = 0; j < LANES; j++) {
+        const REAL value = from[size];
+        to[j] = x[j] > floor ? value : (REAL)0;
+        size += x[j] > floor;
     }
     return size;
 }

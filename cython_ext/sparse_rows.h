@@ -91,3 +91,26 @@ static ptrdiff_t TYPED(next_live)(const TYPED(Search) *found, REAL *p, ptrdiff_t
     if (live > start) memset(p + start, 0, (size_t)(live - start) * sizeof(REAL));
     return live;
 }
+
+/* Put values of what was kept of a row back in their places, and zeros elsewhere, where the last solve
+ * dropped nothing. found->t is the t that kept was gathered with, where that solve started. kept has room
+ * for LANES more. */
+static void TYPED(spread)(const REAL *restrict z, ptrdiff_t n, REAL scale,
+                          const TYPED(Search) *found, const REAL *restrict kept, REAL *restrict p) {
+    const REAL largest = found->largest, floor = -found->t;
+    ptrdiff_t start = TYPED(next_live)(found, p, 0, n);
+    while (start < n) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        REAL x[CHUNK], last[LANES];
+        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
+        ptrdiff_t i = start;
+        for (; i + LANES <= end; i += LANES)
+            kept += TYPED(put_above)(x + (i - start), floor, kept, p + i);
+        if (i < end) {
+            for (ptrdiff_t j = end - i; j < LANES; j++) x[i - start + j] = OUTSIDE;
+            TYPED(put_above)(x + (i - start), floor, kept, last);
+            memcpy(p + i, last, (size_t)(end - i) * sizeof(REAL));
+        }
+        start = TYPED(next_live)(found, p, end, n);
+    }
+}

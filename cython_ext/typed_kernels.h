@@ -8,6 +8,9 @@
 #include "entmax15_rows.h"
 #include "softmax_rows.h"
 #include "sparsemax_rows.h"
+#include "powers.h"
+#include "entmax_root.h"
+#include "entmax_steep.h"
 
 /* 1/Omega''(p) of each mapping: 0 where p is 0, NaN where p is NaN. */
 #define JVP_NAMED(name) TYPED(softmax_##name)
@@ -25,6 +28,7 @@
 
 #include "gufunc_rows.h"
 #include "topk_rows.h"
+#include "entmax_rows.h"
 #include "loss_rows.h"
 #include "log_rows.h"
 #include "smoothed_rows.h"

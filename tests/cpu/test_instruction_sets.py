@@ -29,6 +29,7 @@ def rows_of_every_kind(rng, dtype):
 
 # What a kernel takes beside scores and mask, one value for each of 20 rows.
 FURTHER_OPERANDS = {
+    "entmax": lambda rng, z: (rng.choice([1, 1 + 1e-9, 1.2, 1.5, 1.9, 2, 3, np.inf], 20),),
     "topk_softmax": lambda rng, z: (rng.integers(1, 40, 20),),
     "fusedmax": lambda rng, z: (rng.choice([0, 0.03, 0.5, 1e30], 20),),
     "oscarmax": lambda rng, z: (rng.choice([0, 0.003, 0.1, 1e30], 20),),
