@@ -19,41 +19,41 @@
 #define ROUNDING 1.9e-6f
 #endif
 
-/* LANES searches: of as many short rows, or of one row, which then fills all lanes. */
+/* BLOCK searches, a lane for each: of as many short rows, or of one row in all of them. */
 typedef struct {
-    REAL beta[LANES], b[LANES], b_less_2[LANES];
-    REAL steepness[LANES]; /* 1/t, */
-    REAL beyond[LANES];    /* and the least value that is known to be too large; */
-    REAL rest[LANES];      /* the part of t, a few ε, that it is still too large by, times b */
-    REAL factor[LANES];    /* what the powers then take to sum to 1 */
+    REAL beta[BLOCK], b[BLOCK], b_less_2[BLOCK];
+    REAL steepness[BLOCK]; /* 1/t, */
+    REAL beyond[BLOCK];    /* and the least value that is known to be too large; */
+    REAL rest[BLOCK];      /* the part of t, a few ε, that it is still too large by, times b */
+    REAL factor[BLOCK];    /* what the powers then take to sum to 1 */
 } TYPED(Lanes);
 
 /* sum w^b, sum s for s = w^(b - 1), and sum w^(b - 2) over the support, times 2^SHIFT. */
 typedef struct {
-    double p[LANES], s[LANES], bend[LANES];
+    double p[BLOCK], s[BLOCK], bend[BLOCK];
 } TYPED(PowerSums);
 
 /* Searches for n entries before their first step, from a t at or above the roots. */
-static void TYPED(start_lanes)(TYPED(Lanes) *restrict lanes, const double alpha[LANES], ptrdiff_t n,
+static void TYPED(start_lanes)(TYPED(Lanes) *restrict lanes, const double alpha[BLOCK], ptrdiff_t n,
                                REAL t) {
     const REAL log2_n = TYPED(log2_of)((REAL)n);
-    for (int j = 0; j < LANES; j++) {
+    for (int j = 0; j < BLOCK; j++) {
         const double beta = alpha[j] - 1, b = 1 / beta;
         lanes->beta[j] = (REAL)beta;
         lanes->b[j] = (REAL)b;
         lanes->b_less_2[j] = (REAL)(b - 2);
         lanes->steepness[j] = 1 / t;
     }
-    for (int j = 0; j < LANES; j++)
+    for (int j = 0; j < BLOCK; j++)
         lanes->beyond[j] = TYPED(exp2_of)(lanes->beta[j] * log2_n) * (1 + ROUNDING);
 }
 
-/* Add to the sums those over n <= LEAF entries, whole lanes of them; every entry's s times 2^SHIFT. */
+/* Add to the sums those over n <= LEAF entries, whole pairs of lanes; every entry's s times 2^SHIFT. */
 static void TYPED(add_leaf)(const REAL *restrict x, ptrdiff_t n, const TYPED(Lanes) *restrict at,
                             REAL *restrict s, TYPED(PowerSums) *restrict total) {
     REAL w[LEAF], u[LEAF], r[LEAF], q[LEAF];
-    for (ptrdiff_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * at->steepness[j], base = 1 + gap;
             r[i + j] = gap;
             w[i + j] = base > 0 ? base : (REAL)0;
@@ -61,16 +61,16 @@ static void TYPED(add_leaf)(const REAL *restrict x, ptrdiff_t n, const TYPED(Lan
     for (ptrdiff_t i = 0; i < n; i++) u[i] = w[i] + POSITIVE;
     TYPED(powers)(u, r, n, at->b_less_2, q);
 
-    REAL sum_p[LANES] = {0}, sum_s[LANES] = {0}, bend[LANES] = {0};
-    for (ptrdiff_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
+    REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
             const REAL base = w[i + j], slope = q[i + j] * base;
             bend[j] += base > 0 ? q[i + j] : (REAL)0;
             sum_s[j] += slope;
             sum_p[j] += slope * base;
             s[i + j] = slope;
         }
-    for (int j = 0; j < LANES; j++) {
+    for (int j = 0; j < BLOCK; j++) {
         total->p[j] += sum_p[j];
         total->s[j] += sum_s[j];
         total->bend[j] += bend[j];
@@ -85,12 +85,12 @@ static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double w
         TYPED(add_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, sums);
     if (!one_row) return;
     double power = 0, slope = 0, bend = 0;
-    for (int j = 0; j < LANES; j++) {
+    for (int j = 0; j < BLOCK; j++) {
         power += sums->p[j];
         slope += sums->s[j];
         bend += sums->bend[j];
     }
-    for (int j = 0; j < LANES; j++) {
+    for (int j = 0; j < BLOCK; j++) {
         sums->p[j] = weight * power;
         sums->s[j] = weight * slope;
         sums->bend[j] = weight * bend;
@@ -111,7 +111,7 @@ static bool TYPED(step)(TYPED(Lanes) *restrict at, const TYPED(PowerSums) *restr
                         REAL tolerance, bool tangents_only) {
     const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
     BITS moving = 0;
-    for (int j = 0; j < LANES; j++) {
+    for (int j = 0; j < BLOCK; j++) {
         const REAL sum = (REAL)sums->p[j] * unscale, now = at->steepness[j];
         const REAL a = (REAL)(sums->s[j] / sums->p[j]), bend = (REAL)(sums->bend[j] / sums->p[j]);
         const REAL h = 1 - now * TYPED(exp2_of)(-at->beta[j] * TYPED(log2_of)(sum));
@@ -147,8 +147,8 @@ static void TYPED(find_root)(const REAL *x, ptrdiff_t n, bool one_row, double we
 /* s to p. The rest of the last step changes w by part (w - 1), and p by that times b s. */
 static void TYPED(finish)(const REAL *restrict x, ptrdiff_t n, const TYPED(Lanes) *restrict at,
                           REAL *restrict s) {
-    for (ptrdiff_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++) {
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * at->steepness[j];
             const REAL base = (1 + gap) + at->rest[j] * gap, power = s[i + j] * base;
             s[i + j] = power > 0 ? power * at->factor[j] : (REAL)0;

@@ -30,8 +30,8 @@ static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *contex
     TYPED(Lanes) *lanes = entmax->lanes;
     (void)at_t;
     *entmax->start = t;
-    double alpha[LANES];
-    for (int j = 0; j < LANES; j++) alpha[j] = entmax->alpha;
+    double alpha[BLOCK];
+    for (int j = 0; j < BLOCK; j++) alpha[j] = entmax->alpha;
     TYPED(start_lanes)(lanes, alpha, n, t);
     if (n >= TYPED(LONG)) TYPED(start_from_sample)(x, n, lanes, entmax->s);
     TYPED(find_root)(x, n, true, 1, ROUNDING, lanes, entmax->s);
@@ -56,17 +56,16 @@ static void TYPED(entmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
 /* Each row with its own α. */
 static void TYPED(entmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
                                 ptrdiff_t n, const double alpha[BLOCK], REAL *restrict scratch) {
-    REAL *const x = scratch, *const room = scratch + BLOCK * whole_lanes(n);
-    REAL *const tile_p = scratch + scratch_size(n);
+    REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
     TYPED(Lanes) lanes;
     REAL largest[BLOCK];
-    TYPED(interleave)(z, n, 1, x, room, largest);
+    TYPED(interleave)(z, n, 1, x, largest);
     TYPED(start_lanes)(&lanes, alpha, n, 1);
     for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) x[i + j] *= lanes.beta[j];
     TYPED(find_root)(x, n * BLOCK, false, 1, ROUNDING, &lanes, tile_p);
     TYPED(finish)(x, n * BLOCK, &lanes, tile_p);
-    TYPED(separate)(tile_p, n, p, count, room);
+    TYPED(separate)(tile_p, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
@@ -138,8 +137,9 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
                                      mask_stride, n, room + 2 * count * n);
             p[count] = TYPED(target)(args[3] + r * steps[3], p_stride, room + (2 * count + 1) * n);
         }
-        for (int j = count; j < at_most; j++) {
-            z[j] = z[0]; /* fills up the block */
+        for (int j = count; j < at_most; j++) { /* fills up the block */
+            z[j] = z[0];
+            p[j] = room + (2 * j + 1) * n;
             alpha[j] = alpha[0];
         }
         if (at_most > 1 && run.by_block)

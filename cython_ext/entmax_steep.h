@@ -27,13 +27,13 @@ static REAL TYPED(power_of_largest)(double q, double beta) {
     return TYPED(exp2_of)(exponent > least ? exponent : least);
 }
 
-/* p_i(q) of n <= LEAF gaps, whole lanes of them. */
+/* p_i(q) of n <= LEAF gaps, whole pairs of lanes. */
 static void TYPED(below_largest)(const REAL *restrict x, ptrdiff_t n, double beta, double q,
                                  REAL *restrict p) {
-    REAL w[LEAF], u[LEAF], r[LEAF], b[LANES];
+    REAL w[LEAF], u[LEAF], r[LEAF], b[BLOCK];
     const REAL steepness = 1 / TYPED(power_of_largest)(q, beta);
     const REAL largest = (REAL)q * TYPED(power_of_2)(ROUNDER, -SHIFT);
-    for (int j = 0; j < LANES; j++) b[j] = (REAL)(1 / beta);
+    for (int j = 0; j < BLOCK; j++) b[j] = (REAL)(1 / beta);
     for (ptrdiff_t i = 0; i < n; i++) {
         r[i] = x[i] * steepness;
         const REAL base = 1 + r[i];

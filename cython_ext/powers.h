@@ -112,13 +112,13 @@ static inline REAL TYPED(log2_of)(REAL u) {
     return TYPED(log2_from_ratio)(a, e);
 }
 
-/* u^b 2^SHIFT for n <= LEAF entries, whole lanes of them, with a b to each lane; u = 1 + r is positive
+/* u^b 2^SHIFT for n <= LEAF entries, whole pairs of lanes, with a b to each; u = 1 + r is positive
  * and normal, and b log2 u at most EXPONENT_BIAS - SHIFT. u and r are overwritten. */
 static void TYPED(powers)(REAL *restrict u, REAL *restrict r, ptrdiff_t n, const REAL *restrict b,
                           REAL *restrict power) {
     for (ptrdiff_t i = 0; i < n; i++) u[i] = TYPED(log_ratio)(u[i], r[i], r + i);
-    for (ptrdiff_t i = 0; i < n; i += LANES)
-        for (int j = 0; j < LANES; j++)
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++)
             u[i + j] = b[j] * TYPED(log2_from_ratio)(u[i + j], r[i + j]);
     for (ptrdiff_t i = 0; i < n; i++) power[i] = TYPED(scaled_exp2)(u[i]);
 }

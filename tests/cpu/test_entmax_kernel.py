@@ -1,4 +1,4 @@
-"""The compiled α-entmax for any α, against its definition in wider floats and against its neighbours."""
+"""The compiled α-entmax for any α, against its definition in wider floats and its neighbours."""
 
 from __future__ import annotations
 
