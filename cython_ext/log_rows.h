@@ -103,18 +103,19 @@ static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest
         return TYPED(exponentials_below)(z, half, largest, ties)
                + TYPED(exponentials_below)(z + half, n - half, largest, ties);
     }
+    const REAL unit = TYPED(scaled_exp)(0); /* taken off, not chosen against: that stays scalar */
     REAL sum[LANES] = {0}, zeros[LANES] = {0};
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) {
-            const REAL x = z[i + j] - largest, e = TYPED(scaled_exp)(x);
-            sum[j] += x == 0 ? (REAL)0 : e;
-            zeros[j] += x == 0 ? (REAL)1 : (REAL)0;
+            const REAL x = z[i + j] - largest, tie = x == 0 ? (REAL)1 : (REAL)0;
+            sum[j] += TYPED(scaled_exp)(x) - tie * unit;
+            zeros[j] += tie;
         }
     for (int j = 0; i + j < n; j++) {
-        const REAL x = z[i + j] - largest, e = TYPED(scaled_exp)(x);
-        sum[j] += x == 0 ? (REAL)0 : e;
-        zeros[j] += x == 0 ? (REAL)1 : (REAL)0;
+        const REAL x = z[i + j] - largest, tie = x == 0 ? (REAL)1 : (REAL)0;
+        sum[j] += TYPED(scaled_exp)(x) - tie * unit;
+        zeros[j] += tie;
     }
     *ties += TYPED(lane_sum)(zeros);
     return TYPED(lane_sum)(sum);
