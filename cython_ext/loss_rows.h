@@ -16,6 +16,8 @@ typedef bool TYPED(LossRow)(const REAL *restrict z, REAL *restrict gradient, ptr
 
 typedef struct {
     TYPED(LossRow) *row;
+    const TYPED(Forward) *mapping; /* if it has a block, for short rows, */
+    TYPED(LossRow) *of_p;          /* with this, which finds p where the gradient goes */
     bool with_gradient;
 } TYPED(Loss);
 
@@ -142,6 +144,55 @@ static bool TYPED(entmax15_loss_row)(const REAL *restrict z, REAL *restrict grad
     return true;
 }
 
+/* One entry's share in two lanes of sums, and in the largest. */
+ALWAYS_INLINE void TYPED(add_share)(REAL p, bool root, REAL *mass, REAL *powers, REAL *largest) {
+    *mass += p;
+    *powers += root ? p * SQRT(p) : p * p;
+    *largest = TYPED(larger)(p, *largest);
+}
+
+/* alpha = 2 or, with `root`, 1.5. The row's largest p tells t: there u = t. */
+ALWAYS_INLINE bool TYPED(loss_of_p)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                    ptrdiff_t label, REAL weight, REAL *restrict scratch, bool root,
+                                    double *loss) {
+    const REAL own = p[label];
+    if (own != own) return TYPED(settled_loss)(p, loss);
+    p[label] = 0; /* leaves the others */
+    REAL mass[LANES] = {0}, powers[LANES] = {0}, largest[LANES] = {0};
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            TYPED(add_share)(p[i + j], root, mass + j, powers + j, largest + j);
+    for (int j = 0; i + j < n; j++)
+        TYPED(add_share)(p[i + j], root, mass + j, powers + j, largest + j);
+    const double others = TYPED(lane_sum)(mass), power = TYPED(lane_sum)(powers);
+    if (own == 0 && others == 0) return false;
+
+    const double u = root ? sqrt((double)own) : own, missing = own > 0 ? others : 1;
+    const double o = root ? missing / (1 + u) : missing;
+    *loss = root ? (o * o * (2 + u) + power) * 2 / 3 : (o * o + power) / 2;
+    if (own == 0) {
+        const double gap = TYPED(chunk_maxima)(z, n, scratch) - z[label];
+        const double t = TYPED(lane_max)(largest), reach = root ? 2 * sqrt(t) : t;
+        *loss += gap > reach ? gap - reach : 0;
+    }
+    for (i = 0; i < n; i++) p[i] *= weight;
+    p[label] = (REAL)(0 - missing * weight);
+    return true;
+}
+
+static bool TYPED(sparsemax_loss_of_p)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                       ptrdiff_t label, REAL weight, REAL *restrict scratch,
+                                       double *loss) {
+    return TYPED(loss_of_p)(z, p, n, label, weight, scratch, false, loss);
+}
+
+static bool TYPED(entmax15_loss_of_p)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                      ptrdiff_t label, REAL weight, REAL *restrict scratch,
+                                      double *loss) {
+    return TYPED(loss_of_p)(z, p, n, label, weight, scratch, true, loss);
+}
+
 /* L = log sum exp(x) - x_y. The others' exponentials are added up apart from y's: what is lost beside a 1
  * is all there is of a small loss. */
 static bool TYPED(softmax_loss_row)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
@@ -165,9 +216,7 @@ static bool TYPED(softmax_loss_row)(const REAL *restrict z, REAL *restrict gradi
 
 /* A label out of range, which only a row without any score may have: NaN shows the caller to others. */
 static bool TYPED(no_label_row)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
-                                ptrdiff_t label, REAL weight, REAL *restrict scratch,
-                                double *loss) {
-    (void)label, (void)weight;
+                                REAL *restrict scratch, double *loss) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (!TYPED(is_settled)(gradient, n, largest)) TYPED(fill)(gradient, n, (REAL)NAN);
     return TYPED(settled_loss)(gradient, loss);
@@ -183,37 +232,61 @@ static void TYPED(loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t
     const ptrdiff_t z_stride = steps[operands], mask_stride = steps[operands + 1];
     const ptrdiff_t stride = kernel->with_gradient ? steps[operands + 2] : 0;
     if (rows == 0 || n == 0) return;
-    REAL *scratch = scratch_or_error(scratch_size(n) + 2 * n, sizeof(REAL));
+    const bool side_by_side = kernel->mapping->block && kernel->of_p && n <= SHORT;
+    const int at_once = side_by_side ? BLOCK : 1;
+    REAL *scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + scratch_size(n);
 
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        const int64_t label = *(const int64_t *)(args[2] + r * steps[2]);
-        const REAL weight = *(const REAL *)(args[3] + r * steps[3]);
-        char *to = kernel->with_gradient ? args[6] + r * steps[6] : NULL;
-        REAL *gradient = to ? TYPED(target)(to, stride, room + n) : room + n;
-        double loss = 0;
-        bool counts = false;
-        if (weight == 0) {
-            TYPED(fill)(gradient, n, 0);
-        } else {
-            const REAL *z = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
-                                          mask_stride, n, room);
-            TYPED(LossRow) *row = label < 0 || label >= n ? TYPED(no_label_row) : kernel->row;
-            counts = row(z, gradient, n, (ptrdiff_t)label, weight, scratch, &loss);
+    for (ptrdiff_t start = 0; start < rows; start += at_once) {
+        const REAL *z[BLOCK];
+        REAL *gradient[BLOCK];
+        const int count = rows - start < at_once ? (int)(rows - start) : at_once;
+        for (int j = 0; j < count; j++) {
+            const ptrdiff_t r = start + j;
+            z[j] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
+                                 mask_stride, n, room + 2 * j * n);
+            gradient[j] = room + (2 * j + 1) * n;
+            if (kernel->with_gradient)
+                gradient[j] = TYPED(target)(args[6] + r * steps[6], stride, gradient[j]);
         }
-        *(REAL *)(args[4] + r * steps[4]) = (REAL)(counts ? loss * weight : 0);
-        *(bool *)(args[5] + r * steps[5]) = counts;
-        if (to) TYPED(deliver)(gradient, to, stride, n);
+        for (int j = count; j < at_once; j++) { /* fills up the block */
+            z[j] = z[0];
+            gradient[j] = room + (2 * j + 1) * n;
+        }
+        if (side_by_side) kernel->mapping->block(z, gradient, count, n, scratch);
+
+        for (int j = 0; j < count; j++) {
+            const ptrdiff_t r = start + j;
+            const int64_t label = *(const int64_t *)(args[2] + r * steps[2]);
+            const REAL weight = *(const REAL *)(args[3] + r * steps[3]);
+            double loss = 0;
+            bool counts = false;
+            if (weight == 0)
+                TYPED(fill)(gradient[j], n, 0);
+            else if (label < 0 || label >= n)
+                counts = TYPED(no_label_row)(z[j], gradient[j], n, scratch, &loss);
+            else if (side_by_side)
+                counts = kernel->of_p(z[j], gradient[j], n, (ptrdiff_t)label, weight, scratch,
+                                      &loss);
+            else
+                counts = kernel->row(z[j], gradient[j], n, (ptrdiff_t)label, weight, scratch, &loss);
+            *(REAL *)(args[4] + r * steps[4]) = (REAL)(counts ? loss * weight : 0);
+            *(bool *)(args[5] + r * steps[5]) = counts;
+            if (kernel->with_gradient)
+                TYPED(deliver)(gradient[j], args[6] + r * steps[6], stride, n);
+        }
     }
     free(scratch);
     leave_no_float_flags();
 }
 
-#define LOSS_ROWS(name) \
-    static const TYPED(Loss) TYPED(name##_loss) = {TYPED(name##_loss_row), false}; \
-    static const TYPED(Loss) TYPED(name##_loss_and_grad) = {TYPED(name##_loss_row), true};
-LOSS_ROWS(softmax)
-LOSS_ROWS(sparsemax)
-LOSS_ROWS(entmax15)
+#define LOSS_ROWS(name, of_p) \
+    static const TYPED(Loss) TYPED(name##_loss) = {TYPED(name##_loss_row), &TYPED(name), of_p, \
+                                                   false}; \
+    static const TYPED(Loss) TYPED(name##_loss_and_grad) = {TYPED(name##_loss_row), &TYPED(name), \
+                                                            of_p, true};
+LOSS_ROWS(softmax, NULL)
+LOSS_ROWS(sparsemax, TYPED(sparsemax_loss_of_p))
+LOSS_ROWS(entmax15, TYPED(entmax15_loss_of_p))
 #undef LOSS_ROWS
