@@ -29,7 +29,7 @@ REQUIRED = wanted("PYENTMAX_REQUIRE_EXT")
 # vectoriser as loops: GCC would write out those of up to 16 turns before.
 FLAGS = [] if os.name == "nt" else [
     "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
-    "--param=max-completely-peel-times=6",
+    "--param=max-completely-peel-times=15",
 ]
 SANITIZE = ["-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
             "-fno-sanitize-recover=undefined"]
