@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 from emulation import IN_ORDER, Library, compiled
 from kernel_arguments import SOURCES, Arguments
-from number_types import FLOAT64, TYPES, NumberType
+from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, NumberType
 
 LANES_THREADS = 128  # of a block of the kernels …_lanes
+FEW = (FLOAT32, FLOAT16)  # packs of two lengths: enough for what does not hang on rounding
+OTHERS = (FLOAT64, BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -101,14 +103,15 @@ class Kernel:
             shared += 4 * words
         elif self.gathers:
             shared = form.threads * form.sizes[-1] * itemsize
-        library = _library(self, checked, sources)
+        numbers = FEW if number in FEW else OTHERS
+        library = _library(self, numbers if sources == SOURCES else FEW[:1], checked, sources)
         library.launch(
             self._instance(form, number), form.grid(int(batch["rows"])), form.threads, arguments,
             arrays=make.arrays, shared=shared, schedule=schedule,
             flush_subnormals=number is not FLOAT64,
         )  # fmt: skip
 
-    def instances(self, numbers: Sequence[NumberType] = TYPES) -> list[str]:
+    def instances(self, numbers: Sequence[NumberType]) -> list[str]:
         """Its kernels of every form, as CUDA names them."""
         return [self._instance(form, number) for form in FORMS for number in numbers]
 
@@ -118,9 +121,10 @@ class Kernel:
 
 
 @functools.cache
-def _library(kernel: Kernel, checked: bool, sources: Path) -> Library:
+def _library(
+    kernel: Kernel, numbers: tuple[NumberType, ...], checked: bool, sources: Path
+) -> Library:
     path = sources / kernel.file
-    numbers = TYPES if sources == SOURCES else TYPES[:1]
     return compiled(
         path.read_text(), kernel.instances(numbers), include=[sources], file_name=path.name,
         checked=checked,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import DERIVATIVES, FORMS, STREAM, Form
+from kernel_runs import DERIVATIVES, FEW, FORMS, STREAM, Form
 from number_types import BFLOAT16, FLOAT16, FLOAT32, TYPES, NumberType
 from score_rows import score_rows
 
@@ -139,7 +139,7 @@ def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
 
 @pytest.mark.parametrize("name", DERIVATIVES)
 @pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("number", TYPES, ids=str)
+@pytest.mark.parametrize("number", FEW, ids=str)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     p, v = (x[..., :8, :] for x in case(name, number, form.lengths[-2]))
     for schedule, out in [(REVERSED, np.empty_like(p)), (1, v.copy())]:  # in place, too
@@ -154,3 +154,19 @@ def test_long_rows_with_any_storage(words: int) -> None:
     out = np.empty_like(p)
     launch("entmax15_jvp", STREAM, FLOAT32, p, v, out, words=words)
     check("entmax15_jvp", FLOAT32, p, v, out)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", DERIVATIVES)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("number", TYPES, ids=str)
+def test_no_race_and_no_overrun_at_length(name: str, form: Form, number: NumberType) -> None:
+    for n in form.lengths:
+        p, v = case(name, number, n)
+        for schedule in (IN_ORDER, REVERSED, 1, 2, 3):
+            for words in (0, 5, 1 << 10):
+                out = np.empty_like(p)
+                launch(name, form, number, p, v, out, schedule=schedule, checked=True, words=words)
+                check(name, number, p, v, out)
+                if form is not STREAM:
+                    break

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import FORMS, FORWARD, STREAM, Form
+from kernel_runs import FEW, FORMS, FORWARD, STREAM, Form
 from number_types import FLOAT32, FLOAT64, TYPES, NumberType
 from score_rows import score_rows
 
@@ -183,7 +183,7 @@ def test_the_order_of_threads_does_not_matter(name: str, form: Form) -> None:
 
 @pytest.mark.parametrize("name", FORWARD)
 @pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("number", TYPES, ids=str)
+@pytest.mark.parametrize("number", FEW, ids=str)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     n = form.lengths[-2]
     z = number.rounded(score_rows(n))[:11]
@@ -192,3 +192,21 @@ def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> No
         p = np.empty_like(z)
         launch(name, form, number, z, p, mask=mask, schedule=schedule, checked=True, room=24)
         check(name, number, z, p, mask)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("name", FORWARD)
+@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("number", TYPES, ids=str)
+def test_no_race_and_no_overrun_at_length(name: str, form: Form, number: NumberType) -> None:
+    for n in form.lengths:
+        z = number.rounded(score_rows(n))
+        mask = np.random.default_rng(n).random(z.shape) < 0.9
+        for schedule in (IN_ORDER, REVERSED, 1, 2, 3):
+            for room, words in [(0, 0), (24, 5), (600, 1 << 10)]:
+                p = np.empty_like(z)
+                launch(name, form, number, z, p, mask=mask, schedule=schedule, checked=True,
+                       room=room, words=words)  # fmt: skip
+                check(name, number, z, p, mask)
+                if form is not STREAM:
+                    break

@@ -7,15 +7,6 @@
 
 namespace emulation {
 
-// A kernel of the library under its CUDA name; build.py writes the table.
-struct Kernel {
-    const char *name;
-    void (*function)();
-    void (*call)(void (*function)(), void **arguments);
-    const char *(*signature)();
-};
-extern const Kernel *const kernels;
-
 constexpr int IN_ORDER = 0, REVERSED = -1;  // and positive: the seed of a random schedule
 
 struct Launch {

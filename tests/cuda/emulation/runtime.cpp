@@ -413,7 +413,17 @@ void emulation_counts(long *counts) {
     counts[1] = emulation::collectives;
 }
 
-const char *emulation_name(int kernel) { return emulation::kernels[kernel].name; }
-const char *emulation_signature(int kernel) { return emulation::kernels[kernel].signature(); }
+// The kernel's parameters, each followed by a space: in:f4 for const float *, i8 for long long.
+const char *emulation_signature(int kernel) {
+    static std::string text;
+    text.clear();
+    for (int i = 0; i < emulation::kernels[kernel].count; ++i) {
+        const emulation::Parameter &parameter = emulation::kernels[kernel].parameters[i];
+        if (parameter.role != emulation::Role::value)
+            text += parameter.role == emulation::Role::input ? "in:" : "out:";
+        text += parameter.kind + std::to_string(parameter.size) + " ";
+    }
+    return text.c_str();
+}
 }
 #pragma GCC visibility pop

@@ -1,5 +1,4 @@
-// What an emulated kernel asks of the emulator: implemented in runtime.cpp, used by
-// cuda_language.h.
+// What a library of kernels asks of the emulator, and how the emulator knows its kernels.
 #pragma once
 #include <cstddef>
 
@@ -45,5 +44,24 @@ void *dynamic_shared_memory();
 
 // Tells the checks about an atomic operation; nothing happens in a build without checks.
 void note_atomic(void *address, std::size_t size, const void *where);
+
+// A parameter as NumPy writes its type, kind and size, a struct being V for void; of a pointer, the
+// type that it points to.
+enum class Role : int { value, input, output };
+struct Parameter {
+    Role role;
+    char kind;
+    unsigned size;
+};
+
+// A kernel of the library under its CUDA name; build.py writes the table.
+struct Kernel {
+    const char *name;
+    void (*function)();
+    void (*call)(void (*function)(), void **arguments);
+    const Parameter *parameters;
+    int count;
+};
+extern const Kernel *const kernels;
 
 }  // namespace emulation
