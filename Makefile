@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
 
-.PHONY: help demo test lint sanitize aarch64 check-deep clean
+.PHONY: help demo test lint sanitize aarch64 check-deep notebooks check-notebooks clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -25,6 +25,7 @@ help:
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test does it where it can)'
 	@echo 'make check-deep  what takes longer than a test should'
+	@echo 'make notebooks   execute the notebooks in place; `make check-notebooks`: in their small setting, writing nothing'
 	@echo 'make clean       remove .venv and everything built'
 
 demo: $(VENV)/.models
@@ -66,6 +67,14 @@ check-deep: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m deep
 	$(MAKE) sanitize SANITIZE_TESTS='deep or not deep'
 
+# NOTEBOOKS=03 executes that one alone.
+NOTEBOOKS ?=
+notebooks: $(VENV)/.notebooks
+	$(BIN)/python notebooks/run.py $(NOTEBOOKS)
+
+check-notebooks: $(VENV)/.notebooks
+	$(BIN)/python -m pytest -n $(JOBS) -m notebooks tests/test_notebooks.py
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info pyentmax/_cpu*.so
 
@@ -85,6 +94,10 @@ $(VENV)/.models: $(VENV)/.build $(BUILD_SOURCES)
 $(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
 	$(PIP) install --no-build-isolation --editable '.[models,sparse,test]'
 	@touch $@ $(VENV)/.models
+
+$(VENV)/.notebooks: $(VENV)/.test
+	$(PIP) install --no-build-isolation --editable '.[models,notebooks,sparse,test]'
+	@touch $@
 
 # Each line names what is missing, by its Debian package.
 .PHONY: check-tools

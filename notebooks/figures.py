@@ -1,0 +1,97 @@
+"""What the figures of the notebooks share: colours, a description for each, the triangle of p.
+
+The colours are Okabe and Ito's, told apart under every common form of colour blindness; curves
+differ in their dashes too, so that the figures can be read in black and white.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from IPython.display import display
+
+from pyentmax.plotting import BLUE, EDGE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, RULE, VERMILION
+
+__all__ = [
+    "BLUE",
+    "CURVES",
+    "EDGE",
+    "GREEN",
+    "GREY",
+    "INK",
+    "ORANGE",
+    "PALE",
+    "PURPLE",
+    "RULE",
+    "SUPPORT_COLOURS",
+    "VERMILION",
+    "draw_simplex",
+    "show",
+    "simplex_grid",
+    "simplex_xy",
+]
+
+plt.rcParams.update(
+    {
+        "axes.axisbelow": True,
+        "axes.grid": True,
+        "axes.spines.right": False,
+        "axes.spines.top": False,
+        "figure.constrained_layout.use": True,
+        "figure.dpi": 100,
+        "font.size": 11,
+        "grid.color": RULE,
+        "legend.frameon": False,
+        "lines.linewidth": 2,
+    }
+)
+
+# α, and how its curve is drawn in every notebook.
+CURVES: dict[float, dict[str, Any]] = {
+    1.0: {"color": PURPLE, "ls": (0, (1, 1)), "label": "α = 1"},
+    1.25: {"color": GREEN, "ls": (0, (5, 1, 1, 1)), "label": "α = 1.25"},
+    1.5: {"color": BLUE, "ls": "-", "label": "α = 1.5"},
+    2.0: {"color": VERMILION, "ls": (0, (4, 1.5)), "label": "α = 2"},
+    4.0: {"color": ORANGE, "ls": (0, (7, 1, 1, 1, 1, 1)), "label": "α = 4"},
+}
+
+# Of a support of 1, 2 and 3 entries: from dark to light, so that grey tones tell them apart too.
+SUPPORT_COLOURS = {1: BLUE, 2: ORANGE, 3: "#F7E9B0"}
+
+
+def show(figure: Any, alt: str) -> None:
+    """Display a figure with a description in words, for readers who cannot see it."""
+    display(figure, metadata={"image/png": {"alt": alt}})
+    plt.close(figure)
+
+
+def simplex_xy(p: Any) -> Any:
+    """The plane's coordinates (…, 2) of points (…, 3): an equilateral triangle with p₁ on top.
+
+    Any three numbers with unit sum have a place in the plane, those outside the simplex too.
+    """
+    corners = np.array([[0.5, np.sqrt(3) / 2], [0.0, 0.0], [1.0, 0.0]])
+    return np.asarray(p) @ corners
+
+
+def simplex_grid(n: int) -> Any:
+    """All p with three entries that are multiples of 1/n, an array of shape (m, 3)."""
+    i, j = np.mgrid[: n + 1, : n + 1]
+    inside = i + j <= n
+    i, j = i[inside], j[inside]
+    return np.stack([i, j, n - i - j], axis=-1) / n
+
+
+def draw_simplex(ax: Any, labels: Any = ("$e_1$", "$e_2$", "$e_3$")) -> Any:
+    """The triangle's outline with its corners named, and no other axes."""
+    corners = simplex_xy(np.eye(3))
+    ax.fill(*corners.T, facecolor="none", edgecolor=INK, lw=1.2, zorder=3)
+    for (x, y), label, (dx, dy) in zip(
+        corners, labels, [(0, 0.07), (-0.06, -0.07), (0.06, -0.07)], strict=True
+    ):
+        ax.text(x + dx, y + dy, label, ha="center", va="center", color=INK)
+    ax.set(xlim=(-0.16, 1.16), ylim=(-0.16, 1.02), aspect="equal")
+    ax.set_axis_off()
+    return ax

@@ -1,0 +1,112 @@
+"""Execute the notebooks: ``python notebooks/run.py [NAME …]``, all of them by default.
+
+Each runs in a fresh kernel, and the first error ends the run. Outputs are written back into the
+file, together with a hash of the code they come from, which a test compares with the code in the
+file. Under ``PYENTMAX_FAST=1`` the notebooks take their small setting and nothing is written: the
+outputs kept in the repository are always those of the full setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+LANGUAGE = {"name": "python", "file_extension": ".py", "pygments_lexer": "ipython3"}
+WIDGET = "application/vnd.jupyter.widget-view+json"
+TIME_LIMIT = 600  # seconds for one cell
+
+
+def notebooks() -> list[Path]:
+    """The notebooks in their order."""
+    return sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
+
+
+def code_hash(notebook: dict[str, Any]) -> str:
+    """A hash of all code cells, in their order."""
+    sources = [c["source"] for c in notebook["cells"] if c["cell_type"] == "code"]
+    # In the file a source may be a list of lines, in memory it is a string.
+    joined = "\0".join("".join(source) for source in sources)
+    return hashlib.sha256(joined.encode()).hexdigest()
+
+
+def execute(path: Path) -> Any:
+    """The notebook with the outputs of a fresh kernel; raises what a cell raises."""
+    try:
+        import nbformat
+        from nbclient import NotebookClient
+    except ImportError as missing:
+        raise SystemExit(
+            f"{missing.name} is not installed: pip install pyentmax[notebooks]"
+        ) from None
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=TIME_LIMIT,
+        kernel_name="python3",
+        record_timing=False,
+        extra_arguments=["--IPKernelApp.log_level=40"],  # errors only
+        resources={"metadata": {"path": str(FOLDER)}},
+    )
+    client.execute()
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            # A slider without its kernel is a broken picture: the reader's own run brings it back.
+            cell.outputs = [o for o in cell.outputs if WIDGET not in o.get("data", {})]
+    notebook.metadata = nbformat.from_dict(
+        {
+            "kernelspec": KERNEL,
+            "language_info": LANGUAGE,
+            "pyentmax": {"code_sha256": code_hash(notebook)},
+        }
+    )
+    return notebook
+
+
+def write(path: Path, notebook: Any) -> None:
+    """Replace the file by the executed notebook, whole or not at all."""
+    import nbformat
+
+    nbformat.validate(notebook)
+    text = json.dumps(
+        json.loads(nbformat.writes(notebook)), indent=1, ensure_ascii=False, sort_keys=True
+    )
+    beside = path.with_suffix(".partial")
+    beside.write_text(text + "\n", encoding="utf-8")
+    os.replace(beside, path)
+
+
+def main(names: list[str]) -> int:
+    """Execute the notebooks whose file names begin with one of the names; 1 if one fails."""
+    chosen = [p for p in notebooks() if not names or p.name.startswith(tuple(names))]
+    if not chosen:
+        known = ", ".join(p.name for p in notebooks())
+        print(f"no notebook begins with {' or '.join(names)}; there are {known}", file=sys.stderr)
+        return 1
+    fast = os.environ.get("PYENTMAX_FAST") == "1"
+    for number, path in enumerate(chosen, 1):
+        print(f"[{number}/{len(chosen)}] {path.name}", end=" ", flush=True)
+        start = time.perf_counter()
+        try:
+            notebook = execute(path)
+        except Exception as error:  # a cell's, or the kernel's own
+            print(f"FAILED\n{error}", file=sys.stderr)
+            return 1
+        if not fast:
+            write(path, notebook)
+        setting = "small setting, not written" if fast else "written"
+        print(f"{time.perf_counter() - start:.1f} s ({setting})", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, usage="%(prog)s [NAME ...]")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="how the file name begins, as 03")
+    sys.exit(main(parser.parse_args().names))
