@@ -86,9 +86,10 @@ def register_form(n: int, itemsize: int, most_warps: int) -> Form:
     for lanes, packs in ((8, 1), (8, 2), (16, 2), (32, 2), (32, 4), (32, 8)):
         if n <= lanes * packs * pack and packs * pack <= 32:
             return Form("lanes", (lanes, packs * pack))
+    numbers = 8 if itemsize == 8 else 16
     for warps in (4, 8, 16, 32):
-        if n <= 32 * 16 * warps and warps <= most_warps:
-            return Form("block", (warps, 16))
+        if n <= 32 * numbers * warps and warps <= most_warps:
+            return Form("block", (warps, numbers))
     return Form("stream", (8,) if itemsize == 8 else (16,))
 
 

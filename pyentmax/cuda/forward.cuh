@@ -38,31 +38,37 @@ struct Storage {
     unsigned words; /* of 32 marks each, one for a pack */
 };
 
-/* Row is as it was read, Found what the mapping looks at of it. */
-template <class M, typename T, class Team, class Row>
-__device__ inline void finish(Team &team, const Row &row, unsigned n, M &mapping, Compute<T> top,
-                              const Line<T> &p) {
-    typedef Compute<T> C;
-    const bool sound = is_finite(top) && mapping.valid();
-    mapping.solve(team, row, n, sound);
-    const C instead = top == -infinity<C>() ? (C)0 : not_a_number<C>();
-    row.write(p, [&](C x) { return sound ? mapping.probability(x) : instead; });
-}
-
-template <template <typename> class M, typename T, class Team, class Row>
-__device__ inline void forward(Team &team, Row &row, unsigned n, double parameter,
-                               const Line<T> &p, Compute<T> *shared, unsigned room) {
-    typedef Compute<T> C;
+/* Read a row, have the mapping solve it, and finish(row, mapping, top, sound) what the kernel is for:
+ * `row` is then what the mapping looks at, the row itself or what was gathered of it. */
+template <template <typename> class M, class Team, class Row, typename C, class Finish>
+__device__ inline void solved(Team &team, Row &row, unsigned n, double parameter, C *shared,
+                              unsigned room, Finish finish) {
     M<C> mapping(parameter);
     const C top = team.largest(row.read(mapping.reach()));
+    const bool sound = is_finite(top) && mapping.valid();
     row.centre(top, mapping.scale());
     if constexpr (M<C>::COSTLY || !Row::IN_REGISTERS) {
         const Gathered<Row> gathered(row, -mapping.reach() * mapping.scale(), shared, room);
-        finish<M<C>, T>(team, gathered, n, mapping, top, p);
+        mapping.solve(team, gathered, n, sound);
+        finish(gathered, mapping, top, sound);
     } else {
-        finish<M<C>, T>(team, row, n, mapping, top, p);
+        mapping.solve(team, row, n, sound);
+        finish(row, mapping, top, sound);
     }
 }
+
+template <typename T> struct WriteProbabilities {
+    typedef Compute<T> C;
+    const Line<T> p;
+
+    template <class Row, class M>
+    __device__ void operator()(const Row &row, const M &mapping, C top, bool sound) const {
+        const C instead = top == -infinity<C>() ? (C)0 : not_a_number<C>();
+        row.write(
+            p, [&](C x) { return sound ? mapping.probability(x) : instead; },
+            [](C value, unsigned) { return value; });
+    }
+};
 
 template <template <typename> class M, typename T, int LANES, int ITEMS>
 __global__ void __launch_bounds__(THREADS)
@@ -75,8 +81,8 @@ __global__ void __launch_bounds__(THREADS)
     const Place place(batch, own < batch.rows ? own : 0);
     const unsigned n = own < batch.rows ? batch.n : 0;
     Registers<T, Lanes<LANES>, ITEMS> row(team, {z, place}, {mask, place}, n);
-    forward<M, T>(team, row, batch.n, value_at(parameter, place), {p, place},
-                  reinterpret_cast<Compute<T> *>(dynamic), LANES * ITEMS);
+    solved<M>(team, row, batch.n, value_at(parameter, place),
+              reinterpret_cast<Compute<T> *>(dynamic), LANES * ITEMS, WriteProbabilities<T>{{p, place}});
 }
 
 template <template <typename> class M, typename T, int WARPS, int ITEMS>
@@ -89,8 +95,8 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
     Team team(parts);
     const Place place(batch, blockIdx.x);
     Registers<T, Team, ITEMS> row(team, {z, place}, {mask, place}, batch.n);
-    forward<M, T>(team, row, batch.n, value_at(parameter, place), {p, place},
-                  reinterpret_cast<Compute<T> *>(dynamic), 32 * ITEMS);
+    solved<M>(team, row, batch.n, value_at(parameter, place),
+              reinterpret_cast<Compute<T> *>(dynamic), 32 * ITEMS, WriteProbabilities<T>{{p, place}});
 }
 
 template <template <typename> class M, typename T, int WARPS>
@@ -105,5 +111,6 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
     Team team(parts);
     const Place place(batch, blockIdx.x);
     Streamed<T, WARPS> row({z, place}, {mask, place}, batch.n, marks, storage.words);
-    forward<M, T>(team, row, batch.n, value_at(parameter, place), {p, place}, kept, storage.room);
+    solved<M>(team, row, batch.n, value_at(parameter, place), kept, storage.room,
+              WriteProbabilities<T>{{p, place}});
 }

@@ -105,12 +105,20 @@ __device__ inline void load_scores(const Line<const T> &z, const Line<const bool
         if (i + j < n && !mask.at[(i + j) * mask.step]) pack[j] = -infinity<C>();
 }
 
+template <typename T>
+__device__ inline Compute<T> score_at(const Line<const T> &z, const Line<const bool> &mask,
+                                      unsigned i) {
+    const bool masked = mask.at && !mask.at[i * mask.step];
+    return masked ? -infinity<Compute<T>>() : (Compute<T>)to_compute(z.at[i * z.step]);
+}
+
 /* Rows on the chip. All have
  *
  *     read(reach)              read the row; returns the largest score of this thread
+ *     score(i)                 of entry i, as it is in memory
  *     centre(top, scale)       from then on entries are gaps, x = scale (z − top) ≤ 0
  *     each(visit)              visit the gaps that this thread looks after
- *     write(p, value)          write value(gap) for each entry
+ *     write(out, map, finish)  write finish(map(gap), i) for each entry i
  *
  * and in `each` and `write` all lanes of a warp make every call together. */
 
@@ -143,6 +151,7 @@ template <typename T, class Team, int ITEMS> struct Registers {
         }
         return largest;
     }
+    __device__ C score(unsigned i) const { return score_at<T>(z, mask, i); }
     __device__ void centre(C top, C scale) {
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) x[k] = (x[k] - top) * scale;
@@ -151,13 +160,15 @@ template <typename T, class Team, int ITEMS> struct Registers {
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) visit(x[k]);
     }
-    template <class Value> __device__ void write(const Line<T> &p, Value value) const {
+    template <class Map, class Finish>
+    __device__ void write(const Line<T> &out, Map map, Finish finish) const {
 #pragma unroll
         for (int k = 0; k < ITEMS; k += V) {
+            const unsigned i = first + k * Team::SIZE;
             C pack[V];
 #pragma unroll
-            for (int j = 0; j < V; j++) pack[j] = value(x[k + j]);
-            store_pack<T>(p, first + k * Team::SIZE, n, pack);
+            for (int j = 0; j < V; j++) pack[j] = finish(map(x[k + j]), i + j);
+            store_pack<T>(out, i, n, pack);
         }
     }
 };
@@ -202,6 +213,7 @@ template <typename T, int WARPS> struct Streamed {
         }
         return largest; /* which the block compares next, and that is the barrier that marks need */
     }
+    __device__ C score(unsigned i) const { return score_at<T>(z, mask, i); }
     __device__ void centre(C top_, C scale_) {
         top = top_;
         scale = scale_;
@@ -230,20 +242,22 @@ template <typename T, int WARPS> struct Streamed {
             for (int j = 0; j < V; j++) visit(pack[j]);
         }
     }
-    template <class Value> __device__ void write(const Line<T> &p, Value value) const {
+    template <class Map, class Finish>
+    __device__ void write(const Line<T> &out, Map map, Finish finish) const {
         unsigned word = warp;
         for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
+            const unsigned i = start + lane * V;
             C pack[V];
             load_gaps(start, word, pack);
 #pragma unroll
-            for (int j = 0; j < V; j++) pack[j] = value(pack[j]);
-            store_pack<T>(p, start + lane * V, n, pack);
+            for (int j = 0; j < V; j++) pack[j] = finish(map(pack[j]), i + j);
+            store_pack<T>(out, i, n, pack);
         }
     }
 };
 
-/* The gaps of a row above a bound, gathered in shared memory, while those at or below it have one value,
- * that of −∞. Each warp, or each team where these are smaller, gathers its own, in the order in which
+/* The gaps of a row above a bound, gathered in shared memory, while those at or below it all map to what
+ * −∞ does. Each warp, or each team where these are smaller, gathers its own, in the order in which
  * it meets them: sums come out the same at every run, and nothing crosses from warp to warp, so that
  * there are no barriers. Where there are more than `room` of them, the row itself is visited. */
 template <class Row> struct Gathered {
@@ -280,24 +294,27 @@ template <class Row> struct Gathered {
         so_far += __popc(own);
         return at;
     }
+    __device__ C score(unsigned i) const { return row.score(i); }
     template <class Visit> __device__ void each(Visit visit) const {
         if (Row::IN_REGISTERS || count <= room)
             for (unsigned i = rank; i < count; i += UNIT) visit(kept[i]);
         else
             row.each(visit);
     }
-    template <typename T, class Value> __device__ void write(const Line<T> &p, Value value) const {
+    template <typename T, class Map, class Finish>
+    __device__ void write(const Line<T> &out, Map map, Finish finish) const {
         if (Row::IN_REGISTERS || count <= room) {
-            for (unsigned i = rank; i < count; i += UNIT) kept[i] = value(kept[i]);
+            for (unsigned i = rank; i < count; i += UNIT) kept[i] = map(kept[i]);
             __syncwarp(ALL_LANES);
-            const C nothing = value(-infinity<C>());
+            const C nothing = map(-infinity<C>());
             unsigned so_far = 0;
-            row.write(p, [&](C x) {
+            const auto look_up = [&](C x) {
                 const unsigned at = next(so_far, x > bound);
                 return x > bound ? kept[at] : nothing;
-            });
+            };
+            row.write(out, look_up, finish);
         } else {
-            row.write(p, value);
+            row.write(out, map, finish);
         }
     }
 };

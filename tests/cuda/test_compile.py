@@ -1,4 +1,4 @@
-"""The kernels compile for data-centre GPUs, and keep to what a GPU has: no GPU is needed for that."""
+"""The kernels compile for data-centre GPUs and keep to what these have: no GPU is needed for it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ ARCHITECTURES = ["sm_80", "sm_90"]
 KERNELS = [kernel for kernel in vars(_functions).values() if isinstance(kernel, Kernel)]
 TYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "float64": np.float64}
 
-# Registers of a thread, at most, by what holds a row. A multiprocessor has 65,536: at 64, half of the
-# threads that it can run are there at once, at 32 all. Doubles take two each.
+# Registers of a thread, at most, by what holds a row. A multiprocessor has 65,536: at 64, half of
+# the threads that it can run are there at once, at 32 all. Doubles take two each.
 REGISTERS = {
     ("forward", "lanes"): 88,
     ("forward", "block"): 64,
