@@ -54,6 +54,11 @@ FORMS = [
     Form("block", (4, 16), 128, (1, 513, 2047, 2048)),
     STREAM,
 ]
+BOUNDED_FORMS = [
+    Form("lanes", (8,), LANES_THREADS, (1, 2, 7, 16, 127)),
+    Form("lanes", (32,), LANES_THREADS, (3, 32, 257, 512)),
+    Form("block", (4,), 128, (1, 513, 1000, 2048)),
+]
 
 
 @dataclass(frozen=True)
@@ -113,7 +118,8 @@ class Kernel:
 
     def instances(self, numbers: Sequence[NumberType]) -> list[str]:
         """Its kernels of every form, as CUDA names them."""
-        return [self._instance(form, number) for form in FORMS for number in numbers]
+        forms = BOUNDED_FORMS if self.family == "bounded" else FORMS
+        return [self._instance(form, number) for form in forms for number in numbers]
 
     def _instance(self, form: Form, number: NumberType) -> str:
         sizes = ", ".join(map(str, form.sizes))
@@ -146,4 +152,9 @@ DERIVATIVES = {
     "entmax_jvp": Kernel("entmax.cu", "derivative", "EntmaxJvp"),
     "entmax_grad_alpha": Kernel("grad_alpha.cu", "derivative", "EntmaxGradAlpha"),
     "normmax_jvp": Kernel("normmax.cu", "derivative", "NormmaxJvp"),
+}
+BOUNDED = {
+    "csoftmax": Kernel("bounded.cu", "bounded", "Csoftmax"),
+    "csparsemax": Kernel("bounded.cu", "bounded", "Csparsemax"),
+    "budget_sparsemax": Kernel("bounded.cu", "bounded", "BudgetSparsemax"),
 }
