@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
 
-.PHONY: help demo test lint sanitize aarch64 check-deep notebooks check-notebooks clean
+.PHONY: help demo test lint sanitize aarch64 cuda-races cuda-overruns check-deep notebooks check-notebooks clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -24,6 +24,7 @@ help:
 	@echo 'make lint        ruff and mypy'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test does it where it can)'
+	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; so does cuda-overruns'
 	@echo 'make check-deep  what takes longer than a test should'
 	@echo 'make notebooks   execute the notebooks in place; `make check-notebooks`: in their small setting, writing nothing'
 	@echo 'make clean       remove .venv and everything built'
@@ -62,6 +63,11 @@ aarch64: $(VENV)/.test
 		{ echo 'make: no aarch64-linux-gnu-gcc (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross)' >&2; exit 1; }
 	@command -v qemu-aarch64 >/dev/null || { echo 'make: no qemu-aarch64 (Debian: qemu-user)' >&2; exit 1; }
 	$(BIN)/python -m pytest tests/cpu/test_aarch64.py
+
+# The same build of a kernel finds both, so the two are one. `make test` has a short form of it.
+cuda-races cuda-overruns: $(VENV)/.test
+	@command -v $${CXX:-g++} >/dev/null || { echo 'make: no C++ compiler (Debian: g++)' >&2; exit 1; }
+	$(BIN)/python -m pytest -n $(JOBS) -m 'deep or not deep' -k 'no_race_and_no_overrun' tests/cuda
 
 check-deep: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m deep
