@@ -16,6 +16,7 @@ import pytest
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
 LARGEST = 1_500_000  # bytes
+NEEDS = "executing notebooks needs the extra: pip install pyentmax[notebooks]"
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name[:2])
 
@@ -40,7 +41,8 @@ def faults(notebook: Any) -> list[str]:
     counts = [cell["execution_count"] for cell in code]
     if counts != list(range(1, len(code) + 1)):
         found.append(f"not executed from top to bottom: {counts}")
-    if notebook["metadata"].get("pyentmax", {}).get("code_sha256") != load_run().code_hash(notebook):
+    made_from = notebook["metadata"].get("pyentmax", {}).get("code_sha256")
+    if made_from != load_run().code_hash(notebook):
         found.append("its code changed after its outputs were made")
     for cell in code:
         for output in cell["outputs"]:
@@ -107,7 +109,7 @@ def test_every_fault_is_found():
 @pytest.mark.notebooks
 @each_notebook
 def test_a_notebook_runs_in_its_small_setting(path, monkeypatch):
-    pytest.importorskip("nbclient", reason="notebooks need the extra: pip install pyentmax[notebooks]")
+    pytest.importorskip("nbclient", reason=NEEDS)
     monkeypatch.setenv("PYENTMAX_FAST", "1")
     before = path.read_bytes()
     command = [sys.executable, str(FOLDER / "run.py"), path.name]
@@ -118,7 +120,7 @@ def test_a_notebook_runs_in_its_small_setting(path, monkeypatch):
 
 @pytest.mark.notebooks
 def test_a_failing_cell_fails_the_run_and_leaves_the_file(tmp_path, monkeypatch, capsys):
-    pytest.importorskip("nbclient", reason="notebooks need the extra: pip install pyentmax[notebooks]")
+    pytest.importorskip("nbclient", reason=NEEDS)
     monkeypatch.delenv("PYENTMAX_FAST", raising=False)
     run = load_run()
     notebook = read(NOTEBOOKS[0])
