@@ -19,6 +19,7 @@ TYPES = {"float16": "__half", "bfloat16": "BFloat16", "float32": "float", "float
 PACK = 16  # bytes that a thread reads at once
 THREADS = 128  # of a block in which warps, or parts of them, have rows of their own
 STORAGE = np.dtype([("room", "u4"), ("words", "u4")])
+MOST_BLOCKS = 1024  # of a kernel whose blocks go from row to row
 MOST_WORDS = 4096  # of marks: 16 KB, enough for rows of half a million float32
 DEFAULT_SHARED = 48 * 1024  # bytes that a block gets without asking
 STATIC_SHARED = 4096  # bytes of shared memory to leave for what a kernel declares, and the driver
@@ -30,7 +31,7 @@ class Kernel(NamedTuple):
     `gathers` says whether a kernel that has the row in registers takes shared memory for it too.
     """
 
-    family: str  # "forward", "derivative" or "bounded": the .cuh file with the kernels' arguments
+    family: str  # "forward", "derivative", "bounded", "loss": a .cuh file says what arguments
     member: str
     file: str
     gathers: bool = False
@@ -150,7 +151,7 @@ def launch(kernel: Kernel, like: Any, operands: Sequence[Any], parameters: Seque
         if form.kind == "stream":
             warps = form.sizes[0]
             room, words = storage(n, itemsize, warps, _limits(like.device.id))
-            if kernel.family == "forward":
+            if kernel.family in ("forward", "loss"):
                 shared = warps * room * gap + 4 * words
                 extra = (np.array((room, words), STORAGE),)
             else:
@@ -161,6 +162,15 @@ def launch(kernel: Kernel, like: Any, operands: Sequence[Any], parameters: Seque
         for rows, batch, arrays, numbers in launches(like.shape, operands, parameters):
             arguments = (*arrays, batch, *numbers, *extra)
             compiled((form.grid(rows),), (form.threads,), arguments, shared_mem=shared)
+
+
+def rescale(rows: Any, factor: Any) -> None:
+    """Multiply an array by a number on the device, in place; nothing is read where that is 1."""
+    name = f"rescale<{TYPES[rows.dtype.name]}>"
+    with rows.device:
+        compiled = _compiled("losses.cu", name, False, rows.device.id)
+        for count, batch, arrays, numbers in launches(rows.shape, (rows,), (factor,)):
+            compiled((min(count, MOST_BLOCKS),), (THREADS,), (*arrays, batch, *numbers))
 
 
 @functools.cache

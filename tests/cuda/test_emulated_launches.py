@@ -20,7 +20,11 @@ pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
 RNG = np.random.default_rng(0)
 # What the dispatch reaches: functions that are accelerated have a body to fall back on.
-REACHED = [name for name in KERNELS if hasattr(getattr(pyentmax, name), "reference")]
+REACHED = [
+    name
+    for name in KERNELS
+    if hasattr(getattr(pyentmax, name), "reference") and "_loss" not in name
+]
 MAPPINGS = [name for name in KERNELS if name in pyentmax.MAPPINGS]
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 3, "upper": 0.75, "budget": 1.5}
 TOLERANCE = {"float16": 1e-3, "float32": 2e-6}

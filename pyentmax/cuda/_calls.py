@@ -1,0 +1,231 @@
+"""From a call on CuPy arrays to the launch of a kernel, and back: one function for each family.
+
+`parameter`, where there is one, is a function of the call, since what fits depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pyentmax._devices import beside, on_device
+from pyentmax._dispatch import as_floating
+from pyentmax.cuda._launch import TYPES, Kernel, launch, rescale
+from pyentmax.losses._targets import Options
+from pyentmax.mappings._rows import check_axis, check_mask, check_out, check_parameter, to_rows
+
+
+class Call:
+    """The arrays of one call with an axis, and the answer to it.
+
+    Half types are not converted here: the kernels read and write them.
+    """
+
+    def __init__(self, array: Any, axis: Any, mask: Any, out: Any, name: str) -> None:
+        self.array = _as_stored(array, name)
+        self.axes = check_axis(self.array.shape, axis, name)
+        self.mask = None if mask is None else check_mask(mask, self.array, name)
+        self._out = check_out(out, self.array, self.array.dtype)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Shape without the axes."""
+        return tuple(size for axis, size in enumerate(self.array.shape) if axis not in self.axes)
+
+    def rows(self, array: Any) -> Any:
+        """An array of the call's shape, or none, in rows along the last axis."""
+        return None if array is None else to_rows(array, self.axes)
+
+    def answer(self, run: Callable[[Any], None], *inputs: Any) -> Any:
+        """Have `run` write the rows of the answer; to `out` itself where nothing is lost by it."""
+        shape, dtype = self.array.shape, self.array.dtype
+        out = self._out
+        direct = (
+            out is not None
+            and out.dtype == dtype
+            and len(self.axes) == 1
+            and all(_same(out, a) or not _overlap(out, a) for a in inputs if a is not None)
+        )
+        target = out if direct else np.empty_like(self.array, shape=shape, dtype=dtype, order="C")
+        if len(self.axes) == 1:
+            run(self.rows(target))
+        else:
+            rows = np.empty_like(target, shape=self.rows(target).shape, order="C")
+            run(rows)
+            count = len(self.batch)
+            moved = rows.reshape(self.batch + tuple(shape[a] for a in self.axes))
+            target[...] = np.moveaxis(moved, range(count, len(shape)), self.axes)
+        if out is None or direct:
+            return target
+        out[...] = target
+        return out
+
+    def bounds(self, upper: Any, name: str) -> Any:
+        """Bounds as the kernels take them: of the call's shape, in the type to compute in."""
+        upper = beside(as_floating(upper, "upper")[0], self.array, "upper")
+        upper = upper.astype(compute_type(self.array), copy=False)
+        try:
+            return np.broadcast_to(upper, self.array.shape)
+        except ValueError:
+            raise ValueError(
+                f"upper of shape {upper.shape} does not broadcast to {name}, of shape "
+                f"{self.array.shape}"
+            ) from None
+
+    def parameter(self, value: Any, name: str, least: float, *, strict: bool = False) -> Any:
+        """A parameter as the kernels take it: a float, or float64 per row on the device.
+
+        A single number is checked here; on the device, a kernel makes the row of a wrong one NaN.
+        """
+        if not on_device(value):
+            host = np.asarray(value)
+            if host.ndim:
+                beside(host, self.array, name)  # a TypeError that says what to do
+            like = np.broadcast_to(np.float64(0), (*self.batch, 1))
+            return float(check_parameter(host, name, like, least, strict=strict))
+        value = as_floating(value, name)[0].astype(np.float64, copy=False)
+        try:
+            return np.broadcast_to(value, self.batch)
+        except ValueError:
+            raise ValueError(
+                f"{name} of shape {value.shape} does not broadcast against the batch shape "
+                f"{self.batch}, the scores' shape without the axis"
+            ) from None
+
+
+def forward(kernel: Kernel, z: Any, axis: Any, mask: Any, out: Any, parameter: Any = None) -> Any:
+    """Run a kernel of forward.cuh; `parameter` takes the call and returns its parameter."""
+    call = Call(z, axis, mask, out, "z")
+    number = 0.0 if parameter is None else parameter(call)
+    rows, masks = call.rows(call.array), call.rows(call.mask)
+    return call.answer(lambda p: launch(kernel, rows, (rows, masks, p), (number,)), call.array)
+
+
+def bounded(
+    kernel: Kernel, z: Any, upper: Any, axis: Any, mask: Any, out: Any, parameter: Any
+) -> Any:
+    """Run a kernel of bounded.cuh; `upper` is None for 1 throughout."""
+    call = Call(z, axis, mask, out, "z")
+    if upper is not None:
+        upper = call.bounds(upper, "z")
+    number = parameter(call)
+    rows, masks, bounds = call.rows(call.array), call.rows(call.mask), call.rows(upper)
+    return call.answer(
+        lambda p: launch(kernel, rows, (rows, masks, bounds, p), (number,)), call.array, upper
+    )
+
+
+def derivative(
+    kernel: Kernel, p: Any, v: Any, axis: Any, mask: Any, parameter: Any = None, upper: Any = None
+) -> Any:
+    """Run a kernel of derivatives.cuh; v is None where it takes none."""
+    p = _as_stored(p, "p")
+    if v is not None:
+        p, v = _promoted(p, beside(_as_stored(v, "v"), p, "v"))
+        if p.shape != v.shape:
+            raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
+    call = Call(p, axis, mask, None, "p")
+    number = 0.0 if parameter is None else parameter(call)
+    if upper is not None:
+        upper = call.bounds(upper, "p")
+    rows, along, bounds, masks = map(call.rows, (p, v, upper, call.mask))
+    return call.answer(
+        lambda out: launch(kernel, rows, (rows, along, bounds, masks, out), (number,))
+    )
+
+
+def loss(
+    kernel: Kernel,
+    z: Any,
+    y: Any,
+    axis: Any,
+    options: Options,
+    parameter: Any = None,
+    *,
+    with_gradient: bool,
+) -> Any:
+    """Run a kernel of losses.cuh; NotImplemented for targets other than plain labels."""
+    call = Call(z, axis, options.mask, None, "z")
+    if isinstance(y, np.ma.MaskedArray):
+        return NotImplemented
+    y = y if on_device(y) else beside(np.asarray(y), call.array, "y")
+    if options.smoothing or y.dtype.kind not in "iu" or y.shape != call.batch:
+        return NotImplemented
+    number = 0.0 if parameter is None else parameter(call)
+    weights = _weights(call, y, options)
+    share: Any = 1.0
+    if options.reduction == "mean":
+        total = np.sum(weights)
+        share = np.where(total == 0, 1.0, 1 / total)
+    rows, masks = call.rows(call.array), call.rows(call.mask)
+    each, counted = np.empty_like(weights), np.empty_like(weights)
+
+    def run(gradient: Any) -> None:
+        per_row = [a[..., None] for a in (y.astype(np.int64, copy=False), each, counted)]
+        operands = (rows, masks, per_row[0], gradient, *per_row[1:])
+        launch(kernel, rows, operands, (number, weights * share))
+        if options.reduction == "mean" and gradient is not None:
+            rescale(gradient, _without_empty_rows(weights * share, counted))
+
+    gradient = None
+    if with_gradient:
+        gradient = call.answer(run)
+    else:
+        run(None)
+    if options.reduction == "mean":
+        each = each * _without_empty_rows(weights * share, counted)
+    reduced = each if options.reduction == "none" else np.sum(each)
+    reduced = reduced.astype(call.array.dtype)
+    return (reduced, gradient) if with_gradient else reduced
+
+
+def _weights(call: Call, y: Any, options: Options) -> Any:
+    """What each row counts, in float64 on the device; NaN for a wrong one."""
+    weight = 1.0 if options.weight is None else call.parameter(options.weight, "weight", 0)
+    weights = np.full_like(y, 1.0, dtype=np.float64, shape=y.shape or (1,)).reshape(y.shape)
+    weights = weights * weight
+    weights = np.where((weights >= 0) & (weights < np.inf), weights, np.nan)
+    return (
+        weights if options.ignore_index is None else np.where(y == options.ignore_index, 0, weights)
+    )
+
+
+def _without_empty_rows(weights: Any, counted: Any) -> Any:
+    """By how much the mean rises because rows without any score had a share in it: mostly 1."""
+    total = np.sum(counted)
+    return np.where(total == 0, 1.0, np.sum(weights) / np.where(total == 0, 1.0, total))
+
+
+def _as_stored(array: Any, name: str) -> Any:
+    """The array in the type that the kernels read and write: its own if they know it."""
+    if on_device(array) and array.dtype.name in TYPES:
+        return array
+    return as_floating(array, name)[0]
+
+
+def _promoted(p: Any, v: Any) -> tuple[Any, Any]:
+    dtype = np.promote_types(p.dtype, v.dtype)
+    return p.astype(dtype, copy=False), v.astype(dtype, copy=False)
+
+
+def _same(a: Any, b: Any) -> bool:
+    return _bounds(a) == _bounds(b) and a.strides == b.strides and a.dtype == b.dtype
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    (first_a, last_a), (first_b, last_b) = _bounds(a), _bounds(b)
+    return first_a < last_b and first_b < last_a
+
+
+def _bounds(array: Any) -> tuple[int, int]:
+    """The first byte of an array, and the one behind its last."""
+    first = last = array.__cuda_array_interface__["data"][0]
+    for size, stride in zip(array.shape, array.strides, strict=True):
+        first, last = first + min(0, (size - 1) * stride), last + max(0, (size - 1) * stride)
+    return first, last + array.itemsize
+
+
+def compute_type(array: Any) -> np.dtype[Any]:
+    return np.dtype(np.float64 if array.dtype == np.float64 else np.float32)

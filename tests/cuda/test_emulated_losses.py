@@ -1,0 +1,133 @@
+"""The losses on CuPy arrays: the launcher and its kernels, emulated, against the NumPy bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import emulated_cupy
+import fake_cupy
+import numpy as np
+import pytest
+from emulation import IN_ORDER, REVERSED, unavailable
+
+import pyentmax
+from pyentmax.cuda import KERNELS
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+
+NAMES = ["softmax", "sparsemax", "entmax15", "entmax", "normmax"]
+ALPHAS: dict[str, list[Any]] = {
+    "entmax": [1.0, 1.001, 1.5, 3.0, np.inf],
+    "normmax": [1.3, 2.0, np.inf],
+}
+TOLERANCE = {"float16": 1e-3, "float32": 2e-6, "float64": 1e-13}
+NOWHERE = -100  # a label to ignore
+
+
+@pytest.fixture(scope="module")
+def gpu() -> Iterator[emulated_cupy.Emulation]:
+    with emulated_cupy.installed() as emulation:
+        yield emulation
+
+
+@pytest.fixture(autouse=True)
+def fresh(gpu: emulated_cupy.Emulation) -> None:
+    gpu.schedule = REVERSED
+    gpu.launches.clear()
+
+
+def moved(x: Any) -> Any:
+    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
+
+
+def inputs(shape: tuple[int, ...], dtype: Any = np.float32) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and labels: any, the best, and one to ignore."""
+    rng = np.random.default_rng(shape[-1])
+    z = (2 * rng.standard_normal(shape)).astype(dtype)
+    y = rng.integers(0, shape[-1], shape[:-1])
+    y.flat[0] = z.reshape(-1, shape[-1])[0].argmax()
+    y.flat[-1] = NOWHERE
+    return z, y
+
+
+def check(gpu: Any, name: str, z: np.ndarray, y: np.ndarray, *alpha: Any, **options: Any) -> None:
+    """Loss and gradient on the device are the body's; one launch, and no copy to or fro."""
+    options = {"ignore_index": NOWHERE, **options}
+    on_device = {key: moved(value) for key, value in options.items()}
+    kernel, device_z, device_y = KERNELS[f"{name}_loss_and_grad"], moved(z), moved(y)
+    body = getattr(pyentmax, f"{name}_loss_and_grad")
+    wide = z.astype(np.float64)
+    expected = getattr(body, "reference", body)(wide, y, *alpha, **options)
+    gpu.launches.clear()
+    fake_cupy.copies.reset()
+    loss, gradient = kernel(device_z, device_y, *alpha, **on_device)
+    alone = KERNELS[f"{name}_loss"](device_z, device_y, *alpha, **on_device)
+    assert fake_cupy.copies.to_host == fake_cupy.copies.to_device == 0
+    assert sum(launch.name.startswith("loss_") for launch in gpu.launches) == 2
+    assert loss.dtype == gradient.dtype == z.dtype
+    tolerance = TOLERANCE[z.dtype.name]
+    np.testing.assert_allclose(loss.get(), expected[0], rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(gradient.get(), expected[1], rtol=0, atol=tolerance)
+    np.testing.assert_array_equal(alone.get(), loss.get())
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16], ids=lambda t: t.__name__)
+def test_every_type_and_alpha(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
+    for alpha in ALPHAS.get(name, [None]):
+        z, y = inputs((7, 9), dtype)
+        check(gpu, name, z, y, *([] if alpha is None else [alpha]), reduction="none")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [1, 40, 700, 2500, 20000])
+def test_every_way_to_hold_a_row(gpu: emulated_cupy.Emulation, name: str, n: int) -> None:
+    gpu.schedule = IN_ORDER
+    check(gpu, name, *inputs((3, n)), reduction="none")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_reductions_weights_and_masks(
+    gpu: emulated_cupy.Emulation, name: str, reduction: str
+) -> None:
+    z, y = inputs((2, 4, 6))
+    mask = np.random.default_rng(0).random(z.shape) < 0.7
+    mask[0, 1] = False  # a row with nothing left has no share in the mean
+    np.put_along_axis(mask, np.maximum(y, 0)[..., None], True, axis=-1)
+    mask[1, 0] = False
+    weight = np.array([1.0, 0.0, 2.0, 0.5])
+    check(gpu, name, z, y, reduction=reduction)
+    check(gpu, name, z, y, reduction=reduction, weight=weight)
+    check(gpu, name, z, y, reduction=reduction, weight=weight, mask=mask)
+    check(gpu, name, z, y, reduction=reduction, weight=2.0, mask=mask)
+    check(gpu, name, z[..., ::-1], y, reduction=reduction)
+    check(gpu, name, np.ascontiguousarray(z.transpose(0, 2, 1)), y, axis=1, reduction=reduction)
+
+
+def test_where_nothing_counts_the_mean_is_0(gpu: emulated_cupy.Emulation) -> None:
+    z, y = inputs((3, 5))
+    check(gpu, "sparsemax", z, np.full_like(y, NOWHERE))
+    check(gpu, "sparsemax", z, y, mask=np.zeros(5, bool))
+
+
+def test_wrong_targets_are_nan_and_broken_rows_too(gpu: emulated_cupy.Emulation) -> None:
+    z, _ = inputs((6, 5))
+    z[0, 1], z[1, 1] = np.nan, np.inf
+    y = np.array([0, 0, 5, -1, 1, 1])
+    weight = np.array([1, 1, 1, 1, -1, 1.0])
+    loss, gradient = KERNELS["sparsemax_loss_and_grad"](
+        moved(z), moved(y), reduction="none", weight=moved(weight)
+    )
+    assert np.isnan(loss.get()).tolist() == [True] * 5 + [False]
+    assert np.isnan(gradient.get()).all(axis=-1).tolist() == [True] * 5 + [False]
+
+
+def test_what_no_kernel_does_is_left_to_the_body(gpu: emulated_cupy.Emulation) -> None:
+    z, y = map(moved, inputs((3, 5)))
+    function = KERNELS["sparsemax_loss"]
+    assert function(z, y, label_smoothing=0.1, ignore_index=NOWHERE) is NotImplemented
+    assert function(z, pyentmax.softmax(z)) is NotImplemented
+    with pytest.raises(TypeError, match=r"y must lie on the GPU .*cupy\.asarray\(y\)"):
+        function(z, np.zeros(3, int))
