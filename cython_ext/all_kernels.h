@@ -87,6 +87,10 @@
      JVP_1_TYPES, {product_loop_f32, product_loop_f64}, \
      {(void *)&name##_jvp_f32, (void *)&name##_jvp_f64}}
 
+#define PARAMETRIC(name, parameter) \
+    {#name, "(n),(n),()->(n)", "Scores, mask and " parameter " to probabilities of " #name ".", 3, 1, \
+     FORWARD_1_TYPES, {parametric_loop_f32, parametric_loop_f64}, \
+     {(void *)&name##_f32, (void *)&name##_f64}}
 #define BOUNDED(name) \
     {#name, "(n),(n),(n)->(n)", "Scores, mask and bounds to probabilities of " #name ".", 3, 1, \
      BOUNDED_TYPES, {bounded_loop_f32, bounded_loop_f64}, \
@@ -126,8 +130,9 @@ const Kernel KERNELS[] = {
     BOUNDED(csparsemax),
     BOUNDED_JVP(csoftmax, softmax),
     BOUNDED_JVP(csparsemax, sparsemax),
-    {"budget_sparsemax", "(n),(n),()->(n)", "Scores, mask and budget to shares of at most 1 each.", 3, 1,
-     FORWARD_1_TYPES, {budget_loop_f32, budget_loop_f64}, {NULL, NULL}},
+    PARAMETRIC(budget_sparsemax, "budget"),
+    PARAMETRIC(normmax, "alpha"),
+    PRODUCT(normmax, "alpha"),
     JVP(budget_sparsemax, "budget sparsemax"),
     {"csoftmax_vjp_upper", "(n),(n),(n)->(n)", "Gradient in p to gradient in the bounds.", 3, 1,
      BOUNDED_JVP_TYPES, {in_bounds_loop_f32, in_bounds_loop_f64},

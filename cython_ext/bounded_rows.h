@@ -33,6 +33,15 @@ typedef struct {
 
 #undef ROUNDING
 
+/* Of a budget each entry takes 1 at most. */
+static void TYPED(budget_row)(const REAL *restrict z, double budget, REAL *restrict p, ptrdiff_t n,
+                              double *restrict room) {
+    REAL *ones = (REAL *)(room + (ROOM - 1) * whole_lanes(n));
+    TYPED(fill)(ones, n, 1);
+    TYPED(csparsemax_row)(z, ones, budget, p, n, room);
+}
+
+static const TYPED(Parametric) TYPED(budget_sparsemax) = {TYPED(budget_row)};
 static const TYPED(Bounded) TYPED(csoftmax) = {TYPED(csoftmax_row)};
 static const TYPED(Bounded) TYPED(csparsemax) = {TYPED(csparsemax_row)};
 
@@ -53,29 +62,6 @@ static void TYPED(bounded_loop)(char **args, const ptrdiff_t *dims, const ptrdif
         const REAL *upper = TYPED(contiguous)(args[2] + r * steps[2], steps[6], n, row + n);
         REAL *p = TYPED(target)(to, p_stride, row + 2 * n);
         mapping->row(z, upper, 1, p, n, room);
-        TYPED(deliver)(p, to, p_stride, n);
-    }
-    free(room);
-    leave_no_float_flags();
-}
-
-/* (n),(n),()->(n): scores, mask and budget to shares of at most 1 each. */
-static void TYPED(budget_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                               void *data) {
-    (void)data;
-    const ptrdiff_t rows = dims[0], n = dims[1], p_stride = steps[6];
-    if (rows == 0 || n == 0) return;
-    double *room = scratch_or_error(ROOM * whole_lanes(n) + 3 * n, sizeof(double));
-    if (room == NULL) return;
-    REAL *row = (REAL *)(room + ROOM * whole_lanes(n)), *ones = row + n;
-    TYPED(fill)(ones, n, 1);
-
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[3] + r * steps[3];
-        const REAL *z = TYPED(masked)(args[0] + r * steps[0], steps[4], args[1] + r * steps[1],
-                                      steps[5], n, row);
-        REAL *p = TYPED(target)(to, p_stride, row + 2 * n);
-        TYPED(csparsemax_row)(z, ones, *(const double *)(args[2] + r * steps[2]), p, n, room);
         TYPED(deliver)(p, to, p_stride, n);
     }
     free(room);

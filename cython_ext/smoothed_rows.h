@@ -9,6 +9,12 @@ typedef struct {
     void (*smooth)(REAL *z, ptrdiff_t n, double strength, double *restrict room);
 } TYPED(Smoothed);
 
+/* A mapping with a parameter; room is for ROOM n doubles, n in whole lanes. */
+typedef struct {
+    void (*row)(const REAL *restrict z, double parameter, REAL *restrict p, ptrdiff_t n,
+                double *restrict room);
+} TYPED(Parametric);
+
 /* The product of a mapping's Jacobian at p with v, given its parameter; room is for ROOM n doubles. */
 typedef struct {
     void (*row)(const REAL *p, const REAL *v, double parameter, REAL *out, ptrdiff_t n,

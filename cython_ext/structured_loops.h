@@ -71,3 +71,25 @@ static void TYPED(product_loop)(char **args, const ptrdiff_t *dims, const ptrdif
     free(room);
     leave_no_float_flags();
 }
+
+/* (n),(n),()->(n): scores, mask and a parameter to probabilities; data is the Parametric. */
+static void TYPED(parametric_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                   void *data) {
+    const TYPED(Parametric) *mapping = data;
+    const ptrdiff_t rows = dims[0], n = dims[1], p_stride = steps[6];
+    if (rows == 0 || n == 0) return;
+    double *room = scratch_or_error(ROOM * whole_lanes(n) + 2 * n, sizeof(double));
+    if (room == NULL) return;
+    REAL *row = (REAL *)(room + ROOM * whole_lanes(n));
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        char *to = args[3] + r * steps[3];
+        const REAL *z = TYPED(masked)(args[0] + r * steps[0], steps[4], args[1] + r * steps[1],
+                                      steps[5], n, row);
+        REAL *p = TYPED(target)(to, p_stride, row + n);
+        mapping->row(z, *(const double *)(args[2] + r * steps[2]), p, n, room);
+        TYPED(deliver)(p, to, p_stride, n);
+    }
+    free(room);
+    leave_no_float_flags();
+}

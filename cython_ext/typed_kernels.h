@@ -34,3 +34,4 @@
 #include "smoothed_rows.h"
 #include "structured_loops.h"
 #include "bounded_rows.h"
+#include "normmax_rows.h"

@@ -65,15 +65,19 @@ class _Rows(Rows):
 
 
 class _Tangent(Tangent):
-    """Probabilities, a direction, and the diagonal s."""
+    """Probabilities, a direction, and α."""
 
-    __slots__ = ("alpha", "s")
+    __slots__ = ("alpha",)
 
     def __init__(
         self, p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None
     ) -> None:
         super().__init__(p, v, axis, mask=mask)
         self.alpha = check_parameter(alpha, "alpha", self.p, 1, strict=True)
+
+    @property
+    def s(self) -> Any:
+        """The diagonal s."""
         power = _power(self.alpha, self.p)
         norm = alpha_norm(self.p, self.alpha)[..., None]
         on = self.p != 0
@@ -83,7 +87,7 @@ class _Tangent(Tangent):
             (np.log(np.where(norm > 0, norm, 1)) - np.log(np.where(on, self.p, 1)))
             / np.where(power == 0, 1, power)
         )
-        self.s = np.where(on, power * self.p * steep, 0)
+        return np.where(on, power * self.p * steep, 0)
 
     @staticmethod
     def plain(*_: Any, **__: Any) -> None:

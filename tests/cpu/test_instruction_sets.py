@@ -35,6 +35,7 @@ FURTHER_OPERANDS = {
     "oscarmax": lambda rng, z: (rng.choice([0, 0.003, 0.1, 1e30], 20),),
     "csoftmax": lambda rng, z: (rng.uniform(0, 3 / z.shape[1], z.shape).astype(z.dtype),),
     "csparsemax": lambda rng, z: (rng.uniform(0, 3 / z.shape[1], z.shape).astype(z.dtype),),
+    "normmax": lambda rng, z: (rng.choice([1.01, 1.5, 3, np.inf], 20),),
     "budget_sparsemax": lambda rng, z: (rng.uniform(0, z.shape[1], 20),),
 }
 for mapping in ("softmax", "sparsemax", "entmax15"):

@@ -21,7 +21,7 @@ import pyentmax
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
-NAMES = ["fusedmax", "oscarmax", "csoftmax", "csparsemax", "budget_sparsemax"]
+NAMES = ["fusedmax", "oscarmax", "csoftmax", "csparsemax", "budget_sparsemax", "normmax"]
 STRENGTHS = [0, 1e-3, 0.05, 0.7, 20, np.inf]
 LENGTHS = [1, 2, 3, 8, 33, 128, 129, 300, 1000]
 
@@ -34,6 +34,8 @@ def parameters(name: str, z: np.ndarray, mask: Any = True) -> Any:
     if name in ("fusedmax", "oscarmax"):
         strength = np.resize(STRENGTHS, z.shape[:-1])
         return strength / (1 if name == "fusedmax" else z.shape[-1])
+    if name == "normmax":
+        return np.resize([1.02, 1.5, 2, 4, np.inf], z.shape[:-1])
     if name == "budget_sparsemax":
         return np.maximum(places, 1) * np.resize([0.01, 0.3, 0.5, 0.9, 1], z.shape[:-1])
     tightness = np.resize([1, 1.2, 3, 1000], z.shape[:-1])[..., None]
@@ -171,6 +173,7 @@ def test_every_axis_and_parameters_that_broadcast(name: str, axis: int) -> None:
         "csoftmax": (0.5, np.full((5,), 0.6), np.full((4, 1), 0.7)),
         "csparsemax": (0.5, np.full((5,), 0.6), np.full((4, 1), 0.7)),
         "budget_sparsemax": (1, np.full(np.delete(z.shape, axis)[-1], n / 2)),
+        "normmax": (2, np.linspace(1.1, 3, np.delete(z.shape, axis)[-1])),
     }.get(name, (0.1, np.linspace(0, 1, np.delete(z.shape, axis)[-1]))):
         p = mapping(name)(z, parameter, axis)
         np.testing.assert_allclose(
@@ -214,7 +217,7 @@ def test_memory_layouts_and_out(name: str, dtype: Any) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_spoilt_rows_and_their_neighbours(name: str, n: int, dtype: Any) -> None:
     z = np.random.default_rng(n).standard_normal((20, n)).astype(dtype)
-    parameter = 1 if name in ("csoftmax", "csparsemax", "budget_sparsemax") else 0.1
+    parameter = {"fusedmax": 0.1, "oscarmax": 0.1, "normmax": 2}.get(name, 1)
     clean = mapping(name)(z, parameter)
     z[3], z[7, n // 2], z[11, 0], z[12] = -np.inf, np.nan, np.inf, np.inf
     with warnings.catch_warnings():
@@ -232,7 +235,7 @@ def test_spoilt_rows_and_their_neighbours(name: str, n: int, dtype: Any) -> None
 @pytest.mark.parametrize("name", NAMES)
 def test_half_precision_and_empty_batches(name: str) -> None:
     z = np.random.default_rng(4).standard_normal((5, 9)).astype(np.float16)
-    parameter = 0.2 if name in ("fusedmax", "oscarmax") else 1
+    parameter = {"fusedmax": 0.2, "oscarmax": 0.2, "normmax": 1.7}.get(name, 1)
     p = mapping(name)(z, parameter)
     assert p.dtype == np.float16
     in_float = mapping(name)(z.astype(np.float32), parameter)

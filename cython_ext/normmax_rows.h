@@ -1,0 +1,99 @@
+/* normmax of one row and its Jacobian's product, for one floating type: a template. The NumPy twin, with
+ * the derivation, is pyentmax/mappings/normmax.py.
+ *
+ * With gaps x = z - max z <= 0 and the threshold as s = 1 + tau >= 0, q = [1 + w]+^power, w = x - s and
+ * power = 1/(alpha - 1); and q^alpha = [1 + w]+^(1/beta) = q (1 + w) as 1/beta = 1 + power, so that one
+ * power gives all. All of it is in double, whatever the scores are.
+ */
+
+/* Gaps at x that are above s - 1, and where they stood, to the front; returns their number. */
+static ptrdiff_t TYPED(keep_reached)(double *x, ptrdiff_t *place, ptrdiff_t n, double s) {
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        x[size] = x[i];
+        place[size] = place[i];
+        size += 1 + x[i] > s;
+    }
+    return size;
+}
+
+/* Newton's method on (sum q^alpha)^beta, a norm of [1 + w]+ and so a convex function of s: from s = 0 it
+ * rises to where the norm is 1 (pyentmax/thresholds/tangents.py, `newton`, which bounds the steps by 60
+ * for rows that memory holds), and what once falls off the support stays off.
+ *
+ * A largest entry comes first, and gives its q^alpha less 1: so what the sum exceeds 1 by keeps its digits
+ * however little it is, and near the threshold 1 + x is exact, and so is that less a small s. */
+static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restrict p, ptrdiff_t n,
+                               double *restrict room) {
+    const REAL top = TYPED(top_score)(z, n);
+    if (!(top > -(REAL)INFINITY && top < (REAL)INFINITY)) {
+        TYPED(fill)(p, n, top < 0 ? (REAL)0 : (REAL)NAN);
+        return;
+    }
+    double *x = room, *q = room + n, *q_alpha = room + 2 * n;
+    ptrdiff_t *place = (ptrdiff_t *)(room + 3 * n), first = 0, size = 1;
+    while (z[first] != top) first++;
+    x[0] = 0;
+    place[0] = first;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const double gap = (double)z[i] - top;
+        if (!(gap > -1) || i == first) continue;
+        x[size] = gap;
+        place[size++] = i;
+    }
+    const double power = 1 / (alpha - 1), beta = 1 / (1 + power);
+    double s = 0, sum = 1;
+    for (int pass = 0, last = 60;; pass++) {
+        size = TYPED(keep_reached)(x, place, size, s);
+        for (ptrdiff_t i = 0; i < size; i++) {
+            const bool near_top = x[i] > -0.5;
+            const double w = x[i] - s, u = near_top ? 1 + w : (1 + x[i]) - s;
+            q[i] = exp(power * (near_top ? log1p(w) : log(u)));
+            q_alpha[i] = q[i] * u;
+        }
+        q_alpha[0] = expm1((1 + power) * log1p(-s));
+        sum = sum_of(q, size);
+        if (pass == last) break;
+        const double excess = sum_of(q_alpha, size);
+        const double step = (1 + excess) * -expm1(-beta * log1p(excess)) / sum;
+        /* One move more than seems needed takes the rounding of the last off s. */
+        if (!(fabs(step) > 8 * DBL_EPSILON * s) && pass + 2 < last) last = pass + 2;
+        s += step;
+    }
+    TYPED(fill)(p, n, 0);
+    for (ptrdiff_t i = 0; i < size; i++) p[place[i]] = (REAL)(q[i] / sum);
+}
+
+/* J v = t - p sum t, t = s (v - p.v), s = p (|p|/p)^(alpha - 1)/(alpha - 1), |p| the alpha-norm, from
+ * logarithms: |p|/p may overflow. At alpha = infinity p only ever jumps, and s = 0. */
+static void TYPED(normmax_product)(const REAL *p, const REAL *v, double alpha, REAL *out,
+                                   ptrdiff_t n, double *restrict room) {
+    double *log_p = room, *share = room + n, *along = room + 2 * n, *t = room + 3 * n;
+    ptrdiff_t *place = (ptrdiff_t *)(room + 4 * n), size = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        share[size] = p[i];
+        along[size] = v[i];
+        place[size] = i;
+        size += p[i] != 0;
+    }
+    TYPED(fill)(out, n, 0);
+    const double power = 1 / (alpha - 1);
+    double top = -(double)INFINITY;
+    for (ptrdiff_t i = 0; i < size; i++) {
+        log_p[i] = log(share[i]);
+        top = log_p[i] > top ? log_p[i] : top;
+    }
+    for (ptrdiff_t i = 0; i < size; i++) t[i] = power > 0 ? exp(alpha * (log_p[i] - top)) : 0;
+    const double log_norm = power > 0 ? top + log(sum_of(t, size)) / alpha : 0;
+    for (ptrdiff_t i = 0; i < size; i++) t[i] = share[i] * along[i];
+    const double mean = sum_of(t, size);
+    for (ptrdiff_t i = 0; i < size; i++) {
+        const double steep = power > 0 ? exp((log_norm - log_p[i]) / power) : 0;
+        t[i] = power * share[i] * steep * (along[i] - mean);
+    }
+    const double sum = sum_of(t, size);
+    for (ptrdiff_t i = 0; i < size; i++) out[place[i]] = (REAL)(t[i] - share[i] * sum);
+}
+
+static const TYPED(Parametric) TYPED(normmax) = {TYPED(normmax_row)};
+static const TYPED(Product) TYPED(normmax_jvp) = {TYPED(normmax_product)};
