@@ -80,7 +80,10 @@ static REAL TYPED(steep_solve)(REAL *x, ptrdiff_t n, REAL start, const void *con
     }
     *steep->low = low;
     *steep->high = high;
-    return TYPED(power_of_largest)(high.q, beta);
+    /* Up by what its rounding may have taken off: a gap that t barely reaches can hold a tenth of the sum. */
+    const REAL root = TYPED(power_of_largest)(high.q, beta);
+    const REAL above = root * (1 + ROUNDING * (1 - TYPED(log2_of)(root)));
+    return above < 1 ? above : (REAL)1;
 }
 
 static void TYPED(steep_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,

@@ -102,6 +102,16 @@ def test_beyond_2_p_is_exact_for_scores_nearby(alpha, dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("alpha", [4, 7.97, 10, 50])
+def test_beyond_2_an_entry_that_a_rounded_threshold_barely_reaches_is_not_lost(alpha, dtype):
+    # Its base 1 + x/t may be 1e-8, and its p a tenth.
+    for part in np.linspace(0.3, 0.99, 200):
+        z = np.full(30, -9, dtype)
+        z[[0, 23]] = -part / (alpha - 1), 0
+        assert_exact_for_scores_nearby(kernel(z, alpha), z, alpha)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("alpha", [1.1, 1.33, 1.75])
 def test_long_rows_start_from_a_sample(alpha, dtype):
     # Also where the sample tells nothing: all that matters lies where it does not look.
