@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import inspect
 import os
 import platform
@@ -212,7 +213,7 @@ def show_config() -> dict[str, Any]:
     >>> config = show_config()  # doctest: +ELLIPSIS
     pyentmax runs ...
     >>> sorted(config)
-    ['backend', 'build', 'instruction_set', 'kernels', 'machine', 'numpy', 'python']
+    ['backend', 'build', 'cuda', 'instruction_set', 'kernels', 'machine', 'numpy', 'python']
     """
     found = kernels()
     module = importlib.import_module("pyentmax._cpu") if found else None
@@ -221,6 +222,7 @@ def show_config() -> dict[str, Any]:
         "kernels": sorted(found),
         "instruction_set": getattr(module, "INSTRUCTION_SET", None),
         "build": getattr(module, "BUILD_INFO", None),
+        "cuda": _describe_cuda(),
         "numpy": np.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -230,6 +232,15 @@ def show_config() -> dict[str, Any]:
         if value:
             print(f"  {key:15} {', '.join(value) if isinstance(value, list) else value}")
     return config
+
+
+def _describe_cuda() -> str | None:
+    # Without importing CuPy, which takes a second and may want a driver.
+    if importlib.util.find_spec("cupy") is None:
+        return None
+    if _wanted_backend() == "reference":
+        return "NumPy bodies for CuPy arrays, as PYENTMAX_BACKEND=reference asks"
+    return "kernels for CuPy arrays, compiled at their first use"
 
 
 def _wanted_backend() -> str:

@@ -1,0 +1,114 @@
+"""The kernels on a GPU, in every form that holds a row: skipped, saying why, where none computes.
+
+What the emulation shows on the CPU, with the same lengths; `tests/device/test_on_a_gpu.py` has the
+library around them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax
+from pyentmax._devices import device_module
+from pyentmax.cuda import KERNELS
+from pyentmax.cuda._launch import cached_form, register_form
+
+try:
+    cupy = device_module("cuda")
+except (ImportError, ValueError) as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+DTYPES = [np.float32, np.float16, np.float64]
+TOLERANCE = {"float16": 1e-3, "float32": 1e-6, "float64": 1e-13}
+VALUES: dict[str, Any] = {"alpha": 1.3, "k": 3, "budget": 0.75, "strength": 0.05, "upper": 0.75}
+NAMES = [name for name in KERNELS if name in pyentmax.MAPPINGS]
+
+
+def parameters(name: str) -> list[Any]:
+    return [VALUES[parameter] for parameter in pyentmax.MAPPINGS[name].parameters]
+
+
+def boundaries(itemsize: int) -> list[int]:
+    """Lengths at which the form changes, the next ones, and one that fits on no chip."""
+    lengths = range(1, 20000)
+    forms = [(register_form(n, itemsize, 16), cached_form(n, itemsize)) for n in lengths]
+    last = [n for n, this, after in zip(lengths, forms, forms[1:], strict=False) if this != after]
+    return sorted({n + extra for n in last for extra in (0, 1)} | {1, 130001})
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: t.__name__)
+def test_every_form(name: str, dtype: Any) -> None:
+    record, params, rng = pyentmax.MAPPINGS[name], parameters(name), np.random.default_rng(0)
+    tolerance = TOLERANCE[np.dtype(dtype).name]
+    for n in boundaries(np.dtype(dtype).itemsize):
+        if n < 4 or (n > 4096 and name in ("fusedmax", "oscarmax")):
+            continue
+        for scale in (0.1, 3.0):
+            z = (scale * rng.standard_normal((5, n))).astype(dtype)
+            v = rng.standard_normal((5, n)).astype(dtype)
+            z[1, 2], z[2] = np.nan, -np.inf
+            found = record.forward(cupy.asarray(z), *params).get()
+            expected = record.forward(z.astype(np.float64), *params)
+            np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance, err_msg=str(n))
+            sound = expected[3:].astype(dtype)
+            product = record.jvp(cupy.asarray(sound), cupy.asarray(v[3:]), *params).get()
+            wide = record.jvp(sound.astype(np.float64), v[3:].astype(np.float64), *params)
+            most = 10 * tolerance * max(1.0, np.abs(wide).max())
+            np.testing.assert_allclose(product, wide, rtol=0, atol=most, err_msg=str(n))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_strides_masks_and_results_in_place(name: str) -> None:
+    params, rng = parameters(name), np.random.default_rng(0)
+    z = rng.standard_normal((6, 70, 9)).astype(np.float32)
+    mask = rng.random((70, 9)) < 0.8
+    mask[:5] = True
+    function = getattr(pyentmax, name)
+    expected = function(z.astype(np.float64), *params, axis=1, mask=mask)
+    on_gpu, mask_on_gpu = cupy.asarray(z), cupy.asarray(mask)
+    found = function(on_gpu, *params, axis=1, mask=mask_on_gpu)
+    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=1e-6)
+    turned = function(on_gpu[:, ::-1], *params, axis=1, mask=mask_on_gpu[::-1])
+    if name != "fusedmax":  # sums in another order
+        np.testing.assert_allclose(turned.get()[:, ::-1], expected, rtol=0, atol=1e-6)
+    same = function(on_gpu, *params, axis=1, mask=mask_on_gpu, out=on_gpu)
+    assert same is on_gpu
+    np.testing.assert_array_equal(on_gpu.get(), found.get())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_runs_give_the_same_bits(name: str) -> None:
+    z = cupy.asarray(np.random.default_rng(0).standard_normal((64, 3000)).astype(np.float32))
+    one, other = (getattr(pyentmax, name)(z, *parameters(name)) for _ in range(2))
+    np.testing.assert_array_equal(one.get(), other.get())
+
+
+def test_kernels_run_on_the_current_stream_and_nobody_waits() -> None:
+    cupyx = pytest.importorskip("cupyx")
+    z = cupy.asarray(np.random.default_rng(0).standard_normal((8, 100)).astype(np.float32))
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream, cupyx.allow_synchronize(False):  # raises where the host waits
+        p = pyentmax.entmax(z, 1.5)
+        pyentmax.entmax_jvp(p, z, 1.5)
+        pyentmax.sparsemax_loss_and_grad(z, cupy.zeros(8, np.int64))
+    stream.synchronize()
+    np.testing.assert_allclose(p.get(), pyentmax.entmax15(z.get()), rtol=0, atol=1e-6)
+
+
+def test_bfloat16_where_there_is_one() -> None:
+    types = pytest.importorskip("ml_dtypes", reason="ml_dtypes, which has bfloat16, is missing")
+    z = np.random.default_rng(0).standard_normal((4, 50)).astype(np.float32)
+    try:
+        on_gpu = cupy.asarray(z).astype(types.bfloat16)
+    except (TypeError, ValueError) as error:
+        pytest.skip(f"this CuPy has no bfloat16: {error}")
+    p = pyentmax.sparsemax(on_gpu)
+    assert p.dtype == types.bfloat16
+    wide = on_gpu.astype(np.float32).get().astype(np.float64)
+    np.testing.assert_allclose(
+        p.astype(np.float32).get(), pyentmax.sparsemax(wide), rtol=0, atol=2**-8
+    )
