@@ -92,7 +92,7 @@ def budget_sparsemax(
     z : array of scores
     budget : float or array that broadcasts against the batch shape (z's without the axis)
         k, above 0 and at most the number of a row's unmasked entries
-    axis, mask, out : as in `pyentmax.softmax`
+    axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns
     -------

@@ -43,7 +43,7 @@ def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any =
         1 or more, ``inf`` too, is no bound. In each row the unmasked ones must sum to 1 or more;
         from 1 − 8ε√d on, ε the coarser precision of z and upper, they count as such, and then
         p = u
-    axis, out : as in `pyentmax.softmax`
+    axis, out, workers : as in `pyentmax.softmax`
     mask : as in `pyentmax.softmax`
         where it is False, `upper` may hold anything
 

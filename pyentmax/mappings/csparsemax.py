@@ -58,7 +58,7 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
 
     Parameters
     ----------
-    z, upper, axis, mask, out : as in `pyentmax.csoftmax`
+    z, upper, axis, mask, out, workers : as in `pyentmax.csoftmax`
 
     Returns
     -------

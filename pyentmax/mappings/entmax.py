@@ -52,7 +52,7 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
     z : array of scores
     alpha : float or array that broadcasts against the batch shape (z's without the axis)
         1 is softmax, 2 sparsemax, ``inf`` uniform over the largest scores
-    axis, mask, out : as in `pyentmax.softmax`
+    axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns
     -------

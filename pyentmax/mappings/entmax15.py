@@ -29,7 +29,7 @@ def entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> An
 
     Parameters
     ----------
-    z, axis, mask, out : as in `pyentmax.softmax`
+    z, axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns
     -------

@@ -76,7 +76,7 @@ def fusedmax(
     mask : bool array that broadcasts to z, optional
         as in `pyentmax.softmax`. The scores on two sides of a masked entry are not neighbours:
         each run between masked entries is smoothed by itself, then one sparsemax taken of all
-    out : as in `pyentmax.softmax`
+    out, workers : as in `pyentmax.softmax`
 
     Returns
     -------

@@ -28,7 +28,7 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> A
 
     Parameters
     ----------
-    z, axis, mask, out : as in `pyentmax.softmax`
+    z, axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns
     -------
