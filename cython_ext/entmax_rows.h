@@ -159,10 +159,3 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
     free(scratch);
     leave_no_float_flags();
 }
-
-#undef SHIFT
-#undef MANTISSA_BITS
-#undef EXPONENT_BIAS
-#undef ROUNDER
-#undef POSITIVE
-#undef ROUNDING

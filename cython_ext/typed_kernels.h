@@ -29,6 +29,8 @@
 #include "gufunc_rows.h"
 #include "topk_rows.h"
 #include "entmax_rows.h"
+#include "entmax_jvp.h"
+#include "entmax_grad_alpha.h"
 #include "loss_rows.h"
 #include "log_rows.h"
 #include "smoothed_rows.h"

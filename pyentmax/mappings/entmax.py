@@ -39,6 +39,39 @@ class _Rows(Rows):
         return (*super().operands(), self.alpha)
 
 
+class _Tangent(Tangent):
+    """Probabilities and a direction of one derivative, and α."""
+
+    __slots__ = ("alpha",)
+
+    def __init__(
+        self, p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None
+    ) -> None:
+        super().__init__(p, v, axis, mask=mask)
+        self.alpha = check_parameter(alpha, "alpha", self.p, 1)
+
+    @staticmethod
+    def plain(*_: Any, **__: Any) -> None:
+        """No call is so common that α needs no check."""
+
+    def operands(self) -> tuple[Any, ...]:
+        """What a kernel takes: probabilities, direction, and α per row or one for all."""
+        return (*super().operands(), self.alpha)
+
+
+class _Point(_Tangent):
+    """Probabilities and α alone."""
+
+    __slots__ = ()
+
+    def __init__(self, p: Any, alpha: Any = 1.5, axis: Any = -1) -> None:
+        super().__init__(p, p, alpha, axis)
+
+    def operands(self) -> tuple[Any, ...]:
+        """What a kernel takes: probabilities, and α per row or one for all."""
+        return self.p, self.alpha
+
+
 @accelerated(_Rows)
 def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C).
@@ -93,6 +126,7 @@ def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None
     return rows.restore_support(support)
 
 
+@accelerated(_Tangent)
 def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), s = p^{2−α} on the support (Peters et al. 2019, Prop. 1).
 
@@ -110,8 +144,8 @@ def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = 
     >>> print(entmax_jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
     [-0.375  0.125  0.125  0.125  0.   ]
     """
-    rows = Tangent(p, v, axis, mask=mask)
-    beta = _checked_beta(alpha, rows)
+    rows = _Tangent(p, v, alpha, axis, mask=mask)
+    beta = _beta(rows.alpha, rows.p)
     s = _curvature(rows.p, beta)
     return rows.restore(_simplex.product(s, rows.v, _share(rows.p, beta)))
 
@@ -130,11 +164,12 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
      [-0.5  0.5  0. ]
      [ 0.   0.   0. ]]
     """
-    rows = Tangent(p, p, axis)
-    beta = _checked_beta(alpha, rows)
+    rows = _Point(p, alpha, axis)
+    beta = _beta(rows.alpha, rows.p)
     return _simplex.dense(_curvature(rows.p, beta), _share(rows.p, beta))
 
 
+@accelerated(_Point)
 def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """∂p/∂α, elementwise, at p = entmax(z, alpha), exact for every α ≥ 1 (0 at α = ∞).
 
@@ -167,9 +202,9 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     >>> print(entmax_grad_alpha(p, 1.5).round(4))
     [ 0.0988 -0.0988  0.    ]
     """
-    rows = Tangent(p, p, axis)
+    rows = _Point(p, alpha, axis)
     p = rows.p
-    beta = _checked_beta(alpha, rows)
+    beta = _beta(rows.alpha, p)
     if isinstance(beta, np.ndarray) and not (beta > 1).any():
         return rows.restore(_grad_alpha_small(p, beta))
     if isinstance(beta, np.ndarray) and (beta > 1).all():
@@ -218,10 +253,6 @@ def _beta(alpha: Any, like: Any) -> Any:
     beta = alpha - 1
     fill = beta[..., None] if beta.ndim else beta
     return np.full_like(like[..., :1], fill, shape=(*beta.shape, 1))
-
-
-def _checked_beta(alpha: Any, rows: Tangent) -> Any:
-    return _beta(check_parameter(alpha, "alpha", rows.p, 1), rows.p)
 
 
 def _solve(y: Any, beta: Any) -> tuple[Any, Any]:

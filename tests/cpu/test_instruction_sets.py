@@ -47,6 +47,9 @@ for mapping in ("softmax", "sparsemax", "entmax15"):
 
 
 def operands(name, z, rng):
+    if name == "entmax_grad_alpha":
+        z, mask, alpha = operands("entmax", z, rng)
+        return _cpu.BUILDS[BASELINE]["entmax"](z, mask, alpha), alpha
     mapping = name.removesuffix("_jvp").removesuffix("_vjp_upper")
     further = FURTHER_OPERANDS.get(mapping, lambda *_: ())(rng, z)
     given = z, rng.random(z.shape) < 0.9, *further

@@ -1,0 +1,199 @@
+/* The Jacobian of α-entmax at p times v, for one floating type: a template. The NumPy twins are
+ * pyentmax/mappings/entmax.py and _simplex.py.
+ *
+ * (J v)_i = s_i (v_i - sum_j w_j v_j) with s = p^(2-α) on the support and w = s/sum s, proposition 1 of
+ * Peters, Niculae and Martins (2019). Where one entry k has most of the weight, v_k less the mean
+ * cancels. J 1 = 0, so v may be taken relative to v_k; and then (J v)_k = -w_k sum_{j != k} s_j v_j.
+ */
+
+/* log2 p; finite but meaningless where p is not positive. Times 2^SHIFT p is normal where it is denormal. */
+static void TYPED(logs)(const REAL *restrict p, ptrdiff_t n, REAL *restrict logs) {
+    REAL a[LEAF], e[LEAF];
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL u = p[i] * TYPED(power_of_2)(ROUNDER, SHIFT);
+        a[i] = TYPED(log_ratio)(u, u - 1, e + i);
+    }
+    for (ptrdiff_t i = 0; i < n; i++) logs[i] = TYPED(log2_from_ratio)(a[i], e[i] - SHIFT);
+}
+
+/* s = p^(2-α) of n <= LEAF entries for α <= 2: 0 where p is 0, NaN where p is. */
+static void TYPED(curvature)(const REAL *restrict p, ptrdiff_t n, double alpha, REAL *restrict s) {
+    const REAL exponent = (REAL)(2 - alpha), unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+    if (alpha == 1) {
+        memcpy(s, p, (size_t)n * sizeof(REAL));
+    } else if (alpha == 1.5) {
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = SQRT(p[i]);
+    } else if (alpha == 2) {
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? (REAL)1 : p[i];
+    } else {
+        TYPED(logs)(p, n, s);
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = TYPED(scaled_exp2)(exponent * s[i]) * unscale;
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? s[i] : p[i];
+    }
+}
+
+typedef struct {
+    double along, weight; /* sum s v and sum s */
+    REAL largest;         /* s */
+} TYPED(Balance);
+
+/* v off the support may be anything, and counts as 0. */
+static void TYPED(add_weights)(const REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
+                               TYPED(Balance) *total) {
+    REAL along[PAIR] = {0}, weight[PAIR] = {0}, top[PAIR] = {0};
+    ptrdiff_t i = 0;
+    for (; i + PAIR <= n; i += PAIR) {
+        for (int j = 0; j < PAIR; j++) {
+            const REAL curvature = s[i + j], direction = v[i + j];
+            weight[j] += curvature;
+            along[j] += curvature == 0 ? (REAL)0 : curvature * direction;
+        }
+        for (int j = 0; j < PAIR; j++) top[j] = TYPED(larger)(s[i + j], top[j]);
+    }
+    for (int j = 0; i + j < n; j++) {
+        weight[j] += s[i + j];
+        along[j] += s[i + j] == 0 ? (REAL)0 : s[i + j] * v[i + j];
+        top[j] = TYPED(larger)(s[i + j], top[j]);
+    }
+    for (int j = 0; j < LANES; j++) top[j] = TYPED(larger)(top[j], top[j + LANES]);
+    total->along += TYPED(pair_sum)(along);
+    total->weight += TYPED(pair_sum)(weight);
+    total->largest = TYPED(larger)(TYPED(lane_max)(top), total->largest);
+}
+
+/* s (v - origin - mean), in place of s. */
+static void TYPED(center)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n, REAL origin,
+                          REAL mean) {
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL curvature = s[i], direction = v[i]; /* read always, or the loop stays scalar */
+        s[i] = curvature == 0 ? (REAL)0 : curvature * ((direction - origin) - mean);
+    }
+}
+
+/* J v from s, in its place, where one entry has most of the weight. */
+static void TYPED(center_dominated)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
+                                    const TYPED(Balance) *all) {
+    ptrdiff_t k = 0;
+    while (s[k] != all->largest) k++;
+    double along = 0;
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (i != k && s[i] != 0) along += (double)s[i] * (v[i] - v[k]);
+    TYPED(center)(s, v, n, v[k], (REAL)(along / all->weight));
+    s[k] = (REAL)(-all->largest / all->weight * along);
+}
+
+/* J v from s, in its place: the mean over the whole row. A NaN dominates nothing. */
+static void TYPED(jacobian_product)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
+                                    const TYPED(Balance) *all) {
+    if (all->largest > all->weight / 2)
+        TYPED(center_dominated)(s, v, n, all);
+    else
+        TYPED(center)(s, v, n, 0, (REAL)(all->along / all->weight));
+}
+
+static void TYPED(entmax_jvp_row)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out,
+                                  ptrdiff_t n, double alpha) {
+    TYPED(Balance) all = {0};
+    for (ptrdiff_t start = 0; start < n; start += LEAF) {
+        const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
+        if (TYPED(any_nonzero)(p + start, count)) {
+            TYPED(curvature)(p + start, count, alpha, out + start);
+            TYPED(add_weights)(out + start, v + start, count, &all);
+        } else {
+            TYPED(fill)(out + start, count, 0);
+        }
+    }
+    TYPED(jacobian_product)(out, v, n, &all);
+}
+
+/* The same for α > 2, where s grows as p nears 0 and may overflow: weights are powers of p/min p then. */
+static void TYPED(steep_jvp_row)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out,
+                                 ptrdiff_t n, double alpha) {
+    const REAL slope = (REAL)(2 - alpha), most = EXPONENT_BIAS + 1; /* 2^most is ∞ */
+    ptrdiff_t k = -1;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (p[i] != p[i]) {
+            TYPED(fill)(out, n, p[i]);
+            return;
+        }
+        if (p[i] > 0 && (k < 0 || p[i] < p[k])) k = i;
+    }
+    if (k < 0 || alpha == INFINITY) { /* p only ever jumps */
+        TYPED(fill)(out, n, 0);
+        return;
+    }
+    for (ptrdiff_t start = 0; start < n; start += LEAF)
+        TYPED(logs)(p + start, n - start < LEAF ? n - start : LEAF, out + start);
+
+    const REAL lowest = out[k];
+    double weight = 1, mean = 0, along = 0; /* the last but for k */
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (p[i] == 0 || i == k) continue;
+        REAL share = slope * (out[i] - lowest), s = slope * out[i];
+        share = TYPED(exp2_of)(share > -EXPONENT_BIAS ? share : (REAL)-EXPONENT_BIAS);
+        s = TYPED(exp2_of)(s < most ? s : most);
+        weight += share;
+        mean += (double)share * (v[i] - v[k]);
+        along += (double)s * (v[i] - v[k]);
+        out[i] = s;
+    }
+    mean /= weight;
+    for (ptrdiff_t i = 0; i < n; i++)
+        out[i] = p[i] == 0 ? (REAL)0 : out[i] * (REAL)((v[i] - v[k]) - mean);
+    out[k] = (REAL)(-along / weight);
+}
+
+/* Rows of one α that together fill a leaf: powers want more than a short row of them at a time. All rows
+ * lie one after the other. */
+static void TYPED(entmax_jvp_rows)(const REAL *restrict p, const REAL *const *v, REAL *const *out,
+                                   int count, ptrdiff_t n, double alpha) {
+    REAL s[LEAF];
+    TYPED(curvature)(p, count * n, alpha, s);
+    for (int j = 0; j < count; j++) {
+        TYPED(Balance) all = {0};
+        TYPED(add_weights)(s + j * n, v[j], n, &all);
+        TYPED(jacobian_product)(s + j * n, v[j], n, &all);
+        memcpy(out[j], s + j * n, (size_t)n * sizeof(REAL));
+    }
+}
+
+/* (n),(n),()->(n): probabilities, a direction and α to the Jacobian's product. */
+static void TYPED(entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                   void *data) {
+    (void)data;
+    const ptrdiff_t rows = dims[0], n = dims[1], out_stride = steps[6];
+    if (rows == 0 || n == 0) return;
+    const int at_most = n > LEAF ? 1 : LEAF / n < BLOCK ? (int)(LEAF / n) : BLOCK;
+    REAL *scratch = scratch_or_error(3 * at_most * n, sizeof(REAL));
+    if (scratch == NULL) return;
+    REAL *const room = scratch + at_most * n;
+
+    int count = 0;
+    for (ptrdiff_t start = 0; start < rows; start += count) {
+        const REAL *p[BLOCK], *v[BLOCK];
+        REAL *out[BLOCK];
+        const double alpha = *(const double *)(args[2] + start * steps[2]);
+        for (count = 0; count < at_most && start + count < rows; count++) {
+            const ptrdiff_t r = start + count;
+            if (*(const double *)(args[2] + r * steps[2]) != alpha && count > 0) break;
+            p[count] = TYPED(contiguous)(args[0] + r * steps[0], steps[4], n, scratch + count * n);
+            v[count] = TYPED(contiguous)(args[1] + r * steps[1], steps[5], n, room + 2 * count * n);
+            out[count] = TYPED(target)(args[3] + r * steps[3], out_stride, room + (2 * count + 1) * n);
+        }
+        if (!(alpha >= 1)) {
+            for (int j = 0; j < count; j++) TYPED(fill)(out[j], n, (REAL)NAN);
+        } else if (alpha > 2) {
+            for (int j = 0; j < count; j++) TYPED(steep_jvp_row)(p[j], v[j], out[j], n, alpha);
+        } else if (at_most > 1) {
+            for (int j = 0; j < count; j++)
+                if (p[j] != scratch + j * n) memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
+            TYPED(entmax_jvp_rows)(scratch, v, out, count, n, alpha);
+        } else {
+            TYPED(entmax_jvp_row)(p[0], v[0], out[0], n, alpha);
+        }
+        for (int j = 0; j < count; j++)
+            TYPED(deliver)(out[j], args[3] + (start + j) * steps[3], out_stride, n);
+    }
+    free(scratch);
+    leave_no_float_flags();
+}

@@ -1,0 +1,191 @@
+"""The compiled derivatives of α-entmax, in wider floats and in many digits."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+from kernel_rows import FLOATS, LENGTHS, awkward_layouts
+
+import pyentmax
+
+_cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+
+ALPHAS = [1, 1 + 1e-9, 1.1, 1.33, 1.5, 1.9, 2, 2.5, 4]
+
+
+def forward(z, alpha):
+    return _cpu.entmax(z, np.broadcast_to(True, np.shape(z)), alpha)
+
+
+def exact_product(p, v, alpha):
+    """J v in the widest floats, and the sum of its terms' sizes.
+
+    With J = diag(s) − ssᵀ/Σs it is (J v)_i = Σ_j s_i s_j (v_i − v_j)/Σs, where nothing cancels.
+    """
+    p, v = np.asarray(p, np.longdouble), np.asarray(v, np.longdouble)
+    s = np.where(p > 0, np.where(p > 0, p, 1) ** (2 - np.longdouble(alpha)), 0)
+    terms = s[:, None] * (s / s.sum()) * (v[:, None] - v)
+    return terms.sum(axis=1), np.abs(terms).sum(axis=1)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("build", _cpu.BUILDS)
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_jvp_is_the_dense_jacobian_times_v(alpha, build, dtype):
+    for n in LENGTHS:
+        rng = np.random.default_rng(n)
+        z = rng.standard_normal((4, n)) * np.array([[0.01], [0.3], [1], [5]]) / alpha
+        p, v = forward(z.astype(dtype), alpha), rng.standard_normal((4, n)).astype(dtype)
+        product = _cpu.BUILDS[build]["entmax_jvp"](p, v, alpha)
+        assert product.dtype == dtype
+        for row, direction, got in zip(p, v, product, strict=True):
+            exact, size = exact_product(row, direction, alpha)
+            # Of a probability near 0, α > 2 takes a power that many digits of its logarithm go into.
+            digits = 1 + max(0, alpha - 2) * np.log(1 / row[row > 0].min())
+            allowed = 16 * np.finfo(dtype).eps * digits * size.max()
+            np.testing.assert_allclose(got, exact, rtol=0, atol=max(allowed, np.finfo(dtype).tiny))
+            assert (got[row == 0] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("alpha", [1, 1.2, 1.5, 1.9])
+@pytest.mark.parametrize("n", [3, 200, 1500])
+def test_jvp_keeps_its_digits_where_one_entry_dominates(n, alpha, dtype):
+    rng = np.random.default_rng(n)
+    p = (rng.random(n) * 1e-6 / n).astype(dtype)
+    p[n // 2] = 1
+    v = rng.standard_normal(n).astype(dtype)
+    exact, size = exact_product(p, v, alpha)
+    error = np.abs(_cpu.entmax_jvp(p, v, alpha) - exact)
+    assert (error <= 32 * np.finfo(dtype).eps * size).all()
+
+
+@pytest.mark.parametrize("alpha", [1.001, 1.2, 1.5, 1.9, 2.5])
+def test_jvp_against_central_differences(alpha):
+    rng = np.random.default_rng(9)
+    z = 0.005 * rng.standard_normal((20, 12))
+    v, step = rng.standard_normal(z.shape), 1e-6
+    difference = (forward(z + step * v, alpha) - forward(z - step * v, alpha)) / (2 * step)
+    p = forward(z, alpha)
+    product = _cpu.entmax_jvp(p, v, alpha)
+    smooth = (p > 1e-2).all(axis=-1)  # no kink within the step
+    assert smooth.sum() > 5
+    np.testing.assert_allclose(product[smooth], difference[smooth], rtol=0, atol=1e-7)
+
+
+@pytest.mark.parametrize("alpha", [1, 1.2, 1.5, 2, 3, np.inf])
+def test_rows_without_support_and_with_nan(alpha):
+    nan = np.nan
+    p = np.array([[0.0, 0, 0], [1, 0, 0], [nan, nan, nan], [0.5, 0.5, 0]])
+    v = np.array([[1.0, nan, 2], [3, nan, np.inf], [1, 2, 3], [1, 3, nan]])
+    product, slope = _cpu.entmax_jvp(p, v, alpha), _cpu.entmax_grad_alpha(p, alpha)
+    np.testing.assert_array_equal(product[:2], 0)
+    np.testing.assert_array_equal(slope[[0, 1, 3]], 0)
+    assert np.isnan(product[2]).all()
+    assert np.isnan(slope[2]).all()
+    s = 0 if np.isinf(alpha) else 0.5 ** (2 - alpha)
+    np.testing.assert_allclose(product[3], s * np.array([-1, 1, 0]), rtol=1e-15)
+
+
+@pytest.mark.parametrize("alpha", [0.9, np.nan])
+def test_no_alpha_is_no_number(alpha):
+    p = np.full((2, 4), 0.25)
+    assert np.isnan(_cpu.entmax_jvp(p, p, alpha)).all()
+    assert np.isnan(_cpu.entmax_grad_alpha(p, alpha)).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [5, 64, 128, 129, 700])
+def test_every_row_has_its_own_alpha_and_every_layout_gives_the_same(n, dtype):
+    rng = np.random.default_rng(n)
+    alpha = rng.choice([1, 1.1, 1.3, 1.5, 1.9, 2, 3, np.inf], 40)
+    p = forward(rng.standard_normal((40, n)).astype(dtype), alpha)
+    v = rng.standard_normal((40, n)).astype(dtype)
+    product, slope = _cpu.entmax_jvp(p, v, alpha), _cpu.entmax_grad_alpha(p, alpha)
+    for i, a in enumerate(alpha):
+        np.testing.assert_array_equal(_cpu.entmax_jvp(p[i], v[i], a), product[i])
+        np.testing.assert_array_equal(_cpu.entmax_grad_alpha(p[i], a), slope[i])
+    for (layout, p_), (_, v_) in zip(awkward_layouts(p), awkward_layouts(v), strict=True):
+        np.testing.assert_array_equal(_cpu.entmax_jvp(p_, v_, alpha), product, err_msg=layout)
+        np.testing.assert_array_equal(_cpu.entmax_grad_alpha(p_, alpha), slope, err_msg=layout)
+    frame = np.zeros((40, 2 * n), dtype)
+    _cpu.entmax_jvp(p, v, alpha, out=frame[:, ::-2])
+    np.testing.assert_array_equal(frame[:, ::-2], product)
+
+
+def exact_slope(p, alpha):
+    """∂p/∂α of one row in 80 digits by the published form, or its limit at α = 1."""
+    with mpmath.workdps(80):
+        p = [mpmath.mpf(float(value)) for value in p]
+        total = mpmath.fsum(p)
+        p = [value / total for value in p]
+        beta = mpmath.mpf(alpha) - 1
+        logs = [mpmath.log(value) for value in p]
+        h = [-value * log for value, log in zip(p, logs, strict=True)]
+        if beta == 0:
+            second = mpmath.fsum(value * log**2 for value, log in zip(p, logs, strict=True))
+            return [value * (second - log**2) / 2 for value, log in zip(p, logs, strict=True)]
+        s = [value ** (1 - beta) for value in p]
+        share = [value / mpmath.fsum(s) for value in s]
+        entropy = mpmath.fsum(h)
+        return [
+            (value - w) / beta**2 + (x - w * entropy) / beta
+            for value, w, x in zip(p, share, h, strict=True)
+        ]
+
+
+@pytest.mark.parametrize("build", _cpu.BUILDS)
+@pytest.mark.parametrize("beta", [0, 1e-12, 1e-9, 1e-6, 1e-3, 0.03, 0.1, 0.33, 0.5, 0.9, 1, 1.2, 3])
+def test_grad_alpha_has_twelve_digits(beta, build):
+    rng = np.random.default_rng(3)
+    for n, spread in ((2, 1), (5, 3), (40, 8), (300, 1)):
+        # Sums to 1 within the last digits; nothing in the formula asks for more of p.
+        p = np.exp(spread * rng.standard_normal(n))
+        p /= p.sum()
+        got = _cpu.BUILDS[build]["entmax_grad_alpha"](p, 1 + beta)
+        expected = np.array([float(value) for value in exact_slope(p, 1 + beta)])
+        np.testing.assert_allclose(got, expected, rtol=1e-10, atol=1e-12 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("alpha", [1, 1 + 1e-9, 1.1, 1.5, 1.9, 2, 3, 20, np.inf])
+def test_grad_alpha_agrees_with_the_body(alpha, dtype):
+    rng = np.random.default_rng(4)
+    for n in (1, 7, 128, 1000):
+        p = forward((rng.standard_normal((5, n)) * 2).astype(dtype), alpha)
+        got = pyentmax.entmax_grad_alpha(p, alpha)
+        expected = pyentmax.entmax_grad_alpha.reference(p, alpha)
+        assert got.dtype == dtype
+        scale = np.abs(expected).max() + np.finfo(dtype).tiny
+        np.testing.assert_allclose(got, expected, atol=100 * np.finfo(dtype).eps * scale)
+        assert (got[p == 0] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_grad_alpha_of_a_uniform_row_is_exactly_0(dtype):
+    for n in (1, 2, 3, 10, 1000):
+        for alpha in (1, 1.2, 1.5, 2):
+            assert not _cpu.entmax_grad_alpha(np.full(n, 1 / n, dtype), alpha).any()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_public_functions_run_the_kernels_as_the_bodies_do_it(dtype):
+    rng = np.random.default_rng(7)
+    z, v = rng.standard_normal((2, 4, 50, 3)).astype(dtype)
+    mask = rng.random(z.shape) < 0.8
+    for alpha in (1.3, np.array([1, 1.2, 1.5]), np.array([[1.1], [1.6], [2], [3]])):
+        p = pyentmax.entmax(z, alpha, 1)
+        expected = pyentmax.entmax_jvp.reference(p, v, alpha, 1, mask=mask)
+        got = pyentmax.entmax_jvp(p, v, alpha, 1, mask=mask)
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, expected, atol=1e3 * np.finfo(dtype).eps, rtol=1e-5)
+        np.testing.assert_allclose(
+            pyentmax.entmax_grad_alpha(p, alpha, 1),
+            pyentmax.entmax_grad_alpha.reference(p, alpha, 1),
+            atol=1e3 * np.finfo(dtype).eps,
+        )
+    with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):
+        pyentmax.entmax_jvp(p, v, 0.5)
+    with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):
+        pyentmax.entmax_grad_alpha(p, 0.5)
