@@ -86,21 +86,25 @@ class Kernel:
         return self.rule
 
     def run(self, form: Form, number: NumberType, operands: Sequence[np.ndarray | None], *,
-            parameter: Any = 0.0, room: int = 64, words: int = 1 << 10, schedule: int = IN_ORDER,
-            checked: bool = False, sources: Path = SOURCES) -> None:  # fmt: skip
+            parameter: Any = 0.0, weight: Any = None, room: int = 64, words: int = 1 << 10,
+            schedule: int = IN_ORDER, checked: bool = False,
+            sources: Path = SOURCES) -> None:  # fmt: skip
         """Run it over operands that broadcast to the first one's shape.
 
-        `room` and `words` are what the streaming kernels are given of shared memory; ``sources``
-        may be a directory with other versions of the files, for which float32 alone is built.
+        Losses take a weight for each row. `room` and `words` are what the streaming kernels are
+        given of shared memory; `sources` may be a directory with other versions of the files, for
+        which float32 alone is built.
         """
         shape = next(operand.shape for operand in operands if operand is not None)
         make = Arguments(shape)
         batch = make.batch()
         arguments = [make.operand(operand) for operand in operands]
         arguments += [batch, make.parameter(parameter)]
+        if weight is not None:
+            arguments.append(make.parameter(weight))
         itemsize, shared = np.dtype(number.computed).itemsize, 0
         if form.name == "stream":
-            if self.family == "forward":
+            if self.family in ("forward", "loss"):
                 arguments.append(make.storage(room, words))
                 shared = form.threads // 32 * room * itemsize
             else:
@@ -157,4 +161,11 @@ BOUNDED = {
     "csoftmax": Kernel("bounded.cu", "bounded", "Csoftmax"),
     "csparsemax": Kernel("bounded.cu", "bounded", "Csparsemax"),
     "budget_sparsemax": Kernel("bounded.cu", "bounded", "BudgetSparsemax"),
+}
+LOSSES = {
+    "softmax": Kernel("losses.cu", "loss", "SoftmaxLoss"),
+    "sparsemax": Kernel("losses.cu", "loss", "SparsemaxLoss"),
+    "entmax15": Kernel("losses.cu", "loss", "Entmax15Loss"),
+    "entmax": Kernel("losses.cu", "loss", "EntmaxLoss", gathers=True),
+    "normmax": Kernel("losses.cu", "loss", "NormmaxLoss", gathers=True),
 }
