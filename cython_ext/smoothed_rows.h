@@ -39,12 +39,14 @@ static REAL TYPED(top_score)(const REAL *z, ptrdiff_t n) {
 static double TYPED(scaled_down)(const REAL *z, ptrdiff_t n, REAL top, double floor, double scale,
                                  double *x) {
     double least = 0;
+    const double part = 1 / scale;
     floor = floor > -DBL_MAX ? floor : -DBL_MAX;
     for (ptrdiff_t i = 0; i < n; i++) {
-        const double gap = (double)z[i] - top;
-        x[i] = z[i] == -(REAL)INFINITY ? -(double)INFINITY : (gap > floor ? gap : floor) / scale;
-        least = x[i] < least && x[i] > -(double)INFINITY ? x[i] : least;
+        const double gap = (double)z[i] - top, raised = (gap > floor ? gap : floor) * part;
+        x[i] = z[i] > -(REAL)INFINITY ? raised : -(double)INFINITY;
     }
+    for (ptrdiff_t i = 0; i < n; i++)
+        least = x[i] < least && x[i] > -(double)INFINITY ? x[i] : least;
     return least;
 }
 
@@ -55,22 +57,32 @@ static void TYPED(scaled_up)(const double *u, ptrdiff_t n, double scale, REAL *z
     for (ptrdiff_t i = 0; i < n; i++) z[i] = (REAL)((u[i] - top) * scale);
 }
 
-/* Scores below -1 - 4 strength may be raised to that, and a weight above n times the range of the scores
- * does nothing that this much does not: pyentmax/mappings/fusedmax.py, _smoothed. Scores on two
- * sides of a masked entry are not neighbours: each run between is a chain of its own. */
+/* A weight above n times the range of the scores does nothing that this much does not: it fuses all.
+ *
+ * Two edges move a score by 2 strength at most. So max u >= -2 strength, tau >= -1 - 2 strength, and a score
+ * at or below -1 - 4 strength gets nothing. To its neighbour that is an edge |p_j - 0| = p_j: the
+ * neighbour scores less by the strength, and the chain is cut. Scores on two sides of a masked
+ * entry are no neighbours either: what is left between is a chain of its own. */
 static void TYPED(smooth_fused)(REAL *z, ptrdiff_t n, double strength, double *restrict room) {
     const REAL top = TYPED(top_score)(z, n);
     if (!(top > -(REAL)INFINITY && top < (REAL)INFINITY)) return; /* sparsemax knows what to do */
-    const double scale = headroom(n);
+    const double scale = headroom(n), nothing = -(double)INFINITY;
+    const double floor = -1 - 4 * strength, bottom = floor / scale;
     double *x = room;
-    const double least = TYPED(scaled_down)(z, n, top, -1 - 4 * strength, scale, x);
+    const double least = TYPED(scaled_down)(z, n, top, floor, scale, x);
     const double most = -least * (double)n, asked = strength / scale;
     const double weight = asked < most ? asked : most;
     for (ptrdiff_t start = 0, end; start < n; start = end) {
-        for (end = start; end < n && x[end] > -(double)INFINITY; end++) {}
-        if (end - start > 1) smooth_chain(x + start, end - start, weight, room + n);
-        if (end == start) end++;
+        for (end = start; end < n && x[end] > bottom; end++) {}
+        if (end == start) {
+            end++;
+            continue;
+        }
+        if (start > 0 && x[start - 1] > nothing) x[start] -= weight;
+        if (end < n && x[end] > nothing) x[end - 1] -= weight;
+        if (end - start > 1 && weight > 0) smooth_chain(x + start, end - start, weight, room + n);
     }
+    for (ptrdiff_t i = 0; i < n; i++) x[i] = x[i] > bottom ? x[i] : nothing;
     TYPED(scaled_up)(x, n, scale, z);
 }
 

@@ -1,0 +1,93 @@
+"""The structured and bounded mappings: their kernels beside the NumPy bodies, interleaved medians.
+
+    python benchmarks/structured.py [--rounds 7]
+
+How many times as long a body takes per row as the kernel, for the mapping and for its Jacobian's
+product, on random float32 rows at three scales. fusedmax's body takes all rows along together, a
+Python step per entry: it gets 64 of the long rows, or a run took half a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import pyentmax
+
+SHAPES = [(2048, 64), (512, 4096)]
+SCALES = [0.1, 1, 5]
+
+
+def main() -> None:
+    """Print the stamp and the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved runs (default: 7)")
+    args = parser.parse_args()
+    print(f"{datetime.date.today()}, float32, {platform.platform()}")
+    pyentmax.show_config()
+    print("\nbody / kernel, in time a row (µs a row of the kernel)")
+    print(
+        f"{'shape':>10} {'scale':>5} {'mapping':>16} {'parameter':>9} {'forward':>16}{'product':>16}"
+    )
+    for shape in SHAPES:
+        for scale in SCALES:
+            z = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+            for name, words, parameter in cases(shape):
+                report(name, words, z * np.float32(scale), scale, parameter, args.rounds)
+
+
+def cases(shape: tuple[int, int]) -> list[tuple[str, str, Any]]:
+    """Mappings, what their parameter is in words, and the parameter."""
+    d = shape[1]
+    upper = np.random.default_rng(1).uniform(0, 8 / d, shape).astype(np.float32)
+    return [
+        ("fusedmax", "0.1", 0.1),
+        ("oscarmax", f"0.1/{d}", 0.1 / d),
+        ("csoftmax", f"to 8/{d}", upper),
+        ("csparsemax", f"to 8/{d}", upper),
+        ("budget_sparsemax", f"{d // 16}", d // 16),
+        ("normmax", "2", 2),
+    ]
+
+
+def report(name: str, words: str, z: np.ndarray, scale: float, parameter: Any, rounds: int) -> None:
+    """One line."""
+    forward, product = getattr(pyentmax, name), getattr(pyentmax, f"{name}_jvp")
+    p, v = forward(z, parameter), z[::-1].copy()
+    few = slice(64 if name == "fusedmax" and z.shape[1] > 1000 else None)
+    part = parameter[few] if np.ndim(parameter) else parameter
+    runs = {
+        "forward": lambda: forward(z, parameter),
+        "forward body": lambda: forward.reference(z[few], part),
+        "product": lambda: product(p, v, parameter),
+        "product body": lambda: product.reference(p[few], v[few], part),
+    }
+    taken = medians(runs, rounds)
+    ratios = []
+    for part_name in ("forward", "product"):
+        row = taken[part_name] / z.shape[0]
+        body = taken[f"{part_name} body"] / z[few].shape[0]
+        ratios.append(f"{body / row:7.1f} ({row * 1e6:6.1f})")
+    columns = "".join(ratios)
+    print(f"{z.shape[0]:>5}×{z.shape[1]:<4} {scale:>5} {name:>16} {words:>9} {columns}", flush=True)
+
+
+def medians(runs: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Seconds of each run: the median over rounds in which each takes its turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(rounds):
+        for name, run in runs.items():
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
+    return {name: float(np.median(taken)) for name, taken in seconds.items()}
+
+
+if __name__ == "__main__":
+    main()
