@@ -44,19 +44,6 @@
 #define FORWARD_TYPES {NPY_FLOAT, NPY_BOOL, NPY_FLOAT, NPY_DOUBLE, NPY_BOOL, NPY_DOUBLE}
 #define JVP_TYPES {NPY_FLOAT, NPY_FLOAT, NPY_FLOAT, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE}
 
-/* Scores, mask, label, weight; loss, whether it counts, gradient: seven operands or, without it, six. */
-#define LOSS_OPERANDS(type) type, NPY_BOOL, NPY_INT64, type, type, NPY_BOOL
-#define LOSS(name, text) \
-    {#name "_loss", "(n),(n),(),()->(),()", \
-     "Scores, mask, labels and weights to weighted losses of " text ", and which rows count.", 4, \
-     2, {LOSS_OPERANDS(NPY_FLOAT), LOSS_OPERANDS(NPY_DOUBLE)}, {loss_loop_f32, loss_loop_f64}, \
-     {(void *)&name##_loss_f32, (void *)&name##_loss_f64}}
-#define LOSS_AND_GRAD(name, text) \
-    {#name "_loss_and_grad", "(n),(n),(),()->(),(),(n)", \
-     "As " #name "_loss, and the weighted gradient.", 4, 3, \
-     {LOSS_OPERANDS(NPY_FLOAT), NPY_FLOAT, LOSS_OPERANDS(NPY_DOUBLE), NPY_DOUBLE}, \
-     {loss_loop_f32, loss_loop_f64}, \
-     {(void *)&name##_loss_and_grad_f32, (void *)&name##_loss_and_grad_f64}}
 /* The same with a parameter in between. */
 #define FORWARD_1_TYPES \
     {NPY_FLOAT, NPY_BOOL, NPY_DOUBLE, NPY_FLOAT, NPY_DOUBLE, NPY_BOOL, NPY_DOUBLE, NPY_DOUBLE}
@@ -76,6 +63,24 @@
     {#name "_jvp", "(n),(n)->(n)", "Jacobian of " text " at probabilities p, times v.", 2, 1, \
      JVP_TYPES, {jvp_loop_f32, jvp_loop_f64}, \
      {(void *)&name##_jvp_f32, (void *)&name##_jvp_f64}}
+
+/* Scores, mask, label, weight; loss, whether it counts, gradient: seven operands or, without it, six. */
+#define LOSS_OPERANDS(type) type, NPY_BOOL, NPY_INT64, type, type, NPY_BOOL
+#define LOSS(name, text) \
+    {#name "_loss", "(n),(n),(),()->(),()", \
+     "Scores, mask, labels and weights to weighted losses of " text ", and which rows count.", 4, \
+     2, {LOSS_OPERANDS(NPY_FLOAT), LOSS_OPERANDS(NPY_DOUBLE)}, {loss_loop_f32, loss_loop_f64}, \
+     {(void *)&name##_loss_f32, (void *)&name##_loss_f64}}
+#define LOSS_AND_GRAD(name, text) \
+    {#name "_loss_and_grad", "(n),(n),(),()->(),(),(n)", \
+     "As " #name "_loss, and the weighted gradient.", 4, 3, \
+     {LOSS_OPERANDS(NPY_FLOAT), NPY_FLOAT, LOSS_OPERANDS(NPY_DOUBLE), NPY_DOUBLE}, \
+     {loss_loop_f32, loss_loop_f64}, \
+     {(void *)&name##_loss_and_grad_f32, (void *)&name##_loss_and_grad_f64}}
+
+/* The same with an alpha behind the weight. */
+#define ALPHA_LOSS_OPERANDS(type) type, NPY_BOOL, NPY_INT64, type, NPY_DOUBLE, type, NPY_BOOL
+static const bool alone = false, with_gradient = true;
 
 #define SMOOTHED(name) \
     {#name, "(n),(n),()->(n)", "Scores, mask and strength to probabilities of " #name ".", 3, 1, \
@@ -124,6 +129,14 @@ const Kernel KERNELS[] = {
     LOSS(softmax, "softmax"),
     LOSS(sparsemax, "sparsemax"),
     LOSS(entmax15, "1.5-entmax"),
+    {"entmax_loss", "(n),(n),(),(),()->(),()", "As softmax_loss, with alpha behind the weight.", 5, 2,
+     {ALPHA_LOSS_OPERANDS(NPY_FLOAT), ALPHA_LOSS_OPERANDS(NPY_DOUBLE)},
+     {entmax_loss_loop_f32, entmax_loss_loop_f64}, {(void *)&alone, (void *)&alone}},
+    {"entmax_loss_and_grad", "(n),(n),(),(),()->(),(),(n)",
+     "As softmax_loss_and_grad, with alpha behind the weight.", 5, 3,
+     {ALPHA_LOSS_OPERANDS(NPY_FLOAT), NPY_FLOAT, ALPHA_LOSS_OPERANDS(NPY_DOUBLE), NPY_DOUBLE},
+     {entmax_loss_loop_f32, entmax_loss_loop_f64},
+     {(void *)&with_gradient, (void *)&with_gradient}},
     LOSS_AND_GRAD(softmax, "softmax"),
     LOSS_AND_GRAD(sparsemax, "sparsemax"),
     LOSS_AND_GRAD(entmax15, "1.5-entmax"),

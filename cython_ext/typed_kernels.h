@@ -32,6 +32,7 @@
 #include "entmax_jvp.h"
 #include "entmax_grad_alpha.h"
 #include "loss_rows.h"
+#include "entmax_loss_rows.h"
 #include "log_rows.h"
 #include "smoothed_rows.h"
 #include "structured_loops.h"

@@ -82,6 +82,18 @@ class LabelledRows:
         return loss, self._rows.in_callers_form(gradient[0])
 
 
+class EntmaxLabelledRows(LabelledRows):
+    """The same, and α."""
+
+    def __init__(self, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Any) -> None:
+        super().__init__(z, y, axis, **options)
+        self._alpha = self._rows.parameter(alpha, "alpha", 1)
+
+    def operands(self) -> tuple[Any, ...]:
+        """Scores, mask, labels, weights or shares, and α per row or one for all."""
+        return (*super().operands(), self._alpha)
+
+
 def _total(weight: Any) -> Any:
     """The sum of the weights; 1 where none counts, and the mean is 0."""
     total = np.sum(weight)

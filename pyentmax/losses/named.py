@@ -6,7 +6,7 @@ from typing import Any
 
 from pyentmax._dispatch import accelerated
 from pyentmax.losses._definition import loss_and_gradient
-from pyentmax.losses._labelled import LabelledRows
+from pyentmax.losses._labelled import EntmaxLabelledRows, LabelledRows
 from pyentmax.losses._targets import Options
 from pyentmax.mappings import MAPPINGS
 
@@ -208,6 +208,7 @@ def entmax15_loss_and_grad(
     return loss, gradient()
 
 
+@accelerated(EntmaxLabelledRows)
 def entmax_loss(
     z: Any,
     y: Any,
@@ -249,6 +250,7 @@ def entmax_loss(
     return loss
 
 
+@accelerated(EntmaxLabelledRows)
 def entmax_loss_and_grad(
     z: Any,
     y: Any,

@@ -44,6 +44,11 @@ for mapping in ("softmax", "sparsemax", "entmax15"):
             rng.integers(0, z.shape[1], 20),
             rng.integers(0, 3, 20).astype(z.dtype),
         )
+for loss in ("entmax_loss", "entmax_loss_and_grad"):
+    FURTHER_OPERANDS[loss] = lambda rng, z: (
+        *FURTHER_OPERANDS["softmax_loss"](rng, z),
+        *FURTHER_OPERANDS["entmax"](rng, z),
+    )
 
 
 def operands(name, z, rng):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,46 +18,60 @@ from pyentmax import check_gradient
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
-NAMES = ["softmax", "sparsemax", "entmax15"]
+ALPHAS = {"softmax": 1, "sparsemax": 2, "entmax15": 1.5}
+ALPHAS |= {f"entmax, {alpha}": alpha for alpha in (1.001, 1.2, 1.75)}
+NAMES = list(ALPHAS)
 every_name = pytest.mark.parametrize("name", NAMES)
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
 
 
+def loss_of(name: str, suffix: str = "_loss") -> Any:
+    mapping, _, alpha = name.partition(", ")
+    function = getattr(pyentmax, mapping + suffix)
+    if not alpha:
+        return function
+    with_alpha = functools.partial(function, alpha=float(alpha))
+    with_alpha.reference = functools.partial(function.reference, alpha=float(alpha))  # type: ignore
+    return with_alpha
+
+
 def loss_and_grad(name: str) -> Any:
-    return getattr(pyentmax, f"{name}_loss_and_grad")
+    return loss_of(name, "_loss_and_grad")
 
 
-def exact(name: str, z: np.ndarray, y: int) -> tuple[np.longdouble, np.ndarray]:
-    """Loss and gradient in the widest floats: p by bisection, the loss as Ω*(z) − z_y."""
-    x = np.asarray(z, np.longdouble)
+def exact(name: str, z: np.ndarray, y: int) -> tuple[np.longdouble, np.ndarray, np.ndarray]:
+    """Loss, gradient and slopes s in the widest floats: p by bisection, the loss as Ω*(z) − z_y."""
+    x, beta = np.asarray(z, np.longdouble), np.longdouble(ALPHAS[name]) - 1
     x = x - x.max()
-    if name == "softmax":
+    if beta == 0:
         rest = np.sum(np.exp(np.delete(x, np.argmax(x))))
         p = np.exp(x) / (1 + rest)
-        loss = np.log1p(rest) - x[y]
-    else:
-        power = 2 if name == "entmax15" else 1
-        low, high = np.longdouble(-1), np.longdouble(0)
-        for _ in range(70):
-            middle = (low + high) / 2
-            enough = np.sum(np.maximum(x / power - middle, 0) ** power) >= 1
-            low, high = (middle, high) if enough else (low, middle)
-        p = np.maximum(x / power - low, 0) ** power
-        p /= p.sum()
-        entropy = np.sum(p - p**1.5) * 4 / 3 if name == "entmax15" else np.sum(p * (1 - p)) / 2
-        loss = np.sum(p * np.where(p == 0, 0, x)) + entropy - x[y]
-    return loss, p - (np.arange(len(p)) == y)
+        return np.log1p(rest) - x[y], p - (np.arange(len(p)) == y), p
+
+    def powers(c: np.longdouble) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            return np.exp(np.log1p(np.maximum(beta * (x - c), -1)) / beta)
+
+    low, high = np.longdouble(0), np.longdouble(min(np.log(len(x)) + 1, 1 / beta))
+    for _ in range(70):
+        middle = (low + high) / 2
+        low, high = (middle, high) if np.sum(powers(middle)) >= 1 else (low, middle)
+    p = powers(low)
+    p /= p.sum()
+    entropy = np.sum(p - p ** (1 + beta)) / (beta * (1 + beta))
+    loss = np.sum(p * np.where(p == 0, 0, x)) + entropy - x[y]
+    return loss, p - (np.arange(len(p)) == y), np.where(p > 0, p ** (1 - beta), 0)
 
 
 def assert_accurate(name: str, z: np.ndarray, y: int, loss: Any, grad: Any) -> None:
     eps = np.finfo(z.dtype).eps
-    expected, slope = exact(name, z, y)
+    expected, slope, s = exact(name, z, y)
     x = np.asarray(z, np.longdouble)
     reach = float(max(1, np.max(np.where(slope != 0, x.max() - x, 0))))
     context = f"{name}, label {y}, z = {np.array2string(z, threshold=40)}"
     assert loss >= 0, context
     assert abs(loss - expected) <= 8 * eps * expected + 4 * eps * reach, context
-    s = np.sqrt(np.abs(slope)) if name == "entmax15" else 1
+    s = np.maximum(s, 16 * eps)  # an entry on the threshold may be in or out
     assert (np.abs(grad - slope) <= 4 * eps * np.abs(slope) + 16 * eps * s * reach).all(), context
 
 
@@ -70,7 +86,7 @@ def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
             loss, grad = loss_and_grad(name)(z, y)
             assert (loss.dtype, grad.dtype) == (dtype, dtype)
             assert_accurate(name, z, y, loss, grad)
-            assert loss == getattr(pyentmax, f"{name}_loss")(z, y)
+            assert loss == loss_of(name)(z, y)
 
 
 @every_name
@@ -126,6 +142,26 @@ def test_small_losses_keep_their_digits(dtype: type, n: int) -> None:
 
 
 @every_dtype
+@pytest.mark.parametrize("alpha", [1.001, 1.2, 1.75, 3])
+@pytest.mark.parametrize("n", [2, 300])
+def test_small_losses_of_any_alpha_keep_their_digits(dtype: type, alpha: float, n: int) -> None:
+    """From p = (1 − q, q): x_2 = (q^β − (1 − q)^β)/β, and L = q^α/α + ∫_{1−q}^1 s^{β−1} (1 − s) ds."""
+    for q in (0.2, 1e-2, 1e-4):
+        with mpmath.workdps(50):
+            beta, p = mpmath.mpf(alpha) - 1, 1 - mpmath.mpf(q)
+            gap = (p**beta - mpmath.mpf(q) ** beta) / beta
+            divergence = (1 - p**beta) / beta - (1 - p ** (1 + beta)) / (1 + beta)
+            expected = float(mpmath.mpf(q) ** (1 + beta) / (1 + beta) + divergence)
+        z = np.full(n, -np.inf, dtype)
+        z[0], z[1] = 0, -gap
+        # Rounding the gap moves q by s = q^(1 − β) times that.
+        moved = alpha * np.finfo(dtype).eps * (1 + float(gap) / q ** float(beta))
+        loss, grad = pyentmax.entmax_loss_and_grad(z, 0, alpha)
+        np.testing.assert_allclose(loss, expected, rtol=16 * moved)
+        np.testing.assert_allclose(grad[:2], [-q, q], rtol=16 * moved)
+
+
+@every_dtype
 @every_name
 @pytest.mark.parametrize("axis", [0, 1, -1, -3])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -159,7 +195,7 @@ def compare_with_the_body(name: str, z: Any, y: Any, **options: Any) -> None:
     function = loss_and_grad(name)
     loss, grad = function(z, y, **options)
     expected, wanted = function.reference(z, y, **options)
-    only = getattr(pyentmax, f"{name}_loss")(z, y, **options)
+    only = loss_of(name)(z, y, **options)
     np.testing.assert_array_equal(only, loss)
     assert np.shape(loss) == np.shape(expected)
     assert (loss.dtype, grad.dtype) == (expected.dtype, wanted.dtype)
@@ -213,7 +249,7 @@ def test_gradient_by_finite_differences(name: str, reduction: str) -> None:
     y, weight = rng.integers(0, 12, 4), np.array([1, 2, 0, 0.5])
     options: dict[str, Any] = {"reduction": reduction, "weight": weight}
     check_gradient(
-        lambda z: getattr(pyentmax, f"{name}_loss")(z, y, **options),
+        lambda z: loss_of(name)(z, y, **options),
         z,
         lambda z: loss_and_grad(name)(z, y, **options)[1],
     ).raise_if_failed()
