@@ -145,7 +145,7 @@ def test_small_losses_keep_their_digits(dtype: type, n: int) -> None:
 @pytest.mark.parametrize("alpha", [1.001, 1.2, 1.75, 3])
 @pytest.mark.parametrize("n", [2, 300])
 def test_small_losses_of_any_alpha_keep_their_digits(dtype: type, alpha: float, n: int) -> None:
-    """From p = (1 − q, q): x_2 = (q^β − (1 − q)^β)/β, and L = q^α/α + ∫_{1−q}^1 s^{β−1} (1 − s) ds."""
+    """Of p = (1 − q, q): x_2 = (q^β − (1 − q)^β)/β; L = q^α/α + ∫ s^{β−1} (1 − s) ds, from 1 − q."""
     for q in (0.2, 1e-2, 1e-4):
         with mpmath.workdps(50):
             beta, p = mpmath.mpf(alpha) - 1, 1 - mpmath.mpf(q)
