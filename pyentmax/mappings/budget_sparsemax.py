@@ -85,7 +85,8 @@ def budget_sparsemax(
 
     Maximises p·z − ½‖p‖² over 0 ≤ p ≤ 1, Σp = k. Exact, by a sort of the breakpoints z and z − 1
     and a binary search over them (`pyentmax.thresholds.water_fill`): O(d log d); twice that where
-    full entries score far above the rest, to keep the rest's digits.
+    full entries score far above the rest, to keep the rest's digits. The compiled kernel finds the
+    level without a sort, O(d) per pass.
 
     Parameters
     ----------

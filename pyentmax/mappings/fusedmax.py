@@ -64,7 +64,8 @@ def fusedmax(
     Maximises p·z − ½‖p‖² − λ Σ_j |p_{j+1} − p_j| over the simplex, λ the strength: sparsemax at 0,
     and uniform from some λ on. O(d) steps of Johnson's dynamic program, which takes all rows
     along together, and a sort for the sparsemax. In NumPy each step is a loop pass of Python,
-    about 0.1 ms whatever the rows hold: about a second for 10 000 scores, one row or many.
+    about 0.1 ms whatever the rows hold: about a second for 10 000 scores, one row or many. The
+    compiled kernel takes the rows one by one, and about a millisecond at most for that many.
 
     Parameters
     ----------
