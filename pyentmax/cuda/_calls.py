@@ -12,9 +12,11 @@ import numpy as np
 
 from pyentmax._devices import beside, on_device
 from pyentmax._dispatch import as_floating
-from pyentmax.cuda._launch import TYPES, Kernel, launch, rescale
+from pyentmax.cuda._launch import TYPES, Kernel, launch, launch_rows, rescale
 from pyentmax.losses._targets import Options
 from pyentmax.mappings._rows import check_axis, check_mask, check_out, check_parameter, to_rows
+
+LONGEST_FUSED = 4096  # entries of a row that a single thread goes along
 
 
 class Call:
@@ -121,11 +123,7 @@ def derivative(
     kernel: Kernel, p: Any, v: Any, axis: Any, mask: Any, parameter: Any = None, upper: Any = None
 ) -> Any:
     """Run a kernel of derivatives.cuh; v is None where it takes none."""
-    p = _as_stored(p, "p")
-    if v is not None:
-        p, v = _promoted(p, beside(_as_stored(v, "v"), p, "v"))
-        if p.shape != v.shape:
-            raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
+    p, v = (_as_stored(p, "p"), None) if v is None else _pair(p, v)
     call = Call(p, axis, mask, None, "p")
     number = 0.0 if parameter is None else parameter(call)
     if upper is not None:
@@ -134,6 +132,67 @@ def derivative(
     return call.answer(
         lambda out: launch(kernel, rows, (rows, along, bounds, masks, out), (number,))
     )
+
+
+def fused(
+    sparsemax: Kernel, smoothed: Any, z: Any, axis: Any, mask: Any, out: Any, parameter: Any
+) -> Any:
+    """sparsemax of what `smoothed` makes of the rows, for rows that are not too long."""
+    call = Call(z, axis, mask, out, "z")
+    rows, masks, number = call.rows(call.array), call.rows(call.mask), parameter(call)
+    if rows.shape[-1] > LONGEST_FUSED:
+        return NotImplemented
+
+    def run(p: Any) -> None:
+        u = smoothed(rows, masks, number)
+        direct = p if u.dtype == p.dtype else np.empty_like(u)
+        launch(sparsemax, u, (u, None, direct), (0.0,))
+        if direct is not p:
+            p[...] = direct
+
+    return call.answer(run)
+
+
+def smoothed_neighbours(rows: Any, masks: Any, strength: Any) -> Any:
+    """The first step of fusedmax."""
+    u = np.empty_like(rows, dtype=compute_type(rows), order="C", shape=rows.shape)
+    launch_rows("smooth", rows, (rows, masks, u), (strength,))
+    return u
+
+
+def pooled_scores(rows: Any, masks: Any, strength: Any) -> Any:
+    """The first step of oscarmax; CuPy sorts."""
+    x = rows if masks is None else np.where(masks, rows, -np.inf)
+    x = x.astype(compute_type(rows), copy=False)
+    order = np.argsort(-x, axis=-1)
+    x = np.take_along_axis(x, order, axis=-1)
+    u = np.empty_like(x)
+    sums, sizes = np.empty_like(x, dtype=np.float64), np.empty_like(x, dtype=np.uint32)
+    launch_rows("pool", x, (x, u, sums, sizes), (strength,))
+    return np.take_along_axis(u, np.argsort(order, axis=-1), axis=-1)
+
+
+def fused_product(p: Any, v: Any, axis: Any, mask: Any, parameter: Any, *, anywhere: bool) -> Any:
+    """J v of fusedmax, or of oscarmax, whose equal entries make a group anywhere."""
+    p, v = _pair(p, v)
+    call = Call(p, axis, mask, None, "p")
+    number = parameter(call)
+    rows, along = call.rows(p), call.rows(v)
+    if rows.shape[-1] > LONGEST_FUSED:
+        return NotImplemented
+    if mask is not None:
+        rows = np.where(call.rows(call.mask), rows, 0).astype(p.dtype, copy=False)
+    order = None
+    if anywhere:
+        order = np.argsort(-rows, axis=-1)
+        rows, along = (np.take_along_axis(a, order, axis=-1) for a in (rows, along))
+
+    def run(out: Any) -> None:
+        launch_rows("run_products", rows, (rows, along, out), (number,))
+        if order is not None:
+            out[...] = np.take_along_axis(out, np.argsort(order, axis=-1), axis=-1)
+
+    return call.answer(run)
 
 
 def loss(
@@ -205,7 +264,12 @@ def _as_stored(array: Any, name: str) -> Any:
     return as_floating(array, name)[0]
 
 
-def _promoted(p: Any, v: Any) -> tuple[Any, Any]:
+def _pair(p: Any, v: Any) -> tuple[Any, Any]:
+    """p and v in one type."""
+    p = _as_stored(p, "p")
+    v = beside(_as_stored(v, "v"), p, "v")
+    if p.shape != v.shape:
+        raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
     dtype = np.promote_types(p.dtype, v.dtype)
     return p.astype(dtype, copy=False), v.astype(dtype, copy=False)
 

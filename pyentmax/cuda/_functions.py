@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.cuda._calls import Call, bounded, compute_type, derivative, forward, loss
+from pyentmax.cuda._calls import (
+    Call,
+    bounded,
+    compute_type,
+    derivative,
+    forward,
+    fused,
+    fused_product,
+    loss,
+    pooled_scores,
+    smoothed_neighbours,
+)
 from pyentmax.cuda._launch import Kernel
 from pyentmax.losses._targets import Options
 
@@ -81,6 +92,22 @@ def budget_sparsemax(
     return bounded(BUDGET_SPARSEMAX, z, None, axis, mask, out, _budget(budget))
 
 
+def fusedmax(
+    z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
+) -> Any:
+    """`pyentmax.fusedmax`; its rows have an order, which several axes have not."""
+    if axis is None or np.ndim(axis):
+        return NotImplemented
+    return fused(SPARSEMAX, smoothed_neighbours, z, axis, mask, out, _strength(strength))
+
+
+def oscarmax(
+    z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
+) -> Any:
+    """`pyentmax.oscarmax`."""
+    return fused(SPARSEMAX, pooled_scores, z, axis, mask, out, _strength(strength))
+
+
 def softmax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """`pyentmax.softmax_jvp`."""
     return derivative(SOFTMAX_JVP, p, v, axis, mask)
@@ -129,6 +156,18 @@ def csparsemax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = No
 def budget_sparsemax_jvp(p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """`pyentmax.budget_sparsemax_jvp`; the budget is only checked, as p tells what is free."""
     return derivative(SPARSEMAX_JVP, p, v, axis, mask, _budget(budget), upper=1.0)
+
+
+def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+    """`pyentmax.fusedmax_jvp`."""
+    if axis is None or np.ndim(axis):
+        return NotImplemented
+    return fused_product(p, v, axis, mask, _strength(strength), anywhere=False)
+
+
+def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
+    """`pyentmax.oscarmax_jvp`."""
+    return fused_product(p, v, axis, mask, _strength(strength), anywhere=True)
 
 
 def softmax_loss(
@@ -299,6 +338,10 @@ def _alpha(alpha: Any) -> Callable[[Call], Any]:
     return lambda call: call.parameter(alpha, "alpha", 1)
 
 
+def _strength(strength: Any) -> Callable[[Call], Any]:
+    return lambda call: call.parameter(strength, "strength", 0)
+
+
 def _above_1(alpha: Any) -> Callable[[Call], Any]:
     return lambda call: call.parameter(alpha, "alpha", 1, strict=True)
 
@@ -342,6 +385,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
         csoftmax,
         csparsemax,
         budget_sparsemax,
+        fusedmax,
+        oscarmax,
         softmax_jvp,
         sparsemax_jvp,
         entmax15_jvp,
@@ -352,6 +397,8 @@ KERNELS: dict[str, Callable[..., Any]] = {
         csoftmax_jvp,
         csparsemax_jvp,
         budget_sparsemax_jvp,
+        fusedmax_jvp,
+        oscarmax_jvp,
         softmax_loss,
         softmax_loss_and_grad,
         sparsemax_loss,

@@ -19,6 +19,7 @@ TYPES = {"float16": "__half", "bfloat16": "BFloat16", "float32": "float", "float
 PACK = 16  # bytes that a thread reads at once
 THREADS = 128  # of a block in which warps, or parts of them, have rows of their own
 STORAGE = np.dtype([("room", "u4"), ("words", "u4")])
+ROW_THREADS = 64  # of a block in which each thread has a row
 MOST_BLOCKS = 1024  # of a kernel whose blocks go from row to row
 MOST_WORDS = 4096  # of marks: 16 KB, enough for rows of half a million float32
 DEFAULT_SHARED = 48 * 1024  # bytes that a block gets without asking
@@ -41,8 +42,9 @@ class Kernel(NamedTuple):
         if self.family == "bounded":
             return cached_form(n, itemsize)
         # More than 16 warps leave a thread 64 registers: too few for doubles, or for two numbers.
-        most_warps = 16 if itemsize == 8 or self.family == "derivative" else 32
-        return register_form(n, itemsize, most_warps)
+        pairs = self.family == "derivative"
+        most_warps = 16 if itemsize == 8 or pairs else 32
+        return register_form(n, itemsize, most_warps, 16 if pairs else 32)
 
     def name(self, form: Form, dtype: np.dtype[Any]) -> str:
         """The name expression of the instance."""
@@ -69,23 +71,23 @@ class Form(NamedTuple):
         return -(-rows * self.sizes[0] // THREADS) if self.kind == "lanes" else rows
 
 
-def register_form(n: int, itemsize: int, most_warps: int) -> Form:
+def register_form(n: int, itemsize: int, most_warps: int = 32, most_numbers: int = 32) -> Form:
     """The form for rows of n entries of so many bytes: the smallest that holds them.
 
-    A row of up to 1024 entries stays in a warp or part of one, which needs no barriers. Longer ones
-    get a block, of at most `most_warps` warps so that its threads have registers enough, and those
-    that no block holds are streamed.
+    A row of up to 1024 entries stays in a warp or part of one, which needs no barriers, if a lane
+    may hold 32 numbers. Longer ones get a block, of at most `most_warps` warps so that its threads
+    have registers enough, and those that no block holds are streamed.
 
     Examples
     --------
-    >>> register_form(50, 4, 32)
+    >>> register_form(50, 4)
     Form(kind='lanes', sizes=(8, 8))
-    >>> register_form(32000, 4, 32)
+    >>> register_form(32000, 4)
     Form(kind='stream', sizes=(16,))
     """
     pack = PACK // itemsize
     for lanes, packs in ((8, 1), (8, 2), (16, 2), (32, 2), (32, 4), (32, 8)):
-        if n <= lanes * packs * pack and packs * pack <= 32:
+        if n <= lanes * packs * pack and packs * pack <= most_numbers:
             return Form("lanes", (lanes, packs * pack))
     numbers = 8 if itemsize == 8 else 16
     for warps in (4, 8, 16, 32):
@@ -171,6 +173,16 @@ def rescale(rows: Any, factor: Any) -> None:
         compiled = _compiled("losses.cu", name, False, rows.device.id)
         for count, batch, arrays, numbers in launches(rows.shape, (rows,), (factor,)):
             compiled((min(count, MOST_BLOCKS),), (THREADS,), (*arrays, batch, *numbers))
+
+
+def launch_rows(name: str, like: Any, operands: Sequence[Any], parameters: Sequence[Any]) -> None:
+    """Run a kernel of fused.cu, which has a row for each thread."""
+    name = f"{name}<{TYPES[like.dtype.name]}>"
+    with like.device:
+        compiled = _compiled("fused.cu", name, False, like.device.id)
+        for count, batch, arrays, numbers in launches(like.shape, operands, parameters):
+            grid = -(-count // ROW_THREADS)
+            compiled((grid,), (ROW_THREADS,), (*arrays, batch, *numbers))
 
 
 @functools.cache

@@ -233,7 +233,7 @@ __device__ inline void bounded(Team &team, const Place &place, unsigned n,
 }
 
 template <template <typename> class B, typename T, int LANES>
-__global__ void __launch_bounds__(THREADS, blocks_with(96, THREADS))
+__global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>>, THREADS))
     bounded_lanes(Operand<const T> z, Operand<const bool> mask, Operand<const Compute<T>> upper,
                   Operand<T> p, Batch batch, Parameter parameter) {
     Lanes<LANES> team;
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(THREADS, blocks_with(96, THREADS))
 }
 
 template <template <typename> class B, typename T, int WARPS>
-__global__ void __launch_bounds__(32 * WARPS, blocks_with(96, 32 * WARPS))
+__global__ void __launch_bounds__(32 * WARPS, blocks_with(MORE_REGISTERS<Compute<T>>, 32 * WARPS))
     bounded_block(Operand<const T> z, Operand<const bool> mask, Operand<const Compute<T>> upper,
                   Operand<T> p, Batch batch, Parameter parameter) {
     typedef Block<Compute<T>, WARPS> Team;

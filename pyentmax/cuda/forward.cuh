@@ -71,7 +71,7 @@ template <typename T> struct WriteProbabilities {
 };
 
 template <template <typename> class M, typename T, int LANES, int ITEMS>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>>, THREADS))
     forward_lanes(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
                   Parameter parameter) {
     extern __shared__ unsigned char dynamic[];

@@ -70,7 +70,7 @@ template <typename T, class Team> struct WriteLoss {
 };
 
 template <template <typename> class L, typename T, int LANES, int ITEMS>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>>, THREADS))
     loss_lanes(Operand<const T> z, Operand<const bool> mask, Operand<const long long> label,
                Operand<T> gradient, Operand<double> loss, Operand<double> counted, Batch batch,
                Parameter parameter, Parameter weight) {

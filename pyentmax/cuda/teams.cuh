@@ -14,8 +14,10 @@ constexpr unsigned ALL_LANES = 0xffffffffu;
 __host__ __device__ constexpr int blocks_with(int registers, int threads) {
     return 65536 / (registers * threads);
 }
-/* Half of the threads that can run are there at once with 64; doubles take two registers each. */
+/* Half of the threads that can run are there at once with 64, a third with 96; doubles take two
+ * registers each. */
 template <typename C> constexpr int REGISTERS = sizeof(C) == 8 ? 128 : 64;
+template <typename C> constexpr int MORE_REGISTERS = sizeof(C) == 8 ? 128 : 96;
 
 struct Sum {
     template <typename C> __device__ C operator()(C a, C b) const { return a + b; }

@@ -1,0 +1,104 @@
+"""fusedmax and oscarmax on CuPy arrays: their kernels, emulated, against the NumPy bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import emulated_cupy
+import fake_cupy
+import numpy as np
+import pytest
+from emulation import REVERSED, unavailable
+
+import pyentmax
+from pyentmax.cuda import KERNELS
+
+pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+
+NAMES = ["fusedmax", "oscarmax"]
+STRENGTHS = [0.0, 0.01, 0.3, 20.0, np.inf]
+TOLERANCE = {"float16": 1e-3, "float32": 2e-6, "float64": 1e-13}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def gpu() -> Iterator[emulated_cupy.Emulation]:
+    with emulated_cupy.installed() as emulation:
+        emulation.schedule = REVERSED
+        yield emulation
+
+
+def moved(x: Any) -> Any:
+    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
+
+
+def scores(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
+    """Random ones, and rows with ties, −∞, far outliers, a rise, a fall, nothing, and a NaN."""
+    n = shape[-1]
+    z = np.random.default_rng(n).standard_normal((10, n))
+    z[1], z[2, n // 2], z[3, n // 3] = np.round(z[1]), -np.inf, -1e4
+    z[4], z[5], z[6], z[7] = np.arange(n), -np.arange(n), 0, -np.inf
+    z[8, -1], z[9, 0] = np.nan, np.inf
+    return np.resize(z, shape).astype(dtype)
+
+
+def check(name: str, arrays: list[np.ndarray], strength: Any, **options: Any) -> None:
+    body, dtype = getattr(pyentmax, name).reference, arrays[0].dtype
+    on_device = {key: moved(value) for key, value in options.items()}
+    arguments = [*map(moved, arrays), moved(strength)]
+    fake_cupy.copies.reset()
+    found = KERNELS[name](*arguments, **on_device)
+    assert fake_cupy.copies.to_host == fake_cupy.copies.to_device == 0
+    assert found.dtype == dtype
+    expected = body(*(a.astype(np.float64) for a in arrays), strength, **options)
+    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=TOLERANCE[dtype.name])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("n", [1, 2, 3, 17, 130])
+def test_every_kind_of_row(name: str, n: int) -> None:
+    for strength in STRENGTHS:
+        check(name, [scores((10, n))], strength)
+    check(name, [scores((10, n))], np.geomspace(1e-3, 1e3, 10))
+    mask = np.random.default_rng(0).random((10, n)) < 0.7
+    mask[8:] &= np.isfinite(scores((10, n))[8:])
+    check(name, [scores((10, n))], 0.2, mask=mask)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=lambda t: t.__name__)
+def test_other_types_and_axes(name: str, dtype: Any) -> None:
+    z = scores((10, 3, 20), dtype)
+    check(name, [z], 0.05)
+    check(name, [np.ascontiguousarray(z.transpose(2, 0, 1))], 0.05, axis=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_products(name: str) -> None:
+    z = scores((10, 40))
+    for strength in STRENGTHS[:4]:
+        p = getattr(pyentmax, name).reference(z, strength)
+        v = np.where(p == 0, np.nan, np.random.default_rng(1).standard_normal(p.shape))
+        check(f"{name}_jvp", [p, v], strength)
+        check(f"{name}_jvp", [p, v], strength, mask=np.arange(40) % 7 != 3)
+        check(f"{name}_jvp", [p.T.copy(), v.T.copy()], strength, axis=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_wrong_strengths_are_nan_and_long_rows_the_bodys(name: str) -> None:
+    z = scores((10, 5))[:3]
+    p = KERNELS[name](moved(z), moved(np.array([-1.0, np.nan, 0.1]))).get()
+    assert np.isnan(p).all(axis=-1).tolist() == [True, True, False]
+    with pytest.raises(ValueError, match="strength must be at least 0, got -1"):
+        KERNELS[name](moved(z), -1)
+    assert KERNELS[name](moved(np.zeros((1, 4097)))) is NotImplemented
+    assert KERNELS[f"{name}_jvp"](moved(np.zeros((1, 4097))), moved(np.ones((1, 4097)))) is (
+        NotImplemented
+    )
+
+
+def test_fused_entries_are_exactly_equal() -> None:
+    z = scores((10, 200), np.float32)[:1]
+    p = KERNELS["fusedmax"](moved(z), 0.5).get()
+    changes = np.count_nonzero(np.diff(p))
+    assert changes == np.count_nonzero(np.diff(pyentmax.fusedmax.reference(z, 0.5)))
