@@ -1,11 +1,11 @@
-"""The CPU kernels beside torch.softmax: one thread, float32, medians of interleaved runs.
+"""The CPU kernels beside PyTorch, the entmax package, SciPy and a plain copy.
 
-    python benchmarks/cpu.py [--rounds 30] [--dtype float32] [--threads 1]
+    python benchmarks/cpu.py [TABLE ...] [--rounds 30] [--dtype float32] > docs/results/cpu.md
 
-Every number is a multiple of what torch.softmax took on the same rows in the same run, so that a
-machine shared with other work, or one that changes its clock, disturbs both alike. Jacobian
-products are multiples of np.multiply(p, v, out=…). Rows are random at three scales, and of the
-kinds that defeat shortcuts.
+Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which everything
+that a row compares takes its turn, mostly as a multiple of a yardstick in the same round, so that a
+machine shared with other work, or one that changes its clock, disturbs all alike. One thread on
+either side, but for the last table.
 """
 
 from __future__ import annotations
@@ -13,88 +13,231 @@ from __future__ import annotations
 import argparse
 import datetime
 import platform
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+import entmax
 import numpy as np
+import scipy
 import torch
+from scipy.special import softmax as scipy_softmax
 
 import pyentmax
+from pyentmax import _cpu
 
 SHAPES = [(2048, 64), (512, 4096), (128, 32000)]
-NAMES = ["softmax", "sparsemax", "entmax15"]
+LENGTHS = [64, 256, 1000, 4096, 16_000, 32_000, 100_000, 1_000_000]
+ALPHAS = [1.1, 1.25, 1.33, 1.75]
+EXACT = ["softmax", "sparsemax", "entmax15"]
+
+Run = Callable[[], object]
 
 
 def main() -> None:
-    """Print the stamp and the tables, with as many threads on either side."""
+    """Print the stamp and the tables asked for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all")
     parser.add_argument("--rounds", type=int, default=30, help="interleaved runs (default: 30)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
-    parser.add_argument("--threads", type=int, default=1, help="for all but the last table")
     args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    with pyentmax.set_workers(args.threads):
-        print_tables(args)
-    print_gain_of_two_threads(args)
+    if unknown := set(args.tables) - set(TABLES):
+        parser.error(f"no such table: {', '.join(sorted(unknown))}")
+    torch.set_num_threads(1)
+    with pyentmax.set_workers(1):
+        print_stamp(args)
+        for name in args.tables or TABLES:
+            TABLES[name](np.dtype(args.dtype), args.rounds)
 
 
-def print_tables(args: argparse.Namespace) -> None:
-    """Forward, Jacobian product and loss, each beside its yardstick."""
-    print(f"{datetime.date.today()}, {args.dtype}, torch {torch.__version__} with")
-    print(f"  {torch.backends.cpu.get_cpu_capability()}, {platform.platform()}")
-    pyentmax.show_config()
-    header = f"{'shape':>10} {'rows':>10} {'torch':>10}" + "".join(f"{n:>10}" for n in NAMES)
+def print_stamp(args: argparse.Namespace) -> None:
+    """What was measured, on what, when."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    print(f"""# The CPU kernels, measured
 
-    print("\nforward, as a multiple of torch.softmax (µs a row)")
-    print(header)
+`python benchmarks/cpu.py`, {datetime.date.today()}, commit {commit or "unknown"}: {args.dtype},
+medians of {args.rounds} interleaved rounds, one thread.
+
+| | |
+| --- | --- |
+| processor | {processor()} |
+| pyentmax | {pyentmax.__version__}, {_cpu.INSTRUCTION_SET}; {_cpu.BUILD_INFO} |
+| PyTorch | {torch.__version__}, {torch.backends.cpu.get_cpu_capability()} |
+| others | NumPy {np.__version__}, SciPy {scipy.__version__}, entmax {entmax.__version__} |
+| Python, system | {platform.python_version()}, {platform.platform()} |""")
+
+
+def processor() -> str:
+    """The processor's name where the system tells it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":")[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def forward(dtype: np.dtype, rounds: int) -> None:
+    """Scores to probabilities, on rows of every kind."""
+    columns = ["copy", *EXACT, *(f"α = {alpha}" for alpha in ALPHAS)]
+    print_header(
+        "Forward: multiples of `torch.softmax`",
+        ["shape", "rows", "torch, µs a row", *columns],
+    )
     for shape in SHAPES:
-        for kind, z in rows_of_every_kind(shape, np.dtype(args.dtype)):
-            tensor, out = torch.from_numpy(z), np.empty_like(z)
-            runs = {"torch": lambda t=tensor: torch.softmax(t, -1)}
-            runs |= {n: lambda n=n, z=z: getattr(pyentmax, n)(z) for n in NAMES}
-            report(shape, kind, medians(runs, args.rounds))
+        for kind, z in rows_of_every_kind(shape, dtype):
+            runs: dict[Any, Run] = {"torch": partial(torch.softmax, torch.from_numpy(z), -1)}
+            runs["copy"] = z.copy
+            runs |= {name: partial(getattr(pyentmax, name), z) for name in EXACT}
+            runs |= {alpha: partial(pyentmax.entmax, z, alpha) for alpha in ALPHAS}
+            print_multiples([size(shape), kind], medians(runs, rounds), shape[0])
 
-    print("\nJacobian product, as a multiple of np.multiply(p, v, out=…) (µs a row)")
-    print(header.replace("torch", " mult"))
+
+def products(dtype: np.dtype, rounds: int) -> None:
+    """The Jacobian at p times a vector: forward and reverse mode alike."""
+    columns = [*EXACT, *(f"α = {alpha}" for alpha in ALPHAS)]
+    print_header(
+        "Jacobian products: multiples of `np.multiply(p, v, out=…)`",
+        ["shape", "rows", "multiply, µs a row", *columns],
+    )
     for shape in SHAPES:
-        z = np.random.default_rng(0).standard_normal(shape).astype(args.dtype)
-        v, out = np.flip(z).copy(), np.empty_like(z)
-        p = {n: getattr(pyentmax, n)(z) for n in NAMES}
-        runs = {"multiply": lambda v=v, p=p["softmax"], o=out: np.multiply(p, v, out=o)}
-        runs |= {n: lambda n=n, p=p[n], v=v: getattr(pyentmax, f"{n}_jvp")(p, v) for n in NAMES}
-        report(shape, "random", medians(runs, args.rounds))
+        for scale in (0.1, 1, 5):
+            z = (scale * np.random.default_rng(0).standard_normal(shape)).astype(dtype)
+            v, out = np.flip(z).copy(), np.empty_like(z)
+            p = pyentmax.softmax(z)
+            runs: dict[Any, Run] = {"multiply": partial(np.multiply, p, v, out=out)}
+            for name in EXACT:
+                p = getattr(pyentmax, name)(z)
+                runs[name] = partial(getattr(pyentmax, f"{name}_vjp"), p, v)
+            for alpha in ALPHAS:
+                runs[alpha] = partial(pyentmax.entmax_vjp, pyentmax.entmax(z, alpha), v, alpha)
+            print_multiples([size(shape), f"scale {scale}"], medians(runs, rounds), shape[0])
 
-    print("\nloss and gradient of labels, as a multiple of torch's cross_entropy and backward")
-    print(header)
+
+def losses(dtype: np.dtype, rounds: int) -> None:
+    """Loss and gradient for one label a row."""
+    print_header(
+        "Loss and gradient: multiples of `torch.nn.functional.cross_entropy` and its backward",
+        ["shape", "rows", "torch, µs a row", *EXACT, "α = 1.25"],
+    )
     for shape in SHAPES:
         y = np.random.default_rng(1).integers(0, shape[1], shape[0])
-        for kind, z in rows_of_every_kind(shape, np.dtype(args.dtype)):
-            runs = {"torch": lambda z=z, y=y: torch_loss_and_grad(z, y)}
-            runs |= {
-                n: lambda n=n, z=z, y=y: getattr(pyentmax, f"{n}_loss_and_grad")(z, y)
-                for n in NAMES
-            }
-            report(shape, kind, medians(runs, args.rounds))
+        for kind, z in rows_of_every_kind(shape, dtype):
+            runs: dict[Any, Run] = {"torch": partial(torch_loss_and_grad, z, y)}
+            runs |= {n: partial(getattr(pyentmax, f"{n}_loss_and_grad"), z, y) for n in EXACT}
+            runs["entmax"] = partial(pyentmax.entmax_loss_and_grad, z, y, 1.25)
+            print_multiples([size(shape), kind], medians(runs, rounds), shape[0])
 
 
-def print_gain_of_two_threads(args: argparse.Namespace) -> None:
-    """How many times as fast two threads are as one, writing to the same array."""
-    print("\ntwo threads: the time of one, divided by theirs (µs a row of softmax on one)")
-    print(f"{'shape':>10} {'':>10} {'':>10}" + "".join(f"{n:>10}" for n in NAMES))
+def peers(dtype: np.dtype, rounds: int) -> None:
+    """The package that people use today, forward."""
+    theirs: dict[str, Callable[[torch.Tensor], object]] = {
+        "sparsemax": partial(entmax.sparsemax, dim=-1),
+        "entmax15": partial(entmax.entmax15, dim=-1),
+        "α = 1.25": partial(entmax.entmax_bisect, alpha=1.25, dim=-1),
+    }
+    ours: dict[str, Callable[[np.ndarray], object]] = {
+        "sparsemax": pyentmax.sparsemax,
+        "entmax15": pyentmax.entmax15,
+        "α = 1.25": partial(pyentmax.entmax, alpha=1.25),
+    }
+    print_header(
+        "The `entmax` package: its time as a multiple of ours, forward",
+        ["shape", "rows", *theirs],
+    )
     for shape in SHAPES:
-        z = np.random.default_rng(0).standard_normal(shape).astype(args.dtype)
+        for scale in (0.1, 1, 5):
+            z = (scale * np.random.default_rng(0).standard_normal(shape)).astype(dtype)
+            cells = []
+            for name, their in theirs.items():
+                runs = {"their": partial(their, torch.from_numpy(z)), "our": partial(ours[name], z)}
+                taken = medians(runs, max(3, rounds // 5))
+                cells.append(f"{taken['their'] / taken['our']:.0f}")
+            print_row([size(shape), f"scale {scale}", *cells])
+
+
+def growth(dtype: np.dtype, rounds: int) -> None:
+    """Cost with the length of a row, the number of scores being the same."""
+    columns = ["copy", "torch.softmax", *EXACT, "α = 1.25"]
+    print_header(
+        "Length of a row: nanoseconds a score, a million standard normal scores in all",
+        ["length", *columns],
+    )
+    for n in LENGTHS:
+        z = np.random.default_rng(0).standard_normal((max(1, 1_000_000 // n), n)).astype(dtype)
+        runs: dict[Any, Run] = {"copy": z.copy}
+        runs["torch"] = partial(torch.softmax, torch.from_numpy(z), -1)
+        runs |= {name: partial(getattr(pyentmax, name), z) for name in EXACT}
+        runs["entmax"] = partial(pyentmax.entmax, z, 1.25)
+        taken = medians(runs, rounds)
+        print_row([f"{n:,}", *(f"{t / z.size * 1e9:.3f}" for t in taken.values())])
+
+
+def supports(dtype: np.dtype, rounds: int) -> None:
+    """Cost with the number of scores that get probability."""
+    shape = (128, 32000)
+    columns = [f"{name}: {unit}" for name in EXACT[1:] for unit in ("support", "multiple")]
+    print_header(
+        "Size of the support: multiples of `torch.softmax`, 128×32000",
+        ["scale", *columns],
+    )
+    for scale in (0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10):
+        z = (scale * np.random.default_rng(0).standard_normal(shape)).astype(dtype)
+        runs: dict[Any, Run] = {"torch": partial(torch.softmax, torch.from_numpy(z), -1)}
+        runs |= {name: partial(getattr(pyentmax, name), z) for name in EXACT[1:]}
+        taken = medians(runs, rounds)
+        cells = []
+        for name in EXACT[1:]:
+            support = (getattr(pyentmax, name)(z) > 0).sum(axis=-1).mean()
+            cells += [f"{support:,.0f}", f"{taken[name] / taken['torch']:.2f}"]
+        print_row([str(scale), *cells])
+
+
+def small(dtype: np.dtype, rounds: int) -> None:
+    """What a call costs, whatever it does."""
+    z = np.random.default_rng(0).standard_normal((1, 8)).astype(dtype)
+    runs: dict[Any, Run] = {
+        "scipy.special.softmax": partial(scipy_softmax, z, axis=-1),
+        "torch.softmax": partial(torch.softmax, torch.from_numpy(z), -1),
+    }
+    runs |= {name: partial(getattr(pyentmax, name), z) for name in EXACT}
+    runs["entmax, α = 1.25"] = partial(pyentmax.entmax, z, 1.25)
+    calls = 1000
+    taken = medians({name: partial(repeat, run, calls) for name, run in runs.items()}, rounds)
+    print_header("One row of 8 scores: microseconds a call", list(runs))
+    print_row([f"{t / calls * 1e6:.2f}" for t in taken.values()])
+
+
+def threads(dtype: np.dtype, rounds: int) -> None:
+    """What a second thread gains, writing to the same array."""
+    print_header("Two threads: the time of one, divided by theirs", ["shape", *EXACT, "α = 1.25"])
+    functions = {name: getattr(pyentmax, name) for name in EXACT}
+    functions["entmax"] = partial(pyentmax.entmax, alpha=1.25)
+    for shape in SHAPES:
+        z = np.random.default_rng(0).standard_normal(shape).astype(dtype)
         out = np.empty_like(z)
         runs = {
-            (n, workers): partial(getattr(pyentmax, n), z, out=out, workers=workers)
-            for n in NAMES
+            (name, workers): partial(function, z, out=out, workers=workers)
+            for name, function in functions.items()
             for workers in (1, 2)
         }
-        taken = medians(runs, args.rounds)
-        gains = "".join(f"{taken[n, 1] / taken[n, 2]:10.2f}" for n in NAMES)
-        one = taken["softmax", 1] / shape[0] * 1e6
-        print(f"{shape[0]:>4}×{shape[1]:<5} {'forward':>10} {one:10.3f}{gains}", flush=True)
+        taken = medians(runs, rounds)
+        print_row([size(shape), *(f"{taken[n, 1] / taken[n, 2]:.2f}" for n in functions)])
+
+
+TABLES = {
+    "forward": forward,
+    "products": products,
+    "losses": losses,
+    "peers": peers,
+    "growth": growth,
+    "supports": supports,
+    "small": small,
+    "threads": threads,
+}
 
 
 def torch_loss_and_grad(z: np.ndarray, y: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
@@ -119,9 +262,17 @@ def rows_of_every_kind(shape: tuple[int, int], dtype: np.dtype) -> Iterator[tupl
     yield "outlier", outlier
 
 
-def medians(runs: dict[Any, Callable[[], object]], rounds: int) -> dict[Any, float]:
-    """Seconds of each run: the median over rounds in which each takes its turn."""
+def repeat(run: Run, calls: int) -> None:
+    """Call it so many times."""
+    for _ in range(calls):
+        run()
+
+
+def medians(runs: dict[Any, Run], rounds: int) -> dict[Any, float]:
+    """Seconds of each run: the median over rounds in which each takes its turn, after a first."""
     seconds: dict[Any, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
     for _ in range(rounds):
         for name, run in runs.items():
             start = time.perf_counter()
@@ -130,13 +281,25 @@ def medians(runs: dict[Any, Callable[[], object]], rounds: int) -> dict[Any, flo
     return {name: float(np.median(taken)) for name, taken in seconds.items()}
 
 
-def report(shape: tuple[int, int], kind: str, taken: dict[str, float]) -> None:
-    """One line: the unit in microseconds a row, then the ratios to it."""
+def size(shape: tuple[int, int]) -> str:
+    """A shape as people write it."""
+    return f"{shape[0]}×{shape[1]}"
+
+
+def print_header(title: str, columns: list[str]) -> None:
+    """A heading and the head of a table."""
+    print(f"\n## {title}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
+
+
+def print_multiples(labels: list[str], taken: dict[Any, float], rows: int) -> None:
+    """The yardstick, which comes first, in microseconds a row, and the others as multiples of it."""
     unit, *others = taken.values()
-    ratios = "".join(f"{seconds / unit:10.2f}" for seconds in others)
-    print(
-        f"{shape[0]:>4}×{shape[1]:<5} {kind:>10} {unit / shape[0] * 1e6:10.3f}{ratios}", flush=True
-    )
+    print_row([*labels, f"{unit / rows * 1e6:.3f}", *(f"{t / unit:.2f}" for t in others)])
+
+
+def print_row(cells: list[str]) -> None:
+    """A row of a table."""
+    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":
