@@ -2,8 +2,8 @@
 
     python benchmarks/cpu.py [TABLE ...] [--rounds 30] [--dtype float32] > docs/results/cpu.md
 
-Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which everything
-that a row compares takes its turn, mostly as a multiple of a yardstick in the same round, so that a
+Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which all that
+a row compares takes its turn, mostly as a multiple of a yardstick in the same round, so that a
 machine shared with other work, or one that changes its clock, disturbs all alike. One thread on
 either side, but for the last table.
 """
@@ -292,7 +292,7 @@ def print_header(title: str, columns: list[str]) -> None:
 
 
 def print_multiples(labels: list[str], taken: dict[Any, float], rows: int) -> None:
-    """The yardstick, which comes first, in microseconds a row, and the others as multiples of it."""
+    """The yardstick, which comes first, in microseconds a row; the others as multiples of it."""
     unit, *others = taken.values()
     print_row([*labels, f"{unit / rows * 1e6:.3f}", *(f"{t / unit:.2f}" for t in others)])
 

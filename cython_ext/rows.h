@@ -27,7 +27,7 @@ enum {
     LEAF = 512, /* entries summed in the row's own precision before a sum moves on to double */
     CHUNK = 256, /* entries that are skipped together if the largest of them is out of reach */
     BLOCK = 32, /* short rows done side by side: two lanes, so that their additions overlap, */
-    SHORT = 128, /* and the longest of them: longer ones fill the vector units by themselves */
+    SHORT = 256, /* and the longest of them: longer ones fill the vector units by themselves */
 };
 
 #if defined(__GNUC__)
@@ -51,7 +51,7 @@ static inline ptrdiff_t maxima_of(ptrdiff_t n) {
 /* Room for a row's gaps, which padding overruns by up to PAIR, and its chunks' maxima; for a short
  * row also for a tile. */
 static inline ptrdiff_t scratch_size(ptrdiff_t n) {
-    return n <= SHORT ? BLOCK * SHORT : whole_lanes(n) + PAIR + maxima_of(n);
+    return (n <= SHORT ? BLOCK * n : 0) + whole_lanes(n) + PAIR + maxima_of(n);
 }
 
 /* Where to split a long sum: in half, on a whole leaf. Halving makes rounding grow with log n. */

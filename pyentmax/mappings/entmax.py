@@ -31,8 +31,12 @@ class _Rows(Rows):
         self.alpha = self.parameter(alpha, "alpha", 1)
 
     @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that α needs no check."""
+    def plain(z: Any, alpha: Any = 1.5, *args: Any, **kwargs: Any) -> tuple[Any, ...] | None:
+        """Kernel operands where one α, a Python number, is for all, and nothing needs arranging."""
+        scores = Rows.plain(z, *args, **kwargs)
+        if scores is None or type(alpha) not in (float, int) or not 1 <= alpha < 2**53:
+            return None
+        return (*scores, np.array(alpha, np.float64))
 
     def operands(self) -> tuple[Any, ...]:
         """What a kernel takes: scores, mask, and α per row or one for all."""
