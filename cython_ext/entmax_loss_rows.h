@@ -22,17 +22,29 @@ static double TYPED(small_divergence)(double beta, double l) {
     return total;
 }
 
+/* The score where p is largest, from the first chunk that has it. A score elsewhere may be above by what
+ * rounds to the same p. */
+static REAL TYPED(largest_score)(const REAL *z, const REAL *p, ptrdiff_t n, const REAL *maxima,
+                                 REAL largest_p) {
+    ptrdiff_t i = 0;
+    while (TYPED(lane_max)(maxima + i / CHUNK * LANES) < largest_p) i += CHUNK;
+    while (p[i] < largest_p) i++;
+    const ptrdiff_t end = n - i < CHUNK ? n : i + CHUNK;
+    REAL largest = z[i];
+    for (; i < end; i++)
+        if (p[i] == largest_p) largest = TYPED(larger)(z[i], largest);
+    return largest;
+}
+
 /* The loss of a row from z and p, which is replaced by the gradient. */
 static bool TYPED(entmax_loss_of_p)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                     ptrdiff_t label, REAL weight, double alpha,
                                     REAL *restrict scratch, double *loss) {
     const REAL own = p[label];
     if (own != own) return TYPED(settled_loss)(p, loss);
-    REAL largest_p = 0;
-    for (ptrdiff_t i = 0; i < n; i++) largest_p = TYPED(larger)(p[i], largest_p);
+    const REAL largest_p = TYPED(chunk_maxima)(p, n, scratch);
     if (largest_p == 0) return false;
-
-    const REAL largest = TYPED(chunk_maxima)(z, n, scratch), beta = (REAL)(alpha - 1);
+    const REAL largest = TYPED(largest_score)(z, p, n, scratch, largest_p), beta = (REAL)(alpha - 1);
     const double exact_beta = alpha - 1, log_largest = log((double)largest_p);
     const double c = alpha == 1 ? -log_largest : -expm1(exact_beta * log_largest) / exact_beta;
     const double g = c - (z[label] - largest), u = 1 - exact_beta * g;
@@ -40,8 +52,9 @@ static bool TYPED(entmax_loss_of_p)(const REAL *restrict z, REAL *restrict p, pt
 
     p[label] = 0; /* leaves the others */
     double others = 0, powers = 0;
-    for (ptrdiff_t start = 0; start < n; start += LEAF) {
-        const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
+    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+        if (!TYPED(any_above)(scratch + start / CHUNK * LANES, 0)) continue;
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
         REAL mass[LANES] = {0}, power[LANES] = {0};
         ptrdiff_t i = start;
         for (; i + LANES <= end; i += LANES)
