@@ -6,11 +6,14 @@ differ in their dashes too, so that the figures can be read in black and white.
 
 from __future__ import annotations
 
+import base64
+import io
+from html import escape
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from IPython.display import display
+from IPython.display import HTML, display
 
 from pyentmax.plotting import BLUE, EDGE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, RULE, VERMILION
 
@@ -62,9 +65,16 @@ SUPPORT_COLOURS = {1: BLUE, 2: ORANGE, 3: "#F7E9B0"}
 
 
 def show(figure: Any, alt: str) -> None:
-    """Display a figure with a description in words, for readers who cannot see it."""
-    display(figure, metadata={"image/png": {"alt": alt}})
+    """Display a figure with a description in words, for readers who cannot see it.
+
+    As an HTML image: that is the form of output for which every front end keeps the description.
+    """
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", bbox_inches="tight", metadata={"Software": None})
     plt.close(figure)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    source = f"data:image/png;base64,{data}"
+    display(HTML(f'<img alt="{escape(alt)}" style="max-width: 100%" src="{source}">'))
 
 
 def simplex_xy(p: Any) -> Any:
