@@ -27,24 +27,24 @@ static void TYPED(curvature)(const REAL *restrict p, ptrdiff_t n, double alpha, 
         for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? (REAL)1 : p[i];
     } else {
         TYPED(logs)(p, n, s);
-        for (ptrdiff_t i = 0; i < n; i++) s[i] = TYPED(scaled_exp2)(exponent * s[i]) * unscale;
-        for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? s[i] : p[i];
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = TYPED(scaled_exp2)(exponent * s[i]);
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = (p[i] > 0 ? s[i] : p[i]) * unscale;
     }
 }
 
 typedef struct {
-    double along, weight; /* sum s v and sum s */
+    double along, weight; /* sum s (v - origin) and sum s */
     REAL largest;         /* s */
 } TYPED(Balance);
 
 /* v off the support may be anything, and counts as 0. */
 static void TYPED(add_weights)(const REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
-                               TYPED(Balance) *total) {
+                               REAL origin, TYPED(Balance) *total) {
     REAL along[PAIR] = {0}, weight[PAIR] = {0}, top[PAIR] = {0};
     ptrdiff_t i = 0;
     for (; i + PAIR <= n; i += PAIR) {
         for (int j = 0; j < PAIR; j++) {
-            const REAL curvature = s[i + j], direction = v[i + j];
+            const REAL curvature = s[i + j], direction = v[i + j] - origin;
             weight[j] += curvature;
             along[j] += curvature == 0 ? (REAL)0 : curvature * direction;
         }
@@ -52,7 +52,7 @@ static void TYPED(add_weights)(const REAL *restrict s, const REAL *restrict v, p
     }
     for (int j = 0; i + j < n; j++) {
         weight[j] += s[i + j];
-        along[j] += s[i + j] == 0 ? (REAL)0 : s[i + j] * v[i + j];
+        along[j] += s[i + j] == 0 ? (REAL)0 : s[i + j] * (v[i + j] - origin);
         top[j] = TYPED(larger)(s[i + j], top[j]);
     }
     for (int j = 0; j < LANES; j++) top[j] = TYPED(larger)(top[j], top[j + LANES]);
@@ -73,19 +73,22 @@ static void TYPED(center)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
 /* J v from s, in its place, where one entry has most of the weight. */
 static void TYPED(center_dominated)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
                                     const TYPED(Balance) *all) {
+    const REAL below = all->largest * (REAL)0.9; /* nothing else is so large */
     ptrdiff_t k = 0;
-    while (s[k] != all->largest) k++;
-    double along = 0;
-    for (ptrdiff_t i = 0; i < n; i++)
-        if (i != k && s[i] != 0) along += (double)s[i] * (v[i] - v[k]);
-    TYPED(center)(s, v, n, v[k], (REAL)(along / all->weight));
-    s[k] = (REAL)(-all->largest / all->weight * along);
+    while (k + LANES <= n && !TYPED(any_above)(s + k, below)) k += LANES;
+    while (!(s[k] > below)) k++;
+    TYPED(Balance) others = {0};
+    s[k] = 0;
+    for (ptrdiff_t start = 0; start < n; start += LEAF)
+        TYPED(add_weights)(s + start, v + start, n - start < LEAF ? n - start : LEAF, v[k], &others);
+    TYPED(center)(s, v, n, v[k], (REAL)(others.along / all->weight));
+    s[k] = (REAL)(-all->largest / all->weight * others.along);
 }
 
 /* J v from s, in its place: the mean over the whole row. A NaN dominates nothing. */
 static void TYPED(jacobian_product)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
                                     const TYPED(Balance) *all) {
-    if (all->largest > all->weight / 2)
+    if (all->largest > all->weight * 0.6)
         TYPED(center_dominated)(s, v, n, all);
     else
         TYPED(center)(s, v, n, 0, (REAL)(all->along / all->weight));
@@ -98,7 +101,7 @@ static void TYPED(entmax_jvp_row)(const REAL *restrict p, const REAL *restrict v
         const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
         if (TYPED(any_nonzero)(p + start, count)) {
             TYPED(curvature)(p + start, count, alpha, out + start);
-            TYPED(add_weights)(out + start, v + start, count, &all);
+            TYPED(add_weights)(out + start, v + start, count, 0, &all);
         } else {
             TYPED(fill)(out + start, count, 0);
         }
@@ -151,7 +154,7 @@ static void TYPED(entmax_jvp_rows)(const REAL *restrict p, const REAL *const *v,
     TYPED(curvature)(p, count * n, alpha, s);
     for (int j = 0; j < count; j++) {
         TYPED(Balance) all = {0};
-        TYPED(add_weights)(s + j * n, v[j], n, &all);
+        TYPED(add_weights)(s + j * n, v[j], n, 0, &all);
         TYPED(jacobian_product)(s + j * n, v[j], n, &all);
         memcpy(out[j], s + j * n, (size_t)n * sizeof(REAL));
     }
