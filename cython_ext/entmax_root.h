@@ -51,20 +51,19 @@ static void TYPED(start_lanes)(TYPED(Lanes) *restrict lanes, const double alpha[
 /* Add to the sums those over n <= LEAF entries, whole pairs of lanes; every entry's s times 2^SHIFT. */
 static void TYPED(add_leaf)(const REAL *restrict x, ptrdiff_t n, const TYPED(Lanes) *restrict at,
                             REAL *restrict s, TYPED(PowerSums) *restrict total) {
-    REAL w[LEAF], u[LEAF], r[LEAF], q[LEAF];
+    REAL u[LEAF] = {0}, r[LEAF], q[LEAF];
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * at->steepness[j], base = 1 + gap;
             r[i + j] = gap;
-            w[i + j] = base > 0 ? base : (REAL)0;
+            u[i + j] = (base > 0 ? base : (REAL)0) + POSITIVE;
         }
-    for (ptrdiff_t i = 0; i < n; i++) u[i] = w[i] + POSITIVE;
     TYPED(powers)(u, r, n, at->b_less_2, q);
 
     REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
-            const REAL base = w[i + j], slope = q[i + j] * base;
+            const REAL base = u[i + j] - POSITIVE, slope = q[i + j] * base;
             bend[j] += base > 0 ? q[i + j] : (REAL)0;
             sum_s[j] += slope;
             sum_p[j] += slope * base;

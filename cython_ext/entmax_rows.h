@@ -1,10 +1,7 @@
 /* α-entmax of rows, for one floating type: a template. The threshold is entmax_root.h's.
  */
 
-enum {
-    TYPED(SAMPLE) = 1024, /* entries to start a long search from, */
-    TYPED(LONG) = 4 * TYPED(SAMPLE), /* where that many are left */
-};
+#define WORTH_A_SAMPLE 2048 /* entries */
 
 /* What the search needs to know of the mapping, and where it leaves what it finds. */
 typedef struct {
@@ -13,30 +10,35 @@ typedef struct {
     TYPED(Lanes) *lanes;
 } TYPED(Entmax);
 
-/* A start from entries here and there, as if the others were like them: off by a per cent or so, from
- * where one pass over all of them reaches the root. */
+/* A start from a sixteenth of the entries, here and there, as if the others were like them: off by a per
+ * cent or so, from where one pass over all of them reaches the root. room holds n values. */
 static void TYPED(start_from_sample)(const REAL *x, ptrdiff_t n, TYPED(Lanes) *lanes, REAL *room) {
-    const ptrdiff_t groups = TYPED(SAMPLE) / LANES, apart = n / LANES / groups * LANES;
+    const ptrdiff_t size = n / 16 / PAIR * PAIR, groups = size / LANES, apart = n / groups;
+    const REAL *middle = x + (apart - LANES) / 2; /* of the first; sorted rows are in the benchmark */
     for (ptrdiff_t g = 0; g < groups; g++)
-        memcpy(room + g * LANES, x + g * apart, LANES * sizeof(REAL));
-    TYPED(find_root)(room, TYPED(SAMPLE), true, (double)n / TYPED(SAMPLE), (REAL)0.01, lanes,
-                     room + TYPED(SAMPLE));
+        memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
+    TYPED(find_root)(room, size, true, (double)n / (double)size, (REAL)0.01, lanes, room + size);
 }
 
-/* The Solver. */
-static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *context,
-                                Moments *at_t) {
+/* The Solver. The first time, for the largest entries, it only bounds t: by a tangent. */
+static REAL TYPED(entmax_solve)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
     const TYPED(Entmax) *entmax = context;
     TYPED(Lanes) *lanes = entmax->lanes;
     (void)at_t;
-    *entmax->start = t;
     double alpha[BLOCK];
     for (int j = 0; j < BLOCK; j++) alpha[j] = entmax->alpha;
     TYPED(start_lanes)(lanes, alpha, n, t);
-    if (n >= TYPED(LONG)) TYPED(start_from_sample)(x, n, lanes, entmax->s);
-    TYPED(find_root)(x, n, true, 1, ROUNDING, lanes, entmax->s);
-    const REAL root = (1 + 2 * ROUNDING) / lanes->steepness[0];
-    return root < 1 ? root : (REAL)1;
+    if (*entmax->start == 0) {
+        TYPED(find_root)(x, n, true, 1, (REAL)0.03, lanes, entmax->s);
+        const REAL part = lanes->rest[0] * lanes->beta[0];
+        t = (1 - part) / lanes->steepness[0] * (1 + 2 * ROUNDING);
+        t = t < 1 ? t : (REAL)1;
+    } else {
+        if (n >= WORTH_A_SAMPLE) TYPED(start_from_sample)(x, n, lanes, entmax->s);
+        TYPED(find_root)(x, n, true, 1, ROUNDING, lanes, entmax->s);
+    }
+    *entmax->start = t;
+    return t;
 }
 
 /* scratch holds scratch_size(n) values and room for a row. */
@@ -44,7 +46,7 @@ static void TYPED(entmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
                               REAL *restrict scratch) {
     TYPED(Search) found;
     TYPED(Lanes) lanes;
-    REAL start, *kept_p = scratch + scratch_size(n);
+    REAL start = 0, *kept_p = scratch + scratch_size(n);
     const TYPED(Entmax) entmax = {alpha, kept_p, &start, &lanes};
     if (!TYPED(search)(z, p, n, (REAL)(alpha - 1), TYPED(entmax_solve), &entmax, scratch, &found))
         return;
@@ -159,3 +161,4 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
     free(scratch);
     leave_no_float_flags();
 }
+#undef WORTH_A_SAMPLE

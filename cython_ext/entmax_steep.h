@@ -30,18 +30,17 @@ static REAL TYPED(power_of_largest)(double q, double beta) {
 /* p_i(q) of n <= LEAF gaps, whole pairs of lanes. */
 static void TYPED(below_largest)(const REAL *restrict x, ptrdiff_t n, double beta, double q,
                                  REAL *restrict p) {
-    REAL w[LEAF], u[LEAF], r[LEAF], b[BLOCK];
+    REAL u[LEAF] = {0}, r[LEAF], b[BLOCK];
     const REAL steepness = 1 / TYPED(power_of_largest)(q, beta);
     const REAL largest = (REAL)q * TYPED(power_of_2)(ROUNDER, -SHIFT);
     for (int j = 0; j < BLOCK; j++) b[j] = (REAL)(1 / beta);
     for (ptrdiff_t i = 0; i < n; i++) {
         r[i] = x[i] * steepness;
         const REAL base = 1 + r[i];
-        w[i] = base > 0 ? base : (REAL)0;
+        u[i] = (base > 0 ? base : (REAL)0) + POSITIVE;
     }
-    for (ptrdiff_t i = 0; i < n; i++) u[i] = w[i] + POSITIVE;
     TYPED(powers)(u, r, n, b, p);
-    for (ptrdiff_t i = 0; i < n; i++) p[i] = w[i] > 0 ? p[i] * largest : (REAL)0;
+    for (ptrdiff_t i = 0; i < n; i++) p[i] = u[i] > POSITIVE ? p[i] * largest : (REAL)0;
 }
 
 static TYPED(Largest) TYPED(try_largest)(const REAL *x, ptrdiff_t n, double beta, double q) {

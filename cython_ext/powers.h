@@ -113,12 +113,12 @@ static inline REAL TYPED(log2_of)(REAL u) {
 }
 
 /* u^b 2^SHIFT for n <= LEAF entries, whole pairs of lanes, with a b to each; u = 1 + r is positive
- * and normal, and b log2 u at most EXPONENT_BIAS - SHIFT. u and r are overwritten. */
-static void TYPED(powers)(REAL *restrict u, REAL *restrict r, ptrdiff_t n, const REAL *restrict b,
-                          REAL *restrict power) {
-    for (ptrdiff_t i = 0; i < n; i++) u[i] = TYPED(log_ratio)(u[i], r[i], r + i);
+ * and normal, and b log2 u at most EXPONENT_BIAS - SHIFT. r is overwritten. */
+static void TYPED(powers)(const REAL *restrict u, REAL *restrict r, ptrdiff_t n,
+                          const REAL *restrict b, REAL *restrict power) {
+    for (ptrdiff_t i = 0; i < n; i++) r[i] = TYPED(log_ratio)(u[i], r[i], power + i);
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++)
-            u[i + j] = b[j] * TYPED(log2_from_ratio)(u[i + j], r[i + j]);
-    for (ptrdiff_t i = 0; i < n; i++) power[i] = TYPED(scaled_exp2)(u[i]);
+            r[i + j] = b[j] * TYPED(log2_from_ratio)(r[i + j], power[i + j]);
+    for (ptrdiff_t i = 0; i < n; i++) power[i] = TYPED(scaled_exp2)(r[i]);
 }
