@@ -6,6 +6,8 @@
  * power gives all. All of it is in double, whatever the scores are.
  */
 
+#define ROUNDING (IS_DOUBLE ? 8 * DBL_EPSILON : 1e-9)
+
 /* Gaps at x that are above s - 1, and where they stood, to the front; returns their number. */
 static ptrdiff_t TYPED(keep_reached)(double *x, ptrdiff_t *place, ptrdiff_t n, double s) {
     ptrdiff_t size = 0;
@@ -17,9 +19,10 @@ static ptrdiff_t TYPED(keep_reached)(double *x, ptrdiff_t *place, ptrdiff_t n, d
     return size;
 }
 
-/* Newton's method on (sum q^alpha)^beta, a norm of [1 + w]+ and so a convex function of s: from s = 0 it
+/* Newton's method on (sum q^alpha)^beta, a norm of [1 + w]+ and so a convex function of s: from the left it
  * rises to where the norm is 1 (pyentmax/thresholds/tangents.py, `newton`, which bounds the steps by 60
- * for rows that memory holds), and what once falls off the support stays off.
+ * for rows that memory holds), and what once falls off the support stays off. The start is at the left:
+ * by convexity, m entries have sum q^alpha >= m (1 + mean w)^(1/beta).
  *
  * A largest entry comes first, and gives its q^alpha less 1: so what the sum exceeds 1 by keeps its digits
  * however little it is, and near the threshold 1 + x is exact, and so is that less a small s. */
@@ -42,22 +45,24 @@ static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restr
         place[size++] = i;
     }
     const double power = 1 / (alpha - 1), beta = 1 / (1 + power);
-    double s = 0, sum = 1;
+    const double start = 1 + sum_of(x, size) / (double)size - pow((double)size, -beta);
+    double s = start > 0 ? start : 0, sum = 1;
     for (int pass = 0, last = 60;; pass++) {
         size = TYPED(keep_reached)(x, place, size, s);
-        for (ptrdiff_t i = 0; i < size; i++) {
-            const bool near_top = x[i] > -0.5;
-            const double w = x[i] - s, u = near_top ? 1 + w : (1 + x[i]) - s;
-            q[i] = exp(power * (near_top ? log1p(w) : log(u)));
-            q_alpha[i] = q[i] * u;
-        }
+        for (ptrdiff_t i = 0; i < size; i++)
+            q[i] = x[i] > -0.5 ? 1 + (x[i] - s) : (1 + x[i]) - s;
+        for (ptrdiff_t i = 0; i < size; i++) q_alpha[i] = q[i];
+        if (power != 1) /* alpha = 2 needs no powers */
+            for (ptrdiff_t i = 0; i < size; i++)
+                q[i] = exp(power * (x[i] > -0.5 ? log1p(x[i] - s) : log(q[i])));
+        for (ptrdiff_t i = 0; i < size; i++) q_alpha[i] *= q[i];
         q_alpha[0] = expm1((1 + power) * log1p(-s));
         sum = sum_of(q, size);
         if (pass == last) break;
         const double excess = sum_of(q_alpha, size);
         const double step = (1 + excess) * -expm1(-beta * log1p(excess)) / sum;
         /* One move more than seems needed takes the rounding of the last off s. */
-        if (!(fabs(step) > 8 * DBL_EPSILON * s) && pass + 2 < last) last = pass + 2;
+        if (!(fabs(step) > ROUNDING * s) && pass + 2 < last) last = pass + 2;
         s += step;
     }
     TYPED(fill)(p, n, 0);
@@ -94,6 +99,8 @@ static void TYPED(normmax_product)(const REAL *p, const REAL *v, double alpha, R
     const double sum = sum_of(t, size);
     for (ptrdiff_t i = 0; i < size; i++) out[place[i]] = (REAL)(t[i] - share[i] * sum);
 }
+
+#undef ROUNDING
 
 static const TYPED(Parametric) TYPED(normmax) = {TYPED(normmax_row)};
 static const TYPED(Product) TYPED(normmax_jvp) = {TYPED(normmax_product)};
