@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from emulation import IN_ORDER, Library, compiled
 from kernel_arguments import SOURCES, Arguments
-from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, NumberType
+from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, TYPES, NumberType
 
 LANES_THREADS = 128  # of a block of the kernels …_lanes
-FEW = (FLOAT32, FLOAT16)  # packs of two lengths: enough for what does not hang on rounding
-OTHERS = (FLOAT64, BFLOAT16)
 
 
 @dataclass(frozen=True)
@@ -47,18 +46,44 @@ class Form:
         return -(-rows * self.sizes[0] // LANES_THREADS) if self.name == "lanes" else rows
 
 
+LANES = Form("lanes", (8, 16), LANES_THREADS, (1, 2, 7, 16, 127, 128))
+WARP = Form("lanes", (32, 16), LANES_THREADS, (3, 32, 257, 512))
+BLOCK = Form("block", (4, 16), 128, (1, 513, 2047, 2048))
 STREAM = Form("stream", (2,), 64, (1, 33, 515, 4096))
-FORMS = [
-    Form("lanes", (8, 16), LANES_THREADS, (1, 2, 7, 16, 127, 128)),
-    Form("lanes", (32, 16), LANES_THREADS, (3, 32, 257, 512)),
-    Form("block", (4, 16), 128, (1, 513, 2047, 2048)),
-    STREAM,
+FORMS = [LANES, WARP, BLOCK, STREAM]
+BOUNDED_LANES = Form("lanes", (8,), LANES_THREADS, (1, 2, 7, 16, 127))
+BOUNDED_WARP = Form("lanes", (32,), LANES_THREADS, (3, 32, 257, 512))
+BOUNDED_BLOCK = Form("block", (4,), 128, (1, 513, 1000, 2048))
+BOUNDED_FORMS = [BOUNDED_LANES, BOUNDED_WARP, BOUNDED_BLOCK]
+
+# float32 in all forms, the others where packs of another length meet another form; the rest is for
+# the deep run, since compiling takes most of the time.
+SHORT = [
+    *((form, FLOAT32) for form in (*FORMS, *BOUNDED_FORMS)),
+    *((form, FLOAT64) for form in (LANES, STREAM, BOUNDED_LANES)),
+    *((form, FLOAT16) for form in (WARP, BLOCK, BOUNDED_BLOCK)),
+    *((form, BFLOAT16) for form in (STREAM, BOUNDED_WARP)),
 ]
-BOUNDED_FORMS = [
-    Form("lanes", (8,), LANES_THREADS, (1, 2, 7, 16, 127)),
-    Form("lanes", (32,), LANES_THREADS, (3, 32, 257, 512)),
-    Form("block", (4,), 128, (1, 513, 1000, 2048)),
+SHORT_CHECKED = [
+    *((form, FLOAT32) for form in (*FORMS, *BOUNDED_FORMS)),
+    *((form, FLOAT16) for form in (STREAM, BOUNDED_LANES)),
 ]
+
+
+def form_and_type(forms: Sequence[Form], *, checked: bool = False) -> pytest.MarkDecorator:
+    """Parametrise a test by all pairs, those that are not short being marked as deep."""
+    short = SHORT_CHECKED if checked else SHORT
+    return pytest.mark.parametrize(
+        ("form", "number"),
+        [
+            pytest.param(
+                form, number, marks=[] if (form, number) in short else pytest.mark.deep,
+                id=f"{form}-{number}",
+            )
+            for form in forms
+            for number in TYPES
+        ],
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -112,18 +137,24 @@ class Kernel:
             shared += 4 * words
         elif self.gathers:
             shared = form.threads * form.sizes[-1] * itemsize
-        numbers = FEW if number in FEW else OTHERS
-        library = _library(self, numbers if sources == SOURCES else FEW[:1], checked, sources)
+        part = (form, number) in (SHORT_CHECKED if checked else SHORT)
+        library = _library(self, part, checked, sources)
         library.launch(
             self._instance(form, number), form.grid(int(batch["rows"])), form.threads, arguments,
             arrays=make.arrays, shared=shared, schedule=schedule,
             flush_subnormals=number is not FLOAT64,
         )  # fmt: skip
 
-    def instances(self, numbers: Sequence[NumberType]) -> list[str]:
-        """Its kernels of every form, as CUDA names them."""
+    def instances(self, short: bool, checked: bool, only: Sequence[NumberType]) -> list[str]:
+        """The kernels that the short tests run, or the rest, as CUDA names them."""
         forms = BOUNDED_FORMS if self.family == "bounded" else FORMS
-        return [self._instance(form, number) for form in forms for number in numbers]
+        in_short = SHORT_CHECKED if checked else SHORT
+        return [
+            self._instance(form, number)
+            for form in forms
+            for number in only
+            if ((form, number) in in_short) == short
+        ]
 
     def _instance(self, form: Form, number: NumberType) -> str:
         sizes = ", ".join(map(str, form.sizes))
@@ -131,12 +162,11 @@ class Kernel:
 
 
 @functools.cache
-def _library(
-    kernel: Kernel, numbers: tuple[NumberType, ...], checked: bool, sources: Path
-) -> Library:
+def _library(kernel: Kernel, short: bool, checked: bool, sources: Path) -> Library:
     path = sources / kernel.file
+    names = kernel.instances(short, checked, TYPES if sources == SOURCES else [FLOAT32])
     return compiled(
-        path.read_text(), kernel.instances(numbers), include=[sources], file_name=path.name,
+        path.read_text(), names, include=[sources], file_name=path.name,
         checked=checked,
     )  # fmt: skip
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import DERIVATIVES, FEW, FORMS, STREAM, Form
-from number_types import BFLOAT16, FLOAT16, FLOAT32, TYPES, NumberType
+from kernel_runs import DERIVATIVES, FORMS, STREAM, Form, form_and_type
+from number_types import BFLOAT16, FLOAT16, FLOAT32, NumberType
 from score_rows import score_rows
 
 import pyentmax
@@ -105,8 +105,7 @@ def launch(name: str, form: Form, number: NumberType, p: np.ndarray, v: np.ndarr
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
-@pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("number", TYPES, ids=str)
+@form_and_type(FORMS)
 def test_derivatives(name: str, form: Form, number: NumberType) -> None:
     for n, schedule in zip(form.lengths, [IN_ORDER, REVERSED, 1, 2, 3, 4], strict=False):
         p, v = case(name, number, n)
@@ -138,8 +137,7 @@ def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
-@pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("number", FEW, ids=str)
+@form_and_type(FORMS, checked=True)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     p, v = (x[..., :8, :] for x in case(name, number, form.lengths[-2]))
     for schedule, out in [(REVERSED, np.empty_like(p)), (1, v.copy())]:  # in place, too
@@ -158,8 +156,7 @@ def test_long_rows_with_any_storage(words: int) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", DERIVATIVES)
-@pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("number", TYPES, ids=str)
+@form_and_type(FORMS, checked=True)
 def test_no_race_and_no_overrun_at_length(name: str, form: Form, number: NumberType) -> None:
     for n in form.lengths:
         p, v = case(name, number, n)

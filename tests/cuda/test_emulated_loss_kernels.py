@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, Library, compiled, unavailable
 from kernel_arguments import SOURCES, Arguments
-from kernel_runs import FEW, FORMS, LOSSES, Form
+from kernel_runs import FORMS, LOSSES, Form, form_and_type
 from number_types import FLOAT32, FLOAT64, TYPES, NumberType
 from score_rows import score_rows
 
@@ -72,8 +72,7 @@ class Case:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("number", TYPES, ids=str)
+@form_and_type(FORMS)
 def test_losses_and_gradients(name: str, form: Form, number: NumberType) -> None:
     for n, schedule in zip(form.lengths, [IN_ORDER, REVERSED, 1, 2, 3, 4], strict=False):
         case = Case(name, number, n)
@@ -107,8 +106,7 @@ def test_a_label_out_of_range_is_nan_where_it_counts(form: Form) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("form", FORMS, ids=str)
-@pytest.mark.parametrize("number", FEW, ids=str)
+@form_and_type(FORMS, checked=True)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     for schedule in (REVERSED, 1):
         case = Case(name, number, form.lengths[-2])
