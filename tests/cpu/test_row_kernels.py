@@ -265,6 +265,16 @@ def test_jvp_of_rows_without_support_and_with_nan(name):
     np.testing.assert_allclose(product[3], (0.5 if name == "softmax" else 1) * np.array([-1, 1, 0]))
 
 
+@pytest.mark.parametrize("n", [300, 1994, 4096])
+def test_chunks_right_at_the_threshold_have_their_share(n):
+    # The root lies between two floats: a whole chunk of entries below by less than a rounding.
+    for level in np.linspace(-0.9999, -0.99999, 101).astype(np.float32):
+        z = np.full(n, level)
+        z[7] = 0
+        p = kernel("sparsemax", z)
+        assert abs(math.fsum(p.tolist()) - 1) <= 4 * np.finfo(np.float32).eps * math.sqrt(n)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_empty_batches_and_rows(name):
     for shape in ((0, 4), (3, 0, 4), (3, 0)):
