@@ -1,6 +1,6 @@
-/* ∂p/∂α of α-entmax at p, for one floating type: a template. The NumPy twin, with the derivation of both
- * forms, is entmax_grad_alpha in pyentmax/mappings/entmax.py; proposition 1 of Correia, Niculae and
- * Martins (2019).
+/* ∂p/∂α of α-entmax at p, for one floating type: a template. The NumPy twin, with the derivation of
+ * both forms, is entmax_grad_alpha in pyentmax/mappings/entmax.py; proposition 1 of Correia, Niculae
+ * and Martins (2019).
  */
 #define LOG2_E ((REAL)1.44269504088896340736)
 #define LN_2 ((REAL)0.693147180559945309417)

@@ -20,8 +20,8 @@ typedef struct {
     TYPED(Largest) *low, *high;
 } TYPED(Steep);
 
-/* t = q^β, though never so small that 1/t overflows, 0 times which would be a NaN. Its rounding, β ε |log q|,
- * is that of gaps x no larger than t: for the scores x/β, some ε. */
+/* t = q^β, though never so small that 1/t overflows, 0 times which would be a NaN. Its rounding,
+ * β ε |log q|, is that of gaps x no larger than t: for the scores x/β, some ε. */
 static REAL TYPED(power_of_largest)(double q, double beta) {
     const REAL exponent = (REAL)beta * TYPED(log2_of)((REAL)q), least = 2 - EXPONENT_BIAS;
     return TYPED(exp2_of)(exponent > least ? exponent : least);

@@ -5,8 +5,8 @@
  *     log2 u = e + (2/log 2) artanh a,    u^b = 2^k 2^g,    k the integer nearest to b log2 u,
  *
  * and both functions are polynomials: artanh(a)/a in a^2 <= 0.0295, (2^g - 1)/g for |g| <= 1/2. The
- * coefficients are those of mpmath.chebyfit on these intervals, whose errors, of 3 ε and 1 ε for float and a tenth
- * of that for double, are the same for neighbours and so mostly divided out.
+ * coefficients are those of mpmath.chebyfit on these intervals. Their errors, of 3 ε and 1 ε for float and
+ * a tenth of that for double, are the same for neighbours and so mostly divided out.
  *
  * A power takes some fifty instructions, each waiting for the one before. A processor overlaps as many
  * entries as fit its window, so the work goes in short loops over a LEAF, which fit more often.
