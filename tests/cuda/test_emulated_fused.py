@@ -102,3 +102,12 @@ def test_fused_entries_are_exactly_equal() -> None:
     p = KERNELS["fusedmax"](moved(z), 0.5).get()
     changes = np.count_nonzero(np.diff(p))
     assert changes == np.count_nonzero(np.diff(pyentmax.fusedmax.reference(z, 0.5)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_race_and_no_overrun(name: str) -> None:
+    z = scores((10, 33), np.float32)
+    p = getattr(pyentmax, name).reference(z, 0.2).astype(np.float32)
+    with emulated_cupy.installed(checked=True):
+        check(name, [z], 0.2)
+        check(f"{name}_jvp", [p, z], 0.2)
