@@ -44,7 +44,7 @@ def oscarmax(
     z : array of scores
     strength : float or array that broadcasts against the batch shape (z's without the axis)
         λ ≥ 0
-    axis, mask, out, workers : as in `pyentmax.softmax`; masked entries do not exist and weigh on none
+    axis, mask, out, workers : as in `pyentmax.softmax`; masked entries do not exist
 
     Returns
     -------
