@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .decoding import BeamResult
+from .decoding import BeamResult, Decodable
 
 __all__ = [
     "ExactnessStatistics",
     "density",
+    "empty_string_probability",
     "exactness_statistics",
     "levenshtein",
     "mean_levenshtein",
     "support_size",
     "word_accuracy",
 ]
+
+
+State = TypeVar("State")
 
 
 def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -> float:
@@ -160,6 +164,45 @@ def exactness_statistics(results: Sequence[BeamResult]) -> ExactnessStatistics:
         mean_hypotheses=float(np.mean(finished)),
         mean_mass=float(np.mean([result.mass for result in results])),
     )
+
+
+def empty_string_probability(
+    model: Decodable[State], source: NDArray[np.integer[Any]], source_mask: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """Probability that a model answers each source with the empty string.
+
+    Stahlberg and Byrne found that for most sentences a dense translation model thinks no string
+    more probable than the empty one, and that only the errors of beam search hide this. Compare it
+    with the best string that `exact_search` proves. A sparse model can rule it out: exactly 0.
+
+    Parameters
+    ----------
+    model : Decodable
+    source, source_mask : (B, S) int array, (B, S) bool array
+        Token ids and True where they are real.
+
+    Returns
+    -------
+    (B,) float array
+
+    References
+    ----------
+    Stahlberg and Byrne (2019), On NMT Search Errors and Model Errors: Cat Got Your Tongue?, §3.
+
+    Examples
+    --------
+    >>> from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+    >>> config = RNNSeq2SeqConfig(source_size=9, target_size=7, hidden=8, output="1")
+    >>> model = RNNSeq2Seq.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    >>> source = np.array([[3, 4, 5]])
+    >>> empty_string_probability(model, source, source > 0).round(1)
+    array([0.1])
+    """
+    state = model.encode(source, source_mask)
+    step, _ = model.step(state, np.full(len(source), model.bos))
+    possible = step.support[:, model.eos]
+    probability: NDArray[np.float64] = np.exp(step.log_prob[:, model.eos].astype(np.float64))
+    return np.where(possible, probability, 0.0)
 
 
 def support_size(p: ArrayLike, axis: int = -1) -> NDArray[np.int64]:

@@ -126,7 +126,15 @@ def _parser() -> argparse.ArgumentParser:
     add("lemma", help="the word")
     add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
     add("--language", help="of the word, for a model trained with --multilingual")
-    add("--beam", type=int, default=5, help="open prefixes kept at each step")
+    add(
+        "--search",
+        choices=("beam", "exact"),
+        default="beam",
+        help="exact: from the best prefix on, until the answer is proved",
+    )
+    add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
+    add("--best", type=int, metavar="N", help="exact: prove the N best forms; all if not given")
+    add("--budget", type=int, default=1000, help="exact: most prefixes to expand")
     add("--max-length", type=int, help="longest form; from the lemma's length if not given")
     add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")
     inflect.set_defaults(run=_inflect)
@@ -211,7 +219,14 @@ def _note_unknown(examples: Sequence[Example], dev: Sequence[Example]) -> None:
 def _inflect(args: argparse.Namespace) -> int:
     inflector = Inflector.load(args.model_file)
     result = inflector.inflect(
-        args.lemma, args.tags, args.language, beam=args.beam, max_length=args.max_length
+        args.lemma,
+        args.tags,
+        args.language,
+        search=args.search,
+        beam=args.beam,
+        best=args.best,
+        budget=args.budget,
+        max_length=args.max_length,
     )
     print(describe(inflector, args.lemma, args.tags, result))
     if args.pictures is not None:

@@ -24,7 +24,7 @@ from .data import (
     source_tokens,
     target_tokens,
 )
-from .decoding import BeamResult, beam_search, greedy_search
+from .decoding import BeamResult, beam_search, exact_search, greedy_search
 from .models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from .training import (
     BEST,
@@ -94,7 +94,10 @@ class Inflector:
         tags: str | Sequence[str],
         language: str | None = None,
         *,
+        search: str = "beam",
         beam: int = 5,
+        best: int | None = None,
+        budget: int = 1000,
         max_length: int | None = None,
     ) -> BeamResult:
         """Every form that the model finds possible, with the certificate of the search.
@@ -106,8 +109,14 @@ class Inflector:
             Such as ``"V;V.PTCP;PST"``.
         language : str, optional
             For a model of several languages.
+        search : {"beam", "exact"}
+            `beam_search`, which may lose forms and says so, or `exact_search`, which proves.
         beam : int, default 5
-            Open prefixes kept at each step.
+            Open prefixes kept at each step of the beam.
+        best : int, optional
+            The exact search stops once so many forms are proved the best; not given, it lists all.
+        budget : int
+            Most prefixes that the exact search expands.
         max_length : int, optional
             Longest form, in characters.
 
@@ -115,13 +124,21 @@ class Inflector:
         ------
         DataError
             If the model has never seen a character of the lemma, a tag or the language.
+        ValueError
+            If there is no such search, or a number is under 1.
         """
+        if search not in ("beam", "exact"):
+            raise ValueError(f"search: expected 'beam' or 'exact', got {search!r}")
         words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
         self._check_known(lemma, words, language)
         tokens = source_tokens(Example(lemma, "", words, language))
         ids = self.source.encode(tokens, what=f"{';'.join(words)} {lemma}")[None]
         mask = np.ones_like(ids, bool)
-        return beam_search(self.model, ids, mask, beam=beam, max_length=max_length)[0]
+        if search == "beam":
+            return beam_search(self.model, ids, mask, beam=beam, max_length=max_length)[0]
+        return exact_search(self.model, ids, mask, best=best, budget=budget, max_length=max_length)[
+            0
+        ]
 
     def _check_known(self, lemma: str, tags: Sequence[str], language: str | None) -> None:
         """Name a tag or language that the model has never seen, as the user wrote it."""

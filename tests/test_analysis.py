@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 
 from pyentmax.analysis import (
     density,
+    empty_string_probability,
     exactness_statistics,
     levenshtein,
     mean_levenshtein,
     support_size,
     word_accuracy,
 )
-from pyentmax.decoding import BeamResult, Hypothesis
+from pyentmax.decoding import BeamResult, Hypothesis, Step
 
 
 def recursive_distance(a, b):
@@ -104,3 +105,23 @@ def test_density_counts_allowed_entries_only():
 def test_density_of_nothing_is_an_error():
     with pytest.raises(ValueError, match=r"none in shape \(2,\) with this mask"):
         density([0.5, 0.5], mask=[False, False])
+
+
+def test_the_empty_string_is_what_ends_at_once():
+    class Ends:
+        """Ends source s at once with probability s / 4; a zero is off the support."""
+
+        bos, eos = 0, 1
+
+        def encode(self, source, source_mask):
+            return source[:, 0]
+
+        def step(self, state, tokens):
+            assert (tokens == self.bos).all()
+            p = np.stack([1 - state / 4, state / 4], axis=1)
+            with np.errstate(divide="ignore"):
+                return Step(np.log(p), p > 0, np.ones((len(p), 1))), state
+
+    source = np.array([[0], [1], [4]])
+    found = empty_string_probability(Ends(), source, source >= 0)
+    np.testing.assert_allclose(found, [0, 0.25, 1], rtol=1e-15)

@@ -54,6 +54,13 @@ def test_inflect(run, capsys, tmp_path):
     }
 
 
+def test_exact_search(run, capsys):
+    assert main(["inflect", str(run), "walk", "V;PST", "--search", "exact", "--best", "1"]) == 0
+    assert re.search("The best string is proved|best strings are", capsys.readouterr().out)
+    assert main(["inflect", str(run), "walk", "V;PST", "--search", "exact", "--budget", "1"]) == 0
+    assert "The budget of 1 prefixes is used up." in " ".join(capsys.readouterr().out.split())
+
+
 def test_held_out_words_are_named(files, tmp_path, capsys):
     arguments = train_arguments(files, tmp_path / "r", "--quiet", "--hold-out", "draw")
     assert main(arguments) == 0
@@ -66,6 +73,7 @@ def test_held_out_words_are_named(files, tmp_path, capsys):
         (["walkß", "V;PST"], "unknown character 'ß'"),
         (["walk", "V;FUT"], "unknown tag 'FUT'"),
         (["walk", "V;PST", "--beam", "0"], "beam"),
+        (["walk", "V;PST", "--search", "exact", "--budget", "0"], "budget must be at least 1"),
         (["walk", "V;PST", "--language", "german"], "unknown language 'german'"),
     ],
 )

@@ -32,6 +32,17 @@ def test_it_learns_the_words(trained):
     assert again.best.tokens == result.best.tokens
 
 
+def test_exact_search_agrees_with_the_beam(trained):
+    inflector, _ = trained
+    beam, exact = (inflector.inflect("walk", "V;PST", search=s) for s in ("beam", "exact"))
+    assert beam.exact
+    assert exact.exact
+    assert [h.tokens for h in beam.hypotheses] == [h.tokens for h in exact.hypotheses]
+    np.testing.assert_allclose(exact.best.attention, beam.best.attention, atol=1e-5)
+    with pytest.raises(ValueError, match="search: expected 'beam' or 'exact', got 'deep'"):
+        inflector.inflect("walk", "V;PST", search="deep")
+
+
 def test_predictions_are_in_the_order_of_the_examples(trained):
     inflector, _ = trained
     order = np.random.default_rng(0).permutation(len(VERBS))

@@ -1,9 +1,10 @@
-"""Decoding: greedy and beam search, certificates of exactness, and the tree of hypotheses."""
+"""Decoding: greedy, beam and exact search, certificates, and the tree of hypotheses."""
 
 from __future__ import annotations
 
-from ..models.protocol import Decodable, Step
+from ..models.protocol import Decodable, JoinableDecodable, Step
 from .beam import beam_search
+from .exact import exact_search
 from .greedy import greedy_search
 from .hypotheses import BeamResult, Hypothesis
 from .lattice import HypothesisNode, HypothesisTree
@@ -14,7 +15,9 @@ __all__ = [
     "Hypothesis",
     "HypothesisNode",
     "HypothesisTree",
+    "JoinableDecodable",
     "Step",
     "beam_search",
+    "exact_search",
     "greedy_search",
 ]

@@ -7,7 +7,7 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..models.protocol import BoolArray, IntArray
+from ..models.protocol import BoolArray, FloatArray, IntArray, Step
 
 
 def checked_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:
@@ -45,3 +45,22 @@ def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
     else:
         limits = np.full(len(source_mask), positive("max_length", max_length))
     return limits
+
+
+def possible_continuations(
+    step: Step, total: FloatArray, owner: IntArray, length: int | IntArray
+) -> BoolArray:
+    """Continuations that are in the support and have a finite log-probability.
+
+    ``total`` holds their scores, ``owner`` the source of each row and ``length`` its tokens so far.
+    """
+    possible: BoolArray = step.support & np.isfinite(total)
+    stuck = np.flatnonzero(~possible.any(axis=1))
+    if stuck.size:
+        tokens = np.broadcast_to(length, owner.shape)[stuck[0]]
+        raise ValueError(
+            f"the model gives source {owner[stuck[0]]} no next token after {tokens} tokens: "
+            "expected every row of Step to support at least one token of finite log-probability; "
+            "are there NaN among the model's scores or parameters?"
+        )
+    return possible

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
-from ._inputs import checked_source, length_limits, positive
+from ..models.protocol import BoolArray, Decodable, FloatArray, IntArray
+from ._inputs import checked_source, length_limits, positive, possible_continuations
 from .hypotheses import BeamResult, Hypothesis
 
 __all__ = ["beam_search"]
@@ -125,7 +125,7 @@ def beam_search(
         step, state = model.step(state, tokens)
         trail.look(step.attention)
         total = score[:, None] + step.log_prob
-        possible = _possible(step, total, owner, length)
+        possible = possible_continuations(step, total, owner, length)
         losses.underflow(owner, step.support & ~possible)
 
         for row in np.flatnonzero(possible[:, model.eos]):
@@ -164,21 +164,9 @@ def beam_search(
         reason = (
             losses.reason(i, beam, int(limit[i])) if model.output_is_sparse else _dense_reason(mass)
         )
-        results.append(BeamResult(hypotheses, exact, mass, reason))
+        proved, left = (len(hypotheses), 0.0) if exact else (0, 1.0)
+        results.append(BeamResult(hypotheses, exact, mass, reason, proved, bound=left, left=left))
     return results
-
-
-def _possible(step: Step, total: FloatArray, owner: IntArray, length: int) -> BoolArray:
-    """Continuations that are in the support and have a finite log-probability."""
-    possible: BoolArray = step.support & np.isfinite(total)
-    stuck = np.flatnonzero(~possible.any(axis=1))
-    if stuck.size:
-        raise ValueError(
-            f"the model gives source {owner[stuck[0]]} no next token after {length} tokens: "
-            "expected every row of Step to support at least one token of finite log-probability; "
-            "are there NaN among the model's scores or parameters?"
-        )
-    return possible
 
 
 def _best_continuations(

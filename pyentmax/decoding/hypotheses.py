@@ -46,24 +46,34 @@ class Hypothesis:
 
 @dataclass(frozen=True, eq=False)
 class BeamResult:
-    """The hypotheses of one source, and a certificate if nothing else is possible.
+    """The hypotheses of one source, and what is proved about them.
 
     Attributes
     ----------
     hypotheses : tuple of Hypothesis
-        Most probable first. If nothing ended within the length limit, the unfinished prefixes.
+        Most probable first (`exact_search` can rank by length, too). If nothing ended within the
+        length limit, unfinished prefixes.
     exact : bool
         True if it is proved that every sequence with a probability above zero is in the list.
     mass : float
         Total probability of the finished hypotheses; 1 up to rounding if ``exact``.
     reason : str
-        One sentence that says why the list is, or is not, proved complete.
+        Why the list is, or is not, proved complete.
+    proved : int
+        How many hypotheses, from the first on, are proved to be the best ones.
+    bound : float
+        No string that is not listed has a higher probability; 1 if nothing better is known.
+    left : float
+        The strings that are not listed have no higher probability together.
     """
 
     hypotheses: tuple[Hypothesis, ...]
     exact: bool
     mass: float
     reason: str
+    proved: int = 0
+    bound: float = 1.0
+    left: float = 1.0
 
     @property
     def best(self) -> Hypothesis:

@@ -7,12 +7,13 @@ and get are NumPy's, and where a model computes on a GPU, only its state stays t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoolArray", "Decodable", "FloatArray", "IntArray", "Step"]
+__all__ = ["BoolArray", "Decodable", "FloatArray", "IntArray", "JoinableDecodable", "Step"]
 
 IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
@@ -68,3 +69,10 @@ class Decodable(Protocol[State]):
 
     def select(self, state: State, rows: IntArray) -> State:
         """State whose row i is row ``rows[i]`` of the given one; rows may repeat or be left out."""
+
+
+class JoinableDecodable(Decodable[State], Protocol[State]):
+    """What exact search needs besides: prefixes of different steps that go on in one."""
+
+    def join(self, states: Sequence[State]) -> State:
+        """State with the rows of all given ones, which stem from one encoding, in their order."""

@@ -12,6 +12,7 @@ the whole batch is one contiguous block.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -252,6 +253,17 @@ class RNNSeq2Seq:
             tuple(layer[:, rows] for layer in state.layers),
             state.feed[rows],
             Memory(*(part[rows] for part in state.memory)),
+        )
+
+    def join(self, states: Sequence[DecoderState]) -> DecoderState:
+        """The rows of several states of one encoding, one state after another."""
+        xp = self.xp
+        layers = zip(*(state.layers for state in states), strict=True)
+        memories = zip(*(state.memory for state in states), strict=True)
+        return DecoderState(
+            tuple(xp.concatenate(parts, axis=1) for parts in layers),
+            xp.concatenate([state.feed for state in states]),
+            Memory(*map(xp.concatenate, memories)),
         )
 
 

@@ -130,6 +130,19 @@ def test_select_takes_rows_with_repetition():
         np.testing.assert_allclose(step.log_prob[i], one.log_prob[0], rtol=1e-12)
 
 
+def test_join_puts_the_rows_of_states_after_one_another():
+    model = small(layers=2)
+    state = model.encode(SOURCE, SOURCE_MASK)
+    _, later = model.step(state, np.array([1, 1, 1]))
+    joined = model.join([model.select(later, np.array([2])), state])
+    step, _ = model.step(joined, np.array([3, 1, 1, 1]))
+    one, _ = model.step(model.select(later, np.array([2])), np.array([3]))
+    rest, _ = model.step(state, np.array([1, 1, 1]))
+    expected = np.concatenate([one.log_prob, rest.log_prob])
+    np.testing.assert_allclose(step.log_prob, expected, rtol=1e-12)
+    np.testing.assert_array_equal(step.support, np.concatenate([one.support, rest.support]))
+
+
 def test_dropout_only_with_a_generator():
     model = small(dropout=0.5)
     plain = loss_of(model, model.params).item()

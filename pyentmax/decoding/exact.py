@@ -1,0 +1,383 @@
+"""Best-first search that proves its answer, or says how much it did not look at.
+
+A prefix is at least as probable as every string that begins with it. So the most probable prefix
+that is still open bounds all strings not yet found, and the sum over the open prefixes bounds their
+total: the search knows at any moment what it may still be missing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush, nlargest
+from itertools import groupby
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..models.protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
+from ._inputs import checked_source, length_limits, positive, possible_continuations
+from .hypotheses import BeamResult, Hypothesis
+
+__all__ = ["exact_search"]
+
+State = TypeVar("State")
+
+
+def exact_search(
+    model: JoinableDecodable[State],
+    source: ArrayLike,
+    source_mask: ArrayLike,
+    *,
+    best: int | None = 1,
+    budget: int = 1000,
+    normalize: bool = False,
+    max_length: int | None = None,
+    width: int = 5,
+    keep_attention: bool = True,
+) -> list[BeamResult]:
+    r"""The most probable strings of each source with a proof, or all that are possible.
+
+    The open prefixes of a source wait in the order of their probability. Each step of the model
+    expands the ``width`` best ones of every source together; whether a string is proved does not
+    depend on the width. Let :math:`s(x)` be the log-probability of prefix x. As no further token
+    has a probability above 1, a string y through x has :math:`\log p(y) \le s(x)`, and
+
+    - **plain** scores :math:`\log p(y)`: y is proved to be among the best once none of the open
+      prefixes x has :math:`s(x) > \log p(y)`. This holds among all strings, however long: a
+      prefix at the length limit is never expanded and stays open to the end;
+    - **length-normalised** scores :math:`\log p(y) / (|y| + 1)`, the end symbol counted: with at
+      most L tokens :math:`1 \le |y| + 1 \le L + 1`, and as :math:`s(x) \le 0`,
+
+      .. math:: \frac{\log p(y)}{|y|+1} \;\le\; \frac{s(x)}{|y|+1} \;\le\; \frac{s(x)}{L+1}.
+
+      The right side bounds all strings through x. Longer strings may score better: this
+      proof is one among strings of at most L tokens.
+
+    Both bounds order prefixes alike, so both scores are searched in the order of s. A proof holds
+    for the log-probabilities as the model rounds them.
+
+    Parameters
+    ----------
+    model : JoinableDecodable
+        The model to decode.
+    source, source_mask : (B, S) int array, (B, S) bool array
+        Token ids and True where they are real.
+    best : int or None
+        Stop once so many strings are proved to be the best ones. None: list the whole support.
+    budget : int
+        Most prefixes that are expanded for one source.
+    normalize : bool
+        Whether strings are compared by log-probability over length.
+    max_length : int, optional
+        Most tokens of a hypothesis, the end symbol not counted; 2 × source length + 10 by default.
+    width : int
+        Prefixes of a source that share a step of the model. One expands the fewest, which is fastest
+        in big batches for the best string alone; more take fewer steps.
+    keep_attention : bool
+        Whether hypotheses carry their attention weights.
+
+    Returns
+    -------
+    list of B BeamResult
+        Everything found, in the order of the score; the first ``proved`` of it are proved to be the
+        best, ``bound`` and ``left`` bound what was not found. ``exact`` if nothing was left open.
+        The support of a dense mapping (``model.output_is_sparse`` False) is infinite and therefore
+        never exact, while its best strings can be proved.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit together, a number is under 1, or the model gives some row no token
+        at all (as NaN scores do).
+
+    References
+    ----------
+    Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, §4.1; Stahlberg and
+    Byrne (2019), On NMT Search Errors and Model Errors: Cat Got Your Tongue?, §3 (the bounds of an
+    exact search for dense models).
+
+    Examples
+    --------
+    A model that ends with probability 0.1, 0.5 after one token, and always after two:
+
+    >>> import numpy as np
+    >>> from pyentmax.decoding import Step, exact_search
+    >>> class Words:
+    ...     bos, eos, output_is_sparse = 0, 1, True
+    ...     table = np.array([[0, 0.1, 0.6, 0.3], [0, 0.5, 0, 0.5], [0, 1, 0, 0]])
+    ...     def encode(self, source, source_mask):
+    ...         return np.zeros(len(source), int)
+    ...     def step(self, length, tokens):
+    ...         p = self.table[length]
+    ...         with np.errstate(divide="ignore"):
+    ...             return Step(np.log(p), p > 0, np.ones((len(p), 1))), length + 1
+    ...     def select(self, length, rows):
+    ...         return length[rows]
+    ...     def join(self, lengths):
+    ...         return np.concatenate(lengths)
+    >>> source = np.array([[4]])
+    >>> [result] = exact_search(Words(), source, source > 0, best=None)
+    >>> [(h.tokens, round(h.probability, 2)) for h in result.hypotheses]
+    [((2,), 0.3), ((2, 3), 0.3), ((3,), 0.15), ((3, 3), 0.15), ((), 0.1)]
+    >>> result.exact
+    True
+    >>> [result] = exact_search(Words(), source, source > 0, best=1, width=1)
+    >>> result.best.tokens, result.proved
+    ((2,), 1)
+    >>> round(result.bound, 2), round(result.left, 2)
+    (0.3, 0.6)
+    >>> print(result.reason)
+    The best string is proved. No other has a probability above 0.3, all others together 0.6.
+    """
+    source, source_mask = checked_source(source, source_mask)
+    wanted = math.inf if best is None else positive("best", best)
+    budget, width = positive("budget", budget), positive("width", width)
+    limits = length_limits(source_mask, max_length)
+    sentences = len(source)
+    if sentences == 0:
+        return []
+    searches = [_Search(int(n), wanted, budget, normalize) for n in limits]
+    block = _Block(0, model.encode(source, source_mask), sentences)
+    for row, search in enumerate(searches):
+        search.add(0.0, _Prefix(None, model.bos, 0), block, row)
+
+    while chosen := [(i, o) for i, search in enumerate(searches) for o in search.next(width)]:
+        chosen.sort(key=lambda item: item[1].block.number)  # one piece of each earlier state
+        owner = np.array([i for i, _ in chosen])
+        places = [place for _, place in chosen]
+        prefixes = [place.prefix for place in places]
+        state = _gather(model, places)
+        step, state = model.step(state, np.array([prefix.token for prefix in prefixes]))
+        block = _Block(block.number + 1, state, len(chosen))
+        if keep_attention:
+            for i, prefix, attention in zip(owner, prefixes, step.attention, strict=True):
+                prefix.attention = attention[source_mask[i]]
+        # A probability that is rounded to a little more than 1 would break the bounds.
+        score = np.array([-place.cost for place in places])
+        total = score[:, None] + np.minimum(step.log_prob, 0)
+        length = np.array([prefix.length for prefix in prefixes])
+        possible = possible_continuations(step, total, owner, length)
+        _close_underflow(searches, owner, step, possible, score)
+
+        for row in np.flatnonzero(possible[:, model.eos]).tolist():
+            searches[owner[row]].finish(float(total[row, model.eos]), prefixes[row])
+        possible[:, model.eos] = False
+        # Only so many can still be expanded, and the better siblings come first. One stays, to be
+        # shown if nothing ends.
+        room = np.array([max(searches[i].room, 1) for i in owner])
+        room[length == limits[owner]] = 0
+        crowded = np.flatnonzero(np.count_nonzero(possible, axis=1) > room)
+        for row in crowded.tolist():
+            tokens = np.flatnonzero(possible[row])
+            tokens = tokens[np.argsort(-total[row, tokens], kind="stable")]
+            lost = tokens[room[row] :]
+            searches[owner[row]].close(total[row, lost], int(length[row]) + 1)
+            possible[row, lost] = False
+            if length[row] == limits[owner[row]]:
+                searches[owner[row]].cut.append((-score[row], prefixes[row]))
+        rows, tokens = np.nonzero(possible)
+        for row, token, cost in zip(
+            rows.tolist(), tokens.tolist(), total[rows, tokens].tolist(), strict=True
+        ):
+            child = _Prefix(prefixes[row], token, prefixes[row].length + 1)
+            searches[owner[row]].add(cost, child, block, row)
+
+    positions = source_mask.sum(axis=1)
+    return [
+        search.result(model.output_is_sparse, int(n) if keep_attention else None)
+        for search, n in zip(searches, positions, strict=True)
+    ]
+
+
+@dataclass(slots=True, eq=False)
+class _Prefix:
+    """A prefix as its last token and the prefix before it; expanding it tells where it looks."""
+
+    parent: _Prefix | None
+    token: int
+    length: int
+    attention: FloatArray | None = None
+
+    def path(self) -> list[_Prefix]:
+        """From the empty prefix, whose token is bos, to this one."""
+        path = [self]
+        while (parent := path[-1].parent) is not None:
+            path.append(parent)
+        return path[::-1]
+
+    def hypothesis(self, log_prob: float, positions: int | None, *, finished: bool) -> Hypothesis:
+        """This prefix as a result, with attention over so many positions if any."""
+        path = self.path()
+        attention = None
+        if positions is not None:
+            looks = [node.attention for node in (path if finished else path[:-1])]
+            attention = np.array(looks, dtype=float).reshape(-1, positions)
+        tokens = tuple(node.token for node in path[1:])
+        return Hypothesis(tokens, log_prob, attention, finished)
+
+
+class _Block(NamedTuple):
+    """The state after one step of the model."""
+
+    number: int
+    state: Any
+    rows: int
+
+
+class _Place(NamedTuple):
+    """An open prefix and the row of a state that reads its last token: best first, oldest first."""
+
+    cost: float  # minus the log-probability
+    serial: int
+    prefix: _Prefix
+    block: _Block
+    row: int
+
+
+class _Left(NamedTuple):
+    """Prefixes that will never be expanded: the best of them, their mass, their length."""
+
+    score: float
+    mass: float
+    length: int
+
+
+def _gather(model: JoinableDecodable[State], places: Sequence[_Place]) -> State:
+    """The states of open prefixes, which are sorted by their blocks."""
+    parts: list[State] = []
+    for _, group in groupby(places, key=lambda place: place.block.number):
+        members = list(group)
+        block = members[0].block
+        rows = np.array([place.row for place in members])
+        whole = np.array_equal(rows, np.arange(block.rows))
+        parts.append(block.state if whole else model.select(block.state, rows))
+    return parts[0] if len(parts) == 1 else model.join(parts)
+
+
+def _close_underflow(
+    searches: Sequence[_Search],
+    owner: IntArray,
+    step: Step,
+    possible: BoolArray,
+    score: FloatArray,
+) -> None:
+    """Account for supported tokens whose probability is rounded to zero.
+
+    They have less than the smallest normal number of the float type; a NaN may be anything.
+    """
+    tiny = math.log(np.finfo(step.log_prob.dtype).tiny)
+    for row, token in zip(*np.nonzero(step.support & ~possible), strict=True):
+        factor = tiny if np.isneginf(step.log_prob[row, token]) else 0.0
+        search = searches[owner[row]]
+        search.close(score[row : row + 1] + factor, 0)
+        search.underflowed += 1
+
+
+class _Search:
+    """The search of one source: what is open, what is finished, what will never be looked at."""
+
+    def __init__(self, limit: int, wanted: float, budget: int, normalize: bool) -> None:
+        self.limit, self.wanted, self.budget, self.normalize = limit, wanted, budget, normalize
+        self.expanded = self.added = self.underflowed = 0
+        self.open: list[_Place] = []  # a heap
+        self.finished: list[tuple[float, float, _Prefix]] = []  # rank, log-probability, string
+        self.left: list[_Left] = []
+        self.cut: list[tuple[float, _Prefix]] = []  # cost and prefix that the limit stopped
+
+    @property
+    def room(self) -> int:
+        """How many more prefixes may be expanded."""
+        return self.budget - self.expanded
+
+    def add(self, score: float, prefix: _Prefix, block: _Block, row: int) -> None:
+        """Open a prefix."""
+        heappush(self.open, _Place(-score, self.added, prefix, block, row))
+        self.added += 1
+
+    def finish(self, log_prob: float, prefix: _Prefix) -> None:
+        """Record a string."""
+        rank = log_prob / (prefix.length + 1) if self.normalize else log_prob
+        self.finished.append((rank, log_prob, prefix))
+
+    def close(self, scores: FloatArray, length: int) -> None:
+        """Leave prefixes of one length open for good."""
+        self.left.append(_Left(float(scores.max()), float(np.exp(scores).sum()), length))
+
+    def bound(self, score: float) -> float:
+        """The highest rank that a string through an open prefix of this score can have."""
+        return score / (self.limit + 1) if self.normalize else score
+
+    def next(self, width: int) -> list[_Place]:
+        """The best open prefixes, unless enough is proved or the budget is used up."""
+        bar = -math.inf
+        if len(self.finished) >= self.wanted:
+            bar = nlargest(int(self.wanted), (rank for rank, _, _ in self.finished))[-1]
+        chosen: list[_Place] = []
+        while self.open and len(chosen) < width and self.room:
+            if self.bound(-self.open[0].cost) <= bar:
+                break
+            chosen.append(heappop(self.open))
+            self.expanded += 1
+        return chosen
+
+    def result(self, sparse: bool, positions: int | None) -> BeamResult:
+        """What was found, and what is proved about it."""
+        left = self.left + [_Left(-o.cost, math.exp(-o.cost), o.prefix.length) for o in self.open]
+        # What is too long for the limit is too long for the comparison by length, as well.
+        rivals = [x.score for x in left if not (self.normalize and x.length > self.limit)]
+        bar = self.bound(max(rivals, default=-math.inf))
+        proved = sum(rank >= bar for rank, _, _ in self.finished)
+        hypotheses = [
+            (rank, prefix.hypothesis(log_prob, positions, finished=True))
+            for rank, log_prob, prefix in self.finished
+        ]
+        hypotheses.sort(key=lambda item: (-item[0], len(item[1].tokens), item[1].tokens))
+        listed = tuple(hypothesis for _, hypothesis in hypotheses)
+        if not listed:
+            going = self.cut + [(place.cost, place.prefix) for place in self.open]
+            cost, prefix = min(going, key=lambda item: item[0])
+            listed = (prefix.hypothesis(-cost, positions, finished=False),)
+        bound = math.exp(max((x.score for x in left), default=-math.inf))
+        mass = float(sum(h.probability for h in listed if h.finished))
+        return BeamResult(
+            listed,
+            exact=sparse and not left,
+            mass=mass,
+            reason=self._reason(sparse, proved, bound, sum(x.mass for x in left)),
+            proved=proved,
+            bound=bound,
+            left=float(sum(x.mass for x in left)),
+        )
+
+    def _reason(self, sparse: bool, proved: int, bound: float, left: float) -> str:
+        if sparse and not (self.open or self.left):
+            return (
+                "Exact and complete: every possible prefix was expanded, so no other string has a "
+                "probability above zero."
+            )
+        text = "" if sparse else "A dense output mapping makes infinitely many strings possible. "
+        if proved:
+            text += "The best string is" if proved == 1 else f"The {proved} best strings are"
+            text += " proved"
+        else:
+            text += "No string is proved to be the best"
+        if self.normalize:
+            text += f" by mean log-probability among strings of at most {self.limit} tokens"
+        text += f". No other has a probability above {bound:.3g}, all others together {left:.3g}."
+        if proved < self.wanted:
+            text += "".join(self._obstacles())
+        return text
+
+    def _obstacles(self) -> list[str]:
+        """Why no more is proved, as sentences."""
+        obstacles = []
+        if not self.room:
+            obstacles.append(f" The budget of {self.budget} prefixes is used up.")
+        if self.cut:
+            obstacles.append(f" Strings beyond the limit of {self.limit} tokens are possible.")
+        if self.underflowed:
+            obstacles.append(" Some are too improbable for the model's floating-point type.")
+        return obstacles

@@ -1,0 +1,100 @@
+"""Automata small enough to enumerate every string that they can write."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import strategies as st
+
+from pyentmax.decoding import Step
+
+BOS, EOS = 0, 1
+
+
+@dataclass
+class Automaton:
+    """A model given by tables (state, token); a source begins in the state source[0]."""
+
+    log_prob: np.ndarray
+    support: np.ndarray
+    following: np.ndarray
+    output_is_sparse: bool = True
+    bos: int = BOS
+    eos: int = EOS
+    steps: list[int] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, probabilities, following, **kwargs):
+        p = np.array(probabilities, dtype=float)
+        with np.errstate(divide="ignore"):
+            return cls(np.log(p), p > 0, np.array(following), **kwargs)
+
+    def encode(self, source, source_mask):
+        return source[:, 0], np.full(len(source), -1), source_mask
+
+    def step(self, state, tokens):
+        place, last, mask = state
+        assert tokens.shape == place.shape
+        self.steps.append(len(tokens))
+        place = np.where(last < 0, place, self.following[place, tokens])
+        # Attention that tells the state and the step: tests can see whose it is.
+        weights = (place[:, None] + 1.0) * mask / mask.sum(axis=1, keepdims=True)
+        step = Step(self.log_prob[place], self.support[place], weights)
+        return step, (place, tokens, mask)
+
+    def select(self, state, rows):
+        return tuple(part[rows] for part in state)
+
+    def join(self, states):
+        return tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
+
+    def strings(self, start, limit):
+        """Every finished string with its log-probability; how many prefixes each length has."""
+        found, level = {}, [((), start, 0.0)]
+        widths = []
+        for length in range(limit + 1):
+            following = []
+            for tokens, place, score in level:
+                for token in np.flatnonzero(self.support[place]):
+                    total = score + self.log_prob[place, token]
+                    if token == EOS:
+                        found[tokens] = total
+                    elif total > -math.inf:
+                        following.append(
+                            ((*tokens, int(token)), self.following[place, token], total)
+                        )
+            widths.append(len(following))
+            level = following if length < limit else []
+        return found, widths
+
+    def prefixes(self, start, length):
+        """Log-probabilities of all prefixes of so many tokens."""
+        level = [(start, 0.0)]
+        for _ in range(length):
+            level = [
+                (self.following[place, token], score + self.log_prob[place, token])
+                for place, score in level
+                for token in np.flatnonzero(self.support[place])
+                if token != EOS
+            ]
+        return [score for _, score in level]
+
+
+@st.composite
+def automata(draw, cyclic=False):
+    """A random sparse automaton, often with tied probabilities."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    states, vocabulary = draw(st.integers(1, 6)), draw(st.integers(3, 6))
+    weights = rng.integers(0, 4, (states, vocabulary)).astype(float)
+    if draw(st.booleans()):
+        weights *= rng.random(weights.shape)
+    weights[:, BOS] = 0
+    weights[:, EOS] += ~weights.any(axis=1)  # every state goes somewhere
+    following = rng.integers(0, states, weights.shape)
+    if not cyclic:  # forward only, and the last state ends
+        weights[-1] = np.arange(vocabulary) == EOS
+        later = np.arange(states)[:, None] + 1 + rng.integers(0, states, weights.shape)
+        following = np.minimum(later, states - 1)
+    return Automaton.of(weights / weights.sum(axis=1, keepdims=True), following)

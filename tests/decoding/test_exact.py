@@ -1,0 +1,293 @@
+"""Exact search against enumeration: what it lists, what it proves, and what it says is left."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from automata import BOS, EOS, Automaton, automata
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyentmax.decoding import beam_search, exact_search
+
+
+def search(model, start=0, length=3, **kwargs):
+    source = np.array([[start] * length])
+    [result] = exact_search(model, source, np.ones_like(source, dtype=bool), **kwargs)
+    return result
+
+
+def assert_true(result, found, beyond=(), normalize=False):
+    """Every claim of a result holds for the real strings.
+
+    `found` maps all strings within the limit to log-probabilities; `beyond` holds those of the
+    shortest prefixes that are too long, each of which stands for all strings through it.
+    """
+    listed = {h.tokens: h.log_prob for h in result.hypotheses if h.finished}
+    assert len(listed) == sum(h.finished for h in result.hypotheses)
+    for tokens, log_prob in listed.items():
+        assert log_prob == pytest.approx(found[tokens], rel=1e-12)
+    assert result.mass == pytest.approx(sum(map(math.exp, listed.values())))
+
+    rest = [p for tokens, p in found.items() if tokens not in listed]
+    missing = math.fsum(map(math.exp, [*rest, *beyond]))
+    assert result.left >= missing * (1 - 1e-12)
+    assert result.left == pytest.approx(1 - result.mass, abs=1e-12)
+    assert result.bound >= math.exp(max([*rest, *beyond], default=-math.inf)) * (1 - 1e-12)
+    assert result.exact <= (not rest and not beyond)
+
+    def rank(tokens, log_prob):
+        return log_prob / (len(tokens) + 1) if normalize else log_prob
+
+    ranks = [rank(*item) for item in listed.items()]
+    assert ranks == sorted(ranks, reverse=True)
+    assert result.proved <= len(ranks)
+    if result.proved:
+        others = [rank(*item) for item in found.items() if item[0] not in listed]
+        others += [] if normalize else beyond
+        others += ranks[result.proved :]
+        assert min(ranks[: result.proved]) >= max(others, default=-math.inf) - 1e-12
+
+
+@given(automata(), st.sampled_from([1, 2, 3, 10, None]), st.integers(1, 7), st.booleans())
+@settings(max_examples=200, deadline=None)
+def test_without_cycles_all_that_is_wanted_is_proved(model, best, width, normalize):
+    found, _ = model.strings(0, limit=20)
+    result = search(model, best=best, width=width, normalize=normalize, max_length=20)
+    assert_true(result, found, normalize=normalize)
+    wanted = len(found) if best is None else min(best, len(found))
+    assert result.proved >= wanted
+    if best is None:
+        assert result.exact
+        assert result.mass == pytest.approx(1.0, abs=1e-12)
+        assert result.left == result.bound == 0.0
+
+
+@given(
+    automata(cyclic=True),
+    st.sampled_from([1, 2, 5, None]),
+    st.integers(1, 30),
+    st.integers(1, 6),
+    st.integers(1, 5),
+    st.booleans(),
+)
+@settings(max_examples=300, deadline=None)
+def test_no_claim_is_wrong_whatever_stops_the_search(model, best, budget, width, limit, normalize):
+    found, widths = model.strings(0, limit)
+    open_at_limit = model.prefixes(0, limit + 1)
+    options = {"best": best, "budget": budget, "width": width, "normalize": normalize}
+    result = search(model, max_length=limit, **options)
+    assert_true(result, found, open_at_limit, normalize)
+    assert sum(model.steps) <= budget
+    if widths[-1]:
+        assert not result.exact, "strings beyond the limit are possible"
+
+
+@given(automata(cyclic=True), st.integers(1, 5))
+@settings(max_examples=100, deadline=None)
+def test_a_certified_beam_is_confirmed(model, limit):
+    source = np.zeros((1, 2), dtype=int)
+    [beam] = beam_search(model, source, source == 0, max_length=limit)
+    [whole] = exact_search(model, source, source == 0, max_length=limit, best=None)
+    [first] = exact_search(model, source, source == 0, max_length=limit)
+    assert whole.exact >= beam.exact
+    if beam.exact:
+        assert beam.proved == whole.proved == len(beam.hypotheses)
+        assert (beam.left, beam.bound) == (whole.left, whole.bound) == (0.0, 0.0)
+        assert {h.tokens: h.log_prob for h in beam.hypotheses} == {
+            h.tokens: h.log_prob for h in whole.hypotheses
+        }
+        assert first.best.log_prob == beam.best.log_prob
+        attention = {h.tokens: h.attention for h in beam.hypotheses}
+        for h in whole.hypotheses:
+            np.testing.assert_array_equal(h.attention, attention[h.tokens])
+
+
+@given(automata(cyclic=True), st.sampled_from([1, 3, None]))
+@settings(max_examples=60, deadline=None)
+def test_a_batch_gives_each_source_what_it_gets_alone(model, best):
+    states = len(model.support)
+    source = np.arange(2 * states).reshape(-1, 1).repeat(4, axis=1) % states
+    mask = np.arange(4) <= (np.arange(2 * states) % 4)[:, None]  # real lengths 1 to 4
+    together = exact_search(model, source, mask, best=best, budget=40)
+    for row, batched in enumerate(together):
+        n = mask[row].sum()
+        [alone] = exact_search(
+            model, source[row : row + 1, :n], mask[row : row + 1, :n], best=best, budget=40
+        )
+        assert batched.reason == alone.reason
+        assert (batched.proved, batched.left) == (alone.proved, alone.left)
+        assert len(batched.hypotheses) == len(alone.hypotheses)
+        for one, other in zip(batched.hypotheses, alone.hypotheses, strict=True):
+            assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
+            np.testing.assert_array_equal(one.attention, other.attention)
+
+
+def loop(end, **kwargs):
+    """Writes token 2 again and again, ending with probability ``end`` each time."""
+    return Automaton.of([[0, end, 1 - end]], [[0, 0, 0]], **kwargs)
+
+
+def test_a_beam_that_loses_the_best_string_is_corrected():
+    # Token 2 looks best and then splits; 3 is sure of its end.
+    p = np.zeros((4, 12))
+    p[0, 2:4] = 0.6, 0.4
+    p[1, 2:] = 0.1
+    p[2:, EOS] = 1
+    following = np.zeros((4, 12), dtype=int)
+    following[0, 2:4] = 1, 2
+    following[1] = 3
+    model = Automaton.of(p, following)
+    source = np.zeros((1, 1), dtype=int)
+    [beam] = beam_search(model, source, source == 0, beam=1)
+    assert beam.best.tokens == (2, 2)
+    assert beam.proved == 0
+    result = search(model)
+    assert (result.best.tokens, result.proved) == ((3,), 1)
+    assert result.bound == pytest.approx(0.06)
+    assert search(model, best=None).exact
+
+
+def test_ties_are_proved_without_looking_at_all_of_them():
+    model = Automaton.of(
+        [[0, 0.5, 0.5], [0, 1, 0]],
+        [[0, 0, 1], [0, 0, 0]],
+    )
+    result = search(model, width=1)
+    assert (result.best.tokens, result.proved, result.exact) == ((), 1, False)
+    assert model.steps == [1]
+    assert result.bound == result.left == 0.5
+    assert search(model, best=2).exact
+
+
+def test_truncation_is_mass_left_and_no_proof():
+    result = search(loop(0.3), max_length=3, best=None)
+    assert not result.exact
+    assert [len(h.tokens) for h in result.hypotheses] == [0, 1, 2, 3]
+    assert result.left == pytest.approx(0.7**4)
+    # "" has 0.3, and strings beyond the limit at most 0.2401: the others stay unproved.
+    assert result.proved == 1
+    assert result.reason == (
+        "The best string is proved. No other has a probability above 0.24, all others together "
+        "0.24. Strings beyond the limit of 3 tokens are possible."
+    )
+    # With 0.2 even the best may be beaten beyond the limit.
+    result = search(loop(0.2), max_length=3)
+    assert result.proved == 0
+    assert result.reason.startswith("No string is proved to be the best.")
+
+
+def test_normalised_scores_are_proved_among_strings_within_the_limit():
+    result = search(loop(0.3), max_length=3, normalize=True)
+    # The longest has the best mean: log 0.7 weighs more and more.
+    assert [len(h.tokens) for h in result.hypotheses] == [3, 2, 1, 0]
+    assert result.proved == 4
+    assert not result.exact
+    assert "by mean log-probability among strings of at most 3 tokens" in result.reason
+
+
+def test_a_prefix_near_certainty_is_no_certainty():
+    sure = 1 - 2**-53
+    model = Automaton.of([[0, 2**-53, sure], [0, 1, 0]], [[0, 0, 1], [0] * 3])
+    assert search(model, best=None).exact
+    result = search(model, width=1)
+    assert (result.best.tokens, result.best.log_prob) == ((2,), math.log(sure))
+    assert result.proved == 2  # the empty string was met on the way
+
+
+def test_a_log_probability_rounded_above_zero_breaks_no_bound():
+    log_prob = np.array([[-np.inf, -0.1, 1e-7], [-np.inf, 1e-7, -np.inf]])
+    model = Automaton(log_prob, np.isfinite(log_prob), np.array([[0, 0, 1], [0] * 3]))
+    result = search(model, best=None, normalize=True)
+    assert [h.log_prob for h in result.hypotheses] == [0.0, -0.1]
+
+
+@pytest.mark.parametrize("token", [EOS, 2])
+def test_an_underflow_inside_the_support_is_left_with_what_it_can_hold(token):
+    model = Automaton.of([[0, 0, 0, 1], [0, 1, 0, 0]], [[0, 0, 0, 1], [0] * 4])
+    assert search(model, best=None).exact
+    model.support[0, token] = True  # possible, while its log-probability stays −inf
+    result = search(model, best=None)
+    assert (result.exact, result.proved) == (False, 1)
+    assert result.bound == pytest.approx(np.finfo(float).tiny)
+    assert "Some are too improbable for the model's floating-point type." in result.reason
+    model.log_prob[0, token] = np.nan  # a NaN may hide anything
+    result = search(model, best=None)
+    assert result.bound == result.left == 1.0
+
+
+def test_a_string_of_zero_mass_is_possible_all_the_same():
+    # exp(−800) is 0 in float64, but the log-probability is finite.
+    log_prob = np.array([[-np.inf, -np.inf, 0.0, -800.0], [-np.inf, 0.0, -np.inf, -np.inf]])
+    model = Automaton(log_prob, np.isfinite(log_prob), np.array([[0, 0, 1, 1], [0] * 4]))
+    result = search(model, width=1)
+    assert (result.proved, result.left, result.exact) == (1, 0.0, False)
+    result = search(model, best=2)
+    assert [h.log_prob for h in result.hypotheses] == [0, -800]
+    assert result.exact
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_dense_models_are_never_exact_but_their_best_strings_are_proved(seed, best):
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(0.5, size=(3, 4)) + 1e-3
+    weights[:, BOS] = 1e-9
+    weights[:, EOS] += 0.5
+    p = weights / weights.sum(axis=1, keepdims=True)
+    model = Automaton.of(p, rng.integers(0, 3, p.shape), output_is_sparse=False)
+    result = search(model, best=best, budget=60, max_length=30)
+    assert not result.exact
+    assert result.reason.startswith("A dense output mapping makes infinitely many strings possible")
+    assert result.left == pytest.approx(1 - result.mass, abs=1e-12)
+    enumerated = search(model, best=None, budget=600, max_length=30)
+    assert "The budget of 600 prefixes is used up." in enumerated.reason
+    ranks = [h.log_prob for h in enumerated.hypotheses]
+    for h, log_prob in zip(result.hypotheses[: result.proved], ranks, strict=False):
+        assert h.log_prob == pytest.approx(log_prob)
+    listed = {h.tokens for h in result.hypotheses}
+    rest = [h.probability for h in enumerated.hypotheses if h.tokens not in listed]
+    assert result.bound >= max(rest, default=0.0) * (1 - 1e-12)
+
+
+def test_the_budget_leaves_an_unfinished_prefix_where_nothing_ended():
+    result = search(loop(0.0), budget=2, length=3)
+    [h] = result.hypotheses
+    assert (h.tokens, h.finished, h.attention.shape) == ((2, 2), False, (2, 3))
+    assert (result.proved, result.left, result.mass) == (0, 1.0, 0.0)
+    result = search(loop(0.0), max_length=2)
+    assert [(h.tokens, h.finished) for h in result.hypotheses] == [((2, 2), False)]
+
+
+def test_one_step_serves_all_sources_and_prefixes_of_several_lengths():
+    model = Automaton.of(
+        [[0, 0, 0.5, 0.5], [0, 0, 0, 1], [0, 1, 0, 0]], [[0, 0, 1, 2], [0, 0, 0, 2], [0] * 4]
+    )
+    source = np.zeros((2, 1), dtype=int)
+    results = exact_search(model, source, source == 0, best=None)
+    assert [len(r.hypotheses) for r in results] == [2, 2]
+    assert model.steps == [2, 4, 2]
+
+
+def test_attention_can_be_left_out():
+    assert search(loop(0.5), keep_attention=False).best.attention is None
+
+
+def test_an_empty_batch_gives_an_empty_list():
+    empty = np.zeros((0, 3), dtype=int)
+    assert exact_search(loop(0.5), empty, empty > 0) == []
+
+
+@pytest.mark.parametrize("name", ["best", "budget", "width", "max_length"])
+def test_numbers_under_one_are_refused(name):
+    with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
+        search(loop(0.5), **{name: 0})
+
+
+def test_a_model_that_gives_nan_is_an_error_that_names_the_source():
+    model = loop(0.5)
+    model.log_prob = np.array([[np.nan] * 3])
+    with pytest.raises(ValueError, match="gives source 0 no next token after 0 tokens.* NaN"):
+        search(model)
