@@ -197,7 +197,8 @@ def test_races_are_reported(name: str, schedule: int) -> None:
 @pytest.mark.parametrize("name", ORDERED)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_what_is_ordered_is_no_race(name: str, schedule: int) -> None:
-    run(name, schedule=schedule)
+    checked = run(name, schedule=schedule)
+    np.testing.assert_array_equal(run(name, schedule=schedule, checked=False), checked)
 
 
 def test_blocks_have_no_order() -> None:

@@ -42,6 +42,5 @@ struct __half {
     std::uint16_t bits;
 };
 
-inline __half __float2half(float x) { return {emulation::to_float16(x)}; }
 inline __half __float2half_rn(float x) { return {emulation::to_float16(x)}; }
 inline float __half2float(__half x) { return emulation::from_float16(x.bits); }

@@ -14,17 +14,12 @@
 #define __global__
 #define __device__
 #define __host__
-#define __constant__ static const
-#define __forceinline__ inline
-#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
-#define __align__(n) alignas(n)
 
 #define threadIdx (::emulation::here.thread)
 #define blockIdx (::emulation::here.block)
 #define blockDim (::emulation::here.block_size)
 #define gridDim (::emulation::here.grid_size)
-constexpr int warpSize = 32;
 
 // --- shared memory -------------------------------------------------------------------------------
 
@@ -96,54 +91,18 @@ T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32, EMULATIO
 
 // --- atomics: threads only change places at collectives and barriers -----------------------------
 
-namespace emulation {
 // Not instrumented as an ordinary access: note_atomic tells the checks what it is.
-template <typename T, typename F>
-__attribute__((noinline, no_sanitize("thread"))) T atomically(T *address, F change) {
-    note_atomic(address, sizeof(T), __builtin_return_address(0));
-    T before = *address;
-    *address = change(before);
+template <typename T>
+__attribute__((noinline, no_sanitize("thread"))) T atomicAdd(T *address, T value) {
+#ifdef __SANITIZE_THREAD__
+    emulation::note_atomic(address, sizeof(T), __builtin_return_address(0));
+#endif
+    const T before = *address;
+    *address = before + value;
     return before;
 }
-}  // namespace emulation
-
-#define EMULATION_ATOMIC(NAME, RESULT)                                                           \
-    template <typename T>                                                                        \
-    T NAME(T *address, typename std::common_type<T>::type value) {                               \
-        return emulation::atomically(                                                            \
-            address, [=](T old) __attribute__((no_sanitize("thread"))) -> T { return RESULT; }); \
-    }
-EMULATION_ATOMIC(atomicAdd, old + value)
-EMULATION_ATOMIC(atomicMax, old < value ? value : old)
-EMULATION_ATOMIC(atomicMin, value < old ? value : old)
-EMULATION_ATOMIC(atomicOr, old | value)
-EMULATION_ATOMIC(atomicAnd, old &value)
-EMULATION_ATOMIC(atomicExch, value)
-#undef EMULATION_ATOMIC
 
 // --- numbers -------------------------------------------------------------------------------------
-
-struct alignas(8) float2 {
-    float x, y;
-};
-struct alignas(16) float4 {
-    float x, y, z, w;
-};
-struct alignas(16) double2 {
-    double x, y;
-};
-struct alignas(8) int2 {
-    int x, y;
-};
-struct alignas(16) int4 {
-    int x, y, z, w;
-};
-struct alignas(8) uint2 {
-    unsigned x, y;
-};
-struct alignas(16) uint4 {
-    unsigned x, y, z, w;
-};
 
 template <typename To, typename From>
 To emulation_bits_as(From from) {
@@ -153,39 +112,8 @@ To emulation_bits_as(From from) {
     return to;
 }
 inline int __float_as_int(float x) { return emulation_bits_as<int>(x); }
-inline unsigned __float_as_uint(float x) { return emulation_bits_as<unsigned>(x); }
 inline float __int_as_float(int x) { return emulation_bits_as<float>(x); }
-inline float __uint_as_float(unsigned x) { return emulation_bits_as<float>(x); }
 inline long long __double_as_longlong(double x) { return emulation_bits_as<long long>(x); }
 inline double __longlong_as_double(long long x) { return emulation_bits_as<double>(x); }
 
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
-inline int __clz(int x) { return x ? __builtin_clz(x) : 32; }
-
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
-inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
-inline float __fdividef(float a, float b) { return a / b; }
-inline float __expf(float x) { return std::exp(x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __log2f(float x) { return std::log2(x); }
-
-// As CUDA's, these prefer the number where one argument is a NaN.
-inline float max(float a, float b) { return std::fmax(a, b); }
-inline float min(float a, float b) { return std::fmin(a, b); }
-inline double max(double a, double b) { return std::fmax(a, b); }
-inline double min(double a, double b) { return std::fmin(a, b); }
-#define EMULATION_ORDER(T)                           \
-    inline T max(T a, T b) { return a < b ? b : a; } \
-    inline T min(T a, T b) { return b < a ? b : a; }
-EMULATION_ORDER(int)
-EMULATION_ORDER(unsigned)
-EMULATION_ORDER(long long)
-EMULATION_ORDER(unsigned long long)
-#undef EMULATION_ORDER
-
-template <typename T>
-T __ldg(const T *address) {
-    return *address;
-}

@@ -42,7 +42,7 @@ void *shared_variable(const char *name, const void *key, std::size_t size, std::
 // The block's `extern __shared__` memory.
 void *dynamic_shared_memory();
 
-// Tells the checks about an atomic operation; nothing happens in a build without checks.
+// Tells the checks, in a build that has them, about an atomic operation.
 void note_atomic(void *address, std::size_t size, const void *where);
 
 // A parameter as NumPy writes its type, kind and size, a struct being V for void; of a pointer, the
