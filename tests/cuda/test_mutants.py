@@ -1,4 +1,4 @@
-"""Every barrier of the kernels is needed: without it, the emulation finds something wrong.
+"""The emulation bites: kernels with a barrier less, or a slip of the pen, do not pass.
 
 A barrier whose mutant passes all trials orders nothing, and is to be deleted.
 """
@@ -6,7 +6,6 @@ A barrier whose mutant passes all trials orders nothing, and is to be deleted.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,50 +21,57 @@ import pyentmax
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
 BARRIER = re.compile(r"\b__sync(?:threads|warp)(?:_\w+)?\([^()]*\);")
-
-
 BARRIERS = [
     (path.name, number)
     for path in sorted(SOURCES.glob("*.cu*"))
     for number, line in enumerate(path.read_text().splitlines(), 1)
     if BARRIER.search(line)
 ]
-
-
-def forward_trial(name: str) -> Callable[[Path], None]:
-    def trial(sources: Path) -> None:
-        for form in FORMS:
-            for n, room in [(form.lengths[-2], 1000), (form.lengths[-1], 8)]:
-                z = score_rows(n)[:8].astype(np.float32)
-                p = np.empty_like(z)
-                FORWARD[name].run(form, FLOAT32, [z, None, p], parameter=1.25, room=room,
-                                  schedule=REVERSED, checked=True, sources=sources)  # fmt: skip
-                expected = pyentmax.entmax.reference(z.astype(float), ALPHAS[name])
-                np.testing.assert_allclose(p, expected, rtol=0, atol=1e-6)
-
-    return trial
-
-
-def derivative_trial(name: str) -> Callable[[Path], None]:
-    def trial(sources: Path) -> None:
-        for form in FORMS:
-            z = score_rows(form.lengths[-1])[:8]
-            p = pyentmax.sparsemax.reference(z).astype(np.float32)
-            out = np.empty_like(p)
-            DERIVATIVES[name].run(form, FLOAT32, [p, z.astype(np.float32), None, None, out],
-                          parameter=1.25, schedule=REVERSED, checked=True,
-                          sources=sources)  # fmt: skip
-
-    return trial
-
-
-ALPHAS = {"softmax": 1.0, "sparsemax": 2.0, "entmax15": 1.5, "entmax": 1.25}
-# Those that need least compiling come first.
-TRIALS: list[tuple[Kernel, Callable[[Path], None]]] = [
-    (FORWARD["sparsemax"], forward_trial("sparsemax")),
-    (FORWARD["entmax"], forward_trial("entmax")),
-    (DERIVATIVES["sparsemax_jvp"], derivative_trial("sparsemax_jvp")),
+SLIPS = [  # what a file says, what it might have said, and how that is reported
+    ("rows.cuh", "line.whole_packs && i + PACK<T> <= n", "line.whole_packs", "overrun|race"),
+    ("rows.cuh", "pack[j] = i + j < n ?", "pack[j] = i + j <= n ?", "overrun|race|AssertionError"),
+    ("rows.cuh", " && (unsigned long long)at % 16 == 0", "", "alignment"),
+    ("rows.cuh", "x > bound && at < room", "x > bound && at <= room", "overrun|race"),
+    ("teams.cuh", "slot ^= 1;", "", "race"),
+    ("teams.cuh", "[k][lane % WARPS]", "[k][lane]", "outside its array"),
 ]
+# Kernels that between them reach every barrier, those first that need least compiling; and the
+# mapping that gives the rows of each.
+TRIALS = [
+    (FORWARD["sparsemax"], 2.0),
+    (FORWARD["entmax"], 1.25),
+    (DERIVATIVES["sparsemax_jvp"], 2.0),
+]
+
+
+def try_out(kernel: Kernel, alpha: float, sources: Path = SOURCES) -> None:
+    """Run a kernel in every form; raises if anything is wrong."""
+    for form in FORMS:
+        for n, room in [(form.lengths[-2], 1000), (form.lengths[-1], 8)]:
+            z = score_rows(n)[:8].astype(np.float32)
+            p = pyentmax.entmax.reference(z.astype(float), alpha)
+            out = np.empty_like(z)
+            if kernel.family == "forward":
+                operands, expected = [z, None, out], p
+            else:
+                operands = [p.astype(np.float32), z, None, None, out]
+                expected = pyentmax.entmax_jvp(p, z.astype(float), alpha)
+            kernel.run(form, FLOAT32, operands, parameter=alpha, room=room, schedule=REVERSED,
+                       checked=True, sources=sources)  # fmt: skip
+            np.testing.assert_allclose(out, expected, rtol=0, atol=1e-4)
+
+
+def faults(file: str, changed: str, folder: Path) -> str:
+    """What the trials find once a file says something else; empty if nothing."""
+    for path in SOURCES.glob("*.cu*"):
+        (folder / path.name).write_text(changed if path.name == file else path.read_text())
+    for kernel, alpha in TRIALS:
+        if file in included(kernel.file):
+            try:
+                try_out(kernel, alpha, folder)
+            except (KernelError, AssertionError) as error:
+                return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def included(file: str) -> set[str]:
@@ -74,30 +80,21 @@ def included(file: str) -> set[str]:
     return {file}.union(*map(included, names))
 
 
-def killer(sources: Path, file: str) -> str:
-    """The kernel in which a change of the file shows; empty if in none."""
-    for kernel, trial in TRIALS:
-        if file not in included(kernel.file):
-            continue
-        try:
-            trial(sources)
-        except (KernelError, AssertionError):
-            return str(kernel)
-    return ""
-
-
-@pytest.mark.parametrize(("kernel", "trial"), TRIALS, ids=[str(k) for k, _ in TRIALS])
-def test_the_kernels_as_they_are_pass_the_trials(
-    kernel: Kernel, trial: Callable[[Path], None]
-) -> None:
-    trial(SOURCES)
+@pytest.mark.parametrize(("kernel", "alpha"), TRIALS, ids=str)
+def test_the_kernels_as_they_are_pass_the_trials(kernel: Kernel, alpha: float) -> None:
+    try_out(kernel, alpha)
 
 
 @pytest.mark.parametrize(("file", "line"), BARRIERS)
 def test_no_barrier_can_be_missing(file: str, line: int, tmp_path: Path) -> None:
-    for path in SOURCES.glob("*.cu*"):
-        lines = path.read_text().splitlines(keepends=True)
-        if path.name == file:
-            lines[line - 1] = BARRIER.sub(";", lines[line - 1])
-        (tmp_path / path.name).write_text("".join(lines))
-    assert killer(tmp_path, file), f"the barrier at {file}:{line} is not needed: delete it"
+    lines = (SOURCES / file).read_text().splitlines(keepends=True)
+    lines[line - 1] = BARRIER.sub(";", lines[line - 1])
+    found = faults(file, "".join(lines), tmp_path)
+    assert found, f"the barrier at {file}:{line} is not needed: delete it"
+
+
+@pytest.mark.parametrize(("file", "says", "instead", "report"), SLIPS)
+def test_slips_are_found(file: str, says: str, instead: str, report: str, tmp_path: Path) -> None:
+    text = (SOURCES / file).read_text()
+    assert says in text, "this slip cannot be made any more: choose another"
+    assert re.search(report, faults(file, text.replace(says, instead), tmp_path))
