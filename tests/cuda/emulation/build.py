@@ -5,6 +5,7 @@ Libraries lie under ``build/emulation``, named by a digest of all that went into
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import os
@@ -12,7 +13,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from emulation.library import Library
@@ -99,18 +100,17 @@ def compiled(
         ]
     )
     digest = _digest([source, *headers, *headers.values(), *flags, _own_text()])
-    target = CACHE / f"{Path(file_name).stem}-{digest}.so"
-    if not target.exists():
-        with tempfile.TemporaryDirectory(dir=_cache()) as folder:
-            for name, text in headers.items():
-                (Path(folder) / name).write_text(f'#line 1 "{name}"\n{_without_shared(text)}')
-            (Path(folder) / "source.cpp").write_text(source)
-            places = [f"-I{folder}", f"-I{HERE}"]
-            _run([*flags, *places, "-c", "source.cpp", "-o", "kernels.o"], folder)
-            linked = ["kernels.o", *map(str, _runtime()), "-ldl", "-o", "kernels.so"]
-            _run(["-shared", "-Wl,-Bsymbolic,-z,defs", *linked], folder)
-            os.replace(Path(folder) / "kernels.so", target)
-    return Library(target, names)
+
+    def build(folder: Path) -> None:
+        for name, text in headers.items():
+            (folder / name).write_text(f'#line 1 "{name}"\n{_without_shared(text)}')
+        (folder / "source.cpp").write_text(source)
+        places = [f"-I{folder}", f"-I{HERE}"]
+        _run([*flags, *places, "-c", "source.cpp", "-o", "kernels.o"], folder)
+        linked = ["kernels.o", *map(str, _runtime()), "-ldl", "-o", "made"]
+        _run(["-shared", "-Wl,-Bsymbolic,-z,defs", *linked], folder)
+
+    return Library(_made_once(f"{Path(file_name).stem}-{digest}.so", build), names)
 
 
 def _without_shared(code: str) -> str:
@@ -137,18 +137,26 @@ def _runtime() -> list[Path]:
     flags = [*FLAGS, "-O2", "-Wall", "-Wextra"]
     objects = []
     for source in (HERE / "runtime.cpp", HERE / "checks.cpp"):
-        target = CACHE / f"{source.stem}-{_digest([*flags, _own_text()])}.o"
-        if not target.exists():
-            with tempfile.TemporaryDirectory(dir=_cache()) as folder:
-                _run([*flags, "-c", str(source), "-o", "object.o"], folder)
-                os.replace(Path(folder) / "object.o", target)
-        objects.append(target)
+        command = [*flags, "-c", str(source), "-o", "made"]
+        name = f"{source.stem}-{_digest([*flags, _own_text()])}.o"
+        objects.append(_made_once(name, functools.partial(_run, command)))
     return objects
 
 
-def _cache() -> Path:
+def _made_once(name: str, make: Callable[[Path], None]) -> Path:
+    """The file of that name in the cache, after `make` has left it as ``made`` in a folder.
+
+    Of several processes that want it at once, one makes it.
+    """
     CACHE.mkdir(parents=True, exist_ok=True)
-    return CACHE
+    target = CACHE / name
+    with open(target.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.exists():
+            with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+                make(Path(folder))
+                os.replace(Path(folder) / "made", target)
+    return target
 
 
 @functools.cache
@@ -162,7 +170,7 @@ def _digest(texts: Iterable[str]) -> str:
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:20]
 
 
-def _run(arguments: list[str], folder: str) -> None:
+def _run(arguments: list[str], folder: Path) -> None:
     done = subprocess.run([COMPILER, *arguments], cwd=folder, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{COMPILER} {' '.join(arguments)} failed:\n{done.stderr}")
