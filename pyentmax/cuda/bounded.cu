@@ -1,7 +1,8 @@
-/* Constrained softmax, constrained sparsemax and budget sparsemax. The NumPy twins, with the derivations,
- * are pyentmax/mappings/{csoftmax,csparsemax,budget_sparsemax}.py; kernels and their arguments:
- * bounded.cuh. The parameter is the least that bounds may sum to, rounding allowed for, and for
- * budget sparsemax the budget. Their Jacobians are those of softmax.cu and sparsemax.cu, with bounds.
+/* Constrained softmax, constrained sparsemax and budget sparsemax. The NumPy twins, with the
+ * derivations, are pyentmax/mappings/{csoftmax,csparsemax,budget_sparsemax}.py; kernels and their
+ * arguments: bounded.cuh. The parameter is the least that bounds may sum to, rounding allowed for,
+ * and for budget sparsemax the budget. Their Jacobians are those of softmax.cu and sparsemax.cu,
+ * with bounds.
  */
 #include "bounded.cuh"
 

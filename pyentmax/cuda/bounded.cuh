@@ -1,4 +1,5 @@
-/* From scores and upper bounds to probabilities: the kernels of mappings whose p is filled up to a level.
+/* From scores and upper bounds to probabilities: the kernels of mappings whose p is filled up to a
+ * level.
  *
  *     bounded_lanes<B, T, LANES>(z, mask, upper, p, batch, parameter)
  *         rows of any length, one to LANES lanes of a warp; THREADS threads a block, grid
@@ -7,26 +8,27 @@
  *         rows of any length, one to a block of 32 WARPS threads; grid: rows
  *
  * z and p: Operand of T, p may be z; mask: Operand of bool, `at` null for none; upper: Operand of
- * Compute<T>, `at` null for 1 throughout; no dynamic shared memory.
- * B is a struct template over the type to compute in. With y = z less some shift, p_i(t) does not
- * fall with the level t, from 0 up to u_i:
+ * Compute<T>, `at` null for 1 throughout; no dynamic shared memory. B is a struct template over the
+ * type to compute in. With y = z less some shift, p_i(t) does not fall with the level t, from 0 up
+ * to u_i:
  *
  *     B(parameter)              of this row
  *     total()                   what the row sums to
- *     bottom(t, count)          a level too low for that, of so many entries, the largest y being −t
+ *     bottom(t, count)          a level too low for that, of so many entries with a largest y of −t
  *     feasible(sum, count)      whether bounds with that sum, on so many entries, allow it
  *     full_at(y, u)             the level from which on p is u
  *     fill(y, u, t)             p at level t
- *     weigh(y, u, t, up)        of an entry that moves when t rises (up) or falls: its share in step()
- *     step(t, missing, weight)  the level at which nothing would be missing if the same entries moved
+ *     weigh(y, u, t, up)        if the entry moves when t rises (up) or falls, its share in step()
+ *     step(t, missing, weight)  the level where nothing would be missing if the same entries moved
  *
- * A row with a NaN or +∞ is NaN, so is one whose bounds do not allow it; a row of nothing but −∞ is zeros.
+ * A row with a NaN or +∞ is NaN, so is one whose bounds do not allow it; a row of nothing but −∞ is
+ * zeros.
  */
 #pragma once
 #include "rows.cuh"
 
 constexpr int MAX_LEVELS = 160; /* more than halving a bracket of doubles can take */
-constexpr int SHIFTS = 3;       /* how often full entries may turn out to hide the scale of the rest */
+constexpr int SHIFTS = 3;       /* how often full entries may turn out to hide the rest's scale */
 
 /* Scores and bounds of a row; a bound of 0 where an entry is ruled out. */
 template <typename T> struct Bounded {
@@ -47,8 +49,8 @@ template <typename T> struct Bounded {
     }
 };
 
-/* A row that stays in memory, and in the caches once read: thread r of a team of s has packs r, r + s, …
- * Two numbers of an entry, and many visits, are too much for registers. */
+/* A row that stays in memory, and in the caches once read: thread r of a team of s has packs r, r +
+ * s, … Two numbers of an entry, and many visits, are too much for registers. */
 template <typename T, class Team> struct BoundedRow {
     typedef Compute<T> C;
     static constexpr int V = PACK<T>, STRIDE = Team::SIZE * V;
@@ -110,8 +112,8 @@ template <typename C, class Rule> struct Level {
 
     /* The sum rises with t, piecewise smooth, neither convex nor concave. Each pass tries the step
      * that is exact if the right entries move already. Where none moves, the sum is flat: the next
-     * level where one begins or ceases to be full is taken. A try outside of what is known, or a bracket
-     * that was not halved in two passes, is answered by halving. */
+     * level where one begins or ceases to be full is taken. A try outside of what is known, or a
+     * bracket that was not halved in two passes, is answered by halving. */
     template <class Team, class Row>
     __device__ void search(Team &team, const Row &row, C count, bool moving) {
         C highest = -infinity<C>(), ends = -infinity<C>();
@@ -185,9 +187,9 @@ template <typename C, class Rule> struct Level {
     }
 };
 
-/* Where all that scores more is full, an entry gets probability however low its score, and relative to a
- * full entry it would lose its digits. So the search is repeated, relative to the largest score that is
- * not full, as long as that is more than 1 lower than the last one. */
+/* Where all that scores more is full, an entry gets probability however low its score, and relative
+ * to a full entry it would lose its digits. So the search is repeated, relative to the largest
+ * score that is not full, as long as that is more than 1 lower than the last one. */
 template <class Rule, typename T, class Team, class Row>
 __device__ inline void fill_up(Team &team, const Row &row, const Line<T> &p, const Rule &rule) {
     typedef Compute<T> C;

@@ -4,19 +4,19 @@
  *     derivative_block<D, T, WARPS, ITEMS>(p, v, upper, mask, out, batch, parameter)
  *     derivative_stream<D, T, WARPS>(p, v, upper, mask, out, batch, parameter, words)
  *
- * Rows, grids and blocks are those of forward.cuh. p, v and out: Operand of T, out may be p or v; upper:
- * Operand of Compute<T>, bounds on p, `at` null for none; mask: Operand of bool, likewise. Dynamic
- * shared memory, for derivative_stream alone: `words` marks of 4 bytes. D is a struct template over
- * the type to compute in:
+ * Rows, grids and blocks are those of forward.cuh. p, v and out: Operand of T, out may be p or v;
+ * upper: Operand of Compute<T>, bounds on p, `at` null for none; mask: Operand of bool, likewise.
+ * Dynamic shared memory, for derivative_stream alone: `words` marks of 4 bytes. D is a struct
+ * template over the type to compute in:
  *
  *     PAIRED                      whether there is a v; if not, v is not looked at
  *     D(parameter), valid()       as in forward.cuh
- *     key(p)                      the entry with the largest key, of those with p ≠ 0, is singled out
- *     solve(team, row, largest)   find what value() needs; `largest` is that key, −∞ without support
+ *     key(p)                      of the entries with p ≠ 0, that with the largest is singled out
+ *     solve(team, row, largest)   find what value() needs; `largest` key, −∞ without support
  *     value(p, v)                 of an entry; 0 where p is 0
  *
- * Masked entries, and those at their bounds, do not move: they stand as p = 0. Where p is 0, v plays no
- * part and may hold anything.
+ * Masked entries, and those at their bounds, do not move: they stand as p = 0. Where p is 0, v
+ * plays no part and may hold anything.
  */
 #pragma once
 #include "rows.cuh"

@@ -1,5 +1,5 @@
-/* α-entmax, with an α for each row. The NumPy twin is pyentmax/mappings/entmax.py; kernels and their
- * arguments: forward.cuh and derivatives.cuh; the parameter is α.
+/* α-entmax, with an α for each row. The NumPy twin is pyentmax/mappings/entmax.py; kernels and
+ * their arguments: forward.cuh and derivatives.cuh; the parameter is α.
  *
  * With gaps y = z − max z ≤ 0 and β = α − 1 there are two searches:
  *
@@ -7,8 +7,8 @@
  *     β > 1   for the largest probability q, p_i = q [1 + βy_i/q^β]+^{1/β}, by bisection
  *             (pyentmax/thresholds/halving.py has the derivation).
  *
- * In both, an entry with y ≤ −1/β gets nothing. Powers cost much more than reading does, so the search
- * looks at the others only.
+ * In both, an entry with y ≤ −1/β gets nothing. Powers cost much more than reading does, so the
+ * search looks at the others only.
  */
 #include "newton.cuh"
 #include "separable.cuh"
@@ -45,10 +45,12 @@ template <typename C> struct Entmax {
         return r > -1 ? q * exp(log1p(r) * low.inverse) : (C)0;
     }
     /* β/q^β. The power is off by an ε for each doubling in it: in scores, by less than an ε. */
-    __device__ C factor(C q) const { return q < 1 ? low.beta / exp2(log2(q) * low.beta) : low.beta; }
+    __device__ C factor(C q) const {
+        return q < 1 ? low.beta / exp2(log2(q) * low.beta) : low.beta;
+    }
 
-    /* Between neighbouring floats q a small p may jump by much. So the last bracket's two ends are mixed
-     * such that the sum is 1: p is then exact for scores moved by a few ε. */
+    /* Between neighbouring floats q a small p may jump by much. So the last bracket's two ends are
+     * mixed such that the sum is 1: p is then exact for scores moved by a few ε. */
     template <class Team, class Row>
     __device__ void bisect(Team &team, const Row &row, bool moving, unsigned n) {
         C bottom = 1 / (C)n, top = 1;
@@ -88,7 +90,7 @@ template <typename C> struct Entmax {
     }
 };
 
-/* s = p^{1−β}: it rises with p up to β = 1 and falls above, to 0 at β = ∞, where p only ever jumps. */
+/* s = p^{1−β}: it rises with p up to β = 1, falls above, and is 0 at β = ∞, where p only jumps. */
 template <typename C> struct EntmaxCurvature {
     C exponent;
     bool right, jumps;

@@ -1,5 +1,5 @@
-/* 1.5-entmax. The NumPy twin, with the derivation, is pyentmax/mappings/entmax15.py; kernels and their
- * arguments: forward.cuh.
+/* 1.5-entmax. The NumPy twin, with the derivation, is pyentmax/mappings/entmax15.py; kernels and
+ * their arguments: forward.cuh.
  *
  * With half gaps x = (z − max z)/2 ≤ 0 and the threshold as t = −τ,
  *
@@ -19,11 +19,11 @@ template <typename C> struct Entmax15 {
     __device__ C scale() const { return (C)0.5; }
     __device__ C reach() const { return 2; }
 
-    /* Each pass takes two steps from t. The norm √f is convex in t, so the root of its tangent is at
-     * or above the root wanted. If the support is right already, f is a quadratic around t, whose own
-     * root is exact: it is taken where it lies within the bounds known so far. Supports are nested
-     * in t, so two passes in a row that count the same size saw the same support: done. As in
-     * sparsemax.cu, `rest` and `excess` take the rounding off. */
+    /* Each pass takes two steps from t. The norm √f is convex in t, so the root of its tangent is
+     * at or above the root wanted. If the support is right already, f is a quadratic around t,
+     * whose own root is exact: it is taken where it lies within the bounds known so far. Supports
+     * are nested in t, so two passes in a row that count the same size saw the same support: done.
+     * As in sparsemax.cu, `rest` and `excess` take the rounding off. */
     template <class Team, class Row>
     __device__ void solve(Team &team, const Row &row, unsigned, bool sound) {
         C lower = 0, upper = 1, size_before = 0;

@@ -1,24 +1,25 @@
 /* From scores to probabilities: the kernels that all mappings of one row of scores share.
  *
  *     forward_lanes<M, T, LANES, ITEMS>(z, mask, p, batch, parameter)
- *         rows of at most LANES × ITEMS entries, one to LANES lanes of a warp; THREADS threads a block,
- *         grid ⌈rows LANES / THREADS⌉
+ *         rows of at most LANES × ITEMS entries, one to LANES lanes of a warp; THREADS threads a
+ *         block, grid ⌈rows LANES / THREADS⌉
  *     forward_block<M, T, WARPS, ITEMS>(z, mask, p, batch, parameter)
  *         rows of at most 32 WARPS ITEMS entries, one to a block of 32 WARPS threads; grid: rows
  *     forward_stream<M, T, WARPS>(z, mask, p, batch, parameter, storage)
  *         rows of any length, one to a block of 32 WARPS threads; grid: rows
  *
- * z and p: Operand of T, p may be z; mask: Operand of bool, `at` null for none; parameter: the mapping's
- * own, ignored where it has none. Dynamic shared memory: forward_stream takes WARPS storage.room
- * numbers of type Compute<T>, then storage.words marks of 4 bytes; the others take ITEMS numbers for
- * each thread if M::COSTLY, else none. M is the mapping, a struct template over the type to compute in:
+ * z and p: Operand of T, p may be z; mask: Operand of bool, `at` null for none; parameter: the
+ * mapping's own, ignored where it has none. Dynamic shared memory: forward_stream takes WARPS
+ * storage.room numbers of type Compute<T>, then storage.words marks of 4 bytes; the others take
+ * ITEMS numbers for each thread if M::COSTLY, else none. M is the mapping, a struct template over
+ * the type to compute in:
  *
- *     COSTLY                        whether a visit costs so much that entries in reach, where there are
- *                                   few, are better gathered
+ *     COSTLY                        whether a visit costs so much that the entries in reach, of which
+ *                                   there may be few, are better gathered
  *     M(parameter)                  of this row
  *     valid()                       whether the parameter is; if not, the row is NaN
- *     scale(), reach()              gaps are x = scale (z − max z); an entry with z ≤ max z − reach, or
- *                                   −∞, cannot get probability
+ *     scale(), reach()              gaps are x = scale (z − max z); an entry with z ≤ max z − reach,
+ *                                   or −∞, cannot get probability
  *     solve(team, row, n, sound)    find what probability() needs; nothing is asked where not sound
  *     probability(x)                of an entry with gap x
  *
@@ -28,8 +29,8 @@
 #include "rows.cuh"
 
 /* Passes that a search may take. Newton's steps on a convex sum g, from the side from which they do
- * not overshoot, obey g₊/g + g'₊/g' ≤ 1 and so divide g |g'| by 4 or more: from at most n² to ε takes
- * log₂ n + ½ log₂ 1/ε, which is 58 for the longest row of doubles. Few take a tenth of that. */
+ * not overshoot, obey g₊/g + g'₊/g' ≤ 1 and so divide g |g'| by 4 or more: from at most n² to ε
+ * takes log₂ n + ½ log₂ 1/ε, which is 58 for the longest row of doubles. Few take a tenth. */
 constexpr int MAX_PASSES = 64;
 
 /* What a block keeps on the chip of a row too long for its registers. */
@@ -38,8 +39,8 @@ struct Storage {
     unsigned words; /* of 32 marks each, one for a pack */
 };
 
-/* Read a row, have the mapping solve it, and finish(row, mapping, top, sound) what the kernel is for:
- * `row` is then what the mapping looks at, the row itself or what was gathered of it. */
+/* Read a row, have the mapping solve it, and finish(row, mapping, top, sound) what the kernel is
+ * for: `row` is then what the mapping looks at, the row itself or what was gathered of it. */
 template <template <typename> class M, class Team, class Row, typename C, class Finish>
 __device__ inline void solved(Team &team, Row &row, unsigned n, double parameter, C *shared,
                               unsigned room, Finish finish) {
@@ -82,7 +83,8 @@ __global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>
     const unsigned n = own < batch.rows ? batch.n : 0;
     Registers<T, Lanes<LANES>, ITEMS> row(team, {z, place}, {mask, place}, n);
     solved<M>(team, row, batch.n, value_at(parameter, place),
-              reinterpret_cast<Compute<T> *>(dynamic), LANES * ITEMS, WriteProbabilities<T>{{p, place}});
+              reinterpret_cast<Compute<T> *>(dynamic), LANES * ITEMS,
+              WriteProbabilities<T>{{p, place}});
 }
 
 template <template <typename> class M, typename T, int WARPS, int ITEMS>
@@ -96,7 +98,8 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
     const Place place(batch, blockIdx.x);
     Registers<T, Team, ITEMS> row(team, {z, place}, {mask, place}, batch.n);
     solved<M>(team, row, batch.n, value_at(parameter, place),
-              reinterpret_cast<Compute<T> *>(dynamic), 32 * ITEMS, WriteProbabilities<T>{{p, place}});
+              reinterpret_cast<Compute<T> *>(dynamic), 32 * ITEMS,
+              WriteProbabilities<T>{{p, place}});
 }
 
 template <template <typename> class M, typename T, int WARPS>
@@ -110,7 +113,8 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
     unsigned *const marks = reinterpret_cast<unsigned *>(kept + WARPS * storage.room);
     Team team(parts);
     const Place place(batch, blockIdx.x);
-    Streamed<T, WARPS> row({z, place}, {mask, place}, batch.n, marks, storage.words);
+    Streamed<T, WARPS, M<Compute<T>>::COSTLY> row({z, place}, {mask, place}, batch.n, marks,
+                                                  storage.words);
     solved<M>(team, row, batch.n, value_at(parameter, place), kept, storage.room,
               WriteProbabilities<T>{{p, place}});
 }

@@ -1,5 +1,5 @@
-/* What fusedmax and oscarmax need beside sparsemax: smoothing, pooling, and means over runs. The NumPy
- * twins, with the derivations, are pyentmax/mappings/{_fused,fusedmax,oscarmax}.py.
+/* What fusedmax and oscarmax need beside sparsemax: smoothing, pooling, and means over runs. The
+ * NumPy twins, with the derivations, are pyentmax/mappings/{_fused,fusedmax,oscarmax}.py.
  *
  *     smooth<T>(z, mask, u, batch, strength)
  *         u = argmin ½‖u − z‖² + λ Σ |u_{j+1} − u_j|, less max z, with −∞ for what is ruled out
@@ -9,9 +9,10 @@
  *         v's mean over each run of equal p > 0, less that over the support; 0 off it
  *
  * One row to a thread, since these go along it one by one: batches are what a GPU has. Blocks of
- * ROW_THREADS, grid ⌈rows / ROW_THREADS⌉, no shared memory. z, p, v, out: Operand of T; u: of Compute<T>;
- * mask: of bool, `at` null for none; for pool, x and u of C, which is float or double, and scratch like x,
- * sums of double and sizes of unsigned. All sums are double's: a run of entries must not drift.
+ * ROW_THREADS, grid ⌈rows / ROW_THREADS⌉, no shared memory. z, p, v, out: Operand of T; u: of
+ * Compute<T>; mask: of bool, `at` null for none; for pool, x and u of C, which is float or double,
+ * and scratch like x, sums of double and sizes of unsigned. All sums are double's: a run of entries
+ * must not drift.
  */
 #include "rows.cuh"
 
@@ -48,11 +49,12 @@ template <typename T> struct Gaps {
 
 /* Smooths entries first … last, all of them neighbours, in one pass with steps back (Condat 2013).
  *
- * A run that begins at `start` may have any value from `low` to `high` so far, and what it passes on to the
- * entry behind `at`, the slope of |u_{j+1} − u_j|, is then `out_low` or `out_high`: at most λ either way.
- * Where even the lowest value passes on too little, the run has to end at `low_end`, where `low` was last
- * binding, with a fall; likewise a rise at `high_end`. What ends is written as the mean of its
- * scores, moved by λ/n towards either neighbour: exact, whatever the search has rounded. */
+ * A run that begins at `start` may have any value from `low` to `high` so far, and what it passes
+ * on to the entry behind `at`, the slope of |u_{j+1} − u_j|, is then `out_low` or `out_high`: at
+ * most λ either way. Where even the lowest value passes on too little, the run has to end at
+ * `low_end`, where `low` was last binding, with a fall; likewise a rise at `high_end`. What ends is
+ * written as the mean of its scores, moved by λ/n towards either neighbour: exact, whatever the
+ * search has rounded. */
 template <typename C, class Y>
 __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, double strength,
                                    const Line<C> &u) {
@@ -121,8 +123,8 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
     }
 }
 
-/* Scores below −1 − 4λ are raised to that, which changes no probability, and λ above the range of n scores
- * times n does nothing that this much does not. */
+/* Scores below −1 − 4λ are raised to that, which changes no probability, and λ above the range of n
+ * scores times n does nothing that this much does not. */
 template <typename T>
 __global__ void __launch_bounds__(ROW_THREADS)
     smooth(Operand<const T> z, Operand<const bool> mask, Operand<Compute<T>> u_at, Batch batch,
@@ -158,8 +160,8 @@ __global__ void __launch_bounds__(ROW_THREADS)
  * are one. */
 template <typename C>
 __global__ void __launch_bounds__(ROW_THREADS)
-    pool(Operand<const C> x_at, Operand<C> u_at, Operand<double> sums_at, Operand<unsigned> sizes_at,
-         Batch batch, Parameter strength) {
+    pool(Operand<const C> x_at, Operand<C> u_at, Operand<double> sums_at,
+         Operand<unsigned> sizes_at, Batch batch, Parameter strength) {
     const unsigned row = blockIdx.x * ROW_THREADS + threadIdx.x, n = batch.n;
     if (row >= batch.rows) return;
     const Place place(batch, row);

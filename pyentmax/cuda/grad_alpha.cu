@@ -1,6 +1,6 @@
 /* ∂p/∂α of α-entmax, elementwise. The NumPy twin, with the derivation, is `entmax_grad_alpha` in
- * pyentmax/mappings/entmax.py; kernels and their arguments: derivatives.cuh, without a v; the parameter
- * is α.
+ * pyentmax/mappings/entmax.py; kernels and their arguments: derivatives.cuh, without a v; the
+ * parameter is α.
  *
  * With β = α − 1, l = log p, s = p^{1−β} and a = l² φ(−βl), φ(x) = (eˣ − 1 − x)/x²,
  *
@@ -30,7 +30,7 @@ template <typename C> struct EntmaxGradAlpha {
             for (int k = 13; k > 2; k--) series = (series + 1) * x * (1 / (C)k);
             return (series + 1) / 2;
         }
-        const C most = sizeof(C) == 8 ? (C)709 : (C)88; /* e^most is finite: x can be more for tiny p */
+        const C most = sizeof(C) == 8 ? (C)709 : (C)88; /* e^most is finite; a tiny p has more */
         x = x < most ? x : most;
         return (expm1(x) - x) / (x * x);
     }

@@ -1,8 +1,9 @@
-/* Fenchel-Young losses of labels, L = Ω*(z) + Ω(label) − z_label, with the gradient p − label. The NumPy
- * twin is pyentmax/losses/_definition.py; kernels and their arguments: losses.cuh; the parameter is the
- * mapping's.
+/* Fenchel-Young losses of labels, L = Ω*(z) + Ω(label) − z_label, with the gradient p − label. The
+ * NumPy twin is pyentmax/losses/_definition.py; kernels and their arguments: losses.cuh; the
+ * parameter is the mapping's.
  *
- * Ω*(z) = p·g − Ω(p) with gaps g = z − max z, a sum over the support for all but softmax and normmax.
+ * Ω*(z) = p·g − Ω(p) with gaps g = z − max z, a sum over the support for all but softmax and
+ * normmax.
  */
 #include "losses.cuh"
 #include "entmax.cu"
@@ -11,8 +12,8 @@
 #include "softmax.cu"
 #include "sparsemax.cu"
 
-/* Ω* = log Σ e^g. The largest entries, g = 0, are counted and the others summed, so that these keep their
- * digits beside them. */
+/* Ω* = log Σ e^g. The largest entries, g = 0, are counted and the others summed, so that these keep
+ * their digits beside them. */
 template <typename C> __device__ inline void weigh_exponential(C g, C (&sums)[2]) {
     sums[0] += g < 0 ? exp(g) : (C)0;
     sums[1] += g < 0 ? (C)0 : (C)1;
@@ -43,7 +44,8 @@ template <typename C> struct Entmax15Loss : Entmax15<C> {
     __device__ C conjugate(const C (&sums)[2]) const { return sums[0]; }
 };
 
-/* −Ω(p) = Σ (p − p^α)/(αβ), which is 0 at α = ∞; p^β − 1 as expm1, which keeps its digits near β = 0. */
+/* −Ω(p) = Σ (p − p^α)/(αβ), which is 0 at α = ∞; p^β − 1 as expm1, which keeps its digits near β =
+ * 0. */
 template <typename C> struct EntmaxLoss : Entmax<C> {
     using Entmax<C>::Entmax;
     __device__ void weigh(C g, C p, C (&sums)[2]) const {

@@ -1,21 +1,22 @@
 /* From scores and labels to losses and their gradients, in one pass over the scores: the kernels.
  *
- *     loss_lanes<L, T, LANES, ITEMS>(z, mask, label, gradient, loss, counted, batch, parameter, weight)
- *     loss_block<L, T, WARPS, ITEMS>(z, mask, label, gradient, loss, counted, batch, parameter, weight)
- *     loss_stream<L, T, WARPS>(z, mask, label, gradient, loss, counted, batch, parameter, weight, storage)
+ *     loss_lanes<L, T, LANES, ITEMS>(z, mask, label, gradient, loss, counted, batch, parameter,
+ *                                    weight)
+ *     loss_block<L, T, WARPS, ITEMS>(the same)
+ *     loss_stream<L, T, WARPS>(the same, storage)
  *     rescale<T>(gradient, batch, factor)
  *         a grid of any size, THREADS threads a block
  *
- * Rows, grids, blocks and shared memory are those of forward.cuh. z and mask: as there; label: Operand of
- * long long; gradient: Operand of T, `at` null for none; loss and counted: Operand of double; of these
- * three the row's first entry is meant. weight: what each row counts, a NaN for a wrong one. L is a
- * mapping of forward.cuh that knows its loss, with gaps g = z − max z:
+ * Rows, grids, blocks and shared memory are those of forward.cuh. z and mask: as there; label:
+ * Operand of long long; gradient: Operand of T, `at` null for none; loss and counted: Operand of
+ * double; of these three the row's first entry is meant. weight: what each row counts, a NaN for a
+ * wrong one. L is a mapping of forward.cuh that knows its loss, with gaps g = z − max z:
  *
  *     weigh(g, p, sums)   add an entry's part to the two sums that make Ω*(z)
  *     conjugate(sums)     Ω*(z) + Ω(label) where the largest score is 0
  *
- * `counted` gets the weight, 0 for a row of nothing but −∞, which costs nothing. A label out of range, on a
- * row that counts, makes its loss and gradient NaN; one on a masked entry costs ∞.
+ * `counted` gets the weight, 0 for a row of nothing but −∞, which costs nothing. A label out of
+ * range, on a row that counts, makes its loss and gradient NaN; one on a masked entry costs ∞.
  */
 #pragma once
 #include "forward.cuh"
@@ -116,7 +117,8 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
     unsigned *const marks = reinterpret_cast<unsigned *>(kept + WARPS * storage.room);
     Team team(parts);
     const Place place(batch, blockIdx.x);
-    Streamed<T, WARPS> row({z, place}, {mask, place}, batch.n, marks, storage.words);
+    Streamed<T, WARPS, L<Compute<T>>::COSTLY> row({z, place}, {mask, place}, batch.n, marks,
+                                                  storage.words);
     const WriteLoss<T, Team> write(team, place, label, gradient, loss, counted, weight, batch.n,
                                    true);
     solved<L>(team, row, batch.n, value_at(parameter, place), kept, storage.room, write);

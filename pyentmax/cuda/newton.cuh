@@ -1,5 +1,5 @@
-/* Newton's method for the normaliser of α-entmax, 1 ≤ α ≤ 2. The NumPy twin, with the derivation, is
- * `newton` in pyentmax/thresholds/tangents.py.
+/* Newton's method for the normaliser of α-entmax, 1 ≤ α ≤ 2. The NumPy twin, with the derivation,
+ * is `newton` in pyentmax/thresholds/tangents.py.
  *
  * With gaps y = z − max z ≤ 0 and β = α − 1 it finds c with
  *
@@ -42,10 +42,10 @@ template <typename C> struct Newton {
         return {p, p / (1 + w)};
     }
 
-    /* In c, the 1/β-norm of [1 + β(y − c)]+ is convex, so that Newton's iterates on it rise from c = 0 to
-     * the root; the step is Σp (1 − (Σp)^{−β})/β / Σ slope. It ends one step after the first that is
-     * lost in the rounding of c. That last one stays out of c, as `rest`: added to y − c it takes the
-     * rounding of c off all entries alike. */
+    /* In c, the 1/β-norm of [1 + β(y − c)]+ is convex, so that Newton's iterates on it rise from c
+     * = 0 to the root; the step is Σp (1 − (Σp)^{−β})/β / Σ slope. It ends one step after the first
+     * that is lost in the rounding of c. That last one stays out of c, as `rest`: added to y − c it
+     * takes the rounding of c off all entries alike. */
     template <class Team, class Row>
     __device__ void search(Team &team, const Row &row, bool moving) {
         bool settled = false;

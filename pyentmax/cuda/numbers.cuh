@@ -1,7 +1,7 @@
 /* The numbers that kernels read, compute with and write.
  *
- * Arrays hold T: float, double, __half or BFloat16. All arithmetic is done in Compute<T>, float for the
- * half types and T itself for the others. No kernel knows more of a type than these functions.
+ * Arrays hold T: float, double, __half or BFloat16. All arithmetic is done in Compute<T>, float for
+ * the half types and T itself for the others. No kernel knows more of a type than these functions.
  */
 #pragma once
 #include <cuda_fp16.h>
@@ -28,8 +28,8 @@ template <> __device__ inline BFloat16 from_compute<BFloat16>(float x) {
     BFloat16 rounded;
     if (x != x)
         rounded.bits = 0x7fff; /* rounding up could carry a NaN over into an infinity */
-    else
-        rounded.bits = (unsigned short)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16); /* ties to even */
+    else /* ties to even */
+        rounded.bits = (unsigned short)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
     return rounded;
 }
 

@@ -1,13 +1,13 @@
 /* Where a row lies: in arrays of any strides, and on the chip.
  *
- * An array is cut into rows along its last axis; the launcher has moved the axis there and folded the
- * others into at most three (outer, middle, last). A thread takes a row's entries in packs of 16 bytes,
- * which one instruction moves where the row is contiguous and aligned.
+ * An array is cut into rows along its last axis; the launcher has moved the axis there and folded
+ * the others into at most three (outer, middle, last). A thread takes a row's entries in packs of
+ * 16 bytes, which one instruction moves where the row is contiguous and aligned.
  */
 #pragma once
 #include "teams.cuh"
 
-constexpr int THREADS = 128; /* of a block in which warps, or parts of them, have rows of their own */
+constexpr int THREADS = 128; /* of a block whose warps, or parts of them, have rows of their own */
 
 /* An array; `inner` is the step along a row. All steps count entries, and may be 0 or negative.
  * `at` is null where there is no such array. */
@@ -32,7 +32,8 @@ struct Batch {
 struct Place {
     unsigned outer, middle, last;
 
-    __device__ Place(const Batch &batch, unsigned row) {
+    __device__ Place(const Batch &batch, unsigned row) : outer(0), middle(0), last(row) {
+        if (batch.last == batch.rows) return; /* mostly; and divisions are slow */
         last = row % batch.last;
         middle = row / batch.last % batch.middle;
         outer = row / batch.last / batch.middle;
@@ -173,15 +174,19 @@ template <typename T, class Team, int ITEMS> struct Registers {
     }
 };
 
-/* A row that stays in memory, for a block of WARPS warps. Every warp looks after the packs it reads.
+/* A row that stays in memory, for a block of WARPS warps. Every warp looks after the packs it
+ * reads.
  *
  * While it reads, it marks packs with a score less than `reach` below the largest so far: a sparse
- * mapping can give probability to no other. Later visits read what is marked and nothing else. A row
- * so long that there are not enough words for its marks counts as marked from there on. */
-template <typename T, int WARPS> struct Streamed {
+ * mapping can give probability to no other. Later visits read what is marked and nothing else. A
+ * row so long that there are not enough words for its marks counts as marked from there on. */
+template <typename T, int WARPS, bool COSTLY> struct Streamed {
     typedef Compute<T> C;
     static constexpr int V = PACK<T>, UNIT = 32, STRIDE = 32 * WARPS * V;
     static constexpr bool IN_REGISTERS = false;
+    /* Packs that are loaded before the first is needed. Visits that cost much need no such help,
+     * and many copies of their code would take long to compile. */
+    static constexpr int AHEAD = V > 4 ? 2 : 4, AHEAD_IN_VISITS = COSTLY ? 1 : AHEAD;
     const Line<const T> z;
     const Line<const bool> mask;
     const unsigned n, lane, warp, words;
@@ -198,20 +203,41 @@ template <typename T, int WARPS> struct Streamed {
           words(words),
           marks(marks) {}
 
+    /* Use this warp's packs in order: load(start, word, pack) says whether the pack is to be used,
+     * and use(start, word, pack) does. */
+    template <int TOGETHER, class Load, class Use>
+    __device__ void in_order(Load load, Use use) const {
+        unsigned word = warp;
+        for (unsigned start = warp * 32 * V; start < n; start += TOGETHER * STRIDE) {
+            C packs[TOGETHER][V];
+            bool used[TOGETHER];
+#pragma unroll
+            for (int a = 0; a < TOGETHER; a++)
+                used[a] = start + a * STRIDE < n &&
+                          load(start + a * STRIDE, word + a * WARPS, packs[a]);
+#pragma unroll
+            for (int a = 0; a < TOGETHER; a++)
+                if (used[a]) use(start + a * STRIDE, word + a * WARPS, packs[a]);
+            word += TOGETHER * WARPS;
+        }
+    }
+
     __device__ C read(C reach) {
         C largest = -infinity<C>();
-        unsigned word = warp;
-        for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
-            C pack[V];
-            load_scores<T>(z, mask, start + lane * V, n, pack);
-            C here = pack[0];
+        in_order<AHEAD>(
+            [&](unsigned start, unsigned, C(&pack)[V]) {
+                load_scores<T>(z, mask, start + lane * V, n, pack);
+                return true;
+            },
+            [&](unsigned, unsigned word, const C(&pack)[V]) {
+                C here = pack[0];
 #pragma unroll
-            for (int j = 1; j < V; j++) here = Larger()(here, pack[j]);
-            largest = Larger()(largest, butterfly<32>(here, Larger()));
-            const unsigned marked = __ballot_sync(ALL_LANES, !(here - largest <= -reach));
-            if (lane == 0 && word < words) marks[word] = marked;
-        }
-        return largest; /* which the block compares next, and that is the barrier that marks need */
+                for (int j = 1; j < V; j++) here = Larger()(here, pack[j]);
+                largest = Larger()(largest, butterfly<32>(here, Larger()));
+                const unsigned marked = __ballot_sync(ALL_LANES, !(here - largest <= -reach));
+                if (lane == 0 && word < words) marks[word] = marked;
+            });
+        return largest; /* which the team compares, with a barrier, before it looks at the marks */
     }
     __device__ C score(unsigned i) const { return score_at<T>(z, mask, i); }
     __device__ void centre(C top_, C scale_) {
@@ -233,33 +259,39 @@ template <typename T, int WARPS> struct Streamed {
         }
     }
     template <class Visit> __device__ void each(Visit visit) const {
-        unsigned word = warp;
-        for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
-            if (!marked(word)) continue;
-            C pack[V];
-            load_gaps(start, word, pack);
+        in_order<AHEAD_IN_VISITS>(
+            [&](unsigned start, unsigned word, C(&pack)[V]) {
+                if (!marked(word)) return false;
+                load_gaps(start, word, pack);
+                return true;
+            },
+            [&](unsigned, unsigned, const C(&pack)[V]) {
 #pragma unroll
-            for (int j = 0; j < V; j++) visit(pack[j]);
-        }
+                for (int j = 0; j < V; j++) visit(pack[j]);
+            });
     }
     template <class Map, class Finish>
     __device__ void write(const Line<T> &out, Map map, Finish finish) const {
-        unsigned word = warp;
-        for (unsigned start = warp * 32 * V; start < n; start += STRIDE, word += WARPS) {
-            const unsigned i = start + lane * V;
-            C pack[V];
-            load_gaps(start, word, pack);
+        in_order<AHEAD_IN_VISITS>(
+            [&](unsigned start, unsigned word, C(&pack)[V]) {
+                load_gaps(start, word, pack);
+                return true;
+            },
+            [&](unsigned start, unsigned, const C(&pack)[V]) {
+                const unsigned i = start + lane * V;
+                C finished[V];
 #pragma unroll
-            for (int j = 0; j < V; j++) pack[j] = finish(map(pack[j]), i + j);
-            store_pack<T>(out, i, n, pack);
-        }
+                for (int j = 0; j < V; j++) finished[j] = finish(map(pack[j]), i + j);
+                store_pack<T>(out, i, n, finished);
+            });
     }
 };
 
-/* The gaps of a row above a bound, gathered in shared memory, while those at or below it all map to what
- * −∞ does. Each warp, or each team where these are smaller, gathers its own, in the order in which
- * it meets them: sums come out the same at every run, and nothing crosses from warp to warp, so that
- * there are no barriers. Where there are more than `room` of them, the row itself is visited. */
+/* The gaps of a row above a bound, gathered in shared memory, while those at or below it all map to
+ * what −∞ does. Each warp, or each team where these are smaller, gathers its own, in the order in
+ * which it meets them: sums come out the same at every run, and nothing crosses from warp to warp,
+ * so that there are no barriers. Where there are more than `room` of them, the row itself is
+ * visited. */
 template <class Row> struct Gathered {
     typedef typename Row::C C;
     static constexpr unsigned UNIT = Row::UNIT;
@@ -276,6 +308,7 @@ template <class Row> struct Gathered {
           first(threadIdx.x % 32 / UNIT * UNIT),
           room(room),
           kept(shared + threadIdx.x / UNIT * room) {
+        /* Without a bound, a row that is longer than the room has no chance: not even try. */
         if (!Row::IN_REGISTERS && bound == -infinity<C>() && row.n / (blockDim.x / UNIT) > room) {
             count = room + 1;
             return;

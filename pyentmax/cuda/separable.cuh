@@ -1,8 +1,9 @@
-/* The Jacobian that all mappings with a separable Ω share, times v: s ∘ (v − (s·v)/Σs). The NumPy twin,
- * with the derivation, is pyentmax/mappings/_simplex.py.
+/* The Jacobian that all mappings with a separable Ω share, times v: s ∘ (v − (s·v)/Σs). The NumPy
+ * twin, with the derivation, is pyentmax/mappings/_simplex.py.
  *
- * As there, v is taken relative to its value at the entry k that dominates s, so that nothing cancels
- * where that one is nearly all of Σs. A Curvature is a struct template over the type to compute in:
+ * As there, v is taken relative to its value at the entry k that dominates s, so that nothing
+ * cancels where that one is nearly all of Σs. A Curvature is a struct template over the type to
+ * compute in:
  *
  *     Curvature(parameter), valid()
  *     key(p)                     largest where s is

@@ -1,7 +1,8 @@
-/* Softmax. The NumPy twin is pyentmax/mappings/softmax.py; kernels and their arguments: forward.cuh.
+/* Softmax. The NumPy twin is pyentmax/mappings/softmax.py; kernels and their arguments:
+ * forward.cuh.
  *
- * Exponentials are taken twice, for the sum and for the result: on a GPU that is cheaper than keeping
- * them. Reading is all that a long row costs.
+ * Exponentials are taken twice, for the sum and for the result: on a GPU that is cheaper than
+ * keeping them. Reading is all that a long row costs.
  */
 #include "forward.cuh"
 #include "separable.cuh"

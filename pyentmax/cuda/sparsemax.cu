@@ -1,5 +1,5 @@
-/* Sparsemax. The NumPy twin, with the derivation, is pyentmax/mappings/sparsemax.py; kernels and their
- * arguments: forward.cuh.
+/* Sparsemax. The NumPy twin, with the derivation, is pyentmax/mappings/sparsemax.py; kernels and
+ * their arguments: forward.cuh.
  *
  * With gaps x = z − max z ≤ 0 and the threshold as t = −τ,
  *
@@ -19,10 +19,10 @@ template <typename C> struct Sparsemax {
     __device__ C scale() const { return 1; }
     __device__ C reach() const { return 1; }
 
-    /* f is convex and piecewise linear, so the root of its tangent is at or above the root wanted, and
-     * is that root as soon as no entry leaves the support on the way there (Michelot 1986). t is then
-     * the root but rounded; what is missing from the sum goes to `rest`, shared by all of the support,
-     * and what that leaves is divided out. */
+    /* f is convex and piecewise linear, so the root of its tangent is at or above the root wanted,
+     * and is that root as soon as no entry leaves the support on the way there (Michelot 1986). t
+     * is then the root but rounded; what is missing from the sum goes to `rest`, shared by all of
+     * the support, and what that leaves is divided out. */
     template <class Team, class Row>
     __device__ void solve(Team &team, const Row &row, unsigned, bool sound) {
         C size_before = 0;

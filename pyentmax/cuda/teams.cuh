@@ -2,15 +2,16 @@
  *
  * A team knows its size, its thread's rank in it, and three things that all its threads do at once:
  * sum, largest and any. Everyone gets the same result to the last bit: the partners of a butterfly
- * add the same two numbers. No thread may leave before the others, so loops ask `any` whether to go on.
+ * add the same two numbers. No thread may leave before the others, so loops ask `any` whether to go
+ * on.
  */
 #pragma once
 #include "numbers.cuh"
 
 constexpr unsigned ALL_LANES = 0xffffffffu;
 
-/* Blocks that a multiprocessor should hold at once for its 65,536 registers to be that many for each
- * thread. Told so, the compiler uses them instead of saving more than that takes. */
+/* Blocks that a multiprocessor should hold at once for its 65,536 registers to be that many for
+ * each thread. Told so, the compiler uses them instead of saving more than that takes. */
 __host__ __device__ constexpr int blocks_with(int registers, int threads) {
     return 65536 / (registers * threads);
 }
@@ -56,8 +57,8 @@ template <int LANES> struct Lanes {
 };
 
 /* A block of WARPS warps. Partial results meet in shared memory, in two slots by turns: a warp that
- * writes to a slot again has passed the barrier of the call between, which no warp reaches before it has
- * read the slot. So one barrier a call is enough. */
+ * writes to a slot again has passed the barrier of the call between, which no warp reaches before
+ * it has read the slot. So one barrier a call is enough. */
 template <typename C, int WARPS> struct Block {
     static constexpr int SIZE = 32 * WARPS, MOST = 4;
     typedef C Parts[2][MOST][WARPS];
