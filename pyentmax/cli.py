@@ -24,6 +24,7 @@ from .data import (
     source_tokens,
 )
 from .inflection import Inflector, train_inflector
+from .nn.attention import SCORES
 from .reports import describe, draw
 from .training import TrainingConfig
 
@@ -97,6 +98,8 @@ def _parser() -> argparse.ArgumentParser:
         help="leave these lemmas, and words that end in them, out of training",
     )
     add("--attention", default="1.5", metavar="MAPPING", help="α, or a mapping's name")
+    add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
+    add("--fertility", type=float, metavar="F", help="most attention a source token gets in all")
     add("--loss", default="1.5", metavar="MAPPING", help="the same for the output layer")
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
     add("--layers", type=int, default=1, help="of encoder and decoder")
@@ -192,6 +195,8 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         dropout=args.dropout,
         attention=args.attention,
         output=args.loss,
+        score=args.score,
+        fertility=args.fertility,
         device=args.device,
     )
     if history.interrupted:

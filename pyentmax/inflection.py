@@ -40,6 +40,7 @@ from .training import (
 )
 
 KIND = "inflection model"
+LATER_OPTIONS = {"score": "bilinear", "fertility": None}
 
 
 class Inflector:
@@ -208,9 +209,17 @@ class Inflector:
 
     # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
-        """What, besides the parameters, makes the model: configuration and vocabularies."""
+        """What, besides the parameters, makes the model: configuration and vocabularies.
+
+        Options that early checkpoints do not know are there only where they are used, so that
+        such a run is still recognised and can go on.
+        """
+        config = asdict(self.model.config)
+        for name, unused in LATER_OPTIONS.items():
+            if config[name] == unused:
+                del config[name]
         return {
-            "config": asdict(self.model.config),
+            "config": config,
             "source": self.source.to_json(),
             "target": self.target.to_json(),
         }

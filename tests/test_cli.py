@@ -61,6 +61,14 @@ def test_exact_search(run, capsys):
     assert "The budget of 1 prefixes is used up." in " ".join(capsys.readouterr().out.split())
 
 
+def test_scores_and_fertility(files, tmp_path, capsys):
+    options = ["--score", "additive", "--attention", "2", "--fertility", "1.5", "--updates", "5"]
+    assert main(train_arguments(files, tmp_path, "--quiet", *options)) == 0
+    assert main(["inflect", str(tmp_path), "walk", "V;PST"]) == 0
+    assert main(train_arguments(files, tmp_path / "r", "--fertility", "1.5")) == 1
+    assert "fertility: expected the attention softmax or sparsemax" in capsys.readouterr().err
+
+
 def test_held_out_words_are_named(files, tmp_path, capsys):
     arguments = train_arguments(files, tmp_path / "r", "--quiet", "--hold-out", "draw")
     assert main(arguments) == 0

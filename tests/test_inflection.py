@@ -5,7 +5,7 @@ import pytest
 
 from pyentmax.data import DataError, Example
 from pyentmax.inflection import Inflector, train_inflector
-from pyentmax.training import CheckpointError, TrainingConfig, save_checkpoint
+from pyentmax.training import CheckpointError, TrainingConfig, load_checkpoint, save_checkpoint
 
 WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail"]
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in WORDS] + [
@@ -80,6 +80,21 @@ def test_save_and_load(trained, tmp_path):
         result, expected = (m.inflect("snow", "V;PST") for m in (loaded, inflector))
         assert result.best.tokens == expected.best.tokens
         assert result.best.log_prob == expected.best.log_prob
+
+
+@pytest.mark.parametrize(
+    "options", [{"score": "additive"}, {"attention": "2", "fertility": 2.0}, {}]
+)
+def test_later_options_are_saved_where_they_are_used(tmp_path, options):
+    # Early checkpoints lack them: without them a file is what it was then, and it loads.
+    rng = np.random.default_rng(0)
+    Inflector.untrained(VERBS, rng, hidden=8, **options).save(tmp_path / "m.npz")
+    _, meta = load_checkpoint(tmp_path / "m.npz", "inflection model")
+    later = {"score": "bilinear", "fertility": None}
+    assert later.keys() & meta["config"].keys() == later.keys() & options.keys()
+    config = Inflector.load(tmp_path / "m.npz").model.config
+    for name, unused in later.items():
+        assert getattr(config, name) == options.get(name, unused)
 
 
 def test_broken_files(trained, tmp_path):

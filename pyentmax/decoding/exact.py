@@ -74,8 +74,8 @@ def exact_search(
     max_length : int, optional
         Most tokens of a hypothesis, the end symbol not counted; 2 × source length + 10 by default.
     width : int
-        Prefixes of a source that share a step of the model. One expands the fewest, which is fastest
-        in big batches for the best string alone; more take fewer steps.
+        Prefixes of a source that share a step of the model. With 1 the fewest are expanded, which
+        is fastest for the best strings of many sources; more take fewer steps.
     keep_attention : bool
         Whether hypotheses carry their attention weights.
 
@@ -96,8 +96,8 @@ def exact_search(
     References
     ----------
     Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, §4.1; Stahlberg and
-    Byrne (2019), On NMT Search Errors and Model Errors: Cat Got Your Tongue?, §3 (the bounds of an
-    exact search for dense models).
+    Byrne (2019), On NMT Search Errors and Model Errors: Cat Got Your Tongue?, §2 (exact search in
+    dense models).
 
     Examples
     --------

@@ -2,7 +2,7 @@
 
     encoder    h₁ … h_S    = stacked bidirectional LSTMs over the source's embeddings
     decoder    s_t         = stacked LSTMs over [embedding of y_{t−1}; õ_{t−1}]      (input feeding)
-    attention  p_t         = π(s_tᵀ W h_j),   c_t = Σ_j p_{t,j} h_j                  (Eq. 1)
+    attention  p_t         = π(z(s_t, h_j)),   c_t = Σ_j p_{t,j} h_j                 (Eq. 1)
     output     õ_t         = tanh(W_o [c_t; s_t]),   y_t ~ π'(V õ_t + b)             (Eq. 2)
 
 With a sparse π' the model gives non-zero probability to finitely many strings of each length.
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -22,7 +23,14 @@ import numpy as np
 from .._devices import array_module, to_host
 from ..autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from ..autograd.tensor import Array
-from ..nn.attention import Memory, attend
+from ..nn.attention import (
+    CONSTRAINED,
+    AttentionMapping,
+    Memory,
+    attend,
+    choose_score,
+    within_fertility,
+)
 from ..nn.initializers import Generator, Parameters, glorot_uniform
 from ..nn.linear import embedding, init_embedding, init_linear, linear
 from ..nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step
@@ -47,6 +55,12 @@ class RNNSeq2SeqConfig:
     attention, output : str
         The two mappings, as for :func:`pyentmax.nn.choose_mapping`: α, or a name. The output is
         trained with the mapping's own Fenchel-Young loss.
+    score : str
+        How attention compares states, a name in :data:`pyentmax.nn.attention.SCORES`.
+    fertility : float, optional
+        Most attention that a source position gets over all steps (Malaviya et al. 2018). The
+        attention, which has to be softmax or sparsemax, becomes csoftmax or csparsemax, bounded by
+        what is left, with a sink beside the source.
     """
 
     source_size: int
@@ -56,6 +70,8 @@ class RNNSeq2SeqConfig:
     dropout: float = 0.3
     attention: str = "1.5"
     output: str = "1.5"
+    score: str = "bilinear"
+    fertility: float | None = None
 
     def __post_init__(self) -> None:
         for name in ("source_size", "target_size", "hidden", "layers"):
@@ -65,8 +81,17 @@ class RNNSeq2SeqConfig:
             raise ValueError(f"hidden: expected an even number, got {self.hidden}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: expected a rate in [0, 1), got {self.dropout}")
-        choose_mapping(self.attention)
+        attention = choose_mapping(self.attention).name
         choose_mapping(self.output)
+        choose_score(self.score)
+        if self.fertility is not None:
+            if not 0 < self.fertility < float("inf"):
+                raise ValueError(f"fertility: expected a number above 0, got {self.fertility}")
+            if attention not in CONSTRAINED:
+                raise ValueError(
+                    f"fertility: expected the attention {' or '.join(CONSTRAINED)}, which can be "
+                    f"bounded, got {self.attention}"
+                )
 
 
 class DecoderState(NamedTuple):
@@ -75,6 +100,7 @@ class DecoderState(NamedTuple):
     layers: tuple[Any, ...]  # per layer (2, B, H): hidden state and cell
     feed: Any  # (B, H): õ of the step before
     memory: Memory
+    spent: Any = None  # (B, S): attention given so far, where a fertility bounds it
 
 
 class RNNSeq2Seq:
@@ -106,6 +132,7 @@ class RNNSeq2Seq:
         self.eos = eos
         self.attention = choose_mapping(config.attention)
         self.output = choose_mapping(config.output)
+        self.score = choose_score(config.score)
 
     @classmethod
     def initialize(
@@ -119,7 +146,7 @@ class RNNSeq2Seq:
             params |= init_bilstm(rng, f"encoder.{k}", n, n, dtype)
             params |= init_lstm(rng, f"decoder.{k}", n, n, dtype)
         params["decoder.feed.weight"] = glorot_uniform(rng, n, 4 * n, dtype)
-        params |= init_linear(rng, "attention", n, n, bias=False, dtype=dtype)
+        params |= choose_score(config.score).initialize(rng, "attention", n, dtype)
         params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
         params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
         return cls(config, params, bos, eos)
@@ -208,9 +235,11 @@ class RNNSeq2Seq:
             x, final = bilstm(params, f"encoder.{k}", dropout(x, rate, rng), time_mask)
             last.append(final)
         values = dropout(x, rate, rng).transpose(1, 0, 2)
-        keys = linear(params, "attention", values)
-        feed = as_tensor(array_module(x.data).zeros_like(x.data[0]))
-        return DecoderState(tuple(last), feed, Memory(keys, values, mask))
+        keys = self.score.keys(params, "attention", values)
+        xp = array_module(x.data)
+        feed = as_tensor(xp.zeros_like(x.data[0]))
+        spent = None if self.config.fertility is None else xp.zeros_like(values.data[:, :, 0])
+        return DecoderState(tuple(last), feed, Memory(keys, values, mask), spent)
 
     def _advance(
         self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
@@ -226,9 +255,21 @@ class RNNSeq2Seq:
             after = lstm_step(gates, before, params[f"decoder.{k}.recurrent"])
             layers.append(after)
             x = after[0]
-        context, weights = attend(x, state.memory, self.attention)
-        combined = tanh(linear(params, "combine", concatenate([context, x])))
-        return DecoderState(tuple(layers), dropout(combined, rate, rng), state.memory), weights
+        scores = self.score.compare(params, "attention", x, state.memory.keys)
+        mapping, spent = self._attention_left(state.spent)
+        context, weights = attend(scores, state.memory, mapping)
+        if spent is not None:
+            spent = spent + weights
+        combined = dropout(tanh(linear(params, "combine", concatenate([context, x]))), rate, rng)
+        return DecoderState(tuple(layers), combined, state.memory, spent), weights
+
+    def _attention_left(self, spent: Any) -> tuple[AttentionMapping, Tensor | None]:
+        """The mapping of this step, bounded by what is left of the fertility, if there is one."""
+        if self.config.fertility is None:
+            return self.attention, None
+        spent = as_tensor(spent)
+        upper = self.config.fertility - spent
+        return partial(within_fertility, upper=upper, name=self.attention.name), spent
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
@@ -253,6 +294,7 @@ class RNNSeq2Seq:
             tuple(layer[:, rows] for layer in state.layers),
             state.feed[rows],
             Memory(*(part[rows] for part in state.memory)),
+            None if state.spent is None else state.spent[rows],
         )
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
@@ -264,6 +306,7 @@ class RNNSeq2Seq:
             tuple(xp.concatenate(parts, axis=1) for parts in layers),
             xp.concatenate([state.feed for state in states]),
             Memory(*map(xp.concatenate, memories)),
+            None if states[0].spent is None else xp.concatenate([s.spent for s in states]),
         )
 
 
@@ -284,4 +327,5 @@ def _plain(state: DecoderState) -> DecoderState:
         tuple(data(layer) for layer in state.layers),
         data(state.feed),
         Memory(*(data(part) for part in state.memory)),
+        data(state.spent),
     )

@@ -13,7 +13,7 @@ TARGET_OUT = np.array([[3, 4, 2], [4, 2, 0], [5, 3, 2]])
 TARGET_MASK = TARGET_OUT > 0
 
 
-def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np.float64):
+def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np.float64, **more):
     config = RNNSeq2SeqConfig(
         source_size=8,
         target_size=6,
@@ -22,6 +22,7 @@ def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np
         dropout=dropout,
         attention=attention,
         output=output,
+        **more,
     )
     rng = np.random.default_rng(seed)
     model = RNNSeq2Seq.initialize(config, rng, bos=1, eos=2, dtype=dtype)
@@ -48,7 +49,21 @@ def loss_of(model, params, seed=None):
     ],
 )
 def test_gradient_of_every_parameter(attention, output, layers, dropout):
-    model = small(attention, output, layers, dropout)
+    assert_gradient_of_every_parameter(small(attention, output, layers, dropout), dropout)
+
+
+@pytest.mark.parametrize("score", ["additive", "dot", "scaled"])
+def test_gradient_of_every_parameter_with_other_scores(score):
+    assert_gradient_of_every_parameter(small(score=score))
+
+
+@pytest.mark.parametrize("attention", ["1", "2"])
+@pytest.mark.parametrize("fertility", [0.3, 1.2])
+def test_gradient_of_every_parameter_within_a_fertility(attention, fertility):
+    assert_gradient_of_every_parameter(small(attention, fertility=fertility))
+
+
+def assert_gradient_of_every_parameter(model, dropout=0.0):
     seed = 5 if dropout else None
     params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
     loss_of(model, params, seed).backward()
@@ -73,9 +88,25 @@ def test_gradient_of_every_parameter(attention, output, layers, dropout):
         )
 
 
+@pytest.mark.parametrize("attention", ["1", "2"])
+def test_no_source_token_gets_more_than_its_fertility(attention):
+    model = small(attention, fertility=0.4, seed=3)
+    state, spent = model.encode(SOURCE, SOURCE_MASK), 0.0
+    for _ in range(6):
+        step, state = model.step(state, np.array([1, 1, 1]))
+        assert np.isfinite(step.log_prob).any(axis=1).all()
+        assert not step.attention[~SOURCE_MASK].any()
+        spent = spent + step.attention
+    assert (spent <= 0.4 + 1e-12).all()
+    np.testing.assert_allclose(state.spent, spent, rtol=1e-12)
+    both = model.join([model.select(state, np.array([2])), state])
+    np.testing.assert_array_equal(both.spent, state.spent[[2, 0, 1, 2]])
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": "2", "fertility": 0.5}])
 @pytest.mark.parametrize("output", ["1", "1.5", "2"])
-def test_stepping_gives_the_probabilities_that_training_sees(output):
-    model = small(output=output, layers=2)
+def test_stepping_gives_the_probabilities_that_training_sees(output, options):
+    model = small(output=output, layers=2, **options)
     scores = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
     state = model.encode(SOURCE, SOURCE_MASK)
     for t in range(TARGET_IN.shape[1]):
@@ -83,7 +114,8 @@ def test_stepping_gives_the_probabilities_that_training_sees(output):
         p, support = model.output.probabilities(scores[t])
         np.testing.assert_allclose(np.exp(step.log_prob), p, rtol=1e-12, atol=1e-15)
         np.testing.assert_array_equal(step.support, support)
-        np.testing.assert_allclose(step.attention.sum(axis=1), 1, rtol=1e-12)
+        if not options:
+            np.testing.assert_allclose(step.attention.sum(axis=1), 1, rtol=1e-12)
         assert not step.attention[~SOURCE_MASK].any(), "attention on padding"
 
 
@@ -208,6 +240,9 @@ def test_same_seed_same_model():
         ("dropout", 1.0, r"dropout: expected a rate in \[0, 1\), got 1.0"),
         ("attention", "hardmax", "expected α ≥ 1 or one of .*entmax15.*; got 'hardmax'"),
         ("output", "0.5", "got '0.5'"),
+        ("score", "cosine", "score: expected one of additive, .*; got 'cosine'"),
+        ("fertility", 0.0, "fertility: expected a number above 0, got 0.0"),
+        ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
         ("output", "entmax", "expected entmax:ALPHA, numbers for the capitals; got 'entmax'"),
         ("output", "entmax:x", "got 'entmax:x'"),
     ],
