@@ -23,7 +23,7 @@ from .data import (
     read_examples,
     source_tokens,
 )
-from .inflection import Inflector, train_inflector
+from .inflection import load_word_decoder, train_inflector
 from .nn.attention import SCORES
 from .reports import describe, draw
 from .training import TrainingConfig
@@ -125,7 +125,13 @@ def _parser() -> argparse.ArgumentParser:
         "inflect", help="every form that a model finds possible", formatter_class=Formatter
     )
     add = inflect.add_argument
-    add("model_file", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
+    add(
+        "models",
+        nargs="+",
+        type=Path,
+        metavar="MODEL",
+        help="best.npz, or the folder of a run; the probabilities of several are averaged",
+    )
     add("lemma", help="the word")
     add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
     add("--language", help="of the word, for a model trained with --multilingual")
@@ -222,7 +228,7 @@ def _note_unknown(examples: Sequence[Example], dev: Sequence[Example]) -> None:
 
 
 def _inflect(args: argparse.Namespace) -> int:
-    inflector = Inflector.load(args.model_file)
+    inflector = load_word_decoder(args.models)
     result = inflector.inflect(
         args.lemma,
         args.tags,

@@ -24,7 +24,14 @@ from .data import (
     source_tokens,
     target_tokens,
 )
-from .decoding import BeamResult, beam_search, exact_search, greedy_search
+from .decoding import (
+    BeamResult,
+    JoinableDecodable,
+    beam_search,
+    exact_search,
+    greedy_search,
+)
+from .models.ensemble import Ensemble
 from .models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from .training import (
     BEST,
@@ -43,41 +50,21 @@ KIND = "inflection model"
 LATER_OPTIONS = {"score": "bilinear", "fertility": None}
 
 
-class Inflector:
-    """A sequence-to-sequence model with the vocabularies that make it a model of words.
+class WordDecoder:
+    """Any model of forms, one network or an ensemble, with the vocabularies of what it reads.
 
     Parameters
     ----------
-    model : RNNSeq2Seq
+    model : JoinableDecodable
     source, target : Vocabulary
         Of tags and characters, and of the characters of forms.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from pyentmax.data import Example
-    >>> verbs = [Example("play", "played", ("V", "PST")), Example("walk", "walked", ("V", "PST"))]
-    >>> inflector = Inflector.untrained(verbs, np.random.default_rng(0), hidden=8)
-    >>> len(inflector.source), len(inflector.target)
-    (12, 12)
     """
 
-    def __init__(self, model: RNNSeq2Seq, source: Vocabulary, target: Vocabulary) -> None:
-        self.model, self.source, self.target = model, source, target
-
-    @classmethod
-    def untrained(
-        cls, examples: Sequence[Example], rng: np.random.Generator, **config: Any
-    ) -> Inflector:
-        """A model with random parameters, and vocabularies of what occurs in the examples.
-
-        ``config`` holds the fields of :class:`RNNSeq2SeqConfig` but for the two sizes.
-        """
-        source = Vocabulary.build(source_tokens(example) for example in examples)
-        target = Vocabulary.build(target_tokens(example.form) for example in examples)
-        shape = RNNSeq2SeqConfig(source_size=len(source), target_size=len(target), **config)
-        model = RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS)
-        return cls(model, source, target)
+    def __init__(
+        self, model: JoinableDecodable[Any], source: Vocabulary, target: Vocabulary
+    ) -> None:
+        self.model = model
+        self.source, self.target = source, target
 
     # --- numbers of tokens ------------------------------------------------------------------------
     def pairs(self, examples: Sequence[Example]) -> list[Pair]:
@@ -182,6 +169,46 @@ class Inflector:
             results |= {int(i): result for i, result in zip(index, found, strict=True)}
         return [results[i] for i in range(len(pairs))]
 
+
+class Inflector(WordDecoder):
+    """A sequence-to-sequence model with the vocabularies that make it a model of words.
+
+    Parameters
+    ----------
+    model : RNNSeq2Seq
+    source, target : Vocabulary
+        Of tags and characters, and of the characters of forms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pyentmax.data import Example
+    >>> verbs = [Example("play", "played", ("V", "PST")), Example("walk", "walked", ("V", "PST"))]
+    >>> inflector = Inflector.untrained(verbs, np.random.default_rng(0), hidden=8)
+    >>> len(inflector.source), len(inflector.target)
+    (12, 12)
+    """
+
+    model: RNNSeq2Seq
+
+    def __init__(self, model: RNNSeq2Seq, source: Vocabulary, target: Vocabulary) -> None:
+        super().__init__(model, source, target)
+
+    @classmethod
+    def untrained(
+        cls, examples: Sequence[Example], rng: np.random.Generator, **config: Any
+    ) -> Inflector:
+        """A model with random parameters, and vocabularies of what occurs in the examples.
+
+        ``config`` holds the fields of :class:`RNNSeq2SeqConfig` but for the two sizes.
+        """
+        source = Vocabulary.build(source_tokens(example) for example in examples)
+        target = Vocabulary.build(target_tokens(example.form) for example in examples)
+        shape = RNNSeq2SeqConfig(source_size=len(source), target_size=len(target), **config)
+        model = RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS)
+        return cls(model, source, target)
+
+    # --- training ---------------------------------------------------------------------------------
     def validate(self, examples: Sequence[Example], batch_size: int = 128) -> Validation:
         """Mean loss a token and share of forms that greedy search gets entirely right."""
         pairs = self.pairs(examples)
@@ -251,6 +278,39 @@ class Inflector:
                 "another version?"
             ) from error
         return cls(model, source, target)
+
+
+def load_word_decoder(paths: Sequence[str | Path]) -> WordDecoder:
+    """The model of one checkpoint, or the ensemble of several, which need the same vocabularies.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        As for :meth:`Inflector.load`.
+
+    Raises
+    ------
+    CheckpointError
+        If a file is broken, or two models do not know the same characters, tags and languages in
+        the same order, as models trained on the same examples do.
+    ValueError
+        If there is no path.
+    """
+    loaded = [Inflector.load(path) for path in paths]
+    if len(loaded) == 1:
+        return loaded[0]
+    ensemble = Ensemble([inflector.model for inflector in loaded])
+    first = loaded[0]
+    for path, other in zip(paths, loaded, strict=True):
+        for name in ("source", "target"):
+            ours, theirs = (set(getattr(x, name).tokens) for x in (first, other))
+            if getattr(first, name) != getattr(other, name):
+                differ = " ".join(sorted(ours ^ theirs)) or "the order"
+                raise CheckpointError(
+                    f"{path}: its {name} vocabulary is not that of {paths[0]} ({differ}): expected "
+                    "models trained on the same examples, to average their probabilities"
+                )
+    return WordDecoder(ensemble, first.source, first.target)
 
 
 def train_inflector(

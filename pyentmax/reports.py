@@ -10,12 +10,12 @@ from pathlib import Path
 
 from .data import Example, source_tokens
 from .decoding import BeamResult, Hypothesis, HypothesisTree
-from .inflection import Inflector
+from .inflection import WordDecoder
 
 MOST_LISTED = 20
 
 
-def describe(inflector: Inflector, lemma: str, tags: str, result: BeamResult) -> str:
+def describe(inflector: WordDecoder, lemma: str, tags: str, result: BeamResult) -> str:
     """The hypotheses as a tree with their probabilities, and what the search proves.
 
     A list that is not complete can be long: only the most probable hypotheses are shown then.
@@ -42,13 +42,13 @@ def _total(hypotheses: Sequence[Hypothesis]) -> str:
     return f"{sum(h.probability for h in hypotheses):.6f}"
 
 
-def hypothesis_tree(inflector: Inflector, hypotheses: Sequence[Hypothesis]) -> HypothesisTree:
+def hypothesis_tree(inflector: WordDecoder, hypotheses: Sequence[Hypothesis]) -> HypothesisTree:
     """The tree of some hypotheses, with the model's characters."""
     return HypothesisTree.build(hypotheses, lambda token: inflector.target.tokens[token])
 
 
 def draw(
-    inflector: Inflector,
+    inflector: WordDecoder,
     lemma: str,
     tags: str,
     result: BeamResult,

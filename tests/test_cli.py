@@ -69,6 +69,13 @@ def test_scores_and_fertility(files, tmp_path, capsys):
     assert "fertility: expected the attention softmax or sparsemax" in capsys.readouterr().err
 
 
+def test_an_ensemble(run, capsys):
+    for search in ("beam", "exact"):
+        arguments = [str(run), str(run / "best.npz"), "walk", "V;PST", "--search", search]
+        assert main(["inflect", *arguments]) == 0
+        assert "walk  V;PST" in capsys.readouterr().out
+
+
 def test_held_out_words_are_named(files, tmp_path, capsys):
     arguments = train_arguments(files, tmp_path / "r", "--quiet", "--hold-out", "draw")
     assert main(arguments) == 0

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from pyentmax.analysis import empty_string_probability
 from pyentmax.data import DataError, Example
-from pyentmax.inflection import Inflector, train_inflector
+from pyentmax.inflection import Inflector, load_word_decoder, train_inflector
 from pyentmax.training import CheckpointError, TrainingConfig, load_checkpoint, save_checkpoint
 
 WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail"]
@@ -80,6 +81,32 @@ def test_save_and_load(trained, tmp_path):
         result, expected = (m.inflect("snow", "V;PST") for m in (loaded, inflector))
         assert result.best.tokens == expected.best.tokens
         assert result.best.log_prob == expected.best.log_prob
+
+
+def test_several_checkpoints_are_an_ensemble(tmp_path):
+    paths = [tmp_path / f"{seed}.npz" for seed in range(3)]
+    single = []
+    for seed, path in enumerate(paths):
+        inflector = Inflector.untrained(VERBS, np.random.default_rng(seed), hidden=8)
+        inflector.save(path)
+        single.append(inflector)
+    assert isinstance(load_word_decoder(paths[:1]), Inflector)
+    ensemble = load_word_decoder(paths)
+    result = ensemble.inflect("walk", "V;PST", search="exact", budget=3, max_length=4)
+    # The first token is a mean of three: the probability of ending at once shows it.
+    ids = single[0].pairs([Example("walk", "", ("V", "PST"))])[0][0][None]
+    alone = [empty_string_probability(i.model, ids, ids >= 0) for i in single]
+    together = empty_string_probability(ensemble.model, ids, ids >= 0)
+    np.testing.assert_allclose(together, np.mean(alone, axis=0), rtol=1e-5)
+    np.testing.assert_allclose(result.mass + result.left, 1, rtol=1e-4)
+    assert len(ensemble.predict(VERBS[:3])) == 3
+
+    longer = [*VERBS, Example("zip", "zipped", ("V", "PST"))]
+    Inflector.untrained(longer, np.random.default_rng(0), hidden=8).save(paths[2])
+    with pytest.raises(CheckpointError, match=r"2\.npz: its source vocabulary .* \(z\): expected"):
+        load_word_decoder(paths)
+    with pytest.raises(ValueError, match="at least one model"):
+        load_word_decoder([])
 
 
 @pytest.mark.parametrize(
