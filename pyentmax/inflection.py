@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -115,18 +115,13 @@ class WordDecoder:
         ValueError
             If there is no such search, or a number is under 1.
         """
-        if search not in ("beam", "exact"):
-            raise ValueError(f"search: expected 'beam' or 'exact', got {search!r}")
         words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
         self._check_known(lemma, words, language)
         tokens = source_tokens(Example(lemma, "", words, language))
         ids = self.source.encode(tokens, what=f"{';'.join(words)} {lemma}")[None]
         mask = np.ones_like(ids, bool)
-        if search == "beam":
-            return beam_search(self.model, ids, mask, beam=beam, max_length=max_length)[0]
-        return exact_search(self.model, ids, mask, best=best, budget=budget, max_length=max_length)[
-            0
-        ]
+        options = {"beam": beam} if search == "beam" else {"best": best, "budget": budget}
+        return _search(search)(self.model, ids, mask, max_length=max_length, **options)[0]
 
     def _check_known(self, lemma: str, tags: Sequence[str], language: str | None) -> None:
         """Name a tag or language that the model has never seen, as the user wrote it."""
@@ -156,18 +151,34 @@ class WordDecoder:
             raise DataError(f"language: the model knows several, name one of {' '.join(languages)}")
 
     def predict(
-        self, examples: Sequence[Example], beam: int = 5, batch_size: int = 64
+        self,
+        examples: Sequence[Example],
+        beam: int = 5,
+        batch_size: int = 64,
+        *,
+        search: str = "beam",
+        best: int | None = 1,
+        budget: int = 1000,
     ) -> list[BeamResult]:
-        """The beam's result for each example, in their order."""
+        """The result of a search for each example, in their order; options as for `inflect`."""
+        options = {"beam": beam} if search == "beam" else {"best": best, "budget": budget}
+        decode = _search(search)
         pairs = self.pairs(examples)
         results: dict[int, BeamResult] = {}
         for index in bucketed_batches(pairs, batch_size):
             batch = make_batch(pairs, index)
-            found = beam_search(
-                self.model, batch.source, batch.source_mask, beam=beam, keep_attention=False
+            found = decode(
+                self.model, batch.source, batch.source_mask, keep_attention=False, **options
             )
             results |= {int(i): result for i, result in zip(index, found, strict=True)}
         return [results[i] for i in range(len(pairs))]
+
+
+def _search(name: str) -> Callable[..., list[BeamResult]]:
+    searches = {"beam": beam_search, "exact": exact_search}
+    if name not in searches:
+        raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")
+    return searches[name]
 
 
 class Inflector(WordDecoder):

@@ -42,6 +42,9 @@ def test_exact_search_agrees_with_the_beam(trained):
     np.testing.assert_allclose(exact.best.attention, beam.best.attention, atol=1e-5)
     with pytest.raises(ValueError, match="search: expected 'beam' or 'exact', got 'deep'"):
         inflector.inflect("walk", "V;PST", search="deep")
+    predicted = inflector.predict(VERBS, search="exact", batch_size=3)
+    assert [inflector.form(r.best.tokens) for r in predicted] == [e.form for e in VERBS]
+    assert all(r.proved >= 1 for r in predicted)
 
 
 def test_predictions_are_in_the_order_of_the_examples(trained):
