@@ -175,6 +175,7 @@ class WordDecoder:
 
 
 def _search(name: str) -> Callable[..., list[BeamResult]]:
+    searches: dict[str, Callable[..., list[BeamResult]]]
     searches = {"beam": beam_search, "exact": exact_search}
     if name not in searches:
         raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")

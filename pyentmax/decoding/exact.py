@@ -169,14 +169,18 @@ def exact_search(
         # shown if nothing ends.
         room = np.array([max(searches[i].room, 1) for i in owner])
         room[length == limits[owner]] = 0
-        crowded = np.flatnonzero(np.count_nonzero(possible, axis=1) > room)
-        for row in crowded.tolist():
+        floor = np.array([searches[i].floor for i in owner])
+        crowded = np.count_nonzero(possible, axis=1) > room
+        crowded |= (possible & (total < floor[:, None])).any(axis=1)
+        for row in np.flatnonzero(crowded).tolist():
             tokens = np.flatnonzero(possible[row])
             tokens = tokens[np.argsort(-total[row, tokens], kind="stable")]
-            lost = tokens[room[row] :]
-            searches[owner[row]].close(total[row, lost], int(length[row]) + 1)
+            kept = min(room[row], np.count_nonzero(total[row, tokens] >= floor[row]))
+            lost = tokens[kept:]
+            too_long = bool(length[row] == limits[owner[row]])
+            searches[owner[row]].close(total[row, lost], too_long)
             possible[row, lost] = False
-            if length[row] == limits[owner[row]]:
+            if too_long:
                 searches[owner[row]].cut.append((-score[row], prefixes[row]))
         rows, tokens = np.nonzero(possible)
         for row, token, cost in zip(
@@ -184,6 +188,8 @@ def exact_search(
         ):
             child = _Prefix(prefixes[row], token, prefixes[row].length + 1)
             searches[owner[row]].add(cost, child, block, row)
+        for search in searches:
+            search.trim()
 
     positions = source_mask.sum(axis=1)
     return [
@@ -238,11 +244,11 @@ class _Place(NamedTuple):
 
 
 class _Left(NamedTuple):
-    """Prefixes that will never be expanded: the best of them, their mass, their length."""
+    """Prefixes that will never be expanded: the best of them and their mass."""
 
     score: float
     mass: float
-    length: int
+    too_long: bool  # for the length limit
 
 
 def _gather(model: JoinableDecodable[State], places: Sequence[_Place]) -> State:
@@ -272,7 +278,7 @@ def _close_underflow(
     for row, token in zip(*np.nonzero(step.support & ~possible), strict=True):
         factor = tiny if np.isneginf(step.log_prob[row, token]) else 0.0
         search = searches[owner[row]]
-        search.close(score[row : row + 1] + factor, 0)
+        search.close(score[row : row + 1] + factor)
         search.underflowed += 1
 
 
@@ -282,6 +288,7 @@ class _Search:
     def __init__(self, limit: int, wanted: float, budget: int, normalize: bool) -> None:
         self.limit, self.wanted, self.budget, self.normalize = limit, wanted, budget, normalize
         self.expanded = self.added = self.underflowed = 0
+        self.floor = -math.inf  # prefixes below are out of the budget's reach
         self.open: list[_Place] = []  # a heap
         self.finished: list[tuple[float, float, _Prefix]] = []  # rank, log-probability, string
         self.left: list[_Left] = []
@@ -302,9 +309,18 @@ class _Search:
         rank = log_prob / (prefix.length + 1) if self.normalize else log_prob
         self.finished.append((rank, log_prob, prefix))
 
-    def close(self, scores: FloatArray, length: int) -> None:
-        """Leave prefixes of one length open for good."""
-        self.left.append(_Left(float(scores.max()), float(np.exp(scores).sum()), length))
+    def close(self, scores: FloatArray, too_long: bool = False) -> None:
+        """Leave prefixes open for good."""
+        self.left.append(_Left(float(scores.max()), float(np.exp(scores).sum()), too_long))
+
+    def trim(self) -> None:
+        """Forget prefixes that the rest of the budget cannot reach: so many better ones wait."""
+        reach = self.room + 1  # one stays, to be shown if nothing ends
+        if len(self.open) > 2 * reach:
+            self.open.sort()
+            self.close(np.array([-place.cost for place in self.open[reach:]]))
+            del self.open[reach:]
+            self.floor = -self.open[-1].cost
 
     def bound(self, score: float) -> float:
         """The highest rank that a string through an open prefix of this score can have."""
@@ -325,9 +341,9 @@ class _Search:
 
     def result(self, sparse: bool, positions: int | None) -> BeamResult:
         """What was found, and what is proved about it."""
-        left = self.left + [_Left(-o.cost, math.exp(-o.cost), o.prefix.length) for o in self.open]
+        left = self.left + [_Left(-o.cost, math.exp(-o.cost), False) for o in self.open]
         # What is too long for the limit is too long for the comparison by length, as well.
-        rivals = [x.score for x in left if not (self.normalize and x.length > self.limit)]
+        rivals = [x.score for x in left if not (self.normalize and x.too_long)]
         bar = self.bound(max(rivals, default=-math.inf))
         proved = sum(rank >= bar for rank, _, _ in self.finished)
         hypotheses = [

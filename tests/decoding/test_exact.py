@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 
 import numpy as np
@@ -291,3 +293,30 @@ def test_a_model_that_gives_nan_is_an_error_that_names_the_source():
     model.log_prob = np.array([[np.nan] * 3])
     with pytest.raises(ValueError, match="gives source 0 no next token after 0 tokens.* NaN"):
         search(model)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 4))
+@settings(max_examples=40, deadline=None)
+def test_what_the_budget_cannot_reach_is_forgotten_without_loss(seed, budget, width):
+    """Many open prefixes and few to expand: found is what a heap without a limit finds."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(28, 0.5), 3)
+    p = np.concatenate([np.zeros((3, 1)), rng.uniform(0, 0.2, (3, 1)), p], axis=1)
+    p /= p.sum(axis=1, keepdims=True)
+    model = Automaton.of(p, rng.integers(0, 3, p.shape))
+    waiting, expected, order = [(0.0, 0, (), 0)], {}, itertools.count(1)
+    for _ in range(budget):
+        cost, _, tokens, place = heapq.heappop(waiting)  # of equal ones, the oldest
+        for token in np.flatnonzero(p[place]).tolist():
+            total = cost - model.log_prob[place, token]
+            if token == EOS:
+                expected[tokens] = -total
+            else:
+                following = int(model.following[place, token])
+                heapq.heappush(waiting, (total, next(order), (*tokens, token), following))
+    result = search(model, best=None, budget=budget, width=1, max_length=100)
+    assert {h.tokens: h.log_prob for h in result.hypotheses} == pytest.approx(expected)
+    assert result.bound == pytest.approx(math.exp(-waiting[0][0]))
+    assert result.left == pytest.approx(sum(math.exp(-cost) for cost, *_ in waiting))
+    wide = search(model, best=None, budget=budget, width=width, max_length=100)
+    assert wide.left == pytest.approx(1 - wide.mass)
