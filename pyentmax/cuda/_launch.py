@@ -42,9 +42,9 @@ class Kernel(NamedTuple):
         if self.family == "bounded":
             return cached_form(n, itemsize)
         # More than 16 warps leave a thread 64 registers: too few for doubles, or for two numbers.
-        pairs = self.family == "derivative"
-        most_warps = 16 if itemsize == 8 or pairs else 32
-        return register_form(n, itemsize, most_warps, 16 if pairs else 32)
+        most_warps = 16 if itemsize == 8 or self.family == "derivative" else 32
+        most_numbers = 8 if itemsize == 8 else 32 if self.family == "forward" else 16
+        return register_form(n, itemsize, most_warps, most_numbers)
 
     def name(self, form: Form, dtype: np.dtype[Any]) -> str:
         """The name expression of the instance."""

@@ -170,7 +170,7 @@ __device__ inline void derivative(Team &team, Row &row, const Moving<T> &p, cons
 }
 
 template <template <typename> class D, typename T, int LANES, int ITEMS>
-__global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>>, THREADS))
+__global__ void __launch_bounds__(THREADS, blocks_with(128, THREADS))
     derivative_lanes(Operand<const T> p, Operand<const T> v, Operand<const Compute<T>> upper,
                      Operand<const bool> mask, Operand<T> out, Batch batch, Parameter parameter) {
     typedef Lanes<LANES> Team;
@@ -184,7 +184,7 @@ __global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>
 }
 
 template <template <typename> class D, typename T, int WARPS, int ITEMS>
-__global__ void __launch_bounds__(32 * WARPS, blocks_with(MORE_REGISTERS<Compute<T>>, 32 * WARPS))
+__global__ void __launch_bounds__(32 * WARPS, blocks_with(128, 32 * WARPS))
     derivative_block(Operand<const T> p, Operand<const T> v, Operand<const Compute<T>> upper,
                      Operand<const bool> mask, Operand<T> out, Batch batch, Parameter parameter) {
     typedef Block<Compute<T>, WARPS> Team;

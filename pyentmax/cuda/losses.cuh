@@ -117,8 +117,7 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
     unsigned *const marks = reinterpret_cast<unsigned *>(kept + WARPS * storage.room);
     Team team(parts);
     const Place place(batch, blockIdx.x);
-    Streamed<T, WARPS, L<Compute<T>>::COSTLY> row({z, place}, {mask, place}, batch.n, marks,
-                                                  storage.words);
+    Streamed<T, WARPS, true> row({z, place}, {mask, place}, batch.n, marks, storage.words);
     const WriteLoss<T, Team> write(team, place, label, gradient, loss, counted, weight, batch.n,
                                    true);
     solved<L>(team, row, batch.n, value_at(parameter, place), kept, storage.room, write);

@@ -24,7 +24,7 @@ REGISTERS = {
     ("forward", "lanes"): 96,
     ("forward", "block"): 64,
     ("forward", "stream"): 64,
-    ("derivative", "lanes"): 96,
+    ("derivative", "lanes"): 128,
     ("derivative", "block"): 128,
     ("derivative", "stream"): 64,
     ("loss", "lanes"): 96,
