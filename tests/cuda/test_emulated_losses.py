@@ -72,19 +72,20 @@ def check(gpu: Any, name: str, z: np.ndarray, y: np.ndarray, *alpha: Any, **opti
     np.testing.assert_array_equal(alone.get(), loss.get())
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16], ids=lambda t: t.__name__)
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [*((name, np.float32) for name in NAMES), ("entmax", np.float64), ("sparsemax", np.float16)],
+)
 def test_every_type_and_alpha(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
     for alpha in ALPHAS.get(name, [None]):
         z, y = inputs((7, 9), dtype)
         check(gpu, name, z, y, *([] if alpha is None else [alpha]), reduction="none")
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n", [1, 40, 700, 2500, 20000])
-def test_every_way_to_hold_a_row(gpu: emulated_cupy.Emulation, name: str, n: int) -> None:
+def test_every_way_to_hold_a_row(gpu: emulated_cupy.Emulation, n: int) -> None:
     gpu.schedule = IN_ORDER
-    check(gpu, name, *inputs((3, n)), reduction="none")
+    check(gpu, "sparsemax", *inputs((3, n)), reduction="none")
 
 
 @pytest.mark.parametrize("name", NAMES)
