@@ -203,7 +203,7 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
                       unsigned words) {
     typedef Block<Compute<T>, WARPS> Team;
     __shared__ typename Team::Parts parts;
-    extern __shared__ unsigned char dynamic[];
+    extern __shared__ __align__(16) unsigned char dynamic[];
     Team team(parts);
     const Place place(batch, blockIdx.x);
     const Moving<T> moving = {{p, place}, {upper, place}, {mask, place}};

@@ -75,7 +75,7 @@ template <template <typename> class M, typename T, int LANES, int ITEMS>
 __global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>>, THREADS))
     forward_lanes(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
                   Parameter parameter) {
-    extern __shared__ unsigned char dynamic[];
+    extern __shared__ __align__(16) unsigned char dynamic[];
     Lanes<LANES> team;
     const unsigned own = blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
     /* Teams behind the last row keep step with their warp, on a row of no entries. */
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
                   Parameter parameter) {
     typedef Block<Compute<T>, WARPS> Team;
     __shared__ typename Team::Parts parts;
-    extern __shared__ unsigned char dynamic[];
+    extern __shared__ __align__(16) unsigned char dynamic[];
     Team team(parts);
     const Place place(batch, blockIdx.x);
     Registers<T, Team, ITEMS> row(team, {z, place}, {mask, place}, batch.n);
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
                    Parameter parameter, Storage storage) {
     typedef Block<Compute<T>, WARPS> Team;
     __shared__ typename Team::Parts parts;
-    extern __shared__ unsigned char dynamic[];
+    extern __shared__ __align__(16) unsigned char dynamic[];
     Compute<T> *const kept = reinterpret_cast<Compute<T> *>(dynamic);
     unsigned *const marks = reinterpret_cast<unsigned *>(kept + WARPS * storage.room);
     Team team(parts);

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>
     loss_lanes(Operand<const T> z, Operand<const bool> mask, Operand<const long long> label,
                Operand<T> gradient, Operand<double> loss, Operand<double> counted, Batch batch,
                Parameter parameter, Parameter weight) {
-    extern __shared__ unsigned char dynamic[];
+    extern __shared__ __align__(16) unsigned char dynamic[];
     typedef Lanes<LANES> Team;
     Team team;
     const unsigned own = blockIdx.x * (THREADS / LANES) + threadIdx.x / LANES;
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
                Parameter parameter, Parameter weight) {
     typedef Block<Compute<T>, WARPS> Team;
     __shared__ typename Team::Parts parts;
-    extern __shared__ unsigned char dynamic[];
+    extern __shared__ __align__(16) unsigned char dynamic[];
     Team team(parts);
     const Place place(batch, blockIdx.x);
     Registers<T, Team, ITEMS> row(team, {z, place}, {mask, place}, batch.n);
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
                 Parameter parameter, Parameter weight, Storage storage) {
     typedef Block<Compute<T>, WARPS> Team;
     __shared__ typename Team::Parts parts;
-    extern __shared__ unsigned char dynamic[];
+    extern __shared__ __align__(16) unsigned char dynamic[];
     Compute<T> *const kept = reinterpret_cast<Compute<T> *>(dynamic);
     unsigned *const marks = reinterpret_cast<unsigned *>(kept + WARPS * storage.room);
     Team team(parts);

@@ -14,7 +14,7 @@ from emulation import REVERSED, unavailable
 
 import pyentmax
 from pyentmax.cuda import KERNELS
-from pyentmax.cuda._launch import register_form
+from pyentmax.cuda._functions import SPARSEMAX
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
@@ -125,7 +125,7 @@ def test_masks_and_a_parameter_for_each_row(gpu: emulated_cupy.Emulation) -> Non
 def boundaries(itemsize: int) -> list[int]:
     """Lengths at which the form changes, and the next ones."""
     lengths = range(1, 20000)
-    forms = [register_form(n, itemsize, 16 if itemsize == 8 else 32) for n in lengths]
+    forms = [SPARSEMAX.form(n, itemsize) for n in lengths]
     last = [n for n, this, after in zip(lengths, forms, forms[1:], strict=False) if this != after]
     return [1, *last, last[-1] + 1]
 

@@ -14,7 +14,7 @@ import pytest
 import pyentmax
 from pyentmax._devices import device_module
 from pyentmax.cuda import KERNELS
-from pyentmax.cuda._launch import cached_form, register_form
+from pyentmax.cuda._functions import BUDGET_SPARSEMAX, SPARSEMAX, SPARSEMAX_JVP
 
 try:
     cupy = device_module("cuda")
@@ -34,7 +34,8 @@ def parameters(name: str) -> list[Any]:
 def boundaries(itemsize: int) -> list[int]:
     """Lengths at which the form changes, the next ones, and one that fits on no chip."""
     lengths = range(1, 20000)
-    forms = [(register_form(n, itemsize, 16), cached_form(n, itemsize)) for n in lengths]
+    kernels = (SPARSEMAX, SPARSEMAX_JVP, BUDGET_SPARSEMAX)
+    forms = [[kernel.form(n, itemsize) for kernel in kernels] for n in lengths]
     last = [n for n, this, after in zip(lengths, forms, forms[1:], strict=False) if this != after]
     return sorted({n + extra for n in last for extra in (0, 1)} | {1, 130001})
 
