@@ -33,7 +33,9 @@ CHECK_FLAGS = [
 ]
 
 _ARRAY_OR_SCALAR = r"\w+(?:\s*\[[^\]]*\])*"
-_DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;")
+_DYNAMIC = re.compile(
+    r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?([\w ]+?)\s+(\w+)\s*\[\s*\]\s*;"
+)
 _SHARED = re.compile(
     r"__shared__\s+([\w:<>]+(?:\s+[\w:<>]+)*?)\s+"
     rf"({_ARRAY_OR_SCALAR}(?:\s*,\s*{_ARRAY_OR_SCALAR})*)\s*;"
