@@ -1,9 +1,7 @@
 /* The Jacobian of α-entmax at p times v, for one floating type: a template. The NumPy twins are
  * pyentmax/mappings/entmax.py and _simplex.py.
  *
- * (J v)_i = s_i (v_i - sum_j w_j v_j) with s = p^(2-α) on the support and w = s/sum s, proposition 1 of
- * Peters, Niculae and Martins (2019). Where one entry k has most of the weight, v_k less the mean
- * cancels. J 1 = 0, so v may be taken relative to v_k; and then (J v)_k = -w_k sum_{j != k} s_j v_j.
+ * s = p^(2-α) on the support: proposition 1 of Peters, Niculae and Martins (2019).
  */
 
 /* log2 p; finite but meaningless where p is not positive. Times 2^SHIFT p is normal where it is denormal. */
@@ -30,68 +28,6 @@ static void TYPED(curvature)(const REAL *restrict p, ptrdiff_t n, double alpha, 
         for (ptrdiff_t i = 0; i < n; i++) s[i] = TYPED(scaled_exp2)(exponent * s[i]);
         for (ptrdiff_t i = 0; i < n; i++) s[i] = (p[i] > 0 ? s[i] : p[i]) * unscale;
     }
-}
-
-typedef struct {
-    double along, weight; /* sum s (v - origin) and sum s */
-    REAL largest;         /* s */
-} TYPED(Balance);
-
-/* v off the support may be anything, and counts as 0. */
-static void TYPED(add_weights)(const REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
-                               REAL origin, TYPED(Balance) *total) {
-    REAL along[PAIR] = {0}, weight[PAIR] = {0}, top[PAIR] = {0};
-    ptrdiff_t i = 0;
-    for (; i + PAIR <= n; i += PAIR) {
-        for (int j = 0; j < PAIR; j++) {
-            const REAL curvature = s[i + j], direction = v[i + j] - origin;
-            weight[j] += curvature;
-            along[j] += curvature == 0 ? (REAL)0 : curvature * direction;
-        }
-        for (int j = 0; j < PAIR; j++) top[j] = TYPED(larger)(s[i + j], top[j]);
-    }
-    for (int j = 0; i + j < n; j++) {
-        weight[j] += s[i + j];
-        along[j] += s[i + j] == 0 ? (REAL)0 : s[i + j] * (v[i + j] - origin);
-        top[j] = TYPED(larger)(s[i + j], top[j]);
-    }
-    for (int j = 0; j < LANES; j++) top[j] = TYPED(larger)(top[j], top[j + LANES]);
-    total->along += TYPED(pair_sum)(along);
-    total->weight += TYPED(pair_sum)(weight);
-    total->largest = TYPED(larger)(TYPED(lane_max)(top), total->largest);
-}
-
-/* s (v - origin - mean), in place of s. */
-static void TYPED(center)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n, REAL origin,
-                          REAL mean) {
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const REAL curvature = s[i], direction = v[i]; /* read always, or the loop stays scalar */
-        s[i] = curvature == 0 ? (REAL)0 : curvature * ((direction - origin) - mean);
-    }
-}
-
-/* J v from s, in its place, where one entry has most of the weight. */
-static void TYPED(center_dominated)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
-                                    const TYPED(Balance) *all) {
-    const REAL below = all->largest * (REAL)0.9; /* nothing else is so large */
-    ptrdiff_t k = 0;
-    while (k + LANES <= n && !TYPED(any_above)(s + k, below)) k += LANES;
-    while (!(s[k] > below)) k++;
-    TYPED(Balance) others = {0};
-    s[k] = 0;
-    for (ptrdiff_t start = 0; start < n; start += LEAF)
-        TYPED(add_weights)(s + start, v + start, n - start < LEAF ? n - start : LEAF, v[k], &others);
-    TYPED(center)(s, v, n, v[k], (REAL)(others.along / all->weight));
-    s[k] = (REAL)(-all->largest / all->weight * others.along);
-}
-
-/* J v from s, in its place: the mean over the whole row. A NaN dominates nothing. */
-static void TYPED(jacobian_product)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
-                                    const TYPED(Balance) *all) {
-    if (all->largest > all->weight * 0.6)
-        TYPED(center_dominated)(s, v, n, all);
-    else
-        TYPED(center)(s, v, n, 0, (REAL)(all->along / all->weight));
 }
 
 static void TYPED(entmax_jvp_row)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out,

@@ -91,6 +91,7 @@ static bool TYPED(sparsemax_loss_row)(const REAL *restrict z, REAL *restrict gra
 
     const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
     const TYPED(Threshold) at = {found.largest, found.t, rest};
+    found.t = TYPED(reach)(at.t);
     const TYPED(Others) others = TYPED(gradient_of_others)(TYPED(sparsemax_part), &found, z,
                                                            gradient, n, label, at, weight);
     const double u = (double)(z[label] - at.largest) + at.t + at.rest;

@@ -77,9 +77,4 @@ typedef struct {
     double squares, sum, size;
 } Moments;
 
-/* sum s v and sum s. */
-typedef struct {
-    double product, weight;
-} Weighted;
-
 #endif

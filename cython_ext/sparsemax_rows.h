@@ -25,6 +25,12 @@ static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, const void *context, M
     return t;
 }
 
+/* A little more than t: a chunk right at t has its share of what t lacks, and thousands of such shares are
+ * seen in the sum. */
+static inline REAL TYPED(reach)(REAL t) {
+    return t * (1 + 2 * (IS_DOUBLE ? (REAL)DBL_EPSILON : (REAL)FLT_EPSILON));
+}
+
 /* t is the root but rounded: what is missing from the sum, shared by all of the support, makes
  * (x + t) + rest right to a few units of its own last place. */
 static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
@@ -34,8 +40,7 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
 
     const REAL largest = found.largest, t = found.t;
     const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
-    /* A chunk right at t has its share of the rest: thousands of such shares are seen in the sum. */
-    found.t = t * (1 + 2 * (IS_DOUBLE ? (REAL)DBL_EPSILON : (REAL)FLT_EPSILON));
+    found.t = TYPED(reach)(t);
     ptrdiff_t start = TYPED(next_live)(&found, p, 0, n);
     while (start < n) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;

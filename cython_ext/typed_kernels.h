@@ -4,6 +4,7 @@
 #include "row_steps.h"
 #include "block_steps.h"
 #include "sparse_rows.h"
+#include "jvp_steps.h"
 
 #include "entmax15_rows.h"
 #include "softmax_rows.h"

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
 
+from pyentmax.mappings import _simplex
+
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
 NAMES = ["softmax", "sparsemax"]
@@ -280,3 +282,20 @@ def test_empty_batches_and_rows(name):
     for shape in ((0, 4), (3, 0, 4), (3, 0)):
         assert kernel(name, np.zeros(shape)).shape == shape
         assert jvp(name, np.zeros(shape), np.zeros(shape)).shape == shape
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["softmax", "entmax15"])
+@pytest.mark.parametrize("n", [2, 64, 300, 1000])
+def test_jvp_keeps_its_digits_where_one_entry_dominates(name, n, dtype):
+    rng = np.random.default_rng(n)
+    eps = np.finfo(dtype).eps
+    z = (0.01 * rng.standard_normal((50, n))).astype(dtype)
+    lead = -np.log(eps) / 2 if name == "softmax" else 1.99
+    z[np.arange(50), rng.integers(0, n, 50)] += lead
+    p, v = kernel(name, z), rng.standard_normal(z.shape).astype(dtype)
+    assert (p.max(axis=-1) > 0.8).all()
+    curvature = (p if name == "softmax" else np.sqrt(p)).astype(np.longdouble)
+    exact = _simplex.product(curvature, v.astype(np.longdouble))
+    error = np.abs(jvp(name, p, v) - exact).max(axis=-1)
+    assert (error <= 500 * eps * np.abs(exact).max(axis=-1)).all()
