@@ -26,8 +26,8 @@ REQUIRED = wanted("PYENTMAX_REQUIRE_EXT")
 # cython_ext/targeted_kernels.h says how the kernels still use what they find. Neither errno nor
 # floating-point traps are looked at, and saying so lets sqrt and conditionals become vector
 # instructions; no result changes. Contraction into fused multiply-adds would change some. Loops
-# over the lanes of a vector must reach the vectoriser as loops: GCC would write out those of up to 16
-# turns before.
+# over the lanes of a vector must reach the vectoriser as loops: GCC would write out those of up to
+# 16 turns before.
 FLAGS = [] if os.name == "nt" else [
     "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
     "--param=max-completely-peel-times=15",

@@ -31,7 +31,9 @@ class _Rows(Rows):
         self.alpha = self.parameter(alpha, "alpha", 1)
 
     @staticmethod
-    def plain(z: Any, alpha: Any = 1.5, *args: Any, **kwargs: Any) -> tuple[Any, ...] | None:
+    def plain(  # type: ignore[override]  # α comes second
+        z: Any, alpha: Any = 1.5, *args: Any, **kwargs: Any
+    ) -> tuple[Any, ...] | None:
         """Kernel operands where one α, a Python number, is for all, and nothing needs arranging."""
         scores = Rows.plain(z, *args, **kwargs)
         if scores is None or type(alpha) not in (float, int) or not 1 <= alpha < 2**53:

@@ -41,7 +41,7 @@ def test_jvp_is_the_dense_jacobian_times_v(alpha, build, dtype):
         assert product.dtype == dtype
         for row, direction, got in zip(p, v, product, strict=True):
             exact, size = exact_product(row, direction, alpha)
-            # Of a probability near 0, α > 2 takes a power that many digits of its logarithm go into.
+            # Of a probability near 0, α > 2 takes a power that digits of its logarithm go into.
             digits = 1 + max(0, alpha - 2) * np.log(1 / row[row > 0].min())
             allowed = 16 * np.finfo(dtype).eps * digits * size.max()
             np.testing.assert_allclose(got, exact, rtol=0, atol=max(allowed, np.finfo(dtype).tiny))

@@ -72,7 +72,9 @@ def assert_accurate(name: str, z: np.ndarray, y: int, loss: Any, grad: Any) -> N
     assert loss >= 0, context
     assert abs(loss - expected) <= 8 * eps * expected + 4 * eps * reach, context
     s = np.maximum(s, 16 * eps)  # an entry on the threshold may be in or out
-    assert (np.abs(grad - slope) <= 4 * eps * np.abs(slope) + 16 * eps * s * reach).all(), context
+    allowed = 4 * eps * np.abs(slope) + 16 * eps * s * reach
+    allowed[y] += 4 * eps * np.sqrt(len(z)) * abs(slope[y])  # the sum of all the others
+    assert (np.abs(grad - slope) <= allowed).all(), context
 
 
 @every_dtype
@@ -145,7 +147,7 @@ def test_small_losses_keep_their_digits(dtype: type, n: int) -> None:
 @pytest.mark.parametrize("alpha", [1.001, 1.2, 1.75, 3])
 @pytest.mark.parametrize("n", [2, 300])
 def test_small_losses_of_any_alpha_keep_their_digits(dtype: type, alpha: float, n: int) -> None:
-    """Of p = (1 − q, q): x_2 = (q^β − (1 − q)^β)/β; L = q^α/α + ∫ s^{β−1} (1 − s) ds, from 1 − q."""
+    """Of p = (1 − q, q): x_2 = (q^β − (1 − q)^β)/β; L = q^α/α + ∫ s^{β−1} (1 − s) ds from 1 − q."""
     for q in (0.2, 1e-2, 1e-4):
         with mpmath.workdps(50):
             beta, p = mpmath.mpf(alpha) - 1, 1 - mpmath.mpf(q)

@@ -294,7 +294,7 @@ def test_jvp_keeps_its_digits_where_one_entry_dominates(name, n, dtype):
     lead = -np.log(eps) / 2 if name == "softmax" else 1.99
     z[np.arange(50), rng.integers(0, n, 50)] += lead
     p, v = kernel(name, z), rng.standard_normal(z.shape).astype(dtype)
-    assert (p.max(axis=-1) > 0.8).all()
+    assert (p.max(axis=-1) > 0.7).all()
     curvature = (p if name == "softmax" else np.sqrt(p)).astype(np.longdouble)
     exact = _simplex.product(curvature, v.astype(np.longdouble))
     error = np.abs(jvp(name, p, v) - exact).max(axis=-1)
