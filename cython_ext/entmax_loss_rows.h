@@ -132,7 +132,7 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
             char *own_args[] = {at[0], at[1], at[2], at[3], at[5], at[6], with_gradient ? at[7] : NULL};
             ptrdiff_t own_steps[10] = {steps[0], steps[1], steps[2], steps[3], steps[5], steps[6]};
             if (with_gradient) own_steps[6] = steps[7];
-            memcpy(own_steps + operands - 1, steps + operands, 3 * sizeof *steps);
+            memcpy(own_steps + operands - 1, steps + operands, (with_gradient ? 3 : 2) * sizeof *steps);
             TYPED(loss_loop)(own_args, some, own_steps, (void *)own);
             continue;
         }
