@@ -29,7 +29,7 @@ import pyentmax
 from pyentmax import _cpu
 
 SHAPES = [(2048, 64), (512, 4096), (128, 32000)]
-LENGTHS = [64, 256, 1000, 4096, 16_000, 32_000, 100_000, 1_000_000]
+LENGTHS = [8, 16, 64, 256, 1000, 4096, 16_000, 32_000, 100_000, 1_000_000]
 ALPHAS = [1.1, 1.25, 1.33, 1.75]
 EXACT = ["softmax", "sparsemax", "entmax15"]
 
