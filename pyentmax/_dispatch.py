@@ -199,7 +199,7 @@ def describe_backend() -> str:
     """One line saying what runs for NumPy arrays: first line of every command."""
     found = kernels()
     if found:
-        return f"compiled CPU kernels for {', '.join(sorted(found))}; NumPy for the rest"
+        return f"compiled CPU kernels ({len(found)}), NumPy for the rest"
     if _wanted_backend() == "reference":
         return "no kernels: plain NumPy, as PYENTMAX_BACKEND=reference asks"
     return "no kernels: plain NumPy, because pyentmax._cpu was not built (no C compiler?)"
