@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from . import __version__
 from ._devices import DEVICES
@@ -147,7 +148,46 @@ def _parser() -> argparse.ArgumentParser:
     add("--max-length", type=int, help="longest form; from the lemma's length if not given")
     add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")
     inflect.set_defaults(run=_inflect)
+
+    experiments = commands.add_parser(
+        "reproduce", help="an experiment of the papers"
+    ).add_subparsers(dest="experiment", required=True, metavar="EXPERIMENT")
+    _add_table1(experiments)
     return parser
+
+
+def _add_table1(experiments: Any) -> None:
+    table1 = experiments.add_parser(
+        "table1",
+        help="multilingual inflection with each loss and attention",
+        description="Table 1 of Peters et al. (2019). Trains one multilingual model for each loss, "
+        "attention and seed, one after another, then the ensembles of each pair's seeds, and "
+        "writes accuracies and edit distances beside the paper's. The same command goes on where "
+        "it was stopped; more losses, attentions and seeds can be asked for later. Defaults are "
+        "the paper's where it tells; its accuracies are of the test files, these of dev.",
+        formatter_class=Formatter,
+    )
+    add = table1.add_argument
+    add("--setting", choices=("high", "medium", "low"), default="medium", help="training files")
+    add("--languages", nargs="+", default=["all"], metavar="NAME", help="or 'all'")
+    add("--data", type=Path, required=True, metavar="DIR", help="folder that holds conll2018/")
+    add("--out", type=Path, metavar="DIR", help="table1-SETTING if not given")
+    add("--loss", nargs="+", default=["1", "1.5", "2"], metavar="MAPPING", help="α, or names")
+    add("--attention", nargs="+", default=["1", "1.5", "2"], metavar="MAPPING", help="the same")
+    add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
+    add("--hidden", type=int, default=300, help="width of embeddings and hidden states")
+    add("--layers", type=int, default=2, help="of encoder and decoder")
+    add("--dropout", type=float, default=0.3, help="rate")
+    add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
+    add("--epochs", type=int, metavar="N", help="30 (high), 100 (medium) or 300 (low)")
+    add("--validate-every", type=int, metavar="EPOCHS", help="1 (high), 10 (medium), 100 (low)")
+    add("--batch-size", type=int, default=64, help="examples a step")
+    add("--rate", type=float, default=1e-3, help="Adam's step size at the start")
+    add("--schedule", choices=("linear", "halve"), default="halve", help="as for train")
+    add("--beam", type=int, default=5, help="of the search that makes the predictions")
+    add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
+    add("--quiet", action="store_true", help="no progress")
+    table1.set_defaults(run=_table1)
 
 
 class Formatter(argparse.HelpFormatter):
@@ -243,6 +283,54 @@ def _inflect(args: argparse.Namespace) -> int:
     if args.pictures is not None:
         for path in draw(inflector, args.lemma, args.tags, result, args.pictures, args.language):
             print(f"picture: {path}")
+    return 0
+
+
+def _table1(args: argparse.Namespace) -> int:
+    from .experiments import table1
+    from .experiments.table1_report import write_report
+
+    names = args.languages
+    if names == ["all"]:
+        names = table1.known_languages(args.data, args.setting)
+    settings = table1.Settings(
+        setting=args.setting,
+        languages=tuple(sorted(set(names))),
+        epochs=args.epochs,
+        validate_every=args.validate_every,
+        hidden=args.hidden,
+        layers=args.layers,
+        dropout=args.dropout,
+        score=args.score,
+        batch_size=args.batch_size,
+        rate=args.rate,
+        schedule=args.schedule,
+        beam=args.beam,
+    )
+    cells = table1.grid(args.loss, args.attention, args.seed)
+    out = args.out or Path(f"table1-{args.setting}")
+    data = table1.read_data(args.data, settings)
+    table1.open_table(out, settings)
+    print(
+        f"{len(settings.languages)} languages, {len(data.train):,} examples to learn from, "
+        f"{len(data.dev):,} to measure on; {len(cells)} models in {out}",
+        flush=True,
+    )
+    for number, cell in enumerate(cells, start=1):
+        state = " (finished)" if table1.is_finished(out, cell) else ""
+        print(
+            f"model {number} of {len(cells)}: loss {cell.loss}, attention {cell.attention}, "
+            f"seed {cell.seed}{state}",
+            flush=True,
+        )
+        if not table1.run_cell(
+            out, cell, settings, data, device=args.device, progress=not args.quiet
+        ):
+            print("interrupted; the same command goes on")
+            return 130
+        write_report(out, settings)
+    table1.run_ensembles(out, cells, settings, data)
+    print(f"\n{write_report(out, settings)}\n\nwritten: {out}/cells.csv, languages.csv, table.md")
     return 0
 
 

@@ -43,6 +43,7 @@ ROOMS = [
     "inflection",  # from here on: the rooms put together for a task
     "reports",
     "demo",
+    "experiments",
     "cli",
     "__main__",
 ]

@@ -70,9 +70,7 @@ def test_k_broadcasts_over_the_batch(axis: Any) -> None:
         np.testing.assert_array_equal(p[same], topk_softmax(z, value, axis)[same])
     np.testing.assert_array_equal(topk_softmax(z, k.astype(np.float32), axis), p)
     v = np.random.default_rng(3).standard_normal(z.shape)
-    np.testing.assert_array_equal(
-        topk_softmax_jvp(p, v, k, axis), pyentmax.softmax_jvp(p, v, axis)
-    )
+    np.testing.assert_array_equal(topk_softmax_jvp(p, v, k, axis), pyentmax.softmax_jvp(p, v, axis))
 
 
 @pytest.mark.parametrize(
