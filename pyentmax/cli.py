@@ -25,7 +25,7 @@ from .data import (
     source_tokens,
 )
 from .inflection import load_word_decoder, train_inflector
-from .nn.attention import SCORES
+from .nn.attention import LEARNED, SCORES
 from .reports import describe, draw
 from .training import TrainingConfig
 
@@ -98,10 +98,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="LEMMA",
         help="leave these lemmas, and words that end in them, out of training",
     )
-    add("--attention", default="1.5", metavar="MAPPING", help="α, or a mapping's name")
+    add("--attention", default="1.5", metavar="MAPPING", help="α, a mapping's name, or 'learned'")
     add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
     add("--fertility", type=float, metavar="F", help="most attention a source token gets in all")
-    add("--loss", default="1.5", metavar="MAPPING", help="the same for the output layer")
+    add("--loss", default="1.5", metavar="MAPPING", help="of the output: α, or a mapping's name")
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
     add("--layers", type=int, default=1, help="of encoder and decoder")
     add("--dropout", type=float, default=0.3, help="rate")
@@ -248,9 +248,11 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
     if history.interrupted:
         print(f"interrupted; go on with the same command and --resume ({last})")
         return 130
+    learned = args.attention == LEARNED
+    alpha = f"attention α {inflector.model.attention_alpha:.2f}, " if learned else ""
     print(
         f"{history.update[-1]} updates in {history.seconds[-1]:.0f} s; best dev accuracy "
-        f"{100 * history.best_accuracy:.1f}% (greedy), model in {args.out / 'best.npz'}"
+        f"{100 * history.best_accuracy:.1f}% (greedy), {alpha}model in {args.out / 'best.npz'}"
     )
     return 0
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from pyentmax.cli import main
+from pyentmax.inflection import Inflector
 
 WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail", "draw", "redraw"]
 FORMS = [f"{w}\t{w}ed\tV;PST" for w in WORDS] + [f"{w}\t{w}s\tV;3;SG;PRS" for w in WORDS]
@@ -67,6 +68,20 @@ def test_scores_and_fertility(files, tmp_path, capsys):
     assert main(["inflect", str(tmp_path), "walk", "V;PST"]) == 0
     assert main(train_arguments(files, tmp_path / "r", "--fertility", "1.5")) == 1
     assert "fertility: expected the attention softmax or sparsemax" in capsys.readouterr().err
+
+
+def test_a_learned_alpha(files, tmp_path, capsys):
+    learned = train_arguments(files, tmp_path, "--quiet", "--attention", "learned")
+    assert main(learned) == 0
+    alpha = re.search(r"attention α (1\.\d\d),", capsys.readouterr().out)[1]
+    model = Inflector.load(tmp_path).model
+    assert f"{model.attention_alpha:.2f}" == alpha
+    assert model.attention_alpha != 1.5, "no gradient reached α"
+    assert main(["inflect", str(tmp_path), "walk", "V;PST"]) == 0
+    assert main([*learned, "--resume", "--attention", "1.5"]) == 1
+    assert "attention was learned, is 1.5" in capsys.readouterr().err
+    assert main(train_arguments(files, tmp_path / "r", "--loss", "learned")) == 1
+    assert "only the attention's α can be 'learned'" in capsys.readouterr().err
 
 
 def test_an_ensemble(run, capsys):

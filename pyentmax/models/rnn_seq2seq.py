@@ -25,10 +25,14 @@ from ..autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from ..autograd.tensor import Array
 from ..nn.attention import (
     CONSTRAINED,
+    LEARNED,
     AttentionMapping,
     Memory,
     attend,
     choose_score,
+    init_learned_alpha,
+    learned_alpha,
+    learned_entmax,
     within_fertility,
 )
 from ..nn.initializers import Generator, Parameters, glorot_uniform
@@ -54,7 +58,8 @@ class RNNSeq2SeqConfig:
         Rate on embeddings, between layers and on õ.
     attention, output : str
         The two mappings, as for :func:`pyentmax.nn.choose_mapping`: α, or a name. The output is
-        trained with the mapping's own Fenchel-Young loss.
+        trained with the mapping's own Fenchel-Young loss. The attention may be "learned": α-entmax
+        whose α is a parameter, 1 < α < 2.
     score : str
         How attention compares states, a name in :data:`pyentmax.nn.attention.SCORES`.
     fertility : float, optional
@@ -81,7 +86,13 @@ class RNNSeq2SeqConfig:
             raise ValueError(f"hidden: expected an even number, got {self.hidden}")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout: expected a rate in [0, 1), got {self.dropout}")
-        attention = choose_mapping(self.attention).name
+        attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
+        if self.output == LEARNED:
+            raise ValueError(
+                "output: expected a fixed α or a mapping's name; only the attention's α can be "
+                f"{LEARNED!r}, since the loss L_α falls as α grows, whatever the scores, so that "
+                "training would only drive α to its bound"
+            )
         choose_mapping(self.output)
         choose_score(self.score)
         if self.fertility is not None:
@@ -130,7 +141,8 @@ class RNNSeq2Seq:
         self.params = params
         self.bos = bos
         self.eos = eos
-        self.attention = choose_mapping(config.attention)
+        learned = config.attention == LEARNED
+        self.attention = None if learned else choose_mapping(config.attention)
         self.output = choose_mapping(config.output)
         self.score = choose_score(config.score)
 
@@ -147,6 +159,8 @@ class RNNSeq2Seq:
             params |= init_lstm(rng, f"decoder.{k}", n, n, dtype)
         params["decoder.feed.weight"] = glorot_uniform(rng, n, 4 * n, dtype)
         params |= choose_score(config.score).initialize(rng, "attention", n, dtype)
+        if config.attention == LEARNED:
+            params |= init_learned_alpha("attention", dtype)
         params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
         params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
         return cls(config, params, bos, eos)
@@ -173,6 +187,13 @@ class RNNSeq2Seq:
     def output_is_sparse(self) -> bool:
         """Whether the output mapping can give a token the probability 0."""
         return self.output.sparse
+
+    @property
+    def attention_alpha(self) -> float | None:
+        """α of the attention, fixed or as learned so far; None if it is no α-entmax."""
+        if self.attention is not None:
+            return self.attention.alpha
+        return float(to_host(learned_alpha(self.params, "attention").data)[0])
 
     # --- training ---------------------------------------------------------------------------------
     def loss(
@@ -256,15 +277,19 @@ class RNNSeq2Seq:
             layers.append(after)
             x = after[0]
         scores = self.score.compare(params, "attention", x, state.memory.keys)
-        mapping, spent = self._attention_left(state.spent)
+        mapping, spent = self._attention_of_step(params, state.spent)
         context, weights = attend(scores, state.memory, mapping)
         if spent is not None:
             spent = spent + weights
         combined = dropout(tanh(linear(params, "combine", concatenate([context, x]))), rate, rng)
         return DecoderState(tuple(layers), combined, state.memory, spent), weights
 
-    def _attention_left(self, spent: Any) -> tuple[AttentionMapping, Tensor | None]:
+    def _attention_of_step(
+        self, params: Parameters, spent: Any
+    ) -> tuple[AttentionMapping, Tensor | None]:
         """The mapping of this step, bounded by what is left of the fertility, if there is one."""
+        if self.attention is None:
+            return learned_entmax(params, "attention"), None
         if self.config.fertility is None:
             return self.attention, None
         spent = as_tensor(spent)

@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..autograd import MAPPING_OPS, Tensor, as_tensor, concatenate, ops
 from ..autograd.tensor import Array
 from .initializers import Generator, Parameters, glorot_uniform
@@ -126,6 +128,39 @@ def attend(scores: Tensor, memory: Memory, mapping: AttentionMapping) -> tuple[T
     """The context vectors (B, H) and the attention weights (B, S) of scores (B, S)."""
     weights = mapping(scores, mask=memory.mask)
     return weighted_average(weights, memory.values), weights
+
+
+LEARNED = "learned"
+"""In place of α in a configuration: the attention is α-entmax, and α is a parameter."""
+
+
+def init_learned_alpha(name: str, dtype: Any = np.float32) -> Parameters:
+    """``name.alpha_logit``, of shape (1,): one α for all rows, which starts at 1.5."""
+    return {f"{name}.alpha_logit": np.zeros(1, dtype)}
+
+
+def learned_alpha(params: Parameters, name: str) -> Tensor:
+    """α = 1 + σ(a), between softmax and sparsemax, with the parameter a under ``name``.
+
+    References
+    ----------
+    Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §3.1 (one α a head).
+
+    Examples
+    --------
+    >>> learned_alpha(init_learned_alpha("attention"), "attention").data
+    array([1.5], dtype=float32)
+    """
+    return 1 + ops.sigmoid(as_tensor(params[f"{name}.alpha_logit"]))
+
+
+def learned_entmax(params: Parameters, name: str) -> AttentionMapping:
+    """α-entmax with the α under ``name``, which gets a gradient: Σ g ∘ ∂p/∂α over all rows."""
+
+    def mapping(z: Tensor, *, mask: Array | None = None) -> Tensor:
+        return MAPPING_OPS["entmax"](z, learned_alpha(params, name), mask=mask)
+
+    return mapping
 
 
 CONSTRAINED = {"softmax": "csoftmax", "sparsemax": "csparsemax"}

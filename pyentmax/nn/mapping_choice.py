@@ -23,6 +23,13 @@ class ChosenMapping(NamedTuple):
         """Whether the mapping can give exact zeros; entmax with α = 1 cannot, being softmax."""
         return MAPPINGS[self.name].sparse and not (self.name == "entmax" and self.params == (1.0,))
 
+    @property
+    def alpha(self) -> float | None:
+        """α where the mapping is an α-entmax, else None."""
+        if self.name == "entmax":
+            return self.params[0]
+        return {name: alpha for alpha, name in _OF_ALPHA.items()}.get(self.name)
+
     def __call__(self, z: Tensor, *, mask: Array | None = None) -> Tensor:
         """p = π(z) over the last axis, on the tape."""
         return MAPPING_OPS[self.name](z, *self.params, mask=mask)

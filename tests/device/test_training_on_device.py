@@ -54,8 +54,10 @@ def on_host(params: dict[str, Any]) -> dict[str, np.ndarray]:
     return {name: x.get() if hasattr(x, "get") else x for name, x in params.items()}
 
 
-def trained(device: bool, dropout: float = 0.0, **options: Any) -> tuple[RNNSeq2Seq, Any]:
-    model = new_model(device, dropout)
+def trained(
+    device: bool, dropout: float = 0.0, attention: str = "1.5", **options: Any
+) -> tuple[RNNSeq2Seq, Any]:
+    model = new_model(device, dropout, attention=attention)
     config = TrainingConfig(updates=20, batch_size=8, rate=0.01, clip=0.5, validate_every=10)
     validations = []
 
@@ -75,17 +77,18 @@ def assert_same_parameters(model: RNNSeq2Seq, other: RNNSeq2Seq) -> None:
 
 
 # --- training -------------------------------------------------------------------------------------
-def test_training_is_the_hosts():
-    host, history = trained(False)
-    device, on_device = trained(True)
+@pytest.mark.parametrize("attention", ["1.5", "learned"])
+def test_training_is_the_hosts(attention: str):
+    host, history = trained(False, attention=attention)
+    device, on_device = trained(True, attention=attention)
     assert all(isinstance(x, fake_cupy.ndarray) for x in device.params.values())
     assert_same_parameters(host, device)
     np.testing.assert_allclose(on_device.loss, history.loss, rtol=1e-6)
     assert history.loss[1] < history.loss[0]
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
-def test_an_update_copies_its_batch_and_nothing_back(dropout: float):
+@pytest.mark.parametrize(("dropout", "attention"), [(0.0, "1.5"), (0.3, "1.5"), (0.3, "learned")])
+def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: str):
     counts = []
 
     class Watched(list):
@@ -95,7 +98,7 @@ def test_an_update_copies_its_batch_and_nothing_back(dropout: float):
             counts.append((fake_cupy.copies.to_device, fake_cupy.copies.to_host))
             return super().__getitem__(i)
 
-    model = new_model(True, dropout)
+    model = new_model(True, dropout, attention=attention)
     config = TrainingConfig(updates=5, batch_size=8, validate_every=5)
     train(
         model, Watched(PAIRS), config, lambda _: Validation(1.0, 1.0), progress=False, keep="last"
@@ -182,9 +185,10 @@ def test_clipping_and_adam(max_norm: float):
 
 
 # --- decoding -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("mapping", ["1", "1.5", "1.25", "2"])
+@pytest.mark.parametrize("mapping", ["1", "1.5", "1.25", "2", "learned"])
 def test_decoding_is_the_hosts(mapping: str):
-    host, device = (new_model(d, attention=mapping, output=mapping) for d in (False, True))
+    output = "1.5" if mapping == "learned" else mapping
+    host, device = (new_model(d, attention=mapping, output=output) for d in (False, True))
     batch = make_batch(PAIRS, range(7))
     for search in (beam_search, greedy_search):
         mine = search(host, batch.source, batch.source_mask, max_length=6)

@@ -27,7 +27,9 @@ def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np
     rng = np.random.default_rng(seed)
     model = RNNSeq2Seq.initialize(config, rng, bos=1, eos=2, dtype=dtype)
     for name, x in model.params.items():
-        if "bias" in name:  # zeros would hide a gradient that is wrong by a factor
+        if (
+            "bias" in name or "logit" in name
+        ):  # zeros would hide a gradient that is wrong by a factor
             x += rng.normal(0, 0.3, x.shape).astype(dtype)
     return model
 
@@ -61,6 +63,14 @@ def test_gradient_of_every_parameter_with_other_scores(score):
 @pytest.mark.parametrize("fertility", [0.3, 1.2])
 def test_gradient_of_every_parameter_within_a_fertility(attention, fertility):
     assert_gradient_of_every_parameter(small(attention, fertility=fertility))
+
+
+@pytest.mark.parametrize("score", ["additive", "bilinear", "dot", "scaled"])
+@pytest.mark.parametrize("logit", [-2.0, 0.0, 3.0])
+def test_gradient_of_every_parameter_with_a_learned_alpha(score, logit):
+    model = small("learned", layers=2, score=score, dropout=0.3)
+    model.params["attention.alpha_logit"][...] = logit
+    assert_gradient_of_every_parameter(model, dropout=0.3)
 
 
 def assert_gradient_of_every_parameter(model, dropout=0.0):
@@ -103,7 +113,38 @@ def test_no_source_token_gets_more_than_its_fertility(attention):
     np.testing.assert_array_equal(both.spent, state.spent[[2, 0, 1, 2]])
 
 
-@pytest.mark.parametrize("options", [{}, {"attention": "2", "fertility": 0.5}])
+def test_a_learned_alpha_is_the_alpha_of_the_attention():
+    learned = small("learned", seed=4)
+    learned.params["attention.alpha_logit"][...] = np.log(0.3 / 0.7)
+    fixed = small("1.3", seed=4)
+    fixed.params = {k: x for k, x in learned.params.items() if k != "attention.alpha_logit"}
+    assert learned.attention_alpha == pytest.approx(1.3, rel=1e-12)
+    assert fixed.attention_alpha == 1.3
+    args = (SOURCE, SOURCE_MASK, TARGET_IN)
+    np.testing.assert_allclose(
+        learned.scores(learned.params, *args).data,
+        fixed.scores(fixed.params, *args).data,
+        rtol=1e-12,
+    )
+    one, other = (
+        m.step(m.encode(SOURCE, SOURCE_MASK), np.array([1] * 3))[0] for m in (learned, fixed)
+    )
+    np.testing.assert_allclose(one.attention, other.attention, rtol=1e-12)
+
+
+def test_the_alpha_of_the_attention():
+    names = ["1", "1.25", "1.5", "2", "normmax:2", "fusedmax:1"]
+    alphas = [small(name).attention_alpha for name in names]
+    assert alphas == [1.0, 1.25, 1.5, 2.0, None, None]
+    untrained = RNNSeq2Seq.initialize(
+        RNNSeq2SeqConfig(8, 6, hidden=4, attention="learned"), np.random.default_rng(0), 1, 2
+    )
+    assert untrained.attention_alpha == 1.5
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"attention": "2", "fertility": 0.5}, {"attention": "learned"}]
+)
 @pytest.mark.parametrize("output", ["1", "1.5", "2"])
 def test_stepping_gives_the_probabilities_that_training_sees(output, options):
     model = small(output=output, layers=2, **options)
@@ -114,7 +155,7 @@ def test_stepping_gives_the_probabilities_that_training_sees(output, options):
         p, support = model.output.probabilities(scores[t])
         np.testing.assert_allclose(np.exp(step.log_prob), p, rtol=1e-12, atol=1e-15)
         np.testing.assert_array_equal(step.support, support)
-        if not options:
+        if "fertility" not in options:
             np.testing.assert_allclose(step.attention.sum(axis=1), 1, rtol=1e-12)
         assert not step.attention[~SOURCE_MASK].any(), "attention on padding"
 
@@ -186,7 +227,7 @@ def test_dropout_only_with_a_generator():
 
 
 def test_float32_stays_float32():
-    model = small(dtype=np.float32, layers=2, dropout=0.3)
+    model = small("learned", dtype=np.float32, layers=2, dropout=0.3)
     params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
     loss = loss_of(model, params, seed=0)
     loss.backward()
@@ -243,6 +284,7 @@ def test_same_seed_same_model():
         ("score", "cosine", "score: expected one of additive, .*; got 'cosine'"),
         ("fertility", 0.0, "fertility: expected a number above 0, got 0.0"),
         ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
+        ("output", "learned", "only the attention's α .* since the loss L_α falls as α grows"),
         ("output", "entmax", "expected entmax:ALPHA, numbers for the capitals; got 'entmax'"),
         ("output", "entmax:x", "got 'entmax:x'"),
     ],
@@ -250,3 +292,8 @@ def test_same_seed_same_model():
 def test_bad_configurations(field, value, message):
     with pytest.raises(ValueError, match=message):
         RNNSeq2SeqConfig(**{"source_size": 8, "target_size": 6, field: value})
+
+
+def test_a_learned_alpha_has_no_fertility():
+    with pytest.raises(ValueError, match="expected the attention softmax or sparsemax, .* learned"):
+        RNNSeq2SeqConfig(source_size=8, target_size=6, attention="learned", fertility=1.0)

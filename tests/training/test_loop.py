@@ -23,8 +23,8 @@ RNG = np.random.default_rng(0)
 PAIRS = [(s, s) for s in (RNG.integers(4, 8, size=n) for n in RNG.integers(1, 5, size=50))]
 
 
-def new_model(seed=0):
-    config = RNNSeq2SeqConfig(source_size=8, target_size=8, hidden=8, dropout=0.2)
+def new_model(seed=0, attention="1.5"):
+    config = RNNSeq2SeqConfig(8, 8, hidden=8, dropout=0.2, attention=attention)
     return RNNSeq2Seq.initialize(config, np.random.default_rng(seed), bos=1, eos=2)
 
 
@@ -68,14 +68,18 @@ def test_the_seed_fixes_everything():
     assert figures(run(c, config=config(seed=1))) != figures(first)
 
 
-@pytest.mark.parametrize("schedule", ["linear", "halve"])
+@pytest.mark.parametrize(
+    ("schedule", "attention"), [("linear", "1.5"), ("halve", "1.5"), ("halve", "learned")]
+)
 @pytest.mark.parametrize("stop", [7, 10, 23, 33])
-def test_resuming_gives_the_uninterrupted_run_to_the_last_digit(tmp_path, stop, schedule):
+def test_resuming_gives_the_uninterrupted_run_to_the_last_digit(
+    tmp_path, stop, schedule, attention
+):
     settings = config(schedule=schedule)
-    straight = new_model()
+    straight = new_model(attention=attention)
     expected = run(straight, config=settings)
 
-    broken = new_model()
+    broken = new_model(attention=attention)
     count = 0
 
     class StopAfter(list):
@@ -94,7 +98,7 @@ def test_resuming_gives_the_uninterrupted_run_to_the_last_digit(tmp_path, stop, 
     assert history.interrupted
     assert 0 < load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] < 40
 
-    resumed = new_model(seed=9)  # whatever is in it is replaced
+    resumed = new_model(seed=9, attention=attention)  # whatever is in it is replaced
     history = run(resumed, tmp_path, config=settings, resume=True)
     assert figures(history) == figures(expected)
     for name, x in straight.params.items():
