@@ -117,7 +117,8 @@ def _shortened(array: Any) -> str:
 def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """Decorator: run the kernel named like the function where there is one, else the function.
 
-    ``arrange`` is an `Arrangement` with the function's own signature.
+    ``arrange`` is an `Arrangement` with the function's own signature; None where the host has no
+    kernel, and a GPU alone has one.
     """
 
     def decorate(body: Callable[P, R]) -> Accelerated[P, R]:

@@ -276,6 +276,7 @@ def entmax_loss_and_grad(
     return loss, gradient()
 
 
+@accelerated(None)
 def normmax_loss(
     z: Any,
     y: Any,
@@ -317,6 +318,7 @@ def normmax_loss(
     return loss
 
 
+@accelerated(None)
 def normmax_loss_and_grad(
     z: Any,
     y: Any,

@@ -96,6 +96,7 @@ def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) ->
     return rows.restore_support(_kept(x, rows.k) & (x > -np.inf))
 
 
+@accelerated(None)
 def topk_softmax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = p ∘ (v − p·v) at the output p = topk_softmax(z, k): softmax's own (App. A.3).
 

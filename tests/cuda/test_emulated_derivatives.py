@@ -25,9 +25,7 @@ INVALID = {"entmax_jvp": 0.5, "entmax_grad_alpha": 0.5, "normmax_jvp": 1.0}
 
 
 def body(name: str) -> Any:
-    """The NumPy body of a function, whether it is accelerated or not."""
-    function = getattr(pyentmax, name)
-    return getattr(function, "reference", function)
+    return getattr(pyentmax, name).reference
 
 
 def parameters(name: str) -> list[Any]:

@@ -42,8 +42,7 @@ class Case:
                               parameter=parameter, weight=self.weight, **how)  # fmt: skip
 
     def check(self, mask: Any = None) -> None:
-        function = getattr(pyentmax, f"{self.name}_loss_and_grad")
-        body = getattr(function, "reference", function)
+        body = getattr(pyentmax, f"{self.name}_loss_and_grad").reference
         parameters = [] if self.alpha is None else [self.alpha]
         z, weight = self.number.exact(self.z), self.weight[..., None]
         with np.errstate(invalid="ignore"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -55,14 +56,12 @@ def check(gpu: Any, name: str, z: np.ndarray, y: np.ndarray, *alpha: Any, **opti
     """Loss and gradient on the device are the body's; one launch, and no copy to or fro."""
     options = {"ignore_index": NOWHERE, **options}
     on_device = {key: moved(value) for key, value in options.items()}
-    kernel, device_z, device_y = KERNELS[f"{name}_loss_and_grad"], moved(z), moved(y)
-    body = getattr(pyentmax, f"{name}_loss_and_grad")
-    wide = z.astype(np.float64)
-    expected = getattr(body, "reference", body)(wide, y, *alpha, **options)
+    function, device_z, device_y = getattr(pyentmax, f"{name}_loss_and_grad"), moved(z), moved(y)
+    expected = function.reference(z.astype(np.float64), y, *alpha, **options)
     gpu.launches.clear()
     fake_cupy.copies.reset()
-    loss, gradient = kernel(device_z, device_y, *alpha, **on_device)
-    alone = KERNELS[f"{name}_loss"](device_z, device_y, *alpha, **on_device)
+    loss, gradient = function(device_z, device_y, *alpha, **on_device)
+    alone = getattr(pyentmax, f"{name}_loss")(device_z, device_y, *alpha, **on_device)
     assert fake_cupy.copies.to_host == fake_cupy.copies.to_device == 0
     assert sum(launch.name.startswith("loss_") for launch in gpu.launches) == 2
     assert loss.dtype == gradient.dtype == z.dtype
@@ -80,6 +79,25 @@ def test_every_type_and_alpha(gpu: emulated_cupy.Emulation, name: str, dtype: An
     for alpha in ALPHAS.get(name, [None]):
         z, y = inputs((7, 9), dtype)
         check(gpu, name, z, y, *([] if alpha is None else [alpha]), reduction="none")
+
+
+@pytest.mark.parametrize("name", ["normmax_loss", "normmax_loss_and_grad"])
+def test_normmax_raises_what_its_body_raises(gpu: emulated_cupy.Emulation, name: str) -> None:
+    z, y = inputs((3, 5))
+    function = getattr(pyentmax, name)
+    for arguments, options in [
+        ((1.0,), {}),
+        ((np.array([2.0, 2.0]),), {}),
+        ((2.0, 2), {}),
+        ((), {"reduction": "median"}),
+        ((), {"label_smoothing": 2.0}),
+        ((), {"mask": np.ones(3, bool)}),
+    ]:
+        with pytest.raises((TypeError, ValueError)) as expected:
+            function.reference(moved(z), moved(y), *arguments, **options)
+        with pytest.raises(type(expected.value), match=re.escape(str(expected.value))):
+            function(moved(z), moved(y), *arguments, **options)
+    assert not gpu.launches
 
 
 @pytest.mark.parametrize("n", [1, 40, 700, 2500, 20000])
@@ -118,7 +136,7 @@ def test_wrong_targets_are_nan_and_broken_rows_too(gpu: emulated_cupy.Emulation)
     z[0, 1], z[1, 1] = np.nan, np.inf
     y = np.array([0, 0, 5, -1, 1, 1])
     weight = np.array([1, 1, 1, 1, -1, 1.0])
-    loss, gradient = KERNELS["sparsemax_loss_and_grad"](
+    loss, gradient = pyentmax.sparsemax_loss_and_grad(
         moved(z), moved(y), reduction="none", weight=moved(weight)
     )
     assert np.isnan(loss.get()).tolist() == [True] * 5 + [False]
@@ -127,7 +145,7 @@ def test_wrong_targets_are_nan_and_broken_rows_too(gpu: emulated_cupy.Emulation)
 
 def test_what_no_kernel_does_is_left_to_the_body(gpu: emulated_cupy.Emulation) -> None:
     z, y = map(moved, inputs((3, 5)))
-    function = KERNELS["sparsemax_loss"]
+    function = KERNELS["sparsemax_loss"]  # what a public function falls back from
     assert function(z, y, label_smoothing=0.1, ignore_index=NOWHERE) is NotImplemented
     assert function(z, pyentmax.softmax(z)) is NotImplemented
     with pytest.raises(TypeError, match=r"y must lie on the GPU .*cupy\.asarray\(y\)"):
