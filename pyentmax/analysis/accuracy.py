@@ -1,0 +1,82 @@
+"""How right a model is: shares of right words, and how far the wrong ones are off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+__all__ = ["levenshtein", "mean_levenshtein", "word_accuracy"]
+
+
+def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -> float:
+    """Share of predictions that equal their reference, from 0 to 1.
+
+    Parameters
+    ----------
+    predictions, references : sequences of one length
+        Of strings, tuples of tokens, or whatever compares with ``==`` as a whole.
+
+    Raises
+    ------
+    ValueError
+        If they differ in length or are empty.
+
+    Examples
+    --------
+    >>> word_accuracy(["drawn", "drawed"], ["drawn", "drawn"])
+    0.5
+    """
+    pairs = _pairs(predictions, references)
+    return sum(bool(one == other) for one, other in pairs) / len(pairs)
+
+
+def levenshtein(a: Sequence[object], b: Sequence[object]) -> int:
+    """Fewest insertions, deletions and substitutions that turn ``a`` into ``b``.
+
+    Parameters
+    ----------
+    a, b : str or sequences of tokens
+
+    Examples
+    --------
+    >>> levenshtein("drawed", "drawn")
+    2
+    """
+    # distance[j]: from what was read of a to b[:j]; one row of the usual table at a time.
+    distance = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        diagonal, distance[0] = distance[0], i
+        for j, y in enumerate(b, start=1):
+            best = min(distance[j] + 1, distance[j - 1] + 1, diagonal + (x != y))
+            diagonal, distance[j] = distance[j], best
+    return distance[-1]
+
+
+def mean_levenshtein(
+    predictions: Sequence[Sequence[object]], references: Sequence[Sequence[object]]
+) -> float:
+    """Mean `levenshtein` distance of predictions from their references.
+
+    Raises
+    ------
+    ValueError
+        If they differ in length or are empty.
+
+    Examples
+    --------
+    >>> mean_levenshtein(["drawn", "drawed"], ["drawn", "drawn"])
+    1.0
+    """
+    pairs = _pairs(predictions, references)
+    return sum(levenshtein(one, other) for one, other in pairs) / len(pairs)
+
+
+def _pairs(predictions: Sequence[Any], references: Sequence[Any]) -> list[tuple[Any, Any]]:
+    if len(predictions) != len(references):
+        raise ValueError(
+            "predictions and references must be of one length, "
+            f"not {len(predictions)} and {len(references)}"
+        )
+    if not len(predictions):
+        raise ValueError("there is nothing to compare: predictions and references are empty")
+    return list(zip(predictions, references, strict=True))

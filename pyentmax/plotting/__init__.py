@@ -1,0 +1,44 @@
+"""Pictures: hypothesis trees, attention maps, training curves, mapping curves.
+
+Every function draws into the axes that it is given, or into a new figure of fitting size, and
+returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
+so that the functions work in a notebook, in a script without a display, and in threads alike.
+"""
+
+from __future__ import annotations
+
+from ._figures import (
+    BLUE,
+    EDGE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    RULE,
+    VERMILION,
+    save_figure,
+)
+from .attention import plot_attention
+from .mapping_curves import plot_mapping_curves
+from .training import plot_training_curve
+from .tree import plot_hypothesis_tree
+
+__all__ = [
+    "BLUE",
+    "EDGE",
+    "GREEN",
+    "GREY",
+    "INK",
+    "ORANGE",
+    "PALE",
+    "PURPLE",
+    "RULE",
+    "VERMILION",
+    "plot_attention",
+    "plot_hypothesis_tree",
+    "plot_mapping_curves",
+    "plot_training_curve",
+    "save_figure",
+]
