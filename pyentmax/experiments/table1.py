@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from ..analysis import exactness_statistics, mean_levenshtein, word_accuracy
 from ..data import DataError, Example, language_of, read_examples
 from ..inflection import WordDecoder, load_word_decoder, train_inflector
-from ..nn.mapping_choice import choose_mapping
+from ..models.rnn_seq2seq import RNNSeq2SeqConfig
 from ..training import LAST, TrainingConfig
 from ._records import read_json, write_json, write_text
 
@@ -316,9 +316,11 @@ def grid(losses: Sequence[str], attentions: Sequence[str], seeds: Sequence[int])
     >>> grid(["1", "1.5"], ["2"], [0])
     [Cell(loss='1', attention='2', seed=0), Cell(loss='1.5', attention='2', seed=0)]
     """
-    for choice in losses:
-        choose_mapping(choice)
-    return [Cell(loss, a, seed) for seed in seeds for loss in losses for a in attentions]
+    for loss in losses:
+        for attention in attentions:  # a wrong name is refused before anything is trained
+            RNNSeq2SeqConfig(source_size=1, target_size=1, attention=attention, output=loss)
+    pairs = [(loss, attention) for loss in losses for attention in attentions]
+    return [Cell(loss, attention, seed) for seed in seeds for loss, attention in pairs]
 
 
 def _plain(settings: Settings) -> dict[str, Any]:
