@@ -17,8 +17,11 @@ from . import __version__
 from ._devices import DEVICES
 from ._dispatch import describe_backend
 from .data import (
+    SPLITS,
     Example,
     compounds_of,
+    conll2018_files,
+    conll2018_languages,
     hold_out,
     language_of,
     read_examples,
@@ -149,11 +152,41 @@ def _parser() -> argparse.ArgumentParser:
     add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")
     inflect.set_defaults(run=_inflect)
 
+    _add_data(commands)
     experiments = commands.add_parser(
         "reproduce", help="an experiment of the papers"
     ).add_subparsers(dest="experiment", required=True, metavar="EXPERIMENT")
     _add_table1(experiments)
     return parser
+
+
+def _add_data(commands: Any) -> None:
+    conll2018 = (
+        commands.add_parser("data", help="fetch a data set")
+        .add_subparsers(dest="data", required=True, metavar="DATASET")
+        .add_parser(
+            "conll2018",
+            help="morphological inflection in 103 languages",
+            description="The files of the CoNLL-SIGMORPHON 2018 shared task 1, downloaded into the "
+            "user's cache with their checksums verified, or found in a folder. Prints their paths; "
+            "without --languages, the languages that there are.",
+            formatter_class=Formatter,
+        )
+    )
+    add = conll2018.add_argument
+    add("--languages", nargs="+", default=[], metavar="NAME", help="or 'all'")
+    add("--split", nargs="+", choices=SPLITS, default=["train-medium", "dev"], help="which files")
+    _add_folder(conll2018, "--folder")
+    conll2018.set_defaults(run=_data_conll2018)
+
+
+def _add_folder(parser: Any, option: str) -> None:
+    parser.add_argument(
+        option,
+        type=Path,
+        metavar="DIR",
+        help="folder that holds conll2018/; if not given, that in PYENTMAX_DATA, or a download",
+    )
 
 
 def _add_table1(experiments: Any) -> None:
@@ -170,7 +203,7 @@ def _add_table1(experiments: Any) -> None:
     add = table1.add_argument
     add("--setting", choices=("high", "medium", "low"), default="medium", help="training files")
     add("--languages", nargs="+", default=["all"], metavar="NAME", help="or 'all'")
-    add("--data", type=Path, required=True, metavar="DIR", help="folder that holds conll2018/")
+    _add_folder(table1, "--data")
     add("--out", type=Path, metavar="DIR", help="table1-SETTING if not given")
     add("--loss", nargs="+", default=["1", "1.5", "2"], metavar="MAPPING", help="α, or names")
     add("--attention", nargs="+", default=["1", "1.5", "2"], metavar="MAPPING", help="the same")
@@ -288,13 +321,27 @@ def _inflect(args: argparse.Namespace) -> int:
     return 0
 
 
+def _data_conll2018(args: argparse.Namespace) -> int:
+    if not args.languages:
+        has = {split: conll2018_languages(split, args.folder) for split in SPLITS}
+        for language in sorted({name for names in has.values() for name in names}):
+            print(f"{language:24}", *(split for split in SPLITS if language in has[split]))
+        return 0
+    for split in args.split:
+        names = args.languages
+        if names == ["all"]:
+            names = conll2018_languages(split, args.folder)
+        print(*conll2018_files(names, split, args.folder), sep="\n")
+    return 0
+
+
 def _table1(args: argparse.Namespace) -> int:
     from .experiments import table1
     from .experiments.table1_report import write_report
 
     names = args.languages
     if names == ["all"]:
-        names = table1.known_languages(args.data, args.setting)
+        names = conll2018_languages(f"train-{args.setting}", args.data)
     settings = table1.Settings(
         setting=args.setting,
         languages=tuple(sorted(set(names))),

@@ -1,4 +1,4 @@
-"""Data: inflection examples, vocabularies and batches by length."""
+"""Data: inflection examples and their files, vocabularies and batches by length."""
 
 from .batching import (
     Batch,
@@ -9,6 +9,7 @@ from .batching import (
     padding_share,
 )
 from .bundled import english_verbs
+from .download import SPLITS, conll2018_files, conll2018_languages
 from .errors import DataError
 from .inflection import (
     Example,
@@ -26,6 +27,7 @@ __all__ = [
     "EOS",
     "PAD",
     "SPECIALS",
+    "SPLITS",
     "UNK",
     "Batch",
     "DataError",
@@ -34,6 +36,8 @@ __all__ = [
     "Vocabulary",
     "bucketed_batches",
     "compounds_of",
+    "conll2018_files",
+    "conll2018_languages",
     "encode_examples",
     "english_verbs",
     "hold_out",

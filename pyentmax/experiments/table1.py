@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..analysis import exactness_statistics, mean_levenshtein, word_accuracy
-from ..data import DataError, Example, language_of, read_examples
+from ..data import Example, conll2018_files, read_examples
 from ..inflection import WordDecoder, load_word_decoder, train_inflector
 from ..models.rnn_seq2seq import RNNSeq2SeqConfig
 from ..training import LAST, TrainingConfig
@@ -122,18 +122,13 @@ class Data(NamedTuple):
 # --- data -----------------------------------------------------------------------------------------
 
 
-def known_languages(folder: Path, setting: str) -> list[str]:
-    """The languages that have files of a setting under ``folder/conll2018/task1``, sorted."""
-    return sorted(language_of(path) for path in _task(folder).glob(f"*/*-train-{setting}"))
-
-
-def read_data(folder: Path, settings: Settings) -> Data:
+def read_data(folder: Path | None, settings: Settings) -> Data:
     """All training and development examples, marked with their language.
 
     Parameters
     ----------
-    folder : Path
-        It holds ``conll2018/task1/{all,surprise}/LANGUAGE-train-medium`` and so on.
+    folder : Path or None
+        As for :func:`pyentmax.data.conll2018_files`, whose errors may come.
 
     Raises
     ------
@@ -142,26 +137,9 @@ def read_data(folder: Path, settings: Settings) -> Data:
     """
     parts = []
     for split in (f"train-{settings.setting}", "dev"):
-        paths = [_find(folder, f"{language}-{split}") for language in settings.languages]
+        paths = conll2018_files(settings.languages, split, folder)
         parts.append(read_examples(paths, languages=settings.languages))
     return Data(*parts)
-
-
-def _task(folder: Path) -> Path:
-    task = folder / "conll2018" / "task1"
-    if not task.is_dir():
-        raise DataError(
-            f"{folder}: expected a folder that holds conll2018/task1/…, got one without"
-        )
-    return task
-
-
-def _find(folder: Path, name: str) -> Path:
-    task = _task(folder)
-    found = sorted(task.glob(f"*/{name}"))
-    if not found:
-        raise DataError(f"no file {name} under {task}: is the language spelt as the files are?")
-    return found[0]
 
 
 # --- cells ----------------------------------------------------------------------------------------
