@@ -182,7 +182,7 @@ def test_other_settings_are_refused(folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--languages", "klingon"], "no file klingon-train-medium"),
+        (["--languages", "klingon"], "unknown language 'klingon': known are northish southish"),
         (["--loss", "0.5"], "mapping: expected α ≥ 1"),
         (["--attention", "softermax"], "mapping: expected α ≥ 1"),
         (["--epochs", "0"], "epochs: expected at least 1, got 0"),
@@ -198,7 +198,7 @@ def test_bad_arguments_change_nothing(folder, tmp_path, capsys, more, said):
 
 def test_a_folder_without_the_task_is_named(tmp_path):
     with pytest.raises(DataError, match="conll2018/task1"):
-        table1.known_languages(tmp_path, "medium")
+        table1.read_data(tmp_path, Settings("medium", ("northish",)))
 
 
 def test_defaults_are_the_papers():
