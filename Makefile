@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
 
-.PHONY: help demo test lint sanitize aarch64 cuda-races cuda-overruns check-deep notebooks check-notebooks clean
+.PHONY: help demo test lint sanitize aarch64 cuda-races cuda-overruns check-deep notebooks check-notebooks docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -27,6 +27,7 @@ help:
 	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; so does cuda-overruns'
 	@echo 'make check-deep  what takes longer than a test should'
 	@echo 'make notebooks   execute the notebooks in place; `make check-notebooks`: in their small setting, writing nothing'
+	@echo 'make docs        the documentation, into build/docs/html; no network once its tools are installed'
 	@echo 'make clean       remove .venv and everything built'
 
 demo: $(VENV)/.models
@@ -81,6 +82,13 @@ notebooks: $(VENV)/.notebooks
 check-notebooks: $(VENV)/.notebooks
 	$(BIN)/python -m pytest -n $(JOBS) -m notebooks tests/test_notebooks.py
 
+# A warning is an error: a public name without an entry and a dead link are warnings.
+docs: $(VENV)/.docs
+	rm -rf build/docs
+	$(BIN)/python -m sphinx -j $(JOBS) --fail-on-warning --keep-going --quiet \
+		-c docs -d build/docs/doctrees . build/docs/html
+	@echo 'open build/docs/html/index.html'
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info pyentmax/_cpu*.so
 
@@ -103,6 +111,10 @@ $(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
 
 $(VENV)/.notebooks: $(VENV)/.test
 	$(PIP) install --no-build-isolation --editable '.[models,notebooks,sparse,test]'
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.test
+	$(PIP) install --no-build-isolation --editable '.[docs,models,sparse,test]'
 	@touch $@
 
 # Each line names what is missing, by its Debian package.

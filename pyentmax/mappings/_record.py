@@ -16,12 +16,12 @@ class Mapping:
     Attributes
     ----------
     name : str
-    forward : forward(z, *params, axis=-1, *, mask=None, out=None) -> p
-    support : support(z, *params, axis=-1, *, mask=None) -> bool array
+    forward : ``forward(z, *params, axis=-1, *, mask=None, out=None)`` -> p
+    support : ``support(z, *params, axis=-1, *, mask=None)`` -> bool array
         where the mapping itself gives probability, whether or not a float can show it
-    jvp, vjp : (p, v, *params, axis=-1, *, mask=None) -> J v, Jᵀ v
-    jacobian : jacobian(p, *params, axis=-1) -> array of shape batch + (d, d)
-    omega : omega(p, *params, axis=-1) -> Ω(p), shape batch; Ω is minus the entropy
+    jvp, vjp : ``(p, v, *params, axis=-1, *, mask=None)`` -> J v, Jᵀ v
+    jacobian : ``jacobian(p, *params, axis=-1)`` -> array of shape batch + (d, d)
+    omega : ``omega(p, *params, axis=-1)`` -> Ω(p), shape batch; Ω is minus the entropy
         None where there is none, or none finite at every label; then it has no loss
     parameters : tuple of str
     sparse : bool

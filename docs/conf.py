@@ -1,0 +1,60 @@
+"""How Sphinx builds the documentation: `make docs`, offline, into build/docs/html.
+
+The source folder is the repository itself, so that a link between a page and a notebook is the same
+here and in a file browser. What belongs to it is named in ``include_patterns``.
+"""
+
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+project = "pyentmax"
+author = "the pyentmax developers"
+project_copyright = f"{author}; BSD-3-Clause"
+version = release = installed_version("pyentmax")
+
+root_doc = "docs/index"
+include_patterns = ["docs/**", "notebooks/*.ipynb"]
+exclude_patterns = [".*", "build", "dist", "**/.ipynb_checkpoints"]  # nobody looks in there
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx-mathjax-offline",  # MathJax's files, so that formulas need no network
+    "reference",
+]
+
+# --- pages -----------------------------------------------------------------------------------------
+
+myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "dollarmath", "fieldlist"]
+myst_heading_anchors = 4
+nb_execution_mode = "off"  # the committed outputs are the pages; `make notebooks` makes them
+nb_ipywidgets_js = {}  # would come from the network
+
+# --- docstrings ------------------------------------------------------------------------------------
+
+default_role = "name"  # `entmax` in a docstring is a link, `z` is not
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"  # the docstrings say what an argument is
+napoleon_google_docstring = False
+napoleon_use_param = False
+napoleon_use_rtype = False
+nitpicky = True
+nitpick_ignore_regex = [("py:(class|exc)", "(?!pyentmax).*")]  # types in words: "array of z's shape"
+
+# --- the look --------------------------------------------------------------------------------------
+
+html_theme = "furo"
+html_title = "pyentmax"
+html_static_path = ["_static"]
+html_css_files = ["pyentmax.css"]
+html_extra_path = ["_root"]
+html_copy_source = False
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0066A1"},
+    "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
+}

@@ -1,0 +1,305 @@
+"""The API reference: a directive for its pages, and a build that fails where a name is missing.
+
+``.. reference:: MODULE`` documents the names in its body, or all public names of the module where
+it has no body: first a table of them, then each from its docstring. Elsewhere, code such as
+``entmax15`` or ``pyentmax.data.Vocabulary`` in a text becomes a link to its place there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import pkgutil
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.pycode import ModuleAnalyzer
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+from sphinx.util.nodes import make_refnode
+
+import pyentmax
+from pyentmax import cli
+
+COMMANDS = "pyentmax.cli"  # has a page of its own, with its help texts
+NO_SOURCE = ("pyentmax.__main__", "pyentmax._cpu")  # runs when imported; is compiled
+
+logger = logging.getLogger(__name__)
+
+
+# --- what is public --------------------------------------------------------------------------------
+
+
+def inner_modules(package: ModuleType) -> Iterator[ModuleType]:
+    """The modules directly inside a package; none inside a module."""
+    path = getattr(package, "__path__", ())
+    for _, name, _ in pkgutil.iter_modules(path, f"{package.__name__}."):
+        if name not in NO_SOURCE:
+            yield import_module(name)
+
+
+def public_modules(package: ModuleType) -> Iterator[ModuleType]:
+    """The rooms of the package; of one that exports nothing itself, its modules too."""
+    for module in inner_modules(package):
+        if module.__name__ == COMMANDS or module.__name__.rpartition(".")[2].startswith("_"):
+            continue
+        yield module
+        if not hasattr(module, "__all__"):
+            yield from public_modules(module)
+
+
+def public_names(module: ModuleType) -> list[str]:
+    """A module's ``__all__``, or the functions, classes and explained constants defined in it."""
+    members = vars(module)
+    if "__all__" in members:
+        return [name for name in module.__all__ if not inspect.ismodule(members[name])]
+    comments = ModuleAnalyzer.for_module(module.__name__).find_attr_docs()
+    explained = {name for scope, name in comments if not scope}
+    return [
+        name
+        for name, value in members.items()
+        if not name.startswith("_")
+        and (
+            name in explained
+            or (callable(value) and getattr(value, "__module__", None) == module.__name__)
+        )
+    ]
+
+
+def missing_names(documented: set[str]) -> list[str]:
+    """The public names that none of the documented ones, given in full, stands for.
+
+    A name counts where another module's of the same name is the same object: the losses belong to
+    `pyentmax` and to `pyentmax.losses`, and are documented once.
+    """
+    objects: dict[str, list[Any]] = {}
+    for full_name in documented:
+        scope, _, name = full_name.rpartition(".")
+        try:
+            objects.setdefault(name, []).append(getattr(import_module(scope), name))
+        except ImportError:  # a method: its scope is a class
+            continue
+    return [
+        f"{module.__name__}.{name}"
+        for module in (pyentmax, *public_modules(pyentmax))
+        for name in public_names(module)
+        if not any(getattr(module, name) is known for known in objects.get(name, ()))
+    ]
+
+
+def check_completeness(app: Sphinx, env: BuildEnvironment) -> None:
+    """Warn, which `make docs` takes for an error, of every public name without an entry."""
+    for name in missing_names(set(env.domains["py"].objects)):
+        logger.warning("%s is public and on no page of docs/api", name)
+
+
+# --- the pages -------------------------------------------------------------------------------------
+
+
+def entry(module: ModuleType, name: str) -> list[str]:
+    """The reStructuredText that documents one name."""
+    full_name, value = f"{module.__name__}.{name}", getattr(module, name)
+    if inspect.isclass(value):
+        return [f".. autoclass:: {full_name}", "   :members:"]
+    if not inspect.isroutine(value):
+        shown = [f"   :value: {value!r}"] if isinstance(value, (str, int, float, tuple)) else []
+        explained = [f"   {line}" for line in explanation(module, name)]
+        return [f".. py:data:: {name}", *shown, "", *explained]
+    if value.__name__ != name:
+        signature = inspect.signature(value)
+        bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
+        signature = signature.replace(parameters=bare, return_annotation=signature.empty)
+        return [f".. py:function:: {name}{signature}", "", f"   {summary(module, name)}"]
+    return [f".. autofunction:: {full_name}"]
+
+
+def summary(module: ModuleType, name: str) -> str:
+    """What a name is, in a line."""
+    value = getattr(module, name)
+    if inspect.isroutine(value) and value.__name__ != name:
+        return f"The same function as `{module.__name__}.{value.__name__}`."
+    if inspect.isclass(value) or inspect.isroutine(value):
+        first, *_ = (inspect.getdoc(value) or "").split("\n\n")
+        return escaped(first.replace("\n", " "))
+    first, *_ = explanation(module, name) or [""]
+    return escaped(first)
+
+
+def explanation(module: ModuleType, name: str) -> list[str]:
+    """The string below a constant's assignment, in the module or one inside of it."""
+    for place in (module, *inner_modules(module)):
+        comments = ModuleAnalyzer.for_module(place.__name__).find_attr_docs()
+        if ("", name) in comments:
+            return comments["", name]
+    return []
+
+
+class Reference(SphinxDirective):
+    """``.. reference:: MODULE`` with names, one a line, or with nothing for all of the module's.
+
+    Of a package that exports nothing itself, all modules follow, each under a heading.
+    """
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        """The nodes of table and entries."""
+        module = import_module(self.arguments[0])
+        chosen = [line.strip() for line in self.content if line.strip()]
+        lines = [] if chosen else self.introduced(module)
+        lines += self.entries(module, chosen or public_names(module))
+        if not chosen and not hasattr(module, "__all__"):
+            for inner in public_modules(module):
+                lines += [inner.__name__, "~" * len(inner.__name__), "", *self.introduced(inner)]
+                lines += self.entries(inner, public_names(inner))
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+    def introduced(self, module: ModuleType) -> list[str]:
+        """The module's own docstring."""
+        return [f".. automodule:: {module.__name__}", "   :no-members:", ""]
+
+    def entries(self, module: ModuleType, names: list[str]) -> list[str]:
+        """A table of the names and an entry for each."""
+        lines = [f".. py:currentmodule:: {module.__name__}", ""]
+        lines += [".. list-table::", "   :class: names", ""] if names else []
+        for name in names:
+            lines += [f"   * - :py:obj:`{name}`", f"     - {summary(module, name)}"]
+        for name in names:
+            lines += ["", *entry(module, name)]
+        return [*lines, ""]
+
+
+class Commands(SphinxDirective):
+    """``.. commands::``: the help text of every command, each under a heading."""
+
+    def run(self) -> list[nodes.Node]:
+        """The nodes of headings and texts."""
+        os.environ.update(COLUMNS="80", NO_COLOR="1")
+        lines = []
+        for parser in leaves(cli._parser()):
+            lines += [f"``{parser.prog}``", "-" * 80, "", ".. code-block:: text", ""]
+            lines += [f"   {line}" for line in parser.format_help().splitlines()] + [""]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+
+def leaves(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """The parsers of the commands that have no commands of their own."""
+    inner = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    for choices in inner:
+        for command in choices.values():
+            yield from leaves(command)
+    if not inner:
+        yield parser
+
+
+BACKTICKED = re.compile(r"(`+.*?`+)")
+
+
+def escaped(text: str) -> str:
+    """The text with its bars protected: |x| is mathematics here, not markup."""
+    pieces = BACKTICKED.split(text)
+    return "".join(p if p.startswith("`") else p.replace("|", r"\|") for p in pieces)
+
+
+def keep_mathematics(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:
+    """Keep a docstring's formulas as they stand in the source.
+
+    Before the first section, indented formulas become blocks that keep their lines and columns;
+    reStructuredText would fill them like a quotation.
+    """
+    kept: list[str] = []
+    section = ""
+    in_block = False
+    for line, below in zip(lines, [*lines, ""][1:], strict=True):
+        if line and set(below) == {"-"}:
+            section = line
+        indented = line.startswith("    ") and not section
+        if indented and not in_block and kept and not kept[-1]:
+            before = next((k for k in reversed(kept) if k), "")
+            if not before.startswith("..") and not before.endswith("::"):
+                kept += [".. code-block:: text", ""]
+        in_block = indented or (in_block and not line)
+        verbatim = in_block or section == "Examples" or line.startswith(">>>")
+        kept.append(line if verbatim else escaped(line))
+    lines[:] = kept
+
+
+def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
+    """Whether to leave a member out: fields of named tuples only say their number."""
+    return skip or inspect.ismemberdescriptor(obj) or type(obj).__name__ == "_tuplegetter"
+
+
+# --- links -----------------------------------------------------------------------------------------
+
+FULL_NAME = re.compile(r"pyentmax(\.\w+)+")
+
+
+def name_role(
+    role: str, raw: str, text: str, line: int, inliner: Any, *_: Any
+) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+    """`x` in a docstring: code that `link_code` may link, from within the docstring's module."""
+    context = inliner.document.settings.env.ref_context
+    return [nodes.literal(raw, text, module=context.get("py:module", ""))], []
+
+
+def link_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Make a link of each piece of code that names something documented."""
+    objects = app.env.domains["py"].objects
+    by_last_part: dict[str, list[str]] = {}
+    for full_name in objects:
+        by_last_part.setdefault(full_name.rpartition(".")[2], []).append(full_name)
+    for node in list(doctree.findall(nodes.literal)):
+        name = re.sub(r"^pe\.", "pyentmax.", node.astext().removesuffix("()"))
+        candidates = [name, f"pyentmax.{name}"]
+        if module := node.get("module"):
+            alike = by_last_part.get(name, [])
+            candidates = [f"{module}.{name}", *candidates, *(alike if len(alike) == 1 else [])]
+        target = next((objects[c] for c in candidates if c in objects), None)
+        inside = (nodes.reference, nodes.title, addnodes.desc_signature)
+        if any(isinstance(ancestor, inside) for ancestor in ancestors(node)):
+            continue
+        if target is not None:
+            link = make_refnode(app.builder, docname, target.docname, target.node_id, [])
+            node.replace_self(link)
+            link += node
+        elif FULL_NAME.fullmatch(name) and not exists(name):
+            logger.warning("there is no %s", name, location=node)
+
+
+def exists(full_name: str) -> bool:
+    """Whether a dotted name is that of a module or of something in one."""
+    try:
+        pkgutil.resolve_name(full_name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def ancestors(node: nodes.Node) -> Iterator[nodes.Node]:
+    """The node's parent, that one's parent, and so on."""
+    while node.parent is not None:
+        node = node.parent
+        yield node
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Register all of it."""
+    app.add_directive("reference", Reference)
+    app.add_directive("commands", Commands)
+    app.add_role("name", name_role)
+    app.connect("autodoc-process-docstring", keep_mathematics, priority=400)  # before napoleon's
+    app.connect("autodoc-skip-member", skip_fields)
+    app.connect("env-check-consistency", check_completeness)
+    app.connect("doctree-resolved", link_code)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
