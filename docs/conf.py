@@ -28,14 +28,14 @@ extensions = [
     "reference",
 ]
 
-# --- pages -----------------------------------------------------------------------------------------
+# --- pages ----------------------------------------------------------------------------------------
 
 myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "dollarmath", "fieldlist"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # the committed outputs are the pages; `make notebooks` makes them
 nb_ipywidgets_js = {}  # would come from the network
 
-# --- docstrings ------------------------------------------------------------------------------------
+# --- docstrings -----------------------------------------------------------------------------------
 
 default_role = "name"  # `entmax` in a docstring is a link, `z` is not
 autodoc_member_order = "bysource"
@@ -44,9 +44,10 @@ napoleon_google_docstring = False
 napoleon_use_param = False
 napoleon_use_rtype = False
 nitpicky = True
-nitpick_ignore_regex = [("py:(class|exc)", "(?!pyentmax).*")]  # types in words: "array of z's shape"
+# Types come in words ("array of z's shape"), and nothing of other libraries is looked up.
+nitpick_ignore_regex = [("py:(class|exc)", "(?!pyentmax).*")]
 
-# --- the look --------------------------------------------------------------------------------------
+# --- the look -------------------------------------------------------------------------------------
 
 html_theme = "furo"
 html_title = "pyentmax"

@@ -35,7 +35,7 @@ NO_SOURCE = ("pyentmax.__main__", "pyentmax._cpu")  # runs when imported; is com
 logger = logging.getLogger(__name__)
 
 
-# --- what is public --------------------------------------------------------------------------------
+# --- what is public -------------------------------------------------------------------------------
 
 
 def inner_modules(package: ModuleType) -> Iterator[ModuleType]:
@@ -101,7 +101,7 @@ def check_completeness(app: Sphinx, env: BuildEnvironment) -> None:
         logger.warning("%s is public and on no page of docs/api", name)
 
 
-# --- the pages -------------------------------------------------------------------------------------
+# --- the pages ------------------------------------------------------------------------------------
 
 
 def entry(module: ModuleType, name: str) -> list[str]:
@@ -240,7 +240,7 @@ def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
     return skip or inspect.ismemberdescriptor(obj) or type(obj).__name__ == "_tuplegetter"
 
 
-# --- links -----------------------------------------------------------------------------------------
+# --- links ----------------------------------------------------------------------------------------
 
 FULL_NAME = re.compile(r"pyentmax(\.\w+)+")
 

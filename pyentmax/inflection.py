@@ -264,7 +264,7 @@ class Inflector(WordDecoder):
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the model with its vocabularies to one ``.npz``; see :func:`pyentmax.training.save_checkpoint`."""
+        """Write the model with its vocabularies to one ``.npz``, as `save_checkpoint` does."""
         save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
 
     @classmethod

@@ -39,8 +39,8 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
 
     Returns
     -------
-    array of z's shape; rows sum to 1, but are zeros where nothing is left and NaN where a score
-    is NaN or +∞
+    array of z's shape
+        rows sum to 1, but are zeros where nothing is left and NaN where a score is NaN or +∞
 
     Raises
     ------

@@ -57,7 +57,7 @@ class RNNSeq2SeqConfig:
     dropout : float
         Rate on embeddings, between layers and on õ.
     attention, output : str
-        The two mappings, as for :func:`pyentmax.nn.mapping_choice.choose_mapping`: α, or a name. The output is
+        The two mappings, as for `choose_mapping`: α, or a name. The output is
         trained with the mapping's own Fenchel-Young loss. The attention may be "learned": α-entmax
         whose α is a parameter, 1 < α < 2.
     score : str
