@@ -82,11 +82,9 @@ def missing_names(documented: set[str]) -> list[str]:
     """
     objects: dict[str, list[Any]] = {}
     for full_name in documented:
-        scope, _, name = full_name.rpartition(".")
-        try:
-            objects.setdefault(name, []).append(getattr(import_module(scope), name))
-        except ImportError:  # a method: its scope is a class
-            continue
+        if exists(full_name):  # else a page is outdated, and Sphinx says so
+            name = full_name.rpartition(".")[2]
+            objects.setdefault(name, []).append(pkgutil.resolve_name(full_name))
     return [
         f"{module.__name__}.{name}"
         for module in (pyentmax, *public_modules(pyentmax))
