@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -336,6 +337,7 @@ def train_inflector(
     progress: bool = True,
     purpose: str = "train",
     device: str = "cpu",
+    clock: Callable[[], float] = time.perf_counter,
     **model: Any,
 ) -> tuple[Inflector, History]:
     """Train a model of inflection; ``model`` holds the fields of :class:`RNNSeq2SeqConfig`.
@@ -364,5 +366,6 @@ def train_inflector(
         identity=identity,
         resume=resume,
         progress=progress,
+        clock=clock,
     )
     return inflector, history

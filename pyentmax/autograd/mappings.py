@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import losses
-from ..mappings import MAPPINGS
+from ..mappings import MAPPINGS, Mapping
 from ..mappings.budget_sparsemax import budget_sparsemax_vjp_budget
 from ..mappings.csoftmax import csoftmax_vjp_upper
 from ..mappings.csparsemax import csparsemax_vjp_upper
@@ -23,13 +23,13 @@ from .tensor import Array, Tensor
 MappingOp = Callable[..., Tensor]
 
 
-def _on_tape(name: str, vjp_parameter: Callable[..., Array] | None = None) -> MappingOp:
-    """The mapping called ``name`` as an operation on tensors.
+def on_tape(record: Mapping, vjp_parameter: Callable[..., Array] | None = None) -> MappingOp:
+    """A mapping as an operation on tensors, from its record.
 
     ``vjp_parameter`` is its VJP in its parameter, if it has one to differentiate; it is used where
     the parameter is a tensor itself.
     """
-    record = MAPPINGS[name]
+    name = record.name
 
     def op(z: Any, *params: Any, axis: int = -1, mask: Array | None = None) -> Tensor:
         z = as_tensor(z)
@@ -54,17 +54,17 @@ def _on_tape(name: str, vjp_parameter: Callable[..., Array] | None = None) -> Ma
     return op
 
 
-softmax = _on_tape("softmax")
-sparsemax = _on_tape("sparsemax")
-entmax15 = _on_tape("entmax15")
-entmax = _on_tape("entmax", entmax_vjp_alpha)
-normmax = _on_tape("normmax")
-topk_softmax = _on_tape("topk_softmax")
-fusedmax = _on_tape("fusedmax", fusedmax_vjp_strength)
-oscarmax = _on_tape("oscarmax", oscarmax_vjp_strength)
-csoftmax = _on_tape("csoftmax", csoftmax_vjp_upper)
-csparsemax = _on_tape("csparsemax", csparsemax_vjp_upper)
-budget_sparsemax = _on_tape("budget_sparsemax", budget_sparsemax_vjp_budget)
+softmax = on_tape(MAPPINGS["softmax"])
+sparsemax = on_tape(MAPPINGS["sparsemax"])
+entmax15 = on_tape(MAPPINGS["entmax15"])
+entmax = on_tape(MAPPINGS["entmax"], entmax_vjp_alpha)
+normmax = on_tape(MAPPINGS["normmax"])
+topk_softmax = on_tape(MAPPINGS["topk_softmax"])
+fusedmax = on_tape(MAPPINGS["fusedmax"], fusedmax_vjp_strength)
+oscarmax = on_tape(MAPPINGS["oscarmax"], oscarmax_vjp_strength)
+csoftmax = on_tape(MAPPINGS["csoftmax"], csoftmax_vjp_upper)
+csparsemax = on_tape(MAPPINGS["csparsemax"], csparsemax_vjp_upper)
+budget_sparsemax = on_tape(MAPPINGS["budget_sparsemax"], budget_sparsemax_vjp_budget)
 
 MAPPING_OPS: dict[str, MappingOp] = {name: globals()[name] for name in MAPPINGS}
 """Name → operation on tensors, with the names of :data:`pyentmax.MAPPINGS`."""

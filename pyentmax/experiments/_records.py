@@ -11,6 +11,8 @@ from typing import Any
 
 from .._files import replacing
 
+SETTINGS = "settings.json"
+
 
 def write_text(path: Path, text: str) -> None:
     """Replace a text file in one step."""
@@ -30,6 +32,22 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, as this command writes it ({error})") from error
+
+
+def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Make the folder of an experiment, or see that it is one of the same settings.
+
+    They are kept in its ``settings.json``, as JSON can hold them.
+    """
+    path = out / SETTINGS
+    if not path.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(path, settings)
+        return
+    there = read_json(path)
+    if different := [name for name in settings if there.get(name) != settings[name]]:
+        told = ", ".join(f"{n} {there.get(n)!r} there, {settings[n]!r} now" for n in different)
+        raise ValueError(f"{out} holds results of other settings ({told}): give another --out")
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

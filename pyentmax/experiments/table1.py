@@ -28,9 +28,9 @@ from ..data import Example, conll2018_files, read_examples
 from ..inflection import WordDecoder, load_word_decoder, train_inflector
 from ..models.rnn_seq2seq import RNNSeq2SeqConfig
 from ..training import LAST, TrainingConfig
-from ._records import read_json, write_json, write_text
+from ._records import open_folder, read_json, write_json, write_text
 
-SETTINGS_FILE, RESULT = "settings.json", "result.json"
+RESULT = "result.json"
 EPOCHS = {"high": 30, "medium": 100, "low": 300}
 EPOCHS_A_VALIDATION = {"high": 1, "medium": 10, "low": 100}
 """Every epoch in the high setting, every ten in medium (§4.1); the paper has no low setting."""
@@ -147,16 +147,7 @@ def read_data(folder: Path | None, settings: Settings) -> Data:
 
 def open_table(out: Path, settings: Settings) -> None:
     """Make the folder of a table, or see that it is one of the same settings."""
-    path = out / SETTINGS_FILE
-    wanted = _plain(settings)
-    if not path.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(path, wanted)
-        return
-    there = read_json(path)
-    if different := [name for name in wanted if there.get(name) != wanted[name]]:
-        told = ", ".join(f"{n} {there.get(n)!r} there, {wanted[n]!r} now" for n in different)
-        raise ValueError(f"{out} holds a table of other settings ({told}): give another --out")
+    open_folder(out, _plain(settings))
 
 
 def is_finished(out: Path, cell: Cell) -> bool:

@@ -7,9 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd import MAPPING_OPS, Tensor, fenchel_young_loss
+from ..autograd.mappings import on_tape
 from ..autograd.tensor import Array
 from ..log_probabilities import LOGARITHMS
 from ..mappings import MAPPINGS
+from .bisection import BISECTION
+
+_RECORDS = MAPPINGS | {BISECTION.name: BISECTION}
+_OPS = MAPPING_OPS | {BISECTION.name: on_tape(BISECTION)}
 
 
 class ChosenMapping(NamedTuple):
@@ -21,22 +26,22 @@ class ChosenMapping(NamedTuple):
     @property
     def sparse(self) -> bool:
         """Whether the mapping can give exact zeros; entmax with α = 1 cannot, being softmax."""
-        return MAPPINGS[self.name].sparse and not (self.name == "entmax" and self.params == (1.0,))
+        return _RECORDS[self.name].sparse and not (self.name == "entmax" and self.params == (1.0,))
 
     @property
     def alpha(self) -> float | None:
         """α where the mapping is an α-entmax, else None."""
-        if self.name == "entmax":
+        if self.name in ("entmax", BISECTION.name):
             return self.params[0]
         return {name: alpha for alpha, name in _OF_ALPHA.items()}.get(self.name)
 
     def __call__(self, z: Tensor, *, mask: Array | None = None) -> Tensor:
         """p = π(z) over the last axis, on the tape."""
-        return MAPPING_OPS[self.name](z, *self.params, mask=mask)
+        return _OPS[self.name](z, *self.params, mask=mask)
 
     def probabilities(self, z: Array) -> tuple[Array, Array]:
         """p = π(z) over the last axis of an array, and its support, from the mapping itself."""
-        record = MAPPINGS[self.name]
+        record = _RECORDS[self.name]
         return record.forward(z, *self.params), record.support(z, *self.params)
 
     def log_probabilities(self, z: Array) -> tuple[Array, Array]:
@@ -49,8 +54,9 @@ class ChosenMapping(NamedTuple):
 
     def loss(self, z: Tensor, y: Array, **options: Any) -> Tensor:
         """The mapping's Fenchel-Young loss, on the tape."""
-        named = zip(MAPPINGS[self.name].parameters, self.params, strict=True)
-        return fenchel_young_loss(z, y, self.name, **dict(named), **options)
+        record = _RECORDS[self.name]
+        named = zip(record.parameters, self.params, strict=True)
+        return fenchel_young_loss(z, y, record, **dict(named), **options)
 
 
 _OF_ALPHA = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
@@ -64,7 +70,7 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     choice : str or float
         α ≥ 1, as a number or its digits (1 is softmax, 1.5 entmax15, 2 sparsemax, which have exact
         algorithms of their own); or a name in :data:`pyentmax.MAPPINGS`, with parameters behind
-        colons (``"entmax:1.25"``).
+        colons (``"entmax:1.25"``); or ``"bisection:1.5"`` for :mod:`pyentmax.nn.bisection`.
 
     Returns
     -------
@@ -84,11 +90,11 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     >>> choose_mapping("softmax")
     ChosenMapping(name='softmax', params=())
     """
-    expected = f"α ≥ 1 or one of {', '.join(sorted(MAPPINGS))}"
+    expected = f"α ≥ 1 or one of {', '.join(sorted(_RECORDS))}"
     name, *rest = str(choice).split(":")
     try:
         params = tuple(float(word) for word in rest)
-        if name not in MAPPINGS:
+        if name not in _RECORDS:
             alpha = float(name)
             if rest or not alpha >= 1:
                 raise ValueError
@@ -97,7 +103,7 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
             return ChosenMapping("entmax", (alpha,))
     except ValueError:
         raise ValueError(f"mapping: expected {expected}; got {choice!r}") from None
-    wanted = MAPPINGS[name].parameters
+    wanted = _RECORDS[name].parameters
     if len(params) != len(wanted):
         form = ":".join((name, *(parameter.upper() for parameter in wanted)))
         numbers = "numbers for the capitals" if wanted else "no numbers"

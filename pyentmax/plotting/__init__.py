@@ -18,9 +18,11 @@ from ._figures import (
     PURPLE,
     RULE,
     VERMILION,
+    require_matplotlib,
     save_figure,
 )
 from .attention import plot_attention
+from .comparisons import plot_accuracy_by_alpha, plot_time_and_accuracy
 from .mapping_curves import plot_mapping_curves
 from .training import plot_training_curve
 from .tree import plot_hypothesis_tree
@@ -36,9 +38,12 @@ __all__ = [
     "PURPLE",
     "RULE",
     "VERMILION",
+    "plot_accuracy_by_alpha",
     "plot_attention",
     "plot_hypothesis_tree",
     "plot_mapping_curves",
+    "plot_time_and_accuracy",
     "plot_training_curve",
+    "require_matplotlib",
     "save_figure",
 ]

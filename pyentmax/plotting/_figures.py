@@ -29,6 +29,7 @@ def new_axes(width: float, height: float, *, fill: bool = False) -> Axes:
 
 
 def require_matplotlib() -> None:
+    """Raise an ImportError that says what to install where Matplotlib is missing."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError(
             "plots are drawn with Matplotlib, which is not installed: pip install pyentmax[models]"

@@ -110,7 +110,7 @@ class History:
         Mean training loss since the validation before.
     dev_loss, dev_accuracy : lists of float
     seconds : list of float
-        Time spent in updates, validations not counted.
+        Time spent in updates, validations not counted, as the run's clock tells it.
     interrupted : bool
         Whether Ctrl-C ended the run early.
     """
@@ -140,6 +140,7 @@ def train(
     identity: dict[str, Any] | None = None,
     resume: bool = False,
     progress: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> History:
     """Train a model in place.
 
@@ -167,6 +168,9 @@ def train(
         Go on from ``directory/last.npz``.
     progress : bool, default True
         Show a bar with words a second, loss and validation accuracy.
+    clock : callable, default `time.perf_counter`
+        What tells the seconds. `time.process_time` counts those that this process computes,
+        whatever else the machine does meanwhile.
 
     Returns
     -------
@@ -188,7 +192,7 @@ def train(
     """
     if keep not in ("best", "last"):
         raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
-    run = _Run(model, pairs, config, identity or {}, directory, save_best)
+    run = _Run(model, pairs, config, identity or {}, directory, save_best, clock)
     if resume:
         run.resume()
     else:
@@ -226,6 +230,7 @@ class _Run:
         identity: dict[str, Any],
         directory: str | Path | None,
         save_best: Callable[[Path], None] | None,
+        clock: Callable[[], float],
     ) -> None:
         if not len(pairs):
             raise ValueError("train: expected at least one example, got none")
@@ -233,6 +238,7 @@ class _Run:
         self.xp = array_module(next(iter(model.params.values())))
         self.directory = None if directory is None else Path(directory)
         self.save_best = save_best
+        self.clock = clock
         order_seed, dropout_seed = np.random.SeedSequence(config.seed).spawn(2)
         self.order_rng = np.random.default_rng(order_seed)
         self.dropout_rng = np.random.default_rng(dropout_seed)
@@ -295,7 +301,7 @@ class _Run:
 
     def update(self, batch: Batch) -> None:
         """One step of the optimiser."""
-        started = time.perf_counter()
+        started = self.clock()
         moved = batch.on(self.xp)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         loss = self.model.loss(
@@ -322,7 +328,7 @@ class _Run:
         self.norm_sum = self.norm_sum + norm
         self.loss_count += 1
         self.examples += len(batch)
-        self.seconds += time.perf_counter() - started
+        self.seconds += self.clock() - started
 
     def settle(self) -> None:
         """Wait for all updates so far, and raise if a loss or a gradient of theirs was not finite.
@@ -332,10 +338,10 @@ class _Run:
         """
         if self.xp is np:
             return
-        started = time.perf_counter()
+        started = self.clock()
         self._must_be_finite("training loss", float(self.loss_sum))
         self._must_be_finite("norm of the gradient", float(self.norm_sum))
-        self.seconds += time.perf_counter() - started
+        self.seconds += self.clock() - started
 
     def _must_be_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
