@@ -18,9 +18,11 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from pyentmax.plotting import (
+    plot_accuracy_by_alpha,
     plot_attention,
     plot_hypothesis_tree,
     plot_mapping_curves,
+    plot_time_and_accuracy,
     plot_training_curve,
     save_figure,
 )
@@ -156,6 +158,40 @@ def test_mapping_curves_reach_certainty_where_their_dots_are():
         assert not certain[inside].any()
 
 
+def test_accuracy_by_alpha_is_means_with_standard_errors():
+    accuracies = {"attention": {2.0: [0.7], 1.0: [0.8, 0.9]}, "output": {1.0: [0.5, 0.5]}}
+    ax = plot_accuracy_by_alpha(accuracies)
+    (line, _, (bars,)), (other, *_) = ax.containers
+    np.testing.assert_allclose(line.get_xydata(), [(1, 0.85), (2, 0.7)], atol=0.01)
+    # The standard error of 0.8 and 0.9 is their standard deviation 0.1/√2 over √2.
+    low, high = bars.get_segments()[0][:, 1]
+    np.testing.assert_allclose((low, high), (0.8, 0.9), rtol=1e-12)
+    assert bars.get_segments()[1][0, 1] == bars.get_segments()[1][1, 1]
+    assert line.get_xdata()[0] < 1 < other.get_xdata()[0]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["attention", "output"]
+
+
+def test_time_and_accuracy_shows_runs_and_their_mean():
+    runs = {"a": [([1, 2], [0.1, 0.5]), ([3, 6], [0.3, 0.7])], "b": [([5, 9], [0.2, 0.4])]}
+    ax = plot_time_and_accuracy(runs)
+    first, second, mean, single = ax.lines
+    np.testing.assert_array_equal(second.get_xydata(), [(3, 0.3), (6, 0.7)])
+    np.testing.assert_allclose(mean.get_xydata(), [(2, 0.2), (4, 0.6)])
+    np.testing.assert_array_equal(single.get_xydata(), [(5, 0.2), (9, 0.4)])
+    assert first.get_alpha() < 1
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("plot", [plot_accuracy_by_alpha, plot_time_and_accuracy])
+def test_comparisons_need_something_to_compare_and_colours_for_it(plot):
+    with pytest.raises(ValueError, match="expected values for each line, got none for .'a'."):
+        plot({"a": {}})
+    with pytest.raises(ValueError, match="expected values for each line"):
+        plot({})
+    with pytest.raises(ValueError, match="at most 6 lines, got 7"):
+        plot(dict.fromkeys("abcdefg", {1.0: [0.5]}))
+
+
 def test_given_axes_are_drawn_into_and_returned():
     ax = Figure().add_subplot()
     assert plot_mapping_curves(ax) is ax
@@ -166,6 +202,10 @@ def test_given_axes_are_drawn_into_and_returned():
     assert plot_hypothesis_tree(tree_of(DRAW), ax) is ax
     ax = Figure().add_subplot()
     assert plot_training_curve({"update": [1], "loss": [1], "dev_accuracy": [1]}, ax) is ax
+    ax = Figure().add_subplot()
+    assert plot_accuracy_by_alpha({"a": {1.0: [0.5]}}, ax) is ax
+    ax = Figure().add_subplot()
+    assert plot_time_and_accuracy({"a": [([1], [0.5])]}, ax) is ax
 
 
 def small_figure():

@@ -15,6 +15,7 @@ import numpy as np
 from ..mappings import MAPPINGS
 from ..mappings._rows import Rows
 from ..thresholds import bisection
+from ..thresholds._rows import checked_beta
 
 __all__ = ["BISECTION", "entmax_by_bisection"]
 
@@ -43,7 +44,7 @@ def entmax_by_bisection(
     [0.64 0.36 0.  ]
     """
     rows = Rows(z, axis, mask=mask, out=out)
-    beta = alpha - 1
+    beta = checked_beta(alpha, rows.z)
     x = beta * rows.scores()
     p = np.maximum(x - bisection(x, alpha).tau, 0) ** (1 / beta)
     # The bracket is one bit of a float wide, and the sum that little off: hence line 7.

@@ -263,15 +263,17 @@ def test_a_folder_that_cannot_be_written_is_noticed_at_once(tmp_path):
         run(new_model(), blocked, validate=lambda m: pytest.fail("trained on"))
 
 
-def test_seconds_leave_out_validation(monkeypatch):
+def test_seconds_are_those_of_the_clock_and_leave_out_validation():
     now = [0.0]  # a clock that goes on by 1 at each reading and by 1000 in a validation
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: now.__setitem__(0, now[0] + 1) or now[0])
 
     def slow(model):
         now[0] += 1000
         return validate(model)
 
-    assert run(new_model(), validate=slow).seconds == [10, 20, 30, 40]
+    history = run(
+        new_model(), validate=slow, clock=lambda: now.__setitem__(0, now[0] + 1) or now[0]
+    )
+    assert history.seconds == [10, 20, 30, 40]
 
 
 def test_leftovers_of_a_killed_run_are_cleared(tmp_path):
