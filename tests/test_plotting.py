@@ -14,6 +14,7 @@ from pyentmax.decoding import Hypothesis, HypothesisTree
 
 pytest.importorskip("matplotlib", reason="pictures need the extra: pip install pyentmax[models]")
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 
@@ -47,6 +48,13 @@ def test_tree_shows_runs_strings_and_percentages():
     assert texts(ax) == [*runs, "drawed", "66.4%", "drawn", "32.2%", "draw", "1.4%"]
     assert sum(isinstance(patch, FancyBboxPatch) for patch in ax.patches) == 4
     assert sum(isinstance(patch, PathPatch) for patch in ax.patches) == 3
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_tree_is_drawn_without_a_warning_where_the_settings_ask_for_a_layout():
+    with rc_context({"figure.constrained_layout.use": True}):
+        ax = plot_hypothesis_tree(tree_of(DRAW))
+        ax.figure.draw_without_rendering()
 
 
 def test_tree_shows_shares_where_branches_follow_branches():

@@ -24,7 +24,8 @@ def new_axes(width: float, height: float, *, fill: bool = False) -> Axes:
     from matplotlib.figure import Figure
 
     if fill:
-        return Figure(figsize=(width, height)).add_axes((0, 0, 1, 1))
+        # No layout engine, whatever the settings say: there is no margin to lay out.
+        return Figure(figsize=(width, height), layout="none").add_axes((0, 0, 1, 1))
     return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
