@@ -1,8 +1,9 @@
-"""Writing a file whole or not at all."""
+"""Writing a file whole or not at all, and doing a thing in one process at a time."""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,3 +56,44 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+    """Wait until no other process, or thread, is in a block that is locked by the same file.
+
+    The system ends the lock with the process that holds it, however that dies: nothing stale can
+    be left but the empty file. Where files cannot be locked (Windows, some network file systems)
+    the block just runs.
+
+    Parameters
+    ----------
+    path : path
+        Made if it is not there, with its folder. It stays.
+    what : str
+        What happens in the block; printed if that has to wait.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with locked(Path(folder) / "lock", "training"):
+    ...         print("nobody else trains here")
+    nobody else trains here
+    """
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"waiting for another process: {what}", file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except OSError:  # the file system has no locks
+            pass
+        yield

@@ -222,6 +222,12 @@ def _add_table1(experiments: Any) -> None:
     add("--schedule", choices=("linear", "halve"), default="halve", help="as for train")
     add("--beam", type=int, default=5, help="of the search that makes the predictions")
     add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
+    add(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask cluster, each worker of which trains a model at a time; the workers must "
+        "see the same folders, and should have one thread each",
+    )
     add("--quiet", action="store_true", help="no progress")
     table1.set_defaults(run=_table1)
 
@@ -429,22 +435,51 @@ def _table1(args: argparse.Namespace) -> int:
         f"{len(data.dev):,} to measure on; {len(cells)} models in {out}",
         flush=True,
     )
+    if args.scheduler is None:
+        code = _cells_here(args, out, cells, settings, data)
+    else:
+        code = _cells_on_cluster(args, out, cells, settings)
+    if code:
+        return code
+    table1.run_ensembles(out, cells, settings, data)
+    print(f"\n{write_report(out, settings)}\n\nwritten: {out}/cells.csv, languages.csv, table.md")
+    return 0
+
+
+def _cells_here(
+    args: argparse.Namespace, out: Path, cells: Sequence[Any], settings: Any, data: Any
+) -> int:
+    from .experiments import table1
+    from .experiments.table1_report import write_report
+
     for number, cell in enumerate(cells, start=1):
         state = " (finished)" if table1.is_finished(out, cell) else ""
-        print(
-            f"model {number} of {len(cells)}: loss {cell.loss}, attention {cell.attention}, "
-            f"seed {cell.seed}{state}",
-            flush=True,
-        )
+        print(f"model {number} of {len(cells)}: {cell}{state}", flush=True)
         if not table1.run_cell(
             out, cell, settings, data, device=args.device, progress=not args.quiet
         ):
             print("interrupted; the same command goes on")
             return 130
         write_report(out, settings)
-    table1.run_ensembles(out, cells, settings, data)
-    print(f"\n{write_report(out, settings)}\n\nwritten: {out}/cells.csv, languages.csv, table.md")
     return 0
+
+
+def _cells_on_cluster(
+    args: argparse.Namespace, out: Path, cells: Sequence[Any], settings: Any
+) -> int:
+    from .experiments.cluster import run_on_cluster
+    from .experiments.table1_report import write_report
+
+    failed = 0
+    outcomes = run_on_cluster(args.scheduler, out, cells, settings, args.data, device=args.device)
+    for number, (cell, error) in enumerate(outcomes, start=1):
+        state = "finished" if error is None else f"failed: {error}"
+        print(f"model {number} of {len(cells)}: {cell} {state}", flush=True)
+        failed += error is not None
+        write_report(out, settings)
+    if failed:
+        print(f"{failed} of {len(cells)} models failed; the same command tries them again")
+    return 1 if failed else 0
 
 
 def _figure4(args: argparse.Namespace) -> int:

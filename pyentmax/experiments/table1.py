@@ -23,6 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._files import locked
 from ..analysis import exactness_statistics, mean_levenshtein, word_accuracy
 from ..data import Example, conll2018_files, read_examples
 from ..inflection import WordDecoder, load_word_decoder, train_inflector
@@ -30,7 +31,7 @@ from ..models.rnn_seq2seq import RNNSeq2SeqConfig
 from ..training import LAST, TrainingConfig
 from ._records import open_folder, read_json, write_json, write_text
 
-RESULT = "result.json"
+RESULT, LOCK = "result.json", "lock"
 EPOCHS = {"high": 30, "medium": 100, "low": 300}
 EPOCHS_A_VALIDATION = {"high": 1, "medium": 10, "low": 100}
 """Every epoch in the high setting, every ten in medium (§4.1); the paper has no low setting."""
@@ -111,6 +112,9 @@ class Cell(NamedTuple):
         """The name of its folder."""
         return f"loss-{self.loss}.attention-{self.attention}.seed-{self.seed}"
 
+    def __str__(self) -> str:
+        return f"loss {self.loss}, attention {self.attention}, seed {self.seed}"
+
 
 class Data(NamedTuple):
     """The examples of a table."""
@@ -167,10 +171,17 @@ def run_cell(
     """Train a cell, or go on with it, and write its result; False if Ctrl-C stopped it.
 
     The model of the best validation decodes the development examples; a finished cell is left as
-    it is.
+    it is. A cell that another process is training is waited for, so none is trained twice.
     """
     if is_finished(out, cell):
         return True
+    with locked(out / cell.folder / LOCK, f"training {cell.folder}"):
+        return is_finished(out, cell) or _train_cell(out, cell, settings, data, device, progress)
+
+
+def _train_cell(
+    out: Path, cell: Cell, settings: Settings, data: Data, device: str, progress: bool
+) -> bool:
     folder = out / cell.folder
     decoder, history = train_inflector(
         data.train,
