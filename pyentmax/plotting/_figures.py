@@ -24,8 +24,10 @@ def new_axes(width: float, height: float, *, fill: bool = False) -> Axes:
     from matplotlib.figure import Figure
 
     if fill:
+        figure = Figure(figsize=(width, height))
         # No layout engine, whatever the settings say: there is no margin to lay out.
-        return Figure(figsize=(width, height), layout="none").add_axes((0, 0, 1, 1))
+        figure.set_layout_engine("none")
+        return figure.add_axes((0, 0, 1, 1))
     return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
