@@ -23,7 +23,16 @@ ROW_THREADS = 64  # of a block in which each thread has a row
 MOST_BLOCKS = 1024  # of a kernel whose blocks go from row to row
 MOST_WORDS = 4096  # of marks: 16 KB, enough for rows of half a million float32
 DEFAULT_SHARED = 48 * 1024  # bytes that a block gets without asking
-STATIC_SHARED = 4096  # bytes of shared memory to leave for what a kernel declares, and the driver
+STATIC_SHARED = 2048  # bytes of shared memory to leave for what a kernel declares, and the driver
+TWO_BLOCKS_WARPS = {2: 16, 4: 16, 8: 8}  # of each of two on a multiprocessor, by entries' bytes
+MOST_PACKS = 32  # of a row in shared memory, that a thread looks after: a bit each
+
+
+class Limits(NamedTuple):
+    """What a device has of shared memory, in bytes: for a block, and for a multiprocessor."""
+
+    block: int
+    multiprocessor: int
 
 
 class Kernel(NamedTuple):
@@ -37,14 +46,17 @@ class Kernel(NamedTuple):
     file: str
     gathers: bool = False
 
-    def form(self, n: int, itemsize: int) -> Form:
+    def form(self, n: int, itemsize: int, limits: Limits) -> Form:
         """How to hold rows of n entries of so many bytes."""
         if self.family == "bounded":
             return cached_form(n, itemsize)
         # More than 16 warps leave a thread 64 registers: too few for doubles, or for two numbers.
         most_warps = 16 if itemsize == 8 or self.family == "derivative" else 32
         most_numbers = 8 if itemsize == 8 else 32 if self.family == "forward" else 16
-        return register_form(n, itemsize, most_warps, most_numbers)
+        form = register_form(n, itemsize, most_warps, most_numbers)
+        if form.kind == "stream" and self.family in ("forward", "loss"):
+            return shared_form(n, itemsize, limits, self.gathers) or form
+        return form
 
     def name(self, form: Form, dtype: np.dtype[Any]) -> str:
         """The name expression of the instance."""
@@ -53,7 +65,7 @@ class Kernel(NamedTuple):
 
 
 class Form(NamedTuple):
-    """How a kernel holds a row: by lanes of a warp, by a block, or streaming it.
+    """How a kernel holds a row: by lanes of a warp, by a block, in shared memory, or streaming it.
 
     `sizes` are the template's last arguments: lanes or warps, and numbers for each thread.
     """
@@ -76,7 +88,7 @@ def register_form(n: int, itemsize: int, most_warps: int = 32, most_numbers: int
 
     A row of up to 1024 entries stays in a warp or part of one, which needs no barriers, if a lane
     may hold 32 numbers. Longer ones get a block, of at most `most_warps` warps so that its threads
-    have registers enough, and those that no block holds are streamed.
+    have registers enough, and those that no block's registers hold are streamed.
 
     Examples
     --------
@@ -93,7 +105,42 @@ def register_form(n: int, itemsize: int, most_warps: int = 32, most_numbers: int
     for warps in (4, 8, 16, 32):
         if n <= 32 * numbers * warps and warps <= most_warps:
             return Form("block", (warps, numbers))
-    return Form("stream", (8,) if itemsize == 8 else (16,))
+    return Form("stream", (TWO_BLOCKS_WARPS[itemsize],))
+
+
+def shared_form(n: int, itemsize: int, limits: Limits, gathers: bool) -> Form | None:
+    """The form for rows too long for registers, if shared memory holds them.
+
+    Two blocks share a multiprocessor if they can, so that one reads or writes while the other
+    searches; for a kernel that gathers, with room for a quarter of the row. A block that has the
+    multiprocessor to itself gets as many threads as the two.
+
+    Examples
+    --------
+    >>> hopper = Limits(232448, 233472)
+    >>> for n in (20000, 57000, 58000):
+    ...     print(shared_form(n, 4, hopper, False))
+    Form(kind='held', sizes=(16,))
+    Form(kind='held', sizes=(32,))
+    None
+    """
+    row, warps = row_bytes(n, itemsize), TWO_BLOCKS_WARPS[itemsize]
+    if row + gathers * (n // 4 * max(itemsize, 4)) > block_bytes(itemsize, warps, limits):
+        warps *= 2
+    most = min(block_bytes(itemsize, warps, limits), 32 * warps * MOST_PACKS * PACK)
+    return Form("held", (warps,)) if row <= most else None
+
+
+def block_bytes(itemsize: int, warps: int, limits: Limits) -> int:
+    """Dynamic shared memory of a block that has a multiprocessor to itself, or shares it."""
+    shares = warps <= TWO_BLOCKS_WARPS[itemsize]
+    most = min(limits.block, limits.multiprocessor // 2) if shares else limits.block
+    return most - STATIC_SHARED
+
+
+def row_bytes(n: int, itemsize: int) -> int:
+    """What a row takes in shared memory, in whole packs."""
+    return -(-n * itemsize // PACK) * PACK
 
 
 def cached_form(n: int, itemsize: int) -> Form:
@@ -110,13 +157,6 @@ def cached_form(n: int, itemsize: int) -> Form:
     return Form("block", (4,) if n <= 8192 else (8,) if itemsize == 8 else (16,))
 
 
-class Limits(NamedTuple):
-    """What a device has of shared memory, in bytes: for a block, and for a multiprocessor."""
-
-    block: int
-    multiprocessor: int
-
-
 def storage(n: int, itemsize: int, warps: int, limits: Limits) -> tuple[int, int]:
     """Room for gaps in each warp and words of marks, for two blocks on a multiprocessor.
 
@@ -124,14 +164,47 @@ def storage(n: int, itemsize: int, warps: int, limits: Limits) -> tuple[int, int
 
     Examples
     --------
-    >>> storage(32000, 4, 16, Limits(232448, 233472))
-    (1744, 256)
+    >>> storage(100000, 4, 16, Limits(232448, 233472))
+    (1743, 784)
     """
     pack, gap = PACK // itemsize, max(itemsize, 4)
     words = min(-(-n // (32 * warps * pack)) * warps, MOST_WORDS)
-    most = min(limits.block, limits.multiprocessor // 2) - STATIC_SHARED - 4 * words
-    whole = -(-n // (32 * warps * pack)) * 32 * pack  # a warp's share of the row
-    return min(whole, most // (warps * gap)), words
+    most = block_bytes(itemsize, warps, limits) - 4 * words
+    return min(_share(n, itemsize, warps), most // (warps * gap)), words
+
+
+def room_beside(n: int, itemsize: int, warps: int, limits: Limits) -> int:
+    """Room for gaps in each warp beside a row in shared memory.
+
+    Examples
+    --------
+    >>> room_beside(40000, 4, 32, Limits(232448, 233472))
+    550
+    """
+    left = block_bytes(itemsize, warps, limits) - row_bytes(n, itemsize)
+    return min(_share(n, itemsize, warps), left // (warps * max(itemsize, 4)))
+
+
+def _share(n: int, itemsize: int, warps: int) -> int:
+    """The most entries of a row that a warp looks after."""
+    pack = PACK // itemsize
+    return -(-n // (32 * warps * pack)) * 32 * pack
+
+
+def shared_memory(
+    kernel: Kernel, form: Form, n: int, itemsize: int, limits: Limits
+) -> tuple[int, tuple[np.ndarray, ...]]:
+    """Bytes of dynamic shared memory, and the arguments that tell the kernel about them."""
+    warps, gap = form.sizes[0], max(itemsize, 4)
+    if form.kind == "held":
+        room = room_beside(n, itemsize, warps, limits) if kernel.gathers else 0
+        return row_bytes(n, itemsize) + warps * room * gap, (np.array(room, np.uint32),)
+    if form.kind == "stream":
+        room, words = storage(n, itemsize, warps, limits)
+        if kernel.family in ("forward", "loss"):
+            return warps * room * gap + 4 * words, (np.array((room, words), STORAGE),)
+        return 4 * words, (np.array(words, np.uint32),)
+    return form.threads * form.sizes[-1] * gap if kernel.gathers else 0, ()
 
 
 def launch(kernel: Kernel, like: Any, operands: Sequence[Any], parameters: Sequence[Any]) -> None:
@@ -146,19 +219,10 @@ def launch(kernel: Kernel, like: Any, operands: Sequence[Any], parameters: Seque
         in the order of the kernel's arguments
     """
     n, itemsize = like.shape[-1], like.dtype.itemsize
-    form, gap = kernel.form(n, itemsize), max(itemsize, 4)
-    extra: tuple[Any, ...] = ()
-    shared = form.threads * form.sizes[-1] * gap if kernel.gathers else 0
+    limits = _limits(like.device.id)
+    form = kernel.form(n, itemsize, limits)
+    shared, extra = shared_memory(kernel, form, n, itemsize, limits)
     with like.device:
-        if form.kind == "stream":
-            warps = form.sizes[0]
-            room, words = storage(n, itemsize, warps, _limits(like.device.id))
-            if kernel.family in ("forward", "loss"):
-                shared = warps * room * gap + 4 * words
-                extra = (np.array((room, words), STORAGE),)
-            else:
-                shared = 4 * words
-                extra = (np.array(words, np.uint32),)
         name = kernel.name(form, like.dtype)
         compiled = _compiled(kernel.file, name, shared > DEFAULT_SHARED, like.device.id)
         for rows, batch, arrays, numbers in launches(like.shape, operands, parameters):

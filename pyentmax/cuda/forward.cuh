@@ -5,14 +5,17 @@
  *         block, grid ⌈rows LANES / THREADS⌉
  *     forward_block<M, T, WARPS, ITEMS>(z, mask, p, batch, parameter)
  *         rows of at most 32 WARPS ITEMS entries, one to a block of 32 WARPS threads; grid: rows
+ *     forward_held<M, T, WARPS>(z, mask, p, batch, parameter, room)
+ *         rows that shared memory holds, of at most 32 packs of 16 bytes for each thread, one to a
+ *         block of 32 WARPS threads; grid: rows
  *     forward_stream<M, T, WARPS>(z, mask, p, batch, parameter, storage)
  *         rows of any length, one to a block of 32 WARPS threads; grid: rows
  *
  * z and p: Operand of T, p may be z; mask: Operand of bool, `at` null for none; parameter: the
- * mapping's own, ignored where it has none. Dynamic shared memory: forward_stream takes WARPS
- * storage.room numbers of type Compute<T>, then storage.words marks of 4 bytes; the others take
- * ITEMS numbers for each thread if M::COSTLY, else none. M is the mapping, a struct template over
- * the type to compute in:
+ * mapping's own, ignored where it has none. Dynamic shared memory, in numbers of type Compute<T>:
+ * forward_stream takes WARPS storage.room of them, then storage.words marks of 4 bytes; forward_held
+ * takes the row's packs, then WARPS room numbers if M::COSTLY; the others take ITEMS for each thread
+ * if M::COSTLY, else none. M is the mapping, a struct template over the type to compute in:
  *
  *     COSTLY                        whether a visit costs so much that the entries in reach, of which
  *                                   there may be few, are better gathered
@@ -33,7 +36,12 @@
  * takes log₂ n + ½ log₂ 1/ε, which is 58 for the longest row of doubles. Few take a tenth. */
 constexpr int MAX_PASSES = 64;
 
-/* What a block keeps on the chip of a row too long for its registers. */
+/* The shared memory behind a row of n entries held in it. */
+template <typename T> __device__ inline Compute<T> *behind(Packed<T> *row, unsigned n) {
+    return reinterpret_cast<Compute<T> *>(row + (n + PACK<T> - 1) / PACK<T>);
+}
+
+/* What a block keeps on the chip of a row too long for it. */
 struct Storage {
     unsigned room;  /* gaps that each warp can gather */
     unsigned words; /* of 32 marks each, one for a pack */
@@ -48,7 +56,7 @@ __device__ inline void solved(Team &team, Row &row, unsigned n, double parameter
     const C top = team.largest(row.read(mapping.reach()));
     const bool sound = is_finite(top) && mapping.valid();
     row.centre(top, mapping.scale());
-    if constexpr (M<C>::COSTLY || !Row::IN_REGISTERS) {
+    if constexpr (M<C>::COSTLY || !Row::ON_CHIP) {
         const Gathered<Row> gathered(row, -mapping.reach() * mapping.scale(), shared, room);
         mapping.solve(team, gathered, n, sound);
         finish(gathered, mapping, top, sound);
@@ -99,6 +107,21 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
     Registers<T, Team, ITEMS> row(team, {z, place}, {mask, place}, batch.n);
     solved<M>(team, row, batch.n, value_at(parameter, place),
               reinterpret_cast<Compute<T> *>(dynamic), 32 * ITEMS,
+              WriteProbabilities<T>{{p, place}});
+}
+
+template <template <typename> class M, typename T, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>, 32 * WARPS))
+    forward_held(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
+                 Parameter parameter, unsigned room) {
+    typedef Block<Compute<T>, WARPS> Team;
+    __shared__ typename Team::Parts parts;
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    Team team(parts);
+    const Place place(batch, blockIdx.x);
+    Packed<T> *const packs = reinterpret_cast<Packed<T> *>(dynamic);
+    Held<T, WARPS, M<Compute<T>>::COSTLY> row({z, place}, {mask, place}, batch.n, packs);
+    solved<M>(team, row, batch.n, value_at(parameter, place), behind(packs, batch.n), room,
               WriteProbabilities<T>{{p, place}});
 }
 

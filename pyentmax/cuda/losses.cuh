@@ -3,6 +3,7 @@
  *     loss_lanes<L, T, LANES, ITEMS>(z, mask, label, gradient, loss, counted, batch, parameter,
  *                                    weight)
  *     loss_block<L, T, WARPS, ITEMS>(the same)
+ *     loss_held<L, T, WARPS>(the same, room)
  *     loss_stream<L, T, WARPS>(the same, storage)
  *     rescale<T>(gradient, batch, factor)
  *         a grid of any size, THREADS threads a block
@@ -103,6 +104,23 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
                                    true);
     solved<L>(team, row, batch.n, value_at(parameter, place),
               reinterpret_cast<Compute<T> *>(dynamic), 32 * ITEMS, write);
+}
+
+template <template <typename> class L, typename T, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>, 32 * WARPS))
+    loss_held(Operand<const T> z, Operand<const bool> mask, Operand<const long long> label,
+              Operand<T> gradient, Operand<double> loss, Operand<double> counted, Batch batch,
+              Parameter parameter, Parameter weight, unsigned room) {
+    typedef Block<Compute<T>, WARPS> Team;
+    __shared__ typename Team::Parts parts;
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    Team team(parts);
+    const Place place(batch, blockIdx.x);
+    Packed<T> *const packs = reinterpret_cast<Packed<T> *>(dynamic);
+    Held<T, WARPS, L<Compute<T>>::COSTLY> row({z, place}, {mask, place}, batch.n, packs);
+    const WriteLoss<T, Team> write(team, place, label, gradient, loss, counted, weight, batch.n,
+                                   true);
+    solved<L>(team, row, batch.n, value_at(parameter, place), behind(packs, batch.n), room, write);
 }
 
 template <template <typename> class L, typename T, int WARPS>

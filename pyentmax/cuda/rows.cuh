@@ -53,6 +53,19 @@ template <typename T> struct alignas(16) Packed {
     T entry[PACK<T>];
 };
 
+template <typename T>
+__device__ inline void unpack(const Packed<T> &packed, Compute<T> (&pack)[PACK<T>]) {
+#pragma unroll
+    for (int j = 0; j < PACK<T>; j++) pack[j] = to_compute(packed.entry[j]);
+}
+
+template <typename T> __device__ inline Packed<T> packed(const Compute<T> (&pack)[PACK<T>]) {
+    Packed<T> rounded;
+#pragma unroll
+    for (int j = 0; j < PACK<T>; j++) rounded.entry[j] = from_compute<T>(pack[j]);
+    return rounded;
+}
+
 /* One row of an array. */
 template <typename T> struct Line {
     T *at;
@@ -70,9 +83,7 @@ template <typename T, typename C>
 __device__ inline void load_pack(const Line<const T> &line, unsigned i, unsigned n, C beyond,
                                  C (&pack)[PACK<T>]) {
     if (line.whole_packs && i + PACK<T> <= n) {
-        const Packed<T> loaded = *reinterpret_cast<const Packed<T> *>(line.at + i);
-#pragma unroll
-        for (int j = 0; j < PACK<T>; j++) pack[j] = to_compute(loaded.entry[j]);
+        unpack<T>(*reinterpret_cast<const Packed<T> *>(line.at + i), pack);
     } else {
 #pragma unroll
         for (int j = 0; j < PACK<T>; j++)
@@ -84,10 +95,7 @@ template <typename T, typename C>
 __device__ inline void store_pack(const Line<T> &line, unsigned i, unsigned n,
                                   const C (&pack)[PACK<T>]) {
     if (line.whole_packs && i + PACK<T> <= n) {
-        Packed<T> stored;
-#pragma unroll
-        for (int j = 0; j < PACK<T>; j++) stored.entry[j] = from_compute<T>(pack[j]);
-        *reinterpret_cast<Packed<T> *>(line.at + i) = stored;
+        *reinterpret_cast<Packed<T> *>(line.at + i) = packed<T>(pack);
     } else {
 #pragma unroll
         for (int j = 0; j < PACK<T>; j++)
@@ -121,14 +129,16 @@ __device__ inline Compute<T> score_at(const Line<const T> &z, const Line<const b
  *     each(visit)              visit the gaps that this thread looks after
  *     write(out, map, finish)  write finish(map(gap), i) for each entry i
  *
- * and in `each` and `write` all lanes of a warp make every call together. */
+ * and in `write`, and in `each` where it is asked to gather, all lanes of a warp make every call
+ * together. IN_REGISTERS: whether there is always room to gather all of it; ON_CHIP: whether a visit
+ * reads no memory. */
 
 /* A row held in its team's registers: thread r of a team of s has packs r, r + s, r + 2s, … */
 template <typename T, class Team, int ITEMS> struct Registers {
     typedef Compute<T> C;
     static constexpr int V = PACK<T>, UNIT = Team::SIZE < 32 ? Team::SIZE : 32;
     static_assert(ITEMS % V == 0, "a thread holds whole packs");
-    static constexpr bool IN_REGISTERS = true;
+    static constexpr bool IN_REGISTERS = true, ON_CHIP = true;
     const Line<const T> z;
     const Line<const bool> mask;
     const unsigned n, first;
@@ -174,6 +184,118 @@ template <typename T, class Team, int ITEMS> struct Registers {
     }
 };
 
+/* A row held in its block's shared memory, each entry as it is stored. A thread looks after the
+ * packs it has read itself, at most 32 of them, so that no thread waits for another; once the
+ * largest score is known, it visits those with an entry in reach and no others.
+ *
+ * Where visits cost much, the row's few entries in reach are gathered, which a warp does in step. */
+template <typename T, int WARPS, bool COSTLY> struct Held {
+    typedef Compute<T> C;
+    static constexpr int V = PACK<T>, UNIT = 32, SIZE = 32 * WARPS;
+    static constexpr bool IN_REGISTERS = false, ON_CHIP = true;
+    static constexpr int AHEAD = 4; /* packs that are loaded before the first is used */
+    const Line<const T> z;
+    const Line<const bool> mask;
+    const unsigned n;
+    Packed<T> *const own; /* this thread's, SIZE apart */
+    unsigned in_reach = 0; /* a bit for each of them */
+    C reach, top, scale;
+
+    __device__ Held(const Line<const T> &z, const Line<const bool> &mask, unsigned n,
+                    Packed<T> *shared)
+        : z(z), mask(mask), n(n), own(shared + threadIdx.x) {}
+
+    /* Where the thread's k-th pack begins, and that of its warp's first lane. */
+    __device__ unsigned start(unsigned k) const { return (k * SIZE + threadIdx.x) * V; }
+    __device__ unsigned warp_start(unsigned k) const {
+        return (k * SIZE + threadIdx.x / 32 * 32) * V;
+    }
+
+    __device__ C read(C reach_) {
+        reach = reach_;
+        C largest = -infinity<C>();
+        const auto look_at = [&](const C(&scores)[V]) {
+#pragma unroll
+            for (int j = 0; j < V; j++) largest = Larger()(largest, scores[j]);
+        };
+        if (z.whole_packs && n % V == 0 && !mask.at) {
+            for (unsigned k = 0; start(k) < n; k += AHEAD) {
+                Packed<T> packs[AHEAD];
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++)
+                    if (start(k + a) < n)
+                        packs[a] = *reinterpret_cast<const Packed<T> *>(z.at + start(k + a));
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    if (!(start(k + a) < n)) continue;
+                    C scores[V];
+                    own[(k + a) * SIZE] = packs[a];
+                    unpack<T>(packs[a], scores);
+                    look_at(scores);
+                }
+            }
+        } else {
+            for (unsigned k = 0; start(k) < n; k++) {
+                C scores[V];
+                load_scores<T>(z, mask, start(k), n, scores);
+                own[k * SIZE] = packed<T>(scores);
+                look_at(scores);
+            }
+        }
+        return largest;
+    }
+    __device__ C score(unsigned i) const { return score_at<T>(z, mask, i); }
+    __device__ void load_gaps(unsigned k, C (&pack)[V]) const {
+        unpack<T>(own[k * SIZE], pack);
+#pragma unroll
+        for (int j = 0; j < V; j++) pack[j] = (pack[j] - top) * scale;
+    }
+    __device__ void centre(C top_, C scale_) {
+        top = top_;
+        scale = scale_;
+        for (unsigned k = 0; start(k) < n; k++) {
+            C pack[V];
+            load_gaps(k, pack);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                if (pack[j] > -reach * scale) in_reach |= 1u << k;
+        }
+    }
+    /* Gaps of pack k, or −∞ where none of them is in reach. */
+    __device__ void load(unsigned k, C (&pack)[V]) const {
+        if (in_reach >> k & 1) {
+            load_gaps(k, pack);
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) pack[j] = -infinity<C>();
+        }
+    }
+    template <class Visit> __device__ void each(Visit visit) const {
+        const auto visit_pack = [&](unsigned k) {
+            C pack[V];
+            load(k, pack);
+#pragma unroll
+            for (int j = 0; j < V; j++) visit(pack[j]);
+        };
+        if constexpr (COSTLY) {
+            for (unsigned k = 0; warp_start(k) < n; k++)
+                if (__any_sync(ALL_LANES, in_reach >> k & 1)) visit_pack(k);
+        } else {
+            for (unsigned left = in_reach; left; left &= left - 1) visit_pack(__ffs(left) - 1);
+        }
+    }
+    template <class Map, class Finish>
+    __device__ void write(const Line<T> &out, Map map, Finish finish) const {
+        for (unsigned k = 0; warp_start(k) < n; k++) {
+            C pack[V];
+            load(k, pack);
+#pragma unroll
+            for (int j = 0; j < V; j++) pack[j] = finish(map(pack[j]), start(k) + j);
+            store_pack<T>(out, start(k), n, pack);
+        }
+    }
+};
+
 /* A row that stays in memory, for a block of WARPS warps. Every warp looks after the packs it
  * reads.
  *
@@ -183,7 +305,7 @@ template <typename T, class Team, int ITEMS> struct Registers {
 template <typename T, int WARPS, bool COSTLY> struct Streamed {
     typedef Compute<T> C;
     static constexpr int V = PACK<T>, UNIT = 32, STRIDE = 32 * WARPS * V;
-    static constexpr bool IN_REGISTERS = false;
+    static constexpr bool IN_REGISTERS = false, ON_CHIP = false;
     /* Packs that are loaded before the first is needed. Visits that cost much need no such help,
      * and many copies of their code would take long to compile. */
     static constexpr int AHEAD = V > 4 ? 2 : 4, AHEAD_IN_VISITS = COSTLY ? 1 : AHEAD;

@@ -49,8 +49,10 @@ class Form:
 LANES = Form("lanes", (8, 16), LANES_THREADS, (1, 2, 7, 16, 127, 128))
 WARP = Form("lanes", (32, 16), LANES_THREADS, (3, 32, 257, 512))
 BLOCK = Form("block", (4, 16), 128, (1, 513, 2047, 2048))
+HELD = Form("held", (2,), 64, (1, 33, 515, 4096))
 STREAM = Form("stream", (2,), 64, (1, 33, 515, 4096))
-FORMS = [LANES, WARP, BLOCK, STREAM]
+FORMS = [LANES, WARP, BLOCK, HELD, STREAM]
+DERIVATIVE_FORMS = [LANES, WARP, BLOCK, STREAM]
 BOUNDED_LANES = Form("lanes", (8,), LANES_THREADS, (1, 2, 7, 16, 127))
 BOUNDED_WARP = Form("lanes", (32,), LANES_THREADS, (3, 32, 257, 512))
 BOUNDED_BLOCK = Form("block", (4,), 128, (1, 513, 1000, 2048))
@@ -61,7 +63,7 @@ BOUNDED_FORMS = [BOUNDED_LANES, BOUNDED_WARP, BOUNDED_BLOCK]
 SHORT = [
     *((form, FLOAT32) for form in (*FORMS, *BOUNDED_FORMS)),
     *((form, FLOAT64) for form in (LANES, STREAM, BOUNDED_LANES)),
-    *((form, FLOAT16) for form in (WARP, BLOCK, BOUNDED_BLOCK)),
+    *((form, FLOAT16) for form in (WARP, BLOCK, HELD, BOUNDED_BLOCK)),
     *((form, BFLOAT16) for form in (STREAM, BOUNDED_WARP)),
 ]
 SHORT_CHECKED = [
@@ -110,15 +112,22 @@ class Kernel:
     def __str__(self) -> str:
         return self.rule
 
+    @property
+    def forms(self) -> list[Form]:
+        """The ways it has to hold a row."""
+        if self.family == "bounded":
+            return BOUNDED_FORMS
+        return FORMS if self.family in ("forward", "loss") else DERIVATIVE_FORMS
+
     def run(self, form: Form, number: NumberType, operands: Sequence[np.ndarray | None], *,
             parameter: Any = 0.0, weight: Any = None, room: int = 64, words: int = 1 << 10,
             schedule: int = IN_ORDER, checked: bool = False,
             sources: Path = SOURCES) -> None:  # fmt: skip
         """Run it over operands that broadcast to the first one's shape.
 
-        Losses take a weight for each row. `room` and `words` are what the streaming kernels are
-        given of shared memory; `sources` may be a directory with other versions of the files, for
-        which float32 alone is built.
+        Losses take a weight for each row. `room` and `words` are what the kernels of long rows are
+        given of shared memory beside the row; `sources` may be a directory with other versions of
+        the files, for which float32 alone is built.
         """
         shape = next(operand.shape for operand in operands if operand is not None)
         make = Arguments(shape)
@@ -135,6 +144,11 @@ class Kernel:
             else:
                 arguments.append(np.uint32(words))
             shared += 4 * words
+        elif form.name == "held":
+            room = room if self.gathers else 0
+            arguments.append(np.uint32(room))
+            shared = -(-shape[-1] * np.dtype(number.stored).itemsize // 16) * 16
+            shared += form.threads // 32 * room * itemsize
         elif self.gathers:
             shared = form.threads * form.sizes[-1] * itemsize
         part = (form, number) in (SHORT_CHECKED if checked else SHORT)
@@ -147,11 +161,10 @@ class Kernel:
 
     def instances(self, short: bool, checked: bool, only: Sequence[NumberType]) -> list[str]:
         """The kernels that the short tests run, or the rest, as CUDA names them."""
-        forms = BOUNDED_FORMS if self.family == "bounded" else FORMS
         in_short = SHORT_CHECKED if checked else SHORT
         return [
             self._instance(form, number)
-            for form in forms
+            for form in self.forms
             for number in only
             if ((form, number) in in_short) == short
         ]

@@ -10,11 +10,12 @@ import pytest
 from nvrtc import Used, compiled, ptx, unavailable
 
 from pyentmax.cuda import _functions
-from pyentmax.cuda._launch import STATIC_SHARED, Form, Kernel, source
+from pyentmax.cuda._launch import STATIC_SHARED, Form, Kernel, Limits, source
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
-ARCHITECTURES = ["sm_80", "sm_90"]
+# Shared memory, in bytes, of a block and of a multiprocessor: an A100's and an H100's or H200's.
+ARCHITECTURES = {"sm_80": Limits(166912, 167936), "sm_90": Limits(232448, 233472)}
 KERNELS = [kernel for kernel in vars(_functions).values() if isinstance(kernel, Kernel)]
 TYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "float64": np.float64}
 
@@ -23,22 +24,25 @@ TYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "float64"
 REGISTERS = {
     ("forward", "lanes"): 96,
     ("forward", "block"): 64,
+    ("forward", "held"): 64,
     ("forward", "stream"): 64,
     ("derivative", "lanes"): 128,
     ("derivative", "block"): 128,
     ("derivative", "stream"): 64,
     ("loss", "lanes"): 96,
     ("loss", "block"): 64,
+    ("loss", "held"): 64,
     ("loss", "stream"): 64,
     ("bounded", "lanes"): 96,
     ("bounded", "block"): 96,
 }
 
 
-def forms(kernel: Kernel, itemsize: int) -> list[Form]:
+def forms(kernel: Kernel, itemsize: int, arch: str) -> list[Form]:
     """All that rows of some length need."""
-    lengths = (2**power * factor for power in range(20) for factor in (1, 1.5))
-    return list(dict.fromkeys(kernel.form(int(n), itemsize) for n in lengths))
+    lengths = (2**power * part // 8 for power in range(3, 22) for part in range(8, 16))
+    limits = ARCHITECTURES[arch]
+    return list(dict.fromkeys(kernel.form(n, itemsize, limits) for n in lengths))
 
 
 def check(kernel: Kernel, form: Form, dtype: np.dtype[Any], used: Used) -> None:
@@ -59,12 +63,12 @@ def check_all(kernel: Kernel, some: list[Form], dtype: np.dtype[Any], arch: str)
 
 def representative() -> Iterator[Any]:
     """Each kernel once, and sparsemax in every way to hold a row; the rest by turns."""
-    lengths, types = (40, 5000, 200000), list(TYPES.values())
-    cases = [(kernel, lengths[turn % 3]) for turn, kernel in enumerate(KERNELS)]
+    lengths, types = (40, 5000, 28000, 200000), list(TYPES.values())
+    cases = [(kernel, lengths[turn % 4]) for turn, kernel in enumerate(KERNELS)]
     cases += [(_functions.SPARSEMAX, n) for n in (300, 3000, *lengths)]
     for turn, (kernel, n) in enumerate(cases):
-        dtype = np.dtype(types[turn // 3 % 3])
-        form, arch = kernel.form(n, dtype.itemsize), ARCHITECTURES[turn % 2]
+        dtype, arch = np.dtype(types[turn // 4 % 3]), list(ARCHITECTURES)[turn % 2]
+        form = kernel.form(n, dtype.itemsize, ARCHITECTURES[arch])
         name = f"{kernel.name(form, dtype)}-{arch}".replace(" ", "")
         yield pytest.param(kernel, form, dtype, arch, id=name)
 
@@ -82,7 +86,7 @@ def test_kernels_compile_within_their_budgets(
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.member)
 def test_every_instance_compiles_within_its_budget(kernel: Kernel, dtype: str, arch: str) -> None:
     number = np.dtype(TYPES[dtype])
-    check_all(kernel, forms(kernel, number.itemsize), number, arch)
+    check_all(kernel, forms(kernel, number.itemsize, arch), number, arch)
 
 
 @pytest.mark.deep
@@ -91,7 +95,7 @@ def test_every_instance_for_bfloat16_compiles(kernel: Kernel) -> None:
     """It differs from float16 in its two conversions alone."""
     names = [
         kernel.name(form, np.dtype(np.float16)).replace("__half", "BFloat16")
-        for form in forms(kernel, 2)
+        for form in forms(kernel, 2, "sm_90")
     ]
     for used in compiled(source(kernel.file), names, "sm_90", kernel.file).values():
         assert used.spilled == 0, used
@@ -112,7 +116,7 @@ def test_kernels_with_a_row_for_each_thread_compile():
 def test_rows_are_read_and_written_16_bytes_at_once():
     for kernel in (_functions.SPARSEMAX, _functions.SPARSEMAX_JVP):
         for dtype, vector in ((np.float32, "v4.f32"), (np.float16, "v4.u32")):
-            form = kernel.form(64, np.dtype(dtype).itemsize)
+            form = kernel.form(64, np.dtype(dtype).itemsize, ARCHITECTURES["sm_90"])
             name = kernel.name(form, np.dtype(dtype))
             text = ptx(source(kernel.file), [name], "sm_90", kernel.file)
             assert f"ld.global.{vector}" in text or f"ld.{vector}" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -15,7 +16,14 @@ from emulation import REVERSED, unavailable
 
 import pyentmax
 from pyentmax.cuda import KERNELS
-from pyentmax.cuda._functions import SPARSEMAX
+from pyentmax.cuda._functions import ENTMAX, ENTMAX_LOSS, SPARSEMAX, SPARSEMAX_JVP
+from pyentmax.cuda._launch import (
+    STATIC_SHARED,
+    TWO_BLOCKS_WARPS,
+    Kernel,
+    Limits,
+    shared_memory,
+)
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
@@ -25,6 +33,8 @@ NAMES = [name for name in KERNELS if not re.search("_loss|fusedmax|oscarmax", na
 # One of each family of kernels, for what does not depend on the mapping.
 SOME = ["entmax", "csparsemax", "normmax_jvp"]
 MAPPINGS = [name for name in NAMES if name in pyentmax.MAPPINGS]
+HOPPER = Limits(*emulated_cupy.LIMITS.values())
+A100, L40 = Limits(166912, 167936), Limits(101376, 102400)
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 3, "upper": 0.75, "budget": 1.5}
 TOLERANCE = {"float16": 1e-3, "float32": 2e-6}
 
@@ -126,8 +136,8 @@ def test_masks_and_a_parameter_for_each_row(gpu: emulated_cupy.Emulation) -> Non
 
 def boundaries(itemsize: int) -> list[int]:
     """Lengths at which the form changes, and the next ones."""
-    lengths = range(1, 20000)
-    forms = [SPARSEMAX.form(n, itemsize) for n in lengths]
+    lengths = range(1, 130000)
+    forms = [SPARSEMAX.form(n, itemsize, HOPPER) for n in lengths]
     last = [n for n, this, after in zip(lengths, forms, forms[1:], strict=False) if this != after]
     return [1, *last, last[-1] + 1]
 
@@ -135,21 +145,43 @@ def boundaries(itemsize: int) -> list[int]:
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64], ids=lambda t: t.__name__)
 def test_every_form_holds_its_longest_row(gpu: emulated_cupy.Emulation, dtype: Any) -> None:
     for n in boundaries(np.dtype(dtype).itemsize):
-        check(gpu, "sparsemax", inputs("sparsemax", (3, n), dtype))
-        check(gpu, "sparsemax", [inputs("sparsemax", (n, 3), dtype)[0][:, :2]], axis=0)
+        rows = 3 if n < 20000 else 1
+        check(gpu, "sparsemax", inputs("sparsemax", (rows, n), dtype))
+        check(gpu, "sparsemax", [inputs("sparsemax", (n, 3), dtype)[0][:, :rows]], axis=0)
     assert {launch.name.partition("<")[0] for launch in gpu.launches} == {
         "forward_lanes",
         "forward_block",
+        "forward_held",
         "forward_stream",
     }
 
 
 @pytest.mark.parametrize("name", SOME)
-def test_long_rows(gpu: emulated_cupy.Emulation, name: str) -> None:
-    check(gpu, name, inputs(name, (2, 40000), np.float32), **parameters(name))
+@pytest.mark.parametrize("n", [20000, 56000, 70000])
+def test_long_rows(gpu: emulated_cupy.Emulation, name: str, n: int) -> None:
+    check(gpu, name, inputs(name, (1, n), np.float32), **parameters(name))
     (launched,) = gpu.launches
-    assert "_stream<" in launched.name or launched.name.startswith("bounded_block<")
-    assert launched.shared <= emulated_cupy.LIMITS["MaxSharedMemoryPerBlockOptin"]
+    assert re.search("_(held|stream|block)<", launched.name)
+    assert launched.shared <= HOPPER.block
+
+
+@pytest.mark.parametrize("limits", [HOPPER, A100, L40])
+@pytest.mark.parametrize(
+    "kernel", [SPARSEMAX, ENTMAX, ENTMAX_LOSS, SPARSEMAX_JVP], ids=lambda kernel: kernel.member
+)
+def test_shared_memory_suffices_on_every_device(kernel: Kernel, limits: Limits) -> None:
+    held = set()
+    for itemsize in (2, 4, 8):
+        for n in itertools.chain(range(1, 3000, 7), range(3000, 200000, 531)):
+            form = kernel.form(n, itemsize, limits)
+            shared, _ = shared_memory(kernel, form, n, itemsize, limits)
+            assert 0 <= shared <= limits.block - STATIC_SHARED
+            if form.kind == "held":
+                held.add(itemsize)
+                assert n * itemsize <= min(shared, 32 * 16 * form.threads)  # 32 packs of 16 bytes
+                if form.sizes[0] <= TWO_BLOCKS_WARPS[itemsize]:
+                    assert 2 * (shared + STATIC_SHARED) <= limits.multiprocessor
+    assert (len(held) > 0) == (kernel.family != "derivative")
 
 
 def test_any_strides_without_a_copy(gpu: emulated_cupy.Emulation) -> None:

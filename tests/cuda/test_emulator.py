@@ -119,7 +119,8 @@ OTHERS = {
         const int count = __syncthreads_count(odd), either = __syncthreads_or(!small);
         const int both = __syncthreads_and(small);
         if (i == 0) counts[0] = votes, counts[1] = any, counts[2] = all, counts[3] = count,
-                    counts[4] = either, counts[5] = both;""",
+                    counts[4] = either, counts[5] = both,
+                    counts[6] = __ffs(votes), counts[7] = __ffs(0);""",
     "unset": "__shared__ float s[2][64]; if (i < 0) s[1][i] = 0; y[blockIdx.x * 64 + i] = s[1][i];",
     "quarter": "y[i] = x[i] / 4;",
 }
@@ -239,7 +240,7 @@ def test_a_lane_outside_the_mask_gives_nothing() -> None:
 
 def test_votes_and_counting_barriers() -> None:
     _, counts = run("votes")
-    assert counts[:6].tolist() == [16, 1, 0, 32, 0, 1]
+    assert counts[:8].tolist() == [16, 1, 0, 32, 0, 1, 5, 0]
 
 
 def test_shared_variables_belong_to_the_block_and_start_unknown() -> None:

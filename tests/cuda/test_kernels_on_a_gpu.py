@@ -14,7 +14,8 @@ import pytest
 import pyentmax
 from pyentmax._devices import device_module
 from pyentmax.cuda import KERNELS
-from pyentmax.cuda._functions import BUDGET_SPARSEMAX, SPARSEMAX, SPARSEMAX_JVP
+from pyentmax.cuda._functions import BUDGET_SPARSEMAX, ENTMAX, SPARSEMAX, SPARSEMAX_JVP
+from pyentmax.cuda._launch import _limits
 
 try:
     cupy = device_module("cuda")
@@ -33,9 +34,9 @@ def parameters(name: str) -> list[Any]:
 
 def boundaries(itemsize: int) -> list[int]:
     """Lengths at which the form changes, the next ones, and one that fits on no chip."""
-    lengths = range(1, 20000)
-    kernels = (SPARSEMAX, SPARSEMAX_JVP, BUDGET_SPARSEMAX)
-    forms = [[kernel.form(n, itemsize) for kernel in kernels] for n in lengths]
+    lengths, limits = range(1, 120000), _limits(cupy.cuda.Device().id)
+    kernels = (SPARSEMAX, ENTMAX, SPARSEMAX_JVP, BUDGET_SPARSEMAX)
+    forms = [[kernel.form(n, itemsize, limits) for kernel in kernels] for n in lengths]
     last = [n for n, this, after in zip(lengths, forms, forms[1:], strict=False) if this != after]
     return sorted({n + extra for n in last for extra in (0, 1)} | {1, 130001})
 

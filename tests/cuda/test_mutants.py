@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from emulation import REVERSED, KernelError, unavailable
 from kernel_arguments import SOURCES
-from kernel_runs import DERIVATIVES, FORMS, FORWARD, Kernel
+from kernel_runs import DERIVATIVES, FORWARD, Kernel
 from number_types import FLOAT32
 from score_rows import score_rows
 
@@ -46,7 +46,7 @@ TRIALS = [
 
 def try_out(kernel: Kernel, alpha: float, sources: Path = SOURCES) -> None:
     """Run a kernel in every form; raises if anything is wrong."""
-    for form in FORMS:
+    for form in kernel.forms:
         for n, room in [(form.lengths[-2], 1000), (form.lengths[-1], 8)]:
             z = score_rows(n)[:8].astype(np.float32)
             p = pyentmax.entmax.reference(z.astype(float), alpha)

@@ -116,4 +116,5 @@ inline float __int_as_float(int x) { return emulation_bits_as<float>(x); }
 inline long long __double_as_longlong(double x) { return emulation_bits_as<long long>(x); }
 inline double __longlong_as_double(long long x) { return emulation_bits_as<double>(x); }
 
+inline int __ffs(int x) { return __builtin_ffs(x); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
