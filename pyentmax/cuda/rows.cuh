@@ -54,7 +54,7 @@ template <typename T> struct alignas(16) Packed {
 };
 
 template <typename T>
-__device__ inline void unpack(const Packed<T> &packed, Compute<T> (&pack)[PACK<T>]) {
+__device__ inline void unpack(Packed<T> packed, Compute<T> (&pack)[PACK<T>]) {
 #pragma unroll
     for (int j = 0; j < PACK<T>; j++) pack[j] = to_compute(packed.entry[j]);
 }

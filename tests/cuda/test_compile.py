@@ -10,7 +10,7 @@ import pytest
 from nvrtc import Used, compiled, ptx, unavailable
 
 from pyentmax.cuda import _functions
-from pyentmax.cuda._launch import STATIC_SHARED, Form, Kernel, Limits, source
+from pyentmax.cuda._launch import STATIC_SHARED, Form, Kernel, Limits, shared_form, source
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 
@@ -121,6 +121,16 @@ def test_rows_are_read_and_written_16_bytes_at_once():
             text = ptx(source(kernel.file), [name], "sm_90", kernel.file)
             assert f"ld.global.{vector}" in text or f"ld.{vector}" in text
             assert f"st.global.{vector}" in text or f"st.{vector}" in text
+
+
+def test_rows_in_shared_memory_move_16_bytes_at_once():
+    for dtype, vector in ((np.float32, "v4.f32"), (np.float16, "v4.u32")):
+        form = shared_form(50000, np.dtype(dtype).itemsize, ARCHITECTURES["sm_90"], False)
+        name = _functions.SPARSEMAX.name(form, np.dtype(dtype))
+        text = ptx(source("sparsemax.cu"), [name], "sm_90", "sparsemax.cu")
+        for move in ("ld.global", "st.shared", "ld.shared"):
+            assert f"{move}.{vector}" in text
+        assert f"st.global.{vector}" in text or f"st.{vector}" in text
 
 
 def test_a_text_that_does_not_compile_is_told_with_file_and_line():
