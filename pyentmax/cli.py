@@ -30,7 +30,7 @@ from .data import (
 )
 from .inflection import load_word_decoder, train_inflector
 from .nn.attention import LEARNED, SCORES
-from .reports import describe, draw
+from .reports import describe, describe_forced, draw, draw_forced
 from .training import TrainingConfig
 
 
@@ -130,13 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         "inflect", help="every form that a model finds possible", formatter_class=Formatter
     )
     add = inflect.add_argument
-    add(
-        "models",
-        nargs="+",
-        type=Path,
-        metavar="MODEL",
-        help="best.npz, or the folder of a run; the probabilities of several are averaged",
-    )
+    _add_models(inflect)
     add("lemma", help="the word")
     add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
     add("--language", help="of the word, for a model trained with --multilingual")
@@ -154,6 +148,8 @@ def _parser() -> argparse.ArgumentParser:
     inflect.set_defaults(run=_inflect)
 
     _add_data(commands)
+    _add_force(commands)
+    _add_analyse(commands)
     experiments = commands.add_parser(
         "reproduce", help="an experiment of the papers"
     ).add_subparsers(dest="experiment", required=True, metavar="EXPERIMENT")
@@ -189,6 +185,54 @@ def _add_folder(parser: Any, option: str) -> None:
         type=Path,
         metavar="DIR",
         help="folder that holds conll2018/; if not given, that in PYENTMAX_DATA, or a download",
+    )
+
+
+def _add_force(commands: Any) -> None:
+    force = commands.add_parser(
+        "force",
+        help="what a model finds possible at each step of a given form",
+        description="Forced decoding (Peters et al. 2019, Figure 2): the form is fed to the model, "
+        "and every step shows what it finds possible there.",
+        formatter_class=Formatter,
+    )
+    add = force.add_argument
+    _add_models(force)
+    add("lemma", help="the word")
+    add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
+    add("form", help="to force, possible or not")
+    add("--language", help="of the word, for a model trained with --multilingual")
+    add("--pictures", type=Path, metavar="DIR", help="draw the steps and the attention there")
+    force.set_defaults(run=_force)
+
+
+def _add_analyse(commands: Any) -> None:
+    analyse = commands.add_parser(
+        "analyse",
+        help="how right, sparse, exact and calibrated a model is",
+        description="Statistics of Peters et al. (2019, §4): how often one sequence holds all "
+        "probability, how often beam search is exact, and how many source positions and tokens "
+        "have a probability above zero, under forced decoding of the references; and the "
+        "calibration error of the listed probabilities, in ten bins.",
+        formatter_class=Formatter,
+    )
+    _add_models(analyse)
+    add = analyse.add_argument
+    add("--examples", nargs="+", type=Path, required=True, metavar="FILE", help="as for train")
+    add("--multilingual", action="store_true", help="mark examples with their file's language")
+    add("--beam", type=int, default=10, help="of the search, and the widest one of the table")
+    add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
+    add("--quiet", action="store_true", help="no progress")
+    analyse.set_defaults(run=_analyse)
+
+
+def _add_models(parser: Any) -> None:
+    parser.add_argument(
+        "models",
+        nargs="+",
+        type=Path,
+        metavar="MODEL",
+        help="best.npz, or the folder of a run; the probabilities of several are averaged",
     )
 
 
@@ -480,6 +524,32 @@ def _cells_on_cluster(
     if failed:
         print(f"{failed} of {len(cells)} models failed; the same command tries them again")
     return 1 if failed else 0
+
+
+def _force(args: argparse.Namespace) -> int:
+    inflector = load_word_decoder(args.models)
+    decoding = inflector.force(args.lemma, args.tags, args.form, args.language)
+    print(describe_forced(inflector, args.lemma, args.tags, args.form, decoding))
+    if args.pictures is not None:
+        word = (args.lemma, args.tags, args.form)
+        for path in draw_forced(inflector, *word, decoding, args.pictures, args.language):
+            print(f"picture: {path}")
+    return 0
+
+
+def _analyse(args: argparse.Namespace) -> int:
+    from .experiments import sparsity
+
+    languages = [language_of(path) for path in args.examples] if args.multilingual else None
+    examples = read_examples(args.examples, languages=languages)
+    report = sparsity.measure(
+        load_word_decoder(args.models), examples, beam=args.beam, progress=not args.quiet
+    )
+    print(sparsity.describe(report))
+    if args.out is not None:
+        for path in sparsity.write(report, args.out) + sparsity.draw(report, args.out):
+            print(f"written: {path}")
+    return 0
 
 
 def _figure4(args: argparse.Namespace) -> int:

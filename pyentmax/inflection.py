@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ._devices import device_module
 from .data import (
@@ -27,9 +28,11 @@ from .data import (
 )
 from .decoding import (
     BeamResult,
+    ForcedDecoding,
     JoinableDecodable,
     beam_search,
     exact_search,
+    forced_decoding,
     greedy_search,
 )
 from .models.ensemble import Ensemble
@@ -41,6 +44,7 @@ from .training import (
     History,
     TrainingConfig,
     Validation,
+    counting,
     fingerprint,
     load_checkpoint,
     save_checkpoint,
@@ -116,13 +120,63 @@ class WordDecoder:
         ValueError
             If there is no such search, or a number is under 1.
         """
+        ids, mask = self._source(lemma, tags, language)
+        options = {"beam": beam} if search == "beam" else {"best": best, "budget": budget}
+        return _search(search)(self.model, ids, mask, max_length=max_length, **options)[0]
+
+    def force(
+        self, lemma: str, tags: str | Sequence[str], form: str, language: str | None = None
+    ) -> ForcedDecoding:
+        """What the model says at each step of a form that it is given.
+
+        Parameters
+        ----------
+        lemma, tags, language
+            As for `inflect`.
+        form : str
+            Any string of characters that the model can write, whether it finds it possible or not.
+
+        Raises
+        ------
+        DataError
+            As for `inflect`, or if the form has a character that the model cannot write.
+        """
+        ids, mask = self._source(lemma, tags, language)
+        for character in form:
+            if character not in self.target:
+                alphabet = "".join(t for t in self.target.tokens if len(t) == 1)
+                raise DataError(
+                    f"unknown character {character!r} in form {form!r}: expected characters that "
+                    f"occur in the training data's forms, {alphabet!r}"
+                )
+        target = self.target.encode(target_tokens(form), what=f"form {form!r}")
+        return forced_decoding(self.model, ids, mask, [target])[0]
+
+    def force_all(
+        self, examples: Sequence[Example], batch_size: int = 64, *, progress: bool = False
+    ) -> Iterator[tuple[int, ForcedDecoding]]:
+        """The place of each example and what the model says while its own form is forced on it.
+
+        Batch by batch, in the order of the batches: what came can be forgotten before the next.
+        """
+        pairs = self.pairs(examples)
+        with counting(len(pairs), "word", progress) as advance:
+            for index in bucketed_batches(pairs, batch_size):
+                batch = make_batch(pairs, index)
+                targets = [pairs[i][1] for i in index]
+                decodings = forced_decoding(self.model, batch.source, batch.source_mask, targets)
+                yield from zip(map(int, index), decodings, strict=True)
+                advance(len(batch))
+
+    def _source(
+        self, lemma: str, tags: str | Sequence[str], language: str | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Token numbers of one source, in a batch of its own, and their mask."""
         words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
         self._check_known(lemma, words, language)
         tokens = source_tokens(Example(lemma, "", words, language))
         ids = self.source.encode(tokens, what=f"{';'.join(words)} {lemma}")[None]
-        mask = np.ones_like(ids, bool)
-        options = {"beam": beam} if search == "beam" else {"best": best, "budget": budget}
-        return _search(search)(self.model, ids, mask, max_length=max_length, **options)[0]
+        return ids, np.ones_like(ids, bool)
 
     def _check_known(self, lemma: str, tags: Sequence[str], language: str | None) -> None:
         """Name a tag or language that the model has never seen, as the user wrote it."""
@@ -160,18 +214,21 @@ class WordDecoder:
         search: str = "beam",
         best: int | None = 1,
         budget: int = 1000,
+        progress: bool = False,
     ) -> list[BeamResult]:
         """The result of a search for each example, in their order; options as for `inflect`."""
         options = {"beam": beam} if search == "beam" else {"best": best, "budget": budget}
         decode = _search(search)
         pairs = self.pairs(examples)
         results: dict[int, BeamResult] = {}
-        for index in bucketed_batches(pairs, batch_size):
-            batch = make_batch(pairs, index)
-            found = decode(
-                self.model, batch.source, batch.source_mask, keep_attention=False, **options
-            )
-            results |= {int(i): result for i, result in zip(index, found, strict=True)}
+        with counting(len(pairs), "word", progress) as advance:
+            for index in bucketed_batches(pairs, batch_size):
+                batch = make_batch(pairs, index)
+                found = decode(
+                    self.model, batch.source, batch.source_mask, keep_attention=False, **options
+                )
+                results |= {int(i): result for i, result in zip(index, found, strict=True)}
+                advance(len(batch))
         return [results[i] for i in range(len(pairs))]
 
 

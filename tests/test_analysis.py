@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from automata import Automaton, automata
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pyentmax.analysis import (
+    calibration,
     density,
     empty_string_probability,
+    exactness_by_beam,
     exactness_statistics,
     levenshtein,
+    listed_claims,
     mean_levenshtein,
+    smallest_exact_beam,
     support_size,
+    support_sizes,
     word_accuracy,
 )
-from pyentmax.decoding import BeamResult, Hypothesis, Step
+from pyentmax.decoding import (
+    BeamResult,
+    Hypothesis,
+    Step,
+    beam_search,
+    exact_search,
+    forced_decoding,
+)
 
 
 def recursive_distance(a, b):
@@ -125,3 +138,111 @@ def test_the_empty_string_is_what_ends_at_once():
     source = np.array([[0], [1], [4]])
     found = empty_string_probability(Ends(), source, source >= 0)
     np.testing.assert_allclose(found, [0, 0.25, 1], rtol=1e-15)
+
+
+def search(model, **options):
+    source = np.zeros((1, 3), dtype=int)
+    return beam_search(model, source, source == 0, **options)[0]
+
+
+@given(automata(), st.integers(1, 8))
+def test_the_smallest_exact_beam_is_the_narrowest_that_is_exact(model, widest):
+    needed = smallest_exact_beam(search(model, beam=widest))
+    exact = [search(model, beam=k).exact for k in range(1, widest + 1)]
+    assert exact == [needed is not None and k >= needed for k in range(1, widest + 1)]
+
+
+@given(automata())
+def test_exact_search_tells_the_smallest_exact_beam_too(model):
+    source = np.zeros((1, 3), dtype=int)
+    [listed] = exact_search(model, source, source == 0, best=None, budget=10**5)
+    assert listed.exact
+    needed = smallest_exact_beam(listed)
+    assert search(model, beam=needed).exact
+    assert needed == 1 or not search(model, beam=needed - 1).exact
+
+
+def test_exactness_by_beam_counts_sources():
+    def listed(*strings, exact=True):
+        return BeamResult(tuple(Hypothesis(s, -1.0) for s in strings), exact, 1.0, "")
+
+    results = [
+        listed(()),  # ends at once: nothing is ever open, any beam will do
+        listed((4,), (4, 5)),  # one open prefix at a time, though two strings
+        listed((4, 5), (6, 7), (6, 8)),  # two of length 1, three of length 2
+        listed((4,), exact=False),
+    ]
+    assert [smallest_exact_beam(r) for r in results] == [1, 1, 3, None]
+    assert exactness_by_beam(results, [1, 2, 3, 10]) == {1: 0.5, 2: 0.5, 3: 0.75, 10: 0.75}
+    with pytest.raises(ValueError, match="at least one result"):
+        exactness_by_beam([])
+
+
+def test_support_sizes_under_forced_decoding():
+    model = Automaton.of(
+        [[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 0.5, 0.25, 0.25]],
+        [[0, 0, 1, 2], [0] * 4, [0, 0, 1, 1]],
+    )
+    source, mask = np.zeros((2, 3), int), np.array([[1, 1, 1], [1, 1, 0]], bool)
+    sizes = support_sizes(forced_decoding(model, source, mask, [(2,), (3, 2)]))
+    assert sizes.output.tolist() == [2, 1, 2, 3, 1]
+    assert sizes.source_lengths.tolist() == [3, 3, 2, 2, 2]
+    # This automaton attends to all that there is.
+    np.testing.assert_array_equal(sizes.attention, sizes.source_lengths)
+    assert sizes.vocabulary == 4
+    assert sizes.mean_output == pytest.approx(9 / 5)
+    assert str(sizes) == (
+        "5 target positions: 2.40 of 2.40 source positions attended, 1.80 of 4 tokens possible on "
+        "average"
+    )
+    with pytest.raises(ValueError, match="at least one decoded target"):
+        support_sizes([])
+
+
+def test_calibration_by_hand():
+    # (0.2, 0.4]: two claims of mean 0.35, half of them right; (0.8, 1]: three of mean 0.9, all.
+    found = calibration([0.4, 0.3, 0.85, 0.95, 0.9], [True, False, True, True, True], bins=5)
+    assert [(b.low, b.high, b.count) for b in found.bins] == [(0.2, 0.4, 2), (0.8, 1.0, 3)]
+    np.testing.assert_allclose([b.probability for b in found.bins], [0.35, 0.9])
+    np.testing.assert_allclose([b.right for b in found.bins], [0.5, 1.0])
+    assert found.error == pytest.approx(0.4 * 0.15 + 0.6 * 0.1)
+    assert found.count == 5
+
+
+def test_calibration_bins_hold_their_upper_end_and_rounding():
+    found = calibration([k / 10 for k in range(11)] + [1 + 1e-7], np.ones(12, bool))
+    assert [b.count for b in found.bins] == [2, 1, 1, 1, 1, 1, 1, 1, 1, 2]
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=30))
+def test_one_bin_is_the_difference_of_the_means(claims):
+    p, right = zip(*claims, strict=True)
+    one, many = calibration(p, right, bins=1), calibration(p, right, bins=20)
+    assert one.error == pytest.approx(abs(np.mean(p) - np.mean(right)), abs=1e-12)
+    assert one.error <= many.error + 1e-12  # finer bins never hide more
+    assert many.count == len(claims)
+
+
+@pytest.mark.parametrize(
+    ("p", "right", "bins", "message"),
+    [
+        ([], [], 10, "at least one claim"),
+        ([0.5], [True, False], 10, r"of one length, not of shapes \(1,\) and \(2,\)"),
+        ([0.5, 1.5], [True, False], 10, "between 0 and 1, got 1.5"),
+        ([float("nan")], [True], 10, "between 0 and 1, got nan"),
+        ([0.5], [True], 0, "bins must be at least 1, not 0"),
+    ],
+)
+def test_what_cannot_be_calibrated(p, right, bins, message):
+    with pytest.raises(ValueError, match=message):
+        calibration(p, right, bins)
+
+
+def test_listed_claims_are_all_finished_strings_or_the_best():
+    results = [result([0.75, 0.25], True), result([0.5], False), result([], False, 1)]
+    claims = listed_claims(results, [(1,), (0,), (9,)], tuple)
+    assert claims == (pytest.approx([0.75, 0.25, 0.5]), [False, True, True])
+    best = listed_claims(results, [(1,), (0,), (9,)], tuple, best_only=True)
+    assert best == (pytest.approx([0.75, 0.5]), [False, True])
+    with pytest.raises(ValueError, match="one for each of the 3 results, got 1"):
+        listed_claims(results, ["a"], tuple)

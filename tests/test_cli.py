@@ -62,6 +62,33 @@ def test_exact_search(run, capsys):
     assert "The budget of 1 prefixes is used up." in " ".join(capsys.readouterr().out.split())
 
 
+def test_forced_decoding(run, capsys, tmp_path):
+    assert main(["force", str(run), "walk", "V;PST", "sss", "--pictures", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "walk  V;PST: sss" in text
+    assert len(re.findall(r"^ +[1-3]  s ", text, re.MULTILINE)) == 3
+    assert re.search("the probability 0\\.|no probability: it is impossible at step", text)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "walk-V.PST-sss-forced.png",
+        "walk-V.PST-sss-forced-attention.png",
+    }
+    assert main(["force", str(run), "walk", "V;PST", "walqed"]) == 1
+    assert "unknown character 'q' in form 'walqed'" in capsys.readouterr().err
+
+
+def test_analyse(run, files, capsys, tmp_path):
+    out = tmp_path / "a"
+    arguments = ["analyse", str(run), str(run), "--examples", str(files), "--beam", "3"]
+    assert main([*arguments, "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"examples +20\n", text)
+    assert len(re.findall("beam . is exact", text)) == 3
+    assert {p.suffix for p in out.iterdir()} == {".json", ".csv", ".png"}
+    assert len(list(out.iterdir())) == 7
+    assert main(["analyse", str(run), "--examples", str(files), "--beam", "0"]) == 1
+    assert "beam must be at least 1" in capsys.readouterr().err
+
+
 def test_scores_and_fertility(files, tmp_path, capsys):
     options = ["--score", "additive", "--attention", "2", "--fertility", "1.5", "--updates", "5"]
     assert main(train_arguments(files, tmp_path, "--quiet", *options)) == 0

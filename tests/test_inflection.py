@@ -212,3 +212,43 @@ def test_softmax_is_never_exact():
     assert not result.exact
     assert result.mass < 1
     assert "infinitely many strings are possible" in result.reason
+
+
+def test_forced_decoding_of_a_form(trained):
+    inflector, _ = trained
+    result = inflector.inflect("walk", "V;PST")
+    said = inflector.force("walk", "V;PST", "walked")
+    assert inflector.form(said.tokens[:-1]) == "walked"
+    np.testing.assert_allclose(said.probability, result.best.probability, rtol=1e-5)
+    np.testing.assert_allclose(said.attention, result.best.attention, atol=1e-5)
+    # A certain model finds another form impossible, and says where.
+    other = inflector.force("walk", "V;PST", "walks")
+    listed = {inflector.form(h.tokens): h.probability for h in result.hypotheses}
+    np.testing.assert_allclose(other.probability, listed.get("walks", 0), atol=1e-6)
+    assert other.possible[:4].all()
+    with pytest.raises(DataError, match="unknown character 'q' in form 'walqed': .* 'ac"):
+        inflector.force("walk", "V;PST", "walqed")
+    with pytest.raises(DataError, match="unknown tag"):
+        inflector.force("walk", "V;PAST", "walked")
+
+
+def test_all_examples_are_forced_as_each_alone(trained):
+    inflector, _ = trained
+    found = dict(inflector.force_all(VERBS, batch_size=3))
+    assert sorted(found) == list(range(len(VERBS)))
+    for i, said in found.items():
+        alone = inflector.force(VERBS[i].lemma, VERBS[i].tags, VERBS[i].form)
+        np.testing.assert_array_equal(said.tokens, alone.tokens)
+        np.testing.assert_array_equal(said.support, alone.support)
+        np.testing.assert_allclose(said.attention, alone.attention, atol=1e-5)
+
+
+def test_an_ensemble_is_forced_too(tmp_path):
+    paths = [tmp_path / f"{seed}.npz" for seed in range(2)]
+    single = []
+    for seed, path in enumerate(paths):
+        inflector = Inflector.untrained(VERBS, np.random.default_rng(seed), hidden=8)
+        inflector.save(path)
+        single.append(inflector.force("walk", "V;PST", "walked"))
+    said = load_word_decoder(paths).force("walk", "V;PST", "walked")
+    np.testing.assert_array_equal(said.support, single[0].support | single[1].support)

@@ -10,7 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from pyentmax.decoding import Hypothesis, HypothesisTree
+from pyentmax.analysis import SupportSizes, calibration
+from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree
 
 pytest.importorskip("matplotlib", reason="pictures need the extra: pip install pyentmax[models]")
 
@@ -21,8 +22,12 @@ from matplotlib.patches import FancyBboxPatch, PathPatch
 from pyentmax.plotting import (
     plot_accuracy_by_alpha,
     plot_attention,
+    plot_exactness_by_beam,
+    plot_forced_decoding,
     plot_hypothesis_tree,
     plot_mapping_curves,
+    plot_reliability,
+    plot_support_sizes,
     plot_time_and_accuracy,
     plot_training_curve,
     save_figure,
@@ -166,6 +171,102 @@ def test_mapping_curves_reach_certainty_where_their_dots_are():
         assert not certain[inside].any()
 
 
+def forced(*steps):
+    """A forced decoding of tokens numbered from 0, given the probabilities at each step."""
+    p = np.array([probabilities for _, probabilities in steps])
+    with np.errstate(divide="ignore"):
+        return ForcedDecoding(
+            np.array([token for token, _ in steps]), np.log(p), p > 0, np.ones((len(p), 1))
+        )
+
+
+SAID = forced(
+    (0, [1, 0, 0, 0]),
+    (1, [0, 1, 0, 0]),
+    (2, [0.5, 0.25, 0.25, 0]),
+    (2, [0, 1, 0, 0]),
+    (3, [0, 0, 0, 1]),
+)
+NAMES = ["d", " ", "x", "</s>"]
+
+
+def test_forced_decoding_shows_what_was_possible():
+    ax = plot_forced_decoding(SAID, NAMES.__getitem__)
+    assert texts(ax) == [
+        *("d", "␣"),
+        *("x", "25.0%", "d", "50.0%", "␣", "25.0%"),
+        *("x", "impossible", "␣", "100.0%"),
+        "</s>",
+    ]
+    bold = [text.get_text() for text in ax.texts if text.get_weight() == "bold"]
+    assert bold == ["d", "␣", "x", "x", "</s>"]
+    # Two steps without a choice share a box; two with one have a box inside another; the end.
+    boxes = [patch for patch in ax.patches if isinstance(patch, FancyBboxPatch)]
+    assert len(boxes) == 1 + 2 + 2 + 1
+    red = [box for box in boxes if box.get_edgecolor()[0] > 0.8]
+    assert len(red) == 1
+
+
+def test_forced_decoding_shows_no_more_than_it_may():
+    said = forced((0, [0.25, 0.25, 0.25, 0.25]), (3, [0, 0, 0, 1]))
+    shown = texts(plot_forced_decoding(said, NAMES.__getitem__, most=1))
+    assert shown == ["d", "25.0%", "␣", "25.0%", "+2 more", "</s>"]
+    assert "+1 more" not in texts(plot_forced_decoding(said, NAMES.__getitem__, most=3))
+
+
+@pytest.mark.parametrize("size", [None, (4, 3), (9, 2)])
+def test_no_text_of_forced_decoding_is_clipped(size):
+    ax = Figure(size).add_subplot() if size else None
+    ax = plot_forced_decoding(SAID, NAMES.__getitem__, ax)
+    ax.figure.draw_without_rendering()
+    frame = ax.get_window_extent()
+    extents = [text.get_window_extent() for text in ax.texts if text.get_text()]
+    for extent in extents:
+        assert frame.x0 <= extent.x0 < extent.x1 <= frame.x1
+        assert frame.y0 <= extent.y0 < extent.y1 <= frame.y1
+    for i, one in enumerate(extents):
+        assert not any(one.overlaps(other) for other in extents[i + 1 :])
+
+
+def test_exactness_by_beam_is_drawn_beside_the_share_of_single_sequences():
+    ax = plot_exactness_by_beam({2: 0.75, 1: 0.5}, single=0.25)
+    np.testing.assert_array_equal(ax.lines[0].get_xydata(), [(1, 0.5), (2, 0.75)])
+    assert set(ax.lines[1].get_ydata()) == {0.25}
+    assert len(plot_exactness_by_beam({1: 0.5}).lines) == 1
+
+
+def test_support_sizes_are_shares_and_the_last_bar_holds_the_rest():
+    sizes = SupportSizes(
+        np.array([1, 2, 2, 9]), np.array([1, 1, 1, 7]), np.array([9] * 4), vocabulary=30
+    )
+    ax = plot_support_sizes(sizes, most=4)
+    attention, output = ([bar.get_height() for bar in bars] for bars in ax.containers)
+    np.testing.assert_allclose(attention, [0.25, 0.5, 0, 0.25])
+    np.testing.assert_allclose(output, [0.75, 0, 0, 0.25])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "3", "4+"]
+    whole = plot_support_sizes(sizes)
+    assert [label.get_text() for label in whole.get_xticklabels()][-1] == "9"
+
+
+def test_a_support_of_nothing_has_its_bar():
+    sizes = SupportSizes(np.array([0, 1]), np.array([1, 1]), np.array([2, 2]), vocabulary=3)
+    ax = plot_support_sizes(sizes)
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1"]
+    assert [bar.get_height() for bar in ax.containers[0]] == [0.5, 0.5]
+
+
+def test_reliability_has_a_point_for_each_bin():
+    found = calibration([0.15, 0.95, 0.95, 0.85], [True, True, False, True])
+    ax = plot_reliability({"best": found, "all": found})
+    points = [c for c in ax.collections if len(c.get_offsets()) == 3]
+    np.testing.assert_allclose(points[0].get_offsets(), [(0.15, 1), (0.85, 1), (0.95, 0.5)])
+    assert np.argmax(points[0].get_sizes()) == 2
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert names == ["best, ECE 47.5%", "all, ECE 47.5%"]
+    with pytest.raises(ValueError, match="one or two calibrations, got 3"):
+        plot_reliability(dict.fromkeys("abc", found))
+
+
 def test_accuracy_by_alpha_is_means_with_standard_errors():
     accuracies = {"attention": {2.0: [0.7], 1.0: [0.8, 0.9]}, "output": {1.0: [0.5, 0.5]}}
     ax = plot_accuracy_by_alpha(accuracies)
@@ -210,6 +311,14 @@ def test_given_axes_are_drawn_into_and_returned():
     assert plot_hypothesis_tree(tree_of(DRAW), ax) is ax
     ax = Figure().add_subplot()
     assert plot_training_curve({"update": [1], "loss": [1], "dev_accuracy": [1]}, ax) is ax
+    ax = Figure().add_subplot()
+    assert plot_forced_decoding(SAID, NAMES.__getitem__, ax) is ax
+    ax = Figure().add_subplot()
+    assert plot_exactness_by_beam({1: 0.5}, ax=ax) is ax
+    ax = Figure().add_subplot()
+    assert plot_support_sizes(SupportSizes(*np.ones((3, 1), int), vocabulary=3), ax) is ax
+    ax = Figure().add_subplot()
+    assert plot_reliability({"a": calibration([1], [True])}, ax) is ax
     ax = Figure().add_subplot()
     assert plot_accuracy_by_alpha({"a": {1.0: [0.5]}}, ax) is ax
     ax = Figure().add_subplot()

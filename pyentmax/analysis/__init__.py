@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 from .accuracy import levenshtein, mean_levenshtein, word_accuracy
-from .exactness import ExactnessStatistics, empty_string_probability, exactness_statistics
-from .sparsity import density, support_size
+from .calibration import Calibration, CalibrationBin, calibration, listed_claims
+from .exactness import (
+    ExactnessStatistics,
+    empty_string_probability,
+    exactness_by_beam,
+    exactness_statistics,
+    smallest_exact_beam,
+)
+from .sparsity import SupportSizes, density, support_size, support_sizes
 
 __all__ = [
+    "Calibration",
+    "CalibrationBin",
     "ExactnessStatistics",
+    "SupportSizes",
+    "calibration",
     "density",
     "empty_string_probability",
+    "exactness_by_beam",
     "exactness_statistics",
     "levenshtein",
+    "listed_claims",
     "mean_levenshtein",
+    "smallest_exact_beam",
     "support_size",
+    "support_sizes",
     "word_accuracy",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 
 from ..decoding import BeamResult, Decodable
 
-__all__ = ["ExactnessStatistics", "empty_string_probability", "exactness_statistics"]
+__all__ = [
+    "ExactnessStatistics",
+    "empty_string_probability",
+    "exactness_by_beam",
+    "exactness_statistics",
+    "smallest_exact_beam",
+]
 
 State = TypeVar("State")
 
@@ -80,6 +86,74 @@ def exactness_statistics(results: Sequence[BeamResult]) -> ExactnessStatistics:
         mean_hypotheses=float(np.mean(finished)),
         mean_mass=float(np.mean([result.mass for result in results])),
     )
+
+
+def smallest_exact_beam(result: BeamResult) -> int | None:
+    """The narrowest beam whose search would have been exact too; None if this one is not.
+
+    Beam search is exact if and only if it never had to prune, so all that matters is how many
+    prefixes were ever open at once: of each length, the number of different beginnings among the
+    strings of the complete list. A beam at least that wide is exact, a narrower one is not.
+
+    Examples
+    --------
+    >>> from pyentmax.decoding import BeamResult, Hypothesis
+    >>> strings = [Hypothesis(tokens, -1.0) for tokens in [(4, 5), (4, 6), (4, 7, 8), ()]]
+    >>> smallest_exact_beam(BeamResult(tuple(strings), exact=True, mass=1.0, reason=""))
+    3
+    """
+    if not result.exact:
+        return None
+    strings = [hypothesis.tokens for hypothesis in result.hypotheses]
+    longest = max(map(len, strings))
+    open_prefixes = (
+        len({tokens[:length] for tokens in strings if len(tokens) >= length})
+        for length in range(1, longest + 1)
+    )
+    return max(open_prefixes, default=1)
+
+
+def exactness_by_beam(
+    results: Sequence[BeamResult], beams: Iterable[int] = range(1, 11)
+) -> dict[int, float]:
+    """Share of sources for which beam search is exact, for each width of the beam.
+
+    One search with the widest beam tells it for all; see `smallest_exact_beam`.
+
+    Parameters
+    ----------
+    results : sequence of BeamResult
+        Of a beam search at least as wide as the widest of ``beams``, or of an exact search that
+        lists everything.
+    beams : iterable of int
+
+    Returns
+    -------
+    dict
+        Width → share, from 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        If there is no result.
+
+    References
+    ----------
+    Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, §4.1 (beam 5).
+
+    Examples
+    --------
+    >>> from pyentmax.decoding import BeamResult, Hypothesis
+    >>> strings = tuple(Hypothesis((token,), -0.7) for token in (4, 5))
+    >>> two = BeamResult(strings, exact=True, mass=1.0, reason="")
+    >>> cut = BeamResult(strings, exact=False, mass=0.9, reason="")
+    >>> exactness_by_beam([two, two, two, cut], beams=[1, 2, 3])
+    {1: 0.0, 2: 0.75, 3: 0.75}
+    """
+    if not results:
+        raise ValueError("exactness by beam needs at least one result, but the list is empty")
+    needed = [smallest_exact_beam(result) for result in results]
+    return {k: sum(n is not None and n <= k for n in needed) / len(needed) for k in beams}
 
 
 def empty_string_probability(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["density", "support_size"]
+from ..decoding import ForcedDecoding
+
+__all__ = ["SupportSizes", "density", "support_size", "support_sizes"]
 
 
 def support_size(p: ArrayLike, axis: int = -1) -> NDArray[np.int64]:
@@ -72,3 +77,92 @@ def density(p: ArrayLike, axis: int = -1, *, mask: ArrayLike | None = None) -> f
             f"{positive.shape} with this mask"
         )
     return float(np.mean(support_size(positive & allowed, axis)[counts] / available[counts]))
+
+
+@dataclass(frozen=True, eq=False)
+class SupportSizes:
+    """How many entries a model's distributions have above zero, one count a target position.
+
+    Attributes
+    ----------
+    attention : (N,) int array
+        Source positions that get a weight above zero.
+    output : (N,) int array
+        Tokens that are possible next.
+    source_lengths : (N,) int array
+        Source positions that could have got one.
+    vocabulary : int
+        Tokens that there are.
+    """
+
+    attention: NDArray[np.int64]
+    output: NDArray[np.int64]
+    source_lengths: NDArray[np.int64]
+    vocabulary: int
+
+    @property
+    def mean_attention(self) -> float:
+        """Mean number of attended source positions."""
+        return float(self.attention.mean())
+
+    @property
+    def mean_output(self) -> float:
+        """Mean number of possible tokens."""
+        return float(self.output.mean())
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.output)} target positions: {self.mean_attention:.2f} of "
+            f"{self.source_lengths.mean():.2f} source positions attended, {self.mean_output:.2f} "
+            f"of {self.vocabulary} tokens possible on average"
+        )
+
+
+def support_sizes(decodings: Iterable[ForcedDecoding]) -> SupportSizes:
+    """Support sizes of attention and output at every target position (Peters et al., Table 3).
+
+    The positions are those of the given targets, the end symbol's included: under forced decoding
+    of the references, all models are asked the same questions. The support of the output is the
+    mapping's own; of the attention, weights that are above zero as floats are counted.
+
+    Parameters
+    ----------
+    decodings : iterable of ForcedDecoding
+        Looked at one by one, so that they need not all be kept.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+
+    References
+    ----------
+    Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, §4.2 and Table 3.
+
+    Examples
+    --------
+    >>> from pyentmax.decoding import ForcedDecoding
+    >>> p = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
+    >>> attention = np.array([[0.25, 0.75], [0.0, 1.0]])
+    >>> said = ForcedDecoding(np.array([0, 2]), np.log(p + 1e-9), p > 0, attention)
+    >>> print(support_sizes([said]))
+    2 target positions: 1.50 of 2.00 source positions attended, 1.50 of 3 tokens possible on average
+    """
+    counts = [
+        (
+            support_size(said.attention),
+            support_size(said.support),
+            np.full(len(said.tokens), said.attention.shape[1]),
+            said.support.shape[1],
+        )
+        for said in decodings
+    ]
+    if not counts:
+        raise ValueError("support sizes need at least one decoded target, but there is none")
+    attention, output, lengths, vocabulary = zip(*counts, strict=True)
+    return SupportSizes(
+        np.concatenate(attention),
+        np.concatenate(output),
+        np.concatenate(lengths),
+        max(vocabulary),
+    )

@@ -1,10 +1,11 @@
-"""Decoding: greedy, beam and exact search, certificates, and the tree of hypotheses."""
+"""Decoding: greedy, beam and exact search, forced decoding, certificates, hypothesis trees."""
 
 from __future__ import annotations
 
 from ..models.protocol import Decodable, JoinableDecodable, Step
 from .beam import beam_search
 from .exact import exact_search
+from .forced import ForcedDecoding, ForcedStep, forced_decoding
 from .greedy import greedy_search
 from .hypotheses import BeamResult, Hypothesis
 from .lattice import HypothesisNode, HypothesisTree
@@ -12,6 +13,8 @@ from .lattice import HypothesisNode, HypothesisTree
 __all__ = [
     "BeamResult",
     "Decodable",
+    "ForcedDecoding",
+    "ForcedStep",
     "Hypothesis",
     "HypothesisNode",
     "HypothesisTree",
@@ -19,5 +22,6 @@ __all__ = [
     "Step",
     "beam_search",
     "exact_search",
+    "forced_decoding",
     "greedy_search",
 ]

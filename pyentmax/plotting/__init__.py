@@ -1,4 +1,4 @@
-"""Pictures: hypothesis trees, attention maps, training curves, mapping curves.
+"""Pictures: hypothesis trees, attention, forced decoding, sparsity, training and mapping curves.
 
 Every function draws into the axes that it is given, or into a new figure of fitting size, and
 returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
@@ -23,7 +23,9 @@ from ._figures import (
 )
 from .attention import plot_attention
 from .comparisons import plot_accuracy_by_alpha, plot_time_and_accuracy
+from .forced import plot_forced_decoding
 from .mapping_curves import plot_mapping_curves
+from .sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
 from .training import plot_training_curve
 from .tree import plot_hypothesis_tree
 
@@ -40,8 +42,12 @@ __all__ = [
     "VERMILION",
     "plot_accuracy_by_alpha",
     "plot_attention",
+    "plot_exactness_by_beam",
+    "plot_forced_decoding",
     "plot_hypothesis_tree",
     "plot_mapping_curves",
+    "plot_reliability",
+    "plot_support_sizes",
     "plot_time_and_accuracy",
     "plot_training_curve",
     "require_matplotlib",

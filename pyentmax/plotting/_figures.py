@@ -6,6 +6,7 @@ import importlib.util
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import category, east_asian_width
 
 from .._files import replacing
 
@@ -17,6 +18,17 @@ __all__ = ["save_figure"]
 # Okabe and Ito's palette, told apart under every common form of colour blindness.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 INK, GREY, RULE, PALE, EDGE = "#1F2933", "#6B7785", "#DDE3E9", "#E6F0F8", "#8FBEDD"
+
+# A character of this font is so wide in units of its size: the room that a text needs is known
+# before anything is drawn.
+MONOSPACED, CHARACTER = "DejaVu Sans Mono", 0.602
+
+
+def text_width(text: str) -> float:
+    """Width of monospaced text: wide characters take two columns, combining ones none."""
+    above = ("Mn", "Me")  # marks that stand on the character before them
+    wide = sum(east_asian_width(c) in "WF" for c in text)
+    return CHARACTER * (sum(category(c) not in above for c in text) + wide)
 
 
 def new_axes(width: float, height: float, *, fill: bool = False) -> Axes:
@@ -37,6 +49,17 @@ def require_matplotlib() -> None:
         raise ImportError(
             "plots are drawn with Matplotlib, which is not installed: pip install pyentmax[models]"
         )
+
+
+def share_axis(ax: Axes) -> None:
+    """Make y an axis of shares, written as percent, with a grid to read them by."""
+    from matplotlib.ticker import PercentFormatter
+
+    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
+    ax.grid(color=RULE, lw=0.8)
+    ax.set_axisbelow(True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
 
 
 def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> Path:

@@ -13,10 +13,10 @@ from ._figures import (
     GREY,
     ORANGE,
     PURPLE,
-    RULE,
     VERMILION,
     new_axes,
     require_matplotlib,
+    share_axis,
 )
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def plot_accuracy_by_alpha(
         ax.errorbar(x + shift, mean, error, label=role, capsize=3, **style)
     ax.set_xticks(sorted(alphas), [f"{alpha:g}" for alpha in sorted(alphas)])
     ax.set(xlabel="α", ylabel="dev accuracy")
-    return _finish(ax)
+    share_axis(ax)
+    ax.legend(frameon=False)
+    return ax
 
 
 def plot_time_and_accuracy(
@@ -131,7 +133,9 @@ def plot_time_and_accuracy(
         style: dict[str, Any] = {"color": colour, "marker": MARKERS[number], "label": label}
         ax.plot(*curves.mean(axis=0), ms=4.5, lw=1.8, **style)
     ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy", xlim=(0, None))
-    return _finish(ax)
+    share_axis(ax)
+    ax.legend(frameon=False)
+    return ax
 
 
 def _check(lines: Mapping[str, object]) -> None:
@@ -141,14 +145,3 @@ def _check(lines: Mapping[str, object]) -> None:
         )
     if len(lines) > len(COLOURS):
         raise ValueError(f"expected at most {len(COLOURS)} lines, got {len(lines)}")
-
-
-def _finish(ax: Axes) -> Axes:
-    from matplotlib.ticker import PercentFormatter
-
-    ax.yaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.grid(color=RULE, lw=0.8)
-    ax.legend(frameon=False)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-    return ax

@@ -6,19 +6,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
-from unicodedata import category, east_asian_width
 
 from ..decoding.lattice import EMPTY, HypothesisNode, HypothesisTree, format_percent
-from ._figures import BLUE, EDGE, GREY, INK, PALE, new_axes, require_matplotlib
+from ._figures import (
+    BLUE,
+    EDGE,
+    GREY,
+    INK,
+    MONOSPACED,
+    PALE,
+    new_axes,
+    require_matplotlib,
+    text_width,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["plot_hypothesis_tree"]
 
-# Sizes of the hypothesis tree in units of its font size. The font is monospaced, and a character of
-# it is 0.602 wide, so that the room which a text needs is known before anything is drawn.
-CHARACTER, PADDING, ROW, BOX = 0.602, 0.55, 2.5, 1.7
+# Sizes of the hypothesis tree in units of its font size.
+PADDING, ROW, BOX = 0.55, 2.5, 1.7
 
 
 def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
@@ -67,7 +75,7 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     column = max(place.right for place in places) + 1.8  # where the strings begin
     strings = [tree.string(place.node) or EMPTY for place in leaves]
     percents = [format_percent(place.node.probability) for place in leaves]
-    end = column + max(map(_width, strings)) + 1.2 + max(map(_width, percents))
+    end = column + max(map(text_width, strings)) + 1.2 + max(map(text_width, percents))
     height = len(leaves) * ROW
 
     if ax is None:
@@ -80,7 +88,7 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
 
     def write(x: float, y: float, text: str, **style: Any) -> None:
         style = {"color": INK, "fontsize": unit, "va": "center_baseline", **style}
-        ax.text(x, y, text, family="DejaVu Sans Mono", **style)
+        ax.text(x, y, text, family=MONOSPACED, **style)
 
     for place in places:
         if place.parent is not None:
@@ -135,7 +143,7 @@ def _places(tree: HypothesisTree) -> Iterator[_Place]:
         left = 0.0 if parent is None else parent.right + gap
         run, mark = _box_text(tree, node)
         space = 0.35 if run and mark else 0.0
-        place = _Place(node, parent, left, left + 2 * PADDING + _width(run + mark) + space)
+        place = _Place(node, parent, left, left + 2 * PADDING + text_width(run + mark) + space)
         branches = [below(child, place) for child in node.children]
         heads = [branch[0].y for branch in branches]
         place.y = (heads[0] + heads[-1]) / 2 if heads else ROW * next(row)
@@ -149,10 +157,3 @@ def _box_text(tree: HypothesisTree, node: HypothesisNode) -> tuple[str, str]:
     if node.is_leaf:
         return tree.label(node.tokens[:-1]), node.tokens[-1]
     return tree.label(node.tokens) or "·", ""
-
-
-def _width(text: str) -> float:
-    """Width of monospaced text: wide characters take two columns, combining ones none."""
-    above = ("Mn", "Me")  # marks that stand on the character before them
-    wide = sum(east_asian_width(c) in "WF" for c in text)
-    return CHARACTER * (sum(category(c) not in above for c in text) + wide)

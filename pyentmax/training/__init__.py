@@ -11,6 +11,7 @@ from .loop import (
     Validation,
     train,
 )
+from .progress import counting
 
 __all__ = [
     "BEST",
@@ -20,6 +21,7 @@ __all__ = [
     "History",
     "TrainingConfig",
     "Validation",
+    "counting",
     "fingerprint",
     "load_checkpoint",
     "save_checkpoint",

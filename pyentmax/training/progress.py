@@ -3,7 +3,37 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
+
+
+def _on_a_screen() -> bool:
+    """Whether a bar would be seen as one: on a terminal or in a notebook."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules
+
+
+def _tqdm() -> Any:
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        raise ImportError(
+            "the progress bar needs tqdm: pip install 'pyentmax[models]', or pass progress=False"
+        ) from None
+    return tqdm
+
+
+@contextmanager
+def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[int], Any]]:
+    """A bar for work that may be over at once: it appears after two seconds.
+
+    Gives the function that is told how many more are done.
+    """
+    if not (wanted and _on_a_screen()):
+        yield lambda _: None
+        return
+    with _tqdm()(total=total, unit=unit, delay=2, mininterval=0.5, leave=False) as bar:
+        yield bar.update
 
 
 class Run(Protocol):
@@ -28,15 +58,8 @@ class Progress:
     def __init__(self, total: int, initial: int, wanted: bool) -> None:
         self.total, self.wanted = total, wanted
         self.bar: Any | None = None
-        if wanted and (sys.stderr.isatty() or "ipykernel" in sys.modules):
-            try:
-                from tqdm.auto import tqdm
-            except ImportError:
-                raise ImportError(
-                    "the progress bar needs tqdm: pip install 'pyentmax[models]', "
-                    "or pass progress=False"
-                ) from None
-            self.bar = tqdm(total=total, initial=initial, unit="update", mininterval=0.5)
+        if wanted and _on_a_screen():
+            self.bar = _tqdm()(total=total, initial=initial, unit="update", mininterval=0.5)
 
     def updated(self, run: Run) -> None:
         """One more update is done."""

@@ -1,0 +1,172 @@
+"""Forced decoding: what a model would have said at each step of a target that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..models.protocol import BoolArray, Decodable, FloatArray, IntArray
+from ._inputs import checked_source
+
+__all__ = ["ForcedDecoding", "ForcedStep", "forced_decoding"]
+
+State = TypeVar("State")
+
+
+class ForcedStep(NamedTuple):
+    """One step: the forced token, and what else was possible.
+
+    Attributes
+    ----------
+    token : int
+    probability : float
+        Of the token; 0 if it is impossible.
+    possible : bool
+    others : tuple of (token, probability)
+        All other possible tokens, most probable first; of equally probable ones the lower id.
+    """
+
+    token: int
+    probability: float
+    possible: bool
+    others: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ForcedDecoding:
+    """What a model said at the T steps of one target, its end symbol included.
+
+    Attributes
+    ----------
+    tokens : (T,) int array
+        The target, and the end symbol as the last token.
+    log_prob : (T, vocabulary) float array
+        Log-probability of each token as the next one, after the target's tokens before it.
+    support : (T, vocabulary) bool array
+        Where the output mapping gives a probability above zero.
+    attention : (T, source length) float array
+        Weights at each step; padding of the source is left out.
+    """
+
+    tokens: IntArray
+    log_prob: FloatArray
+    support: BoolArray
+    attention: FloatArray
+
+    @property
+    def possible(self) -> BoolArray:
+        """(T,) bool array: whether the model could have said the token that was forced."""
+        found: BoolArray = self.support[np.arange(len(self.tokens)), self.tokens]
+        return found
+
+    @property
+    def token_log_probs(self) -> FloatArray:
+        """(T,) float array: log-probability of the forced tokens, −∞ where impossible."""
+        found = self.log_prob[np.arange(len(self.tokens)), self.tokens].astype(np.float64)
+        return np.where(self.possible, found, -np.inf)
+
+    @property
+    def steps(self) -> list[ForcedStep]:
+        """The same step by step, with nothing but what is possible."""
+        found = []
+        for token, log_prob, support in zip(self.tokens, self.log_prob, self.support, strict=True):
+            p = np.where(support, np.exp(log_prob.astype(np.float64)), 0.0)
+            order = [int(i) for i in np.argsort(-p, kind="stable") if support[i] and i != token]
+            others = tuple((i, float(p[i])) for i in order)
+            found.append(ForcedStep(int(token), float(p[token]), bool(support[token]), others))
+        return found
+
+    @property
+    def probability(self) -> float:
+        """Of the whole target; 0 if a step is impossible."""
+        return float(np.exp(self.token_log_probs.sum()))
+
+
+def forced_decoding(
+    model: Decodable[State],
+    source: ArrayLike,
+    source_mask: ArrayLike,
+    targets: Sequence[ArrayLike],
+) -> list[ForcedDecoding]:
+    """Feed each source's target to the model, and record what it says at every step.
+
+    Where the model gives the next token of the target no probability, the token is fed all the
+    same, and the model goes on from there.
+
+    Parameters
+    ----------
+    model : Decodable
+    source, source_mask : (B, S) int array, (B, S) bool array
+        Token ids and True where they are real.
+    targets : sequence of B int sequences
+        Without begin and end symbols.
+
+    Returns
+    -------
+    list of B ForcedDecoding
+        In the order of the sources.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit together, or there is not one target for each source.
+
+    References
+    ----------
+    Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, Figure 2.
+
+    Examples
+    --------
+    A model that writes token 2 or 3 and then ends:
+
+    >>> from pyentmax.decoding import Step
+    >>> class Coin:
+    ...     bos, eos, output_is_sparse = 0, 1, True
+    ...     table = np.array([[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
+    ...     def encode(self, source, source_mask):
+    ...         return source
+    ...     def step(self, state, tokens):
+    ...         p = self.table[tokens]
+    ...         with np.errstate(divide="ignore"):
+    ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
+    ...     def select(self, state, rows):
+    ...         return state[rows]
+    >>> source = np.array([[4], [4]])
+    >>> once, twice = forced_decoding(Coin(), source, source > 0, [[3], [3, 2]])
+    >>> once.probability, once.support.sum(axis=1)
+    (0.25, array([2, 1]))
+    >>> twice.probability, twice.possible
+    (0.0, array([ True, False,  True]))
+    """
+    source, source_mask = checked_source(source, source_mask)
+    if len(targets) != len(source):
+        raise ValueError(
+            f"targets must hold one for each of the {len(source)} sources, got {len(targets)}"
+        )
+    forced = [np.append(np.asarray(t, dtype=np.int64), model.eos) for t in targets]
+    said: list[list[tuple[FloatArray, BoolArray, FloatArray]]] = [[] for _ in forced]
+    if not forced:
+        return []
+    state = model.encode(source, source_mask)
+    owner = np.arange(len(forced))  # which target each row of the state follows
+    tokens = np.full(len(forced), model.bos)
+    length = 0
+    while owner.size:
+        step, state = model.step(state, tokens)
+        for row, i in enumerate(owner):
+            weights = step.attention[row][source_mask[i]]
+            said[i].append((step.log_prob[row], step.support[row], weights))
+        length += 1
+        going = np.array([length < len(forced[i]) for i in owner])
+        owner = owner[going]
+        if owner.size and not going.all():
+            state = model.select(state, np.flatnonzero(going))
+        tokens = np.array([forced[i][length - 1] for i in owner])
+    return [
+        ForcedDecoding(target, *map(np.stack, zip(*steps, strict=True)))
+        for target, steps in zip(forced, said, strict=True)
+    ]

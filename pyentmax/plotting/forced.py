@@ -1,0 +1,158 @@
+"""Forced decoding, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..decoding import ForcedDecoding, ForcedStep
+from ..decoding.lattice import format_percent
+from ._figures import (
+    BLUE,
+    EDGE,
+    GREY,
+    INK,
+    MONOSPACED,
+    PALE,
+    VERMILION,
+    new_axes,
+    require_matplotlib,
+    text_width,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_forced_decoding"]
+
+# Sizes in units of the font size.
+PADDING, GAP, CLOSE, ROW, LABEL = 0.5, 0.5, -0.85, 1.7, 0.72
+IMPOSSIBLE = "impossible"
+
+
+def plot_forced_decoding(
+    decoding: ForcedDecoding,
+    decode: Callable[[int], str],
+    ax: Axes | None = None,
+    *,
+    most: int = 6,
+) -> Axes:
+    """Draw what is possible at each step of a forced target (Peters et al. 2019, Figure 2).
+
+    The forced tokens stand in bold along the top, everything else that the model finds possible
+    below them, the most probable first. Steps that leave no choice share one box: the model would
+    complete them by itself. A forced token without probability is boxed in red.
+
+    Parameters
+    ----------
+    decoding : ForcedDecoding
+    decode : callable
+        The text of a token, such as ``vocabulary.tokens.__getitem__``.
+    ax : matplotlib Axes, optional
+        Where to draw; the text is fitted to the size that the axes have now. By default a new
+        figure of fitting size.
+    most : int
+        How many other tokens a step shows; the last line says how many there are beyond.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[1.0, 0.0, 0.0], [0.0, 0.25, 0.75], [0.0, 1.0, 0.0]])
+    >>> said = ForcedDecoding(np.array([0, 2, 1]), np.log(p + 1e-99), p > 0, np.ones((3, 1)))
+    >>> ax = plot_forced_decoding(said, ["a", "</s>", "b"].__getitem__)
+    >>> [text.get_text() for text in ax.texts]
+    ['a', 'b', '75.0%', '</s>', '25.0%', '</s>']
+    """
+    require_matplotlib()
+    from matplotlib.patches import FancyBboxPatch
+
+    columns = [_column(step, decode, most) for step in decoding.steps]
+    lefts = [0.0]
+    for column, goes_on in zip(columns[:-1], _run_goes_on(columns), strict=False):
+        lefts.append(lefts[-1] + column.width + (CLOSE if goes_on else GAP))
+    width = lefts[-1] + columns[-1].width
+    height = ROW * max(len(column.lines) for column in columns)
+    if ax is None:
+        inch = 13 / 72  # per unit, which makes the font 13 points
+        ax = new_axes((width + 1) * inch, (height + 1) * inch, fill=True)
+    ax.set(xlim=(-0.5, width + 0.5), ylim=(height + 0.5, -0.5), aspect="equal")
+    ax.set_axis_off()
+    box = ax.get_window_extent()
+    unit = min(box.width / (width + 1), box.height / (height + 1)) * 72 / ax.figure.dpi
+
+    def write(x: float, y: float, text: str, **style: Any) -> None:
+        style = {"color": INK, "fontsize": unit, "va": "center_baseline", **style}
+        ax.text(x, y, text, family=MONOSPACED, **style)
+
+    def outline(left: float, right: float, lines: int, **style: Any) -> None:
+        shape = "round,pad=0,rounding_size=0.35"
+        corner = (left, 0.1)
+        ax.add_patch(
+            FancyBboxPatch(corner, right - left, lines * ROW - 0.2, shape, lw=0.09 * unit, **style)
+        )
+
+    run: float | None = None  # where a run of steps without a choice began
+    for left, column, goes_on in zip(lefts, columns, _run_goes_on(columns), strict=True):
+        right = left + column.width
+        if not column.certain:
+            outline(left, right, len(column.lines), fc="white", ec=EDGE)
+            outline(left, right, 1, fc=PALE, ec=BLUE if column.possible else VERMILION)
+            continue
+        run = left if run is None else run
+        if not goes_on:
+            outline(run, right, 1, fc=PALE, ec=BLUE)
+            run = None
+    for left, column in zip(lefts, columns, strict=True):
+        for row, (token, label) in enumerate(column.lines):
+            y = (row + 0.5) * ROW
+            wrong = label == IMPOSSIBLE
+            if token:
+                weight = "bold" if row == 0 else "normal"
+                write(left + PADDING, y, token, color=VERMILION if wrong else INK, weight=weight)
+            if label:
+                style = {"fontsize": LABEL * unit, "ha": "right"}
+                colour = VERMILION if wrong else GREY
+                write(left + column.width - PADDING, y, label, color=colour, **style)
+    return ax
+
+
+@dataclass(frozen=True)
+class _Column:
+    """What a step shows: lines of a token and a label, the forced token's first."""
+
+    lines: list[tuple[str, str]]
+    certain: bool
+    possible: bool
+    width: float
+
+
+def _run_goes_on(columns: list[_Column]) -> list[bool]:
+    """For each column, whether it and the next one leave no choice and share a box."""
+    certain = [column.certain for column in columns]
+    return [a and b for a, b in zip(certain, [*certain[1:], False], strict=True)]
+
+
+def _column(step: ForcedStep, decode: Callable[[int], str], most: int) -> _Column:
+    def show(token: int) -> str:
+        return decode(token).replace(" ", "␣")
+
+    certain = step.possible and not step.others
+    label = "" if certain else format_percent(step.probability) if step.possible else IMPOSSIBLE
+    lines = [(show(step.token), label)]
+    lines += [(show(token), format_percent(p)) for token, p in step.others[:most]]
+    if len(step.others) > most:
+        lines.append(("", f"+{len(step.others) - most} more"))
+    token = max(text_width(text) for text, _ in lines)
+    beside = max(text_width(text) for _, text in lines) * LABEL
+    space = 0.4 if beside else 0.0
+    return _Column(lines, certain, step.possible, token + space + beside + 2 * PADDING)

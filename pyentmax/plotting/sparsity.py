@@ -1,0 +1,167 @@
+"""How sparse, how exact and how well calibrated a model is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..analysis import Calibration, SupportSizes
+from ._figures import BLUE, GREY, INK, VERMILION, new_axes, require_matplotlib, share_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["plot_exactness_by_beam", "plot_reliability", "plot_support_sizes"]
+
+
+def plot_exactness_by_beam(
+    shares: Mapping[int, float], single: float | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the share of sources for which beam search is exact against the width of the beam.
+
+    Parameters
+    ----------
+    shares : mapping
+        Width → share, such as `pyentmax.analysis.exactness_by_beam` gives.
+    single : float, optional
+        Share of the sources where one sequence holds all probability, as a line to compare with.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> ax = plot_exactness_by_beam({1: 0.6, 2: 0.75, 3: 0.8}, single=0.5)
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('beam', 'share of sources')
+    """
+    require_matplotlib()
+    if ax is None:
+        ax = new_axes(5.0, 3.4)
+    widths = sorted(shares)
+    ax.plot(widths, [shares[k] for k in widths], "o-", color=BLUE, lw=2, label="beam search exact")
+    if single is not None:
+        label = "one sequence holds all"
+        ax.axhline(single, color=VERMILION, ls=(0, (4, 1.5)), lw=1.6, label=label)
+    ax.set(xlabel="beam", ylabel="share of sources", ylim=(0, 1.03))
+    ax.set_xticks(widths)
+    share_axis(ax)
+    ax.legend(frameon=False, loc="best")
+    return ax
+
+
+def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, most: int = 12) -> Axes:
+    """Draw how often attention and output have a support of each size (Peters et al., Table 3).
+
+    Parameters
+    ----------
+    sizes : SupportSizes
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+    most : int
+        Supports of this size and above share the last bar.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ImportError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> sizes = SupportSizes(np.array([2, 1]), np.array([1, 1]), np.array([5, 5]), 30)
+    >>> ax = plot_support_sizes(sizes)
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['attention, mean 1.50', 'output, mean 1.00']
+    """
+    require_matplotlib()
+    if ax is None:
+        ax = new_axes(5.4, 3.4)
+    lines = [
+        ("attention", sizes.attention, sizes.mean_attention, BLUE),
+        ("output", sizes.output, sizes.mean_output, VERMILION),
+    ]
+    first = min(1, int(sizes.attention.min()))  # 0 where a fertility is used up
+    last = min(most, max(int(sizes.attention.max()), int(sizes.output.max())))
+    x = np.arange(first, last + 1)
+    for number, (name, counts, mean, colour) in enumerate(lines):
+        share = np.bincount(np.minimum(counts, last), minlength=last + 1)[first:] / len(counts)
+        place = x + 0.4 * (number - 0.5)
+        ax.bar(place, share, 0.38, color=colour, label=f"{name}, mean {mean:.2f}")
+    cut = max(sizes.attention.max(), sizes.output.max()) > last
+    ax.set_xticks(x, [f"{n}" if n < last or not cut else f"{n}+" for n in x])
+    ax.set(xlabel="size of the support", ylabel="share of target positions")
+    share_axis(ax)
+    ax.legend(frameon=False)
+    return ax
+
+
+def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = None) -> Axes:
+    """Draw the share of claims that are right against the probability that they claim.
+
+    A point is a bin of claims, its area grows with their number, and a line joins it to the
+    diagonal, on which it would lie if probabilities meant what they say.
+
+    Parameters
+    ----------
+    calibrations : mapping
+        Label → what `pyentmax.analysis.calibration` gives; one or two.
+    ax : matplotlib Axes, optional
+        Where to draw; a new figure by default.
+
+    Returns
+    -------
+    matplotlib Axes
+
+    Raises
+    ------
+    ValueError
+        If there are more than two.
+    ImportError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> from pyentmax.analysis import calibration
+    >>> ax = plot_reliability({"best": calibration([0.9, 0.8], [True, False])})
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['best, ECE 45.0%']
+    """
+    require_matplotlib()
+    from matplotlib.lines import Line2D
+
+    if len(calibrations) > 2:
+        raise ValueError(f"expected one or two calibrations, got {len(calibrations)}")
+    if ax is None:
+        ax = new_axes(4.4, 4.4)
+    ax.plot([0, 1], [0, 1], color=GREY, lw=1, zorder=1)
+    styles = [(BLUE, "o"), (VERMILION, "D")]
+    legend = []
+    for (label, found), (colour, marker) in zip(calibrations.items(), styles, strict=False):
+        p = np.array([one.probability for one in found.bins])
+        right = np.array([one.right for one in found.bins])
+        share = np.array([one.count for one in found.bins]) / found.count
+        ax.vlines(p, np.minimum(p, right), np.maximum(p, right), color=colour, lw=1, alpha=0.6)
+        area = 18 + 220 * share
+        ax.scatter(p, right, area, color=colour, marker=marker, alpha=0.85, ec=INK, lw=0.5)
+        name = f"{label}, ECE {found.error:.1%}"
+        legend.append(Line2D([], [], color=colour, marker=marker, ls="", label=name))
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    ax.set(xlabel="probability claimed", ylabel="share that is right")
+    share_axis(ax)
+    ax.xaxis.set_major_formatter(ax.yaxis.get_major_formatter())
+    ax.legend(handles=legend, frameon=False, loc="upper left")
+    return ax
