@@ -573,7 +573,7 @@ def _small_runs(
     """Train what is missing of an experiment on one language, and draw its figure."""
     from .experiments import one_language
     from .experiments._records import open_folder
-    from .plotting import require_matplotlib
+    from .plotting._figures import require_matplotlib
 
     require_matplotlib()  # known before an hour of training, not after it
     settings = one_language.Settings(

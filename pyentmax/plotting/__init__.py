@@ -7,20 +7,17 @@ so that the functions work in a notebook, in a script without a display, and in 
 
 from __future__ import annotations
 
-from ._figures import (
-    BLUE,
-    EDGE,
-    GREEN,
-    GREY,
-    INK,
-    ORANGE,
-    PALE,
-    PURPLE,
-    RULE,
-    VERMILION,
-    require_matplotlib,
-    save_figure,
-)
+from ._figures import BLUE as BLUE
+from ._figures import EDGE as EDGE
+from ._figures import GREEN as GREEN
+from ._figures import GREY as GREY
+from ._figures import INK as INK
+from ._figures import ORANGE as ORANGE
+from ._figures import PALE as PALE
+from ._figures import PURPLE as PURPLE
+from ._figures import RULE as RULE
+from ._figures import VERMILION as VERMILION
+from ._figures import save_figure
 from .attention import plot_attention
 from .comparisons import plot_accuracy_by_alpha, plot_time_and_accuracy
 from .forced import plot_forced_decoding
@@ -30,16 +27,6 @@ from .training import plot_training_curve
 from .tree import plot_hypothesis_tree
 
 __all__ = [
-    "BLUE",
-    "EDGE",
-    "GREEN",
-    "GREY",
-    "INK",
-    "ORANGE",
-    "PALE",
-    "PURPLE",
-    "RULE",
-    "VERMILION",
     "plot_accuracy_by_alpha",
     "plot_attention",
     "plot_exactness_by_beam",
@@ -50,6 +37,5 @@ __all__ = [
     "plot_support_sizes",
     "plot_time_and_accuracy",
     "plot_training_curve",
-    "require_matplotlib",
     "save_figure",
 ]
