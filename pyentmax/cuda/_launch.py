@@ -17,6 +17,7 @@ from pyentmax.cuda._operands import launches
 OPTIONS = ("-std=c++17",)
 TYPES = {"float16": "__half", "bfloat16": "BFloat16", "float32": "float", "float64": "double"}
 PACK = 16  # bytes that a thread reads at once
+SECTOR = 32  # bytes that memory moves at least
 THREADS = 128  # of a block in which warps, or parts of them, have rows of their own
 STORAGE = np.dtype([("room", "u4"), ("words", "u4")])
 ROW_THREADS = 64  # of a block in which each thread has a row
@@ -67,6 +68,8 @@ class Kernel(NamedTuple):
 class Form(NamedTuple):
     """How a kernel holds a row: by lanes of a warp, by a block, in shared memory, or streaming it.
 
+    "columns" are rows for lanes whose neighbours lie side by side.
+
     `sizes` are the template's last arguments: lanes or warps, and numbers for each thread.
     """
 
@@ -76,11 +79,16 @@ class Form(NamedTuple):
     @property
     def threads(self) -> int:
         """Threads of a block."""
-        return THREADS if self.kind == "lanes" else 32 * self.sizes[0]
+        return THREADS if self.kind in ("lanes", "columns") else 32 * self.sizes[0]
 
-    def grid(self, rows: int) -> int:
+    def rows(self, itemsize: int) -> int:
+        """Rows of a block."""
+        teams = THREADS // self.sizes[0]
+        return {"lanes": teams, "columns": max(teams, SECTOR // itemsize)}.get(self.kind, 1)
+
+    def grid(self, rows: int, itemsize: int) -> int:
         """Blocks for so many rows."""
-        return -(-rows * self.sizes[0] // THREADS) if self.kind == "lanes" else rows
+        return -(-rows // self.rows(itemsize))
 
 
 def register_form(n: int, itemsize: int, most_warps: int = 32, most_numbers: int = 32) -> Form:
@@ -204,7 +212,12 @@ def shared_memory(
         if kernel.family in ("forward", "loss"):
             return warps * room * gap + 4 * words, (np.array((room, words), STORAGE),)
         return 4 * words, (np.array(words, np.uint32),)
-    return form.threads * form.sizes[-1] * gap if kernel.gathers else 0, ()
+    shared = form.threads * form.sizes[-1] * gap if kernel.gathers else 0
+    if form.kind == "columns":
+        arrays = 2 if kernel.family == "derivative" else 1
+        packs = row_bytes(n, itemsize) // PACK | 1  # an odd number, against conflicts of banks
+        shared += arrays * form.rows(itemsize) * packs * PACK
+    return shared, ()
 
 
 def launch(kernel: Kernel, like: Any, operands: Sequence[Any], parameters: Sequence[Any]) -> None:
@@ -220,14 +233,24 @@ def launch(kernel: Kernel, like: Any, operands: Sequence[Any], parameters: Seque
     """
     n, itemsize = like.shape[-1], like.dtype.itemsize
     limits = _limits(like.device.id)
-    form = kernel.form(n, itemsize, limits)
-    shared, extra = shared_memory(kernel, form, n, itemsize, limits)
+    usual = kernel.form(n, itemsize, limits)
     with like.device:
-        name = kernel.name(form, like.dtype)
-        compiled = _compiled(kernel.file, name, shared > DEFAULT_SHARED, like.device.id)
         for rows, batch, arrays, numbers in launches(like.shape, operands, parameters):
+            form = usual
+            if usual.kind == "lanes" and kernel.family in ("forward", "derivative"):
+                if _side_by_side(arrays[0]):
+                    form = usual._replace(kind="columns")
+            shared, extra = shared_memory(kernel, form, n, itemsize, limits)
+            name = kernel.name(form, like.dtype)
+            compiled = _compiled(kernel.file, name, shared > DEFAULT_SHARED, like.device.id)
             arguments = (*arrays, batch, *numbers, *extra)
-            compiled((form.grid(rows),), (form.threads,), arguments, shared_mem=shared)
+            grid = form.grid(rows, itemsize)
+            compiled((grid,), (form.threads,), arguments, shared_mem=shared)
+
+
+def _side_by_side(rows: np.ndarray) -> bool:
+    """Whether neighbouring rows are nearer to each other in memory than entries of one."""
+    return bool(0 < abs(rows["last"]) < abs(rows["inner"]))
 
 
 def rescale(rows: Any, factor: Any) -> None:

@@ -1,13 +1,15 @@
 /* From probabilities to derivatives: the kernels that all Jacobian products, and ∂p/∂α, share.
  *
  *     derivative_lanes<D, T, LANES, ITEMS>(p, v, upper, mask, out, batch, parameter)
+ *     derivative_columns<D, T, LANES, ITEMS>(p, v, upper, mask, out, batch, parameter)
  *     derivative_block<D, T, WARPS, ITEMS>(p, v, upper, mask, out, batch, parameter)
  *     derivative_stream<D, T, WARPS>(p, v, upper, mask, out, batch, parameter, words)
  *
  * Rows, grids and blocks are those of forward.cuh. p, v and out: Operand of T, out may be p or v;
  * upper: Operand of Compute<T>, bounds on p, `at` null for none; mask: Operand of bool, likewise.
- * Dynamic shared memory, for derivative_stream alone: `words` marks of 4 bytes. D is a struct
- * template over the type to compute in:
+ * Dynamic shared memory: `words` marks of 4 bytes for derivative_stream, the rows of p and then of v
+ * (columns.cuh) for derivative_columns, else none. D is a struct template over the type to compute
+ * in:
  *
  *     PAIRED                      whether there is a v; if not, v is not looked at
  *     D(parameter), valid()       as in forward.cuh
@@ -19,7 +21,7 @@
  * plays no part and may hold anything.
  */
 #pragma once
-#include "rows.cuh"
+#include "columns.cuh"
 
 /* p of a pack, 0 for what does not move. */
 template <typename T> struct Moving {
@@ -28,18 +30,21 @@ template <typename T> struct Moving {
     const Line<const C> upper;
     const Line<const bool> mask;
 
+    __device__ bool stays(C here, unsigned i) const {
+        if (mask.at && !mask.at[i * mask.step]) return true;
+        /* The bound as p was rounded: p equals the bound that it is at. */
+        return upper.at && here >= (C)to_compute(from_compute<T>(upper.at[i * upper.step]));
+    }
+    __device__ T entry(unsigned i) const {
+        const T here = p.at[i * p.step];
+        return stays(to_compute(here), i) ? from_compute<T>(0) : here;
+    }
     __device__ void load(unsigned i, unsigned n, C (&pack)[PACK<T>]) const {
         load_pack<T>(p, i, n, (C)0, pack);
         if (!upper.at && !mask.at) return;
 #pragma unroll
-        for (int j = 0; j < PACK<T>; j++) {
-            if (i + j >= n) continue;
-            /* The bound as p was rounded: p equals the bound that it is at. */
-            if (upper.at &&
-                pack[j] >= (C)to_compute(from_compute<T>(upper.at[(i + j) * upper.step])))
-                pack[j] = 0;
-            if (mask.at && !mask.at[(i + j) * mask.step]) pack[j] = 0;
-        }
+        for (int j = 0; j < PACK<T>; j++)
+            if (i + j < n && stays(pack[j], i + j)) pack[j] = 0;
     }
 };
 
@@ -181,6 +186,44 @@ __global__ void __launch_bounds__(THREADS, blocks_with(128, THREADS))
         team, own < batch.rows ? batch.n : 0);
     derivative<D, T>(team, row, {{p, place}, {upper, place}, {mask, place}}, {v, place},
                      {out, place}, value_at(parameter, place));
+}
+
+template <template <typename> class D, typename T, int LANES, int ITEMS>
+__global__ void __launch_bounds__(THREADS, blocks_with(128, THREADS))
+    derivative_columns(Operand<const T> p, Operand<const T> v, Operand<const Compute<T>> upper,
+                       Operand<const bool> mask, Operand<T> out, Batch batch,
+                       Parameter parameter) {
+    typedef Compute<T> C;
+    typedef Lanes<LANES> Team;
+    constexpr bool PAIRED = D<C>::PAIRED;
+    constexpr int ROWS = ROWS_ABREAST<T, LANES>;
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    const Columns<T, ROWS> p_rows(reinterpret_cast<T *>(dynamic), batch.n);
+    const Columns<T, ROWS> v_rows(p_rows.end(), batch.n);
+    const unsigned copied = p_rows.copied();
+    const Place outside(batch, copied < batch.rows ? copied : 0);
+    if (copied < batch.rows) {
+        const Moving<T> moving = {{p, outside}, {upper, outside}, {mask, outside}};
+        p_rows.read([&](unsigned i) { return moving.entry(i); });
+        if constexpr (PAIRED) {
+            const Line<const T> along(v, outside);
+            v_rows.read([&](unsigned i) { return along.at[i * along.step]; });
+        }
+    }
+    __syncthreads();
+    Team team;
+#pragma unroll 1
+    for (unsigned own = threadIdx.x / LANES; own < ROWS; own += THREADS / LANES) {
+        const unsigned number = blockIdx.x * ROWS + own;
+        const Place place(batch, number < batch.rows ? number : 0);
+        const Line<T> line = p_rows.line(own);
+        PairsInRegisters<T, Team, ITEMS, PAIRED> row(team, number < batch.rows ? batch.n : 0);
+        derivative<D, T>(team, row,
+                         {Line<const T>(line.at), Line<const C>(nullptr), Line<const bool>(nullptr)},
+                         Line<const T>(v_rows.line(own).at), line, value_at(parameter, place));
+    }
+    __syncthreads();
+    if (copied < batch.rows) p_rows.write({out, outside});
 }
 
 template <template <typename> class D, typename T, int WARPS, int ITEMS>

@@ -3,6 +3,8 @@
  *     forward_lanes<M, T, LANES, ITEMS>(z, mask, p, batch, parameter)
  *         rows of at most LANES × ITEMS entries, one to LANES lanes of a warp; THREADS threads a
  *         block, grid ⌈rows LANES / THREADS⌉
+ *     forward_columns<M, T, LANES, ITEMS>(z, mask, p, batch, parameter)
+ *         the same for rows whose neighbours lie side by side; grid ⌈rows / ROWS_ABREAST⌉
  *     forward_block<M, T, WARPS, ITEMS>(z, mask, p, batch, parameter)
  *         rows of at most 32 WARPS ITEMS entries, one to a block of 32 WARPS threads; grid: rows
  *     forward_held<M, T, WARPS>(z, mask, p, batch, parameter, room)
@@ -15,7 +17,8 @@
  * mapping's own, ignored where it has none. Dynamic shared memory, in numbers of type Compute<T>:
  * forward_stream takes WARPS storage.room of them, then storage.words marks of 4 bytes; forward_held
  * takes the row's packs, then WARPS room numbers if M::COSTLY; the others take ITEMS for each thread
- * if M::COSTLY, else none. M is the mapping, a struct template over the type to compute in:
+ * if M::COSTLY, else none, and forward_columns then the rows (columns.cuh). M is the mapping, a
+ * struct template over the type to compute in:
  *
  *     COSTLY                        whether a visit costs so much that the entries in reach, of which
  *                                   there may be few, are better gathered
@@ -29,7 +32,7 @@
  * A row with a NaN or +∞ is NaN, a row of nothing but −∞ is zeros: neither is sound.
  */
 #pragma once
-#include "rows.cuh"
+#include "columns.cuh"
 
 /* Passes that a search may take. Newton's steps on a convex sum g, from the side from which they do
  * not overshoot, obey g₊/g + g'₊/g' ≤ 1 and so divide g |g'| by 4 or more: from at most n² to ε
@@ -93,6 +96,44 @@ __global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>
     solved<M>(team, row, batch.n, value_at(parameter, place),
               reinterpret_cast<Compute<T> *>(dynamic), LANES * ITEMS,
               WriteProbabilities<T>{{p, place}});
+}
+
+template <template <typename> class M, typename T, int LANES, int ITEMS>
+__global__ void __launch_bounds__(THREADS, blocks_with(128, THREADS))
+    forward_columns(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
+                    Parameter parameter) {
+    typedef Compute<T> C;
+    constexpr int ROWS = ROWS_ABREAST<T, LANES>;
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    C *const kept = reinterpret_cast<C *>(dynamic);
+    const Columns<T, ROWS> rows(reinterpret_cast<T *>(kept + (M<C>::COSTLY ? THREADS * ITEMS : 0)),
+                                batch.n);
+    const unsigned copied = rows.copied();
+    const Place outside(batch, copied < batch.rows ? copied : 0);
+    if (copied < batch.rows) {
+        const Line<const T> from(z, outside);
+        const Line<const bool> allowed(mask, outside);
+        rows.read([&](unsigned i) {
+            const bool masked = allowed.at && !allowed.at[i * allowed.step];
+            return masked ? from_compute<T>(-infinity<C>()) : from.at[i * from.step];
+        });
+    }
+    __syncthreads();
+    Lanes<LANES> team;
+#pragma unroll 1
+    for (unsigned own = threadIdx.x / LANES; own < ROWS; own += THREADS / LANES) {
+        const unsigned number = blockIdx.x * ROWS + own;
+        const Place place(batch, number < batch.rows ? number : 0);
+        const Line<T> line = rows.line(own);
+        Registers<T, Lanes<LANES>, ITEMS> row(team, Line<const T>(line.at),
+                                              Line<const bool>(nullptr),
+                                              number < batch.rows ? batch.n : 0);
+        solved<M>(team, row, batch.n, value_at(parameter, place), kept, LANES * ITEMS,
+                  WriteProbabilities<T>{line});
+        __syncwarp(ALL_LANES);
+    }
+    __syncthreads();
+    if (copied < batch.rows) rows.write({p, outside});
 }
 
 template <template <typename> class M, typename T, int WARPS, int ITEMS>

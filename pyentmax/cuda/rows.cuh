@@ -76,6 +76,8 @@ template <typename T> struct Line {
         : at(array.at ? array.at + place.in(array) : nullptr),
           step(array.inner),
           whole_packs(step == 1 && (unsigned long long)at % 16 == 0) {}
+    /* In one piece, from a multiple of 16 bytes on; or none. */
+    __device__ explicit Line(T *at) : at(at), step(1), whole_packs(true) {}
 };
 
 /* Entries i, i + 1, … of a row, as numbers to compute with; `beyond` behind the row's end. */

@@ -19,7 +19,7 @@ LANES_THREADS = 128  # of a block of the kernels …_lanes
 
 @dataclass(frozen=True)
 class Form:
-    """How a kernel holds a row: in lanes of a warp, in a block, or in memory.
+    """How a kernel holds a row: by lanes of a warp, by a block, in shared memory, or in memory.
 
     Attributes
     ----------
@@ -41,18 +41,25 @@ class Form:
     def __str__(self) -> str:
         return f"{self.name}{self.sizes}"
 
-    def grid(self, rows: int) -> int:
+    def abreast(self, itemsize: int) -> int:
+        """Rows of a block."""
+        teams = LANES_THREADS // self.sizes[0]
+        return {"lanes": teams, "columns": max(teams, 32 // itemsize)}.get(self.name, 1)
+
+    def grid(self, rows: int, itemsize: int) -> int:
         """Blocks that so many rows need."""
-        return -(-rows * self.sizes[0] // LANES_THREADS) if self.name == "lanes" else rows
+        return -(-rows // self.abreast(itemsize))
 
 
 LANES = Form("lanes", (8, 16), LANES_THREADS, (1, 2, 7, 16, 127, 128))
 WARP = Form("lanes", (32, 16), LANES_THREADS, (3, 32, 257, 512))
+COLUMNS = Form("columns", (32, 16), LANES_THREADS, (3, 32, 257, 512))
 BLOCK = Form("block", (4, 16), 128, (1, 513, 2047, 2048))
 HELD = Form("held", (2,), 64, (1, 33, 515, 4096))
 STREAM = Form("stream", (2,), 64, (1, 33, 515, 4096))
-FORMS = [LANES, WARP, BLOCK, HELD, STREAM]
-DERIVATIVE_FORMS = [LANES, WARP, BLOCK, STREAM]
+LOSS_FORMS = [LANES, WARP, BLOCK, HELD, STREAM]
+FORMS = [*LOSS_FORMS, COLUMNS]
+DERIVATIVE_FORMS = [LANES, WARP, BLOCK, STREAM, COLUMNS]
 BOUNDED_LANES = Form("lanes", (8,), LANES_THREADS, (1, 2, 7, 16, 127))
 BOUNDED_WARP = Form("lanes", (32,), LANES_THREADS, (3, 32, 257, 512))
 BOUNDED_BLOCK = Form("block", (4,), 128, (1, 513, 1000, 2048))
@@ -63,7 +70,7 @@ BOUNDED_FORMS = [BOUNDED_LANES, BOUNDED_WARP, BOUNDED_BLOCK]
 SHORT = [
     *((form, FLOAT32) for form in (*FORMS, *BOUNDED_FORMS)),
     *((form, FLOAT64) for form in (LANES, STREAM, BOUNDED_LANES)),
-    *((form, FLOAT16) for form in (WARP, BLOCK, HELD, BOUNDED_BLOCK)),
+    *((form, FLOAT16) for form in (WARP, BLOCK, HELD, COLUMNS, BOUNDED_BLOCK)),
     *((form, BFLOAT16) for form in (STREAM, BOUNDED_WARP)),
 ]
 SHORT_CHECKED = [
@@ -115,9 +122,12 @@ class Kernel:
     @property
     def forms(self) -> list[Form]:
         """The ways it has to hold a row."""
-        if self.family == "bounded":
-            return BOUNDED_FORMS
-        return FORMS if self.family in ("forward", "loss") else DERIVATIVE_FORMS
+        return {
+            "forward": FORMS,
+            "derivative": DERIVATIVE_FORMS,
+            "loss": LOSS_FORMS,
+            "bounded": BOUNDED_FORMS,
+        }[self.family]
 
     def run(self, form: Form, number: NumberType, operands: Sequence[np.ndarray | None], *,
             parameter: Any = 0.0, weight: Any = None, room: int = 64, words: int = 1 << 10,
@@ -137,6 +147,8 @@ class Kernel:
         if weight is not None:
             arguments.append(make.parameter(weight))
         itemsize, shared = np.dtype(number.computed).itemsize, 0
+        stored = np.dtype(number.stored).itemsize
+        row = -(-shape[-1] * stored // 16)  # in packs
         if form.name == "stream":
             if self.family in ("forward", "loss"):
                 arguments.append(make.storage(room, words))
@@ -147,15 +159,17 @@ class Kernel:
         elif form.name == "held":
             room = room if self.gathers else 0
             arguments.append(np.uint32(room))
-            shared = -(-shape[-1] * np.dtype(number.stored).itemsize // 16) * 16
-            shared += form.threads // 32 * room * itemsize
+            shared = 16 * row + form.threads // 32 * room * itemsize
         elif self.gathers:
             shared = form.threads * form.sizes[-1] * itemsize
+        if form.name == "columns":
+            arrays = 2 if self.family == "derivative" else 1
+            shared += arrays * form.abreast(stored) * 16 * (row | 1)
         part = (form, number) in (SHORT_CHECKED if checked else SHORT)
         library = _library(self, part, checked, sources)
         library.launch(
-            self._instance(form, number), form.grid(int(batch["rows"])), form.threads, arguments,
-            arrays=make.arrays, shared=shared, schedule=schedule,
+            self._instance(form, number), form.grid(int(batch["rows"]), stored), form.threads,
+            arguments,            arrays=make.arrays, shared=shared, schedule=schedule,
             flush_subnormals=number is not FLOAT64,
         )  # fmt: skip
 

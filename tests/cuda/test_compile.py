@@ -23,10 +23,12 @@ TYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "float64"
 # the threads that it can run are there at once, at 32 all. Doubles take two each.
 REGISTERS = {
     ("forward", "lanes"): 96,
+    ("forward", "columns"): 128,
     ("forward", "block"): 64,
     ("forward", "held"): 64,
     ("forward", "stream"): 64,
     ("derivative", "lanes"): 128,
+    ("derivative", "columns"): 128,
     ("derivative", "block"): 128,
     ("derivative", "stream"): 64,
     ("loss", "lanes"): 96,
@@ -42,7 +44,10 @@ def forms(kernel: Kernel, itemsize: int, arch: str) -> list[Form]:
     """All that rows of some length need."""
     lengths = (2**power * part // 8 for power in range(3, 22) for part in range(8, 16))
     limits = ARCHITECTURES[arch]
-    return list(dict.fromkeys(kernel.form(n, itemsize, limits) for n in lengths))
+    found = list(dict.fromkeys(kernel.form(n, itemsize, limits) for n in lengths))
+    if kernel.family in ("forward", "derivative"):
+        found += [form._replace(kind="columns") for form in found if form.kind == "lanes"]
+    return found
 
 
 def check(kernel: Kernel, form: Form, dtype: np.dtype[Any], used: Used) -> None:
@@ -64,11 +69,13 @@ def check_all(kernel: Kernel, some: list[Form], dtype: np.dtype[Any], arch: str)
 def representative() -> Iterator[Any]:
     """Each kernel once, and sparsemax in every way to hold a row; the rest by turns."""
     lengths, types = (40, 5000, 28000, 200000), list(TYPES.values())
-    cases = [(kernel, lengths[turn % 4]) for turn, kernel in enumerate(KERNELS)]
-    cases += [(_functions.SPARSEMAX, n) for n in (300, 3000, *lengths)]
-    for turn, (kernel, n) in enumerate(cases):
+    cases = [(kernel, lengths[turn % 4], "") for turn, kernel in enumerate(KERNELS)]
+    cases += [(_functions.SPARSEMAX, n, "") for n in (300, 3000, *lengths)]
+    cases += [(_functions.ENTMAX, 1000, "columns"), (_functions.SPARSEMAX_JVP, 250, "columns")]
+    for turn, (kernel, n, kind) in enumerate(cases):
         dtype, arch = np.dtype(types[turn // 4 % 3]), list(ARCHITECTURES)[turn % 2]
         form = kernel.form(n, dtype.itemsize, ARCHITECTURES[arch])
+        form = form._replace(kind=kind or form.kind)
         name = f"{kernel.name(form, dtype)}-{arch}".replace(" ", "")
         yield pytest.param(kernel, form, dtype, arch, id=name)
 

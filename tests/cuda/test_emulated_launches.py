@@ -33,6 +33,7 @@ NAMES = [name for name in KERNELS if not re.search("_loss|fusedmax|oscarmax", na
 # One of each family of kernels, for what does not depend on the mapping.
 SOME = ["entmax", "csparsemax", "normmax_jvp"]
 MAPPINGS = [name for name in NAMES if name in pyentmax.MAPPINGS]
+MASKED = [name for name in NAMES if name != "entmax_grad_alpha" and name[:2] != "cs"]
 HOPPER = Limits(*emulated_cupy.LIMITS.values())
 A100, L40 = Limits(166912, 167936), Limits(101376, 102400)
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 3, "upper": 0.75, "budget": 1.5}
@@ -132,6 +133,34 @@ def test_masks_and_a_parameter_for_each_row(gpu: emulated_cupy.Emulation) -> Non
     for axis in (0, (0, 2)):
         check(gpu, "entmax", [z], alpha=1.25, axis=axis, mask=mask)
         check(gpu, "softmax", [z], axis=axis, mask=mask)
+
+
+def test_rows_that_lie_side_by_side_are_read_together(gpu: emulated_cupy.Emulation) -> None:
+    z = fake_cupy.asarray(RNG.standard_normal((3, 40, 9)).astype(np.float32))
+    turned = z.transpose(2, 1, 0)
+    for array, axis, kind in [
+        (z, 1, "columns"),
+        (z, 0, "columns"),
+        (z, -1, "lanes"),
+        (z[..., ::2], -1, "lanes"),
+        (turned, 1, "lanes"),  # its neighbouring rows are far apart
+        (turned, 0, "lanes"),
+        (z[:, :, :1], 1, "lanes"),
+    ]:
+        gpu.launches.clear()
+        pyentmax.sparsemax(array, axis)
+        pyentmax.sparsemax_jvp(array, array, axis)
+        assert [re.split("[_<]", launch.name)[1] for launch in gpu.launches] == [kind, kind]
+
+
+@pytest.mark.parametrize("name", MASKED)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=lambda t: t.__name__)
+def test_columns_with_a_mask(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
+    arrays = inputs(name, (70, 37), dtype)
+    mask = RNG.random((70, 37)) < 0.8
+    if not name.endswith("_jvp"):
+        arrays[0][~mask] = np.nan
+    check(gpu, name, arrays, axis=0, mask=mask, **parameters(name))
 
 
 def boundaries(itemsize: int) -> list[int]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, Library, compiled, unavailable
 from kernel_arguments import SOURCES, Arguments
-from kernel_runs import FORMS, LOSSES, Form, form_and_type
+from kernel_runs import LOSS_FORMS, LOSSES, Form, form_and_type
 from number_types import FLOAT32, FLOAT64, TYPES, NumberType
 from score_rows import score_rows
 
@@ -71,7 +71,7 @@ class Case:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@form_and_type(FORMS)
+@form_and_type(LOSS_FORMS)
 def test_losses_and_gradients(name: str, form: Form, number: NumberType) -> None:
     for n, schedule in zip(form.lengths, [IN_ORDER, REVERSED, 1, 2, 3, 4], strict=False):
         case = Case(name, number, n)
@@ -80,7 +80,7 @@ def test_losses_and_gradients(name: str, form: Form, number: NumberType) -> None
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("form", LOSS_FORMS, ids=str)
 def test_without_a_gradient_and_with_a_mask(name: str, form: Form) -> None:
     case = Case(name, FLOAT32, form.lengths[-2], wanted=False)
     mask = np.random.default_rng(0).random(case.z.shape) < 0.6
@@ -90,7 +90,7 @@ def test_without_a_gradient_and_with_a_mask(name: str, form: Form) -> None:
     case.check(mask)
 
 
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("form", LOSS_FORMS, ids=str)
 def test_a_label_out_of_range_is_nan_where_it_counts(form: Form) -> None:
     case = Case("entmax15", FLOAT32, form.lengths[1])
     case.z[...] = 0
@@ -105,7 +105,7 @@ def test_a_label_out_of_range_is_nan_where_it_counts(form: Form) -> None:
 
 
 @pytest.mark.parametrize("name", LOSSES)
-@form_and_type(FORMS, checked=True)
+@form_and_type(LOSS_FORMS, checked=True)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     for schedule in (REVERSED, 1):
         case = Case(name, number, form.lengths[-2])
