@@ -221,6 +221,7 @@ def _add_analyse(commands: Any) -> None:
     add("--examples", nargs="+", type=Path, required=True, metavar="FILE", help="as for train")
     add("--multilingual", action="store_true", help="mark examples with their file's language")
     add("--beam", type=int, default=10, help="of the search, and the widest one of the table")
+    add("--budget", type=int, default=1000, help="of the exact search where a beam of 5 is not")
     add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
     add("--quiet", action="store_true", help="no progress")
     analyse.set_defaults(run=_analyse)
@@ -543,7 +544,11 @@ def _analyse(args: argparse.Namespace) -> int:
     languages = [language_of(path) for path in args.examples] if args.multilingual else None
     examples = read_examples(args.examples, languages=languages)
     report = sparsity.measure(
-        load_word_decoder(args.models), examples, beam=args.beam, progress=not args.quiet
+        load_word_decoder(args.models),
+        examples,
+        beam=args.beam,
+        budget=args.budget,
+        progress=not args.quiet,
     )
     print(sparsity.describe(report))
     if args.out is not None:

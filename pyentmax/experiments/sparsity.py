@@ -2,7 +2,8 @@
 
 These are the statistics of Peters et al. (2019): the share of sources where one sequence holds all
 probability and the share for which beam search is exact (§4.1), the sizes of the supports of
-attention and output (Table 3); and besides, whether the listed probabilities mean what they say.
+attention and output (Table 3); and besides, what exact search proves where the beam does not, and
+whether the listed probabilities mean what they say.
 """
 
 from __future__ import annotations
@@ -22,12 +23,38 @@ from ..analysis import (
     exactness_by_beam,
     exactness_statistics,
     listed_claims,
+    smallest_exact_beam,
     support_sizes,
     word_accuracy,
 )
 from ..data import Example
+from ..decoding import BeamResult
 from ..inflection import WordDecoder
 from ._records import write_csv, write_json
+
+PAPER_BEAM = 5
+
+
+@dataclass(frozen=True)
+class ExactSearchGain:
+    """What exact search adds where beam search proves nothing.
+
+    Attributes
+    ----------
+    beam : int
+        The width of that beam: 5 as in the paper, or the report's own if it is narrower.
+    sources : int
+        Number of sources for which this beam is not exact.
+    proved : int
+        For how many of them exact search proves the most probable string.
+    missed : int
+        For how many of those the report's beam had listed another string first.
+    """
+
+    beam: int
+    sources: int
+    proved: int
+    missed: int
 
 
 @dataclass(frozen=True)
@@ -43,6 +70,7 @@ class SparsityReport:
     exactness : ExactnessStatistics
     by_beam : dict
         Width, up to ``beam``, → share of sources for which a beam of that width is exact.
+    gain : ExactSearchGain
     supports : SupportSizes
         Under forced decoding of the references.
     best, listed : Calibration or None
@@ -53,6 +81,7 @@ class SparsityReport:
     accuracy: float
     exactness: ExactnessStatistics
     by_beam: dict[int, float]
+    gain: ExactSearchGain
     supports: SupportSizes
     best: Calibration | None
     listed: Calibration | None
@@ -63,15 +92,30 @@ def measure(
     examples: Sequence[Example],
     *,
     beam: int = 10,
+    budget: int = 1000,
     batch_size: int = 64,
     progress: bool = False,
 ) -> SparsityReport:
-    """All statistics of a model on some examples, by one beam search and one forced decoding.
+    """All statistics of a model on some examples.
+
+    By one beam search, an exact search of what it leaves open, and one forced decoding.
+
+    Parameters
+    ----------
+    decoder : WordDecoder
+    examples : sequence of Example
+    beam : int
+        Width of the beam search.
+    budget : int
+        Most prefixes that the exact search expands for a source.
+    batch_size : int
+    progress : bool
+        Whether to show a bar.
 
     Raises
     ------
     ValueError
-        If there is no example, or ``beam`` is under 1.
+        If there is no example, or ``beam`` or ``budget`` is under 1.
     """
     if not examples:
         raise ValueError("examples: expected at least one, got none")
@@ -88,10 +132,37 @@ def measure(
         accuracy=word_accuracy(forms, references),
         exactness=exactness_statistics(results),
         by_beam=exactness_by_beam(results, range(1, beam + 1)),
+        gain=_gain(decoder, examples, results, beam, budget, batch_size, progress),
         supports=support_sizes(said for _, said in decodings),
         best=calibrations[0],
         listed=calibrations[1],
     )
+
+
+def _gain(
+    decoder: WordDecoder,
+    examples: Sequence[Example],
+    results: Sequence[BeamResult],
+    beam: int,
+    budget: int,
+    batch_size: int,
+    progress: bool,
+) -> ExactSearchGain:
+    """Search exactly where a beam as wide as the paper's is not exact."""
+    width = min(PAPER_BEAM, beam)
+    needed = [smallest_exact_beam(result) for result in results]
+    undecided = [i for i, n in enumerate(needed) if n is None or n > width]
+    found = decoder.predict(
+        [examples[i] for i in undecided],
+        batch_size=batch_size,
+        search="exact",
+        best=1,
+        budget=budget,
+        progress=progress,
+    )
+    proved = [(i, result) for i, result in zip(undecided, found, strict=True) if result.proved]
+    missed = sum(result.best.tokens != results[i].best.tokens for i, result in proved)
+    return ExactSearchGain(width, len(undecided), len(proved), missed)
 
 
 def describe(report: SparsityReport) -> str:
@@ -105,7 +176,11 @@ def describe(report: SparsityReport) -> str:
         ("their total probability, mean", f"{exactness.mean_mass:.4f}"),
     ]
     rows += [(f"beam {k} is exact", f"{share:.1%}") for k, share in report.by_beam.items()]
+    gain = report.gain
     rows += [
+        (f"not exact with beam {gain.beam}", f"{gain.sources:,}"),
+        ("  best string proved by exact search", _share(gain.proved, gain.sources)),
+        (f"  and it is not the best of beam {report.beam}", f"{gain.missed:,}"),
         (
             "source positions attended, mean",
             f"{supports.mean_attention:.2f} of {supports.source_lengths.mean():.2f}",
@@ -116,6 +191,10 @@ def describe(report: SparsityReport) -> str:
     ]
     width = max(len(name) for name, _ in rows)
     return "\n".join(f"  {name:{width}}  {value:>16}" for name, value in rows)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({part / whole:.1%})" if whole else "–"
 
 
 def _error(found: Calibration | None) -> str:
@@ -129,6 +208,10 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
         "beam": report.beam,
         "accuracy": report.accuracy,
         **asdict(report.exactness),
+        "undecided_by_beam": report.gain.beam,
+        "undecided": report.gain.sources,
+        "undecided_proved": report.gain.proved,
+        "undecided_missed": report.gain.missed,
         "target_positions": len(supports.output),
         "mean_attention_support": supports.mean_attention,
         "mean_source_length": float(supports.source_lengths.mean()),

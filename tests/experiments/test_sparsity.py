@@ -46,6 +46,24 @@ def test_the_report_says_what_searches_of_each_width_say(inflector):
     assert set(report.supports.source_lengths) == {6}
 
 
+def test_exact_search_decides_what_the_beam_left_open(inflector):
+    report = sparsity.measure(inflector, VERBS, beam=2, batch_size=2)
+    beam = inflector.predict(VERBS, beam=2)
+    exact = inflector.predict(VERBS, search="exact", best=1)
+    left = [i for i, result in enumerate(beam) if not result.exact]
+    gain = report.gain
+    assert (gain.beam, gain.sources) == (2, len(left))
+    assert 0 < gain.sources < len(VERBS)
+    assert gain.proved == sum(exact[i].proved > 0 for i in left) == gain.sources
+    assert gain.missed == sum(exact[i].best.tokens != beam[i].best.tokens for i in left)
+    # A wider beam is asked only about what a beam of 5 leaves open.
+    wide = sparsity.measure(inflector, VERBS, beam=8).gain
+    narrow = inflector.predict(VERBS, beam=5)
+    assert (wide.beam, wide.sources) == (5, sum(not result.exact for result in narrow))
+    # One expansion never gets to the end of a string.
+    assert sparsity.measure(inflector, VERBS, beam=2, budget=1).gain.proved == 0
+
+
 def test_the_files_hold_the_numbers(inflector, tmp_path):
     report = sparsity.measure(inflector, VERBS, beam=3)
     out = tmp_path / "deep" / "out"
