@@ -23,6 +23,7 @@ ROOMS = [
     "_devices",
     "_dispatch",
     "_files",
+    "_memory",
     "entropies",
     "thresholds",
     "mappings",

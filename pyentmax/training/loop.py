@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._devices import array_module
+from .._memory import keep_freed_memory
 from ..autograd import Tensor
 from ..data import Batch, Pair, bucketed_batches, make_batch
 from ..nn.optim import Adam, clip_gradients
@@ -192,6 +193,7 @@ def train(
     """
     if keep not in ("best", "last"):
         raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
+    keep_freed_memory()
     run = _Run(model, pairs, config, identity or {}, directory, save_best, clock)
     if resume:
         run.resume()
