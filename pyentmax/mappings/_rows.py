@@ -76,8 +76,11 @@ class Rows:
     ) -> tuple[Any, ...] | None:
         """Kernel operands where nothing needs checking or arranging, else None."""
         if type(z) is np.ndarray and z.dtype in _PLAIN_DTYPES and z.ndim:
-            if axis == -1 and type(axis) is int and mask is None and out is None and z.shape[-1]:
-                return z, _EVERYTHING[: z.shape[-1]]
+            if axis == -1 and type(axis) is int and out is None and z.shape[-1]:
+                if mask is None:
+                    return z, _EVERYTHING[: z.shape[-1]]
+                if type(mask) is np.ndarray and mask.dtype == np.bool_ and mask.shape == z.shape:
+                    return z, mask
         return None
 
     def operands(self) -> tuple[Any, ...]:
@@ -194,8 +197,13 @@ class Tangent:
     def plain(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> tuple[Any, ...] | None:
         """Kernel operands where nothing needs checking or arranging, else None."""
         if type(p) is np.ndarray and type(v) is np.ndarray and p.dtype in _PLAIN_DTYPES:
-            if axis == -1 and type(axis) is int and mask is None and p.dtype == v.dtype:
-                return (p, v) if p.ndim and p.shape[-1] and p.shape == v.shape else None
+            if axis == -1 and type(axis) is int and p.dtype == v.dtype and p.shape == v.shape:
+                if not p.ndim or not p.shape[-1]:
+                    return None
+                if mask is None:
+                    return p, v
+                if type(mask) is np.ndarray and mask.dtype == np.bool_ and mask.shape == p.shape:
+                    return np.where(mask, p, 0), v
         return None
 
     def operands(self) -> tuple[Any, ...]:
