@@ -28,12 +28,24 @@ REQUIRED = wanted("PYENTMAX_REQUIRE_EXT")
 # instructions; no result changes. Contraction into fused multiply-adds would change some. Loops
 # over the lanes of a vector must reach the vectoriser as loops: GCC would write out those of up to
 # 16 turns before.
-FLAGS = [] if os.name == "nt" else [
-    "-O3", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
-    "--param=max-completely-peel-times=15",
+FLAGS = (
+    []
+    if os.name == "nt"
+    else [
+        "-O3",
+        "-fno-math-errno",
+        "-fno-trapping-math",
+        "-ffp-contract=off",
+        "--param=max-completely-peel-times=15",
+    ]
+)
+SANITIZE = [
+    "-g",
+    "-O1",
+    "-fno-omit-frame-pointer",
+    "-fsanitize=address,undefined",
+    "-fno-sanitize-recover=undefined",
 ]
-SANITIZE = ["-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefined",
-            "-fno-sanitize-recover=undefined"]
 
 WARNING = """
 {line}

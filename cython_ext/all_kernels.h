@@ -106,6 +106,11 @@ static const bool alone = false, with_gradient = true;
      BOUNDED_JVP_TYPES, {bounded_jvp_loop_f32, bounded_jvp_loop_f64}, \
      {(void *)&unbounded##_jvp_f32, (void *)&unbounded##_jvp_f64}}
 
+/* So many operands of one type. */
+#define SEVEN(type) type, type, type, type, type, type, type
+#define ADAM_OPERANDS(type) \
+    type, type, type, type, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE, NPY_DOUBLE, type, type, type
+
 extern const Kernel KERNELS[];
 const Kernel KERNELS[] = {
     FORWARD(softmax, "softmax"),
@@ -160,5 +165,15 @@ const Kernel KERNELS[] = {
       NPY_DOUBLE, NPY_DOUBLE},
      {in_bounds_loop_f32, in_bounds_loop_f64},
      {(void *)&csparsemax_vjp_upper_f32, (void *)&csparsemax_vjp_upper_f64}},
+    {"lstm_cell", "(4,n),(4,n),(n)->(4,n),(n),(n),(n)",
+     "Two summands of pre-activations and the cell to gates, new cell, its tanh, hidden state.", 3, 4,
+     {SEVEN(NPY_FLOAT), SEVEN(NPY_DOUBLE)}, {lstm_loop_f32, lstm_loop_f64}, {NULL, NULL}},
+    {"lstm_cell_vjp", "(n),(n),(4,n),(n),(n)->(4,n),(n)",
+     "Gradients of hidden state and cell to those of pre-activations and the cell before.", 5, 2,
+     {SEVEN(NPY_FLOAT), SEVEN(NPY_DOUBLE)}, {lstm_vjp_loop_f32, lstm_vjp_loop_f64}, {NULL, NULL}},
+    {"adam_step", "(),(),(),(),(),(),(),()->(),(),()",
+     "Value, moments, gradient, step size, epsilon, decays to value and moments.", 8, 3,
+     {ADAM_OPERANDS(NPY_FLOAT), ADAM_OPERANDS(NPY_DOUBLE)}, {adam_loop_f32, adam_loop_f64},
+     {NULL, NULL}},
     {.name = NULL},
 };

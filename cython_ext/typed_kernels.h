@@ -39,3 +39,5 @@
 #include "structured_loops.h"
 #include "bounded_rows.h"
 #include "normmax_rows.h"
+#include "lstm_rows.h"
+#include "adam.h"

@@ -155,6 +155,25 @@ def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     return decorate
 
 
+def writes_out(body: Callable[P, None]) -> Accelerated[P, None]:
+    """Decorator for private functions of plain arrays that write to ``out=``: kernel, or body.
+
+    Nothing is checked or arranged: what the operands may be is between the caller and the function.
+    """
+    name = body.__name__
+
+    @functools.wraps(body)
+    def public(*operands: Any, out: Any) -> None:
+        kernel = kernels().get(name) if type(operands[0]) is np.ndarray else None
+        if kernel is None:
+            body(*operands, out=out)
+        else:
+            kernel(*operands, out=out)
+
+    public.reference = body  # type: ignore[attr-defined]
+    return cast("Accelerated[P, None]", public)
+
+
 def _with_workers(signature: inspect.Signature) -> inspect.Signature:
     parameter = inspect.Parameter(
         "workers", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="int | None"

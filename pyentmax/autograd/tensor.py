@@ -33,7 +33,8 @@ class Product(NamedTuple):
     """A gradient of the form ``leftᵀ @ right``, for 2-D arrays with one row an example.
 
     A weight matrix that is used at T time steps gets T of these. They are collected and multiplied
-    out once, as one long product, which is several times faster than T short ones.
+    out once, as one long product, which is several times faster than T short ones. Leading axes
+    stand for as many products at once.
     """
 
     left: Array
@@ -298,10 +299,13 @@ class _GradientSum:
     def value(self) -> Array:
         if self.products:
             xp = array_module(self.like)
-            left = xp.concatenate([p.left for p in self.products])
-            right = xp.concatenate([p.right for p in self.products])
+            if len(self.products) == 1:
+                [(left, right)] = self.products
+            else:
+                left = xp.concatenate([p.left for p in self.products], axis=-2)
+                right = xp.concatenate([p.right for p in self.products], axis=-2)
             self.products = []
-            product = left.T @ right
+            product = left.swapaxes(-1, -2) @ right
             if self.dense is None:
                 self.dense, self.owned = product, True
             else:

@@ -108,6 +108,7 @@ class RNNSeq2SeqConfig:
 class DecoderState(NamedTuple):
     """What the decoder carries from step to step."""
 
+    weights: tuple[Any, ...]  # per layer (2H, 4H): those of its input on top of the recurrent ones
     layers: tuple[Any, ...]  # per layer (2, B, H): hidden state and cell
     feed: Any  # (B, H): õ of the step before
     memory: Memory
@@ -260,7 +261,12 @@ class RNNSeq2Seq:
         xp = array_module(x.data)
         feed = as_tensor(xp.zeros_like(x.data[0]))
         spent = None if self.config.fertility is None else xp.zeros_like(values.data[:, :, 0])
-        return DecoderState(tuple(last), feed, Memory(keys, values, mask), spent)
+        weights = []
+        for k in range(self.config.layers):
+            # The first layer's input is õ: the embeddings' part is multiplied out for all steps.
+            inputs = params[f"decoder.{k}.weight" if k else "decoder.feed.weight"]
+            weights.append(concatenate([inputs, params[f"decoder.{k}.recurrent"]], axis=0))
+        return DecoderState(tuple(weights), tuple(last), feed, Memory(keys, values, mask), spent)
 
     def _advance(
         self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
@@ -268,12 +274,11 @@ class RNNSeq2Seq:
         """One step of the decoder from the embedding's part of the first layer's gates."""
         rate = self.config.dropout
         x = as_tensor(state.feed)
-        gates = gates + linear(params, "decoder.feed", x)
         layers = []
-        for k, before in enumerate(state.layers):
+        for k, (weight, before) in enumerate(zip(state.weights, state.layers, strict=True)):
             if k:
-                gates = linear(params, f"decoder.{k}", dropout(x, rate, rng))
-            after = lstm_step(gates, before, params[f"decoder.{k}.recurrent"])
+                gates, x = params[f"decoder.{k}.bias"], dropout(x, rate, rng)
+            after = lstm_step(gates, x, before, weight)
             layers.append(after)
             x = after[0]
         scores = self.score.compare(params, "attention", x, state.memory.keys)
@@ -282,7 +287,7 @@ class RNNSeq2Seq:
         if spent is not None:
             spent = spent + weights
         combined = dropout(tanh(linear(params, "combine", concatenate([context, x]))), rate, rng)
-        return DecoderState(tuple(layers), combined, state.memory, spent), weights
+        return state._replace(layers=tuple(layers), feed=combined, spent=spent), weights
 
     def _attention_of_step(
         self, params: Parameters, spent: Any
@@ -316,6 +321,7 @@ class RNNSeq2Seq:
         """The state of some rows, each as often as it is named."""
         rows = self.xp.asarray(rows)
         return DecoderState(
+            state.weights,
             tuple(layer[:, rows] for layer in state.layers),
             state.feed[rows],
             Memory(*(part[rows] for part in state.memory)),
@@ -328,6 +334,7 @@ class RNNSeq2Seq:
         layers = zip(*(state.layers for state in states), strict=True)
         memories = zip(*(state.memory for state in states), strict=True)
         return DecoderState(
+            states[0].weights,
             tuple(xp.concatenate(parts, axis=1) for parts in layers),
             xp.concatenate([state.feed for state in states]),
             Memory(*map(xp.concatenate, memories)),
@@ -349,6 +356,7 @@ def _plain(state: DecoderState) -> DecoderState:
         return x.data if isinstance(x, Tensor) else x
 
     return DecoderState(
+        tuple(data(weight) for weight in state.weights),
         tuple(data(layer) for layer in state.layers),
         data(state.feed),
         Memory(*(data(part) for part in state.memory)),

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autograd import MAPPING_OPS, Tensor, as_tensor, concatenate, ops
+from ..autograd import MAPPING_OPS, Product, Tensor, as_tensor, concatenate, ops
 from ..autograd.tensor import Array
 from .initializers import Generator, Parameters, glorot_uniform
 from .linear import init_linear, linear
@@ -41,8 +41,9 @@ def dot_scores(query: Any, keys: Any) -> Tensor:
     """z_s = keys_s · query."""
     query, keys = as_tensor(query), as_tensor(keys)
 
-    def vjp(g: Array) -> tuple[Array, Array]:
-        return (g[:, None, :] @ keys.data)[:, 0], g[:, :, None] * query.data[:, None, :]
+    def vjp(g: Array) -> tuple[Array, Product]:
+        g = g[:, None, :]
+        return (g @ keys.data)[:, 0], Product(g, query.data[:, None, :])
 
     scores = (keys.data @ query.data[:, :, None])[:, :, 0]
     return Tensor(scores, parents=(query, keys), vjp=vjp)
@@ -117,8 +118,10 @@ def weighted_average(weights: Any, values: Any) -> Tensor:
     """Σ_s p_s values_s (Peters et al., Eq. 1)."""
     weights, values = as_tensor(weights), as_tensor(values)
 
-    def vjp(g: Array) -> tuple[Array, Array]:
-        return (values.data @ g[:, :, None])[:, :, 0], weights.data[:, :, None] * g[:, None, :]
+    def vjp(g: Array) -> tuple[Array, Product]:
+        return (values.data @ g[:, :, None])[:, :, 0], Product(
+            weights.data[:, None, :], g[:, None, :]
+        )
 
     average = (weights.data[:, None, :] @ values.data)[:, 0]
     return Tensor(average, parents=(weights, values), vjp=vjp)

@@ -1,81 +1,31 @@
 r"""Long short-term memory (Hochreiter & Schmidhuber 1997; with forget gates, Gers et al. 2000).
 
-With gate pre-activations a = x W + h U + b, cut into four blocks,
+With the weights W of the input, U of the hidden state and b, a step takes
 
-    i = σ(aᵢ)   f = σ(a_f)   o = σ(aₒ)   g = tanh(a_g)
-    c' = f ∘ c + i ∘ g          h' = o ∘ tanh(c')
+    a = x W + h U + b        (h', c') = cell(a, c)
 
-Backwards, with dh, dc the gradients that reach h' and c' (t = tanh c'):
+where :mod:`pyentmax.nn.lstm_cell` has the formulas of the cell and of its derivative: da, the
+gradient of a, and that of c. What is left to do backwards are products:
 
-    dc ← dc + dh ∘ o ∘ (1 − t²)
-    daₒ = dh ∘ t ∘ o(1 − o)     da_f = dc ∘ c ∘ f(1 − f)
-    daᵢ = dc ∘ g ∘ i(1 − i)     da_g = dc ∘ i ∘ (1 − g²)
-    gradient of h: da Uᵀ        of c: dc ∘ f        of U: hᵀ da
+    gradient of h: da Uᵀ     of U: hᵀ da     of x: da Wᵀ     of W: xᵀ da
 
-:func:`lstm` runs a whole sequence as one operation on the tape, :func:`lstm_step` one step of it.
-Both call the same two functions, which hold the formulas above. The input's part x W + b of the
+:func:`lstm` runs a whole sequence as one operation on the tape. Its input's part x W + b of the
 pre-activations is left to :func:`pyentmax.autograd.linear`: one product for all time steps.
+:func:`lstm_step` is one step, for a decoder whose input depends on the step before; there the input
+and the hidden state are multiplied together, by W on top of U.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from .._devices import array_module
 from ..autograd import Product, Tensor, as_tensor, concatenate
 from ..autograd.tensor import Array
 from .initializers import Generator, Parameters, glorot_uniform, orthogonal
 from .linear import linear
-
-
-class _Step(NamedTuple):
-    """What a step leaves behind for its backward pass."""
-
-    gates: Array  # (B, 4H): i, f, o, g after their nonlinearities
-    tanh_c: Array  # (B, H): tanh of the new cell
-    h: Array  # (B, H): the hidden state before the step
-    c: Array  # (B, H): the cell before the step
-
-
-def _forward(a: Array, h: Array, c: Array) -> tuple[Array, Array, _Step]:
-    """h', c' from pre-activations a (B, 4H), which are overwritten by the gates."""
-    xp = array_module(a)
-    n = c.shape[-1]
-    # σ(a) = ½ + ½ tanh(a/2): one call of tanh serves all four gates.
-    sigmoids = a[:, : 3 * n]
-    sigmoids *= 0.5
-    xp.tanh(a, out=a)
-    sigmoids *= 0.5
-    sigmoids += 0.5
-    i, f, o, g = (a[:, k * n : (k + 1) * n] for k in range(4))
-    new_c = f * c
-    new_c += i * g
-    tanh_c = xp.tanh(new_c)
-    return o * tanh_c, new_c, _Step(a, tanh_c, h, c)
-
-
-def _backward(dh: Array, dc: Array, step: _Step, out: Array | None = None) -> tuple[Array, Array]:
-    """da (B, 4H) and the gradient of the old cell, from those of h' and c' (dc is overwritten)."""
-    xp = array_module(dh)
-    gates, t, _, c = step
-    n = c.shape[-1]
-    i, f, o, g = (gates[:, k * n : (k + 1) * n] for k in range(4))
-    da = xp.empty_like(gates) if out is None else out
-    di, df, do, dg = (da[:, k * n : (k + 1) * n] for k in range(4))
-    dh_o = dh * o
-    dc += dh_o
-    dc -= dh_o * t * t
-    xp.multiply(dc, g, out=di)
-    xp.multiply(dc, c, out=df)
-    xp.multiply(dh, t, out=do)
-    s = gates[:, : 3 * n]
-    da[:, : 3 * n] *= s - s * s
-    xp.multiply(dc, i, out=dg)
-    dg -= dg * g * g
-    dc *= f
-    return da, dc
+from .lstm_cell import lstm_cell, lstm_cell_vjp
 
 
 def lstm(
@@ -113,34 +63,43 @@ def lstm(
 
     # Hidden states and, behind them, the final cell: what the caller may ask gradients of.
     packed = xp.empty((steps + 1, batch, n), a.dtype)
-    h = c = xp.zeros((batch, n), a.dtype)
-    cache: list[Any] = [None] * steps
+    gates = xp.empty((steps, batch, 4, n), a.dtype)
+    cells, tanh_cells = (xp.empty((steps, batch, n), a.dtype) for _ in range(2))
+    from_input = a.data.reshape(gates.shape)
+    h = c = start = xp.zeros((batch, n), a.dtype)
     for t in order:
-        new_h, new_c, cache[t] = _forward(a.data[t] + h @ u, h, c)
+        from_state = (h @ u).reshape(batch, 4, n)
+        out = (gates[t], cells[t], tanh_cells[t], packed[t])
+        lstm_cell(from_input[t], from_state, c, out=out)
         if not whole[t]:
             on = held[t][:, None]
-            new_h, new_c = xp.where(on, new_h, h), xp.where(on, new_c, c)
-        h, c = new_h, new_c
-        packed[t] = h
+            packed[t] = xp.where(on, packed[t], h)
+            cells[t] = xp.where(on, cells[t], c)
+        h, c = packed[t], cells[t]
     packed[steps] = c
 
     def vjp(gradient: Array) -> tuple[Any, ...]:
-        da = xp.empty_like(a.data)
-        before = xp.empty((steps, batch, n), a.dtype)
-        dh, dc = xp.zeros_like(packed[0]), gradient[steps].copy()
-        for t in reversed(order):
-            before[t] = cache[t].h
+        da = xp.empty_like(gates)
+        before = xp.empty_like(tanh_cells)
+        transposed = u.T.copy()  # products of few rows are faster by a matrix that lies in order
+        dh, dc = xp.zeros_like(start), gradient[steps]
+        for t, previous in zip(reversed(order), [*reversed(order[:-1]), None], strict=True):
+            h, c = (start, start) if previous is None else (packed[previous], cells[previous])
+            before[t] = h
             dh = dh + gradient[t]
+            dc_before = xp.empty_like(start)
             if whole[t]:
-                _, dc = _backward(dh, dc, cache[t], out=da[t])
-                dh = da[t] @ u.T
+                lstm_cell_vjp(dh, dc, gates[t], tanh_cells[t], c, out=(da[t], dc_before))
+                dh, dc = da[t].reshape(batch, width) @ transposed, dc_before
             else:
                 # Where the mask is False the step did nothing: its gradients pass it unchanged.
                 on = held[t][:, None]
-                _, dc_through = _backward(dh * on, dc * on, cache[t], out=da[t])
-                dh = da[t] @ u.T + dh * ~on
-                dc = dc_through + dc * ~on
-        return da, Product(before.reshape(-1, n), da.reshape(-1, width))
+                out = (da[t], dc_before)
+                lstm_cell_vjp(dh * on, dc * on, gates[t], tanh_cells[t], c, out=out)
+                dh = da[t].reshape(batch, width) @ transposed + dh * ~on
+                dc = dc_before + dc * ~on
+        by_row = da.reshape(-1, width)
+        return da.reshape(a.shape), Product(before.reshape(-1, n), by_row)
 
     sequence = Tensor(packed, parents=(a, recurrent), vjp=vjp)
     final = order[-1]
@@ -148,34 +107,44 @@ def lstm(
     return sequence[:steps], concatenate([last_h, sequence[steps:]], axis=0)
 
 
-def lstm_step(a: Any, state: Any, recurrent: Any) -> Tensor:
+def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
     """One step of an LSTM as one operation on the tape.
 
     Parameters
     ----------
-    a : Tensor of shape (B, 4H)
-        The input's part x W + b of the pre-activations.
+    a : Tensor of shape (4H,) or (B, 4H)
+        What else goes into the pre-activations: b, and what was multiplied out before.
+    x : Tensor of shape (B, n)
+        The input.
     state : Tensor of shape (2, B, H)
         Hidden state and cell.
-    recurrent : Tensor of shape (H, 4H)
-        U, the weights of the hidden state.
+    weight : Tensor of shape (n + H, 4H)
+        W on top of U.
 
     Returns
     -------
     Tensor of shape (2, B, H)
         The new hidden state and cell.
     """
-    a, state, recurrent = as_tensor(a), as_tensor(state), as_tensor(recurrent)
-    xp = a.xp
-    u = recurrent.data
+    a, x, state, weight = (as_tensor(tensor) for tensor in (a, x, state, weight))
+    xp = x.xp
     h, c = state.data
-    new_h, new_c, step = _forward(a.data + h @ u, h, c)
+    batch, n = h.shape
+    both = xp.concatenate([x.data, h], axis=1)
+    gates = xp.empty((batch, 4, n), both.dtype)
+    tanh_c, new = xp.empty_like(h), xp.empty_like(state.data)
+    summands = a.data.reshape(*a.shape[:-1], 4, n), (both @ weight.data).reshape(gates.shape)
+    lstm_cell(*summands, c, out=(gates, new[1], tanh_c, new[0]))
 
     def vjp(gradient: Array) -> tuple[Any, ...]:
-        da, dc = _backward(gradient[0], gradient[1].copy(), step)
-        return da, xp.stack([da @ u.T, dc]), Product(h, da)
+        da, d_state = xp.empty_like(gates), xp.empty_like(new)
+        lstm_cell_vjp(gradient[0], gradient[1], gates, tanh_c, c, out=(da, d_state[1]))
+        da = da.reshape(batch, 4 * n)
+        d_both = da @ weight.data.T
+        d_state[0] = d_both[:, -n:]
+        return da.sum(axis=0) if a.ndim == 1 else da, d_both[:, :-n], d_state, Product(both, da)
 
-    return Tensor(xp.stack([new_h, new_c]), parents=(a, state, recurrent), vjp=vjp)
+    return Tensor(new, parents=(a, x, state, weight), vjp=vjp)
 
 
 def init_lstm(

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from .._devices import array_module
+from .._dispatch import writes_out
+from ..autograd.tensor import Array
 from .initializers import Parameters
 
 
@@ -30,6 +32,38 @@ def clip_gradients(gradients: Parameters, max_norm: float) -> Any:
         for g in gradients.values():
             g *= scale.astype(g.dtype)
     return norm
+
+
+@writes_out
+def adam_step(
+    x: Array,
+    m: Array,
+    v: Array,
+    g: Array,
+    size: float,
+    eps: float,
+    beta1: float,
+    beta2: float,
+    *,
+    out: tuple[Array, Array, Array],
+) -> None:
+    """One step of one parameter: m, v and then x as :class:`Adam` says, without bias correction.
+
+    ``out`` must be (x, m, v) themselves, and the body uses up g as scratch space. The compiled twin
+    reads and writes everything once.
+    """
+    xp = array_module(x)
+    m *= beta1
+    m += (1 - beta1) * g
+    v *= beta2
+    g *= g
+    g *= 1 - beta2
+    v += g
+    xp.sqrt(v, out=g)
+    g += eps
+    xp.divide(m, g, out=g)
+    g *= size
+    x -= g
 
 
 class Adam:
@@ -71,18 +105,7 @@ class Adam:
         size, eps = rate * math.sqrt(c2) / c1, self.eps * math.sqrt(c2)
         for name, g in gradients.items():
             x, m, v = self.params[name], self.first[name], self.second[name]
-            xp = array_module(x)
-            m *= beta1
-            m += (1 - beta1) * g
-            v *= beta2
-            g *= g
-            g *= 1 - beta2
-            v += g
-            xp.sqrt(v, out=g)
-            g += eps
-            xp.divide(m, g, out=g)
-            g *= size
-            x -= g
+            adam_step(x, m, v, g, size, eps, beta1, beta2, out=(x, m, v))
 
     def state(self) -> dict[str, Any]:
         """Everything needed to go on: arrays under flat names."""

@@ -61,27 +61,30 @@ class AArch64Kernels:
     def __call__(self, kernel: np.ufunc, *inputs: np.ndarray, spread: int = 1) -> list[np.ndarray]:
         """The results of the kernel that has name, signature and loops of a ufunc of the host's.
 
-        Inputs are 2-D, or 1-D where the signature wants one value per row, of any strides and of
-        the types of one of the ufunc's loops. Results are written so many places apart.
+        Inputs have an axis of rows before those of the signature, any strides, and the types of one
+        of the ufunc's loops. Results are written so many places apart.
         """
-        took, gave = (side[1:-1].split("),(") for side in kernel.signature.split("->"))
+        signature = kernel.signature or "->".join(
+            ",".join(["()"] * count) for count in (kernel.nin, kernel.nout)
+        )
+        took, gave = (side[1:-1].split("),(") for side in signature.split("->"))
         (loop,) = [
             i for i, types in enumerate(kernel.types)
             if types.partition("->")[0] == "".join(x.dtype.char for x in inputs)
         ]  # fmt: skip
-        rows, entries = inputs[0].shape
+        sizes: dict[str, int] = {}  # of the core dimensions, in the order in which loops get them
+        for core, x in zip(took, inputs, strict=True):
+            sizes |= zip(core.split(",") if core else (), x.shape[1:], strict=True)
+        shapes = [(len(inputs[0]), *(sizes[d] for d in core.split(",") if d)) for core in gave]
         canvases = [
-            np.ones((rows, entries * spread) if core else (rows * spread,), dtype)
-            for core, dtype in zip(gave, kernel.types[loop].partition("->")[2], strict=True)
+            np.ones((*shape[:-1], shape[-1] * spread), dtype)
+            for shape, dtype in zip(shapes, kernel.types[loop].partition("->")[2], strict=True)
         ]
         operands = [_memory(x) for x in inputs]
         operands += [_memory(x, spread) for x in canvases]
-        for (_, *layout), core in zip(operands, took + gave, strict=True):
-            assert (layout[-1] == -1) == (not core), "1-D for one value per row, else 2-D"
-
-        header = (loop, len(operands), rows, entries)
-        request = [struct.pack("<64s4q", kernel.__name__.encode(), *header)]
-        request += [struct.pack("<4q", len(memory), *layout) for memory, *layout in operands]
+        dims = (len(inputs[0]), *sizes.values(), 0, 0)[:3]
+        request = [struct.pack("<64s5q", kernel.__name__.encode(), loop, len(operands), *dims)]
+        request += [struct.pack("<5q", len(memory), *layout) for memory, *layout in operands]
         request += [memory for memory, *_ in operands]
         _pipe(self._process.stdin).write(b"".join(request))
         _pipe(self._process.stdin).flush()
@@ -108,13 +111,10 @@ def _pipe(end: IO[bytes] | None) -> IO[bytes]:
     return end
 
 
-def _memory(array: Any, spread: int = 1) -> tuple[bytes, int, int, int]:
-    """The bytes that an array spans, where its first entry is, its steps (−1: one value a row)."""
+def _memory(array: Any, spread: int = 1) -> tuple[bytes, int, int, int, int]:
+    """The bytes that an array spans, where its first entry is, three steps (−1: no such axis)."""
     low, high = byte_bounds(array)
     start = array.__array_interface__["data"][0] - low
-    row_step, entry_step = (*array.strides, -1)[:2]
-    if array.ndim == 1:
-        row_step *= spread
-    else:
-        entry_step *= spread
-    return ctypes.string_at(low, high - low), start, row_step, entry_step
+    *steps, last = array.strides
+    first, second, third = (*steps, last * spread, -1, -1)[:3]
+    return ctypes.string_at(low, high - low), start, first, second, third

@@ -52,6 +52,15 @@ for loss in ("entmax_loss", "entmax_loss_and_grad"):
 
 
 def operands(name, z, rng):
+    if name.startswith("lstm_cell"):
+        a, b = (np.stack([rng.permuted(z) for _ in range(4)], axis=1) for _ in range(2))
+        if name == "lstm_cell":
+            return a, b, z
+        gates, _, tanh_c, h = _cpu.BUILDS[BASELINE]["lstm_cell"](a, b, z)
+        return h, z, gates, tanh_c, rng.permuted(z)
+    if name == "adam_step":
+        numbers = (np.full(z.size, x) for x in (0.01, 1e-8, 0.9, 0.99))
+        return z.ravel(), rng.permuted(z).ravel(), z.ravel() ** 2, z.ravel(), *numbers
     if name == "entmax_grad_alpha":
         z, mask, alpha = operands("entmax", z, rng)
         return _cpu.BUILDS[BASELINE]["entmax"](z, mask, alpha), alpha

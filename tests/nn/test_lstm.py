@@ -60,20 +60,22 @@ def test_backward(mask, reverse, output):
 
 
 def test_step_backward_in_a_chain():
-    def function(a, state, u):
-        for step_a in a:
-            state = lstm_step(step_a, state, u)
+    def function(a, x, state, weight):
+        for step_a, step_x in zip(a, x, strict=True):
+            state = lstm_step(step_a, step_x, state, weight)
         return state
 
-    assert_gradients(function, normal(T, B, 4 * H), normal(2, B, H), normal(H, 4 * H))
+    others = normal(T, B, 3), normal(2, B, H), normal(3 + H, 4 * H)
+    assert_gradients(function, normal(T, B, 4 * H), *others)
+    assert_gradients(function, normal(T, 4 * H), *others)  # one bias for all examples
 
 
 def test_steps_and_sequence_agree():
-    a, u = normal(T, B, 4 * H), normal(H, 4 * H)
+    a, x, w, u = normal(T, B, 4 * H), normal(T, B, 3), normal(3, 4 * H), normal(H, 4 * H)
     state = Tensor(np.zeros((2, B, H)))
-    for step_a in a:
-        state = lstm_step(step_a, state, u)
-    np.testing.assert_allclose(state.data, lstm(a, u)[1].data, rtol=1e-12, atol=1e-14)
+    for step_a, step_x in zip(a, x, strict=True):
+        state = lstm_step(step_a, step_x, state, np.concatenate([w, u]))
+    np.testing.assert_allclose(state.data, lstm(a + x @ w, u)[1].data, rtol=1e-12, atol=1e-14)
 
 
 def test_bidirectional_layer():

@@ -2,9 +2,9 @@
  * The other end is tests/cpu/aarch64_kernels.py; all numbers are 64-bit and little-endian.
  *
  * At the start it writes the size of its list of kernels and the list. A request is the name, padded to
- * 64 bytes, then which loop, how many operands, rows and entries, then for each operand how many bytes,
- * where its first entry is, its steps from row to row and from entry to entry (or -1: one value per
- * row), then all bytes. The answer is the bytes of all operands, as the loop left them. */
+ * 64 bytes, then which loop, how many operands, rows and sizes of the two core dimensions, then for each
+ * operand how many bytes, where its first entry is, its steps along the rows and the core dimensions (-1: it
+ * lacks that), then all bytes. The answer is the bytes of all operands, as the loop left them. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +14,11 @@
 
 typedef struct {
     char name[64];
-    int64_t loop, operands, rows, entries;
+    int64_t loop, operands, dims[3];
 } Request;
 
 typedef struct {
-    int64_t bytes, start, row_step, entry_step;
+    int64_t bytes, start, row_step, core_steps[2];
 } Operand;
 
 static void must(int condition, const char *message) {
@@ -49,8 +49,8 @@ int main(void) {
         const Kernel *kernel = named(request.name);
         Operand operands[MAX_OPERANDS];
         char *memory[MAX_OPERANDS], *args[MAX_OPERANDS];
-        ptrdiff_t steps[2 * MAX_OPERANDS];
-        const ptrdiff_t dims[] = {request.rows, request.entries};
+        ptrdiff_t steps[3 * MAX_OPERANDS];
+        const ptrdiff_t dims[] = {request.dims[0], request.dims[1], request.dims[2]};
         const int count = (int)request.operands;
         must(count == kernel->inputs + kernel->outputs, "wrong number of operands");
         must(fread(operands, sizeof *operands, count, stdin) == (size_t)count, "cut short");
@@ -60,7 +60,8 @@ int main(void) {
             must(fread(memory[i], 1, operands[i].bytes, stdin) == (size_t)operands[i].bytes, "cut short");
             args[i] = memory[i] + operands[i].start;
             steps[i] = operands[i].row_step;
-            if (operands[i].entry_step != -1) steps[core++] = operands[i].entry_step;
+            for (int j = 0; j < 2; j++)
+                if (operands[i].core_steps[j] != -1) steps[core++] = operands[i].core_steps[j];
         }
         kernel->loops[request.loop](args, dims, steps, kernel->data[request.loop]);
         for (int i = 0; i < count; i++) {
