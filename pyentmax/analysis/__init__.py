@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from .accuracy import levenshtein, mean_levenshtein, word_accuracy
-from .calibration import Calibration, CalibrationBin, calibration, listed_claims
 from .exactness import (
     ExactnessStatistics,
     empty_string_probability,
@@ -11,6 +10,7 @@ from .exactness import (
     exactness_statistics,
     smallest_exact_beam,
 )
+from .reliability import Calibration, CalibrationBin, calibration, listed_claims
 from .sparsity import SupportSizes, density, support_size, support_sizes
 
 __all__ = [
