@@ -55,9 +55,14 @@ class Kernel(NamedTuple):
         most_warps = 16 if itemsize == 8 or self.family == "derivative" else 32
         most_numbers = 8 if itemsize == 8 else 32 if self.family == "forward" else 16
         form = register_form(n, itemsize, most_warps, most_numbers)
-        if form.kind == "stream" and self.family in ("forward", "loss"):
-            return shared_form(n, itemsize, limits, self.gathers) or form
-        return form
+        if form.kind != "stream":
+            return form
+        return shared_form(n, itemsize, limits, self.arrays, self.gathers) or form
+
+    @property
+    def arrays(self) -> int:
+        """Rows that a kernel holds in shared memory together: p and v for a derivative."""
+        return 2 if self.family == "derivative" else 1
 
     def name(self, form: Form, dtype: np.dtype[Any]) -> str:
         """The name expression of the instance."""
@@ -116,8 +121,10 @@ def register_form(n: int, itemsize: int, most_warps: int = 32, most_numbers: int
     return Form("stream", (TWO_BLOCKS_WARPS[itemsize],))
 
 
-def shared_form(n: int, itemsize: int, limits: Limits, gathers: bool) -> Form | None:
-    """The form for rows too long for registers, if shared memory holds them.
+def shared_form(
+    n: int, itemsize: int, limits: Limits, arrays: int = 1, gathers: bool = False
+) -> Form | None:
+    """The form for rows too long for registers, if shared memory holds them, of so many arrays.
 
     Two blocks share a multiprocessor if they can, so that one reads or writes while the other
     searches; for a kernel that gathers, with room for a quarter of the row. A block that has the
@@ -127,15 +134,15 @@ def shared_form(n: int, itemsize: int, limits: Limits, gathers: bool) -> Form | 
     --------
     >>> hopper = Limits(232448, 233472)
     >>> for n in (20000, 57000, 58000):
-    ...     print(shared_form(n, 4, hopper, False))
+    ...     print(shared_form(n, 4, hopper))
     Form(kind='held', sizes=(16,))
     Form(kind='held', sizes=(32,))
     None
     """
-    row, warps = row_bytes(n, itemsize), TWO_BLOCKS_WARPS[itemsize]
+    row, warps = arrays * row_bytes(n, itemsize), TWO_BLOCKS_WARPS[itemsize]
     if row + gathers * (n // 4 * max(itemsize, 4)) > block_bytes(itemsize, warps, limits):
         warps *= 2
-    most = min(block_bytes(itemsize, warps, limits), 32 * warps * MOST_PACKS * PACK)
+    most = min(block_bytes(itemsize, warps, limits), arrays * 32 * warps * MOST_PACKS * PACK)
     return Form("held", (warps,)) if row <= most else None
 
 
@@ -204,6 +211,8 @@ def shared_memory(
 ) -> tuple[int, tuple[np.ndarray, ...]]:
     """Bytes of dynamic shared memory, and the arguments that tell the kernel about them."""
     warps, gap = form.sizes[0], max(itemsize, 4)
+    if form.kind == "held" and kernel.family == "derivative":
+        return kernel.arrays * row_bytes(n, itemsize), ()
     if form.kind == "held":
         room = room_beside(n, itemsize, warps, limits) if kernel.gathers else 0
         return row_bytes(n, itemsize) + warps * room * gap, (np.array(room, np.uint32),)
@@ -214,9 +223,8 @@ def shared_memory(
         return 4 * words, (np.array(words, np.uint32),)
     shared = form.threads * form.sizes[-1] * gap if kernel.gathers else 0
     if form.kind == "columns":
-        arrays = 2 if kernel.family == "derivative" else 1
         packs = row_bytes(n, itemsize) // PACK | 1  # an odd number, against conflicts of banks
-        shared += arrays * form.rows(itemsize) * packs * PACK
+        shared += kernel.arrays * form.rows(itemsize) * packs * PACK
     return shared, ()
 
 

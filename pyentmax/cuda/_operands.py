@@ -8,6 +8,7 @@ in the rare case of more there are several launches.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ PARAMETER = np.dtype(
 BATCH = np.dtype([("rows", "u4"), ("n", "u4"), ("middle", "u4"), ("last", "u4")])
 
 MOST_ROWS = 2**31 - 1  # blocks in a grid
+MOST_ENTRIES = 2**31 - 1  # of a row: kernels count them, and steps beyond its end, in 32 bits
 AXES = 3  # of a batch, that a kernel follows
 
 
@@ -45,6 +47,11 @@ def launches(
         how many rows; structs Batch, Operand and Parameter
     """
     *batch, n = shape
+    if n > MOST_ENTRIES:
+        raise ValueError(
+            f"a row may have at most {MOST_ENTRIES} entries on a GPU, got {n}; "
+            "PYENTMAX_BACKEND=reference runs the NumPy body instead"
+        )
     arrays = [np.broadcast_to(a, shape) for a in operands if a is not None]
     arrays += [np.broadcast_to(a, batch) for a in parameters if not isinstance(a, float)]
     strides = [[s // a.itemsize for s in a.strides] for a in arrays]
@@ -54,14 +61,10 @@ def launches(
         axes.insert(0, (1, [0] * len(arrays)))
     looped, followed = axes[:-AXES], axes[-AXES:]
     for places in itertools.product(*(range(size) for size, _ in looped)):
-        for begin, followed_part in _parts(followed):
+        for begins, followed_part in _parts(followed):
+            here = [*zip(places, looped, strict=True), *zip(begins, followed, strict=True)]
             moved = [
-                start
-                + array.itemsize
-                * (
-                    begin * followed[0][1][j]
-                    + sum(i * steps[j] for i, (_, steps) in zip(places, looped, strict=True))
-                )
+                start + array.itemsize * sum(i * steps[j] for i, (_, steps) in here)
                 for j, (start, array) in enumerate(zip(starts, arrays, strict=True))
             ]
             sizes = [size for size, _ in followed_part]
@@ -114,10 +117,18 @@ def _folded(sizes: Sequence[int], strides: list[list[int]]) -> list[tuple[int, l
 
 def _parts(
     axes: list[tuple[int, list[int]]],
-) -> Iterator[tuple[int, list[tuple[int, list[int]]]]]:
-    """The axes with the first one cut such that no part has too many rows."""
+) -> Iterator[tuple[tuple[int, ...], list[tuple[int, list[int]]]]]:
+    """The axes cut such that no part has too many rows: where it begins on each, and its axes."""
+    if not axes:
+        yield (), []
+        return
     (size, steps), *others = axes
-    inner = others[0][0] * others[1][0]
-    most = max(1, MOST_ROWS // max(1, inner))
+    inner = math.prod(other for other, _ in others)
+    if inner > MOST_ROWS:  # one after the other, and these cut
+        for begin in range(size):
+            for begins, part in _parts(others):
+                yield (begin, *begins), [(1, steps), *part]
+        return
+    most = MOST_ROWS // max(1, inner)
     for begin in range(0, size, most):
-        yield begin, [(min(most, size - begin), steps), *others]
+        yield (begin, *[0] * len(others)), [(min(most, size - begin), steps), *others]

@@ -3,12 +3,13 @@
  *     derivative_lanes<D, T, LANES, ITEMS>(p, v, upper, mask, out, batch, parameter)
  *     derivative_columns<D, T, LANES, ITEMS>(p, v, upper, mask, out, batch, parameter)
  *     derivative_block<D, T, WARPS, ITEMS>(p, v, upper, mask, out, batch, parameter)
+ *     derivative_held<D, T, WARPS>(p, v, upper, mask, out, batch, parameter)
  *     derivative_stream<D, T, WARPS>(p, v, upper, mask, out, batch, parameter, words)
  *
  * Rows, grids and blocks are those of forward.cuh. p, v and out: Operand of T, out may be p or v;
  * upper: Operand of Compute<T>, bounds on p, `at` null for none; mask: Operand of bool, likewise.
- * Dynamic shared memory: `words` marks of 4 bytes for derivative_stream, the rows of p and then of v
- * (columns.cuh) for derivative_columns, else none. D is a struct template over the type to compute
+ * Dynamic shared memory: the rows of p and then of v for derivative_columns (columns.cuh) and
+ * derivative_held (packs), `words` marks of 4 bytes for derivative_stream, else none. D is a struct template over the type to compute
  * in:
  *
  *     PAIRED                      whether there is a v; if not, v is not looked at
@@ -48,7 +49,7 @@ template <typename T> struct Moving {
     }
 };
 
-/* Rows of p and v, in registers or in memory, as in rows.cuh. All have
+/* Rows of p and v, on the chip or in memory, as in rows.cuh. All have
  *
  *     read(visit)         read the row, visiting p alone
  *     each(visit)         visit the pairs (p, v) that this thread looks after, of those with p ≠ 0
@@ -94,6 +95,99 @@ template <typename T, class Team, int ITEMS, bool PAIRED> struct PairsInRegister
             for (int j = 0; j < V; j++)
                 pack[j] = p[k + j] != 0 ? value(p[k + j], v[PAIRED ? k + j : 0]) : (C)0;
             store_pack<T>(out, first + k * Team::SIZE, n, pack);
+        }
+    }
+};
+
+/* As in rows.cuh, a thread looks after the packs it has read. Where p is all 0, v is not read. */
+template <typename T, int WARPS, bool PAIRED> struct PairsHeld {
+    typedef Compute<T> C;
+    static constexpr int V = PACK<T>, SIZE = 32 * WARPS;
+    static constexpr int AHEAD = 4; /* packs that are loaded before the first is used */
+    const unsigned n;
+    Packed<T> *const own_p, *const own_v;
+    unsigned some = 0; /* a bit for each pack of p that is not all 0 */
+
+    __device__ PairsHeld(unsigned n, Packed<T> *shared)
+        : n(n), own_p(shared + threadIdx.x), own_v(own_p + (n + V - 1) / V) {}
+
+    __device__ unsigned start(unsigned k) const { return (k * SIZE + threadIdx.x) * V; }
+
+    template <class Visit> __device__ void look_at(unsigned k, Packed<T> pack, Visit visit) {
+        C p[V];
+        own_p[k * SIZE] = pack;
+        unpack<T>(pack, p);
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            if (p[j] != 0) some |= 1u << k;
+            visit(p[j]);
+        }
+    }
+    template <class Visit>
+    __device__ void read(const Moving<T> &p, const Line<const T> &v, Visit visit) {
+        if (p.p.whole_packs && n % V == 0 && !p.upper.at && !p.mask.at) {
+            for (unsigned k = 0; start(k) < n; k += AHEAD) {
+                Packed<T> packs[AHEAD];
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++)
+                    if (start(k + a) < n)
+                        packs[a] = *reinterpret_cast<const Packed<T> *>(p.p.at + start(k + a));
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++)
+                    if (start(k + a) < n) look_at(k + a, packs[a], visit);
+            }
+        } else {
+            for (unsigned k = 0; start(k) < n; k++) {
+                C pack[V];
+                p.load(start(k), n, pack);
+                look_at(k, packed<T>(pack), visit);
+            }
+        }
+        if constexpr (PAIRED) read_beside(v);
+    }
+    __device__ void read_beside(const Line<const T> &v) const {
+        if (v.whole_packs && n % V == 0) {
+            for (unsigned k = 0; start(k) < n; k += AHEAD) {
+                Packed<T> packs[AHEAD];
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++)
+                    if (some >> (k + a) & 1)
+                        packs[a] = *reinterpret_cast<const Packed<T> *>(v.at + start(k + a));
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++)
+                    if (some >> (k + a) & 1) own_v[(k + a) * SIZE] = packs[a];
+            }
+        } else {
+            for (unsigned left = some; left; left &= left - 1) {
+                const unsigned k = __ffs(left) - 1;
+                C pack[V];
+                load_pack<T>(v, start(k), n, (C)0, pack);
+                own_v[k * SIZE] = packed<T>(pack);
+            }
+        }
+    }
+    __device__ void load(unsigned k, C (&p)[V], C (&v)[V]) const {
+        unpack<T>(own_p[k * SIZE], p);
+        if constexpr (PAIRED) unpack<T>(own_v[k * SIZE], v);
+    }
+    template <class Visit> __device__ void each(Visit visit) const {
+        for (unsigned left = some; left; left &= left - 1) {
+            C p[V], v[V] = {0};
+            load(__ffs(left) - 1, p, v);
+#pragma unroll
+            for (int j = 0; j < V; j++)
+                if (p[j] != 0) visit(p[j], v[j]);
+        }
+    }
+    template <class Value> __device__ void write(const Line<T> &out, Value value) const {
+        for (unsigned k = 0; start(k) < n; k++) {
+            C p[V], v[V] = {0}, pack[V] = {0};
+            if (some >> k & 1) {
+                load(k, p, v);
+#pragma unroll
+                for (int j = 0; j < V; j++) pack[j] = p[j] != 0 ? value(p[j], v[j]) : (C)0;
+            }
+            store_pack<T>(out, start(k), n, pack);
         }
     }
 };
@@ -235,6 +329,21 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(128, 32 * WARPS))
     Team team(parts);
     const Place place(batch, blockIdx.x);
     PairsInRegisters<T, Team, ITEMS, D<Compute<T>>::PAIRED> row(team, batch.n);
+    derivative<D, T>(team, row, {{p, place}, {upper, place}, {mask, place}}, {v, place},
+                     {out, place}, value_at(parameter, place));
+}
+
+template <template <typename> class D, typename T, int WARPS>
+__global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>, 32 * WARPS))
+    derivative_held(Operand<const T> p, Operand<const T> v, Operand<const Compute<T>> upper,
+                    Operand<const bool> mask, Operand<T> out, Batch batch, Parameter parameter) {
+    typedef Block<Compute<T>, WARPS> Team;
+    __shared__ typename Team::Parts parts;
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    Team team(parts);
+    const Place place(batch, blockIdx.x);
+    PairsHeld<T, WARPS, D<Compute<T>>::PAIRED> row(batch.n,
+                                                   reinterpret_cast<Packed<T> *>(dynamic));
     derivative<D, T>(team, row, {{p, place}, {upper, place}, {mask, place}}, {v, place},
                      {out, place}, value_at(parameter, place));
 }

@@ -59,7 +59,6 @@ HELD = Form("held", (2,), 64, (1, 33, 515, 4096))
 STREAM = Form("stream", (2,), 64, (1, 33, 515, 4096))
 LOSS_FORMS = [LANES, WARP, BLOCK, HELD, STREAM]
 FORMS = [*LOSS_FORMS, COLUMNS]
-DERIVATIVE_FORMS = [LANES, WARP, BLOCK, STREAM, COLUMNS]
 BOUNDED_LANES = Form("lanes", (8,), LANES_THREADS, (1, 2, 7, 16, 127))
 BOUNDED_WARP = Form("lanes", (32,), LANES_THREADS, (3, 32, 257, 512))
 BOUNDED_BLOCK = Form("block", (4,), 128, (1, 513, 1000, 2048))
@@ -124,7 +123,7 @@ class Kernel:
         """The ways it has to hold a row."""
         return {
             "forward": FORMS,
-            "derivative": DERIVATIVE_FORMS,
+            "derivative": FORMS,
             "loss": LOSS_FORMS,
             "bounded": BOUNDED_FORMS,
         }[self.family]
@@ -156,6 +155,8 @@ class Kernel:
             else:
                 arguments.append(np.uint32(words))
             shared += 4 * words
+        elif form.name == "held" and self.family == "derivative":
+            shared = 2 * 16 * row
         elif form.name == "held":
             room = room if self.gathers else 0
             arguments.append(np.uint32(room))

@@ -30,6 +30,7 @@ REGISTERS = {
     ("derivative", "lanes"): 128,
     ("derivative", "columns"): 128,
     ("derivative", "block"): 128,
+    ("derivative", "held"): 64,
     ("derivative", "stream"): 64,
     ("loss", "lanes"): 96,
     ("loss", "block"): 64,
@@ -132,7 +133,7 @@ def test_rows_are_read_and_written_16_bytes_at_once():
 
 def test_rows_in_shared_memory_move_16_bytes_at_once():
     for dtype, vector in ((np.float32, "v4.f32"), (np.float16, "v4.u32")):
-        form = shared_form(50000, np.dtype(dtype).itemsize, ARCHITECTURES["sm_90"], False)
+        form = shared_form(50000, np.dtype(dtype).itemsize, ARCHITECTURES["sm_90"])
         name = _functions.SPARSEMAX.name(form, np.dtype(dtype))
         text = ptx(source("sparsemax.cu"), [name], "sm_90", "sparsemax.cu")
         for move in ("ld.global", "st.shared", "ld.shared"):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import BOUNDED, BOUNDED_FORMS, DERIVATIVE_FORMS, DERIVATIVES, Form, form_and_type
+from kernel_runs import BOUNDED, BOUNDED_FORMS, DERIVATIVES, FORMS, Form, form_and_type
 from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, NumberType
 from score_rows import score_rows
 
@@ -100,7 +100,7 @@ def test_what_no_row_can_satisfy_is_nan(form: Form) -> None:
 
 
 @pytest.mark.parametrize(("name", "rule"), [("csoftmax", "softmax"), ("csparsemax", "sparsemax")])
-@form_and_type(DERIVATIVE_FORMS)
+@form_and_type(FORMS)
 def test_entries_at_their_bounds_do_not_move(
     name: str, rule: str, form: Form, number: NumberType
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import DERIVATIVE_FORMS, DERIVATIVES, STREAM, Form, form_and_type
+from kernel_runs import DERIVATIVES, FORMS, STREAM, Form, form_and_type
 from number_types import BFLOAT16, FLOAT16, FLOAT32, NumberType
 from score_rows import score_rows
 
@@ -103,7 +103,7 @@ def launch(name: str, form: Form, number: NumberType, p: np.ndarray, v: np.ndarr
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
-@form_and_type(DERIVATIVE_FORMS)
+@form_and_type(FORMS)
 def test_derivatives(name: str, form: Form, number: NumberType) -> None:
     for n, schedule in zip(form.lengths, [IN_ORDER, REVERSED, 1, 2, 3, 4], strict=False):
         p, v = case(name, number, n)
@@ -113,7 +113,7 @@ def test_derivatives(name: str, form: Form, number: NumberType) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in DERIVATIVES if name.endswith("_jvp")])
-@pytest.mark.parametrize("form", DERIVATIVE_FORMS, ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=str)
 def test_masked_entries_do_not_move(name: str, form: Form) -> None:
     p, v = case(name, FLOAT32, form.lengths[-2])
     sound = ~np.isnan(p).any(axis=-1).reshape(-1, p.shape[-2]).any(axis=0)
@@ -126,7 +126,7 @@ def test_masked_entries_do_not_move(name: str, form: Form) -> None:
 
 
 @pytest.mark.parametrize("name", INVALID)
-@pytest.mark.parametrize("form", DERIVATIVE_FORMS, ids=str)
+@pytest.mark.parametrize("form", FORMS, ids=str)
 def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
     p = np.full((3, form.lengths[1]), 1 / form.lengths[1], np.float32)
     out, parameter = np.empty_like(p), np.array([1.5, INVALID[name], np.nan])
@@ -135,7 +135,7 @@ def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
 
 
 @pytest.mark.parametrize("name", DERIVATIVES)
-@form_and_type(DERIVATIVE_FORMS, checked=True)
+@form_and_type(FORMS, checked=True)
 def test_no_race_and_no_overrun(name: str, form: Form, number: NumberType) -> None:
     p, v = (x[..., :8, :] for x in case(name, number, form.lengths[-2]))
     for schedule, out in [(REVERSED, np.empty_like(p)), (1, v.copy())]:  # in place, too
@@ -154,7 +154,7 @@ def test_long_rows_with_any_storage(words: int) -> None:
 
 @pytest.mark.deep
 @pytest.mark.parametrize("name", DERIVATIVES)
-@form_and_type(DERIVATIVE_FORMS, checked=True)
+@form_and_type(FORMS, checked=True)
 def test_no_race_and_no_overrun_at_length(name: str, form: Form, number: NumberType) -> None:
     for n in form.lengths:
         p, v = case(name, number, n)
