@@ -249,11 +249,25 @@ def launch(kernel: Kernel, like: Any, operands: Sequence[Any], parameters: Seque
                 if _side_by_side(arrays[0]):
                     form = usual._replace(kind="columns")
             shared, extra = shared_memory(kernel, form, n, itemsize, limits)
-            name = kernel.name(form, like.dtype)
-            compiled = _compiled(kernel.file, name, shared > DEFAULT_SHARED, like.device.id)
+            compiled = _instance(kernel, form, like.dtype, shared, like.device.id)
             arguments = (*arrays, batch, *numbers, *extra)
             grid = form.grid(rows, itemsize)
             compiled((grid,), (form.threads,), arguments, shared_mem=shared)
+
+
+def prepared(kernel: Kernel, n: int, dtype: np.dtype[Any], device: int) -> Any:
+    """Compile what contiguous rows of n entries need, before the first of them comes.
+
+    NVRTC is the slowest part of a first call; several threads may have it work for them at once.
+    """
+    limits = _limits(device)
+    form = kernel.form(n, dtype.itemsize, limits)
+    shared, _ = shared_memory(kernel, form, n, dtype.itemsize, limits)
+    return _instance(kernel, form, dtype, shared, device)
+
+
+def _instance(kernel: Kernel, form: Form, dtype: np.dtype[Any], shared: int, device: int) -> Any:
+    return _compiled(kernel.file, kernel.name(form, dtype), shared > DEFAULT_SHARED, device)
 
 
 def _side_by_side(rows: np.ndarray) -> bool:
