@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
 
-.PHONY: help demo test lint sanitize aarch64 cuda-races cuda-overruns check-deep notebooks check-notebooks docs clean
+.PHONY: help demo test lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -25,6 +25,7 @@ help:
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test does it where it can)'
 	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; so does cuda-overruns'
+	@echo 'make gpu         on a machine with a GPU and CuPy: tests on it, compute-sanitizer if there, the benchmark'
 	@echo 'make check-deep  what takes longer than a test should'
 	@echo 'make notebooks   execute the notebooks in place; `make check-notebooks`: in their small setting, writing nothing'
 	@echo 'make docs        the documentation, into build/docs/html; no network once its tools are installed'
@@ -69,6 +70,20 @@ aarch64: $(VENV)/.test
 cuda-races cuda-overruns: $(VENV)/.test
 	@command -v $${CXX:-g++} >/dev/null || { echo 'make: no C++ compiler (Debian: g++)' >&2; exit 1; }
 	$(BIN)/python -m pytest -n $(JOBS) -m 'deep or not deep' -k 'no_race_and_no_overrun' tests/cuda
+
+# With a Python that has CuPy, pytest and pytest-xdist; with PyTorch, entmax and adasplash the benchmark
+# compares with these. It installs nothing. Most of the tests' time is NVRTC's, hence the many jobs.
+GPU_PYTHON ?= $(PYTHON)
+GPU_JOBS ?= 8
+gpu: export PYTHONPATH := .
+gpu:
+	$(GPU_PYTHON) -c 'from pyentmax._devices import device_module; device_module("cuda")'
+	$(GPU_PYTHON) -m pytest -n $(GPU_JOBS) -p no:cacheprovider tests/cuda/test_kernels_on_a_gpu.py tests/device
+	@if command -v compute-sanitizer >/dev/null; then set -x; \
+		PYENTMAX_TEST_NO_POOL=1 compute-sanitizer --error-exitcode 1 $(GPU_PYTHON) -m pytest \
+			-p no:cacheprovider tests/cuda/test_kernels_on_a_gpu.py -k 'strides or shared_memory'; \
+	else echo 'make: no compute-sanitizer here; left out' >&2; fi
+	$(GPU_PYTHON) benchmarks/gpu.py
 
 check-deep: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m deep

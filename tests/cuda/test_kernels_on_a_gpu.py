@@ -1,11 +1,13 @@
 """The kernels on a GPU, in every form that holds a row: skipped, saying why, where none computes.
 
 What the emulation shows on the CPU, with the same lengths; `tests/device/test_on_a_gpu.py` has the
-library around them.
+library around them. With PYENTMAX_TEST_NO_POOL=1 each array is an allocation of its own, so that
+compute-sanitizer sees where a kernel leaves one (`make gpu`).
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ try:
     cupy = device_module("cuda")
 except (ImportError, ValueError) as error:
     pytest.skip(str(error), allow_module_level=True)
+
+if os.environ.get("PYENTMAX_TEST_NO_POOL"):
+    cupy.cuda.set_allocator(None)
 
 DTYPES = [np.float32, np.float16, np.float64]
 TOLERANCE = {"float16": 1e-3, "float32": 1e-6, "float64": 1e-13}
@@ -61,6 +66,35 @@ def test_every_form(name: str, dtype: Any) -> None:
             wide = record.jvp(sound.astype(np.float64), v[3:].astype(np.float64), *params)
             most = 10 * tolerance * max(1.0, np.abs(wide).max())
             np.testing.assert_allclose(product, wide, rtol=0, atol=most, err_msg=str(n))
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("fusedmax", "oscarmax")])
+@pytest.mark.parametrize("n", [12000, 20001, 57000])
+def test_rows_in_shared_memory(name: str, n: int) -> None:
+    params, rng = parameters(name), np.random.default_rng(0)
+    record = pyentmax.MAPPINGS[name]
+    z, v = rng.standard_normal((2, 2, n)).astype(np.float32)
+    p = record.forward(cupy.asarray(z), *params)
+    exact = record.forward(z.astype(np.float64), *params)
+    np.testing.assert_allclose(p.get(), exact, rtol=0, atol=1e-6)
+    product = record.jvp(p, cupy.asarray(v), *params).get()
+    wide = record.jvp(p.get().astype(np.float64), v.astype(np.float64), *params)
+    np.testing.assert_allclose(product, wide, rtol=0, atol=1e-5 * max(1.0, np.abs(wide).max()))
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax", "normmax"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: t.__name__)
+def test_losses_in_every_form(name: str, dtype: Any) -> None:
+    function, params = getattr(pyentmax, f"{name}_loss_and_grad"), parameters(name)
+    rng = np.random.default_rng(0)
+    for n in (9, 40, 700, 5000, 20000, 50000, 130001):
+        z, y = rng.standard_normal((4, n)).astype(dtype), rng.integers(0, n, 4)
+        found = function(cupy.asarray(z), cupy.asarray(y), *params, reduction="none")
+        expected = function(z.astype(np.float64), y, *params, reduction="none")
+        tolerance = TOLERANCE[np.dtype(dtype).name]
+        for mine, theirs in zip(found, expected, strict=True):
+            most = 10 * tolerance * max(1.0, np.abs(theirs).max())
+            np.testing.assert_allclose(mine.get(), theirs, rtol=0, atol=most, err_msg=str(n))
 
 
 @pytest.mark.parametrize("name", NAMES)
