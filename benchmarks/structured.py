@@ -29,7 +29,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=7, help="interleaved runs (default: 7)")
     args = parser.parse_args()
-    pyentmax.set_workers(1)
+    with pyentmax.set_workers(1):
+        measure(args.rounds)
+
+
+def measure(rounds: int) -> None:
+    """One thread, every shape, scale and mapping."""
     print(f"{datetime.date.today()}, float32, {platform.platform()}")
     pyentmax.show_config()
     print("\nbody / kernel, in time a row (µs a row of the kernel)")
@@ -38,7 +43,7 @@ def main() -> None:
         for scale in SCALES:
             z = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
             for name, words, parameter in cases(shape):
-                report(name, words, z * np.float32(scale), scale, parameter, args.rounds)
+                report(name, words, z * np.float32(scale), scale, parameter, rounds)
 
 
 def cases(shape: tuple[int, int]) -> list[tuple[str, str, Any]]:

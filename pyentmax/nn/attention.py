@@ -147,7 +147,7 @@ def learned_alpha(params: Parameters, name: str) -> Tensor:
 
     References
     ----------
-    Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §3.1 (one α a head).
+    Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §4 (one α a head).
 
     Examples
     --------
