@@ -23,8 +23,8 @@ STORAGE = np.dtype([("room", "u4"), ("words", "u4")])
 ROW_THREADS = 64  # of a block in which each thread has a row
 MOST_BLOCKS = 1024  # of a kernel whose blocks go from row to row
 MOST_WORDS = 4096  # of marks: 16 KB, enough for rows of half a million float32
-DEFAULT_SHARED = 48 * 1024  # bytes that a block gets without asking
 STATIC_SHARED = 2048  # bytes of shared memory to leave for what a kernel declares, and the driver
+UNASKED_SHARED = 48 * 1024 - STATIC_SHARED  # bytes that a block gets without asking
 TWO_BLOCKS_WARPS = {2: 16, 4: 16, 8: 8}  # of each of two on a multiprocessor, by entries' bytes
 MOST_PACKS = 32  # of a row in shared memory, that a thread looks after: a bit each
 
@@ -267,7 +267,7 @@ def prepared(kernel: Kernel, n: int, dtype: np.dtype[Any], device: int) -> Any:
 
 
 def _instance(kernel: Kernel, form: Form, dtype: np.dtype[Any], shared: int, device: int) -> Any:
-    return _compiled(kernel.file, kernel.name(form, dtype), shared > DEFAULT_SHARED, device)
+    return _compiled(kernel.file, kernel.name(form, dtype), shared > UNASKED_SHARED, device)
 
 
 def _side_by_side(rows: np.ndarray) -> bool:

@@ -194,6 +194,14 @@ def test_long_rows(gpu: emulated_cupy.Emulation, name: str, n: int) -> None:
     assert launched.shared <= HOPPER.block
 
 
+def test_shared_memory_is_asked_for_in_time(gpu: emulated_cupy.Emulation) -> None:
+    """48 KB are there without asking, and what a kernel declares counts among them."""
+    z = inputs("sparsemax", (1, 6140), np.float64)
+    check(gpu, "sparsemax", z)
+    (launched,) = gpu.launches
+    assert 48000 < launched.shared < 48 * 1024
+
+
 @pytest.mark.parametrize("limits", [HOPPER, A100, L40])
 @pytest.mark.parametrize(
     "kernel", [SPARSEMAX, ENTMAX, ENTMAX_LOSS, SPARSEMAX_JVP], ids=lambda kernel: kernel.member

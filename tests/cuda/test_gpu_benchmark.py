@@ -66,6 +66,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[emulated_cupy.Emulation]
         for name, value in {
             "LENGTHS": [40],
             "TOTALS": [1, 2 << 20],
+            "AHEAD_BYTES": 100,
             "DRAWN": 60,
             "CHECKED_BYTES": 1,
             "PEERS_BYTES": 1,
