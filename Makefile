@@ -97,11 +97,12 @@ notebooks: $(VENV)/.notebooks
 check-notebooks: $(VENV)/.notebooks
 	$(BIN)/python -m pytest -n $(JOBS) -m notebooks tests/test_notebooks.py
 
-# A warning is an error: a public name without an entry and a dead link are warnings.
+# A warning is an error: of a public name without an entry, or of a link that leads nowhere.
 docs: $(VENV)/.docs
 	rm -rf build/docs
 	$(BIN)/python -m sphinx -j $(JOBS) --fail-on-warning --keep-going --quiet \
 		-c docs -d build/docs/doctrees . build/docs/html
+	$(BIN)/python docs/check_site.py build/docs/html
 	@echo 'open build/docs/html/index.html'
 
 clean:

@@ -55,6 +55,7 @@ html_static_path = ["_static"]
 html_css_files = ["pyentmax.css"]
 html_extra_path = ["_root"]
 html_copy_source = False
+html_domain_indices = False  # the one index has all names
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#0072B2", "color-brand-content": "#0066A1"},
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},

@@ -1,0 +1,164 @@
+"""The documentation: what its table of equations names exists, and a bad site is told."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import pkgutil
+import re
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+EQUATIONS = ROOT / "docs" / "equations.md"
+ROW = re.compile(r"^\| (?!there |---)(.*) \|$", re.MULTILINE)
+
+
+def rows(text: str) -> list[list[str]]:
+    """The cells of every row: there, what, function, test, notebook."""
+    return [line.split(" | ") for line in ROW.findall(text)]
+
+
+def exists(name: str) -> bool:
+    full_name = name if name.startswith("pyentmax.") else f"pyentmax.{name}"
+    try:
+        pkgutil.resolve_name(full_name)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+@cache
+def functions_of(path: Path) -> set[str]:
+    if not path.is_file():
+        return set()
+    nodes = ast.parse(path.read_text(encoding="utf-8")).body
+    return {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+
+
+def is_test(place: str) -> bool:
+    path, _, name = place.partition("::")
+    return name in functions_of(ROOT / path)
+
+
+def is_section(number: str, link: str) -> bool:
+    """Whether the notebook has a section of that number; Sphinx checks the rest of the link."""
+    path = EQUATIONS.parent / link.partition("#")[0]
+    heading = re.compile(rf'"#+ {re.escape(number)} ')  # as it stands in the notebook's JSON
+    return path.is_file() and bool(heading.search(path.read_text(encoding="utf-8")))
+
+
+def faults(text: str) -> list[str]:
+    """What the table names that is not there."""
+    found = []
+    for there, what, function, test, notebook in rows(text):
+        where = f"{there} ({what})"
+        found += [f"{where}: no {f}" for f in re.findall(r"`(.+?)`", function) if not exists(f)]
+        found += [f"{where}: no {t}" for t in re.findall(r"`(.+?)`", test) if not is_test(t)]
+        sections = re.findall(r"\[(.+?)\]\((.+?)\)", notebook)
+        found += [f"{where}: no section {n}" for n, link in sections if not is_section(n, link)]
+        if not re.fullmatch(r"(`[^`]+`(, )?)+", function) or not re.fullmatch("`[^`]+`", test):
+            found.append(f"{where}: needs functions and a test")
+        if not sections and notebook != "–":
+            found.append(f"{where}: neither a section nor –")
+    return found
+
+
+def test_what_the_equations_name_exists():
+    text = EQUATIONS.read_text(encoding="utf-8")
+    assert len(rows(text)) > 60
+    assert not faults(text)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("`entmax_grad_alpha`", "`entmax_grad_beta`", "no entmax_grad_beta"),
+        ("`pyentmax.thresholds.bisection`", "`pyentmax.thresholds.guess`", "no pyentmax.th"),
+        ("::test_is_the_definition", "::test_is_right", "test_is_right"),
+        ("tests/test_entropies.py", "tests/test_nothing.py", "test_nothing.py"),
+        ("[1.7](", "[1.99](", "no section 1.99"),
+        ("03_finding_the_threshold.ipynb", "03_guessing.ipynb", "no section 3"),
+        ("`topk_softmax_support`", "–", "needs functions and a test"),
+    ],
+)
+def test_what_is_not_there_is_told(old, new, said):
+    text = EQUATIONS.read_text(encoding="utf-8")
+    assert old in text
+    found = faults(text.replace(old, new))
+    assert found
+    assert all(said in fault for fault in found)
+
+
+# --- the built site ---
+
+
+@pytest.fixture(scope="module")
+def check_site() -> ModuleType:
+    path = ROOT / "docs" / "check_site.py"
+    spec = importlib.util.spec_from_file_location("check_site", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GOOD = """
+<link rel="stylesheet" href="_static/a.css"><script src="_static/a.js?v=1"></script>
+<h2 id="α-entmax">α</h2> <a href="https://cupy.dev">elsewhere</a> <a href="#%CE%B1-entmax">up</a>
+<a href="api/b.html#x">b</a> <img src="data:image/png;base64,AA" alt="three curves that meet">
+"""
+
+
+@pytest.fixture
+def site(tmp_path):
+    (tmp_path / "api").mkdir()
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "index.html").write_text(GOOD, encoding="utf-8")
+    (tmp_path / "api" / "b.html").write_text('<p id="x"><a href="../index.html">a</a>')
+    (tmp_path / "_static" / "a.js").write_text("")
+    (tmp_path / "_static" / "a.css").write_text("p { background: url(a.png) }")
+    return tmp_path
+
+
+def test_a_good_site(check_site, site, capsys):
+    assert check_site.main(site) == 0
+    assert "no dead link" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("bad", "said"),
+    [
+        ('<a href="api/c.html">c</a>', "there is no api/c.html"),
+        ('<a href="api/b.html#y">y</a>', "api/b.html#y has no such place"),
+        ('<a href="#nowhere">y</a>', "#nowhere has no such place"),
+        ('<img src="_static/gone.png" alt="a picture that is gone">', "there is no _static/gone"),
+        ('<img src="data:image/png;base64,AA">', "no text describes the picture data:"),
+        ('<img src="data:image/png;base64,AA" alt="plot">', "no text describes"),
+        ('<script src="https://cdn.example/mathjax.js"></script>', "fetches https://cdn.example"),
+        ('<link rel="stylesheet" href="//fonts.example/a.css">', "fetches //fonts.example"),
+    ],
+)
+def test_a_bad_page(check_site, site, capsys, bad, said):
+    with (site / "index.html").open("a", encoding="utf-8") as page:
+        page.write(bad)
+    assert check_site.main(site) == 1
+    assert f"index.html: {said}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "rule", ['@import "https://fonts.example/a"', "p { src: url(//fonts.example/a.woff) }"]
+)
+def test_a_style_from_afar(check_site, site, capsys, rule):
+    (site / "_static" / "a.css").write_text(rule)
+    assert check_site.main(site) == 1
+    assert "fonts.example" in capsys.readouterr().out
+
+
+def test_no_site(check_site, tmp_path, capsys):
+    assert check_site.main(tmp_path) == 1
+    assert "run make docs" in capsys.readouterr().out
