@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
 
-.PHONY: help demo test lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs clean
+.PHONY: help demo test lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -28,7 +28,7 @@ help:
 	@echo 'make gpu         on a machine with a GPU and CuPy: tests on it, compute-sanitizer if there, the benchmark'
 	@echo 'make check-deep  what takes longer than a test should'
 	@echo 'make notebooks   execute the notebooks in place; `make check-notebooks`: in their small setting, writing nothing'
-	@echo 'make docs        the documentation, into build/docs/html; no network once its tools are installed'
+	@echo 'make docs        the documentation, into build/docs/html; `make check-docs`: tested and looked at'
 	@echo 'make clean       remove .venv and everything built'
 
 demo: $(VENV)/.models
@@ -104,6 +104,10 @@ docs: $(VENV)/.docs
 		-c docs -d build/docs/doctrees . build/docs/html
 	$(BIN)/python docs/check_site.py build/docs/html
 	@echo 'open build/docs/html/index.html'
+
+# Also in Chromium, if there is one: nothing is wider than a phone, every formula is drawn.
+check-docs: docs
+	$(BIN)/python -m pytest -m docs tests/test_docs_build.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info pyentmax/_cpu*.so

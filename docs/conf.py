@@ -31,9 +31,11 @@ extensions = [
 # --- pages ----------------------------------------------------------------------------------------
 
 myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "dollarmath", "fieldlist"]
+myst_dmath_double_inline = True  # $$ within a paragraph, as Jupyter has it
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # the committed outputs are the pages; `make notebooks` makes them
 nb_ipywidgets_js = {}  # would come from the network
+smartquotes = False  # g'' is a second derivative, and -- begins an option
 
 # --- docstrings -----------------------------------------------------------------------------------
 
@@ -41,6 +43,7 @@ default_role = "name"  # `entmax` in a docstring is a link, `z` is not
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say what an argument is
 napoleon_google_docstring = False
+napoleon_use_ivar = True
 napoleon_use_param = False
 napoleon_use_rtype = False
 nitpicky = True

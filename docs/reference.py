@@ -238,6 +238,15 @@ def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options
     return skip or inspect.ismemberdescriptor(obj) or type(obj).__name__ == "_tuplegetter"
 
 
+def leave_formulas_whole(app: Sphinx, doctree: nodes.document) -> None:
+    """Give MathJax a displayed formula as it is written, as Jupyter does.
+
+    Sphinx would put one of several lines into a ``split``, in which no ``\\tag`` may stand.
+    """
+    for formula in doctree.findall(nodes.math_block):
+        formula["classes"].append("amsmath")
+
+
 # --- links ----------------------------------------------------------------------------------------
 
 FULL_NAME = re.compile(r"pyentmax(\.\w+)+")
@@ -259,11 +268,8 @@ def link_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
         by_last_part.setdefault(full_name.rpartition(".")[2], []).append(full_name)
     for node in list(doctree.findall(nodes.literal)):
         name = re.sub(r"^pe\.", "pyentmax.", node.astext().removesuffix("()"))
-        candidates = [name, f"pyentmax.{name}"]
-        if module := node.get("module"):
-            alike = by_last_part.get(name, [])
-            candidates = [f"{module}.{name}", *candidates, *(alike if len(alike) == 1 else [])]
-        target = next((objects[c] for c in candidates if c in objects), None)
+        meant = meanings(name, node.get("module"), by_last_part.get(name, []))
+        target = next((objects[full_name] for full_name in meant if full_name in objects), None)
         inside = (nodes.reference, nodes.title, addnodes.desc_signature)
         if any(isinstance(ancestor, inside) for ancestor in ancestors(node)):
             continue
@@ -273,6 +279,17 @@ def link_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             link += node
         elif FULL_NAME.fullmatch(name) and not exists(name):
             logger.warning("there is no %s", name, location=node)
+
+
+def meanings(name: str, module: str | None, alike: list[str]) -> list[str]:
+    """The full names that a piece of code may stand for, the likeliest first.
+
+    In a docstring, a name of its module, or one that only one module has; elsewhere a name of
+    `pyentmax` itself, but for "entmax", which may be the package of that name.
+    """
+    if module:
+        return [f"{module}.{name}", name, f"pyentmax.{name}", *(alike if len(alike) == 1 else [])]
+    return [name] if name == "entmax" else [name, f"pyentmax.{name}"]
 
 
 def exists(full_name: str) -> bool:
@@ -298,6 +315,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_role("name", name_role)
     app.connect("autodoc-process-docstring", keep_mathematics, priority=400)  # before napoleon's
     app.connect("autodoc-skip-member", skip_fields)
+    app.connect("doctree-read", leave_formulas_whole)
     app.connect("env-check-consistency", check_completeness)
     app.connect("doctree-resolved", link_code)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

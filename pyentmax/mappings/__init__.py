@@ -34,6 +34,7 @@ _MODULES = (
 )
 
 MAPPINGS: dict[str, Mapping] = {module.MAPPING.name: module.MAPPING for module in _MODULES}
+"""Name → record, of every mapping."""
 
 __all__ = [
     "MAPPINGS",

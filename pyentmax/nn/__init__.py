@@ -1,0 +1,1 @@
+"""Layers as functions of a flat dict of parameters, and what trains them."""

@@ -1,0 +1,151 @@
+"""The build of the documentation: what Sphinx and Chromium notice, what docstrings become.
+
+`make check-docs` runs this; it needs the tools of `make docs`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+pytestmark = pytest.mark.docs
+
+DOCS = Path(__file__).parents[1] / "docs"
+CONF = f"""
+import sys
+sys.path.insert(0, {str(DOCS)!r})
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "reference"]
+default_role = "name"
+myst_enable_extensions = ["amsmath"]
+"""
+
+
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def build(tmp_path):
+    """Build two pages, one in each markup; gives the site and what Sphinx warned of."""
+
+    def build(rst: str, markdown: str) -> tuple[Path, str]:
+        (tmp_path / "conf.py").write_text(CONF)
+        (tmp_path / "index.rst").write_text(f"Start\n=====\n\n{rst}\n\n.. toctree::\n\n   page\n")
+        (tmp_path / "page.md").write_text(f"# Page\n\n{markdown}\n")
+        site = tmp_path / "site"
+        command = [sys.executable, "-m", "sphinx", "-q", "-b", "html", str(tmp_path), str(site)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return site, done.stderr
+
+    return build
+
+
+def test_names_without_an_entry_are_told(build):
+    _, warned = build(".. reference:: pyentmax.entropies\n\n.. reference:: pyentmax.nn", "")
+    missing = {line.split()[1] for line in warned.splitlines() if "on no page" in line}
+    assert {"pyentmax.softmax", "pyentmax.MAPPINGS", "pyentmax.data.Vocabulary"} <= missing
+    assert "pyentmax.losses.softmax_loss" in missing
+    assert "pyentmax.gini_entropy" not in missing  # it is pyentmax.entropies.gini_entropy
+    assert not {name for name in missing if name.startswith(("pyentmax.nn.", "pyentmax.entropies"))}
+    assert not {name for name in missing if "._" in name}
+
+
+def test_code_that_names_something_is_a_link(build):
+    pages = "`softmax` `pe.softmax()` `entmax` `pyentmax.gone` `pyentmax.nn.lstm` `softmax(z)`"
+    site, warned = build(".. reference:: pyentmax\n\n   softmax\n   softmax_jvp\n   softmax_vjp\n   entmax", pages)
+    html = (site / "page.html").read_text()
+    for linked in ("softmax", "pe.softmax()"):
+        assert 'href="index.html#pyentmax.softmax"><code class="docutils literal' in html
+        assert f">{linked}</span></code></a>" in html
+    assert ">entmax</span></code></a>" not in html
+    assert ">entmax</span></code>" in html
+    told = [line for line in warned.splitlines() if "there is no" in line]
+    assert len(told) == 1
+    assert "page.md" in told[0]
+    assert "there is no pyentmax.gone" in told[0]
+    start = (site / "index.html").read_text()
+    assert "The same function as <a" in start  # softmax_vjp is softmax_jvp
+    assert 'href="#pyentmax.entmax"' in start
+
+
+def test_a_displayed_formula_is_not_put_into_a_split(build):
+    formula = ".. math::\n\n   \\begin{aligned}a &= b \\tag{1}\\\\ c &= d\\end{aligned}"
+    site, _ = build(formula, "")
+    html = (site / "index.html").read_text()
+    assert "\\tag{1}" in html
+    assert "split" not in html
+
+
+def test_formulas_in_docstrings_keep_their_lines():
+    lines = [
+        "First, |z| and ``|kept|``.",
+        "",
+        "    a = |b|",
+        "      + c",
+        "",
+        "Then",
+        "",
+        "    d = e",
+        "",
+        "Parameters",
+        "----------",
+        "z : array",
+        "    of |x|",
+        "",
+        "    more of it",
+        "",
+        "Examples",
+        "--------",
+        ">>> print(1 | 2)",
+        "3",
+    ]
+    load("reference").keep_mathematics(None, "function", "f", None, None, lines)
+    text = "\n".join(lines)
+    assert text.startswith(
+        "First, \\|z\\| and ``|kept|``.\n\n.. code-block:: text\n\n    a = |b|\n"
+    )
+    assert text.count(".. code-block:: text") == 2
+    assert "    of \\|x\\|\n\n    more of it" in text
+    assert text.endswith(">>> print(1 | 2)\n3")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ('<p>good</p><pre style="overflow: auto">$' + "x" * 200 + "</pre>", None),
+        ('<div style="width: 500px">wide</div>', "px wide, a phone has 390"),
+        ('<div class="math">\\[x\\]</div>', "1 formulas are not drawn"),
+        ("<mjx-merror>no such command</mjx-merror>", "does not understand 'no such command'"),
+        ("<p>such that $ x $</p>", "a $ is left in"),
+        ('<img src="gone.png" alt="">', "1 pictures are not shown"),
+    ],
+)
+def test_what_the_browser_notices(tmp_path, body, said):
+    check = load("check_in_browser")
+    if check.browser() is None:
+        pytest.skip("no Chromium (Debian: chromium)")
+    (tmp_path / "docs").mkdir()
+    head = '<!doctype html><meta name="viewport" content="width=device-width">'
+    (tmp_path / "docs" / "page.html").write_text(f"{head}<body>{body}</body>")
+    found = check.faults(tmp_path)
+    assert bool(found) == (said is not None)
+    assert not found or (found[0].startswith("docs/page.html: ") and said in found[0])
+
+
+def test_the_site_in_a_browser():
+    check = load("check_in_browser")
+    if check.browser() is None:
+        pytest.skip("no Chromium (Debian: chromium)")
+    site = DOCS.parent / "build" / "docs" / "html"
+    assert site.is_dir(), "run make docs"
+    assert not check.faults(site)
