@@ -47,6 +47,7 @@ napoleon_use_ivar = True
 napoleon_use_param = False
 napoleon_use_rtype = False
 nitpicky = True
+suppress_warnings = ["ref.python"]  # a word of a type that several classes have as a field
 # Types come in words ("array of z's shape"), and nothing of other libraries is looked up.
 nitpick_ignore_regex = [("py:(class|exc)", "(?!pyentmax).*")]
 
