@@ -288,6 +288,7 @@ def test_time_and_accuracy_shows_runs_and_their_mean():
     np.testing.assert_allclose(mean.get_xydata(), [(2, 0.2), (4, 0.6)])
     np.testing.assert_array_equal(single.get_xydata(), [(5, 0.2), (9, 0.4)])
     assert first.get_alpha() < 1
+    np.testing.assert_allclose(ax.get_ylim(), (0.55, 0.71))  # the end of the best run
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
 
 

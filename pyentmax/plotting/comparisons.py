@@ -93,7 +93,8 @@ def plot_time_and_accuracy(
     """Draw accuracy against the seconds of training (Peters et al. 2019, Figure 6).
 
     A pale line is one run; where there are several, the strong one is their mean, validation by
-    validation, and its markers show the validations.
+    validation, and its markers show the validations. What lies more than 15 points below the best
+    is cut off, so that the ends of the lines can be told apart.
 
     Parameters
     ----------
@@ -132,7 +133,9 @@ def plot_time_and_accuracy(
                 ax.plot(seconds, accuracy, color=colour, lw=0.8, alpha=0.35)
         style: dict[str, Any] = {"color": colour, "marker": MARKERS[number], "label": label}
         ax.plot(*curves.mean(axis=0), ms=4.5, lw=1.8, **style)
-    ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy", xlim=(0, None))
+    best = max(max(accuracy) for of_label in runs.values() for _, accuracy in of_label)
+    ax.set(xlim=(0, None), ylim=(best - 0.15, best + 0.01))
+    ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy")
     share_axis(ax)
     ax.legend(frameon=False)
     return ax

@@ -163,5 +163,5 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     ax.set(xlabel="probability claimed", ylabel="share that is right")
     share_axis(ax)
     ax.xaxis.set_major_formatter(ax.yaxis.get_major_formatter())
-    ax.legend(handles=legend, frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
+    ax.legend(handles=legend, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax
