@@ -100,7 +100,7 @@ check-notebooks: $(VENV)/.notebooks
 # A warning is an error: of a public name without an entry, or of a link that leads nowhere.
 docs: $(VENV)/.docs
 	rm -rf build/docs
-	$(BIN)/python -m sphinx -j $(JOBS) --fail-on-warning --keep-going --quiet \
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet \
 		-c docs -d build/docs/doctrees . build/docs/html
 	$(BIN)/python docs/check_site.py build/docs/html
 	@echo 'open build/docs/html/index.html'

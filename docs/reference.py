@@ -233,6 +233,11 @@ def keep_mathematics(
     lines[:] = kept
 
 
+def use_dashes(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Napoleon joins a parameter and its description by two hyphens."""
+    lines[:] = [line.replace(" -- ", " – ") for line in lines]
+
+
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
     """Whether to leave a member out: fields of named tuples only say their number."""
     return skip or inspect.ismemberdescriptor(obj) or type(obj).__name__ == "_tuplegetter"
@@ -314,6 +319,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("commands", Commands)
     app.add_role("name", name_role)
     app.connect("autodoc-process-docstring", keep_mathematics, priority=400)  # before napoleon's
+    app.connect("autodoc-process-docstring", use_dashes, priority=600)  # after it
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", leave_formulas_whole)
     app.connect("env-check-consistency", check_completeness)
