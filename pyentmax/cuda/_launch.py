@@ -25,7 +25,8 @@ MOST_BLOCKS = 1024  # of a kernel whose blocks go from row to row
 MOST_WORDS = 4096  # of marks: 16 KB, enough for rows of half a million float32
 STATIC_SHARED = 2048  # bytes of shared memory to leave for what a kernel declares, and the driver
 UNASKED_SHARED = 48 * 1024 - STATIC_SHARED  # bytes that a block gets without asking
-TWO_BLOCKS_WARPS = {2: 16, 4: 16, 8: 8}  # of each of two on a multiprocessor, by entries' bytes
+# Of each of two blocks that share a multiprocessor's registers, by the bytes of an entry.
+TWO_BLOCKS_WARPS = {2: 16, 4: 16, 8: 8}
 MOST_PACKS = 32  # of a row in shared memory, that a thread looks after: a bit each
 
 
@@ -51,8 +52,8 @@ class Kernel(NamedTuple):
         """How to hold rows of n entries of so many bytes."""
         if self.family == "bounded":
             return cached_form(n, itemsize)
-        # More than 16 warps leave a thread 64 registers: too few for doubles, or for two numbers.
-        most_warps = 16 if itemsize == 8 or self.family == "derivative" else 32
+        # Threads that hold two numbers of each entry take twice the registers.
+        most_warps = TWO_BLOCKS_WARPS[8 if self.family == "derivative" else itemsize]
         most_numbers = 8 if itemsize == 8 else 32 if self.family == "forward" else 16
         form = register_form(n, itemsize, most_warps, most_numbers)
         if form.kind != "stream":
@@ -96,12 +97,13 @@ class Form(NamedTuple):
         return -(-rows // self.rows(itemsize))
 
 
-def register_form(n: int, itemsize: int, most_warps: int = 32, most_numbers: int = 32) -> Form:
+def register_form(n: int, itemsize: int, most_warps: int = 16, most_numbers: int = 32) -> Form:
     """The form for rows of n entries of so many bytes: the smallest that holds them.
 
     A row of up to 1024 entries stays in a warp or part of one, which needs no barriers, if a lane
-    may hold 32 numbers. Longer ones get a block, of at most `most_warps` warps so that its threads
-    have registers enough, and those that no block's registers hold are streamed.
+    may hold 32 numbers. Longer ones get a block, of at most `most_warps` warps so that a
+    multiprocessor's registers are enough for two: one reads or writes while the other searches.
+    Rows that are too long for that are streamed.
 
     Examples
     --------
@@ -115,7 +117,7 @@ def register_form(n: int, itemsize: int, most_warps: int = 32, most_numbers: int
         if n <= lanes * packs * pack and packs * pack <= most_numbers:
             return Form("lanes", (lanes, packs * pack))
     numbers = 8 if itemsize == 8 else 16
-    for warps in (4, 8, 16, 32):
+    for warps in (4, 8, 16):
         if n <= 32 * numbers * warps and warps <= most_warps:
             return Form("block", (warps, numbers))
     return Form("stream", (TWO_BLOCKS_WARPS[itemsize],))
@@ -126,9 +128,8 @@ def shared_form(
 ) -> Form | None:
     """The form for rows too long for registers, if shared memory holds them, of so many arrays.
 
-    Two blocks share a multiprocessor if they can, so that one reads or writes while the other
-    searches; for a kernel that gathers, with room for a quarter of the row. A block that has the
-    multiprocessor to itself gets as many threads as the two.
+    Two blocks share a multiprocessor if they can; for a kernel that gathers, with room for a
+    quarter of the row. A block that has it to itself gets as many threads as the two.
 
     Examples
     --------
@@ -174,8 +175,6 @@ def cached_form(n: int, itemsize: int) -> Form:
 
 def storage(n: int, itemsize: int, warps: int, limits: Limits) -> tuple[int, int]:
     """Room for gaps in each warp and words of marks, for two blocks on a multiprocessor.
-
-    Two, so that one reads or writes while the other searches.
 
     Examples
     --------

@@ -179,6 +179,7 @@ def test_every_form_holds_its_longest_row(gpu: emulated_cupy.Emulation, dtype: A
         check(gpu, "sparsemax", [inputs("sparsemax", (n, 3), dtype)[0][:, :rows]], axis=0)
     assert {launch.name.partition("<")[0] for launch in gpu.launches} == {
         "forward_lanes",
+        "forward_columns",
         "forward_block",
         "forward_held",
         "forward_stream",
