@@ -74,7 +74,7 @@ cuda-races cuda-overruns: $(VENV)/.test
 # With a Python that has CuPy, pytest and pytest-xdist; with PyTorch, entmax and adasplash the benchmark
 # compares with these. It installs nothing. Most of the tests' time is NVRTC's, hence the many jobs.
 GPU_PYTHON ?= $(PYTHON)
-GPU_JOBS ?= 8
+GPU_JOBS ?= $(shell nproc)
 gpu: export PYTHONPATH := .
 gpu:
 	$(GPU_PYTHON) -c 'from pyentmax._devices import device_module; device_module("cuda")'

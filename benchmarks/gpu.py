@@ -37,7 +37,7 @@ import numpy as np
 import pyentmax
 from pyentmax._devices import device_module
 from pyentmax.cuda import _functions
-from pyentmax.cuda._launch import prepared
+from pyentmax.cuda._launch import Kernel, prepared
 
 LENGTHS = [64, 128, 256, 512, 1024, 4096, 8192, 16384, 32000, 57000, 128000]
 TOTALS = [1 << 30, 64 << 20, 4 << 30]  # bytes of scores
@@ -197,14 +197,19 @@ def installed(name: str) -> bool:
 
 def compile_ahead(cupy: Any, some: list[Case]) -> None:
     """Compile the kernels that cases of the two large tables need, many at once."""
-    device = cupy.cuda.Device().id
+    device = cupy.cuda.Device()
     jobs = {
-        (kernel, case.length, np.dtype(case.dtype), device)
+        (kernel, case.length, np.dtype(case.dtype))
         for case in some
         for kernel in KERNELS.get(case.table, [])
     }
+
+    def compile_one(job: tuple[Kernel, int, np.dtype[Any]]) -> None:
+        with device:  # which a new thread has not chosen yet
+            prepared(*job, device.id)
+
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda job: prepared(*job), jobs))
+        list(pool.map(compile_one, jobs))
 
 
 def medians(cupy: Any, runs: dict[str, Callable[[], Any]], rounds: int) -> Values:
