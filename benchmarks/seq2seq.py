@@ -1,151 +1,350 @@
-"""Training throughput of the sequence-to-sequence model beside PyTorch, in one run.
+"""The sequence-to-sequence model beside PyTorch: training, decoding, memory, in one run.
 
-    python benchmarks/seq2seq.py [--hidden 128] [--layers 1] [--batch-size 64] [--threads 1]
+    python benchmarks/seq2seq.py                      all cases of docs/results/seq2seq.md, as a table
+    python benchmarks/seq2seq.py --case 128 1 64 1.5  one: hidden size, layers, batch size, α
 
 Both train the same architecture (encoder of two half-width LSTMs, input feeding, bilinear
-attention, dropout 0.3, Adam, clipping at 5) on the same batches of the bundled verbs. The two take
-turns, a block of batches each, and the ratio is taken block by block, so that a drift of the
-machine's speed hits both.
+attention, dropout 0.3, Adam, clipping at 5) on the same batches of the bundled verbs, and decode the
+same words with the same trained weights and the same rule of the beam; that losses and strings
+agree is checked first. α = 1 is softmax attention and cross-entropy, in PyTorch its own.
+
+Each library runs in a process of its own, so that its peak of memory can be told, and the two take
+turns, a block of batches each. The ratio is taken block by block, so that a drift of the machine's
+speed hits both. With one thread the time is that of the processor, with more that of the clock.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+CASES = [(128, 1, 64, "1"), (128, 1, 64, "1.5"), (300, 2, 64, "1"), (300, 2, 64, "1.5")]
+LIBRARIES = ("pyentmax", "PyTorch")
+BEAM = 5
+WORDS = 256  # decoded
+UPDATES = 400  # after which a model decodes as a trained one does
+RATE = 3e-3
 
 
 def main() -> None:
     """Parse, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--hidden", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=1)
-    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--case", nargs=4, metavar=("HIDDEN", "LAYERS", "BATCH", "ALPHA"))
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--blocks", type=int, default=9)
-    parser.add_argument("--block", type=int, default=12, help="batches a block")
-    parser.add_argument("--attention", default="1.5", choices=("1", "1.5", "2"))
-    parser.add_argument("--loss", default="1.5", choices=("1", "1.5", "2"))
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
+    parser.add_argument("--weights", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    # BLAS reads these when NumPy is imported, which is why the imports come below.
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = str(args.threads)
-    compare(args)
+    if args.worker:
+        work(args)
+        return
+    cases = [(*map(int, args.case[:3]), args.case[3])] if args.case else CASES
+    print(
+        "| hidden, layers, batch | α | training, examples/s | ratio | beam, words/s | ratio "
+        "| peak while training, MB |\n| --- | --- | --- | --- | --- | --- | --- |"
+    )
+    for case in cases:
+        stamp = compare(case, args.threads, args.rounds)
+    print("\n" + stamp)
 
 
-def compare(args: argparse.Namespace) -> None:
-    """Time blocks of training steps of both models in turn."""
+def compare(case: tuple[Any, ...], threads: int, rounds: int) -> str:
+    """Print the row of one case; what it ran with."""
+    with tempfile.TemporaryDirectory() as folder:
+        weights = str(Path(folder) / "weights.npz")
+        # The first writes the trained weights that both decode with.
+        ours, theirs = (Worker(library, case, threads, weights) for library in LIBRARIES)
+        assert_alike(ours.ask("answers"), theirs.ask("answers"))
+        decoding = [take_turns(ours, theirs, "decode", rounds)]
+        ours.close(), theirs.close()
+        ours, theirs = (Worker(library, case, threads, weights) for library in LIBRARIES)
+        training = [take_turns(ours, theirs, "train", rounds)]
+        peaks = [worker.ask("peak") for worker in (ours, theirs)]
+        stamp = f"{ours.stamp}; {theirs.stamp}; {threads} thread(s), {rounds} rounds"
+        ours.close(), theirs.close()
+    hidden, layers, batch, alpha = case
+    cells = [f"{hidden}, {layers}, {batch}", "softmax" if alpha == "1" else alpha]
+    for mine, others, ratios in (*training, *decoding):
+        cells += [
+            f"{mine:,.0f} : {others:,.0f}",
+            f"{statistics.median(ratios):.2f} ({min(ratios):.2f}–{max(ratios):.2f})",
+        ]
+    cells.append(f"{peaks[0]:.0f} : {peaks[1]:.0f}")
+    print("| " + " | ".join(cells) + " |", flush=True)
+    return stamp
+
+
+def assert_alike(ours: Any, theirs: Any) -> None:
+    """Stop unless both gave the same loss and the same strings, up to rounding."""
+    if abs(ours["loss"] - theirs["loss"]) > 1e-4 * abs(ours["loss"]) + 1e-6:
+        raise SystemExit(f"losses differ: {ours['loss']} and {theirs['loss']}")
+    pairs = list(zip(ours["best"], theirs["best"], strict=True))
+    different = sum(mine[0] != others[0] for mine, others in pairs)
+    if different > len(pairs) // 100:  # rounding may decide between two that are as probable
+        raise SystemExit(f"{different} of {len(pairs)} strings differ")
+
+
+def take_turns(
+    ours: Worker, theirs: Worker, what: str, rounds: int
+) -> tuple[float, float, list[float]]:
+    """The median speed of both, and the ratio in each round."""
+    speeds: tuple[list[float], list[float]] = ([], [])
+    for turn in range(rounds + 1):
+        for worker, seen in zip((ours, theirs), speeds, strict=True):
+            speed = worker.ask(what)
+            if turn:  # the first round warms up
+                seen.append(speed)
+    mine, others = (statistics.median(seen) for seen in speeds)
+    return mine, others, [a / b for a, b in zip(*speeds, strict=True)]
+
+
+class Worker:
+    """A library at work in another process, which answers a line with a line."""
+
+    def __init__(self, library: str, case: tuple[Any, ...], threads: int, weights: str) -> None:
+        numbers = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--worker", library, "--threads", str(threads)]
+            + ["--case", *map(str, case), "--weights", weights],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ} | dict.fromkeys(numbers, str(threads)),
+        )
+        self.stamp = self._answer()
+
+    def ask(self, what: str) -> Any:
+        """Send a word, wait for the answer."""
+        assert self._process.stdin is not None
+        print(what, file=self._process.stdin, flush=True)
+        return self._answer()
+
+    def _answer(self) -> Any:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"a worker ended early, with code {self._process.wait()}")
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+# --- in a worker ----------------------------------------------------------------------------------
+def work(args: argparse.Namespace) -> None:
+    """Answer the words on the standard input until it ends."""
+    from pyentmax._memory import keep_freed_memory
+
+    keep_freed_memory()  # as training does; PyTorch gains from it just as well
+    hidden, layers, batch, alpha = *map(int, args.case[:3]), args.case[3]
+    setup = pyentmax_side if args.worker == "pyentmax" else torch_side
+    stamp, actions = setup(hidden, layers, batch, alpha, args.threads, Path(args.weights))
+    clock = time.process_time if args.threads == 1 else time.perf_counter
+    print(json.dumps(stamp), flush=True)
+    for line in sys.stdin:
+        what = line.strip()
+        if what == "peak":
+            answer: Any = peak_memory()
+        elif what == "answers":
+            answer = actions[what]()
+        else:
+            started = clock()
+            count = actions[what]()
+            answer = count / (clock() - started)
+        print(json.dumps(answer), flush=True)
+
+
+def peak_memory() -> float:
+    """The most memory that this process has had at a time, in MB."""
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
+
+
+class Data:
+    """The words that both see: batches to train on, a few to decode."""
+
+    def __init__(self, hidden: int, layers: int, batch: int, alpha: str, weights: Path) -> None:
+        import numpy as np
+
+        from pyentmax.data import bucketed_batches, english_verbs, make_batch
+        from pyentmax.inflection import Inflector
+
+        examples = english_verbs()
+        self.inflector = Inflector.untrained(
+            examples,
+            np.random.default_rng(0),
+            hidden=hidden,
+            layers=layers,
+            dropout=0.3,
+            attention=alpha,
+            output=alpha,
+        )
+        self.model = self.inflector.model
+        pairs = self.inflector.pairs(examples)
+        rng = np.random.default_rng(1)
+        order = [index for index in bucketed_batches(pairs, batch, rng) if len(index) == batch]
+        self.training = [make_batch(pairs, index) for index in order]
+        chosen = rng.permutation(len(pairs))[:WORDS]
+        some = [pairs[i] for i in chosen]
+        self.decoding = [make_batch(some, index) for index in bucketed_batches(some, batch)]
+        self.at_once = max(2, 1500 // hidden)  # batches a block: of half a second or so
+        self._place = 0
+
+    def block(self, batches: list[Any]) -> list[Any]:
+        """The next batches of a block, around and around."""
+        places = [(self._place + k) % len(batches) for k in range(self.at_once)]
+        self._place += self.at_once
+        return [batches[place] for place in places]
+
+
+def pyentmax_side(
+    hidden: int, layers: int, batch: int, alpha: str, threads: int, weights: Path
+) -> tuple[str, dict[str, Callable[[], Any]]]:
+    """What pyentmax does, and with what."""
+    import numpy as np
+
+    import pyentmax
+    from pyentmax.autograd import Tensor
+    from pyentmax.decoding import beam_search
+    from pyentmax.nn.optim import Adam, clip_gradients
+
+    data = Data(hidden, layers, batch, alpha, weights)
+    model, rng = data.model, np.random.default_rng(2)
+    optimizer = Adam(model.params)
+
+    def loss_of(params: Any, b: Any, rng: Any) -> Any:
+        arrays = (b.source, b.source_mask, b.target_in, b.target_out, b.target_mask)
+        return model.loss(params, *arrays, rng)
+
+    def update(b: Any) -> None:
+        params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+        loss = loss_of(params, b, rng)
+        loss.backward()
+        gradients = {name: tensor.grad for name, tensor in params.items()}
+        clip_gradients(gradients, 5.0)
+        optimizer.step(gradients, RATE)
+        loss.item()
+
+    if weights.exists():
+        model.params.update(np.load(weights))
+    else:
+        for k in range(UPDATES if hidden < 200 else UPDATES // 4):
+            update(data.training[k % len(data.training)])
+        np.savez(weights, **model.params)
+
+    def train() -> int:
+        block = data.block(data.training)
+        for b in block:
+            update(b)
+        return sum(map(len, block))
+
+    def search(b: Any) -> Any:
+        return beam_search(model, b.source, b.source_mask, beam=BEAM, keep_attention=False)
+
+    def decode() -> int:
+        for b in data.decoding:
+            search(b)
+        return WORDS
+
+    def answers() -> Any:
+        best = [result.best for b in data.decoding for result in search(b)]
+        loss = loss_of(model.params, data.training[0], None).item()
+        return {"loss": loss, "best": [(list(h.tokens), h.log_prob) for h in best]}
+
+    stamp = (
+        f"{time.strftime('%Y-%m-%d')}, {platform.machine()} {platform.system()}, Python "
+        f"{platform.python_version()}, pyentmax {pyentmax.__version__}, NumPy {np.__version__} "
+        f"with {blas_in_use()}"
+    )
+    return stamp, {"train": train, "decode": decode, "answers": answers}
+
+
+def blas_in_use() -> str:
+    """NumPy's BLAS and, where it is OpenBLAS in a wheel, the processor it takes this one for."""
+    import ctypes
+
+    import numpy as np
+
+    blas = np.__config__.CONFIG["Build Dependencies"]["blas"]  # type: ignore[attr-defined]
+    name = f"{blas['name']} {blas['version']}"
+    for library in Path(np.__file__).parents[1].glob("numpy.libs/libscipy_openblas64*"):
+        core = ctypes.CDLL(str(library)).scipy_openblas_get_corename64_
+        core.restype = ctypes.c_char_p
+        return f"{name} ({core().decode()} kernels)"
+    return name
+
+
+def torch_side(
+    hidden: int, layers: int, batch: int, alpha: str, threads: int, weights: Path
+) -> tuple[str, dict[str, Callable[[], Any]]]:
+    """What PyTorch does, and with what."""
+    from importlib.metadata import version
+
     import numpy as np
     import torch
 
     sys.path.insert(0, str(Path(__file__).parent))
-    from torch_seq2seq import TorchSeq2Seq
+    from torch_seq2seq import TorchSeq2Seq, beam_search
 
-    import pyentmax
-    from pyentmax.autograd import Tensor
-    from pyentmax.data import bucketed_batches, english_verbs, make_batch
-    from pyentmax.inflection import Inflector
-    from pyentmax.nn.optim import Adam, clip_gradients
-
-    torch.set_num_threads(args.threads)
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
-    examples = english_verbs()
-    inflector = Inflector.untrained(
-        examples,
-        np.random.default_rng(0),
-        hidden=args.hidden,
-        layers=args.layers,
-        dropout=0.3,
-        attention=args.attention,
-        output=args.loss,
-    )
-    model, rng = inflector.model, np.random.default_rng(1)
-    pairs = inflector.pairs(examples)
-    order = bucketed_batches(pairs, args.batch_size, rng)
-    batches = [make_batch(pairs, index) for index in order if len(index) == args.batch_size]
-    optimizer = Adam(model.params)
+    data = Data(hidden, layers, batch, alpha, weights)
+    sizes = data.model.config.source_size, data.model.config.target_size
+    model = TorchSeq2Seq(*sizes, hidden, layers, 0.3, alpha, alpha)
+    model.load(dict(np.load(weights)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=RATE, fused=True)
 
-    theirs = TorchSeq2Seq(
-        len(inflector.source),
-        len(inflector.target),
-        args.hidden,
-        args.layers,
-        0.3,
-        args.attention,
-        args.loss,
-    )
-    torch_optimizer = torch.optim.Adam(theirs.parameters(), lr=3e-3, fused=True)
-    torch_batches = [
-        [
-            torch.from_numpy(x)
-            for x in (b.source, b.source_mask, b.target_in, b.target_out, b.target_mask)
-        ]
-        for b in batches
-    ]
+    def tensors(b: Any) -> list[Any]:
+        arrays = (b.source, b.source_mask, b.target_in, b.target_out, b.target_mask)
+        return [torch.from_numpy(x) for x in arrays]
 
-    def ours_step(i: int) -> float:
-        batch = batches[i]
-        params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-        loss = model.loss(
-            params,
-            batch.source,
-            batch.source_mask,
-            batch.target_in,
-            batch.target_out,
-            batch.target_mask,
-            rng,
-        )
-        loss.backward()
-        gradients = {name: tensor.grad for name, tensor in params.items()}
-        clip_gradients(gradients, 5.0)
-        optimizer.step(gradients, 3e-3)
-        return loss.item()
+    training, decoding = ([tensors(b) for b in part] for part in (data.training, data.decoding))
 
-    def theirs_step(i: int) -> float:
-        torch_optimizer.zero_grad()
-        loss = theirs(*torch_batches[i])
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(theirs.parameters(), 5.0)
-        torch_optimizer.step()
-        return loss.item()
+    def train() -> int:
+        model.train()
+        block = data.block(training)
+        for b in block:
+            optimizer.zero_grad()
+            loss = model(*b)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+            optimizer.step()
+            loss.item()
+        return sum(len(b[0]) for b in block)
 
-    speeds: dict[str, list[float]] = {"pyentmax": [], "PyTorch + entmax": []}
-    losses: dict[str, float] = {}
-    position = 0
-    for block in range(args.blocks + 1):
-        chosen = [(position + k) % len(batches) for k in range(args.block)]
-        position += args.block
-        for name, step in zip(speeds, (ours_step, theirs_step), strict=True):
-            started = time.perf_counter()
-            losses[name] = statistics.mean(step(i) for i in chosen)
-            seconds = time.perf_counter() - started
-            if block:  # the first block warms up
-                speeds[name].append(args.block * args.batch_size / seconds)
-    ratios = [a / b for a, b in zip(*speeds.values(), strict=True)]
-    blas = np.__config__.CONFIG["Build Dependencies"]["blas"]
-    print(
-        f"{platform.machine()} {platform.system()}, Python {platform.python_version()}, "
-        f"NumPy {np.__version__} ({blas['name']} {blas['version']}), PyTorch {torch.__version__}, "
-        f"pyentmax {pyentmax.__version__}, {time.strftime('%Y-%m-%d')}"
+    def search(b: Any) -> Any:
+        model.eval()
+        return beam_search(model, b[0], b[1], data.model.bos, data.model.eos, BEAM)
+
+    def decode() -> int:
+        for b in decoding:
+            search(b)
+        return WORDS
+
+    def answers() -> Any:
+        best = [pair for b in decoding for pair in search(b)]
+        with torch.inference_mode():
+            return {"loss": model(*training[0]).item(), "best": best}
+
+    mkl = next(
+        line.strip(" -") for line in torch.__config__.show().splitlines() if "Math Kernel" in line
     )
-    print(
-        f"hidden {args.hidden}, layers {args.layers}, batch {args.batch_size}, "
-        f"{args.threads} thread(s), attention {args.attention}, loss {args.loss}; "
-        f"{args.blocks} interleaved blocks of {args.block} batches"
-    )
-    for name, values in speeds.items():
-        print(
-            f"{name:<18} {statistics.median(values):8.0f} examples/s "
-            f"(min {min(values):.0f}, max {max(values):.0f}; last loss {losses[name]:.3f})"
-        )
-    print(
-        f"ratio              {statistics.median(ratios):8.2f} "
-        f"(min {min(ratios):.2f}, max {max(ratios):.2f})"
-    )
+    cpu = torch.backends.cpu.get_cpu_capability()
+    stamp = f"PyTorch {torch.__version__} ({cpu}, {mkl}), entmax {version('entmax')}"
+    return stamp, {"train": train, "decode": decode, "answers": answers}
 
 
 if __name__ == "__main__":
