@@ -1,11 +1,11 @@
 """The sequence-to-sequence model beside PyTorch: training, decoding, memory, in one run.
 
-    python benchmarks/seq2seq.py                      all cases of docs/results/seq2seq.md, as a table
+    python benchmarks/seq2seq.py                      all cases, as docs/results/seq2seq.md has them
     python benchmarks/seq2seq.py --case 128 1 64 1.5  one: hidden size, layers, batch size, α
 
 Both train the same architecture (encoder of two half-width LSTMs, input feeding, bilinear
-attention, dropout 0.3, Adam, clipping at 5) on the same batches of the bundled verbs, and decode the
-same words with the same trained weights and the same rule of the beam; that losses and strings
+attention, dropout 0.3, Adam, clipping at 5) on the same batches of the bundled verbs, and decode
+the same words with the same trained weights and the same rule of the beam; that losses and strings
 agree is checked first. α = 1 is softmax attention and cross-entropy, in PyTorch its own.
 
 Each library runs in a process of its own, so that its peak of memory can be told, and the two take

@@ -7,10 +7,11 @@ enumerated them all, and what it found is not an approximation (Peters et al. 20
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ..models.protocol import BoolArray, Decodable, FloatArray, IntArray
 from ._inputs import checked_source, length_limits, positive, possible_continuations
@@ -113,8 +114,7 @@ def beam_search(
 
     trail = _Trail(keep_attention)
     losses = _Losses(sentences)
-    finished: list[list[_Place]] = [[] for _ in range(sentences)]
-    unfinished: list[list[_Place]] = [[] for _ in range(sentences)]
+    finished, unfinished = _Ends(sentences, beam), _Ends(sentences, beam)
     state = model.encode(source, source_mask)
     # One row per open prefix, ordered by source and, within a source, from the best prefix down.
     owner = np.arange(sentences)
@@ -128,14 +128,12 @@ def beam_search(
         possible = possible_continuations(step, total, owner, length)
         losses.underflow(owner, step.support & ~possible)
 
-        for row in np.flatnonzero(possible[:, model.eos]):
-            finished[owner[row]].append(_Place(float(total[row, model.eos]), length, int(row)))
+        finished.add(np.flatnonzero(possible[:, model.eos]), owner, total[:, model.eos], length)
         possible[:, model.eos] = False
 
         at_limit = limit[owner] == length
         if at_limit.any():
-            for row in np.flatnonzero(at_limit):
-                unfinished[owner[row]].append(_Place(float(score[row]), length, int(row)))
+            unfinished.add(np.flatnonzero(at_limit), owner, score, length)
             losses.cut(owner, total, possible & at_limit[:, None])
             possible[at_limit] = False
 
@@ -144,7 +142,7 @@ def beam_search(
             possible[rows, tokens] = False  # what is left now is pruned
             losses.prune(owner, total, possible, length + 1)
         else:
-            going = _unsettled(finished, owner[rows], total[rows, tokens], beam)
+            going = ~finished.settled(owner[rows], total[rows, tokens])
             rows, tokens = rows[going], tokens[going]
 
         if rows.size and not np.array_equal(rows, np.arange(len(owner))):
@@ -153,19 +151,19 @@ def beam_search(
         trail.grow(rows, tokens)
         length += 1
 
+    hypotheses = _listed(trail, finished, unfinished, source_mask)
+    masses = finished.masses()
     results = []
     for i in range(sentences):
-        ends = sorted(finished[i] or unfinished[i], key=lambda place: -place.log_prob)
-        hypotheses = tuple(
-            trail.hypothesis(place, source_mask[i], finished=bool(finished[i])) for place in ends
-        )
-        mass = float(sum(h.probability for h in hypotheses if h.finished))
+        mass = float(masses[i])
         exact = model.output_is_sparse and losses.none(i)
         reason = (
             losses.reason(i, beam, int(limit[i])) if model.output_is_sparse else _dense_reason(mass)
         )
-        proved, left = (len(hypotheses), 0.0) if exact else (0, 1.0)
-        results.append(BeamResult(hypotheses, exact, mass, reason, proved, bound=left, left=left))
+        proved, left = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
+        results.append(
+            BeamResult(tuple(hypotheses[i]), exact, mass, reason, proved, bound=left, left=left)
+        )
     return results
 
 
@@ -190,28 +188,77 @@ def _best_continuations(
     return rows[kept], tokens[kept]
 
 
-def _unsettled(
-    finished: list[list[_Place]], owner: IntArray, score: FloatArray, beam: int
-) -> BoolArray:
-    """For each kept prefix, whether its source can still change its ``beam`` best hypotheses.
+class _Ends:
+    """Where hypotheses ended, in the order in which they were found.
 
-    No hypothesis is more probable than a prefix of it, so once ``beam`` finished ones reach the
-    best open prefix of their source, going on cannot bring a better one.
+    Attributes
+    ----------
+    places : list of (owner, log_prob, length, row) arrays
+        The source, the score, and which row it had when it was ``length`` tokens long.
+    best : (sources, beam) array
+        The best scores of each source, from the best down; −∞ where there is none.
     """
-    sources, first = np.unique(owner, return_index=True)  # the best prefix of a source comes first
-    settled = [
-        sum(place.log_prob >= best for place in finished[i]) >= beam
-        for i, best in zip(sources, score[first], strict=True)
-    ]
-    return ~np.isin(owner, sources[np.array(settled, dtype=bool)])
+
+    def __init__(self, sentences: int, beam: int) -> None:
+        self.places: list[tuple[IntArray, FloatArray, IntArray, IntArray]] = []
+        self.best = np.full((sentences, beam), -np.inf)
+
+    def add(self, rows: IntArray, owner: IntArray, score: FloatArray, length: int) -> None:
+        """The prefixes in these rows, ordered by source, ended with these scores."""
+        if not rows.size:
+            return
+        sources, scores = owner[rows], score[rows]
+        self.places.append((sources, scores, np.full_like(rows, length), rows))
+        new = np.full_like(self.best, -np.inf)
+        new[sources, np.arange(len(rows)) - np.searchsorted(sources, sources)] = scores
+        both = np.concatenate([self.best, new], axis=1)
+        self.best = -np.sort(-both, axis=1)[:, : self.best.shape[1]]
+
+    def settled(self, owner: IntArray, score: FloatArray) -> BoolArray:
+        """For each kept prefix, whether its source's ``beam`` best hypotheses are final.
+
+        No hypothesis is more probable than a prefix of it, so once ``beam`` of them reach the best
+        open prefix of their source, going on cannot bring a better one.
+        """
+        first = np.searchsorted(owner, owner)  # the best prefix of a source comes first
+        settled: BoolArray = self.best[owner, -1] >= score[first]
+        return settled
+
+    def masses(self) -> FloatArray:
+        """The sum of the probabilities of each source."""
+        owner, score = self.joined()[:2]
+        masses: NDArray[Any] = np.bincount(owner, np.exp(score), minlength=len(self.best))
+        return masses
+
+    def joined(self) -> list[NDArray[Any]]:
+        """Sources, scores, lengths and rows of all of them."""
+        nothing = tuple(np.zeros(0, dtype) for dtype in (np.int64, np.float64, np.int64, np.int64))
+        return [np.concatenate(parts) for parts in zip(nothing, *self.places, strict=True)]
 
 
-class _Place(NamedTuple):
-    """Where a hypothesis ended: the row that it had when it was ``length`` tokens long."""
-
-    log_prob: float
-    length: int
-    row: int
+def _listed(
+    trail: _Trail, finished: _Ends, unfinished: _Ends, source_mask: BoolArray
+) -> list[list[Hypothesis]]:
+    """The hypotheses of each source, best first; open prefixes where none was finished."""
+    ended, cut = finished.joined(), unfinished.joined()
+    alone = ~np.isin(cut[0], ended[0])
+    whole = np.arange(len(ended[0]) + np.count_nonzero(alone)) < len(ended[0])
+    places = [np.concatenate([a, b[alone]]) for a, b in zip(ended, cut, strict=True)]
+    order = np.lexsort((-places[1], places[0]))
+    owner, score, length, row = (part[order] for part in places)
+    whole = whole[order]
+    rows = trail.rows(length, row)
+    tokens, looks = trail.tokens_along(rows), trail.attention_along()
+    listed: list[list[Hypothesis]] = [[] for _ in source_mask]
+    for k, (i, n, is_whole) in enumerate(zip(owner.tolist(), length.tolist(), whole, strict=True)):
+        attention = None
+        if looks is not None:
+            seen = n + 1 if is_whole else n
+            attention = looks(rows[k, :seen])[:, source_mask[i]]
+        listed[i].append(
+            Hypothesis(tuple(tokens[k][:n]), float(score[k]), attention, bool(is_whole))
+        )
+    return listed
 
 
 class _Trail:
@@ -236,22 +283,36 @@ class _Trail:
         self.parents.append(parents)
         self.tokens.append(tokens)
 
-    def hypothesis(self, place: _Place, source_mask: BoolArray, *, finished: bool) -> Hypothesis:
-        """Walk back from ``place`` to the beginning."""
-        tokens: list[int] = []
-        row = place.row
-        rows = [row]
-        for t in reversed(range(place.length)):
-            tokens.append(int(self.tokens[t][row]))
-            row = self.parents[t][row]
-            rows.append(row)
-        attention = None
-        if self.keep_attention:
-            looks = reversed(rows if finished else rows[1:])
-            attention = np.array(
-                [self.attention[t][r][source_mask] for t, r in enumerate(looks)]
-            ).reshape(-1, np.count_nonzero(source_mask))
-        return Hypothesis(tuple(reversed(tokens)), place.log_prob, attention, finished)
+    def rows(self, length: IntArray, row: IntArray) -> IntArray:
+        """The row of each hypothesis at every step from 0 to its length; 0 behind."""
+        rows = np.zeros((len(row), max(length, default=0) + 1), dtype=np.int64)
+        rows[np.arange(len(row)), length] = row
+        for t in reversed(range(rows.shape[1] - 1)):
+            longer = np.flatnonzero(length > t)
+            rows[longer, t] = self.parents[t][rows[longer, t + 1]]
+        return rows
+
+    def tokens_along(self, rows: IntArray) -> list[list[int]]:
+        """The tokens on the way of each hypothesis, as long as its row is true."""
+        steps = rows.shape[1] - 1
+        if not steps:
+            return [[] for _ in rows]
+        columns = [self.tokens[t][rows[:, t + 1]] for t in range(steps)]
+        tokens: list[list[int]] = np.stack(columns, axis=1).tolist()
+        return tokens
+
+    def attention_along(self) -> Callable[[IntArray], FloatArray] | None:
+        """A function from the rows of a way to the weights there; None if none were kept."""
+        if not self.attention:
+            return None
+        all_rows = np.concatenate(self.attention)
+        start = np.cumsum([0] + [len(part) for part in self.attention])
+
+        def along(rows: IntArray) -> FloatArray:
+            weights: FloatArray = all_rows[start[: len(rows)] + rows]
+            return weights
+
+        return along
 
 
 class _Losses:

@@ -39,7 +39,7 @@ from ..nn.initializers import Generator, Parameters, glorot_uniform
 from ..nn.linear import embedding, init_embedding, init_linear, linear
 from ..nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step
 from ..nn.mapping_choice import choose_mapping
-from .protocol import Step
+from .protocol import IntArray, Step
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class DecoderState(NamedTuple):
     layers: tuple[Any, ...]  # per layer (2, B, H): hidden state and cell
     feed: Any  # (B, H): õ of the step before
     memory: Memory
+    owner: IntArray  # (B,): which of the encoded sources a row decodes; on the host
     spent: Any = None  # (B, S): attention given so far, where a fertility bounds it
 
 
@@ -266,7 +267,8 @@ class RNNSeq2Seq:
             # The first layer's input is õ: the embeddings' part is multiplied out for all steps.
             inputs = params[f"decoder.{k}.weight" if k else "decoder.feed.weight"]
             weights.append(concatenate([inputs, params[f"decoder.{k}.recurrent"]], axis=0))
-        return DecoderState(tuple(weights), tuple(last), feed, Memory(keys, values, mask), spent)
+        memory, owner = Memory(keys, values, mask), np.arange(len(mask))
+        return DecoderState(tuple(weights), tuple(last), feed, memory, owner, spent)
 
     def _advance(
         self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
@@ -311,7 +313,10 @@ class RNNSeq2Seq:
 
     def step(self, state: DecoderState, tokens: Array) -> tuple[Step, DecoderState]:
         """Read one token a row; say what may come next, on the host."""
-        gates = linear(self.params, "decoder.0", embedding(self.params, "target_embedding", tokens))
+        # Many rows read the same token: each token's part of the gates is multiplied out once.
+        distinct, place = np.unique(tokens, return_inverse=True)
+        embedded = embedding(self.params, "target_embedding", distinct)
+        gates = linear(self.params, "decoder.0", embedded).data[self.xp.asarray(place)]
         state, weights = self._advance(self.params, gates, state, None)
         scores = linear(self.params, "output", state.feed)
         log_prob, support = self.output.log_probabilities(scores.data)
@@ -319,12 +324,15 @@ class RNNSeq2Seq:
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of some rows, each as often as it is named."""
-        rows = self.xp.asarray(rows)
+        owner, rows = state.owner[rows], self.xp.asarray(rows)
+        # Where prefixes only took each other's places, what they attend to stays as it is.
+        same = np.array_equal(owner, state.owner)
         return DecoderState(
             state.weights,
             tuple(layer[:, rows] for layer in state.layers),
             state.feed[rows],
-            Memory(*(part[rows] for part in state.memory)),
+            state.memory if same else Memory(*(part[rows] for part in state.memory)),
+            owner,
             None if state.spent is None else state.spent[rows],
         )
 
@@ -338,6 +346,7 @@ class RNNSeq2Seq:
             tuple(xp.concatenate(parts, axis=1) for parts in layers),
             xp.concatenate([state.feed for state in states]),
             Memory(*map(xp.concatenate, memories)),
+            np.concatenate([state.owner for state in states]),
             None if states[0].spent is None else xp.concatenate([s.spent for s in states]),
         )
 
@@ -360,5 +369,6 @@ def _plain(state: DecoderState) -> DecoderState:
         tuple(data(layer) for layer in state.layers),
         data(state.feed),
         Memory(*(data(part) for part in state.memory)),
+        state.owner,
         data(state.spent),
     )

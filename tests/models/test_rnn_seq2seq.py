@@ -203,6 +203,23 @@ def test_select_takes_rows_with_repetition():
         np.testing.assert_allclose(step.log_prob[i], one.log_prob[0], rtol=1e-12)
 
 
+def test_prefixes_that_take_each_others_places_keep_what_they_attend_to():
+    model = small("2", "2", layers=2)
+    first = model.select(model.encode(SOURCE, SOURCE_MASK), np.array([0, 0, 2, 2]))
+    _, state = model.step(first, np.array([3, 4, 5, 3]))
+    swapped = model.select(state, np.array([1, 0, 3, 3]))
+    assert swapped.memory is state.memory
+    moved = model.select(state, np.array([2, 0, 1, 3]))
+    np.testing.assert_array_equal(moved.memory.keys, state.memory.keys[[2, 0, 1, 3]])
+    tokens = np.array([5, 3, 3, 4])
+    for rows, selected in (([1, 0, 3, 3], swapped), ([2, 0, 1, 3], moved)):
+        together, _ = model.step(selected, tokens)
+        for k, row in enumerate(rows):
+            alone, _ = model.step(model.select(state, np.array([row])), tokens[k : k + 1])
+            np.testing.assert_allclose(together.log_prob[k], alone.log_prob[0], rtol=1e-12)
+            np.testing.assert_allclose(together.attention[k], alone.attention[0], rtol=1e-12)
+
+
 def test_join_puts_the_rows_of_states_after_one_another():
     model = small(layers=2)
     state = model.encode(SOURCE, SOURCE_MASK)
