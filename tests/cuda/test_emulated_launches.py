@@ -292,5 +292,7 @@ def test_no_race_and_no_overrun_as_launched(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_no_race_and_no_overrun_as_launched_at_any_length(name: str) -> None:
     with emulated_cupy.installed(checked=True) as gpu:
-        for n in (2, 9, 100, 1500, 20000):
-            check(gpu, name, inputs(name, (3, n), np.float32), **parameters(name))
+        for n in (2, 9, 100, 1500, 20000, 60000):
+            check(gpu, name, inputs(name, (2, n), np.float32), **parameters(name))
+        for n in (9, 100, 500):
+            check(gpu, name, inputs(name, (n, 10), np.float32), axis=0, **parameters(name))
