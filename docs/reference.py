@@ -233,14 +233,16 @@ def keep_mathematics(
     lines[:] = kept
 
 
-def use_dashes(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Napoleon joins a parameter and its description by two hyphens."""
-    lines[:] = [line.replace(" -- ", " – ") for line in lines]
-
-
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
     """Whether to leave a member out: fields of named tuples only say their number."""
     return skip or inspect.ismemberdescriptor(obj) or type(obj).__name__ == "_tuplegetter"
+
+
+def use_dashes(app: Sphinx, doctree: nodes.document) -> None:
+    """Sphinx joins a parameter and its description by two hyphens."""
+    for text in list(doctree.findall(nodes.Text)):
+        if text.startswith(" -- ") and any(isinstance(a, nodes.field) for a in ancestors(text)):
+            text.parent.replace(text, nodes.Text(text.replace(" -- ", " – ", 1)))
 
 
 def leave_formulas_whole(app: Sphinx, doctree: nodes.document) -> None:
@@ -286,6 +288,16 @@ def link_code(app: Sphinx, doctree: nodes.document, docname: str) -> None:
             logger.warning("there is no %s", name, location=node)
 
 
+def break_names(app: Sphinx, doctree: nodes.document, docname: str) -> None:
+    """Let long names in tables break between their parts, without adding a character to them."""
+    for entry in doctree.findall(nodes.entry):
+        for name in entry.findall(nodes.literal):
+            first, *others = re.split(r"(?<=[/_.:])(?=\w)", name.astext())
+            name.children = [nodes.Text(first)]
+            for part in others:
+                name += [nodes.raw("", "<wbr>", format="html"), nodes.Text(part)]
+
+
 def meanings(name: str, module: str | None, alike: list[str]) -> list[str]:
     """The full names that a piece of code may stand for, the likeliest first.
 
@@ -319,9 +331,10 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("commands", Commands)
     app.add_role("name", name_role)
     app.connect("autodoc-process-docstring", keep_mathematics, priority=400)  # before napoleon's
-    app.connect("autodoc-process-docstring", use_dashes, priority=600)  # after it
     app.connect("autodoc-skip-member", skip_fields)
     app.connect("doctree-read", leave_formulas_whole)
+    app.connect("doctree-read", use_dashes)
     app.connect("env-check-consistency", check_completeness)
     app.connect("doctree-resolved", link_code)
+    app.connect("doctree-resolved", break_names, priority=600)  # after the links
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,19 @@ def test_a_displayed_formula_is_not_put_into_a_split(build):
     html = (site / "index.html").read_text()
     assert "\\tag{1}" in html
     assert "split" not in html
+
+
+def test_long_names_in_tables_may_break(build):
+    site, _ = build("", "| a | b |\n| --- | --- |\n| `tests/a_b.py::c` | d |")
+    html = re.sub("</?span.*?>", "", (site / "page.html").read_text())
+    assert ">tests/<wbr>a_<wbr>b.<wbr>py::<wbr>c</code>" in html
+
+
+def test_a_dash_joins_a_parameter_and_what_it_is(build):
+    site, _ = build(".. reference:: pyentmax\n\n   softmax", "a -- b")
+    start = (site / "index.html").read_text()
+    assert " – which axes form a row" in start
+    assert " -- " not in start
 
 
 def test_formulas_in_docstrings_keep_their_lines():
