@@ -14,7 +14,7 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from importlib import import_module
-from types import ModuleType
+from types import GenericAlias, ModuleType
 from typing import Any
 
 from docutils import nodes
@@ -105,7 +105,7 @@ def check_completeness(app: Sphinx, env: BuildEnvironment) -> None:
 def entry(module: ModuleType, name: str) -> list[str]:
     """The reStructuredText that documents one name."""
     full_name, value = f"{module.__name__}.{name}", getattr(module, name)
-    if inspect.isclass(value):
+    if is_class(value):
         return [f".. autoclass:: {full_name}", "   :members:"]
     if not inspect.isroutine(value):
         shown = [f"   :value: {value!r}"] if isinstance(value, (str, int, float, tuple)) else []
@@ -119,12 +119,17 @@ def entry(module: ModuleType, name: str) -> list[str]:
     return [f".. autofunction:: {full_name}"]
 
 
+def is_class(value: Any) -> bool:
+    """Whether it is a class; before Python 3.11, dict[str, int] passed for one."""
+    return inspect.isclass(value) and not isinstance(value, GenericAlias)
+
+
 def summary(module: ModuleType, name: str) -> str:
     """What a name is, in a line."""
     value = getattr(module, name)
     if inspect.isroutine(value) and value.__name__ != name:
         return f"The same function as `{module.__name__}.{value.__name__}`."
-    if inspect.isclass(value) or inspect.isroutine(value):
+    if is_class(value) or inspect.isroutine(value):
         first, *_ = (inspect.getdoc(value) or "").split("\n\n")
         return escaped(first.replace("\n", " "))
     first, *_ = explanation(module, name) or [""]
