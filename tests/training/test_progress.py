@@ -1,0 +1,67 @@
+"""The bar of work that may be over at once."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from pyentmax.training import counting, progress
+
+
+class Bar:
+    """Stands for tqdm's: notes how it was made and what it was told."""
+
+    made: list[Bar] = []
+
+    def __init__(self, **options):
+        self.options, self.told, self.open = options, [], True
+        self.made.append(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.open = False
+
+    def update(self, n):
+        self.told.append(n)
+
+
+@pytest.fixture
+def on_a_terminal(monkeypatch):
+    monkeypatch.setattr(Bar, "made", [])
+    monkeypatch.setattr(progress, "_on_a_screen", lambda: True)
+    monkeypatch.setattr(progress, "_tqdm", lambda: Bar)
+
+
+def test_a_bar_waits_two_seconds_and_counts(on_a_terminal):
+    with counting(5, "word") as advance:
+        advance(2)
+        advance(3)
+    [bar] = Bar.made
+    assert bar.told == [2, 3]
+    assert not bar.open
+    assert bar.options["total"] == 5
+    assert bar.options["delay"] == 2
+
+
+def test_a_bar_that_nobody_wants_is_none(on_a_terminal):
+    with counting(5, "word", wanted=False) as advance:
+        advance(5)
+    assert not Bar.made
+
+
+def test_a_log_gets_no_bar(monkeypatch):
+    monkeypatch.setattr(progress, "_tqdm", lambda: pytest.fail("a bar in a log"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
+    with counting(5, "word") as advance:
+        advance(5)
+
+
+def test_a_bar_without_tqdm_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(progress, "_on_a_screen", lambda: True)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(ImportError, match=r"pip install 'pyentmax\[models\]'"):
+        with counting(5, "word"):
+            pass
