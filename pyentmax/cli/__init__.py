@@ -1,0 +1,62 @@
+"""``python -m pyentmax``: train models of inflection, use them, and the demonstration.
+
+Every command begins with a line that says what computes the mappings, ends with exit code 0 if it
+did what it was asked for, and otherwise prints one line that says what was wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from .. import __version__
+from .._dispatch import describe_backend
+from ._data import add_data
+from ._demo import add_demo
+from ._reproduce import add_reproduce
+from ._train import add_train
+from ._use import add_analyse, add_force, add_inflect
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code."""
+    args = _parser().parse_args(argv)
+    try:
+        print(f"pyentmax runs {describe_backend()}", flush=True)
+        return args.run(args)
+    except BrokenPipeError:  # whoever read our output has read enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except (ValueError, OSError, FloatingPointError, ImportError) as error:
+        print(f"pyentmax {args.command}: {_message(error)}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"pyentmax {args.command}: stopped", file=sys.stderr)
+        return 130
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m pyentmax",
+        description="Sparse attention and sparse sequence-to-sequence models.",
+    )
+    parser.add_argument("--version", action="version", version=f"pyentmax {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    add_demo(commands)
+    add_train(commands)
+    add_inflect(commands)
+    add_force(commands)
+    add_analyse(commands)
+    add_data(commands)
+    add_reproduce(commands)
+    return parser
