@@ -5,12 +5,12 @@
 
 Both train the same architecture (encoder of two half-width LSTMs, input feeding, bilinear
 attention, dropout 0.3, Adam, clipping at 5) on the same batches of the bundled verbs, and decode
-the same words with the same trained weights and the same rule of the beam; that losses and strings
-agree is checked first. α = 1 is softmax attention and cross-entropy, in PyTorch its own.
+the same words with the same trained weights; that losses and strings agree is checked first. α = 1 is softmax attention and cross-entropy, in PyTorch its own.
 
 Each library runs in a process of its own, so that its peak of memory can be told, and the two take
-turns, a block of batches each. The ratio is taken block by block, so that a drift of the machine's
-speed hits both. With one thread the time is that of the processor, with more that of the clock.
+turns, a block of batches each, or a batch in decoding. The ratio is taken turn by turn, so that a
+drift of the machine's speed hits both. With one thread the time is that of the processor, with more
+that of the clock.
 """
 
 from __future__ import annotations
@@ -200,13 +200,13 @@ class Data:
         chosen = rng.permutation(len(pairs))[:WORDS]
         some = [pairs[i] for i in chosen]
         self.decoding = [make_batch(some, index) for index in bucketed_batches(some, batch)]
-        self.at_once = max(2, 1500 // hidden)  # batches a block: of half a second or so
+        self.at_once = max(2, 1500 // hidden)  # batches a block to train on: half a second or so
         self._place = 0
 
-    def block(self, batches: list[Any]) -> list[Any]:
-        """The next batches of a block, around and around."""
-        places = [(self._place + k) % len(batches) for k in range(self.at_once)]
-        self._place += self.at_once
+    def next(self, batches: list[Any], count: int) -> list[Any]:
+        """So many batches from where the last call stopped, around and around."""
+        places = [(self._place + k) % len(batches) for k in range(count)]
+        self._place += count
         return [batches[place] for place in places]
 
 
@@ -246,7 +246,7 @@ def pyentmax_side(
         np.savez(weights, **model.params)
 
     def train() -> int:
-        block = data.block(data.training)
+        block = data.next(data.training, data.at_once)
         for b in block:
             update(b)
         return sum(map(len, block))
@@ -255,9 +255,8 @@ def pyentmax_side(
         return beam_search(model, b.source, b.source_mask, beam=BEAM, keep_attention=False)
 
     def decode() -> int:
-        for b in data.decoding:
-            search(b)
-        return WORDS
+        [b] = data.next(data.decoding, 1)
+        return len(search(b))
 
     def answers() -> Any:
         best = [result.best for b in data.decoding for result in search(b)]
@@ -315,7 +314,7 @@ def torch_side(
 
     def train() -> int:
         model.train()
-        block = data.block(training)
+        block = data.next(training, data.at_once)
         for b in block:
             optimizer.zero_grad()
             loss = model(*b)
@@ -330,9 +329,8 @@ def torch_side(
         return beam_search(model, b[0], b[1], data.model.bos, data.model.eos, BEAM)
 
     def decode() -> int:
-        for b in decoding:
-            search(b)
-        return WORDS
+        [b] = data.next(decoding, 1)
+        return len(search(b))
 
     def answers() -> Any:
         best = [pair for b in decoding for pair in search(b)]
