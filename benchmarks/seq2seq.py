@@ -5,7 +5,8 @@
 
 Both train the same architecture (encoder of two half-width LSTMs, input feeding, bilinear
 attention, dropout 0.3, Adam, clipping at 5) on the same batches of the bundled verbs, and decode
-the same words with the same trained weights; that losses and strings agree is checked first. α = 1 is softmax attention and cross-entropy, in PyTorch its own.
+the same words with the same trained weights; that losses and strings agree is checked first. α = 1
+is softmax attention and cross-entropy, in PyTorch its own.
 
 Each library runs in a process of its own, so that its peak of memory can be told, and the two take
 turns, a block of batches each, or a batch in decoding. The ratio is taken turn by turn, so that a
