@@ -45,6 +45,7 @@ SETTINGS = {
     "high-1-3100": Setting("high", 1, 32, 3100, 93.6),
     "high-2-5300": Setting("high", 2, 32, 5300, 95.7),
     "high-1-16000": Setting("high", 1, 32, 16000, 95.2),
+    "high-2-16000": Setting("high", 2, 32, 16000),
     "medium-2-1200": Setting("medium", 2, 16, 1200, 83.4),
     "no-draw-1-3100": Setting("high", 1, 32, 3100, hold_out=True),
     "no-draw-1-16000": Setting("high", 1, 32, 16000, hold_out=True),
