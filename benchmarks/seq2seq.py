@@ -46,6 +46,8 @@ def main() -> None:
     parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
     parser.add_argument("--weights", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.case and args.case[3] not in ("1", "1.5", "2"):
+        parser.error(f"--case: expected α = 1, 1.5 or 2, which PyTorch has too, got {args.case[3]}")
     if args.worker:
         work(args)
         return
