@@ -98,8 +98,13 @@ __global__ void __launch_bounds__(THREADS, blocks_with(MORE_REGISTERS<Compute<T>
               WriteProbabilities<T>{{p, place}});
 }
 
+/* The longest rows of half types under a mapping with powers need more than two blocks can have. */
+template <class Mapping, typename T, int ITEMS>
+constexpr int COLUMN_REGISTERS = Mapping::COSTLY && sizeof(T) == 2 && ITEMS >= 32 ? 255 : 128;
+
 template <template <typename> class M, typename T, int LANES, int ITEMS>
-__global__ void __launch_bounds__(THREADS, blocks_with(128, THREADS))
+__global__ void __launch_bounds__(THREADS,
+                                  blocks_with(COLUMN_REGISTERS<M<Compute<T>>, T, ITEMS>, THREADS))
     forward_columns(Operand<const T> z, Operand<const bool> mask, Operand<T> p, Batch batch,
                     Parameter parameter) {
     typedef Compute<T> C;
