@@ -240,11 +240,7 @@ def _small_runs(
     open_folder(out, asdict(settings))
     for number, cell in enumerate(cells, start=1):
         state = " (finished)" if one_language.is_finished(folder, cell) else ""
-        print(
-            f"model {number} of {len(cells)}: loss {cell.loss}, attention {cell.attention}, "
-            f"seed {cell.seed}{state}",
-            flush=True,
-        )
+        print(f"model {number} of {len(cells)}: {cell}{state}", flush=True)
         if not one_language.run_cell(folder, cell, settings, data, progress=not args.quiet):
             print("interrupted; the same command goes on")
             return 130

@@ -9,6 +9,6 @@ memory.
 """
 
 from emulation.build import compiled, unavailable
-from emulation.library import IN_ORDER, REVERSED, KernelError, Library
+from emulation.shared_library import IN_ORDER, REVERSED, KernelError, Library
 
 __all__ = ["IN_ORDER", "REVERSED", "KernelError", "Library", "compiled", "unavailable"]

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from emulation.library import Library
+from emulation.shared_library import Library
 
 HERE = Path(__file__).parent
 CACHE = HERE.parents[2] / "build" / "emulation"
