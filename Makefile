@@ -77,7 +77,7 @@ GPU_PYTHON ?= $(PYTHON)
 GPU_JOBS ?= $(shell nproc)
 gpu: export PYTHONPATH := .
 gpu:
-	$(GPU_PYTHON) -c 'from pyentmax._devices import device_module; device_module("cuda")'
+	$(GPU_PYTHON) -c 'from pyentmax.calls.devices import device_module; device_module("cuda")'
 	$(GPU_PYTHON) -m pytest -n $(GPU_JOBS) -p no:cacheprovider tests/cuda/test_kernels_on_a_gpu.py tests/device
 	@if command -v compute-sanitizer >/dev/null; then set -x; \
 		PYENTMAX_TEST_NO_POOL=1 compute-sanitizer --error-exitcode 1 $(GPU_PYTHON) -m pytest \

@@ -35,9 +35,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pyentmax
-from pyentmax._devices import device_module
-from pyentmax.cuda import _functions
-from pyentmax.cuda._launch import Kernel, prepared
+from pyentmax.backends.cuda import _functions
+from pyentmax.backends.cuda._launch import Kernel, prepared
+from pyentmax.calls.devices import device_module
 
 LENGTHS = [64, 128, 256, 512, 1024, 4096, 8192, 16384, 32000, 57000, 128000]
 TOTALS = [1 << 30, 64 << 20, 4 << 30]  # bytes of scores

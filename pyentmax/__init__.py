@@ -2,8 +2,8 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
-from pyentmax._dispatch import show_config
-from pyentmax._workers import get_workers, set_workers
+from pyentmax.backends.choice import show_config
+from pyentmax.backends.threads import get_workers, set_workers
 from pyentmax.checking import CheckReport, check_gradient, check_jacobian, check_vjp
 from pyentmax.entropies import gini_entropy, norm_entropy, shannon_entropy, tsallis_entropy
 from pyentmax.log_probabilities import log_entmax, log_entmax15, log_softmax, log_sparsemax

@@ -12,7 +12,7 @@ for stream in (sys.stdout, sys.stderr):
 with contextlib.suppress(
     KeyboardInterrupt
 ):  # while everything is imported, there is nothing to say
-    from .cli import main
+    from pyentmax.cli import main
 
     sys.exit(main())
 sys.exit(130)

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .analysis import exactness_statistics
-from .data import Example, compounds_of, english_verbs, hold_out
-from .inflection import Inflector, train_inflector
-from .plotting import plot_training_curve, save_figure
-from .reports import describe, draw
-from .training import LAST, TRAINING_STATE, History, TrainingConfig, load_checkpoint
+from pyentmax.analysis import exactness_statistics
+from pyentmax.data import Example, compounds_of, english_verbs, hold_out
+from pyentmax.inflection import Inflector, train_inflector
+from pyentmax.plotting import plot_training_curve, save_figure
+from pyentmax.reports import describe, draw
+from pyentmax.training import LAST, TRAINING_STATE, History, TrainingConfig, load_checkpoint
 
 PURPOSE = "demo"
 LEMMA, TAGS = "draw", "V;V.PTCP;PST"

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._devices import beside
-from pyentmax._dispatch import as_floating
+from pyentmax.calls.devices import beside
+from pyentmax.calls.dtypes import as_floating
 
 
 def shannon_entropy(p: Any, axis: Any = -1) -> Any:

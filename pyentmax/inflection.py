@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ._devices import device_module
-from .data import (
+from pyentmax.calls.devices import device_module
+from pyentmax.data import (
     BOS,
     EOS,
     SPECIALS,
@@ -26,7 +26,7 @@ from .data import (
     source_tokens,
     target_tokens,
 )
-from .decoding import (
+from pyentmax.decoding import (
     BeamResult,
     ForcedDecoding,
     JoinableDecodable,
@@ -35,9 +35,9 @@ from .decoding import (
     forced_decoding,
     greedy_search,
 )
-from .models.ensemble import Ensemble
-from .models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from .training import (
+from pyentmax.models.ensemble import Ensemble
+from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.training import (
     BEST,
     LAST,
     CheckpointError,

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
-from pyentmax.mappings._rows import Rows
+from pyentmax.backends.choice import accelerated
+from pyentmax.calls.rows import Rows
 from pyentmax.mappings.entmax import _beta, _Rows
 from pyentmax.mappings.entmax15 import entmax15
 from pyentmax.mappings.sparsemax import sparsemax

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from .data import Example, source_tokens
-from .decoding import BeamResult, ForcedDecoding, Hypothesis, HypothesisTree
-from .decoding.lattice import format_percent
-from .inflection import WordDecoder
+from pyentmax.data import Example, source_tokens
+from pyentmax.decoding import BeamResult, ForcedDecoding, Hypothesis, HypothesisTree
+from pyentmax.decoding.lattice import format_percent
+from pyentmax.inflection import WordDecoder
 
 MOST_LISTED = 20  # strings of a list that is not complete
 MOST_OTHERS = 8  # tokens beside the forced one
@@ -89,7 +89,7 @@ def draw_forced(
     language: str | None = None,
 ) -> list[Path]:
     """Draw the steps of a forced form and the attention at them; returns the files."""
-    from .plotting import plot_attention, plot_forced_decoding, save_figure
+    from pyentmax.plotting import plot_attention, plot_forced_decoding, save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
     name = _file_name(f"{lemma}-{tags}-{form}")
@@ -112,7 +112,7 @@ def draw(
     language: str | None = None,
 ) -> list[Path]:
     """Draw the tree of hypotheses and the best one's attention; returns the files."""
-    from .plotting import plot_attention, plot_hypothesis_tree, save_figure
+    from pyentmax.plotting import plot_attention, plot_hypothesis_tree, save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
     name = _file_name(f"{lemma}-{tags}")

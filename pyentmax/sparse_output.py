@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax import _dispatch
-from pyentmax.mappings._rows import Rows, check_parameter
+from pyentmax.backends import choice
+from pyentmax.calls.rows import Rows, check_parameter
 from pyentmax.mappings.entmax import entmax
 from pyentmax.mappings.entmax15 import entmax15
 from pyentmax.mappings.sparsemax import sparsemax
@@ -131,7 +131,7 @@ class _Nonzeros:
         self._columns = np.empty(0, np.int32 if shape[1] <= INT32_MAX else np.int64)
         self._values = np.empty(0, dtype)
         self._ends = np.zeros(shape[0] + 1, np.int64)
-        self._pack = _dispatch.packer() or _pack
+        self._pack = choice.packer() or _pack
         self._rows = self._count = 0
 
     def append(self, block: Any) -> None:

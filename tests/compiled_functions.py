@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import pyentmax
-from pyentmax import _dispatch
+from pyentmax.backends import choice
 
 PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0}
 
@@ -16,7 +16,7 @@ PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0}
 def compiled_functions() -> list[str]:
     """The public functions that have a kernel of their own name."""
     names = [n for n in pyentmax.__all__ if hasattr(getattr(pyentmax, n), "reference")]
-    return [n for n in names if n in _dispatch.kernels()]
+    return [n for n in names if n in choice.kernels()]
 
 
 def arguments(function: Any, shape: tuple[int, ...], dtype: Any) -> list[Any]:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import pyentmax
-from pyentmax import _dispatch
+from pyentmax.backends import choice
+from pyentmax.calls import dtypes
 
 ACCELERATED = ["softmax", "sparsemax", "entmax15", "entmax"] + [
     f"{name}_jvp" for name in ("softmax", "sparsemax", "entmax15")
@@ -35,15 +36,15 @@ class Recorder:
 def kernel(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     recorder = Recorder()
     kernels = {"entmax15": recorder, "entmax": recorder}
-    monkeypatch.setattr(_dispatch, "kernels", lambda: kernels)
+    monkeypatch.setattr(choice, "kernels", lambda: kernels)
     return recorder
 
 
 @pytest.fixture
 def fresh_kernels() -> Iterator[None]:
-    _dispatch.kernels.cache_clear()
+    choice.kernels.cache_clear()
     yield
-    _dispatch.kernels.cache_clear()
+    choice.kernels.cache_clear()
 
 
 @pytest.mark.parametrize("name", ACCELERATED)
@@ -153,11 +154,11 @@ def test_unset_takes_what_is_there(
         built = False
     else:
         built = bool(_cpu)
-    assert ("entmax15" in _dispatch.kernels()) == built
+    assert ("entmax15" in choice.kernels()) == built
     config = pyentmax.show_config()
     assert config["backend"] == ("cpu" if built else "reference")
     printed = capsys.readouterr().out
-    assert printed.startswith(f"pyentmax runs {_dispatch.describe_backend()}\n")
+    assert printed.startswith(f"pyentmax runs {choice.describe_backend()}\n")
     assert ("no kernels" in printed) != built
 
 
@@ -165,7 +166,7 @@ def test_reference_turns_kernels_off(
     monkeypatch: pytest.MonkeyPatch, fresh_kernels: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYENTMAX_BACKEND", "reference")
-    assert _dispatch.kernels() == {}
+    assert choice.kernels() == {}
     assert pyentmax.show_config()["kernels"] == []
     assert "as PYENTMAX_BACKEND=reference asks" in capsys.readouterr().out
 
@@ -179,7 +180,7 @@ def test_cpu_fails_where_kernels_are_missing(
         pyentmax.entmax15([1.0, 0.0])
     monkeypatch.delenv("PYENTMAX_BACKEND")
     assert pyentmax.show_config()["backend"] == "reference"
-    assert "was not built" in _dispatch.describe_backend()
+    assert "was not built" in choice.describe_backend()
 
 
 def test_unknown_backend_is_an_error(monkeypatch: pytest.MonkeyPatch, fresh_kernels: None) -> None:
@@ -224,7 +225,7 @@ class Foreign:
 
 
 def test_foreign_arrays_are_not_copied_to_the_host() -> None:
-    array, answer = _dispatch.as_floating(Foreign(np.zeros(3, np.float16)), "z")
+    array, answer = dtypes.as_floating(Foreign(np.zeros(3, np.float16)), "z")
     assert isinstance(array, Foreign)
     assert (array.dtype, answer) == (np.float32, np.float16)
 
@@ -232,7 +233,7 @@ def test_foreign_arrays_are_not_copied_to_the_host() -> None:
 @pytest.mark.parametrize("value", ["a", 2**70, [None]])
 def test_what_is_no_number_is_named_with_its_value(value: object) -> None:
     with pytest.raises(TypeError, match=r"k must hold real numbers, got dtype .*\(.+\)"):
-        _dispatch.as_floating(value, "k")
+        dtypes.as_floating(value, "k")
 
 
 @pytest.mark.parametrize("axis", [1.0, "a", (0, 1.5)])

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import pyentmax
-from pyentmax import _dispatch, cli
+from pyentmax import cli
+from pyentmax.backends import choice
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"gpu.md"}  # run by tests/device/test_dlpack.py
@@ -67,7 +68,7 @@ def blocks(text: str) -> list[Block]:
 
 def present(name: str) -> bool:
     if name == "kernels":
-        return bool(_dispatch.kernels())
+        return bool(choice.kernels())
     return importlib.util.find_spec(name) is not None
 
 

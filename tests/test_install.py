@@ -47,8 +47,8 @@ def test_the_typing_marker_and_the_data_come_along():
     package = importlib.resources.files("pyentmax")
     assert (package / "py.typed").is_file()
     assert (package / "data" / "english_verbs.tsv").is_file()
-    assert (package / "cuda" / "softmax.cu").is_file()
-    assert (package / "cuda" / "rows.cuh").is_file()
+    assert (package / "backends" / "cuda" / "softmax.cu").is_file()
+    assert (package / "backends" / "cuda" / "rows.cuh").is_file()
 
 
 @pytest.fixture

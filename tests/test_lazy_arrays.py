@@ -12,12 +12,12 @@ import pytest
 from compiled_functions import arguments, compiled_functions
 
 import pyentmax
-from pyentmax import _dispatch
+from pyentmax.backends import choice
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
 
-needs_kernels = pytest.mark.skipif(not _dispatch.kernels(), reason="the kernels are not built")
+needs_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
 
 RNG = np.random.default_rng(0)
 Z = RNG.standard_normal((6, 40, 30)).astype(np.float32)
@@ -80,7 +80,7 @@ def test_jacobian_products() -> None:
 
 
 def test_rows_in_pieces_are_refused_with_the_remedy() -> None:
-    if _dispatch.kernels():
+    if choice.kernels():
         with pytest.raises(
             ValueError, match=r"lie in one chunk each, here they lie in 3; .*rechunk"
         ):
@@ -115,7 +115,7 @@ def test_nothing_is_computed_behind_the_callers_back() -> None:
         pyentmax.softmax(frame)
     with pytest.raises(TypeError, match="out must be left out"):
         pyentmax.softmax(trap, out=np.empty_like(Z))
-    if _dispatch.kernels():
+    if choice.kernels():
         for lazy in (pyentmax.softmax(trap, mask=MASK), pyentmax.softmax_jvp(trap, trap)):
             with pytest.raises(AssertionError, match="computed"):
                 lazy.compute()

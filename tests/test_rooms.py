@@ -18,10 +18,8 @@ PACKAGE = Path(str(pyentmax.__file__)).parent
 
 ROOT = "pyentmax itself"  # __init__.py: the namespace of array functions
 ROOMS = [
-    "_workers",
-    "_lazy",
-    "_devices",
-    "_dispatch",
+    "calls",
+    "backends",
     "_files",
     "_memory",
     "entropies",
@@ -32,7 +30,6 @@ ROOMS = [
     "losses",
     "checking",
     ROOT,
-    "cuda",
     "autograd",
     "nn",
     "models",
@@ -91,7 +88,7 @@ def offences(source: str, path: Path) -> list[str]:
         if room == here:
             continue
         if room == KERNELS:
-            allowed, why = here == "_dispatch", "only _dispatch knows the kernels"
+            allowed, why = here == "backends", "only backends knows the kernels"
         else:
             allowed, why = ROOMS.index(room) < ROOMS.index(here), f"{room} comes after {here}"
         if not allowed:
@@ -138,9 +135,9 @@ def test_forbidden_imports_are_found(path, source):
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("_dispatch.py", "from pyentmax import _cpu"),
+        ("backends/choice.py", "from pyentmax import _cpu"),
         ("losses.py", "from pyentmax.mappings import MAPPINGS"),
-        ("mappings/softmax.py", "from ._simplex import jvp\nfrom .. import _dispatch"),
+        ("mappings/softmax.py", "from ._simplex import jvp\nfrom .. import calls"),
         ("mappings/__init__.py", "from .softmax import softmax\nfrom . import sparsemax"),
         ("__init__.py", "from .losses import sparsemax_loss"),
         ("autograd/mappings.py", "from pyentmax import entmax\nimport pyentmax"),

@@ -10,7 +10,8 @@ import pytest
 import scipy.sparse
 
 import pyentmax
-from pyentmax import _dispatch, sparse_output
+from pyentmax import sparse_output
+from pyentmax.backends import choice
 
 CASES: list[tuple[str, tuple[Any, ...]]] = [
     ("sparsemax", ()),
@@ -28,8 +29,8 @@ every_case = pytest.mark.parametrize(
 def packer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways to collect non-zeros."""
     if request.param == "NumPy":
-        monkeypatch.setattr(_dispatch, "packer", lambda: None)
-    elif _dispatch.packer() is None:
+        monkeypatch.setattr(choice, "packer", lambda: None)
+    elif choice.packer() is None:
         pytest.skip("the kernels are not built")
 
 

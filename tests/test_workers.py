@@ -16,7 +16,7 @@ import pytest
 from compiled_functions import arguments, as_tuple, compiled_functions
 
 import pyentmax
-from pyentmax import _workers
+from pyentmax.backends import threads
 
 TIMEOUT = 60  # seconds; nothing here takes one
 
@@ -79,7 +79,7 @@ def test_other_threads_count_as_part_of_a_pool_unless_they_ask() -> None:
 
 
 def test_set_workers_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_workers, "_cpus", lambda: 6)
+    monkeypatch.setattr(threads, "_cpus", lambda: 6)
     with pyentmax.set_workers(2):
         with pyentmax.set_workers(-1):
             assert pyentmax.get_workers() == 6
@@ -92,7 +92,7 @@ def test_set_workers_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("wrong", [0, -7, -100])
 def test_a_number_that_leaves_nobody_to_work(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_workers, "_cpus", lambda: 6)
+    monkeypatch.setattr(threads, "_cpus", lambda: 6)
     expected = rf"workers must be 1 or more, or -1 \(all 6 CPUs\) to -6, got {wrong}"
     with pytest.raises(ValueError, match=expected):
         pyentmax.softmax(np.zeros(3), workers=wrong)
@@ -118,7 +118,7 @@ def test_the_signature_shows_the_keyword() -> None:
 
 def test_two_threads_work_at_the_same_time() -> None:
     kernel, (z, mask) = Witness(meeting=2), rows()
-    np.testing.assert_array_equal(_workers.run(kernel, (z, mask), workers=2), 2 * z)
+    np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=2), 2 * z)
     assert len({thread for thread, _ in kernel.calls}) == 2
     assert sum(count for _, count in kernel.calls) == len(z)
 
@@ -126,37 +126,37 @@ def test_two_threads_work_at_the_same_time() -> None:
 def test_small_inputs_stay_whole_and_big_ones_get_the_threads_they_pay_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_workers, "_cpus", lambda: 8)
+    monkeypatch.setattr(threads, "_cpus", lambda: 8)
     hired: list[int] = []
-    share = _workers._share
+    share = threads._share
 
     def note(work: Any, helpers: int, give_up: Any) -> None:
         hired.append(helpers)
         share(work, helpers, give_up)
 
-    monkeypatch.setattr(_workers, "_share", note)
+    monkeypatch.setattr(threads, "_share", note)
     z, mask = rows()
-    monkeypatch.setattr(_workers, "ENTRIES_PER_WORKER", z.size)
-    _workers.run(Witness(), (z, mask))
+    monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", z.size)
+    threads.run(Witness(), (z, mask))
     assert hired == []
-    monkeypatch.setattr(_workers, "ENTRIES_PER_WORKER", z.size // 3)
-    _workers.run(Witness(), (z, mask))
+    monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", z.size // 3)
+    threads.run(Witness(), (z, mask))
     assert hired == [2]
-    monkeypatch.setattr(_workers, "ENTRIES_PER_WORKER", 1)
-    _workers.run(Witness(), (z, mask))
+    monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", 1)
+    threads.run(Witness(), (z, mask))
     assert hired == [2, 7]
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(_workers.run, Witness(), (z, mask)).result()
-    monkeypatch.setattr(_workers, "_is_child_of_a_pool", lambda: True)
-    _workers.run(Witness(), (z, mask))
+        pool.submit(threads.run, Witness(), (z, mask)).result()
+    monkeypatch.setattr(threads, "_is_child_of_a_pool", lambda: True)
+    threads.run(Witness(), (z, mask))
     assert hired == [2, 7]
-    _workers.run(Witness(), (z, mask), workers=2)
+    threads.run(Witness(), (z, mask), workers=2)
     assert hired == [2, 7, 1]
 
 
 def test_more_workers_than_rows() -> None:
     kernel, (z, mask) = Witness(), rows(3)
-    np.testing.assert_array_equal(_workers.run(kernel, (z, mask), workers=50), 2 * z)
+    np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=50), 2 * z)
     assert [count for _, count in kernel.calls] == [1, 1, 1]
 
 
@@ -168,8 +168,8 @@ def test_an_error_in_any_thread_reaches_the_caller(in_caller: bool) -> None:
     kernel, (z, mask) = Witness(meeting=2), rows()
     kernel.trouble = {in_caller: MemoryError("no room")}
     with pytest.raises(MemoryError, match="no room"):
-        _workers.run(kernel, (z, mask), workers=2)
-    assert _workers.run(Witness(), (z, mask), workers=2).shape == z.shape
+        threads.run(kernel, (z, mask), workers=2)
+    assert threads.run(Witness(), (z, mask), workers=2).shape == z.shape
 
 
 def test_an_interrupt_stops_the_call_and_leaves_the_pool_usable() -> None:
@@ -181,9 +181,9 @@ def test_an_interrupt_stops_the_call_and_leaves_the_pool_usable() -> None:
 
     kernel, (z, mask) = Interrupted(), rows(6000)
     with pytest.raises(KeyboardInterrupt):
-        _workers.run(kernel, (z, mask), workers=2)
+        threads.run(kernel, (z, mask), workers=2)
     done = len(kernel.calls)
-    np.testing.assert_array_equal(_workers.run(Witness(), (z, mask), workers=2), 2 * z)
+    np.testing.assert_array_equal(threads.run(Witness(), (z, mask), workers=2), 2 * z)
     assert len(kernel.calls) == done, "the interrupted call went on by itself"
 
 
@@ -193,10 +193,10 @@ def test_without_a_thread_to_be_had_the_caller_does_it_all(monkeypatch: pytest.M
 
     kernel, (z, mask) = Witness(), rows()
     monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
-    np.testing.assert_array_equal(_workers.run(kernel, (z, mask), workers=3), 2 * z)
+    np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=3), 2 * z)
     assert {thread for thread, _ in kernel.calls} == {kernel.caller}
     monkeypatch.undo()
-    np.testing.assert_array_equal(_workers.run(Witness(meeting=2), (z, mask), workers=2), 2 * z)
+    np.testing.assert_array_equal(threads.run(Witness(meeting=2), (z, mask), workers=2), 2 * z)
 
 
 def test_a_call_while_the_interpreter_shuts_down() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from .accuracy import levenshtein, mean_levenshtein, word_accuracy
-from .exactness import (
+from pyentmax.analysis.accuracy import levenshtein, mean_levenshtein, word_accuracy
+from pyentmax.analysis.exactness import (
     ExactnessStatistics,
     empty_string_probability,
     exactness_by_beam,
     exactness_statistics,
     smallest_exact_beam,
 )
-from .reliability import Calibration, CalibrationBin, calibration, listed_claims
-from .sparsity import SupportSizes, density, support_size, support_sizes
+from pyentmax.analysis.reliability import Calibration, CalibrationBin, calibration, listed_claims
+from pyentmax.analysis.sparsity import SupportSizes, density, support_size, support_sizes
 
 __all__ = [
     "Calibration",

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decoding import BeamResult, Decodable
+from pyentmax.decoding import BeamResult, Decodable
 
 __all__ = [
     "ExactnessStatistics",

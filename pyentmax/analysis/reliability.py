@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..decoding import BeamResult
+from pyentmax.decoding import BeamResult
 
 __all__ = ["Calibration", "CalibrationBin", "calibration", "listed_claims"]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..decoding import ForcedDecoding
+from pyentmax.decoding import ForcedDecoding
 
 __all__ = ["SupportSizes", "density", "support_size", "support_sizes"]
 

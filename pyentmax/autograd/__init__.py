@@ -3,8 +3,7 @@
 ``tensor`` is the tape, ``ops`` the operations, ``mappings`` the sparse mappings and their losses.
 """
 
-from .._devices import array_module
-from .mappings import (
+from pyentmax.autograd.mappings import (
     MAPPING_OPS,
     budget_sparsemax,
     csoftmax,
@@ -19,7 +18,7 @@ from .mappings import (
     sparsemax,
     topk_softmax,
 )
-from .ops import (
+from pyentmax.autograd.ops import (
     as_tensor,
     concatenate,
     dropout,
@@ -33,7 +32,8 @@ from .ops import (
     take_rows,
     tanh,
 )
-from .tensor import Part, Product, Tensor
+from pyentmax.autograd.tensor import Part, Product, Tensor
+from pyentmax.calls.devices import array_module
 
 __all__ = [
     "MAPPING_OPS",

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .. import losses
-from ..mappings import MAPPINGS, Mapping
-from ..mappings.budget_sparsemax import budget_sparsemax_vjp_budget
-from ..mappings.csoftmax import csoftmax_vjp_upper
-from ..mappings.csparsemax import csparsemax_vjp_upper
-from ..mappings.entmax import entmax_vjp_alpha
-from ..mappings.fusedmax import fusedmax_vjp_strength
-from ..mappings.oscarmax import oscarmax_vjp_strength
-from .ops import as_tensor
-from .tensor import Array, Tensor
+from pyentmax import losses
+from pyentmax.autograd.ops import as_tensor
+from pyentmax.autograd.tensor import Array, Tensor
+from pyentmax.mappings import MAPPINGS, Mapping
+from pyentmax.mappings.budget_sparsemax import budget_sparsemax_vjp_budget
+from pyentmax.mappings.csoftmax import csoftmax_vjp_upper
+from pyentmax.mappings.csparsemax import csparsemax_vjp_upper
+from pyentmax.mappings.entmax import entmax_vjp_alpha
+from pyentmax.mappings.fusedmax import fusedmax_vjp_strength
+from pyentmax.mappings.oscarmax import oscarmax_vjp_strength
 
 MappingOp = Callable[..., Tensor]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from .._devices import array_module
-from .counted import random_bits
-from .tensor import Array, Part, Product, Tensor
+from pyentmax.autograd.counted import random_bits
+from pyentmax.autograd.tensor import Array, Part, Product, Tensor
+from pyentmax.calls.devices import array_module
 
 
 def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
-from .._devices import array_module
+from pyentmax.calls.devices import array_module
 
 Array: TypeAlias = Any
 """An array of NumPy or of a module with NumPy's surface (CuPy)."""
@@ -241,7 +241,7 @@ def _numbers(arguments: tuple[Any, ...]) -> tuple[int, ...]:
 
 
 def _ops() -> ModuleType:
-    from . import ops
+    from pyentmax.autograd import ops
 
     return ops
 

@@ -11,13 +11,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from .. import __version__
-from .._dispatch import describe_backend
-from ._data import add_data
-from ._demo import add_demo
-from ._reproduce import add_reproduce
-from ._train import add_train
-from ._use import add_analyse, add_force, add_inflect
+from pyentmax import __version__
+from pyentmax.backends.choice import describe_backend
+from pyentmax.cli._data import add_data
+from pyentmax.cli._demo import add_demo
+from pyentmax.cli._reproduce import add_reproduce
+from pyentmax.cli._train import add_train
+from pyentmax.cli._use import add_analyse, add_force, add_inflect
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from ..data import SPLITS, conll2018_files, conll2018_languages
-from ._options import Formatter, add_folder
+from pyentmax.cli._options import Formatter, add_folder
+from pyentmax.data import SPLITS, conll2018_files, conll2018_languages
 
 
 def add_data(commands: Any) -> None:

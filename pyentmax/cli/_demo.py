@@ -6,8 +6,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from .._devices import DEVICES
-from ._options import Formatter
+from pyentmax.calls.devices import DEVICES
+from pyentmax.cli._options import Formatter
 
 
 def add_demo(commands: Any) -> None:
@@ -24,6 +24,6 @@ def add_demo(commands: Any) -> None:
 
 
 def _demo(args: argparse.Namespace) -> int:
-    from ..demo import run_demo
+    from pyentmax.demo import run_demo
 
     return run_demo(args.out, args.seed, args.device)

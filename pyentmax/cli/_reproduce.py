@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .._devices import DEVICES
-from ..data import conll2018_languages
-from ..nn.attention import SCORES
-from ._options import Formatter, add_folder
+from pyentmax.calls.devices import DEVICES
+from pyentmax.cli._options import Formatter, add_folder
+from pyentmax.data import conll2018_languages
+from pyentmax.nn.attention import SCORES
 
 
 def add_reproduce(commands: Any) -> None:
@@ -65,8 +65,8 @@ def _add_table1(experiments: Any) -> None:
 
 
 def _table1(args: argparse.Namespace) -> int:
-    from ..experiments import table1
-    from ..experiments.table1_report import write_report
+    from pyentmax.experiments import table1
+    from pyentmax.experiments.table1_report import write_report
 
     names = args.languages
     if names == ["all"]:
@@ -108,8 +108,8 @@ def _table1(args: argparse.Namespace) -> int:
 def _cells_here(
     args: argparse.Namespace, out: Path, cells: Sequence[Any], settings: Any, data: Any
 ) -> int:
-    from ..experiments import table1
-    from ..experiments.table1_report import write_report
+    from pyentmax.experiments import table1
+    from pyentmax.experiments.table1_report import write_report
 
     for number, cell in enumerate(cells, start=1):
         state = " (finished)" if table1.is_finished(out, cell) else ""
@@ -126,8 +126,8 @@ def _cells_here(
 def _cells_on_cluster(
     args: argparse.Namespace, out: Path, cells: Sequence[Any], settings: Any
 ) -> int:
-    from ..experiments.cluster import run_on_cluster
-    from ..experiments.table1_report import write_report
+    from pyentmax.experiments.cluster import run_on_cluster
+    from pyentmax.experiments.table1_report import write_report
 
     failed = 0
     outcomes = run_on_cluster(args.scheduler, out, cells, settings, args.data, device=args.device)
@@ -158,7 +158,7 @@ def _add_figure4(experiments: Any) -> None:
 
 
 def _figure4(args: argparse.Namespace) -> int:
-    from ..experiments import figure4
+    from pyentmax.experiments import figure4
 
     out = args.out or Path("figure4")
     return _small_runs(args, figure4, figure4.grid(args.alpha, args.seed), out, out)
@@ -185,7 +185,7 @@ def _add_figure6(experiments: Any) -> None:
 
 
 def _figure6(args: argparse.Namespace) -> int:
-    from ..experiments import figure6
+    from pyentmax.experiments import figure6
 
     out = args.out or Path("figure6")
     cells = figure6.grid(args.mapping, args.seed)
@@ -221,9 +221,9 @@ def _small_runs(
     args: argparse.Namespace, figure: Any, cells: Sequence[Any], out: Path, folder: Path
 ) -> int:
     """Train what is missing of an experiment on one language, and draw its figure."""
-    from ..experiments import one_language
-    from ..experiments._records import open_folder
-    from ..plotting._figures import require_matplotlib
+    from pyentmax.experiments import one_language
+    from pyentmax.experiments._records import open_folder
+    from pyentmax.plotting._figures import require_matplotlib
 
     require_matplotlib()  # known before an hour of training, not after it
     settings = one_language.Settings(

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._devices import DEVICES
-from ..data import Example, compounds_of, hold_out, language_of, read_examples, source_tokens
-from ..inflection import train_inflector
-from ..nn.attention import LEARNED, SCORES
-from ..training import TrainingConfig
-from ._options import Formatter
+from pyentmax.calls.devices import DEVICES
+from pyentmax.cli._options import Formatter
+from pyentmax.data import Example, compounds_of, hold_out, language_of, read_examples, source_tokens
+from pyentmax.inflection import train_inflector
+from pyentmax.nn.attention import LEARNED, SCORES
+from pyentmax.training import TrainingConfig
 
 
 def add_train(commands: Any) -> None:

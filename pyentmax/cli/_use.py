@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ..data import language_of, read_examples
-from ..inflection import load_word_decoder
-from ..reports import describe, describe_forced, draw, draw_forced
-from ._options import Formatter, add_models
+from pyentmax.cli._options import Formatter, add_models
+from pyentmax.data import language_of, read_examples
+from pyentmax.inflection import load_word_decoder
+from pyentmax.reports import describe, describe_forced, draw, draw_forced
 
 
 def add_inflect(commands: Any) -> None:
@@ -108,7 +108,7 @@ def add_analyse(commands: Any) -> None:
 
 
 def _analyse(args: argparse.Namespace) -> int:
-    from ..experiments import sparsity
+    from pyentmax.experiments import sparsity
 
     languages = [language_of(path) for path in args.examples] if args.multilingual else None
     examples = read_examples(args.examples, languages=languages)

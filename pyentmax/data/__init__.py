@@ -1,6 +1,6 @@
 """Data: inflection examples and their files, vocabularies and batches by length."""
 
-from .batching import (
+from pyentmax.data.batching import (
     Batch,
     Pair,
     bucketed_batches,
@@ -8,10 +8,10 @@ from .batching import (
     make_batch,
     padding_share,
 )
-from .bundled import english_verbs
-from .download import SPLITS, conll2018_files, conll2018_languages
-from .errors import DataError
-from .inflection import (
+from pyentmax.data.bundled import english_verbs
+from pyentmax.data.download import SPLITS, conll2018_files, conll2018_languages
+from pyentmax.data.errors import DataError
+from pyentmax.data.inflection import (
     Example,
     compounds_of,
     hold_out,
@@ -20,7 +20,7 @@ from .inflection import (
     source_tokens,
     target_tokens,
 )
-from .vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from pyentmax.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
 __all__ = [
     "BOS",

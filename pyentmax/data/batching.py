@@ -9,9 +9,9 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .errors import DataError
-from .inflection import Example, source_tokens, target_tokens
-from .vocabulary import BOS, EOS, PAD, Vocabulary
+from pyentmax.data.errors import DataError
+from pyentmax.data.inflection import Example, source_tokens, target_tokens
+from pyentmax.data.vocabulary import BOS, EOS, PAD, Vocabulary
 
 Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
 

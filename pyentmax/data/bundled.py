@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import resources
 
-from .inflection import Example, read_examples
+from pyentmax.data.inflection import Example, read_examples
 
 
 def english_verbs() -> list[Example]:

@@ -17,8 +17,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from .errors import DataError
-from .inflection import language_of
+from pyentmax.data.errors import DataError
+from pyentmax.data.inflection import language_of
 
 __all__ = ["SPLITS", "conll2018_files", "conll2018_languages"]
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from .errors import DataError
+from pyentmax.data.errors import DataError
 
 _PathLike = str | os.PathLike[str]
 _COLUMNS = "lemma TAB form TAB tags;joined;by;semicolons"

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from importlib import resources
 from pathlib import Path
 
-from .english_spelling import present_participle, regular_past, third_person
-from .errors import DataError
-from .inflection import Example
+from pyentmax.data.english_spelling import present_participle, regular_past, third_person
+from pyentmax.data.errors import DataError
+from pyentmax.data.inflection import Example
 
 TAGS = ("V;NFIN", "V;3;SG;PRS", "V;PST", "V;V.PTCP;PST", "V;V.PTCP;PRS")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ..models.protocol import Decodable, JoinableDecodable, Step
-from .beam import beam_search
-from .exact import exact_search
-from .forced import ForcedDecoding, ForcedStep, forced_decoding
-from .greedy import greedy_search
-from .hypotheses import BeamResult, Hypothesis
-from .lattice import HypothesisNode, HypothesisTree
+from pyentmax.decoding.beam import beam_search
+from pyentmax.decoding.exact import exact_search
+from pyentmax.decoding.forced import ForcedDecoding, ForcedStep, forced_decoding
+from pyentmax.decoding.greedy import greedy_search
+from pyentmax.decoding.hypotheses import BeamResult, Hypothesis
+from pyentmax.decoding.lattice import HypothesisNode, HypothesisTree
+from pyentmax.models.protocol import Decodable, JoinableDecodable, Step
 
 __all__ = [
     "BeamResult",

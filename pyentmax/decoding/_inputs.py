@@ -7,7 +7,7 @@ from operator import index
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..models.protocol import BoolArray, FloatArray, IntArray, Step
+from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, Step
 
 
 def checked_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:

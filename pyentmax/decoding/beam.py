@@ -13,9 +13,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..models.protocol import BoolArray, Decodable, FloatArray, IntArray
-from ._inputs import checked_source, length_limits, positive, possible_continuations
-from .hypotheses import BeamResult, Hypothesis
+from pyentmax.decoding._inputs import (
+    checked_source,
+    length_limits,
+    positive,
+    possible_continuations,
+)
+from pyentmax.decoding.hypotheses import BeamResult, Hypothesis
+from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
 __all__ = ["beam_search"]
 

@@ -17,9 +17,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..models.protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
-from ._inputs import checked_source, length_limits, positive, possible_continuations
-from .hypotheses import BeamResult, Hypothesis
+from pyentmax.decoding._inputs import (
+    checked_source,
+    length_limits,
+    positive,
+    possible_continuations,
+)
+from pyentmax.decoding.hypotheses import BeamResult, Hypothesis
+from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
 
 __all__ = ["exact_search"]
 

@@ -9,8 +9,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..models.protocol import BoolArray, Decodable, FloatArray, IntArray
-from ._inputs import checked_source
+from pyentmax.decoding._inputs import checked_source
+from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
 __all__ = ["ForcedDecoding", "ForcedStep", "forced_decoding"]
 

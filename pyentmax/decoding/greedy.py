@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..models.protocol import Decodable, IntArray
-from ._inputs import checked_source, length_limits
+from pyentmax.decoding._inputs import checked_source, length_limits
+from pyentmax.models.protocol import Decodable, IntArray
 
 __all__ = ["greedy_search"]
 

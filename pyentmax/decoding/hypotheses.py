@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..models.protocol import FloatArray
+from pyentmax.models.protocol import FloatArray
 
 __all__ = ["BeamResult", "Hypothesis"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from os.path import commonprefix
 
-from .hypotheses import Hypothesis
+from pyentmax.decoding.hypotheses import Hypothesis
 
 __all__ = ["HypothesisNode", "HypothesisTree", "format_percent"]
 

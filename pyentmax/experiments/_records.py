@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._files import replacing
+from pyentmax._files import replacing
 
 SETTINGS = "settings.json"
 

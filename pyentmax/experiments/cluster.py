@@ -17,8 +17,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ..data.download import FOLDER_VARIABLE
-from .table1 import Cell, Data, Settings, is_finished, read_data, run_cell
+from pyentmax.data.download import FOLDER_VARIABLE
+from pyentmax.experiments.table1 import Cell, Data, Settings, is_finished, read_data, run_cell
 
 CONNECT = 10  # seconds until a scheduler must have answered
 

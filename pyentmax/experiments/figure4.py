@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..nn.mapping_choice import choose_mapping
-from ._records import write_csv
-from .one_language import results_of
-from .table1 import Cell
+from pyentmax.experiments._records import write_csv
+from pyentmax.experiments.one_language import results_of
+from pyentmax.experiments.table1 import Cell
+from pyentmax.nn.mapping_choice import choose_mapping
 
 OTHER = "1.5"
 ALPHAS = ("1", "1.25", "1.5", "1.75", "2")
@@ -61,7 +61,7 @@ def _rounded(value: Any) -> Any:
 
 def draw(out: Path) -> Path:
     """Draw ``figure4.png`` from the finished models."""
-    from ..plotting import plot_accuracy_by_alpha, save_figure
+    from pyentmax.plotting import plot_accuracy_by_alpha, save_figure
 
     results = results_of(out)
     attention = accuracies((r["attention"], r) for r in results if r["loss"] == OTHER)

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .._dispatch import kernels
-from ..nn.mapping_choice import choose_mapping
-from ._records import write_csv
-from .one_language import results_of
-from .table1 import Cell
+from pyentmax.backends.choice import kernels
+from pyentmax.experiments._records import write_csv
+from pyentmax.experiments.one_language import results_of
+from pyentmax.experiments.table1 import Cell
+from pyentmax.nn.mapping_choice import choose_mapping
 
 MAPPINGS = ("1", "1.5", "bisection:1.5")
 BACKENDS = {"kernels": "compiled", "numpy": "NumPy"}
@@ -74,7 +74,7 @@ def write_report(out: Path) -> None:
 
 def draw(out: Path) -> Path:
     """Draw ``figure6.png`` from the finished models."""
-    from ..plotting import plot_time_and_accuracy, save_figure
+    from pyentmax.plotting import plot_time_and_accuracy, save_figure
 
     lines: dict[str, list[tuple[list[float], list[float]]]] = defaultdict(list)
     for folder, result in _results(out):

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..analysis import exactness_statistics, word_accuracy
-from ..data import conll2018_files, read_examples
-from ..inflection import train_inflector
-from ..training import LAST, TrainingConfig
-from ._records import read_json, write_json
-from .table1 import RESULT, Cell, Data
+from pyentmax.analysis import exactness_statistics, word_accuracy
+from pyentmax.data import conll2018_files, read_examples
+from pyentmax.experiments._records import read_json, write_json
+from pyentmax.experiments.table1 import RESULT, Cell, Data
+from pyentmax.inflection import train_inflector
+from pyentmax.training import LAST, TrainingConfig
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analysis import (
+from pyentmax.analysis import (
     Calibration,
     ExactnessStatistics,
     SupportSizes,
@@ -27,10 +27,10 @@ from ..analysis import (
     support_sizes,
     word_accuracy,
 )
-from ..data import Example
-from ..decoding import BeamResult
-from ..inflection import WordDecoder
-from ._records import write_csv, write_json
+from pyentmax.data import Example
+from pyentmax.decoding import BeamResult
+from pyentmax.experiments._records import write_csv, write_json
+from pyentmax.inflection import WordDecoder
 
 PAPER_BEAM = 5
 
@@ -243,7 +243,7 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
 
 def draw(report: SparsityReport, out: Path) -> list[Path]:
     """Draw exactness by beam, support sizes and, if a string ended, reliability."""
-    from ..plotting import (
+    from pyentmax.plotting import (
         plot_exactness_by_beam,
         plot_reliability,
         plot_support_sizes,

@@ -23,13 +23,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .._files import locked
-from ..analysis import exactness_statistics, mean_levenshtein, word_accuracy
-from ..data import Example, conll2018_files, read_examples
-from ..inflection import WordDecoder, load_word_decoder, train_inflector
-from ..models.rnn_seq2seq import RNNSeq2SeqConfig
-from ..training import LAST, TrainingConfig
-from ._records import open_folder, read_json, write_json, write_text
+from pyentmax._files import locked
+from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
+from pyentmax.data import Example, conll2018_files, read_examples
+from pyentmax.experiments._records import open_folder, read_json, write_json, write_text
+from pyentmax.inflection import WordDecoder, load_word_decoder, train_inflector
+from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
+from pyentmax.training import LAST, TrainingConfig
 
 RESULT, LOCK = "result.json", "lock"
 EPOCHS = {"high": 30, "medium": 100, "low": 300}

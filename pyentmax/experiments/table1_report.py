@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ._records import write_csv, write_text
-from .table1 import Settings, finished_results
+from pyentmax.experiments._records import write_csv, write_text
+from pyentmax.experiments.table1 import Settings, finished_results
 
 
 class Published(NamedTuple):

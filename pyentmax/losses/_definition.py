@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import as_floating
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.options import Options
+from pyentmax.calls.rows import Rows
 from pyentmax.log_probabilities import log_sum_exp
-from pyentmax.losses._targets import Options, arranged_target
+from pyentmax.losses._targets import arranged_target
 from pyentmax.mappings import MAPPINGS, Mapping
-from pyentmax.mappings._rows import Rows
 
 
 def loss_and_gradient(

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.losses._targets import Options, checked_labels, checked_weight
-from pyentmax.mappings._rows import Rows
+from pyentmax.calls.options import Options
+from pyentmax.calls.rows import Rows
+from pyentmax.losses._targets import checked_labels, checked_weight
 
 
 class LabelledRows:

@@ -8,36 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._devices import beside
-from pyentmax._dispatch import as_floating
+from pyentmax.calls.devices import beside
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.options import Options
+from pyentmax.calls.rows import Rows, check_parameter
 from pyentmax.mappings import Mapping
-from pyentmax.mappings._rows import Rows, check_parameter
 
-REDUCTIONS = ("mean", "sum", "none")
 SUM_TOLERANCE = 1e-3  # half floats' probabilities sum to 1 no better
-
-
-@dataclass(frozen=True)
-class Options:
-    """What all losses can be asked for."""
-
-    reduction: str
-    weight: Any
-    mask: Any
-    ignore_index: int | None
-    smoothing: float
-
-    def __post_init__(self) -> None:
-        if self.reduction not in REDUCTIONS:
-            raise ValueError(
-                f"reduction must be one of {', '.join(REDUCTIONS)}, got {self.reduction!r}"
-            )
-        if not isinstance(self.smoothing, (int, float, np.integer, np.floating)):
-            raise TypeError(
-                f"label_smoothing must be a number in [0, 1], got {type(self.smoothing).__name__}"
-            )
-        if not 0 <= self.smoothing <= 1:
-            raise ValueError(f"label_smoothing must be in [0, 1], got {self.smoothing}")
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pyentmax.calls.options import Options
 from pyentmax.losses import named
 from pyentmax.losses._definition import loss_and_gradient, record_and_parameters
-from pyentmax.losses._targets import Options
 from pyentmax.mappings import MAPPINGS, Mapping
 
 # The losses, and the losses with their gradients, that have names and perhaps kernels.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyentmax._dispatch import accelerated
+from pyentmax.backends.choice import accelerated
+from pyentmax.calls.options import Options
 from pyentmax.losses._definition import loss_and_gradient
 from pyentmax.losses._labelled import EntmaxLabelledRows, LabelledRows
-from pyentmax.losses._targets import Options
 from pyentmax.mappings import MAPPINGS
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._devices import beside
-from pyentmax._dispatch import as_floating
-from pyentmax.mappings._rows import Rows, Tangent, check_mask, reduce_to, to_rows
+from pyentmax.calls.devices import beside
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.rows import Rows, Tangent, check_mask, reduce_to, to_rows
 
 # No probability exceeds 1: all bounds above are alike, and 2 fits every dtype.
 _NO_BOUND = 2

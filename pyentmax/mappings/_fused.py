@@ -30,8 +30,8 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.rows import Rows, Tangent, check_parameter, reduce_to, to_rows
 from pyentmax.mappings._bounded import live_entries
-from pyentmax.mappings._rows import Rows, Tangent, check_parameter, reduce_to, to_rows
 from pyentmax.mappings.sparsemax import sparsemax_jvp
 from pyentmax.thresholds import sort_sparsemax
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
+from pyentmax.backends.choice import accelerated
+from pyentmax.calls.rows import Rows, Tangent, check_parameter, reduce_to
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import live_entries, solve_shifted
 from pyentmax.mappings._record import Mapping
-from pyentmax.mappings._rows import Rows, Tangent, check_parameter, reduce_to
 from pyentmax.thresholds import fill_boxes
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
+from pyentmax.backends.choice import accelerated
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, BoundsTangent, solve_shifted
 from pyentmax.mappings._record import Mapping

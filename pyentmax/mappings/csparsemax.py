@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
+from pyentmax.backends.choice import accelerated
+from pyentmax.calls.rows import Rows
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, BoundsTangent, solve_shifted
 from pyentmax.mappings._record import Mapping
-from pyentmax.mappings._rows import Rows
 from pyentmax.thresholds import fill_boxes
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
+from pyentmax.backends.choice import accelerated
+from pyentmax.calls.rows import Rows, Tangent, check_parameter, reduce_to
 from pyentmax.entropies import tsallis_entropy
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
-from pyentmax.mappings._rows import Rows, Tangent, check_parameter, reduce_to
 from pyentmax.thresholds import bisect_largest, exp_beta, inside, newton
 
 

@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
+from pyentmax.backends.choice import accelerated
+from pyentmax.calls.rows import Rows, Tangent, check_parameter
 from pyentmax.entropies import alpha_norm
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
-from pyentmax.mappings._rows import Rows, Tangent, check_parameter
 from pyentmax.thresholds import newton
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
+from pyentmax.backends.choice import accelerated
 from pyentmax.mappings import _fused, _simplex
 from pyentmax.mappings._fused import StrengthRows, StrengthTangent
 from pyentmax.mappings._record import Mapping

@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.rows import Rows, Tangent
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
-from pyentmax.mappings._rows import Rows, Tangent
 
 Elementwise = Callable[[Any], Any]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated
+from pyentmax.backends.choice import accelerated
+from pyentmax.calls.rows import Rows, Tangent
 from pyentmax.entropies import gini_entropy
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
-from pyentmax.mappings._rows import Rows, Tangent
 from pyentmax.thresholds import sort_sparsemax
 
 

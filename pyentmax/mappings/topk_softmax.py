@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._dispatch import accelerated, as_floating
+from pyentmax.backends.choice import accelerated
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.rows import Rows, Tangent, check_parameter
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._record import Mapping
-from pyentmax.mappings._rows import Rows, Tangent, check_parameter
 from pyentmax.mappings.softmax import softmax_jvp
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
+from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
 
 __all__ = ["Ensemble"]
 

@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._devices import array_module, to_host
-from ..autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
-from ..autograd.tensor import Array
-from ..nn.attention import (
+from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
+from pyentmax.autograd.tensor import Array
+from pyentmax.calls.devices import array_module, to_host
+from pyentmax.models.protocol import IntArray, Step
+from pyentmax.nn.attention import (
     CONSTRAINED,
     LEARNED,
     AttentionMapping,
@@ -35,11 +36,10 @@ from ..nn.attention import (
     learned_entmax,
     within_fertility,
 )
-from ..nn.initializers import Generator, Parameters, glorot_uniform
-from ..nn.linear import embedding, init_embedding, init_linear, linear
-from ..nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step
-from ..nn.mapping_choice import choose_mapping
-from .protocol import IntArray, Step
+from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
+from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
+from pyentmax.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step
+from pyentmax.nn.mapping_choice import choose_mapping
 
 
 @dataclass(frozen=True)

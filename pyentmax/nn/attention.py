@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autograd import MAPPING_OPS, Product, Tensor, as_tensor, concatenate, ops
-from ..autograd.tensor import Array
-from .initializers import Generator, Parameters, glorot_uniform
-from .linear import init_linear, linear
-from .mapping_choice import ChosenMapping
+from pyentmax.autograd import MAPPING_OPS, Product, Tensor, as_tensor, concatenate, ops
+from pyentmax.autograd.tensor import Array
+from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
+from pyentmax.nn.linear import init_linear, linear
+from pyentmax.nn.mapping_choice import ChosenMapping
 
 AttentionMapping = ChosenMapping | Callable[..., Tensor]
 """Scores and ``mask=`` to weights."""

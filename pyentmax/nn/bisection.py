@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from ..mappings import MAPPINGS
-from ..mappings._rows import Rows
-from ..thresholds import bisection
-from ..thresholds._rows import checked_beta
+from pyentmax.calls.rows import Rows
+from pyentmax.mappings import MAPPINGS
+from pyentmax.thresholds import bisection
+from pyentmax.thresholds._rows import checked_beta
 
 __all__ = ["BISECTION", "entmax_by_bisection"]
 

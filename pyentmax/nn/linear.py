@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import Tensor, ops
-from .initializers import Generator, Parameters, glorot_uniform
+from pyentmax.autograd import Tensor, ops
+from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 
 
 def init_linear(

@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from ..autograd import Product, Tensor, as_tensor, concatenate
-from ..autograd.tensor import Array
-from .initializers import Generator, Parameters, glorot_uniform, orthogonal
-from .linear import linear
-from .lstm_cell import lstm_cell, lstm_cell_vjp
+from pyentmax.autograd import Product, Tensor, as_tensor, concatenate
+from pyentmax.autograd.tensor import Array
+from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform, orthogonal
+from pyentmax.nn.linear import linear
+from pyentmax.nn.lstm_cell import lstm_cell, lstm_cell_vjp
 
 
 def lstm(

@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .._devices import array_module
-from .._dispatch import writes_out
-from ..autograd.tensor import Array
+from pyentmax.autograd.tensor import Array
+from pyentmax.backends.choice import writes_out
+from pyentmax.calls.devices import array_module
 
 Arrays: TypeAlias = tuple[Array, ...]
 

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autograd import MAPPING_OPS, Tensor, fenchel_young_loss
-from ..autograd.mappings import on_tape
-from ..autograd.tensor import Array
-from ..log_probabilities import LOGARITHMS
-from ..mappings import MAPPINGS
-from .bisection import BISECTION
+from pyentmax.autograd import MAPPING_OPS, Tensor, fenchel_young_loss
+from pyentmax.autograd.mappings import on_tape
+from pyentmax.autograd.tensor import Array
+from pyentmax.log_probabilities import LOGARITHMS
+from pyentmax.mappings import MAPPINGS
+from pyentmax.nn.bisection import BISECTION
 
 _RECORDS = MAPPINGS | {BISECTION.name: BISECTION}
 _OPS = MAPPING_OPS | {BISECTION.name: on_tape(BISECTION)}

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from .._devices import array_module
-from .._dispatch import writes_out
-from ..autograd.tensor import Array
-from .initializers import Parameters
+from pyentmax.autograd.tensor import Array
+from pyentmax.backends.choice import writes_out
+from pyentmax.calls.devices import array_module
+from pyentmax.nn.initializers import Parameters
 
 
 def global_norm(gradients: Parameters) -> Any:

@@ -7,24 +7,24 @@ so that the functions work in a notebook, in a script without a display, and in 
 
 from __future__ import annotations
 
-from ._figures import BLUE as BLUE
-from ._figures import EDGE as EDGE
-from ._figures import GREEN as GREEN
-from ._figures import GREY as GREY
-from ._figures import INK as INK
-from ._figures import ORANGE as ORANGE
-from ._figures import PALE as PALE
-from ._figures import PURPLE as PURPLE
-from ._figures import RULE as RULE
-from ._figures import VERMILION as VERMILION
-from ._figures import save_figure
-from .attention import plot_attention
-from .comparisons import plot_accuracy_by_alpha, plot_time_and_accuracy
-from .forced import plot_forced_decoding
-from .mapping_curves import plot_mapping_curves
-from .sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
-from .training import plot_training_curve
-from .tree import plot_hypothesis_tree
+from pyentmax.plotting._figures import BLUE as BLUE
+from pyentmax.plotting._figures import EDGE as EDGE
+from pyentmax.plotting._figures import GREEN as GREEN
+from pyentmax.plotting._figures import GREY as GREY
+from pyentmax.plotting._figures import INK as INK
+from pyentmax.plotting._figures import ORANGE as ORANGE
+from pyentmax.plotting._figures import PALE as PALE
+from pyentmax.plotting._figures import PURPLE as PURPLE
+from pyentmax.plotting._figures import RULE as RULE
+from pyentmax.plotting._figures import VERMILION as VERMILION
+from pyentmax.plotting._figures import save_figure
+from pyentmax.plotting.attention import plot_attention
+from pyentmax.plotting.comparisons import plot_accuracy_by_alpha, plot_time_and_accuracy
+from pyentmax.plotting.forced import plot_forced_decoding
+from pyentmax.plotting.mapping_curves import plot_mapping_curves
+from pyentmax.plotting.sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
+from pyentmax.plotting.training import plot_training_curve
+from pyentmax.plotting.tree import plot_hypothesis_tree
 
 __all__ = [
     "plot_accuracy_by_alpha",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._figures import BLUE, INK, RULE, new_axes, require_matplotlib
+from pyentmax.plotting._figures import BLUE, INK, RULE, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._figures import (
+from pyentmax.plotting._figures import (
     BLUE,
     GREEN,
     GREY,

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..decoding import ForcedDecoding, ForcedStep
-from ..decoding.lattice import format_percent
-from ._figures import (
+from pyentmax.decoding import ForcedDecoding, ForcedStep
+from pyentmax.decoding.lattice import format_percent
+from pyentmax.plotting._figures import (
     BLUE,
     EDGE,
     GREY,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..mappings.entmax import entmax
-from ._figures import (
+from pyentmax.mappings.entmax import entmax
+from pyentmax.plotting._figures import (
     BLUE,
     GREEN,
     ORANGE,

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..analysis import Calibration, SupportSizes
-from ._figures import BLUE, GREY, INK, VERMILION, new_axes, require_matplotlib, share_axis
+from pyentmax.analysis import Calibration, SupportSizes
+from pyentmax.plotting._figures import (
+    BLUE,
+    GREY,
+    INK,
+    VERMILION,
+    new_axes,
+    require_matplotlib,
+    share_axis,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

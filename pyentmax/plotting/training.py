@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ._figures import BLUE, RULE, VERMILION, new_axes, require_matplotlib
+from pyentmax.plotting._figures import BLUE, RULE, VERMILION, new_axes, require_matplotlib
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

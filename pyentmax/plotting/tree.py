@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from ..decoding.lattice import EMPTY, HypothesisNode, HypothesisTree, format_percent
-from ._figures import (
+from pyentmax.decoding.lattice import EMPTY, HypothesisNode, HypothesisTree, format_percent
+from pyentmax.plotting._figures import (
     BLUE,
     EDGE,
     GREY,

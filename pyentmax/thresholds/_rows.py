@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax._devices import beside
-from pyentmax._dispatch import as_floating
+from pyentmax.calls.devices import beside
+from pyentmax.calls.dtypes import as_floating
 
 
 class Threshold(NamedTuple):

@@ -1,8 +1,8 @@
 """Training: the loop in ``loop``, and what it needs around it in a module each."""
 
-from .checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from .identity import fingerprint
-from .loop import (
+from pyentmax.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from pyentmax.training.identity import fingerprint
+from pyentmax.training.loop import (
     BEST,
     LAST,
     TRAINING_STATE,
@@ -11,7 +11,7 @@ from .loop import (
     Validation,
     train,
 )
-from .progress import counting
+from pyentmax.training.progress import counting
 
 __all__ = [
     "BEST",

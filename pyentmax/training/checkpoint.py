@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .._devices import to_host
-from .._files import replacing
+from pyentmax._files import replacing
+from pyentmax.calls.devices import to_host
 
 _META = "__meta__"
 

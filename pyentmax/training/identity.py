@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from ..data import Pair
+from pyentmax.data import Pair
 
 
 def fingerprint(pairs: Sequence[Pair]) -> str:

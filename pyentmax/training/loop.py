@@ -24,22 +24,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._devices import array_module
-from .._memory import keep_freed_memory
-from ..autograd import Tensor
-from ..data import Batch, Pair, bucketed_batches, make_batch
-from ..nn.optim import Adam, clip_gradients
-from ..nn.schedules import HalveOnWorse, LinearDecay
-from .checkpoint import (
+from pyentmax._memory import keep_freed_memory
+from pyentmax.autograd import Tensor
+from pyentmax.calls.devices import array_module
+from pyentmax.data import Batch, Pair, bucketed_batches, make_batch
+from pyentmax.nn.optim import Adam, clip_gradients
+from pyentmax.nn.schedules import HalveOnWorse, LinearDecay
+from pyentmax.training.checkpoint import (
     CheckpointError,
     load_checkpoint,
     save_checkpoint,
     with_prefix,
     without_prefix,
 )
-from .identity import differences, fingerprint
-from .interrupt import finish_first
-from .progress import Progress
+from pyentmax.training.identity import differences, fingerprint
+from pyentmax.training.interrupt import finish_first
+from pyentmax.training.progress import Progress
 
 LAST, BEST = "last.npz", "best.npz"
 TRAINING_STATE = "training state"

@@ -1,6 +1,6 @@
 """CuPy where there is no GPU, kernels included: the stand-in for its arrays, and the emulation.
 
-`installed` puts it in CuPy's place, so that `pyentmax.cuda` launches its kernels here as it does on
+`installed` puts it in place of CuPy, so that `pyentmax.backends.cuda` launches its kernels as on
 a GPU. Host memory in place of the device's, shared memory not asked for and arguments of a wrong
 type are errors, as are accesses outside the arrays that are alive.
 """
@@ -117,7 +117,7 @@ def _raw_module(emulation: Emulation) -> type:
 @contextlib.contextmanager
 def installed(*, checked: bool = False) -> Iterator[Emulation]:
     """Have `pyentmax` find this where it looks for CuPy."""
-    from pyentmax.cuda import _launch
+    from pyentmax.backends.cuda import _launch
 
     emulation = Emulation(checked=checked)
     module = types.ModuleType("cupy")

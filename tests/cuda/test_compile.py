@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from nvrtc import Used, compiled, ptx, unavailable
 
-from pyentmax.cuda import _functions
-from pyentmax.cuda._launch import STATIC_SHARED, Form, Kernel, Limits, shared_form, source
+from pyentmax.backends.cuda import _functions
+from pyentmax.backends.cuda._launch import STATIC_SHARED, Form, Kernel, Limits, shared_form, source
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 

@@ -12,7 +12,7 @@ import pytest
 from emulation import REVERSED, unavailable
 
 import pyentmax
-from pyentmax.cuda import KERNELS
+from pyentmax.backends.cuda import KERNELS
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 

@@ -15,9 +15,9 @@ import pytest
 from emulation import REVERSED, unavailable
 
 import pyentmax
-from pyentmax.cuda import KERNELS
-from pyentmax.cuda._functions import ENTMAX, ENTMAX_LOSS, SPARSEMAX, SPARSEMAX_JVP
-from pyentmax.cuda._launch import (
+from pyentmax.backends.cuda import KERNELS
+from pyentmax.backends.cuda._functions import ENTMAX, ENTMAX_LOSS, SPARSEMAX, SPARSEMAX_JVP
+from pyentmax.backends.cuda._launch import (
     STATIC_SHARED,
     TWO_BLOCKS_WARPS,
     Kernel,

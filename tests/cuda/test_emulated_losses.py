@@ -13,7 +13,7 @@ import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
 
 import pyentmax
-from pyentmax.cuda import KERNELS
+from pyentmax.backends.cuda import KERNELS
 
 pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
 

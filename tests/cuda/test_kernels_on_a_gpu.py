@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 import pyentmax
-from pyentmax._devices import device_module
-from pyentmax.cuda import KERNELS
-from pyentmax.cuda._functions import BUDGET_SPARSEMAX, ENTMAX, SPARSEMAX, SPARSEMAX_JVP
-from pyentmax.cuda._launch import _limits
+from pyentmax.backends.cuda import KERNELS
+from pyentmax.backends.cuda._functions import BUDGET_SPARSEMAX, ENTMAX, SPARSEMAX, SPARSEMAX_JVP
+from pyentmax.backends.cuda._launch import _limits
+from pyentmax.calls.devices import device_module
 
 try:
     cupy = device_module("cuda")

@@ -30,7 +30,7 @@ WITH_LOSS = [name for name, record in MAPPINGS.items() if record.omega is not No
 @pytest.fixture(autouse=True)
 def bodies_on_the_host_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled kernels agree with the bodies, but not to the last bit."""
-    monkeypatch.setattr(pyentmax._dispatch, "kernels", dict)
+    monkeypatch.setattr(pyentmax.backends.choice, "kernels", dict)
 
 
 each_mapping = pytest.mark.parametrize("name", MAPPINGS)

@@ -36,7 +36,7 @@ VERBS += [Example(w, f"{w}s", ("V", "PRS")) for w in ("play", "walk", "call", "m
 @pytest.fixture(autouse=True)
 def bodies_on_the_host_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """The compiled kernels agree with the bodies, but not to the last bit."""
-    monkeypatch.setattr(pyentmax._dispatch, "kernels", dict)
+    monkeypatch.setattr(pyentmax.backends.choice, "kernels", dict)
 
 
 def new_model(device: bool, dropout: float = 0.0, **changes: Any) -> RNNSeq2Seq:

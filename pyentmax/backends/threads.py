@@ -11,10 +11,8 @@ its run-time remembers threads that a fork did not copy, and the child waits for
 
 from __future__ import annotations
 
-import functools
 import operator
 import os
-import re
 import sys
 import threading
 from collections import deque
@@ -23,6 +21,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from pyentmax.calls.gufuncs import core_dimensions
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -178,17 +178,6 @@ class _Batch:
         nothing = self._kernel(*self._inputs(slice(0, 0)))
         samples = nothing if isinstance(nothing, tuple) else (nothing,)
         return tuple(np.empty(self._shape + x.shape[len(self._shape) :], x.dtype) for x in samples)
-
-
-@functools.cache
-def core_dimensions(signature: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many core dimensions each input and each output has: 1, 0 and 1 in (n),()->(n)."""
-    inputs, outputs = signature.split("->")
-    count = [
-        tuple(len(names.split(",")) if names else 0 for names in re.findall(r"\((.*?)\)", side))
-        for side in (inputs, outputs)
-    ]
-    return count[0], count[1]
 
 
 def _entangled(out: Any, operand: Any) -> bool:

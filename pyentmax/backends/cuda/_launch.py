@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.cuda._operands import launches
+from pyentmax.backends.cuda._operands import launches
 
 OPTIONS = ("-std=c++17",)
 TYPES = {"float16": "__half", "bfloat16": "BFloat16", "float32": "float", "float64": "double"}
@@ -307,7 +307,7 @@ def source(file: str) -> str:
     included: set[str] = set()
 
     def read(name: str) -> str:
-        text = (resources.files("pyentmax.cuda") / PurePath(name).name).read_text("utf-8")
+        text = (resources.files("pyentmax.backends.cuda") / PurePath(name).name).read_text("utf-8")
         lines = [f'#line 1 "{name}"']
         for number, line in enumerate(text.splitlines(), 1):
             found = re.fullmatch(r'#include "(.*)"', line)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._workers import core_dimensions
+from pyentmax.calls.gufuncs import core_dimensions
 
 
 def is_lazy(array: Any) -> bool:

@@ -2,8 +2,8 @@
 
 Every mapping is written once as a readable NumPy body. ``accelerated`` puts a wrapper around
 it that hands host arrays to the compiled kernel of the same name in ``pyentmax._cpu``, if that
-was built, CuPy arrays to that in ``pyentmax.cuda``, and everything else to the body, which stays
-reachable as ``function.reference``.
+was built, CuPy arrays to that in ``pyentmax.backends.cuda``, and everything else to the body, which
+stays reachable as ``function.reference``.
 No mapping knows about this, nor about ``workers=``, the threads of a call (`pyentmax.set_workers`).
 
 The environment variable ``PYENTMAX_BACKEND`` is read once, at the first call: ``reference``
@@ -25,13 +25,12 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
 
-from pyentmax import _workers
-from pyentmax._lazy import cut_alike, is_lazy
+from pyentmax.backends import threads
+from pyentmax.calls.lazy import cut_alike
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
-MASKED_BY_CALLER = ("z", "p", "v")  # the arguments that mask= goes with
 BACKENDS = ("", "cpu", "reference")
 
 
@@ -69,51 +68,6 @@ class Accelerated(Protocol[P, R]):
         """Run the kernel, on so many threads, or the body."""
 
 
-def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
-    """Check an array's type; return it in the dtype to compute in, and the dtype to answer in.
-
-    float32 and float64 keep theirs, half types are computed in float32, integers and bools
-    become float64. Arrays that answer to NumPy's functions (CuPy's, say) stay what they are.
-
-    >>> array, answer = as_floating(np.zeros(3, np.float16), "z")
-    >>> print(array.dtype, answer)
-    float32 float16
-    """
-    if isinstance(array, np.ma.MaskedArray):
-        raise TypeError(
-            f"{name} is a numpy.ma array; pass a plain array "
-            + ("and its mask, inverted, as mask=" if name in MASKED_BY_CALLER else "(.filled(…))")
-        )
-    if not hasattr(array, "__array_function__"):
-        if is_lazy(array):
-            raise TypeError(
-                f"{name} is a lazy {type(array).__name__}, which would be computed whole here; "
-                'pass the Dask array in it, or use xarray.apply_ufunc(…, dask="allowed")'
-            )
-        array = np.asarray(array)
-    compute: np.dtype[Any]
-    answer: np.dtype[Any]
-    dtype = array.dtype
-    if dtype.kind in "biu":
-        compute = answer = np.dtype(np.float64)
-    elif dtype.name in ("float16", "bfloat16"):
-        compute, answer = np.dtype(np.float32), dtype
-    elif dtype.kind == "f":
-        compute = answer = dtype.newbyteorder("=")
-    else:
-        came = f" ({_shortened(array)})" if isinstance(array, np.ndarray) else ""
-        raise TypeError(
-            f"{name} must hold real numbers, got dtype {dtype}{came}; convert it to "
-            "int64 or a floating dtype first"
-        )
-    return array.astype(compute, copy=False), answer
-
-
-def _shortened(array: Any) -> str:
-    text = np.array2string(array, threshold=4, edgeitems=1).replace("\n", " ")
-    return text if len(text) <= 40 else text[:39] + "…"
-
-
 def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """Decorator: run the kernel named like the function where there is one, else the function.
 
@@ -127,14 +81,14 @@ def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
         @functools.wraps(body)
         def public(*args: Any, workers: int | None = None, **kwargs: Any) -> R:
             if workers is not None:
-                workers = _workers.counted(workers)
+                workers = threads.counted(workers)
             kernel = kernels().get(name)
             if kernel is not None:
                 operands = arrange.plain(*args, **kwargs)
                 if operands is not None:
-                    if workers is None and operands[0].size < _workers.ENTRIES_PER_WORKER:
+                    if workers is None and operands[0].size < threads.ENTRIES_PER_WORKER:
                         return kernel(*operands)
-                    return _workers.run(kernel, operands, workers=workers)
+                    return threads.run(kernel, operands, workers=workers)
             on_gpu = _cuda_kernel(name, args[0] if args else next(iter(kwargs.values()), None))
             answer = NotImplemented if on_gpu is None else on_gpu(*args, **kwargs)
             if answer is not NotImplemented:
@@ -145,7 +99,7 @@ def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
             if not arranged.kernel_ready:
                 return body(*args, **kwargs)
             operands = cut_alike(kernel, arranged.operands())
-            rows = _workers.run(kernel, operands, arranged.target(), workers)
+            rows = threads.run(kernel, operands, arranged.target(), workers)
             return arranged.restore(rows)
 
         public.reference = body  # type: ignore[attr-defined]
@@ -203,7 +157,7 @@ def _cuda_kernel(name: str, array: Any) -> Callable[..., Any] | None:
     """What runs the CUDA kernel of that name for a CuPy array, loaded when the first one comes."""
     if type(array).__module__.partition(".")[0] != "cupy" or _wanted_backend() == "reference":
         return None
-    found: dict[str, Callable[..., Any]] = importlib.import_module("pyentmax.cuda").KERNELS
+    found: dict[str, Callable[..., Any]] = importlib.import_module("pyentmax.backends.cuda").KERNELS
     return found.get(name)
 
 

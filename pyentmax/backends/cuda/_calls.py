@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._devices import beside, on_device
-from pyentmax._dispatch import as_floating
-from pyentmax.cuda._launch import TYPES, Kernel, launch, launch_rows, rescale
-from pyentmax.losses._targets import Options
-from pyentmax.mappings._rows import check_axis, check_mask, check_out, check_parameter, to_rows
+from pyentmax.backends.cuda._launch import TYPES, Kernel, launch, launch_rows, rescale
+from pyentmax.calls.devices import beside, on_device
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.options import Options
+from pyentmax.calls.rows import check_axis, check_mask, check_out, check_parameter, to_rows
 
 LONGEST_FUSED = 4096  # entries of a row that a single thread goes along
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.cuda._calls import (
+from pyentmax.backends.cuda._calls import (
     Call,
     bounded,
     compute_type,
@@ -20,8 +20,8 @@ from pyentmax.cuda._calls import (
     pooled_scores,
     smoothed_neighbours,
 )
-from pyentmax.cuda._launch import Kernel
-from pyentmax.losses._targets import Options
+from pyentmax.backends.cuda._launch import Kernel
+from pyentmax.calls.options import Options
 
 SOFTMAX = Kernel("forward", "Softmax", "softmax.cu")
 SPARSEMAX = Kernel("forward", "Sparsemax", "sparsemax.cu")

@@ -9,6 +9,6 @@ A function may answer ``NotImplemented`` for what its kernel does not do: the Nu
 on the device as well.
 """
 
-from pyentmax.cuda._functions import KERNELS
+from pyentmax.backends.cuda._functions import KERNELS
 
 __all__ = ["KERNELS"]

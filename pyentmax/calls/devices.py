@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._lazy import is_lazy
+from pyentmax.calls.lazy import is_lazy
 
 DEVICES = ("cpu", "cuda")
 

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pyentmax._devices import beside
-from pyentmax._dispatch import as_floating
-from pyentmax._lazy import broadcast_to, chunk_type, is_lazy
+from pyentmax.calls.devices import beside
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.lazy import broadcast_to, chunk_type, is_lazy
 
 # A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
 _EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))

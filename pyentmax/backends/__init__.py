@@ -1,0 +1,1 @@
+"""Who computes: the choice between kernels and NumPy bodies, threads, and what launches kernels."""

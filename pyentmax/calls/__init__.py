@@ -1,0 +1,1 @@
+"""What holds for every call: dtypes, devices, lazy arrays, rows, parameters and options."""

@@ -1,0 +1,56 @@
+"""Which dtypes are taken, which one a call computes in, and which one it answers in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.calls.lazy import is_lazy
+
+MASKED_BY_CALLER = ("z", "p", "v")  # the arguments that mask= goes with
+
+
+def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
+    """Check an array's type; return it in the dtype to compute in, and the dtype to answer in.
+
+    float32 and float64 keep theirs, half types are computed in float32, integers and bools
+    become float64. Arrays that answer to NumPy's functions (CuPy's, say) stay what they are.
+
+    >>> array, answer = as_floating(np.zeros(3, np.float16), "z")
+    >>> print(array.dtype, answer)
+    float32 float16
+    """
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a numpy.ma array; pass a plain array "
+            + ("and its mask, inverted, as mask=" if name in MASKED_BY_CALLER else "(.filled(…))")
+        )
+    if not hasattr(array, "__array_function__"):
+        if is_lazy(array):
+            raise TypeError(
+                f"{name} is a lazy {type(array).__name__}, which would be computed whole here; "
+                'pass the Dask array in it, or use xarray.apply_ufunc(…, dask="allowed")'
+            )
+        array = np.asarray(array)
+    compute: np.dtype[Any]
+    answer: np.dtype[Any]
+    dtype = array.dtype
+    if dtype.kind in "biu":
+        compute = answer = np.dtype(np.float64)
+    elif dtype.name in ("float16", "bfloat16"):
+        compute, answer = np.dtype(np.float32), dtype
+    elif dtype.kind == "f":
+        compute = answer = dtype.newbyteorder("=")
+    else:
+        came = f" ({_shortened(array)})" if isinstance(array, np.ndarray) else ""
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {dtype}{came}; convert it to "
+            "int64 or a floating dtype first"
+        )
+    return array.astype(compute, copy=False), answer
+
+
+def _shortened(array: Any) -> str:
+    text = np.array2string(array, threshold=4, edgeitems=1).replace("\n", " ")
+    return text if len(text) <= 40 else text[:39] + "…"
