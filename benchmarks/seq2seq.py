@@ -228,13 +228,9 @@ def pyentmax_side(
     model, rng = data.model, np.random.default_rng(2)
     optimizer = Adam(model.params)
 
-    def loss_of(params: Any, b: Any, rng: Any) -> Any:
-        arrays = (b.source, b.source_mask, b.target_in, b.target_out, b.target_mask)
-        return model.loss(params, *arrays, rng)
-
     def update(b: Any) -> None:
         params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-        loss = loss_of(params, b, rng)
+        loss = model.loss(params, b, rng)
         loss.backward()
         gradients = {name: tensor.grad for name, tensor in params.items()}
         clip_gradients(gradients, 5.0)
@@ -263,7 +259,7 @@ def pyentmax_side(
 
     def answers() -> Any:
         best = [result.best for b in data.decoding for result in search(b)]
-        loss = loss_of(model.params, data.training[0], None).item()
+        loss = model.loss(model.params, data.training[0]).item()
         return {"loss": loss, "best": [(list(h.tokens), h.log_prob) for h in best]}
 
     stamp = (

@@ -286,15 +286,7 @@ class Inflector(WordDecoder):
         tokens = right = 0.0
         for index in bucketed_batches(pairs, batch_size):
             batch = make_batch(pairs, index)
-            moved = batch.on(self.model.xp)
-            mean = self.model.loss(
-                self.model.params,
-                moved.source,
-                moved.source_mask,
-                moved.target_in,
-                moved.target_out,
-                moved.target_mask,
-            )
+            mean = self.model.loss(self.model.params, batch)
             count = float(batch.target_mask.sum())
             loss = loss + count * mean.data.astype(np.float64)
             tokens += count

@@ -1,6 +1,7 @@
-"""What a model offers to the decoders: encode once, advance one token, rearrange rows.
+"""What a model is trained on, and what it offers to the decoders.
 
-Decoders know nothing else of a model, so that a recurrent network, a Transformer, an ensemble or a
+Decoders encode once, advance one token at a time and rearrange rows. They know nothing else of a
+model, so that a recurrent network, a Transformer, an ensemble or a
 table of probabilities are decoded by the same code. They run on the host: all arrays that they give
 and get are NumPy's, and where a model computes on a GPU, only its state stays there.
 """
@@ -8,18 +9,53 @@ and get are NumPy's, and where a model computes on a GPU, only its state stays t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BoolArray", "Decodable", "FloatArray", "IntArray", "JoinableDecodable", "Step"]
+__all__ = [
+    "BoolArray",
+    "Decodable",
+    "FloatArray",
+    "IntArray",
+    "JoinableDecodable",
+    "PairBatch",
+    "Step",
+]
 
 IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
 
 State = TypeVar("State")
+
+
+class PairBatch(Protocol):
+    """B pairs of a source and a target, padded to rectangles: what an encoder-decoder learns from.
+
+    Attributes
+    ----------
+    source, source_mask : arrays of shape (B, S)
+        Token numbers, and True where there is a token.
+    target_in, target_out, target_mask : arrays of shape (B, T)
+        Tokens put in (from bos on), tokens to predict (up to eos), and where there are any.
+    """
+
+    @property
+    def source(self) -> Any: ...
+    @property
+    def source_mask(self) -> Any: ...
+    @property
+    def target_in(self) -> Any: ...
+    @property
+    def target_out(self) -> Any: ...
+    @property
+    def target_mask(self) -> Any: ...
+
+    def on(self, xp: ModuleType) -> PairBatch:
+        """The same batch as arrays of a module: numpy's, or cupy's."""
 
 
 class Step(NamedTuple):

@@ -23,7 +23,7 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.models.protocol import IntArray, Step
+from pyentmax.models.protocol import IntArray, PairBatch, Step
 from pyentmax.nn.attention import (
     CONSTRAINED,
     LEARNED,
@@ -201,29 +201,24 @@ class RNNSeq2Seq:
     def loss(
         self,
         params: Parameters,
-        source: Array,
-        source_mask: Array,
-        target_in: Array,
-        target_out: Array,
-        target_mask: Array,
+        batch: PairBatch,
         rng: Generator | None = None,
     ) -> Tensor:
-        """Mean Fenchel-Young loss a target token, with the reference sequence as input.
+        """Mean Fenchel-Young loss per target token, with the reference sequence as input.
 
         Parameters
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
-        source, source_mask : arrays of shape (B, S)
-            Token numbers, and True where there is a token. All arrays are of the parameters'
-            module.
-        target_in, target_out, target_mask : arrays of shape (B, T)
-            Tokens put in (from bos on), tokens to predict (up to eos), and where there are any.
+        batch : PairBatch
+            Such as :func:`pyentmax.data.make_batch` gives. It is moved to where the parameters
+            are.
         rng : numpy.random.Generator, optional
             Switches dropout on.
         """
-        scores = self.scores(params, source, source_mask, target_in, rng)
-        weight = target_mask.T.astype(scores.dtype)
-        return self.output.loss(scores, target_out.T, weight=weight)
+        batch = batch.on(self.xp)
+        scores = self.scores(params, batch.source, batch.source_mask, batch.target_in, rng)
+        weight = batch.target_mask.T.astype(scores.dtype)
+        return self.output.loss(scores, batch.target_out.T, weight=weight)
 
     def scores(
         self,

@@ -304,17 +304,8 @@ class _Run:
     def update(self, batch: Batch) -> None:
         """One step of the optimiser."""
         started = self.clock()
-        moved = batch.on(self.xp)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
-        loss = self.model.loss(
-            params,
-            moved.source,
-            moved.source_mask,
-            moved.target_in,
-            moved.target_out,
-            moved.target_mask,
-            self.dropout_rng,
-        )
+        loss = self.model.loss(params, batch, self.dropout_rng)
         if self.xp is np:
             self._must_be_finite("training loss", loss.item())
         loss.backward()

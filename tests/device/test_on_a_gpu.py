@@ -114,15 +114,7 @@ def test_no_update_waits_for_the_gpu() -> None:
     params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
     rng = np.random.default_rng(0)
     with cupyx.allow_synchronize(False):  # raises where the host waits
-        loss = model.loss(
-            params,
-            batch.source,
-            batch.source_mask,
-            batch.target_in,
-            batch.target_out,
-            batch.target_mask,
-            rng,
-        )
+        loss = model.loss(params, batch, rng)
         loss.backward()
     assert np.isfinite(loss.item())
     assert all(isinstance(p.grad, cupy.ndarray) for p in params.values())

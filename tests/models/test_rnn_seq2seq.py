@@ -1,9 +1,12 @@
 """The model: its gradients, and that training and decoding compute the same thing."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pyentmax.autograd import Tensor
+from pyentmax.data import Batch
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 
 SOURCE = np.array([[4, 5, 6, 7], [5, 4, 3, 0], [6, 6, 0, 0]])
@@ -11,6 +14,7 @@ SOURCE_MASK = SOURCE > 0
 TARGET_IN = np.array([[1, 3, 4], [1, 4, 0], [1, 5, 3]])
 TARGET_OUT = np.array([[3, 4, 2], [4, 2, 0], [5, 3, 2]])
 TARGET_MASK = TARGET_OUT > 0
+BATCH = Batch(SOURCE, SOURCE_MASK, TARGET_IN, TARGET_OUT, TARGET_MASK, np.arange(3))
 
 
 def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np.float64, **more):
@@ -36,7 +40,7 @@ def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np
 
 def loss_of(model, params, seed=None):
     rng = None if seed is None else np.random.default_rng(seed)
-    return model.loss(params, SOURCE, SOURCE_MASK, TARGET_IN, TARGET_OUT, TARGET_MASK, rng)
+    return model.loss(params, BATCH, rng)
 
 
 @pytest.mark.parametrize(
@@ -173,23 +177,12 @@ def test_padded_targets_do_not_count():
     model = small()
     changed = TARGET_OUT.copy()
     changed[~TARGET_MASK] = 5
-    args = (SOURCE, SOURCE_MASK, TARGET_IN)
-    kept = model.loss(model.params, *args, TARGET_OUT, TARGET_MASK).item()
-    assert model.loss(model.params, *args, changed, TARGET_MASK).item() == kept
+    kept = loss_of(model, model.params).item()
+    assert model.loss(model.params, replace(BATCH, target_out=changed)).item() == kept
     # The mean is over tokens: that of the rows, weighted by their lengths.
-    rows = []
-    for i in range(3):
-        row = slice(i, i + 1)
-        rows.append(
-            model.loss(
-                model.params,
-                SOURCE[row],
-                SOURCE_MASK[row],
-                TARGET_IN[row],
-                TARGET_OUT[row],
-                TARGET_MASK[row],
-            ).item()
-        )
+    arrays = (SOURCE, SOURCE_MASK, TARGET_IN, TARGET_OUT, TARGET_MASK, np.arange(3))
+    batches = [Batch(*(x[i : i + 1] for x in arrays)) for i in range(3)]
+    rows = [model.loss(model.params, batch).item() for batch in batches]
     np.testing.assert_allclose(kept, np.average(rows, weights=TARGET_MASK.sum(axis=1)), rtol=1e-12)
 
 
