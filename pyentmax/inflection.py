@@ -27,9 +27,9 @@ from pyentmax.data import (
     target_tokens,
 )
 from pyentmax.decoding import (
-    BeamResult,
     ForcedDecoding,
     JoinableDecodable,
+    SearchResult,
     beam_search,
     exact_search,
     forced_decoding,
@@ -92,7 +92,7 @@ class WordDecoder:
         best: int | None = None,
         budget: int = 1000,
         max_length: int | None = None,
-    ) -> BeamResult:
+    ) -> SearchResult:
         """Every form that the model finds possible, with the certificate of the search.
 
         Parameters
@@ -121,7 +121,7 @@ class WordDecoder:
             If there is no such search, or a number is under 1.
         """
         ids, mask = self._source(lemma, tags, language)
-        options = {"beam": beam} if search == "beam" else {"best": best, "budget": budget}
+        options = {"beam": beam} if search == "beam" else {"n_best": best, "budget": budget}
         return _search(search)(self.model, ids, mask, max_length=max_length, **options)[0]
 
     def force(
@@ -215,12 +215,12 @@ class WordDecoder:
         best: int | None = 1,
         budget: int = 1000,
         progress: bool = False,
-    ) -> list[BeamResult]:
+    ) -> list[SearchResult]:
         """The result of a search for each example, in their order; options as for `inflect`."""
-        options = {"beam": beam} if search == "beam" else {"best": best, "budget": budget}
+        options = {"beam": beam} if search == "beam" else {"n_best": best, "budget": budget}
         decode = _search(search)
         pairs = self.pairs(examples)
-        results: dict[int, BeamResult] = {}
+        results: dict[int, SearchResult] = {}
         with counting(len(pairs), "word", progress) as advance:
             for index in bucketed_batches(pairs, batch_size):
                 batch = make_batch(pairs, index)
@@ -232,8 +232,8 @@ class WordDecoder:
         return [results[i] for i in range(len(pairs))]
 
 
-def _search(name: str) -> Callable[..., list[BeamResult]]:
-    searches: dict[str, Callable[..., list[BeamResult]]]
+def _search(name: str) -> Callable[..., list[SearchResult]]:
+    searches: dict[str, Callable[..., list[SearchResult]]]
     searches = {"beam": beam_search, "exact": exact_search}
     if name not in searches:
         raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyentmax.data import Example, source_tokens
-from pyentmax.decoding import BeamResult, ForcedDecoding, Hypothesis, HypothesisTree
-from pyentmax.decoding.lattice import format_percent
+from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
+from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.inflection import WordDecoder
 
 MOST_LISTED = 20  # strings of a list that is not complete
@@ -19,7 +19,7 @@ MOST_OTHERS = 8  # tokens beside the forced one
 END = "</s>"
 
 
-def describe(inflector: WordDecoder, lemma: str, tags: str, result: BeamResult) -> str:
+def describe(inflector: WordDecoder, lemma: str, tags: str, result: SearchResult) -> str:
     """The hypotheses as a tree with their probabilities, and what the search proves.
 
     A list that is not complete can be long: only the most probable hypotheses are shown then.
@@ -34,7 +34,7 @@ def describe(inflector: WordDecoder, lemma: str, tags: str, result: BeamResult) 
     return "\n".join([*lines, textwrap.fill(result.reason, 88)])
 
 
-def _shown(result: BeamResult) -> tuple[Hypothesis, ...]:
+def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:
     return result.hypotheses if result.exact else result.hypotheses[:MOST_LISTED]
 
 
@@ -107,7 +107,7 @@ def draw(
     inflector: WordDecoder,
     lemma: str,
     tags: str,
-    result: BeamResult,
+    result: SearchResult,
     folder: Path,
     language: str | None = None,
 ) -> list[Path]:

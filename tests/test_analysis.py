@@ -15,7 +15,7 @@ from pyentmax.analysis import (
     exactness_by_beam,
     exactness_statistics,
     levenshtein,
-    listed_claims,
+    listed_predictions,
     mean_levenshtein,
     smallest_exact_beam,
     support_size,
@@ -23,8 +23,8 @@ from pyentmax.analysis import (
     word_accuracy,
 )
 from pyentmax.decoding import (
-    BeamResult,
     Hypothesis,
+    SearchResult,
     Step,
     beam_search,
     exact_search,
@@ -70,7 +70,7 @@ def test_lists_to_compare_must_match_and_hold_something(score):
 def result(probabilities, exact, unfinished=0):
     hypotheses = [Hypothesis((i,), float(np.log(p))) for i, p in enumerate(probabilities)]
     hypotheses += [Hypothesis((9,), -1.0, finished=False)] * unfinished
-    return BeamResult(tuple(hypotheses), exact, float(sum(probabilities)), "")
+    return SearchResult(tuple(hypotheses), exact, float(sum(probabilities)), "")
 
 
 def test_exactness_statistics():
@@ -155,7 +155,7 @@ def test_the_smallest_exact_beam_is_the_narrowest_that_is_exact(model, widest):
 @given(automata())
 def test_exact_search_tells_the_smallest_exact_beam_too(model):
     source = np.zeros((1, 3), dtype=int)
-    [listed] = exact_search(model, source, source == 0, best=None, budget=10**5)
+    [listed] = exact_search(model, source, source == 0, n_best=None, budget=10**5)
     assert listed.exact
     needed = smallest_exact_beam(listed)
     assert search(model, beam=needed).exact
@@ -164,7 +164,7 @@ def test_exact_search_tells_the_smallest_exact_beam_too(model):
 
 def test_exactness_by_beam_counts_sources():
     def listed(*strings, exact=True):
-        return BeamResult(tuple(Hypothesis(s, -1.0) for s in strings), exact, 1.0, "")
+        return SearchResult(tuple(Hypothesis(s, -1.0) for s in strings), exact, 1.0, "")
 
     results = [
         listed(()),  # ends at once: nothing is ever open, any beam will do
@@ -203,8 +203,8 @@ def test_calibration_by_hand():
     # (0.2, 0.4]: two claims of mean 0.35, half of them right; (0.8, 1]: three of mean 0.9, all.
     found = calibration([0.4, 0.3, 0.85, 0.95, 0.9], [True, False, True, True, True], bins=5)
     assert [(b.low, b.high, b.count) for b in found.bins] == [(0.2, 0.4, 2), (0.8, 1.0, 3)]
-    np.testing.assert_allclose([b.probability for b in found.bins], [0.35, 0.9])
-    np.testing.assert_allclose([b.right for b in found.bins], [0.5, 1.0])
+    np.testing.assert_allclose([b.confidence for b in found.bins], [0.35, 0.9])
+    np.testing.assert_allclose([b.accuracy for b in found.bins], [0.5, 1.0])
     assert found.error == pytest.approx(0.4 * 0.15 + 0.6 * 0.1)
     assert found.count == 5
 
@@ -238,11 +238,11 @@ def test_what_cannot_be_calibrated(p, right, bins, message):
         calibration(p, right, bins)
 
 
-def test_listed_claims_are_all_finished_strings_or_the_best():
+def test_listed_predictions_are_all_finished_strings_or_the_best():
     results = [result([0.75, 0.25], True), result([0.5], False), result([], False, 1)]
-    claims = listed_claims(results, [(1,), (0,), (9,)], tuple)
+    claims = listed_predictions(results, [(1,), (0,), (9,)], tuple)
     assert claims == (pytest.approx([0.75, 0.25, 0.5]), [False, True, True])
-    best = listed_claims(results, [(1,), (0,), (9,)], tuple, best_only=True)
+    best = listed_predictions(results, [(1,), (0,), (9,)], tuple, best_only=True)
     assert best == (pytest.approx([0.75, 0.5]), [False, True])
     with pytest.raises(ValueError, match="one for each of the 3 results, got 1"):
-        listed_claims(results, ["a"], tuple)
+        listed_predictions(results, ["a"], tuple)

@@ -101,7 +101,7 @@ def test_several_checkpoints_are_an_ensemble(tmp_path):
     alone = [empty_string_probability(i.model, ids, ids >= 0) for i in single]
     together = empty_string_probability(ensemble.model, ids, ids >= 0)
     np.testing.assert_allclose(together, np.mean(alone, axis=0), rtol=1e-5)
-    np.testing.assert_allclose(result.mass + result.left, 1, rtol=1e-4)
+    np.testing.assert_allclose(result.mass + result.mass_bound, 1, rtol=1e-4)
     assert len(ensemble.predict(VERBS[:3])) == 3
 
     longer = [*VERBS, Example("zip", "zipped", ("V", "PST"))]

@@ -10,7 +10,12 @@ from pyentmax.analysis.exactness import (
     exactness_statistics,
     smallest_exact_beam,
 )
-from pyentmax.analysis.reliability import Calibration, CalibrationBin, calibration, listed_claims
+from pyentmax.analysis.reliability import (
+    Calibration,
+    CalibrationBin,
+    calibration,
+    listed_predictions,
+)
 from pyentmax.analysis.sparsity import SupportSizes, density, support_size, support_sizes
 
 __all__ = [
@@ -24,7 +29,7 @@ __all__ = [
     "exactness_by_beam",
     "exactness_statistics",
     "levenshtein",
-    "listed_claims",
+    "listed_predictions",
     "mean_levenshtein",
     "smallest_exact_beam",
     "support_size",

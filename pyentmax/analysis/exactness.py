@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pyentmax.decoding import BeamResult, Decodable
+from pyentmax.decoding import Decodable, SearchResult
 
 __all__ = [
     "ExactnessStatistics",
@@ -54,7 +54,7 @@ class ExactnessStatistics:
         )
 
 
-def exactness_statistics(results: Sequence[BeamResult]) -> ExactnessStatistics:
+def exactness_statistics(results: Sequence[SearchResult]) -> ExactnessStatistics:
     """Summary of the certificates of many beam searches.
 
     Raises
@@ -68,9 +68,9 @@ def exactness_statistics(results: Sequence[BeamResult]) -> ExactnessStatistics:
 
     Examples
     --------
-    >>> from pyentmax.decoding import BeamResult, Hypothesis
-    >>> sure = BeamResult((Hypothesis((4,), 0.0),), exact=True, mass=1.0, reason="")
-    >>> cut = BeamResult((Hypothesis((4,), -0.5),), exact=False, mass=0.6065, reason="")
+    >>> from pyentmax.decoding import SearchResult, Hypothesis
+    >>> sure = SearchResult((Hypothesis((4,), 0.0),), exact=True, mass=1.0, reason="")
+    >>> cut = SearchResult((Hypothesis((4,), -0.5),), exact=False, mass=0.6065, reason="")
     >>> statistics = exactness_statistics([sure, sure, sure, cut])
     >>> statistics.single, statistics.exact
     (0.75, 0.75)
@@ -88,7 +88,7 @@ def exactness_statistics(results: Sequence[BeamResult]) -> ExactnessStatistics:
     )
 
 
-def smallest_exact_beam(result: BeamResult) -> int | None:
+def smallest_exact_beam(result: SearchResult) -> int | None:
     """The narrowest beam whose search would have been exact too; None if this one is not.
 
     Beam search is exact if and only if it never had to prune, so all that matters is how many
@@ -97,9 +97,9 @@ def smallest_exact_beam(result: BeamResult) -> int | None:
 
     Examples
     --------
-    >>> from pyentmax.decoding import BeamResult, Hypothesis
+    >>> from pyentmax.decoding import SearchResult, Hypothesis
     >>> strings = [Hypothesis(tokens, -1.0) for tokens in [(4, 5), (4, 6), (4, 7, 8), ()]]
-    >>> smallest_exact_beam(BeamResult(tuple(strings), exact=True, mass=1.0, reason=""))
+    >>> smallest_exact_beam(SearchResult(tuple(strings), exact=True, mass=1.0, reason=""))
     3
     """
     if not result.exact:
@@ -114,7 +114,7 @@ def smallest_exact_beam(result: BeamResult) -> int | None:
 
 
 def exactness_by_beam(
-    results: Sequence[BeamResult], beams: Iterable[int] = range(1, 11)
+    results: Sequence[SearchResult], beams: Iterable[int] = range(1, 11)
 ) -> dict[int, float]:
     """Share of sources for which beam search is exact, for each width of the beam.
 
@@ -122,7 +122,7 @@ def exactness_by_beam(
 
     Parameters
     ----------
-    results : sequence of BeamResult
+    results : sequence of SearchResult
         Of a beam search at least as wide as the widest of ``beams``, or of an exact search that
         lists everything.
     beams : iterable of int
@@ -143,10 +143,10 @@ def exactness_by_beam(
 
     Examples
     --------
-    >>> from pyentmax.decoding import BeamResult, Hypothesis
+    >>> from pyentmax.decoding import SearchResult, Hypothesis
     >>> strings = tuple(Hypothesis((token,), -0.7) for token in (4, 5))
-    >>> two = BeamResult(strings, exact=True, mass=1.0, reason="")
-    >>> cut = BeamResult(strings, exact=False, mass=0.9, reason="")
+    >>> two = SearchResult(strings, exact=True, mass=1.0, reason="")
+    >>> cut = SearchResult(strings, exact=False, mass=0.9, reason="")
     >>> exactness_by_beam([two, two, two, cut], beams=[1, 2, 3])
     {1: 0.0, 2: 0.75, 3: 0.75}
     """

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding import BeamResult
+from pyentmax.decoding import SearchResult
 
-__all__ = ["Calibration", "CalibrationBin", "calibration", "listed_claims"]
+__all__ = ["Calibration", "CalibrationBin", "calibration", "listed_predictions"]
 
 
 @dataclass(frozen=True)
@@ -22,17 +22,17 @@ class CalibrationBin:
     low, high : float
     count : int
         At least 1.
-    probability : float
+    confidence : float
         Mean of what was claimed.
-    right : float
+    accuracy : float
         Share of the claims that are right.
     """
 
     low: float
     high: float
     count: int
-    probability: float
-    right: float
+    confidence: float
+    accuracy: float
 
 
 @dataclass(frozen=True)
@@ -121,12 +121,12 @@ def calibration(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> C
         )
         for b in np.unique(place).tolist()
     )
-    error = sum(one.count / p.size * abs(one.right - one.probability) for one in found)
+    error = sum(one.count / p.size * abs(one.accuracy - one.confidence) for one in found)
     return Calibration(float(error), found)
 
 
-def listed_claims(
-    results: Sequence[BeamResult],
+def listed_predictions(
+    results: Sequence[SearchResult],
     references: Sequence[object],
     spell: Callable[[tuple[int, ...]], object],
     *,
@@ -140,7 +140,7 @@ def listed_claims(
 
     Parameters
     ----------
-    results : sequence of BeamResult
+    results : sequence of SearchResult
     references : sequence of the same length
         What ``spell`` is compared with.
     spell : callable
@@ -159,10 +159,10 @@ def listed_claims(
 
     Examples
     --------
-    >>> from pyentmax.decoding import BeamResult, Hypothesis
+    >>> from pyentmax.decoding import SearchResult, Hypothesis
     >>> listed = (Hypothesis((7,), 0.0), Hypothesis((8, 9), -np.inf))
-    >>> result = BeamResult(listed, exact=False, mass=1.0, reason="")
-    >>> listed_claims([result], [(8, 9)], tuple)
+    >>> result = SearchResult(listed, exact=False, mass=1.0, reason="")
+    >>> listed_predictions([result], [(8, 9)], tuple)
     ([1.0, 0.0], [False, True])
     """
     if len(results) != len(references):

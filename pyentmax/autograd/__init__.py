@@ -32,13 +32,13 @@ from pyentmax.autograd.ops import (
     take_rows,
     tanh,
 )
-from pyentmax.autograd.tensor import Part, Product, Tensor
+from pyentmax.autograd.tensor import GradientProduct, GradientSlice, Tensor
 from pyentmax.calls.devices import array_module
 
 __all__ = [
     "MAPPING_OPS",
-    "Part",
-    "Product",
+    "GradientSlice",
+    "GradientProduct",
     "Tensor",
     "array_module",
     "as_tensor",

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd.counted import random_bits
-from pyentmax.autograd.tensor import Array, Part, Product, Tensor
+from pyentmax.autograd.counter_rng import random_bits
+from pyentmax.autograd.tensor import Array, GradientProduct, GradientSlice, Tensor
 from pyentmax.calls.devices import array_module
 
 
@@ -155,10 +155,10 @@ def matmul(a: Any, b: Any) -> Tensor:
 
 
 def linear(x: Any, weight: Any, bias: Any | None = None) -> Tensor:
-    """x W + b with x of shape (..., n), W (n, m) and b (m,): one row of x an example.
+    """x W + b with x of shape (..., n), W (n, m) and b (m,): one row of x per example.
 
-    The gradient of W is the product xᵀ g over all rows, kept as a :class:`Product` until the sweep
-    reaches W, so that a weight shared by many steps is multiplied out once.
+    The gradient of W is the product xᵀ g over all rows. It is kept as a :class:`GradientProduct`
+    until the backward pass reaches W, so that a weight shared by many steps is multiplied out once.
     """
     x, weight = as_tensor(x), as_tensor(weight)
     y = x.data @ weight.data
@@ -172,7 +172,7 @@ def linear(x: Any, weight: Any, bias: Any | None = None) -> Tensor:
     def vjp(g: Array) -> tuple[Any, ...]:
         rows = g.reshape(-1, g.shape[-1])
         gx = g @ weight.data.T if x.requires_grad else None
-        gw = Product(x.data.reshape(-1, x.shape[-1]), rows)
+        gw = GradientProduct(x.data.reshape(-1, x.shape[-1]), rows)
         return (gx, gw) if bias is None else (gx, gw, rows.sum(axis=0))
 
     return Tensor(y, parents=parents, vjp=vjp)
@@ -187,7 +187,7 @@ def getitem(a: Tensor, index: Any) -> Tensor:
                 "indexing a Tensor with an array: a repeated index would lose gradient; "
                 "use pyentmax.autograd.take_rows"
             )
-    return Tensor(a.data[index], parents=(a,), vjp=lambda g: (Part(index, g),))
+    return Tensor(a.data[index], parents=(a,), vjp=lambda g: (GradientSlice(index, g),))
 
 
 def take_rows(table: Any, index: Array) -> Tensor:

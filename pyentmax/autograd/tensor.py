@@ -22,14 +22,14 @@ Array: TypeAlias = Any
 """An array of NumPy or of a module with NumPy's surface (CuPy)."""
 
 
-class Part(NamedTuple):
+class GradientSlice(NamedTuple):
     """A gradient that is zero outside ``x[index]``: the part is kept, never the zeros around it."""
 
     index: Any
     value: Array
 
 
-class Product(NamedTuple):
+class GradientProduct(NamedTuple):
     """A gradient of the form ``leftᵀ @ right``, for 2-D arrays with one row an example.
 
     A weight matrix that is used at T time steps gets T of these. They are collected and multiplied
@@ -41,7 +41,7 @@ class Product(NamedTuple):
     right: Array
 
 
-Contribution: TypeAlias = Array | Part | Product | None
+Contribution: TypeAlias = Array | GradientSlice | GradientProduct | None
 """What a VJP may return for one parent: an array, a part, a product, or None for no gradient."""
 
 VJP: TypeAlias = Callable[[Array], Sequence[Contribution]]
@@ -278,12 +278,12 @@ class _GradientSum:
         # A contribution may be another tensor's gradient, or a view of it, so the first array is
         # kept as it came and copied only when something must be added to it.
         self.owned = False
-        self.products: list[Product] = []
+        self.products: list[GradientProduct] = []
 
     def add(self, contribution: Contribution) -> None:
-        if isinstance(contribution, Product):
+        if isinstance(contribution, GradientProduct):
             self.products.append(contribution)
-        elif isinstance(contribution, Part):
+        elif isinstance(contribution, GradientSlice):
             if self.dense is None:
                 self.dense, self.owned = array_module(self.like).zeros_like(self.like), True
             elif not self.owned:

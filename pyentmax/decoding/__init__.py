@@ -6,12 +6,12 @@ from pyentmax.decoding.beam import beam_search
 from pyentmax.decoding.exact import exact_search
 from pyentmax.decoding.forced import ForcedDecoding, ForcedStep, forced_decoding
 from pyentmax.decoding.greedy import greedy_search
-from pyentmax.decoding.hypotheses import BeamResult, Hypothesis
-from pyentmax.decoding.lattice import HypothesisNode, HypothesisTree
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
+from pyentmax.decoding.hypothesis_tree import HypothesisNode, HypothesisTree
 from pyentmax.models.protocol import Decodable, JoinableDecodable, Step
 
 __all__ = [
-    "BeamResult",
+    "SearchResult",
     "Decodable",
     "ForcedDecoding",
     "ForcedStep",

@@ -19,7 +19,7 @@ from pyentmax.decoding._inputs import (
     positive,
     possible_continuations,
 )
-from pyentmax.decoding.hypotheses import BeamResult, Hypothesis
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
 __all__ = ["beam_search"]
@@ -35,7 +35,7 @@ def beam_search(
     beam: int = 5,
     max_length: int | None = None,
     keep_attention: bool = True,
-) -> list[BeamResult]:
+) -> list[SearchResult]:
     r"""Decode each source with a beam, and prove the result complete where that is possible.
 
     Every step advances the open prefixes of all sources in one call of ``model.step``. A prefix
@@ -68,7 +68,7 @@ def beam_search(
 
     Returns
     -------
-    list of B BeamResult
+    list of B SearchResult
         In the order of the sources.
 
     Raises
@@ -167,7 +167,9 @@ def beam_search(
         )
         proved, left = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
         results.append(
-            BeamResult(tuple(hypotheses[i]), exact, mass, reason, proved, bound=left, left=left)
+            SearchResult(
+                tuple(hypotheses[i]), exact, mass, reason, proved, bound=left, mass_bound=left
+            )
         )
     return results
 

@@ -23,7 +23,7 @@ from pyentmax.decoding._inputs import (
     positive,
     possible_continuations,
 )
-from pyentmax.decoding.hypotheses import BeamResult, Hypothesis
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
 
 __all__ = ["exact_search"]
@@ -36,13 +36,13 @@ def exact_search(
     source: ArrayLike,
     source_mask: ArrayLike,
     *,
-    best: int | None = 1,
+    n_best: int | None = 1,
     budget: int = 1000,
     normalize: bool = False,
     max_length: int | None = None,
     width: int = 5,
     keep_attention: bool = True,
-) -> list[BeamResult]:
+) -> list[SearchResult]:
     r"""The most probable strings of each source with a proof, or all that are possible.
 
     The open prefixes of a source wait in the order of their probability. Each step of the model
@@ -70,7 +70,7 @@ def exact_search(
         The model to decode.
     source, source_mask : (B, S) int array, (B, S) bool array
         Token ids and True where they are real.
-    best : int or None
+    n_best : int or None
         Stop once so many strings are proved to be the best ones. None: list the whole support.
     budget : int
         Most prefixes that are expanded for one source.
@@ -86,11 +86,11 @@ def exact_search(
 
     Returns
     -------
-    list of B BeamResult
-        Everything found, in the order of the score; the first ``proved`` of it are proved to be the
-        best, ``bound`` and ``left`` bound what was not found. ``exact`` if nothing was left open.
-        The support of a dense mapping (``model.output_is_sparse`` False) is infinite and therefore
-        never exact, while its best strings can be proved.
+    list of B SearchResult
+        Everything found, best score first. The first ``proved`` hypotheses are proved to be the
+        best; ``bound`` and ``mass_bound`` limit what was not found. The list is ``exact`` if
+        nothing was left open. The support of a dense mapping (``model.output_is_sparse`` is False)
+        is infinite, so its list is never exact, although its best strings can be proved.
 
     Raises
     ------
@@ -124,21 +124,21 @@ def exact_search(
     ...     def join(self, lengths):
     ...         return np.concatenate(lengths)
     >>> source = np.array([[4]])
-    >>> [result] = exact_search(Words(), source, source > 0, best=None)
+    >>> [result] = exact_search(Words(), source, source > 0, n_best=None)
     >>> [(h.tokens, round(h.probability, 2)) for h in result.hypotheses]
     [((2,), 0.3), ((2, 3), 0.3), ((3,), 0.15), ((3, 3), 0.15), ((), 0.1)]
     >>> result.exact
     True
-    >>> [result] = exact_search(Words(), source, source > 0, best=1, width=1)
+    >>> [result] = exact_search(Words(), source, source > 0, n_best=1, width=1)
     >>> result.best.tokens, result.proved
     ((2,), 1)
-    >>> round(result.bound, 2), round(result.left, 2)
+    >>> round(result.bound, 2), round(result.mass_bound, 2)
     (0.3, 0.6)
     >>> print(result.reason)
     The best string is proved. No other has a probability above 0.3, all others together 0.6.
     """
     source, source_mask = checked_source(source, source_mask)
-    wanted = math.inf if best is None else positive("best", best)
+    wanted = math.inf if n_best is None else positive("n_best", n_best)
     budget, width = positive("budget", budget), positive("width", width)
     limits = length_limits(source_mask, max_length)
     sentences = len(source)
@@ -344,7 +344,7 @@ class _Search:
             self.expanded += 1
         return chosen
 
-    def result(self, sparse: bool, positions: int | None) -> BeamResult:
+    def result(self, sparse: bool, positions: int | None) -> SearchResult:
         """What was found, and what is proved about it."""
         left = self.left + [_Left(-o.cost, math.exp(-o.cost), False) for o in self.open]
         # What is too long for the limit is too long for the comparison by length, as well.
@@ -363,14 +363,14 @@ class _Search:
             listed = (prefix.hypothesis(-cost, positions, finished=False),)
         bound = math.exp(max((x.score for x in left), default=-math.inf))
         mass = float(sum(h.probability for h in listed if h.finished))
-        return BeamResult(
+        return SearchResult(
             listed,
             exact=sparse and not left,
             mass=mass,
             reason=self._reason(sparse, proved, bound, sum(x.mass for x in left)),
             proved=proved,
             bound=bound,
-            left=float(sum(x.mass for x in left)),
+            mass_bound=float(sum(x.mass for x in left)),
         )
 
     def _reason(self, sparse: bool, proved: int, bound: float, left: float) -> str:

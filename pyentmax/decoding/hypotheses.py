@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyentmax.models.protocol import FloatArray
 
-__all__ = ["BeamResult", "Hypothesis"]
+__all__ = ["SearchResult", "Hypothesis"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Hypothesis:
 
 
 @dataclass(frozen=True, eq=False)
-class BeamResult:
+class SearchResult:
     """The hypotheses of one source, and what is proved about them.
 
     Attributes
@@ -63,7 +63,7 @@ class BeamResult:
         How many hypotheses, from the first on, are proved to be the best ones.
     bound : float
         No string that is not listed has a higher probability; 1 if nothing better is known.
-    left : float
+    mass_bound : float
         The strings that are not listed have no higher probability together.
     """
 
@@ -73,7 +73,7 @@ class BeamResult:
     reason: str
     proved: int = 0
     bound: float = 1.0
-    left: float = 1.0
+    mass_bound: float = 1.0
 
     @property
     def best(self) -> Hypothesis:

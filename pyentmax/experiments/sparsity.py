@@ -22,13 +22,13 @@ from pyentmax.analysis import (
     calibration,
     exactness_by_beam,
     exactness_statistics,
-    listed_claims,
+    listed_predictions,
     smallest_exact_beam,
     support_sizes,
     word_accuracy,
 )
 from pyentmax.data import Example
-from pyentmax.decoding import BeamResult
+from pyentmax.decoding import SearchResult
 from pyentmax.experiments._records import write_csv, write_json
 from pyentmax.inflection import WordDecoder
 
@@ -125,7 +125,7 @@ def measure(
     forms = [decoder.form(result.best.tokens) for result in results]
     calibrations = []
     for best_only in (True, False):
-        claims = listed_claims(results, references, decoder.form, best_only=best_only)
+        claims = listed_predictions(results, references, decoder.form, best_only=best_only)
         calibrations.append(calibration(*claims) if claims[0] else None)
     return SparsityReport(
         beam=beam,
@@ -142,7 +142,7 @@ def measure(
 def _gain(
     decoder: WordDecoder,
     examples: Sequence[Example],
-    results: Sequence[BeamResult],
+    results: Sequence[SearchResult],
     beam: int,
     budget: int,
     batch_size: int,
@@ -235,7 +235,7 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
         if found is not None
         for one in found.bins
     ]
-    columns = ["claims", "low", "high", "count", "probability", "right"]
+    columns = ["claims", "low", "high", "count", "confidence", "accuracy"]
     write_csv(out / "calibration.csv", columns, bins)
     names = ("statistics.json", "exact_by_beam.csv", "support_sizes.csv", "calibration.csv")
     return [out / name for name in names]

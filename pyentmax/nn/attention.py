@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.autograd import MAPPING_OPS, Product, Tensor, as_tensor, concatenate, ops
+from pyentmax.autograd import MAPPING_OPS, GradientProduct, Tensor, as_tensor, concatenate, ops
 from pyentmax.autograd.tensor import Array
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.nn.linear import init_linear, linear
@@ -41,9 +41,9 @@ def dot_scores(query: Any, keys: Any) -> Tensor:
     """z_s = keys_s · query."""
     query, keys = as_tensor(query), as_tensor(keys)
 
-    def vjp(g: Array) -> tuple[Array, Product]:
+    def vjp(g: Array) -> tuple[Array, GradientProduct]:
         g = g[:, None, :]
-        return (g @ keys.data)[:, 0], Product(g, query.data[:, None, :])
+        return (g @ keys.data)[:, 0], GradientProduct(g, query.data[:, None, :])
 
     scores = (keys.data @ query.data[:, :, None])[:, :, 0]
     return Tensor(scores, parents=(query, keys), vjp=vjp)
@@ -118,8 +118,8 @@ def weighted_average(weights: Any, values: Any) -> Tensor:
     """Σ_s p_s values_s (Peters et al., Eq. 1)."""
     weights, values = as_tensor(weights), as_tensor(values)
 
-    def vjp(g: Array) -> tuple[Array, Product]:
-        return (values.data @ g[:, :, None])[:, :, 0], Product(
+    def vjp(g: Array) -> tuple[Array, GradientProduct]:
+        return (values.data @ g[:, :, None])[:, :, 0], GradientProduct(
             weights.data[:, None, :], g[:, None, :]
         )
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd import Product, Tensor, as_tensor, concatenate
+from pyentmax.autograd import GradientProduct, Tensor, as_tensor, concatenate
 from pyentmax.autograd.tensor import Array
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform, orthogonal
 from pyentmax.nn.linear import linear
@@ -99,7 +99,7 @@ def lstm(
                 dh = da[t].reshape(batch, width) @ transposed + dh * ~on
                 dc = dc_before + dc * ~on
         by_row = da.reshape(-1, width)
-        return da.reshape(a.shape), Product(before.reshape(-1, n), by_row)
+        return da.reshape(a.shape), GradientProduct(before.reshape(-1, n), by_row)
 
     sequence = Tensor(packed, parents=(a, recurrent), vjp=vjp)
     final = order[-1]
@@ -142,7 +142,12 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
         da = da.reshape(batch, 4 * n)
         d_both = da @ weight.data.T
         d_state[0] = d_both[:, -n:]
-        return da.sum(axis=0) if a.ndim == 1 else da, d_both[:, :-n], d_state, Product(both, da)
+        return (
+            da.sum(axis=0) if a.ndim == 1 else da,
+            d_both[:, :-n],
+            d_state,
+            GradientProduct(both, da),
+        )
 
     return Tensor(new, parents=(a, x, state, weight), vjp=vjp)
 

@@ -14,7 +14,7 @@ class LinearDecay:
         """The rate of update number ``update``, counted from 0."""
         return self.base * max(0.0, 1 - update / self.total)
 
-    def validated(self, loss: float) -> None:
+    def on_validation(self, loss: float) -> None:
         """Told the validation loss; this schedule does not look at it."""
 
     def state(self) -> dict[str, float]:
@@ -25,7 +25,7 @@ class LinearDecay:
         """Take up a state that :meth:`state` gave."""
 
 
-class HalveOnWorse:
+class HalveOnPlateau:
     """``rate``, halved each time the validation loss rises (Peters et al., §4)."""
 
     def __init__(self, rate: float) -> None:
@@ -36,7 +36,7 @@ class HalveOnWorse:
         """The rate now, whatever the number of the update."""
         return self.current
 
-    def validated(self, loss: float) -> None:
+    def on_validation(self, loss: float) -> None:
         """Told the validation loss: halve the rate if it is worse than the time before."""
         if loss > self.last_loss:
             self.current /= 2

@@ -51,7 +51,7 @@ def require_matplotlib() -> None:
         )
 
 
-def share_axis(ax: Axes) -> None:
+def percent_axis(ax: Axes) -> None:
     """Make y an axis of shares, written as percent, with a grid to read them by."""
     ax.yaxis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g}%")
     ax.grid(color=RULE, lw=0.8)

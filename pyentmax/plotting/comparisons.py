@@ -15,8 +15,8 @@ from pyentmax.plotting._figures import (
     PURPLE,
     VERMILION,
     new_axes,
+    percent_axis,
     require_matplotlib,
-    share_axis,
 )
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def plot_accuracy_by_alpha(
         ax.errorbar(x + shift, mean, error, label=role, capsize=3, **style)
     ax.set_xticks(sorted(alphas), [f"{alpha:g}" for alpha in sorted(alphas)])
     ax.set(xlabel="α", ylabel="dev accuracy")
-    share_axis(ax)
+    percent_axis(ax)
     ax.legend(frameon=False)
     return ax
 
@@ -136,7 +136,7 @@ def plot_time_and_accuracy(
     best = max(max(accuracy) for of_label in runs.values() for _, accuracy in of_label)
     ax.set(xlim=(0, None), ylim=(best - 0.15, best + 0.01))
     ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy")
-    share_axis(ax)
+    percent_axis(ax)
     ax.legend(frameon=False)
     return ax
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pyentmax.decoding import ForcedDecoding, ForcedStep
-from pyentmax.decoding.lattice import format_percent
+from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.plotting._figures import (
     BLUE,
     EDGE,

@@ -14,8 +14,8 @@ from pyentmax.plotting._figures import (
     INK,
     VERMILION,
     new_axes,
+    percent_axis,
     require_matplotlib,
-    share_axis,
 )
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def plot_exactness_by_beam(
         ax.axhline(single, color=VERMILION, ls=(0, (4, 1.5)), lw=1.6, label=label)
     ax.set(xlabel="beam", ylabel="share of sources", ylim=(0, 1.03))
     ax.set_xticks(widths)
-    share_axis(ax)
+    percent_axis(ax)
     ax.legend(frameon=False, loc="best")
     return ax
 
@@ -112,7 +112,7 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, most: int
     cut = max(sizes.attention.max(), sizes.output.max()) > last
     ax.set_xticks(x, [f"{n}" if n < last or not cut else f"{n}+" for n in x])
     ax.set(xlabel="size of the support", ylabel="share of target positions")
-    share_axis(ax)
+    percent_axis(ax)
     ax.legend(frameon=False)
     return ax
 
@@ -159,8 +159,8 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     styles = [(BLUE, "o"), (VERMILION, "D")]
     legend = []
     for (label, found), (colour, marker) in zip(calibrations.items(), styles, strict=False):
-        p = np.array([one.probability for one in found.bins])
-        right = np.array([one.right for one in found.bins])
+        p = np.array([one.confidence for one in found.bins])
+        right = np.array([one.accuracy for one in found.bins])
         share = np.array([one.count for one in found.bins]) / found.count
         ax.vlines(p, np.minimum(p, right), np.maximum(p, right), color=colour, lw=1, alpha=0.6)
         area = 18 + 220 * share
@@ -169,7 +169,7 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
         legend.append(Line2D([], [], color=colour, marker=marker, ls="", label=name))
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     ax.set(xlabel="probability claimed", ylabel="share that is right")
-    share_axis(ax)
+    percent_axis(ax)
     ax.xaxis.set_major_formatter(ax.yaxis.get_major_formatter())
     ax.legend(handles=legend, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
     return ax

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
-from pyentmax.decoding.lattice import EMPTY, HypothesisNode, HypothesisTree, format_percent
+from pyentmax.decoding.hypothesis_tree import EMPTY, HypothesisNode, HypothesisTree, format_percent
 from pyentmax.plotting._figures import (
     BLUE,
     EDGE,

@@ -29,7 +29,7 @@ from pyentmax.autograd import Tensor
 from pyentmax.calls.devices import array_module
 from pyentmax.data import Batch, Pair, bucketed_batches, make_batch
 from pyentmax.nn.optim import Adam, clip_gradients
-from pyentmax.nn.schedules import HalveOnWorse, LinearDecay
+from pyentmax.nn.schedules import HalveOnPlateau, LinearDecay
 from pyentmax.training.checkpoint import (
     CheckpointError,
     load_checkpoint,
@@ -248,7 +248,7 @@ class _Run:
         self.schedule = (
             LinearDecay(config.rate, config.updates)
             if config.schedule == "linear"
-            else HalveOnWorse(config.rate)
+            else HalveOnPlateau(config.rate)
         )
         self.history = History()
         self.updates = 0
@@ -350,7 +350,7 @@ class _Run:
         history = self.history
         improved = validation.accuracy > history.best_accuracy
         self.stale = 0 if improved else self.stale + 1
-        self.schedule.validated(validation.loss)
+        self.schedule.on_validation(validation.loss)
         history.update.append(self.updates)
         history.loss.append(self.recent_loss)
         history.dev_loss.append(validation.loss)

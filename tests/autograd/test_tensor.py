@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pyentmax.autograd import Part, Product, Tensor
+from pyentmax.autograd import GradientProduct, GradientSlice, Tensor
 
 
 def test_nothing_is_recorded_without_need():
@@ -37,7 +37,12 @@ def test_adding_gradients_never_writes_into_a_neighbour():
 def test_parts_and_products_and_arrays_add_up():
     x = Tensor(np.zeros((2, 2)), requires_grad=True)
     left, right = np.array([[1.0, 2.0]]), np.array([[10.0, 20.0]])
-    contributions = [Part((0, 1), 1.0), np.ones((2, 2)), Product(left, right), Product(left, right)]
+    contributions = [
+        GradientSlice((0, 1), 1.0),
+        np.ones((2, 2)),
+        GradientProduct(left, right),
+        GradientProduct(left, right),
+    ]
     y = Tensor(np.array(0.0), parents=[x] * 4, vjp=lambda g: contributions)
     y.backward()
     np.testing.assert_array_equal(x.grad, [[21, 42], [41, 81]])
@@ -46,7 +51,7 @@ def test_parts_and_products_and_arrays_add_up():
 def test_a_part_does_not_write_into_the_array_it_joins():
     shared = np.ones(2)
     x = Tensor(np.zeros(2), requires_grad=True)
-    y = Tensor(np.array(0.0), parents=[x, x], vjp=lambda g: [shared, Part(0, 1.0)])
+    y = Tensor(np.array(0.0), parents=[x, x], vjp=lambda g: [shared, GradientSlice(0, 1.0)])
     y.backward()
     np.testing.assert_array_equal(x.grad, [2, 1])
     np.testing.assert_array_equal(shared, [1, 1])

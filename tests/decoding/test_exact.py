@@ -35,8 +35,8 @@ def assert_true(result, found, beyond=(), normalize=False):
 
     rest = [p for tokens, p in found.items() if tokens not in listed]
     missing = math.fsum(map(math.exp, [*rest, *beyond]))
-    assert result.left >= missing * (1 - 1e-12)
-    assert result.left == pytest.approx(1 - result.mass, abs=1e-12)
+    assert result.mass_bound >= missing * (1 - 1e-12)
+    assert result.mass_bound == pytest.approx(1 - result.mass, abs=1e-12)
     assert result.bound >= math.exp(max([*rest, *beyond], default=-math.inf)) * (1 - 1e-12)
     assert result.exact <= (not rest and not beyond)
 
@@ -57,14 +57,14 @@ def assert_true(result, found, beyond=(), normalize=False):
 @settings(max_examples=200, deadline=None)
 def test_without_cycles_all_that_is_wanted_is_proved(model, best, width, normalize):
     found, _ = model.strings(0, limit=20)
-    result = search(model, best=best, width=width, normalize=normalize, max_length=20)
+    result = search(model, n_best=best, width=width, normalize=normalize, max_length=20)
     assert_true(result, found, normalize=normalize)
     wanted = len(found) if best is None else min(best, len(found))
     assert result.proved >= wanted
     if best is None:
         assert result.exact
         assert result.mass == pytest.approx(1.0, abs=1e-12)
-        assert result.left == result.bound == 0.0
+        assert result.mass_bound == result.bound == 0.0
 
 
 @given(
@@ -79,7 +79,7 @@ def test_without_cycles_all_that_is_wanted_is_proved(model, best, width, normali
 def test_no_claim_is_wrong_whatever_stops_the_search(model, best, budget, width, limit, normalize):
     found, widths = model.strings(0, limit)
     open_at_limit = model.prefixes(0, limit + 1)
-    options = {"best": best, "budget": budget, "width": width, "normalize": normalize}
+    options = {"n_best": best, "budget": budget, "width": width, "normalize": normalize}
     result = search(model, max_length=limit, **options)
     assert_true(result, found, open_at_limit, normalize)
     assert sum(model.steps) <= budget
@@ -92,12 +92,12 @@ def test_no_claim_is_wrong_whatever_stops_the_search(model, best, budget, width,
 def test_a_certified_beam_is_confirmed(model, limit):
     source = np.zeros((1, 2), dtype=int)
     [beam] = beam_search(model, source, source == 0, max_length=limit)
-    [whole] = exact_search(model, source, source == 0, max_length=limit, best=None)
+    [whole] = exact_search(model, source, source == 0, max_length=limit, n_best=None)
     [first] = exact_search(model, source, source == 0, max_length=limit)
     assert whole.exact >= beam.exact
     if beam.exact:
         assert beam.proved == whole.proved == len(beam.hypotheses)
-        assert (beam.left, beam.bound) == (whole.left, whole.bound) == (0.0, 0.0)
+        assert (beam.mass_bound, beam.bound) == (whole.mass_bound, whole.bound) == (0.0, 0.0)
         assert {h.tokens: h.log_prob for h in beam.hypotheses} == {
             h.tokens: h.log_prob for h in whole.hypotheses
         }
@@ -113,14 +113,14 @@ def test_a_batch_gives_each_source_what_it_gets_alone(model, best):
     states = len(model.support)
     source = np.arange(2 * states).reshape(-1, 1).repeat(4, axis=1) % states
     mask = np.arange(4) <= (np.arange(2 * states) % 4)[:, None]  # real lengths 1 to 4
-    together = exact_search(model, source, mask, best=best, budget=40)
+    together = exact_search(model, source, mask, n_best=best, budget=40)
     for row, batched in enumerate(together):
         n = mask[row].sum()
         [alone] = exact_search(
-            model, source[row : row + 1, :n], mask[row : row + 1, :n], best=best, budget=40
+            model, source[row : row + 1, :n], mask[row : row + 1, :n], n_best=best, budget=40
         )
         assert batched.reason == alone.reason
-        assert (batched.proved, batched.left) == (alone.proved, alone.left)
+        assert (batched.proved, batched.mass_bound) == (alone.proved, alone.mass_bound)
         assert len(batched.hypotheses) == len(alone.hypotheses)
         for one, other in zip(batched.hypotheses, alone.hypotheses, strict=True):
             assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
@@ -149,7 +149,7 @@ def test_a_beam_that_loses_the_best_string_is_corrected():
     result = search(model)
     assert (result.best.tokens, result.proved) == ((3,), 1)
     assert result.bound == pytest.approx(0.06)
-    assert search(model, best=None).exact
+    assert search(model, n_best=None).exact
 
 
 def test_ties_are_proved_without_looking_at_all_of_them():
@@ -160,15 +160,15 @@ def test_ties_are_proved_without_looking_at_all_of_them():
     result = search(model, width=1)
     assert (result.best.tokens, result.proved, result.exact) == ((), 1, False)
     assert model.steps == [1]
-    assert result.bound == result.left == 0.5
-    assert search(model, best=2).exact
+    assert result.bound == result.mass_bound == 0.5
+    assert search(model, n_best=2).exact
 
 
 def test_truncation_is_mass_left_and_no_proof():
-    result = search(loop(0.3), max_length=3, best=None)
+    result = search(loop(0.3), max_length=3, n_best=None)
     assert not result.exact
     assert [len(h.tokens) for h in result.hypotheses] == [0, 1, 2, 3]
-    assert result.left == pytest.approx(0.7**4)
+    assert result.mass_bound == pytest.approx(0.7**4)
     # "" has 0.3, and strings beyond the limit at most 0.2401: the others stay unproved.
     assert result.proved == 1
     assert result.reason == (
@@ -193,7 +193,7 @@ def test_normalised_scores_are_proved_among_strings_within_the_limit():
 def test_a_prefix_near_certainty_is_no_certainty():
     sure = 1 - 2**-53
     model = Automaton.of([[0, 2**-53, sure], [0, 1, 0]], [[0, 0, 1], [0] * 3])
-    assert search(model, best=None).exact
+    assert search(model, n_best=None).exact
     result = search(model, width=1)
     assert (result.best.tokens, result.best.log_prob) == ((2,), math.log(sure))
     assert result.proved == 2  # the empty string was met on the way
@@ -202,22 +202,22 @@ def test_a_prefix_near_certainty_is_no_certainty():
 def test_a_log_probability_rounded_above_zero_breaks_no_bound():
     log_prob = np.array([[-np.inf, -0.1, 1e-7], [-np.inf, 1e-7, -np.inf]])
     model = Automaton(log_prob, np.isfinite(log_prob), np.array([[0, 0, 1], [0] * 3]))
-    result = search(model, best=None, normalize=True)
+    result = search(model, n_best=None, normalize=True)
     assert [h.log_prob for h in result.hypotheses] == [0.0, -0.1]
 
 
 @pytest.mark.parametrize("token", [EOS, 2])
 def test_an_underflow_inside_the_support_is_left_with_what_it_can_hold(token):
     model = Automaton.of([[0, 0, 0, 1], [0, 1, 0, 0]], [[0, 0, 0, 1], [0] * 4])
-    assert search(model, best=None).exact
+    assert search(model, n_best=None).exact
     model.support[0, token] = True  # possible, while its log-probability stays −inf
-    result = search(model, best=None)
+    result = search(model, n_best=None)
     assert (result.exact, result.proved) == (False, 1)
     assert result.bound == pytest.approx(np.finfo(float).tiny)
     assert "Some are too improbable for the model's floating-point type." in result.reason
     model.log_prob[0, token] = np.nan  # a NaN may hide anything
-    result = search(model, best=None)
-    assert result.bound == result.left == 1.0
+    result = search(model, n_best=None)
+    assert result.bound == result.mass_bound == 1.0
 
 
 def test_a_string_of_zero_mass_is_possible_all_the_same():
@@ -225,8 +225,8 @@ def test_a_string_of_zero_mass_is_possible_all_the_same():
     log_prob = np.array([[-np.inf, -np.inf, 0.0, -800.0], [-np.inf, 0.0, -np.inf, -np.inf]])
     model = Automaton(log_prob, np.isfinite(log_prob), np.array([[0, 0, 1, 1], [0] * 4]))
     result = search(model, width=1)
-    assert (result.proved, result.left, result.exact) == (1, 0.0, False)
-    result = search(model, best=2)
+    assert (result.proved, result.mass_bound, result.exact) == (1, 0.0, False)
+    result = search(model, n_best=2)
     assert [h.log_prob for h in result.hypotheses] == [0, -800]
     assert result.exact
 
@@ -240,11 +240,11 @@ def test_dense_models_are_never_exact_but_their_best_strings_are_proved(seed, be
     weights[:, EOS] += 0.5
     p = weights / weights.sum(axis=1, keepdims=True)
     model = Automaton.of(p, rng.integers(0, 3, p.shape), output_is_sparse=False)
-    result = search(model, best=best, budget=60, max_length=30)
+    result = search(model, n_best=best, budget=60, max_length=30)
     assert not result.exact
     assert result.reason.startswith("A dense output mapping makes infinitely many strings possible")
-    assert result.left == pytest.approx(1 - result.mass, abs=1e-12)
-    enumerated = search(model, best=None, budget=600, max_length=30)
+    assert result.mass_bound == pytest.approx(1 - result.mass, abs=1e-12)
+    enumerated = search(model, n_best=None, budget=600, max_length=30)
     assert "The budget of 600 prefixes is used up." in enumerated.reason
     ranks = [h.log_prob for h in enumerated.hypotheses]
     for h, log_prob in zip(result.hypotheses[: result.proved], ranks, strict=False):
@@ -258,7 +258,7 @@ def test_the_budget_leaves_an_unfinished_prefix_where_nothing_ended():
     result = search(loop(0.0), budget=2, length=3)
     [h] = result.hypotheses
     assert (h.tokens, h.finished, h.attention.shape) == ((2, 2), False, (2, 3))
-    assert (result.proved, result.left, result.mass) == (0, 1.0, 0.0)
+    assert (result.proved, result.mass_bound, result.mass) == (0, 1.0, 0.0)
     result = search(loop(0.0), max_length=2)
     assert [(h.tokens, h.finished) for h in result.hypotheses] == [((2, 2), False)]
 
@@ -268,7 +268,7 @@ def test_one_step_serves_all_sources_and_prefixes_of_several_lengths():
         [[0, 0, 0.5, 0.5], [0, 0, 0, 1], [0, 1, 0, 0]], [[0, 0, 1, 2], [0, 0, 0, 2], [0] * 4]
     )
     source = np.zeros((2, 1), dtype=int)
-    results = exact_search(model, source, source == 0, best=None)
+    results = exact_search(model, source, source == 0, n_best=None)
     assert [len(r.hypotheses) for r in results] == [2, 2]
     assert model.steps == [2, 4, 2]
 
@@ -282,7 +282,7 @@ def test_an_empty_batch_gives_an_empty_list():
     assert exact_search(loop(0.5), empty, empty > 0) == []
 
 
-@pytest.mark.parametrize("name", ["best", "budget", "width", "max_length"])
+@pytest.mark.parametrize("name", ["n_best", "budget", "width", "max_length"])
 def test_numbers_under_one_are_refused(name):
     with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
         search(loop(0.5), **{name: 0})
@@ -314,9 +314,9 @@ def test_what_the_budget_cannot_reach_is_forgotten_without_loss(seed, budget, wi
             else:
                 following = int(model.following[place, token])
                 heapq.heappush(waiting, (total, next(order), (*tokens, token), following))
-    result = search(model, best=None, budget=budget, width=1, max_length=100)
+    result = search(model, n_best=None, budget=budget, width=1, max_length=100)
     assert {h.tokens: h.log_prob for h in result.hypotheses} == pytest.approx(expected)
     assert result.bound == pytest.approx(math.exp(-waiting[0][0]))
-    assert result.left == pytest.approx(sum(math.exp(-cost) for cost, *_ in waiting))
-    wide = search(model, best=None, budget=budget, width=width, max_length=100)
-    assert wide.left == pytest.approx(1 - wide.mass)
+    assert result.mass_bound == pytest.approx(sum(math.exp(-cost) for cost, *_ in waiting))
+    wide = search(model, n_best=None, budget=budget, width=width, max_length=100)
+    assert wide.mass_bound == pytest.approx(1 - wide.mass)

@@ -13,7 +13,7 @@ import pytest
 import pyentmax
 from pyentmax import autograd
 from pyentmax.autograd import Tensor
-from pyentmax.autograd.counted import random_bits
+from pyentmax.autograd.counter_rng import random_bits
 from pyentmax.calls.devices import device_module
 from pyentmax.data import make_batch
 from pyentmax.decoding import beam_search

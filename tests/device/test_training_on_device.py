@@ -16,7 +16,7 @@ import pytest
 import pyentmax
 from pyentmax import autograd
 from pyentmax.autograd import Tensor
-from pyentmax.autograd.counted import random_bits
+from pyentmax.autograd.counter_rng import random_bits
 from pyentmax.cli import main
 from pyentmax.data import Example, make_batch
 from pyentmax.decoding import beam_search, greedy_search

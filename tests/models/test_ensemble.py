@@ -72,9 +72,9 @@ def test_steps_are_means_and_unions_along_every_prefix():
 
 def test_one_model_or_the_same_one_twice_changes_nothing():
     model = network(1)
-    [alone, _] = exact_search(model, SOURCE, MASK, best=3, max_length=8)
+    [alone, _] = exact_search(model, SOURCE, MASK, n_best=3, max_length=8)
     for ensemble in (Ensemble([model]), Ensemble([model, model])):
-        [result, _] = exact_search(ensemble, SOURCE, MASK, best=3, max_length=8)
+        [result, _] = exact_search(ensemble, SOURCE, MASK, n_best=3, max_length=8)
         assert [h.tokens for h in result.hypotheses] == [h.tokens for h in alone.hypotheses]
         np.testing.assert_allclose(
             [h.log_prob for h in result.hypotheses],
@@ -88,12 +88,14 @@ def test_exactness_is_that_of_the_averaged_model():
     ends, goes_on = Table([0, 1, 0]), Table([0, 0, 1])
     source = np.array([[4]])
     assert beam_search(ends, source, source > 0)[0].exact
-    [result] = exact_search(Ensemble([ends, goes_on]), source, source > 0, best=None, max_length=4)
+    [result] = exact_search(
+        Ensemble([ends, goes_on]), source, source > 0, n_best=None, max_length=4
+    )
     assert not result.exact
     assert [h.probability for h in result.hypotheses] == pytest.approx(
         [2.0**-n for n in range(1, 6)]
     )
-    assert result.left == pytest.approx(2.0**-5)
+    assert result.mass_bound == pytest.approx(2.0**-5)
 
 
 def test_agreeing_on_a_certainty_gives_exactly_one():
@@ -114,7 +116,7 @@ def test_an_underflow_in_every_member_is_bounded_by_their_float_type(dtype):
     tables = [Table([0, 1, 0], [False, True, True], dtype) for _ in range(2)]
     assert first_step(Ensemble(tables)).log_prob.dtype == dtype
     source = np.array([[4]])
-    [result] = exact_search(Ensemble(tables), source, source > 0, best=None)
+    [result] = exact_search(Ensemble(tables), source, source > 0, n_best=None)
     assert not result.exact
     assert result.bound == pytest.approx(float(np.finfo(dtype).tiny))
 

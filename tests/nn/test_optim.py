@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pyentmax.nn.optim import Adam, clip_gradients, global_norm
-from pyentmax.nn.schedules import HalveOnWorse, LinearDecay
+from pyentmax.nn.schedules import HalveOnPlateau, LinearDecay
 
 
 def test_adam_is_the_papers():
@@ -69,13 +69,13 @@ def test_linear_decay_ends_at_zero():
 
 
 def test_halving():
-    schedule = HalveOnWorse(0.8)
+    schedule = HalveOnPlateau(0.8)
     rates = []
     for loss in (3, 2, 2.5, 2.6, 1, 1):
-        schedule.validated(loss)
+        schedule.on_validation(loss)
         rates.append(schedule.rate(0))
     assert rates == [0.8, 0.8, 0.4, 0.2, 0.2, 0.2]
-    again = HalveOnWorse(0.8)
+    again = HalveOnPlateau(0.8)
     again.load(schedule.state())
-    again.validated(2)
+    again.on_validation(2)
     assert again.rate(0) == 0.1

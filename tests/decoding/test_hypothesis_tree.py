@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyentmax.decoding import Hypothesis, HypothesisTree
-from pyentmax.decoding.lattice import format_percent
+from pyentmax.decoding.hypothesis_tree import format_percent
 
 
 def tree_of(words, unfinished=(), **kwargs):
@@ -81,7 +81,9 @@ def test_an_unfinished_string_ends_in_an_ellipsis():
 def test_spaces_are_visible_and_words_can_be_joined_by_them():
     assert "give␣up</s>" in text_of({"give up": 1.0})
     words = ["two", "words"]
-    tree = HypothesisTree.build([Hypothesis((0, 1), 0.0)], words.__getitem__, joiner=" ", end="⏎")
+    tree = HypothesisTree.build(
+        [Hypothesis((0, 1), 0.0)], words.__getitem__, separator=" ", end="⏎"
+    )
     assert str(tree) == "two words ⏎  100.0%  two words"
 
 

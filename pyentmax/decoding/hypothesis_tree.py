@@ -65,7 +65,7 @@ class HypothesisTree:
         What all hypotheses begin with; its probability is the total of the list.
     end : str
         How the end symbol is shown.
-    joiner : str
+    separator : str
         What stands between the tokens of a string.
 
     Examples
@@ -86,7 +86,7 @@ class HypothesisTree:
 
     root: HypothesisNode
     end: str = "</s>"
-    joiner: str = ""
+    separator: str = ""
 
     @classmethod
     def build(
@@ -95,7 +95,7 @@ class HypothesisTree:
         decode: Callable[[int], str],
         *,
         end: str = "</s>",
-        joiner: str = "",
+        separator: str = "",
     ) -> HypothesisTree:
         """Merge hypotheses into their tree.
 
@@ -107,7 +107,7 @@ class HypothesisTree:
             The text of a token, such as ``vocabulary.tokens.__getitem__``.
         end : str
             How the end symbol is shown.
-        joiner : str
+        separator : str
             What stands between the tokens of a string: "" for characters, " " for words.
 
         Raises
@@ -127,18 +127,18 @@ class HypothesisTree:
             ([(token, False) for token in tokens[:-1]] + [(tokens[-1], True)], probability)
             for tokens, probability in strings
         )
-        return cls(_merge(runs, 0, None), end, joiner)
+        return cls(_merge(runs, 0, None), end, separator)
 
     def string(self, node: HypothesisNode) -> str:
         """The string from the beginning to the end of ``node``, without the end symbol."""
         tokens = node.prefix + node.tokens
         if node.is_leaf and tokens[-1] == self.end:
             tokens = tokens[:-1]
-        return self.joiner.join(tokens)
+        return self.separator.join(tokens)
 
     def label(self, tokens: Iterable[str]) -> str:
         """Tokens as text, spaces inside them made visible."""
-        return self.joiner.join(token.replace(" ", "␣") for token in tokens)
+        return self.separator.join(token.replace(" ", "␣") for token in tokens)
 
     def text(self) -> str:
         """The tree as lines of text: run, probability, share of the branch, string.
