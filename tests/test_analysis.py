@@ -86,7 +86,7 @@ def test_exactness_statistics():
     assert statistics.single == 0.25  # a single listed hypothesis is not enough: it must be proved
     assert statistics.exact == 0.5
     assert statistics.mean_hypotheses == 1.0
-    assert statistics.mean_mass == pytest.approx(0.625)
+    assert statistics.mean_mass == pytest.approx(0.625, rel=1e-15, abs=0)
     assert str(statistics) == (
         "4 sources: 25.0% with one possible sequence, 50.0% decoded exactly, "
         "1.00 hypotheses of mass 0.6250 on average"
@@ -108,8 +108,8 @@ def test_support_size_along_any_axis():
 def test_density_counts_allowed_entries_only():
     p = np.array([[0.5, 0.5, 0.0, 0.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
     mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)
-    assert density(p[:2]) == pytest.approx(3 / 8)
-    assert density(p, mask=mask) == pytest.approx((2 / 4 + 1 / 2) / 2)
+    assert density(p[:2]) == pytest.approx(3 / 8, rel=1e-15, abs=0)
+    assert density(p, mask=mask) == pytest.approx((2 / 4 + 1 / 2) / 2, rel=1e-15, abs=0)
     assert density(p.T, axis=0, mask=mask.T) == density(p, mask=mask)
     # Weight where none is allowed is not density.
     assert density([0.5, 0.0, 0.5], mask=[True, True, False]) == 0.5
@@ -190,7 +190,7 @@ def test_support_sizes_under_forced_decoding():
     # This automaton attends to all that there is.
     np.testing.assert_array_equal(sizes.attention, sizes.source_lengths)
     assert sizes.vocabulary == 4
-    assert sizes.mean_output == pytest.approx(9 / 5)
+    assert sizes.mean_output == pytest.approx(9 / 5, rel=1e-15, abs=0)
     assert str(sizes) == (
         "5 target positions: 2.40 of 2.40 source positions attended, 1.80 of 4 tokens possible on "
         "average"
@@ -203,9 +203,9 @@ def test_calibration_by_hand():
     # (0.2, 0.4]: two claims of mean 0.35, half of them right; (0.8, 1]: three of mean 0.9, all.
     found = calibration([0.4, 0.3, 0.85, 0.95, 0.9], [True, False, True, True, True], bins=5)
     assert [(b.low, b.high, b.count) for b in found.bins] == [(0.2, 0.4, 2), (0.8, 1.0, 3)]
-    np.testing.assert_allclose([b.confidence for b in found.bins], [0.35, 0.9])
-    np.testing.assert_allclose([b.accuracy for b in found.bins], [0.5, 1.0])
-    assert found.error == pytest.approx(0.4 * 0.15 + 0.6 * 0.1)
+    np.testing.assert_allclose([b.confidence for b in found.bins], [0.35, 0.9], rtol=1e-15)
+    np.testing.assert_array_equal([b.accuracy for b in found.bins], [0.5, 1.0])
+    assert found.error == pytest.approx(0.4 * 0.15 + 0.6 * 0.1, rel=1e-14, abs=0)
     assert found.count == 5
 
 
@@ -241,8 +241,8 @@ def test_what_cannot_be_calibrated(p, right, bins, message):
 def test_listed_predictions_are_all_finished_strings_or_the_best():
     results = [result([0.75, 0.25], True), result([0.5], False), result([], False, 1)]
     claims = listed_predictions(results, [(1,), (0,), (9,)], tuple)
-    assert claims == (pytest.approx([0.75, 0.25, 0.5]), [False, True, True])
+    assert claims == (pytest.approx([0.75, 0.25, 0.5], rel=1e-15, abs=0), [False, True, True])
     best = listed_predictions(results, [(1,), (0,), (9,)], tuple, best_only=True)
-    assert best == (pytest.approx([0.75, 0.5]), [False, True])
+    assert best == (pytest.approx([0.75, 0.5], rel=1e-15, abs=0), [False, True])
     with pytest.raises(ValueError, match="one for each of the 3 results, got 1"):
         listed_predictions(results, ["a"], tuple)

@@ -110,7 +110,7 @@ def test_attention_outlines_what_is_not_zero_and_nothing_else():
     assert len(cells.get_paths()) == 4
     np.testing.assert_array_equal(cells.get_array(), [0.5, 0.5, 1e-30, 1.0])
     centres = [tuple(path.get_extents().get_points().mean(axis=0)) for path in cells.get_paths()]
-    np.testing.assert_allclose(centres, [(0, 0), (1, 0), (1, 1), (2, 1)], atol=1e-12)
+    np.testing.assert_allclose(centres, [(0, 0), (1, 0), (1, 1), (2, 1)], rtol=0, atol=1e-12)
     assert cells.get_linewidth()[0] > 0
     assert ax.get_ylim() == (1.5, -0.5)  # the first target token is on top
     assert [label.get_text() for label in ax.get_xticklabels()] == ["<V>", "g", "o"]
@@ -241,8 +241,8 @@ def test_support_sizes_are_shares_and_the_last_bar_holds_the_rest():
     )
     ax = plot_support_sizes(sizes, most=4)
     attention, output = ([bar.get_height() for bar in bars] for bars in ax.containers)
-    np.testing.assert_allclose(attention, [0.25, 0.5, 0, 0.25])
-    np.testing.assert_allclose(output, [0.75, 0, 0, 0.25])
+    np.testing.assert_array_equal(attention, [0.25, 0.5, 0, 0.25])
+    np.testing.assert_array_equal(output, [0.75, 0, 0, 0.25])
     assert [label.get_text() for label in ax.get_xticklabels()] == ["1", "2", "3", "4+"]
     whole = plot_support_sizes(sizes)
     assert [label.get_text() for label in whole.get_xticklabels()][-1] == "9"
@@ -259,7 +259,9 @@ def test_reliability_has_a_point_for_each_bin():
     found = calibration([0.15, 0.95, 0.95, 0.85], [True, True, False, True])
     ax = plot_reliability({"best": found, "all": found})
     points = [c for c in ax.collections if len(c.get_offsets()) == 3]
-    np.testing.assert_allclose(points[0].get_offsets(), [(0.15, 1), (0.85, 1), (0.95, 0.5)])
+    np.testing.assert_allclose(
+        points[0].get_offsets(), [(0.15, 1), (0.85, 1), (0.95, 0.5)], rtol=1e-15
+    )
     assert np.argmax(points[0].get_sizes()) == 2
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["best, ECE 47.5%", "all, ECE 47.5%"]
@@ -271,7 +273,7 @@ def test_accuracy_by_alpha_is_means_with_standard_errors():
     accuracies = {"attention": {2.0: [0.7], 1.0: [0.8, 0.9]}, "output": {1.0: [0.5, 0.5]}}
     ax = plot_accuracy_by_alpha(accuracies)
     (line, _, (bars,)), (other, *_) = ax.containers
-    np.testing.assert_allclose(line.get_xydata(), [(1, 0.85), (2, 0.7)], atol=0.011)
+    np.testing.assert_allclose(line.get_xydata(), [(1, 0.85), (2, 0.7)], rtol=0, atol=0.011)
     # The standard error of 0.8 and 0.9 is their standard deviation 0.1/√2 over √2.
     low, high = bars.get_segments()[0][:, 1]
     np.testing.assert_allclose((low, high), (0.8, 0.9), rtol=1e-12)
@@ -285,10 +287,10 @@ def test_time_and_accuracy_shows_runs_and_their_mean():
     ax = plot_time_and_accuracy(runs)
     first, second, mean, single = ax.lines
     np.testing.assert_array_equal(second.get_xydata(), [(3, 0.3), (6, 0.7)])
-    np.testing.assert_allclose(mean.get_xydata(), [(2, 0.2), (4, 0.6)])
+    np.testing.assert_allclose(mean.get_xydata(), [(2, 0.2), (4, 0.6)], rtol=1e-15)
     np.testing.assert_array_equal(single.get_xydata(), [(5, 0.2), (9, 0.4)])
     assert first.get_alpha() < 1
-    np.testing.assert_allclose(ax.get_ylim(), (0.55, 0.71))  # the end of the best run
+    np.testing.assert_allclose(ax.get_ylim(), (0.55, 0.71), rtol=1e-15)  # the end of the best run
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
 
 

@@ -90,7 +90,9 @@ def test_spaces_are_visible_and_words_can_be_joined_by_them():
 def test_a_token_written_like_the_end_symbol_is_not_taken_for_it():
     hypotheses = [Hypothesis((0,), math.log(0.75)), Hypothesis((0, 1), math.log(0.25))]
     tree = HypothesisTree.build(hypotheses, ["a", "</s>"].__getitem__)
-    assert [child.probability for child in tree.root.children] == pytest.approx([0.75, 0.25])
+    assert [child.probability for child in tree.root.children] == pytest.approx(
+        [0.75, 0.25], rel=1e-15, abs=0
+    )
     assert [tree.string(child) for child in tree.root.children] == ["a", "a</s>"]
 
 
@@ -109,13 +111,17 @@ def test_the_leaves_are_the_strings_and_every_node_holds_the_mass_below_it(words
     tree = tree_of(words)
     nodes = [node for _, node in tree.root.walk()]
     leaves = {tree.string(node): node.probability for node in nodes if node.is_leaf}
-    assert leaves == pytest.approx(words)
-    assert tree.root.probability == pytest.approx(sum(words.values()))
+    assert leaves == pytest.approx(words, rel=1e-14, abs=0)
+    assert tree.root.probability == pytest.approx(sum(words.values()), rel=1e-14, abs=0)
     for node in nodes:
         if not node.is_leaf:
             assert len(node.children) > 1  # runs without a branch are merged
-            assert node.probability == pytest.approx(sum(c.probability for c in node.children))
-            assert sum(child.share for child in node.children) == pytest.approx(1.0)
+            assert node.probability == pytest.approx(
+                sum(c.probability for c in node.children), rel=1e-14, abs=0
+            )
+            assert sum(child.share for child in node.children) == pytest.approx(
+                1.0, rel=1e-14, abs=0
+            )
             masses = [child.probability for child in node.children]
             assert masses == sorted(masses, reverse=True)
         assert all(child.prefix == node.prefix + node.tokens for child in node.children)

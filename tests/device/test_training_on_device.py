@@ -112,7 +112,9 @@ def test_a_seed_fixes_dropout_on_the_device_too(tmp_path):
     (a, first), (b, second), (c, _) = trained(True, 0.3), trained(True, 0.3), trained(True)
     assert first.loss == second.loss
     assert_same_parameters(a, b)
-    assert not np.allclose(on_host(a.params)["output.weight"], on_host(c.params)["output.weight"])
+    assert not np.allclose(
+        on_host(a.params)["output.weight"], on_host(c.params)["output.weight"], rtol=0, atol=1e-3
+    )
 
 
 def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
@@ -279,7 +281,7 @@ def test_random_bits_are_a_function_of_seed_and_place():
 def test_random_bits_are_even():
     bits = random_bits(2**64 - 1, (100_000,))
     ones = np.unpackbits(bits.view(np.uint8)).reshape(-1, 64).mean(axis=0)
-    np.testing.assert_allclose(ones, 0.5, atol=0.01)  # six standard deviations
+    np.testing.assert_allclose(ones, 0.5, rtol=0, atol=0.01)  # six standard deviations
     uniform = bits / 2.0**64
     assert abs(np.corrcoef(uniform[1:], uniform[:-1])[0, 1]) < 0.02
 

@@ -75,7 +75,7 @@ def test_the_files_hold_the_numbers(inflector, tmp_path):
     assert summary["mean_output_support"] == report.supports.mean_output
     assert summary["calibration_error_listed"] == report.listed.error
     shares = {int(row["beam"]): float(row["exact"]) for row in rows(out / "exact_by_beam.csv")}
-    assert shares == pytest.approx(report.by_beam)
+    assert shares == pytest.approx(report.by_beam, rel=1e-15, abs=0)
     sizes = rows(out / "support_sizes.csv")
     for name in ("attention", "output"):
         total = sum(int(row["size"]) * int(row[name]) for row in sizes)

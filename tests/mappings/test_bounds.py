@@ -216,7 +216,7 @@ def test_bounds_broadcast_against_z_and_move_with_the_axis(
         got, np.sum(each, axis=extra + kept, keepdims=True).reshape(shape), rtol=1e-12, atol=1e-14
     )
     np.testing.assert_allclose(
-        MAPPINGS[name].jvp(p, g, upper, axis), MAPPINGS[name].jvp(p, g, full, axis)
+        MAPPINGS[name].jvp(p, g, upper, axis), MAPPINGS[name].jvp(p, g, full, axis), rtol=1e-15
     )
 
 
@@ -458,7 +458,7 @@ def test_exhausted_bounds_are_told_from_low_scores_beside_a_full_entry() -> None
     z = z.astype(np.float32)
     p = pyentmax.csparsemax(z, upper)
     g = pyentmax.csparsemax_vjp_upper(p, np.array([0, 1, 1, 3, 3], np.float32), upper, z)
-    np.testing.assert_allclose(g, [-1, 0, 0, 0, 2])
+    np.testing.assert_array_equal(g, [-1, 0, 0, 0, 2])
 
 
 @every_name

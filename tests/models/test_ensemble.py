@@ -93,9 +93,9 @@ def test_exactness_is_that_of_the_averaged_model():
     )
     assert not result.exact
     assert [h.probability for h in result.hypotheses] == pytest.approx(
-        [2.0**-n for n in range(1, 6)]
+        [2.0**-n for n in range(1, 6)], rel=1e-14, abs=0
     )
-    assert result.mass_bound == pytest.approx(2.0**-5)
+    assert result.mass_bound == pytest.approx(2.0**-5, rel=1e-14, abs=0)
 
 
 def test_agreeing_on_a_certainty_gives_exactly_one():
@@ -108,7 +108,7 @@ def test_improbable_tokens_do_not_underflow_in_the_mean():
     for table, far in zip(tables, (-800.0, -801.0), strict=True):
         table.log_prob[1], table.support[1] = far, True
     expected = -800 + np.log((1 + np.exp(-1)) / 2)
-    assert first_step(Ensemble(tables)).log_prob[0, 1] == pytest.approx(expected, rel=1e-14)
+    assert first_step(Ensemble(tables)).log_prob[0, 1] == pytest.approx(expected, rel=1e-14, abs=0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -118,7 +118,7 @@ def test_an_underflow_in_every_member_is_bounded_by_their_float_type(dtype):
     source = np.array([[4]])
     [result] = exact_search(Ensemble(tables), source, source > 0, n_best=None)
     assert not result.exact
-    assert result.bound == pytest.approx(float(np.finfo(dtype).tiny))
+    assert result.bound == pytest.approx(float(np.finfo(dtype).tiny), rel=1e-12, abs=0)
 
 
 def test_one_dense_model_makes_a_dense_ensemble():

@@ -122,7 +122,7 @@ def test_a_learned_alpha_is_the_alpha_of_the_attention():
     learned.params["attention.alpha_logit"][...] = np.log(0.3 / 0.7)
     fixed = small("1.3", seed=4)
     fixed.params = {k: x for k, x in learned.params.items() if k != "attention.alpha_logit"}
-    assert learned.attention_alpha == pytest.approx(1.3, rel=1e-12)
+    assert learned.attention_alpha == pytest.approx(1.3, rel=1e-12, abs=0)
     assert fixed.attention_alpha == 1.3
     args = (SOURCE, SOURCE_MASK, TARGET_IN)
     np.testing.assert_allclose(

@@ -111,7 +111,7 @@ def test_initial_parameters():
     }
     for k in range(4):
         u = params["l.recurrent"][:, 4 * k : 4 * k + 4]
-        np.testing.assert_allclose(u @ u.T, np.eye(4), atol=1e-6)
+        np.testing.assert_allclose(u @ u.T, np.eye(4), rtol=0, atol=1e-6)
     np.testing.assert_array_equal(params["l.bias"][4:8], 1)
     assert all(v.dtype == np.float32 for v in params.values())
     with pytest.raises(ValueError, match="odd 5"):
