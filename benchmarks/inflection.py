@@ -23,8 +23,12 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 from pyentmax.analysis import exactness_statistics, word_accuracy  # noqa: E402
-from pyentmax.data import compounds_of, hold_out, read_examples  # noqa: E402
-from pyentmax.inflection import train_inflector  # noqa: E402
+from pyentmax.tasks.inflection import (  # noqa: E402
+    compounds_of,
+    hold_out,
+    read_examples,
+    train_inflector,
+)
 from pyentmax.training import TrainingConfig  # noqa: E402
 
 RESULTS = Path(__file__).parent.parent / "docs" / "results" / "english_inflection.csv"

@@ -147,7 +147,7 @@ class Worker:
 # --- in a worker ----------------------------------------------------------------------------------
 def work(args: argparse.Namespace) -> None:
     """Answer the words on the standard input until it ends."""
-    from pyentmax._memory import keep_freed_memory
+    from pyentmax.system.memory import keep_freed_memory
 
     keep_freed_memory()  # as training does; PyTorch gains from it just as well
     hidden, layers, batch, alpha = *map(int, args.case[:3]), args.case[3]
@@ -182,8 +182,8 @@ class Data:
     def __init__(self, hidden: int, layers: int, batch: int, alpha: str, weights: Path) -> None:
         import numpy as np
 
-        from pyentmax.data import bucketed_batches, english_verbs, make_batch
-        from pyentmax.inflection import Inflector
+        from pyentmax.data import bucketed_batches, make_batch
+        from pyentmax.tasks.inflection import Inflector, english_verbs
 
         examples = english_verbs()
         self.inflector = Inflector.untrained(

@@ -20,8 +20,7 @@ ROOT = "pyentmax itself"  # __init__.py: the namespace of array functions
 ROOMS = [
     "calls",
     "backends",
-    "_files",
-    "_memory",
+    "system",
     "entropies",
     "thresholds",
     "mappings",
@@ -38,10 +37,7 @@ ROOMS = [
     "training",
     "analysis",
     "plotting",
-    "inflection",  # from here on: the rooms put together for a task
-    "reports",
-    "demo",
-    "experiments",
+    "tasks",
     "cli",
     "__main__",
 ]

@@ -1,4 +1,4 @@
-"""``python -m pyentmax``: train models of inflection, use them, and the demonstration.
+"""``python -m pyentmax``: the commands of all tasks.
 
 Every command begins with a line that says what computes the mappings, ends with exit code 0 if it
 did what it was asked for, and otherwise prints one line that says what was wrong.
@@ -13,11 +13,10 @@ from collections.abc import Sequence
 
 from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
-from pyentmax.cli._data import add_data
-from pyentmax.cli._demo import add_demo
-from pyentmax.cli._reproduce import add_reproduce
-from pyentmax.cli._train import add_train
-from pyentmax.cli._use import add_analyse, add_force, add_inflect
+from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.inflection.commands import add_commands as add_inflection
+
+TASKS = [add_inflection]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -51,12 +50,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Sparse attention and sparse sequence-to-sequence models.",
     )
     parser.add_argument("--version", action="version", version=f"pyentmax {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    add_demo(commands)
-    add_train(commands)
-    add_inflect(commands)
-    add_force(commands)
-    add_analyse(commands)
-    add_data(commands)
-    add_reproduce(commands)
+    commands = Commands(parser)
+    for add_commands in TASKS:
+        add_commands(commands)
     return parser

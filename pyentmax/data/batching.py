@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.data.errors import DataError
-from pyentmax.data.inflection import Example, source_tokens, target_tokens
-from pyentmax.data.vocabulary import BOS, EOS, PAD, Vocabulary
+from pyentmax.data.vocabulary import BOS, EOS, PAD
 
 Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
 
@@ -65,56 +64,6 @@ class Batch:
             target_out=xp.asarray(self.target_out),
             target_mask=xp.asarray(self.target_mask),
         )
-
-
-def encode_examples(
-    examples: Iterable[Example],
-    source: Vocabulary,
-    target: Vocabulary,
-    *,
-    unknown: str | None = None,
-) -> list[Pair]:
-    """Inflection examples as pairs of ids.
-
-    Parameters
-    ----------
-    examples : iterable of Example
-    source, target : Vocabulary
-        Of the tags and lemmas, and of the forms.
-    unknown : str, optional
-        The token for what the vocabularies lack. Development data may hold characters that training
-        never saw, and ``"<unk>"`` keeps going there; by default it is an error.
-
-    Returns
-    -------
-    list of (source ids, target ids)
-
-    Raises
-    ------
-    DataError
-        If a token is not in its vocabulary and *unknown* is None; it names the word.
-
-    Examples
-    --------
-    >>> example = Example("go", "went", ("V", "PST"))
-    >>> source = Vocabulary.build([source_tokens(example)])
-    >>> target = Vocabulary.build([target_tokens(example.form)])
-    >>> encode_examples([example], source, target)
-    [(array([5, 4, 6, 7]), array([7, 4, 5, 6]))]
-    """
-    return [
-        (
-            source.encode(
-                source_tokens(example),
-                what=f"lemma {example.lemma!r} with tags {';'.join(example.tags)!r}",
-                unknown=unknown,
-            ),
-            target.encode(
-                target_tokens(example.form), what=f"form {example.form!r}", unknown=unknown
-            ),
-        )
-        for example in examples
-    ]
 
 
 def make_batch(pairs: Sequence[Pair], index: ArrayLike) -> Batch:

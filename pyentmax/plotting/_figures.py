@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, east_asian_width
 
-from pyentmax._files import replacing
+from pyentmax.system.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax._files import replacing
 from pyentmax.calls.devices import to_host
+from pyentmax.system.files import replacing
 
 _META = "__meta__"
 

@@ -24,12 +24,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax._memory import keep_freed_memory
 from pyentmax.autograd import Tensor
 from pyentmax.calls.devices import array_module
 from pyentmax.data import Batch, Pair, bucketed_batches, make_batch
 from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.nn.schedules import HalveOnPlateau, LinearDecay
+from pyentmax.system.memory import keep_freed_memory
 from pyentmax.training.checkpoint import (
     CheckpointError,
     load_checkpoint,

@@ -13,13 +13,15 @@ from pyentmax.data import (
     PAD,
     UNK,
     DataError,
-    Example,
     Vocabulary,
     bucketed_batches,
-    encode_examples,
-    english_verbs,
     make_batch,
     padding_share,
+)
+from pyentmax.tasks.inflection import (
+    Example,
+    encode_examples,
+    english_verbs,
     source_tokens,
     target_tokens,
 )

@@ -18,11 +18,11 @@ from pyentmax import autograd
 from pyentmax.autograd import Tensor
 from pyentmax.autograd.counter_rng import random_bits
 from pyentmax.cli import main
-from pyentmax.data import Example, make_batch
+from pyentmax.data import make_batch
 from pyentmax.decoding import beam_search, greedy_search
-from pyentmax.inflection import Inflector, train_inflector
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.nn.optim import Adam, clip_gradients, global_norm
+from pyentmax.tasks.inflection import Example, Inflector, train_inflector
 from pyentmax.training import History, TrainingConfig, Validation, load_checkpoint, train
 from pyentmax.training.progress import Progress
 

@@ -1,0 +1,1 @@
+"""What the library asks of the operating system: files, memory, threads of BLAS."""

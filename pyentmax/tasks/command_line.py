@@ -1,0 +1,103 @@
+"""What the tasks' commands share: how they are added to the command line, and common options.
+
+A task's ``add_commands(commands)`` adds its commands by their full names:
+
+    parser = commands.add("train seq2seq", run=train, help="a recurrent model of inflection")
+    parser.add_argument(…)
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Formatter(argparse.HelpFormatter):
+    """Help that shows the defaults that say something."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        quiet = action.default in (None, False, [], argparse.SUPPRESS)
+        return action.help if quiet else f"{action.help} (default: %(default)s)"
+
+
+class Group(NamedTuple):
+    """A first word that several commands share."""
+
+    help: str
+    of: str  # what the second word names; the attribute of the parsed arguments
+
+
+GROUPS = {
+    "train": Group("train a model", "model"),
+    "data": Group("fetch a data set", "dataset"),
+    "reproduce": Group("an experiment of the papers", "experiment"),
+}
+
+
+class Commands:
+    """The commands of ``python -m pyentmax``, to which each task adds its own.
+
+    Parameters
+    ----------
+    parser : argparse.ArgumentParser
+        The parser of the whole command line.
+
+    Examples
+    --------
+    >>> parser = argparse.ArgumentParser()
+    >>> commands = Commands(parser)
+    >>> _ = commands.add("train parrot", run=lambda args: 0, help="it repeats")
+    >>> parser.parse_args(["train", "parrot"]).model
+    'parrot'
+    """
+
+    def __init__(self, parser: argparse.ArgumentParser) -> None:
+        self._first = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+        self._second: dict[str, Any] = {}
+
+    def add(
+        self,
+        name: str,
+        *,
+        run: Callable[[argparse.Namespace], int],
+        help: str,
+        description: str | None = None,
+    ) -> argparse.ArgumentParser:
+        """Add a command; returns its parser, to which the task adds the options.
+
+        Parameters
+        ----------
+        name : str
+            One word, or two of which the first is one of `GROUPS`.
+        run : callable
+            What the command does: takes the parsed arguments and returns the exit code.
+        help, description : str
+            What it is, in the list of commands and in its own help text.
+        """
+        *group, word = name.split()
+        subparsers = self._group(*group) if group else self._first
+        parser = subparsers.add_parser(
+            word, help=help, description=description, formatter_class=Formatter
+        )
+        parser.set_defaults(run=run)
+        return parser
+
+    def _group(self, name: str) -> Any:
+        if name not in self._second:
+            parser = self._first.add_parser(name, help=GROUPS[name].help)
+            of = GROUPS[name].of
+            self._second[name] = parser.add_subparsers(dest=of, required=True, metavar=of.upper())
+        return self._second[name]
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Add the positional argument ``models``: one checkpoint, or several for an ensemble."""
+    parser.add_argument(
+        "models",
+        nargs="+",
+        type=Path,
+        metavar="MODEL",
+        help="best.npz, or the folder of a run; the probabilities of several are averaged",
+    )

@@ -1,0 +1,244 @@
+"""``reproduce``: the experiments of the papers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pyentmax.calls.devices import DEVICES
+from pyentmax.nn.attention import SCORES
+from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.inflection.commands.options import add_folder
+from pyentmax.tasks.inflection.conll2018 import conll2018_languages
+
+
+def add_reproduce(commands: Commands) -> None:
+    """Add the `reproduce` commands of this task's experiments."""
+    _add_table1(commands)
+    _add_figure4(commands)
+    _add_figure6(commands)
+
+
+def _add_table1(commands: Commands) -> None:
+    table1 = commands.add(
+        "reproduce table1",
+        run=_table1,
+        help="multilingual inflection with each loss and attention",
+        description="Table 1 of Peters et al. (2019). Trains one multilingual model for each loss, "
+        "attention and seed, one after another, then the ensembles of each pair's seeds, and "
+        "writes accuracies and edit distances beside the paper's. The same command goes on where "
+        "it was stopped; more losses, attentions and seeds can be asked for later. Defaults are "
+        "the paper's where it tells; its accuracies are of the test files, these of dev.",
+    )
+    add = table1.add_argument
+    add("--setting", choices=("high", "medium", "low"), default="medium", help="training files")
+    add("--languages", nargs="+", default=["all"], metavar="NAME", help="or 'all'")
+    add_folder(table1, "--data")
+    add("--out", type=Path, metavar="DIR", help="table1-SETTING if not given")
+    add("--loss", nargs="+", default=["1", "1.5", "2"], metavar="MAPPING", help="α, or names")
+    add("--attention", nargs="+", default=["1", "1.5", "2"], metavar="MAPPING", help="the same")
+    add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
+    add("--hidden", type=int, default=300, help="width of embeddings and hidden states")
+    add("--layers", type=int, default=2, help="of encoder and decoder")
+    add("--dropout", type=float, default=0.3, help="rate")
+    add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
+    add("--epochs", type=int, metavar="N", help="30 (high), 100 (medium) or 300 (low)")
+    add("--validate-every", type=int, metavar="EPOCHS", help="1 (high), 10 (medium), 100 (low)")
+    add("--batch-size", type=int, default=64, help="examples a step")
+    add("--rate", type=float, default=1e-3, help="Adam's step size at the start")
+    add("--schedule", choices=("linear", "halve"), default="halve", help="as for train")
+    add("--beam", type=int, default=5, help="of the search that makes the predictions")
+    add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
+    add(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask cluster, each worker of which trains a model at a time; the workers must "
+        "see the same folders, and should have one thread each",
+    )
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _table1(args: argparse.Namespace) -> int:
+    from pyentmax.tasks.inflection.experiments import table1
+    from pyentmax.tasks.inflection.experiments.table1_report import write_report
+
+    names = args.languages
+    if names == ["all"]:
+        names = conll2018_languages(f"train-{args.setting}", args.data)
+    settings = table1.Settings(
+        setting=args.setting,
+        languages=tuple(sorted(set(names))),
+        epochs=args.epochs,
+        validate_every=args.validate_every,
+        hidden=args.hidden,
+        layers=args.layers,
+        dropout=args.dropout,
+        score=args.score,
+        batch_size=args.batch_size,
+        rate=args.rate,
+        schedule=args.schedule,
+        beam=args.beam,
+    )
+    cells = table1.grid(args.loss, args.attention, args.seed)
+    out = args.out or Path(f"table1-{args.setting}")
+    data = table1.read_data(args.data, settings)
+    table1.open_table(out, settings)
+    print(
+        f"{len(settings.languages)} languages, {len(data.train):,} examples to learn from, "
+        f"{len(data.dev):,} to measure on; {len(cells)} models in {out}",
+        flush=True,
+    )
+    if args.scheduler is None:
+        code = _cells_here(args, out, cells, settings, data)
+    else:
+        code = _cells_on_cluster(args, out, cells, settings)
+    if code:
+        return code
+    table1.run_ensembles(out, cells, settings, data)
+    print(f"\n{write_report(out, settings)}\n\nwritten: {out}/cells.csv, languages.csv, table.md")
+    return 0
+
+
+def _cells_here(
+    args: argparse.Namespace, out: Path, cells: Sequence[Any], settings: Any, data: Any
+) -> int:
+    from pyentmax.tasks.inflection.experiments import table1
+    from pyentmax.tasks.inflection.experiments.table1_report import write_report
+
+    for number, cell in enumerate(cells, start=1):
+        state = " (finished)" if table1.is_finished(out, cell) else ""
+        print(f"model {number} of {len(cells)}: {cell}{state}", flush=True)
+        if not table1.run_cell(
+            out, cell, settings, data, device=args.device, progress=not args.quiet
+        ):
+            print("interrupted; the same command goes on")
+            return 130
+        write_report(out, settings)
+    return 0
+
+
+def _cells_on_cluster(
+    args: argparse.Namespace, out: Path, cells: Sequence[Any], settings: Any
+) -> int:
+    from pyentmax.tasks.inflection.experiments.cluster import run_on_cluster
+    from pyentmax.tasks.inflection.experiments.table1_report import write_report
+
+    failed = 0
+    outcomes = run_on_cluster(args.scheduler, out, cells, settings, args.data, device=args.device)
+    for number, (cell, error) in enumerate(outcomes, start=1):
+        state = "finished" if error is None else f"failed: {error}"
+        print(f"model {number} of {len(cells)}: {cell} {state}", flush=True)
+        failed += error is not None
+        write_report(out, settings)
+    if failed:
+        print(f"{failed} of {len(cells)} models failed; the same command tries them again")
+    return 1 if failed else 0
+
+
+def _add_figure4(commands: Commands) -> None:
+    figure4 = commands.add(
+        "reproduce figure4",
+        run=_figure4,
+        help="accuracy against α, for the attention and for the output",
+        description="Figure 4 of Peters et al. (2019), on the inflection of one language. Trains "
+        "a model for each α in each of the two roles, the other mapping being 1.5-entmax, writes "
+        "their accuracies and draws them with standard errors over the seeds. The same command "
+        "goes on where it was stopped; more values and seeds can be asked for later.",
+    )
+    alphas = ["1", "1.25", "1.5", "1.75", "2"]
+    figure4.add_argument("--alpha", nargs="+", default=alphas, metavar="A", help="of 1 or more")
+    _add_small_runs(figure4, "medium", layers=2, updates=1200, batch_size=16, validations=2)
+
+
+def _figure4(args: argparse.Namespace) -> int:
+    from pyentmax.tasks.inflection.experiments import figure4
+
+    out = args.out or Path("figure4")
+    return _small_runs(args, figure4, figure4.grid(args.alpha, args.seed), out, out)
+
+
+def _add_figure6(commands: Commands) -> None:
+    figure6 = commands.add(
+        "reproduce figure6",
+        run=_figure6,
+        help="training time against accuracy: softmax, exact 1.5-entmax, bisection",
+        description="Figure 6 of Peters et al. (2019), on the inflection of one language. Trains "
+        "a model with each mapping as attention and as output, and draws the accuracy at each "
+        "validation against the CPU seconds of training until then. With PYENTMAX_BACKEND="
+        "reference all mappings are plain NumPy, as bisection is; the same --out can hold both.",
+    )
+    figure6.add_argument(
+        "--mapping",
+        nargs="+",
+        default=["1", "1.5", "bisection:1.5"],
+        help="α, a mapping's name, or bisection:ALPHA",
+    )
+    _add_small_runs(figure6, "high", layers=1, updates=3100, batch_size=32, validations=10)
+
+
+def _figure6(args: argparse.Namespace) -> int:
+    from pyentmax.tasks.inflection.experiments import figure6
+
+    out = args.out or Path("figure6")
+    cells = figure6.grid(args.mapping, args.seed)
+    return _small_runs(args, figure6, cells, out, out / figure6.backend())
+
+
+def _add_small_runs(
+    parser: argparse.ArgumentParser,
+    setting: str,
+    *,
+    layers: int,
+    updates: int,
+    batch_size: int,
+    validations: int,
+) -> None:
+    """The options that experiments on one language share."""
+    add = parser.add_argument
+    add_folder(parser, "--data")
+    add("--out", type=Path, metavar="DIR", help="the figure's name if not given")
+    add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
+    add("--language", default="english", help="as the shared task names its files")
+    add("--setting", choices=("high", "medium", "low"), default=setting, help="training file")
+    add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
+    add("--layers", type=int, default=layers, help="of encoder and decoder")
+    add("--updates", type=int, default=updates, help="steps of Adam")
+    add("--batch-size", type=int, default=batch_size, help="examples a step")
+    add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
+    add("--validations", type=int, default=validations, help="in all")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _small_runs(
+    args: argparse.Namespace, figure: Any, cells: Sequence[Any], out: Path, folder: Path
+) -> int:
+    """Train what is missing of an experiment on one language, and draw its figure."""
+    from pyentmax.plotting._figures import require_matplotlib
+    from pyentmax.tasks.inflection.experiments import one_language
+    from pyentmax.tasks.records import open_folder
+
+    require_matplotlib()  # known before an hour of training, not after it
+    settings = one_language.Settings(
+        language=args.language,
+        setting=args.setting,
+        hidden=args.hidden,
+        layers=args.layers,
+        updates=args.updates,
+        batch_size=args.batch_size,
+        rate=args.rate,
+        validations=args.validations,
+    )
+    data = one_language.read_data(args.data, settings)
+    open_folder(out, asdict(settings))
+    for number, cell in enumerate(cells, start=1):
+        state = " (finished)" if one_language.is_finished(folder, cell) else ""
+        print(f"model {number} of {len(cells)}: {cell}{state}", flush=True)
+        if not one_language.run_cell(folder, cell, settings, data, progress=not args.quiet):
+            print("interrupted; the same command goes on")
+            return 130
+        figure.write_report(out)
+    print(f"picture: {figure.draw(out)}; numbers: {out / (args.experiment + '.csv')}")
+    return 0

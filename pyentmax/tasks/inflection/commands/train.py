@@ -1,0 +1,140 @@
+"""``train seq2seq``: a recurrent model of inflection."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyentmax.calls.devices import DEVICES
+from pyentmax.nn.attention import LEARNED, SCORES
+from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.inflection.examples import (
+    Example,
+    compounds_of,
+    hold_out,
+    language_of,
+    read_examples,
+    source_tokens,
+)
+from pyentmax.tasks.inflection.training import train_inflector
+from pyentmax.training import TrainingConfig
+
+
+def add_train(commands: Commands) -> None:
+    """Add the `train seq2seq` command."""
+    seq2seq = commands.add(
+        "train seq2seq",
+        run=_train_seq2seq,
+        help="a recurrent model of inflection",
+        description="Train a recurrent sequence-to-sequence model (Peters et al. 2019). A file has "
+        "a line an example: lemma TAB form TAB tags;joined;by;semicolons. Writes DIR/best.npz, the "
+        "model with the best accuracy of greedy decoding on the development files, and "
+        "DIR/last.npz, from which --resume goes on with all other options as they were.",
+    )
+    add = seq2seq.add_argument
+    add("--train", nargs="+", type=Path, required=True, metavar="FILE", help="to learn from")
+    add("--dev", nargs="+", type=Path, required=True, metavar="FILE", help="to validate on")
+    add("--out", type=Path, default="run", metavar="DIR", help="folder of the run")
+    add("--resume", action="store_true", help="go on from DIR/last.npz")
+    add("--multilingual", action="store_true", help="mark examples with their file's language")
+    add(
+        "--hold-out",
+        nargs="+",
+        default=[],
+        metavar="LEMMA",
+        help="leave these lemmas, and words that end in them, out of training",
+    )
+    add("--attention", default="1.5", metavar="MAPPING", help="α, a mapping's name, or 'learned'")
+    add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
+    add("--fertility", type=float, metavar="F", help="most attention a source token gets in all")
+    add("--loss", default="1.5", metavar="MAPPING", help="of the output: α, or a mapping's name")
+    add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
+    add("--layers", type=int, default=1, help="of encoder and decoder")
+    add("--dropout", type=float, default=0.3, help="rate")
+    add("--updates", type=int, default=3000, help="steps of Adam")
+    add("--batch-size", type=int, default=32, help="examples a step")
+    add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
+    add(
+        "--schedule",
+        choices=("linear", "halve"),
+        default="linear",
+        help="linear: to zero over all updates; halve: when the validation loss rises",
+    )
+    add("--clip", type=float, default=5.0, help="largest norm of the gradient")
+    add("--validate-every", type=int, metavar="UPDATES", help="ten times in all if not given")
+    add("--patience", type=int, metavar="N", help="stop after N validations without a better one")
+    add("--seed", type=int, default=0, help="fixes the result")
+    add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _train_seq2seq(args: argparse.Namespace) -> int:
+    languages = [language_of(path) for path in args.train] if args.multilingual else None
+    dev_languages = [language_of(path) for path in args.dev] if args.multilingual else None
+    examples = read_examples(args.train, languages=languages)
+    dev = read_examples(args.dev, languages=dev_languages)
+    _note_unknown(examples, dev)
+    if args.hold_out:
+        lemmas = {example.lemma for example in examples}
+        held: set[str] = set()
+        for lemma in args.hold_out:
+            found = {lemma, *compounds_of(lemma, lemmas)} & lemmas if lemma else set()
+            if not found:
+                raise ValueError(f"--hold-out: no training lemma is or ends in {lemma!r}")
+            held |= found
+        examples, left_out = hold_out(examples, held)
+        print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
+    config = TrainingConfig(
+        updates=args.updates,
+        batch_size=args.batch_size,
+        rate=args.rate,
+        schedule=args.schedule,
+        clip=args.clip,
+        validate_every=args.validate_every,
+        patience=args.patience,
+        seed=args.seed,
+    )
+    last = args.out / "last.npz"
+    if last.exists() and not args.resume:
+        raise ValueError(
+            f"{args.out} already holds a run: give --resume to go on with it, or another --out"
+        )
+    inflector, history = train_inflector(
+        examples,
+        dev,
+        config,
+        directory=args.out,
+        resume=args.resume,
+        progress=not args.quiet,
+        hidden=args.hidden,
+        layers=args.layers,
+        dropout=args.dropout,
+        attention=args.attention,
+        output=args.loss,
+        score=args.score,
+        fertility=args.fertility,
+        device=args.device,
+    )
+    if history.interrupted:
+        print(f"interrupted; go on with the same command and --resume ({last})")
+        return 130
+    learned = args.attention == LEARNED
+    alpha = f"attention α {inflector.model.attention_alpha:.2f}, " if learned else ""
+    print(
+        f"{history.update[-1]} updates in {history.seconds[-1]:.0f} s; best dev accuracy "
+        f"{100 * history.best_accuracy:.1f}% (greedy), {alpha}model in {args.out / 'best.npz'}"
+    )
+    return 0
+
+
+def _note_unknown(examples: Sequence[Example], dev: Sequence[Example]) -> None:
+    """Say how much of the development data no model of this training data can get right."""
+    known = {token for e in examples for token in (*source_tokens(e), *e.form)}
+    strange = [e for e in dev if not known.issuperset((*source_tokens(e), *e.form))]
+    if strange:
+        share = len(strange) / len(dev)
+        print(
+            f"note: {len(strange)} of {len(dev)} development examples ({share:.0%}) have "
+            f"characters or tags that training never shows, such as {strange[0].lemma!r}"
+        )

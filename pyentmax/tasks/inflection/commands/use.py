@@ -1,0 +1,120 @@
+"""``inflect``, ``force`` and ``analyse``: what a trained model says."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyentmax.tasks.command_line import Commands, add_models
+from pyentmax.tasks.inflection.examples import language_of, read_examples
+from pyentmax.tasks.inflection.inflector import load_word_decoder
+from pyentmax.tasks.inflection.reports import describe, describe_forced, draw, draw_forced
+
+
+def add_inflect(commands: Commands) -> None:
+    """Add the `inflect` command."""
+    inflect = commands.add("inflect", run=_inflect, help="every form that a model finds possible")
+    add = inflect.add_argument
+    add_models(inflect)
+    add("lemma", help="the word")
+    add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
+    add("--language", help="of the word, for a model trained with --multilingual")
+    add(
+        "--search",
+        choices=("beam", "exact"),
+        default="beam",
+        help="exact: from the best prefix on, until the answer is proved",
+    )
+    add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
+    add("--best", type=int, metavar="N", help="exact: prove the N best forms; all if not given")
+    add("--budget", type=int, default=1000, help="exact: most prefixes to expand")
+    add("--max-length", type=int, help="longest form; from the lemma's length if not given")
+    add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")
+
+
+def _inflect(args: argparse.Namespace) -> int:
+    inflector = load_word_decoder(args.models)
+    result = inflector.inflect(
+        args.lemma,
+        args.tags,
+        args.language,
+        search=args.search,
+        beam=args.beam,
+        best=args.best,
+        budget=args.budget,
+        max_length=args.max_length,
+    )
+    print(describe(inflector, args.lemma, args.tags, result))
+    if args.pictures is not None:
+        for path in draw(inflector, args.lemma, args.tags, result, args.pictures, args.language):
+            print(f"picture: {path}")
+    return 0
+
+
+def add_force(commands: Commands) -> None:
+    """Add the `force` command."""
+    force = commands.add(
+        "force",
+        run=_force,
+        help="what a model finds possible at each step of a given form",
+        description="Forced decoding (Peters et al. 2019, Figure 2): the form is fed to the model, "
+        "and every step shows what it finds possible there.",
+    )
+    add = force.add_argument
+    add_models(force)
+    add("lemma", help="the word")
+    add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
+    add("form", help="to force, possible or not")
+    add("--language", help="of the word, for a model trained with --multilingual")
+    add("--pictures", type=Path, metavar="DIR", help="draw the steps and the attention there")
+
+
+def _force(args: argparse.Namespace) -> int:
+    inflector = load_word_decoder(args.models)
+    decoding = inflector.force(args.lemma, args.tags, args.form, args.language)
+    print(describe_forced(inflector, args.lemma, args.tags, args.form, decoding))
+    if args.pictures is not None:
+        word = (args.lemma, args.tags, args.form)
+        for path in draw_forced(inflector, *word, decoding, args.pictures, args.language):
+            print(f"picture: {path}")
+    return 0
+
+
+def add_analyse(commands: Commands) -> None:
+    """Add the `analyse` command."""
+    analyse = commands.add(
+        "analyse",
+        run=_analyse,
+        help="how right, sparse, exact and calibrated a model is",
+        description="Statistics of Peters et al. (2019, §4): how often one sequence holds all "
+        "probability, how often beam search is exact, and how many source positions and tokens "
+        "have a probability above zero, under forced decoding of the references; and the "
+        "calibration error of the listed probabilities, in ten bins.",
+    )
+    add_models(analyse)
+    add = analyse.add_argument
+    add("--examples", nargs="+", type=Path, required=True, metavar="FILE", help="as for train")
+    add("--multilingual", action="store_true", help="mark examples with their file's language")
+    add("--beam", type=int, default=10, help="of the search, and the widest one of the table")
+    add("--budget", type=int, default=1000, help="of the exact search where a beam of 5 is not")
+    add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _analyse(args: argparse.Namespace) -> int:
+    from pyentmax.tasks.inflection.experiments import sparsity
+
+    languages = [language_of(path) for path in args.examples] if args.multilingual else None
+    examples = read_examples(args.examples, languages=languages)
+    report = sparsity.measure(
+        load_word_decoder(args.models),
+        examples,
+        beam=args.beam,
+        budget=args.budget,
+        progress=not args.quiet,
+    )
+    print(sparsity.describe(report))
+    if args.out is not None:
+        for path in sparsity.write(report, args.out) + sparsity.draw(report, args.out):
+            print(f"written: {path}")
+    return 0

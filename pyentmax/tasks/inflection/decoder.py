@@ -1,0 +1,211 @@
+"""From a lemma and its tags to every form that a model finds possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyentmax.data import SPECIALS, DataError, Pair, Vocabulary, bucketed_batches, make_batch
+from pyentmax.decoding import (
+    ForcedDecoding,
+    JoinableDecodable,
+    SearchResult,
+    beam_search,
+    exact_search,
+    forced_decoding,
+)
+from pyentmax.tasks.inflection.examples import (
+    Example,
+    encode_examples,
+    source_tokens,
+    target_tokens,
+)
+from pyentmax.training import counting
+
+
+class WordDecoder:
+    """Any model of forms, one network or an ensemble, with the vocabularies of what it reads.
+
+    Parameters
+    ----------
+    model : JoinableDecodable
+    source, target : Vocabulary
+        Of tags and characters, and of the characters of forms.
+    """
+
+    def __init__(
+        self, model: JoinableDecodable[Any], source: Vocabulary, target: Vocabulary
+    ) -> None:
+        self.model = model
+        self.source, self.target = source, target
+
+    # --- numbers of tokens ------------------------------------------------------------------------
+    def pairs(self, examples: Sequence[Example]) -> list[Pair]:
+        """Token numbers of source and target; a token never seen in training is ``<unk>``."""
+        return encode_examples(examples, self.source, self.target, unknown="<unk>")
+
+    def form(self, tokens: Iterable[int]) -> str:
+        """The string that target tokens spell."""
+        return "".join(self.target.decode(tokens))
+
+    # --- use --------------------------------------------------------------------------------------
+    def inflect(
+        self,
+        lemma: str,
+        tags: str | Sequence[str],
+        language: str | None = None,
+        *,
+        search: str = "beam",
+        beam: int = 5,
+        best: int | None = None,
+        budget: int = 1000,
+        max_length: int | None = None,
+    ) -> SearchResult:
+        """Every form that the model finds possible, with the certificate of the search.
+
+        Parameters
+        ----------
+        lemma : str
+        tags : str or sequence of str
+            Such as ``"V;V.PTCP;PST"``.
+        language : str, optional
+            For a model of several languages.
+        search : {"beam", "exact"}
+            `beam_search`, which may lose forms and says so, or `exact_search`, which proves.
+        beam : int, default 5
+            Open prefixes kept at each step of the beam.
+        best : int, optional
+            The exact search stops once so many forms are proved the best; not given, it lists all.
+        budget : int
+            Most prefixes that the exact search expands.
+        max_length : int, optional
+            Longest form, in characters.
+
+        Raises
+        ------
+        DataError
+            If the model has never seen a character of the lemma, a tag or the language.
+        ValueError
+            If there is no such search, or a number is under 1.
+        """
+        ids, mask = self._source(lemma, tags, language)
+        options = {"beam": beam} if search == "beam" else {"n_best": best, "budget": budget}
+        return _search(search)(self.model, ids, mask, max_length=max_length, **options)[0]
+
+    def force(
+        self, lemma: str, tags: str | Sequence[str], form: str, language: str | None = None
+    ) -> ForcedDecoding:
+        """What the model says at each step of a form that it is given.
+
+        Parameters
+        ----------
+        lemma, tags, language
+            As for `inflect`.
+        form : str
+            Any string of characters that the model can write, whether it finds it possible or not.
+
+        Raises
+        ------
+        DataError
+            As for `inflect`, or if the form has a character that the model cannot write.
+        """
+        ids, mask = self._source(lemma, tags, language)
+        for character in form:
+            if character not in self.target:
+                alphabet = "".join(t for t in self.target.tokens if len(t) == 1)
+                raise DataError(
+                    f"unknown character {character!r} in form {form!r}: expected characters that "
+                    f"occur in the training data's forms, {alphabet!r}"
+                )
+        target = self.target.encode(target_tokens(form), what=f"form {form!r}")
+        return forced_decoding(self.model, ids, mask, [target])[0]
+
+    def force_all(
+        self, examples: Sequence[Example], batch_size: int = 64, *, progress: bool = False
+    ) -> Iterator[tuple[int, ForcedDecoding]]:
+        """The place of each example and what the model says while its own form is forced on it.
+
+        Batch by batch, in the order of the batches: what came can be forgotten before the next.
+        """
+        pairs = self.pairs(examples)
+        with counting(len(pairs), "word", progress) as advance:
+            for index in bucketed_batches(pairs, batch_size):
+                batch = make_batch(pairs, index)
+                targets = [pairs[i][1] for i in index]
+                decodings = forced_decoding(self.model, batch.source, batch.source_mask, targets)
+                yield from zip(map(int, index), decodings, strict=True)
+                advance(len(batch))
+
+    def _source(
+        self, lemma: str, tags: str | Sequence[str], language: str | None
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Token numbers of one source, in a batch of its own, and their mask."""
+        words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
+        self._check_known(lemma, words, language)
+        tokens = source_tokens(Example(lemma, "", words, language))
+        ids = self.source.encode(tokens, what=f"{';'.join(words)} {lemma}")[None]
+        return ids, np.ones_like(ids, bool)
+
+    def _check_known(self, lemma: str, tags: Sequence[str], language: str | None) -> None:
+        """Name a tag or language that the model has never seen, as the user wrote it."""
+        if not lemma:
+            raise DataError("lemma: expected at least one character, got an empty string")
+        bracketed = [t[1:-1] for t in self.source.tokens[len(SPECIALS) :] if len(t) > 1]
+        prefix = "lang="
+        languages = [t.removeprefix(prefix) for t in bracketed if t.startswith(prefix)]
+        known = [t for t in bracketed if not t.startswith(prefix)]
+        for character in lemma:
+            if character not in self.source:
+                alphabet = "".join(t for t in self.source.tokens if len(t) == 1)
+                raise DataError(
+                    f"unknown character {character!r} in lemma {lemma!r}: expected characters that "
+                    f"occur in the training data, {alphabet!r}"
+                )
+        for tag in tags:
+            if tag not in known:
+                raise DataError(
+                    f"unknown tag {tag!r} in {';'.join(tags)!r}: expected tags separated by "
+                    f"semicolons, from {' '.join(known)}"
+                )
+        if language is not None and language not in languages:
+            what = f"one of {' '.join(languages)}" if languages else "none, trained without them"
+            raise DataError(f"unknown language {language!r}: the model expects {what}")
+        if language is None and languages:
+            raise DataError(f"language: the model knows several, name one of {' '.join(languages)}")
+
+    def predict(
+        self,
+        examples: Sequence[Example],
+        beam: int = 5,
+        batch_size: int = 64,
+        *,
+        search: str = "beam",
+        best: int | None = 1,
+        budget: int = 1000,
+        progress: bool = False,
+    ) -> list[SearchResult]:
+        """The result of a search for each example, in their order; options as for `inflect`."""
+        options = {"beam": beam} if search == "beam" else {"n_best": best, "budget": budget}
+        decode = _search(search)
+        pairs = self.pairs(examples)
+        results: dict[int, SearchResult] = {}
+        with counting(len(pairs), "word", progress) as advance:
+            for index in bucketed_batches(pairs, batch_size):
+                batch = make_batch(pairs, index)
+                found = decode(
+                    self.model, batch.source, batch.source_mask, keep_attention=False, **options
+                )
+                results |= {int(i): result for i, result in zip(index, found, strict=True)}
+                advance(len(batch))
+        return [results[i] for i in range(len(pairs))]
+
+
+def _search(name: str) -> Callable[..., list[SearchResult]]:
+    searches: dict[str, Callable[..., list[SearchResult]]]
+    searches = {"beam": beam_search, "exact": exact_search}
+    if name not in searches:
+        raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")
+    return searches[name]

@@ -1,0 +1,314 @@
+"""Morphological inflection: examples, their files, and the token sequences that a model sees.
+
+An example asks for one form of one word: *draw*, past participle, gives *drawn*. Files are those
+of the CoNLL-SIGMORPHON shared tasks, in UTF-8, one example a line:
+``lemma TAB form TAB tags;joined;by;semicolons``.
+
+Text is kept code point for code point as the file has it, blanks at the ends and decomposed accents
+included. Unicode normalisation would make some predicted forms differ from the file's own, or agree
+with them where the file does not; whoever wants it normalises the files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from pyentmax.data.batching import Pair
+from pyentmax.data.errors import DataError
+from pyentmax.data.vocabulary import Vocabulary
+
+_PathLike = str | os.PathLike[str]
+_COLUMNS = "lemma TAB form TAB tags;joined;by;semicolons"
+_SPLIT_SUFFIX = re.compile(r"-(train-(low|medium|high)|train|dev|test)$")
+
+
+class Example(NamedTuple):
+    """One form of one word.
+
+    Attributes
+    ----------
+    lemma : str
+        The dictionary form.
+    form : str
+        The inflected form.
+    tags : tuple of str
+        What *form* expresses, such as ``("V", "PST")``, in the order of the file.
+    language : str or None
+        Its language, where examples of several are mixed.
+    """
+
+    lemma: str
+    form: str
+    tags: tuple[str, ...]
+    language: str | None = None
+
+
+def read_examples(
+    paths: _PathLike | Sequence[_PathLike], *, languages: Sequence[str | None] | None = None
+) -> list[Example]:
+    """Read inflection examples from one or several files.
+
+    Parameters
+    ----------
+    paths : path or sequence of paths
+        Files with lines ``lemma TAB form TAB tags;joined;by;semicolons``; blank lines are skipped.
+    languages : sequence of str or None, optional
+        The language of each file, in the order of *paths*. By default none: the examples of all
+        files are treated as one language. See `language_of`.
+
+    Returns
+    -------
+    list of Example
+        In the order of the files and of their lines; repeated lines stay.
+
+    Raises
+    ------
+    DataError
+        If a line is malformed or not UTF-8 (naming file and line), if a file has no example, or if
+        *languages* and *paths* differ in length.
+    OSError
+        If a file cannot be opened.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "english-dev")
+    ...     _ = path.write_text("draw\\tdrawn\\tV;V.PTCP;PST\\n")
+    ...     read_examples(path, languages=[language_of(path)])
+    [Example(lemma='draw', form='drawn', tags=('V', 'V.PTCP', 'PST'), language='english')]
+    """
+    files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    of_file = [None] * len(files) if languages is None else list(languages)
+    if len(of_file) != len(files):
+        raise DataError(
+            f"languages must name one language a file: expected {len(files)}, got {len(of_file)}"
+        )
+    return [
+        example
+        for path, language in zip(files, of_file, strict=True)
+        for example in _read_file(Path(path), language)
+    ]
+
+
+def language_of(path: _PathLike) -> str:
+    """Language of a file named as in the shared tasks, ``LANGUAGE-train-high``.
+
+    Parameters
+    ----------
+    path : path
+        Of a file whose name ends in ``-train-low``, ``-train-medium``, ``-train-high``, ``-train``,
+        ``-dev`` or ``-test``.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    DataError
+        If the name has another form.
+
+    Examples
+    --------
+    >>> language_of("surprise/north-frisian-train-low"), language_of("english-dev")
+    ('north-frisian', 'english')
+    """
+    name = Path(path).name
+    language = _SPLIT_SUFFIX.sub("", name)
+    if language in ("", name):
+        raise DataError(
+            f"cannot tell the language of {str(path)!r} from its name: expected "
+            "LANGUAGE-train-high, LANGUAGE-dev or the like; name the language instead"
+        )
+    return language
+
+
+def source_tokens(example: Example) -> list[str]:
+    """What a model reads: the language if there is one, the tags, then the lemma's characters.
+
+    This is the source sequence of Peters et al. (2019, section 4.1). Language and tags are written
+    in angle brackets, so that no tag is taken for a character.
+
+    Parameters
+    ----------
+    example : Example
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> source_tokens(Example("go", "went", ("V", "PST"), language="english"))
+    ['<lang=english>', '<V>', '<PST>', 'g', 'o']
+    """
+    language = [] if example.language is None else [f"<lang={example.language}>"]
+    return [*language, *(f"<{tag}>" for tag in example.tags), *example.lemma]
+
+
+def target_tokens(form: str) -> list[str]:
+    """What a model writes: the characters of *form*.
+
+    Parameters
+    ----------
+    form : str
+
+    Returns
+    -------
+    list of str
+
+    Examples
+    --------
+    >>> target_tokens("drawn")
+    ['d', 'r', 'a', 'w', 'n']
+    """
+    return list(form)
+
+
+def encode_examples(
+    examples: Iterable[Example],
+    source: Vocabulary,
+    target: Vocabulary,
+    *,
+    unknown: str | None = None,
+) -> list[Pair]:
+    """Inflection examples as pairs of ids.
+
+    Parameters
+    ----------
+    examples : iterable of Example
+    source, target : Vocabulary
+        Of the tags and lemmas, and of the forms.
+    unknown : str, optional
+        The token for what the vocabularies lack. Development data may hold characters that training
+        never saw, and ``"<unk>"`` keeps going there; by default it is an error.
+
+    Returns
+    -------
+    list of (source ids, target ids)
+
+    Raises
+    ------
+    DataError
+        If a token is not in its vocabulary and *unknown* is None; it names the word.
+
+    Examples
+    --------
+    >>> example = Example("go", "went", ("V", "PST"))
+    >>> source = Vocabulary.build([source_tokens(example)])
+    >>> target = Vocabulary.build([target_tokens(example.form)])
+    >>> encode_examples([example], source, target)
+    [(array([5, 4, 6, 7]), array([7, 4, 5, 6]))]
+    """
+    return [
+        (
+            source.encode(
+                source_tokens(example),
+                what=f"lemma {example.lemma!r} with tags {';'.join(example.tags)!r}",
+                unknown=unknown,
+            ),
+            target.encode(
+                target_tokens(example.form), what=f"form {example.form!r}", unknown=unknown
+            ),
+        )
+        for example in examples
+    ]
+
+
+def compounds_of(base: str, lemmas: Iterable[str]) -> list[str]:
+    """The lemmas that end in *base*, itself included: its compounds, as far as spelling tells.
+
+    Parameters
+    ----------
+    base : str
+        Such as "draw".
+    lemmas : iterable of str
+        Where to look.
+
+    Returns
+    -------
+    list of str
+        Sorted, each once.
+
+    Raises
+    ------
+    DataError
+        If *base* is empty: every word ends in nothing.
+
+    Examples
+    --------
+    >>> compounds_of("draw", ["withdraw", "saw", "draw", "drawl", "draw"])
+    ['draw', 'withdraw']
+    """
+    if not base:
+        raise DataError("base must be a word, got an empty string")
+    return sorted({lemma for lemma in lemmas if lemma.endswith(base)})
+
+
+def hold_out(
+    examples: Iterable[Example], lemmas: Iterable[str]
+) -> tuple[list[Example], list[Example]]:
+    """Split *examples* by lemma, so that no form of a held-out lemma is left to learn from.
+
+    Parameters
+    ----------
+    examples : iterable of Example
+    lemmas : iterable of str
+        The lemmas to hold out.
+
+    Returns
+    -------
+    kept, held : lists of Example
+        In their old order.
+
+    Examples
+    --------
+    >>> examples = [Example("draw", "drew", ("V", "PST")), Example("saw", "sawed", ("V", "PST"))]
+    >>> kept, held = hold_out(examples, ["draw"])
+    >>> [example.form for example in kept], [example.form for example in held]
+    (['sawed'], ['drew'])
+    """
+    out = set(lemmas)
+    kept: list[Example] = []
+    held: list[Example] = []
+    for example in examples:
+        (held if example.lemma in out else kept).append(example)
+    return kept, held
+
+
+def _read_file(path: Path, language: str | None) -> list[Example]:
+    # Split bytes at newlines, then decode: so a bad byte has a line number, and the many other
+    # characters that str.splitlines takes for line ends stay part of a word.
+    lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    examples = [
+        _parse_line(line.removesuffix(b"\r"), f"{path}, line {number}", language)
+        for number, line in enumerate(lines, start=1)
+        if line.strip()
+    ]
+    if not examples:
+        raise DataError(f"{path}: no examples; expected lines {_COLUMNS}, got an empty file")
+    return examples
+
+
+def _parse_line(line: bytes, where: str, language: str | None) -> Example:
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: expected UTF-8, got byte 0x{line[error.start]:02x} after "
+            f"{line[: error.start].decode('utf-8')!r}; convert the file to UTF-8"
+        ) from error
+    columns = text.split("\t")
+    if len(columns) != 3:
+        count = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
+        raise DataError(f"{where}: expected {_COLUMNS}, got {count}: {text!r}")
+    tags = tuple(columns[2].split(";"))
+    for name, value in (("lemma", columns[0]), ("form", columns[1]), *(("tag", t) for t in tags)):
+        if not value.strip():
+            raise DataError(f"{where}: expected {_COLUMNS}, got an empty {name}: {text!r}")
+    return Example(columns[0], columns[1], tags, language)

@@ -1,0 +1,101 @@
+"""Figure 6 of Peters et al. (2019): accuracy against the seconds that training takes.
+
+The same model is trained with softmax, with 1.5-entmax by its exact algorithm, and with 1.5-entmax
+by bisection (:mod:`pyentmax.nn.bisection`), each as attention and as output. Bisection is plain
+NumPy. With ``PYENTMAX_BACKEND=reference`` so are the others, and the algorithms are compared in one
+language; otherwise they have their compiled kernels. Both can go into one picture.
+
+    OUT/settings.json
+    OUT/kernels/loss-1.5.attention-1.5.seed-0/ …   as `one_language` has them
+    OUT/numpy/…                                    the same without compiled kernels
+    OUT/figure6.csv figure6.png                    all finished models
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyentmax.backends.choice import kernels
+from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.tasks.inflection.experiments.one_language import results_of
+from pyentmax.tasks.inflection.experiments.table1 import Cell
+from pyentmax.tasks.records import write_csv
+
+MAPPINGS = ("1", "1.5", "bisection:1.5")
+BACKENDS = {"kernels": "compiled", "numpy": "NumPy"}
+COLUMNS = "mapping backend seed update cpu_seconds dev_loss dev_accuracy".split()
+
+
+def backend() -> str:
+    """The name of the folder for models of this process."""
+    return "kernels" if kernels() else "numpy"
+
+
+def grid(mappings: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
+    """One mapping in both roles, seed by seed: what disturbs one line disturbs all.
+
+    Examples
+    --------
+    >>> grid(["1", "1.5"], [0])
+    [Cell(loss='1', attention='1', seed=0), Cell(loss='1.5', attention='1.5', seed=0)]
+    """
+    for choice in mappings:
+        choose_mapping(choice)
+    return [Cell(choice, choice, seed) for seed in seeds for choice in mappings]
+
+
+def _results(out: Path) -> list[tuple[str, dict[str, Any]]]:
+    return [(folder, result) for folder in BACKENDS for result in results_of(out / folder)]
+
+
+def write_report(out: Path) -> None:
+    """Write ``figure6.csv`` anew: a row for each validation."""
+    rows = [
+        {
+            "mapping": result["loss"],
+            "backend": folder,
+            "seed": result["seed"],
+            "update": update,
+            "cpu_seconds": f"{seconds:.2f}",
+            "dev_loss": f"{loss:.4f}",
+            "dev_accuracy": f"{100 * accuracy:.1f}",
+        }
+        for folder, result in _results(out)
+        for update, seconds, loss, accuracy in zip(
+            *(result[name] for name in ("update", "seconds", "dev_loss", "dev_accuracy")),
+            strict=True,
+        )
+    ]
+    write_csv(out / "figure6.csv", COLUMNS, rows)
+
+
+def draw(out: Path) -> Path:
+    """Draw ``figure6.png`` from the finished models."""
+    from pyentmax.plotting import plot_time_and_accuracy, save_figure
+
+    lines: dict[str, list[tuple[list[float], list[float]]]] = defaultdict(list)
+    for folder, result in _results(out):
+        lines[label(result["loss"], folder)].append((result["seconds"], result["dev_accuracy"]))
+    return save_figure(plot_time_and_accuracy(lines), out / "figure6.png")
+
+
+def label(mapping: str, folder: str) -> str:
+    """What the picture calls a line.
+
+    Examples
+    --------
+    >>> label("1.5", "kernels"), label("bisection:1.5", "numpy")
+    ('1.5-entmax, compiled', '1.5-entmax by bisection, NumPy')
+    """
+    chosen = choose_mapping(mapping)
+    if chosen.name == "bisection":
+        # Never compiled; the folder tells of the rest of the model.
+        name = f"{chosen.alpha:g}-entmax by bisection"
+        return f"{name}, NumPy" if folder == "numpy" else f"{name}, the rest compiled"
+    name = {"entmax15": "1.5-entmax", "entmax": f"{chosen.alpha}-entmax by Newton"}.get(
+        chosen.name, chosen.name
+    )
+    return f"{name}, {BACKENDS[folder]}"

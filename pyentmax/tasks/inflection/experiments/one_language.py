@@ -1,0 +1,137 @@
+"""Models of one language's inflection, for the experiments that compare many small runs.
+
+As in :mod:`.table1` each model has a folder, and goes on where it was stopped. Seconds are those of
+the processor, which other work on the machine does not disturb.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyentmax.analysis import exactness_statistics, word_accuracy
+from pyentmax.tasks.inflection.conll2018 import conll2018_files
+from pyentmax.tasks.inflection.examples import read_examples
+from pyentmax.tasks.inflection.experiments.table1 import RESULT, Cell, Data
+from pyentmax.tasks.inflection.training import train_inflector
+from pyentmax.tasks.records import read_json, write_json
+from pyentmax.training import LAST, TrainingConfig
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all models of an experiment share.
+
+    Parameters
+    ----------
+    language, setting : str
+        Of the files, such as "english" and "medium".
+    hidden, layers, dropout
+        Of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
+    updates, batch_size, rate
+        Of :class:`pyentmax.training.TrainingConfig`; the rate decays linearly to zero.
+    validations : int
+        How many in the course of training.
+    beam : int
+        Of the search after the last update.
+    """
+
+    language: str = "english"
+    setting: str = "medium"
+    hidden: int = 128
+    layers: int = 2
+    dropout: float = 0.3
+    updates: int = 1200
+    batch_size: int = 16
+    rate: float = 3e-3
+    validations: int = 10
+    beam: int = 5
+
+    def __post_init__(self) -> None:
+        if self.validations < 1:
+            raise ValueError(f"validations: expected at least 1, got {self.validations}")
+
+    def training(self, seed: int) -> TrainingConfig:
+        """How a model is trained."""
+        return TrainingConfig(
+            updates=self.updates,
+            batch_size=self.batch_size,
+            rate=self.rate,
+            validate_every=math.ceil(self.updates / self.validations),
+            seed=seed,
+        )
+
+
+def read_data(folder: Path | None, settings: Settings) -> Data:
+    """Training and development examples, without a mark of the language.
+
+    ``folder`` is as for :func:`pyentmax.data.conll2018_files`, whose errors may come.
+    """
+    splits = (f"train-{settings.setting}", "dev")
+    return Data(*(read_examples(conll2018_files([settings.language], s, folder)) for s in splits))
+
+
+def folder_of(out: Path, cell: Cell) -> Path:
+    """Where a model lies; a colon is no character of file names everywhere."""
+    return out / cell.folder.replace(":", "-")
+
+
+def is_finished(out: Path, cell: Cell) -> bool:
+    """Whether a model has its result."""
+    return (folder_of(out, cell) / RESULT).exists()
+
+
+def run_cell(
+    out: Path, cell: Cell, settings: Settings, data: Data, *, progress: bool = True
+) -> bool:
+    """Train a model, or go on with it, and write its result; False if Ctrl-C stopped it.
+
+    It is measured after its last update: no validation is chosen.
+    """
+    if is_finished(out, cell):
+        return True
+    folder = folder_of(out, cell)
+    inflector, history = train_inflector(
+        data.train,
+        data.dev,
+        settings.training(cell.seed),
+        directory=folder,
+        keep="last",
+        resume=(folder / LAST).exists(),
+        progress=progress,
+        clock=time.process_time,
+        attention=cell.attention,
+        output=cell.loss,
+        hidden=settings.hidden,
+        layers=settings.layers,
+        dropout=settings.dropout,
+    )
+    if history.interrupted:
+        return False
+    results = inflector.predict(data.dev, beam=settings.beam)
+    forms = [inflector.form(result.best.tokens) for result in results]
+    statistics = exactness_statistics(results)
+    found = {
+        **cell._asdict(),
+        "accuracy": 100 * word_accuracy(forms, [example.form for example in data.dev]),
+        "accuracy_greedy": 100 * history.dev_accuracy[-1],
+        "single": 100 * statistics.single,
+        "exact": 100 * statistics.exact,
+        "cpu_seconds": round(history.seconds[-1], 2),
+        "date": time.strftime("%Y-%m-%d"),
+        "update": history.update,
+        "seconds": history.seconds,
+        "dev_loss": history.dev_loss,
+        "dev_accuracy": history.dev_accuracy,
+    }
+    write_json(folder / RESULT, found)
+    return True
+
+
+def results_of(out: Path) -> list[dict[str, Any]]:
+    """The results of all finished models, sorted by loss, attention and seed."""
+    results = [read_json(path) for path in out.glob(f"loss-*/{RESULT}")]
+    return sorted(results, key=lambda r: (r["loss"], r["attention"], r["seed"]))

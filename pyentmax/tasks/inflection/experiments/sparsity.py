@@ -1,0 +1,260 @@
+"""How right, sparse, exact and calibrated a model is on given examples, in one report.
+
+These are the statistics of Peters et al. (2019): the share of sources where one sequence holds all
+probability and the share for which beam search is exact (§4.1), the sizes of the supports of
+attention and output (Table 3); and besides, what exact search proves where the beam does not, and
+whether the listed probabilities mean what they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyentmax.analysis import (
+    Calibration,
+    ExactnessStatistics,
+    SupportSizes,
+    calibration,
+    exactness_by_beam,
+    exactness_statistics,
+    listed_predictions,
+    smallest_exact_beam,
+    support_sizes,
+    word_accuracy,
+)
+from pyentmax.decoding import SearchResult
+from pyentmax.tasks.inflection.decoder import WordDecoder
+from pyentmax.tasks.inflection.examples import Example
+from pyentmax.tasks.records import write_csv, write_json
+
+PAPER_BEAM = 5
+
+
+@dataclass(frozen=True)
+class ExactSearchGain:
+    """What exact search adds where beam search proves nothing.
+
+    Attributes
+    ----------
+    beam : int
+        The width of that beam: 5 as in the paper, or the report's own if it is narrower.
+    sources : int
+        Number of sources for which this beam is not exact.
+    proved : int
+        For how many of them exact search proves the most probable string.
+    missed : int
+        For how many of those the report's beam had listed another string first.
+    """
+
+    beam: int
+    sources: int
+    proved: int
+    missed: int
+
+
+@dataclass(frozen=True)
+class SparsityReport:
+    """What `measure` found.
+
+    Attributes
+    ----------
+    beam : int
+        Width of the beam that everything but the support sizes comes from.
+    accuracy : float
+        Share of examples whose best string is the reference.
+    exactness : ExactnessStatistics
+    by_beam : dict
+        Width, up to ``beam``, → share of sources for which a beam of that width is exact.
+    gain : ExactSearchGain
+    supports : SupportSizes
+        Under forced decoding of the references.
+    best, listed : Calibration or None
+        Of the best string of each source, and of all listed strings; None if none ended.
+    """
+
+    beam: int
+    accuracy: float
+    exactness: ExactnessStatistics
+    by_beam: dict[int, float]
+    gain: ExactSearchGain
+    supports: SupportSizes
+    best: Calibration | None
+    listed: Calibration | None
+
+
+def measure(
+    decoder: WordDecoder,
+    examples: Sequence[Example],
+    *,
+    beam: int = 10,
+    budget: int = 1000,
+    batch_size: int = 64,
+    progress: bool = False,
+) -> SparsityReport:
+    """All statistics of a model on some examples.
+
+    By one beam search, an exact search of what it leaves open, and one forced decoding.
+
+    Parameters
+    ----------
+    decoder : WordDecoder
+    examples : sequence of Example
+    beam : int
+        Width of the beam search.
+    budget : int
+        Most prefixes that the exact search expands for a source.
+    batch_size : int
+    progress : bool
+        Whether to show a bar.
+
+    Raises
+    ------
+    ValueError
+        If there is no example, or ``beam`` or ``budget`` is under 1.
+    """
+    if not examples:
+        raise ValueError("examples: expected at least one, got none")
+    results = decoder.predict(examples, beam, batch_size, progress=progress)
+    decodings = decoder.force_all(examples, batch_size, progress=progress)
+    references = [example.form for example in examples]
+    forms = [decoder.form(result.best.tokens) for result in results]
+    calibrations = []
+    for best_only in (True, False):
+        claims = listed_predictions(results, references, decoder.form, best_only=best_only)
+        calibrations.append(calibration(*claims) if claims[0] else None)
+    return SparsityReport(
+        beam=beam,
+        accuracy=word_accuracy(forms, references),
+        exactness=exactness_statistics(results),
+        by_beam=exactness_by_beam(results, range(1, beam + 1)),
+        gain=_gain(decoder, examples, results, beam, budget, batch_size, progress),
+        supports=support_sizes(said for _, said in decodings),
+        best=calibrations[0],
+        listed=calibrations[1],
+    )
+
+
+def _gain(
+    decoder: WordDecoder,
+    examples: Sequence[Example],
+    results: Sequence[SearchResult],
+    beam: int,
+    budget: int,
+    batch_size: int,
+    progress: bool,
+) -> ExactSearchGain:
+    """Search exactly where a beam as wide as the paper's is not exact."""
+    width = min(PAPER_BEAM, beam)
+    needed = [smallest_exact_beam(result) for result in results]
+    undecided = [i for i, n in enumerate(needed) if n is None or n > width]
+    found = decoder.predict(
+        [examples[i] for i in undecided],
+        batch_size=batch_size,
+        search="exact",
+        best=1,
+        budget=budget,
+        progress=progress,
+    )
+    proved = [(i, result) for i, result in zip(undecided, found, strict=True) if result.proved]
+    missed = sum(result.best.tokens != results[i].best.tokens for i, result in proved)
+    return ExactSearchGain(width, len(undecided), len(proved), missed)
+
+
+def describe(report: SparsityReport) -> str:
+    """The report as lines of text."""
+    exactness, supports = report.exactness, report.supports
+    rows = [
+        ("examples", f"{exactness.count:,}"),
+        (f"right, beam {report.beam}", f"{report.accuracy:.1%}"),
+        ("one sequence holds all probability", f"{exactness.single:.1%}"),
+        ("strings listed, mean", f"{exactness.mean_hypotheses:.2f}"),
+        ("their total probability, mean", f"{exactness.mean_mass:.4f}"),
+    ]
+    rows += [(f"beam {k} is exact", f"{share:.1%}") for k, share in report.by_beam.items()]
+    gain = report.gain
+    rows += [
+        (f"not exact with beam {gain.beam}", f"{gain.sources:,}"),
+        ("  best string proved by exact search", _share(gain.proved, gain.sources)),
+        (f"  and it is not the best of beam {report.beam}", f"{gain.missed:,}"),
+        (
+            "source positions attended, mean",
+            f"{supports.mean_attention:.2f} of {supports.source_lengths.mean():.2f}",
+        ),
+        ("tokens possible next, mean", f"{supports.mean_output:.2f} of {supports.vocabulary}"),
+        ("calibration error of the best string", _error(report.best)),
+        ("calibration error of all listed strings", _error(report.listed)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"  {name:{width}}  {value:>16}" for name, value in rows)
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part:,} ({part / whole:.1%})" if whole else "–"
+
+
+def _error(found: Calibration | None) -> str:
+    return "no string ended" if found is None else f"{found.error:.2%}"
+
+
+def write(report: SparsityReport, out: Path) -> list[Path]:
+    """Write ``statistics.json`` and the tables behind the pictures as CSV; returns the files."""
+    supports = report.supports
+    summary: dict[str, Any] = {
+        "beam": report.beam,
+        "accuracy": report.accuracy,
+        **asdict(report.exactness),
+        "undecided_by_beam": report.gain.beam,
+        "undecided": report.gain.sources,
+        "undecided_proved": report.gain.proved,
+        "undecided_missed": report.gain.missed,
+        "target_positions": len(supports.output),
+        "mean_attention_support": supports.mean_attention,
+        "mean_source_length": float(supports.source_lengths.mean()),
+        "mean_output_support": supports.mean_output,
+        "vocabulary": supports.vocabulary,
+        "calibration_error_best": None if report.best is None else report.best.error,
+        "calibration_error_listed": None if report.listed is None else report.listed.error,
+    }
+    write_json(out / "statistics.json", summary)
+    shares = [{"beam": k, "exact": f"{share:.6f}"} for k, share in report.by_beam.items()]
+    write_csv(out / "exact_by_beam.csv", ["beam", "exact"], shares)
+    counts = {name: np.bincount(getattr(supports, name)) for name in ("attention", "output")}
+    sizes = [
+        {"size": n, **{name: int(c[n]) if n < len(c) else 0 for name, c in counts.items()}}
+        for n in range(max(map(len, counts.values())))
+    ]
+    write_csv(out / "support_sizes.csv", ["size", "attention", "output"], sizes)
+    bins = [
+        {"claims": name} | {key: f"{value:.6g}" for key, value in asdict(one).items()}
+        for name, found in (("best", report.best), ("listed", report.listed))
+        if found is not None
+        for one in found.bins
+    ]
+    columns = ["claims", "low", "high", "count", "confidence", "accuracy"]
+    write_csv(out / "calibration.csv", columns, bins)
+    names = ("statistics.json", "exact_by_beam.csv", "support_sizes.csv", "calibration.csv")
+    return [out / name for name in names]
+
+
+def draw(report: SparsityReport, out: Path) -> list[Path]:
+    """Draw exactness by beam, support sizes and, if a string ended, reliability."""
+    from pyentmax.plotting import (
+        plot_exactness_by_beam,
+        plot_reliability,
+        plot_support_sizes,
+        save_figure,
+    )
+
+    out.mkdir(parents=True, exist_ok=True)
+    ax = plot_exactness_by_beam(report.by_beam, report.exactness.single)
+    files = [save_figure(ax, out / "exact_by_beam.png")]
+    files.append(save_figure(plot_support_sizes(report.supports), out / "support_sizes.png"))
+    labelled = {"best string": report.best, "all listed": report.listed}
+    if found := {label: one for label, one in labelled.items() if one is not None}:
+        files.append(save_figure(plot_reliability(found), out / "calibration.png"))
+    return files

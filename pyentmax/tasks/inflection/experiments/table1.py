@@ -1,0 +1,311 @@
+"""Table 1 of Peters et al. (2019): multilingual inflection with any pair of loss and attention.
+
+One model learns all languages: a source is the language, the tags and the lemma's characters
+(§4.1). A cell of the table is one pair of output loss and attention, trained from one seed; its
+folder holds everything about it, so that a run can be stopped and gone on with at any time:
+
+    OUT/settings.json                       what all cells share
+    OUT/loss-1.5.attention-1.seed-0/
+        last.npz best.npz                   the training run, as `python -m pyentmax train` has it
+        predictions/LANGUAGE                best forms in the shared task's format
+        result.json                         written last: the cell is finished
+    OUT/loss-1.5.attention-1.ensemble-3/    the same of an ensemble, without a run of its own
+    OUT/cells.csv languages.csv table.md    all finished cells, written anew after each one
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
+from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
+from pyentmax.system.files import locked
+from pyentmax.tasks.inflection.conll2018 import conll2018_files
+from pyentmax.tasks.inflection.decoder import WordDecoder
+from pyentmax.tasks.inflection.examples import Example, read_examples
+from pyentmax.tasks.inflection.inflector import load_word_decoder
+from pyentmax.tasks.inflection.training import train_inflector
+from pyentmax.tasks.records import open_folder, read_json, write_json, write_text
+from pyentmax.training import LAST, TrainingConfig
+
+RESULT, LOCK = "result.json", "lock"
+EPOCHS = {"high": 30, "medium": 100, "low": 300}
+EPOCHS_A_VALIDATION = {"high": 1, "medium": 10, "low": 100}
+"""Every epoch in the high setting, every ten in medium (§4.1); the paper has no low setting."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all cells of a table share. The defaults are the paper's, where it tells.
+
+    Parameters
+    ----------
+    setting : {"high", "medium", "low"}
+        Size of the training files.
+    languages : tuple of str
+        As the shared task names its files, sorted.
+    epochs : int, optional
+        Passes over the training data. The paper does not tell: 30 for high, 100 for medium.
+    validate_every : int, optional
+        Epochs between validations, each of which may give the best model so far.
+    hidden, layers, dropout, score
+        Of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
+    batch_size, rate, schedule
+        Of :class:`pyentmax.training.TrainingConfig`.
+    beam : int
+        Of the search that makes the predictions.
+    """
+
+    setting: str
+    languages: tuple[str, ...]
+    epochs: int | None = None
+    validate_every: int | None = None
+    hidden: int = 300
+    layers: int = 2
+    dropout: float = 0.3
+    score: str = "bilinear"
+    batch_size: int = 64
+    rate: float = 1e-3
+    schedule: str = "halve"
+    beam: int = 5
+
+    def __post_init__(self) -> None:
+        if self.setting not in EPOCHS:
+            raise ValueError(f"setting: expected one of {', '.join(EPOCHS)}; got {self.setting!r}")
+        if not self.languages:
+            raise ValueError("languages: expected at least one, got none")
+        if self.epochs is None:
+            object.__setattr__(self, "epochs", EPOCHS[self.setting])
+        if self.validate_every is None:
+            object.__setattr__(self, "validate_every", EPOCHS_A_VALIDATION[self.setting])
+        for name in ("epochs", "validate_every", "beam", "batch_size"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+
+    def training(self, examples: int, seed: int) -> TrainingConfig:
+        """How a cell is trained on so many examples."""
+        assert self.epochs is not None
+        assert self.validate_every is not None
+        updates = math.ceil(examples / self.batch_size)
+        return TrainingConfig(
+            updates=self.epochs * updates,
+            batch_size=self.batch_size,
+            rate=self.rate,
+            schedule=self.schedule,
+            validate_every=self.validate_every * updates,
+            seed=seed,
+        )
+
+
+class Cell(NamedTuple):
+    """One model of the table: its two mappings, as for `choose_mapping`, and its seed."""
+
+    loss: str
+    attention: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder."""
+        return f"loss-{self.loss}.attention-{self.attention}.seed-{self.seed}"
+
+    def __str__(self) -> str:
+        return f"loss {self.loss}, attention {self.attention}, seed {self.seed}"
+
+
+class Data(NamedTuple):
+    """The examples of a table."""
+
+    train: list[Example]
+    dev: list[Example]
+
+
+# --- data -----------------------------------------------------------------------------------------
+
+
+def read_data(folder: Path | None, settings: Settings) -> Data:
+    """All training and development examples, marked with their language.
+
+    Parameters
+    ----------
+    folder : Path or None
+        As for :func:`pyentmax.data.conll2018_files`, whose errors may come.
+
+    Raises
+    ------
+    DataError
+        If a language has no file, or a file is broken.
+    """
+    parts = []
+    for split in (f"train-{settings.setting}", "dev"):
+        paths = conll2018_files(settings.languages, split, folder)
+        parts.append(read_examples(paths, languages=settings.languages))
+    return Data(*parts)
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def open_table(out: Path, settings: Settings) -> None:
+    """Make the folder of a table, or see that it is one of the same settings."""
+    open_folder(out, _plain(settings))
+
+
+def is_finished(out: Path, cell: Cell) -> bool:
+    """Whether a cell has its result."""
+    return (out / cell.folder / RESULT).exists()
+
+
+def run_cell(
+    out: Path,
+    cell: Cell,
+    settings: Settings,
+    data: Data,
+    *,
+    device: str = "cpu",
+    progress: bool = True,
+) -> bool:
+    """Train a cell, or go on with it, and write its result; False if Ctrl-C stopped it.
+
+    The model of the best validation decodes the development examples; a finished cell is left as
+    it is. A cell that another process is training is waited for, so none is trained twice.
+    """
+    if is_finished(out, cell):
+        return True
+    with locked(out / cell.folder / LOCK, f"training {cell.folder}"):
+        return is_finished(out, cell) or _train_cell(out, cell, settings, data, device, progress)
+
+
+def _train_cell(
+    out: Path, cell: Cell, settings: Settings, data: Data, device: str, progress: bool
+) -> bool:
+    folder = out / cell.folder
+    decoder, history = train_inflector(
+        data.train,
+        data.dev,
+        settings.training(len(data.train), cell.seed),
+        directory=folder,
+        resume=(folder / LAST).exists(),
+        progress=progress,
+        purpose="table 1",
+        device=device,
+        hidden=settings.hidden,
+        layers=settings.layers,
+        dropout=settings.dropout,
+        attention=cell.attention,
+        output=cell.loss,
+        score=settings.score,
+    )
+    if history.interrupted:
+        return False
+    about = {
+        "loss": cell.loss,
+        "attention": cell.attention,
+        "seed": cell.seed,
+        "models": 1,
+        "updates": history.update[-1],
+        "train_seconds": round(history.seconds[-1], 1),
+    }
+    _write_result(folder, about, decoder, settings, data.dev)
+    return True
+
+
+def run_ensembles(out: Path, cells: Iterable[Cell], settings: Settings, data: Data) -> None:
+    """Decode with the averaged probabilities of each pair's finished seeds, if there are several.
+
+    An ensemble is of the pair's seeds among ``cells``, once all of them are finished.
+    """
+    seeds: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for cell in cells:
+        seeds[cell[:2]].append(cell.seed)
+    for (loss, attention), of_pair in seeds.items():
+        members = [Cell(loss, attention, seed) for seed in sorted(of_pair)]
+        folder = out / f"loss-{loss}.attention-{attention}.ensemble-{len(members)}"
+        ready = all(is_finished(out, cell) for cell in members)
+        if len(members) == 1 or not ready or (folder / RESULT).exists():
+            continue
+        decoder = load_word_decoder([out / cell.folder for cell in members])
+        about = {
+            "loss": loss,
+            "attention": attention,
+            "seed": " ".join(str(cell.seed) for cell in members),
+            "models": len(members),
+            "updates": 0,
+            "train_seconds": 0.0,
+        }
+        _write_result(folder, about, decoder, settings, data.dev)
+
+
+def _write_result(
+    folder: Path,
+    about: dict[str, Any],
+    decoder: WordDecoder,
+    settings: Settings,
+    dev: Sequence[Example],
+) -> None:
+    """Decode, write the predictions, and last of all the result."""
+    started = time.perf_counter()
+    results = decoder.predict(dev, beam=settings.beam)
+    seconds = time.perf_counter() - started
+    forms = [decoder.form(result.best.tokens) for result in results]
+    statistics = exactness_statistics(results)
+    of_language: dict[str, list[int]] = defaultdict(list)
+    for i, example in enumerate(dev):
+        of_language[str(example.language)].append(i)
+    languages = {}
+    for language, places in of_language.items():
+        predicted, wanted = [forms[i] for i in places], [dev[i].form for i in places]
+        languages[language] = {
+            "examples": len(places),
+            "accuracy": 100 * word_accuracy(predicted, wanted),
+            "levenshtein": mean_levenshtein(predicted, wanted),
+        }
+        lines = (f"{dev[i].lemma}\t{forms[i]}\t{';'.join(dev[i].tags)}\n" for i in places)
+        write_text(folder / "predictions" / language, "".join(lines))
+    count = len(languages)
+    summary = {
+        # Means over languages, as the shared task's scorer has them.
+        "accuracy": sum(x["accuracy"] for x in languages.values()) / count,
+        "levenshtein": sum(x["levenshtein"] for x in languages.values()) / count,
+        "single": 100 * statistics.single,
+        "exact": 100 * statistics.exact,
+        "decode_seconds": round(seconds, 1),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+    write_json(folder / RESULT, about | summary | {"languages": languages})
+
+
+def finished_results(out: Path) -> list[dict[str, Any]]:
+    """The results of all finished cells and ensembles, in the order of the paper's table."""
+    results = [read_json(path) for path in out.glob(f"loss-*/{RESULT}")]
+    return sorted(results, key=_place)
+
+
+def _place(result: dict[str, Any]) -> tuple[Any, ...]:
+    return (result["loss"], result["attention"], result["models"], str(result["seed"]))
+
+
+def grid(losses: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
+    """All cells, seed by seed, so that early on each pair has one.
+
+    Examples
+    --------
+    >>> grid(["1", "1.5"], ["2"], [0])
+    [Cell(loss='1', attention='2', seed=0), Cell(loss='1.5', attention='2', seed=0)]
+    """
+    for loss in losses:
+        for attention in attentions:  # a wrong name is refused before anything is trained
+            RNNSeq2SeqConfig(source_size=1, target_size=1, attention=attention, output=loss)
+    pairs = [(loss, attention) for loss in losses for attention in attentions]
+    return [Cell(loss, attention, seed) for seed in seeds for loss, attention in pairs]
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """As it comes back from a file."""
+    return asdict(settings) | {"languages": list(settings.languages)}

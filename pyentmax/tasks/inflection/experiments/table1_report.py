@@ -1,0 +1,122 @@
+"""Finished cells of Table 1 as CSV files, and as a table beside the paper's numbers."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pyentmax.tasks.inflection.experiments.table1 import Settings, finished_results
+from pyentmax.tasks.records import write_csv, write_text
+
+
+class Published(NamedTuple):
+    """A line of the paper: mean accuracy of three models, and accuracy of their ensemble."""
+
+    average: float
+    ensemble: float
+
+
+PAPER: dict[str, dict[tuple[str, str], Published]] = {
+    "high": {
+        ("1", "1"): Published(93.15, 94.20),
+        ("1", "1.5"): Published(92.32, 93.50),
+        ("1", "2"): Published(90.98, 92.60),
+        ("1.5", "1"): Published(94.36, 94.96),
+        ("1.5", "1.5"): Published(94.44, 95.00),
+        ("1.5", "2"): Published(94.05, 94.74),
+        ("2", "1"): Published(94.59, 95.10),
+        ("2", "1.5"): Published(94.47, 95.01),
+        ("2", "2"): Published(94.32, 94.89),
+    },
+    "medium": {
+        ("1", "1"): Published(82.55, 85.68),
+        ("1", "1.5"): Published(83.20, 85.63),
+        ("1", "2"): Published(83.13, 85.65),
+        ("1.5", "1"): Published(84.88, 86.38),
+        ("1.5", "1.5"): Published(84.93, 86.55),
+        ("1.5", "2"): Published(84.93, 86.59),
+        ("2", "1"): Published(84.95, 86.41),
+        ("2", "1.5"): Published(85.03, 86.61),
+        ("2", "2"): Published(84.96, 86.47),
+    },
+}
+"""Peters et al. (2019), Table 1: (loss, attention) → test accuracy in percent, all languages."""
+
+CELL_COLUMNS = (
+    "loss attention seed models accuracy levenshtein single exact updates train_seconds "
+    "decode_seconds date"
+).split()
+LANGUAGE_COLUMNS = "loss attention seed models language examples accuracy levenshtein".split()
+
+
+DECIMALS = {"accuracy": 2, "levenshtein": 4, "single": 1, "exact": 1}
+
+
+def write_report(out: Path, settings: Settings) -> str:
+    """Write ``cells.csv``, ``languages.csv`` and ``table.md``; returns the table."""
+    results = finished_results(out)
+    cells = [{name: _rounded(name, result[name]) for name in CELL_COLUMNS} for result in results]
+    languages = [
+        {
+            name: _rounded(name, (result | {"language": language} | scores)[name])
+            for name in LANGUAGE_COLUMNS
+        }
+        for result in results
+        for language, scores in sorted(result["languages"].items())
+    ]
+    write_csv(out / "cells.csv", CELL_COLUMNS, cells)
+    write_csv(out / "languages.csv", LANGUAGE_COLUMNS, languages)
+    table = format_table(results, settings)
+    write_text(out / "table.md", table + "\n")
+    return table
+
+
+def _rounded(name: str, value: Any) -> Any:
+    return f"{value:.{DECIMALS[name]}f}" if name in DECIMALS else value
+
+
+def format_table(results: Sequence[dict[str, Any]], settings: Settings) -> str:
+    """A Markdown table: a line for each pair of loss and attention, with the paper's numbers.
+
+    Accuracies are means over languages, in percent; with several seeds their mean comes with its
+    standard error.
+    """
+    lines = [
+        f"{len(settings.languages)} languages, {settings.setting}, dev. The paper: "
+        f"{'86' if settings.setting == 'high' else '102'} languages, test.",
+        "",
+        "| loss | attention | seeds | accuracy | Levenshtein | one sequence | beam exact "
+        "| ensemble | paper | its ensemble |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    paper = PAPER.get(settings.setting, {})
+    for loss, attention in sorted({(r["loss"], r["attention"]) for r in results}):
+        of_pair = [r for r in results if (r["loss"], r["attention"]) == (loss, attention)]
+        single = [r for r in of_pair if r["models"] == 1]
+        several = [r for r in of_pair if r["models"] > 1]
+        if not single:
+            continue
+        largest = max(several, key=lambda r: r["models"], default=None)
+        ensemble = "–" if largest is None else f"{largest['accuracy']:.2f} ({largest['models']})"
+        published = paper.get((loss, attention))
+        theirs = ("–", "–") if published is None else tuple(f"{x:.2f}" for x in published)
+        means = {
+            name: statistics.mean(r[name] for r in single)
+            for name in ("levenshtein", "single", "exact")
+        }
+        lines.append(
+            f"| {loss} | {attention} | {len(single)} | {_mean([r['accuracy'] for r in single])} "
+            f"| {means['levenshtein']:.3f} | {means['single']:.0f}% | {means['exact']:.0f}% "
+            f"| {ensemble} | {theirs[0]} | {theirs[1]} |"
+        )
+    return "\n".join(lines)
+
+
+def _mean(values: Sequence[float]) -> str:
+    """The mean with its standard error, if there are enough values for one."""
+    mean = statistics.mean(values)
+    if len(values) == 1:
+        return f"{mean:.2f}"
+    return f"{mean:.2f} ± {statistics.stdev(values) / len(values) ** 0.5:.2f}"

@@ -1,0 +1,163 @@
+"""A trained model with its vocabularies, in one file: made, validated, saved and loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyentmax.data import BOS, EOS, Vocabulary, bucketed_batches, make_batch
+from pyentmax.decoding import greedy_search
+from pyentmax.models.ensemble import Ensemble
+from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.tasks.inflection.decoder import WordDecoder
+from pyentmax.tasks.inflection.examples import Example, source_tokens, target_tokens
+from pyentmax.training import (
+    BEST,
+    LAST,
+    CheckpointError,
+    Validation,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+KIND = "inflection model"
+LATER_OPTIONS = {"score": "bilinear", "fertility": None}
+
+
+class Inflector(WordDecoder):
+    """A sequence-to-sequence model with the vocabularies that make it a model of words.
+
+    Parameters
+    ----------
+    model : RNNSeq2Seq
+    source, target : Vocabulary
+        Of tags and characters, and of the characters of forms.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pyentmax.tasks.inflection import Example
+    >>> verbs = [Example("play", "played", ("V", "PST")), Example("walk", "walked", ("V", "PST"))]
+    >>> inflector = Inflector.untrained(verbs, np.random.default_rng(0), hidden=8)
+    >>> len(inflector.source), len(inflector.target)
+    (12, 12)
+    """
+
+    model: RNNSeq2Seq
+
+    def __init__(self, model: RNNSeq2Seq, source: Vocabulary, target: Vocabulary) -> None:
+        super().__init__(model, source, target)
+
+    @classmethod
+    def untrained(
+        cls, examples: Sequence[Example], rng: np.random.Generator, **config: Any
+    ) -> Inflector:
+        """A model with random parameters, and vocabularies of what occurs in the examples.
+
+        ``config`` holds the fields of :class:`RNNSeq2SeqConfig` but for the two sizes.
+        """
+        source = Vocabulary.build(source_tokens(example) for example in examples)
+        target = Vocabulary.build(target_tokens(example.form) for example in examples)
+        shape = RNNSeq2SeqConfig(source_size=len(source), target_size=len(target), **config)
+        model = RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS)
+        return cls(model, source, target)
+
+    # --- training ---------------------------------------------------------------------------------
+    def validate(self, examples: Sequence[Example], batch_size: int = 128) -> Validation:
+        """Mean loss a token and share of forms that greedy search gets entirely right."""
+        pairs = self.pairs(examples)
+        loss: Any = 0.0
+        tokens = right = 0.0
+        for index in bucketed_batches(pairs, batch_size):
+            batch = make_batch(pairs, index)
+            mean = self.model.loss(self.model.params, batch)
+            count = float(batch.target_mask.sum())
+            loss = loss + count * mean.data.astype(np.float64)
+            tokens += count
+            greedy = greedy_search(self.model, batch.source, batch.source_mask)
+            for i, found in zip(index, greedy, strict=True):
+                # Compared as strings: a form with an unknown character is never right.
+                right += self.form(found) == examples[i].form
+        return Validation(float(loss) / tokens, right / len(pairs))
+
+    # --- files ------------------------------------------------------------------------------------
+    def description(self) -> dict[str, Any]:
+        """What, besides the parameters, makes the model: configuration and vocabularies.
+
+        Options that early checkpoints do not know are there only where they are used, so that
+        such a run is still recognised and can go on.
+        """
+        config = asdict(self.model.config)
+        for name, unused in LATER_OPTIONS.items():
+            if config[name] == unused:
+                del config[name]
+        return {
+            "config": config,
+            "source": self.source.to_json(),
+            "target": self.target.to_json(),
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the model with its vocabularies to one ``.npz``, as `save_checkpoint` does."""
+        save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Inflector:
+        """Read what :meth:`save` wrote: a file, or the folder of a run with a ``best.npz``."""
+        path = Path(path)
+        if path.is_dir():
+            if not (path / BEST).exists() and (path / LAST).exists():
+                raise FileNotFoundError(
+                    f"no {BEST} in {path} yet: it is written at the first validation; go on with "
+                    "the same training command and --resume"
+                )
+            path = path / BEST
+        params, meta = load_checkpoint(path, KIND)
+        try:
+            source = Vocabulary.from_json(meta["source"])
+            target = Vocabulary.from_json(meta["target"])
+            model = RNNSeq2Seq(RNNSeq2SeqConfig(**meta["config"]), params, BOS, EOS)
+            model.check_parameters()
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{path}: parts are missing or do not fit together ({error}); was it written by "
+                "another version?"
+            ) from error
+        return cls(model, source, target)
+
+
+def load_word_decoder(paths: Sequence[str | Path]) -> WordDecoder:
+    """The model of one checkpoint, or the ensemble of several, which need the same vocabularies.
+
+    Parameters
+    ----------
+    paths : sequence of paths
+        As for :meth:`Inflector.load`.
+
+    Raises
+    ------
+    CheckpointError
+        If a file is broken, or two models do not know the same characters, tags and languages in
+        the same order, as models trained on the same examples do.
+    ValueError
+        If there is no path.
+    """
+    loaded = [Inflector.load(path) for path in paths]
+    if len(loaded) == 1:
+        return loaded[0]
+    ensemble = Ensemble([inflector.model for inflector in loaded])
+    first = loaded[0]
+    for path, other in zip(paths, loaded, strict=True):
+        for name in ("source", "target"):
+            ours, theirs = (set(getattr(x, name).tokens) for x in (first, other))
+            if getattr(first, name) != getattr(other, name):
+                differ = " ".join(sorted(ours ^ theirs)) or "the order"
+                raise CheckpointError(
+                    f"{path}: its {name} vocabulary is not that of {paths[0]} ({differ}): expected "
+                    "models trained on the same examples, to average their probabilities"
+                )
+    return WordDecoder(ensemble, first.source, first.target)

@@ -1,0 +1,150 @@
+"""What the commands print and draw about a search."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
+from pyentmax.decoding.hypothesis_tree import format_percent
+from pyentmax.tasks.inflection.decoder import WordDecoder
+from pyentmax.tasks.inflection.examples import Example, source_tokens
+
+MOST_LISTED = 20  # strings of a list that is not complete
+MOST_OTHERS = 8  # tokens beside the forced one
+END = "</s>"
+
+
+def describe(inflector: WordDecoder, lemma: str, tags: str, result: SearchResult) -> str:
+    """The hypotheses as a tree with their probabilities, and what the search proves.
+
+    A list that is not complete can be long: only the most probable hypotheses are shown then.
+    """
+    shown = _shown(result)
+    lines = [f"{lemma}  {tags}", ""]
+    lines += [f"  {line}" for line in str(hypothesis_tree(inflector, shown)).splitlines()]
+    finished = [h for h in shown if h.finished]
+    lines += ["", f"{_strings(len(finished))}, total probability {_total(finished)}"]
+    if more := len(result.hypotheses) - len(shown):
+        lines.append(f"{more} less probable found but not shown")
+    return "\n".join([*lines, textwrap.fill(result.reason, 88)])
+
+
+def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:
+    return result.hypotheses if result.exact else result.hypotheses[:MOST_LISTED]
+
+
+def _strings(count: int) -> str:
+    return f"{count} string{'' if count == 1 else 's'}"
+
+
+def _total(hypotheses: Sequence[Hypothesis]) -> str:
+    return f"{sum(h.probability for h in hypotheses):.6f}"
+
+
+def hypothesis_tree(inflector: WordDecoder, hypotheses: Sequence[Hypothesis]) -> HypothesisTree:
+    """The tree of some hypotheses, with the model's characters."""
+    return HypothesisTree.build(hypotheses, lambda token: inflector.target.tokens[token])
+
+
+def describe_forced(
+    inflector: WordDecoder, lemma: str, tags: str, form: str, decoding: ForcedDecoding
+) -> str:
+    """What was possible at each step of a form that was forced on the model, as text."""
+
+    def show(token: int) -> str:
+        return inflector.target.tokens[token].replace(" ", "␣")
+
+    steps = decoding.steps
+    lines = [f"{lemma}  {tags}: {form}", "", "  step  forced      probability  also possible"]
+    impossible = []
+    for number, step in enumerate(steps, start=1):
+        others = [f"{show(i)} {format_percent(p)}" for i, p in step.others[:MOST_OTHERS]]
+        if len(step.others) > MOST_OTHERS:
+            others.append(f"and {len(step.others) - MOST_OTHERS} more")
+        percent = format_percent(step.probability)
+        if not step.possible:
+            percent = "impossible here"
+            impossible.append(str(number))
+        line = f"  {number:4}  {show(step.token):6}  {percent:>15}  {'  '.join(others)}"
+        lines.append(line.rstrip())
+    verdict = f"The model gives this form the probability {decoding.probability:.6f}."
+    if impossible:
+        where = f"step{'s' * (len(impossible) > 1)} {', '.join(impossible)}"
+        verdict = f"The model gives this form no probability: it is impossible at {where}."
+    return "\n".join([*lines, "", verdict])
+
+
+def draw_forced(
+    inflector: WordDecoder,
+    lemma: str,
+    tags: str,
+    form: str,
+    decoding: ForcedDecoding,
+    folder: Path,
+    language: str | None = None,
+) -> list[Path]:
+    """Draw the steps of a forced form and the attention at them; returns the files."""
+    from pyentmax.plotting import plot_attention, plot_forced_decoding, save_figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    name = _file_name(f"{lemma}-{tags}-{form}")
+    with _warned_of_missing_characters():
+        ax = plot_forced_decoding(decoding, inflector.target.tokens.__getitem__)
+        ax.set_title(f"{lemma}  {tags}: {form}", fontsize=10, loc="left")
+        files = [save_figure(ax, folder / f"{name}-forced.png")]
+        source = source_tokens(Example(lemma, "", tuple(tags.split(";")), language))
+        ax = plot_attention(decoding.attention, source, [*form, END])
+        files.append(save_figure(ax, folder / f"{name}-forced-attention.png"))
+    return files
+
+
+def draw(
+    inflector: WordDecoder,
+    lemma: str,
+    tags: str,
+    result: SearchResult,
+    folder: Path,
+    language: str | None = None,
+) -> list[Path]:
+    """Draw the tree of hypotheses and the best one's attention; returns the files."""
+    from pyentmax.plotting import plot_attention, plot_hypothesis_tree, save_figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    name = _file_name(f"{lemma}-{tags}")
+    shown = _shown(result)
+    mass = sum(h.probability for h in shown if h.finished)
+    claim = "complete" if result.exact else f"not proved complete, {mass:.4g} of the mass is shown"
+    files = []
+    with _warned_of_missing_characters():
+        ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))
+        ax.set_title(f"{lemma}  {tags}: {claim}", fontsize=10, loc="left")
+        files.append(save_figure(ax, folder / f"{name}-tree.png"))
+
+        best = result.best
+        if best.attention is None:
+            raise ValueError("attention: the search was told not to keep it (keep_attention=False)")
+        source = source_tokens(Example(lemma, "", tuple(tags.split(";")), language))
+        target = [inflector.target.tokens[t] for t in best.tokens] + [END] * best.finished
+        ax = plot_attention(best.attention, source, target)
+        files.append(save_figure(ax, folder / f"{name}-attention.png"))
+    return files
+
+
+def _file_name(text: str) -> str:
+    """Without what no file system takes in a name, and without ; for the shell's sake."""
+    return re.sub(r"[\\/:*?\"<>|;\s]+", ".", text)
+
+
+@contextmanager
+def _warned_of_missing_characters() -> Iterator[None]:
+    """Say once, at the end, that the font did not have all characters."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    if any("missing from font" in str(warning.message) for warning in caught):
+        print("the pictures lack some characters: Matplotlib's font does not have them")

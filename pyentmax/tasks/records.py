@@ -1,0 +1,59 @@
+"""What an experiment has found so far, in files that are whole or not there."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyentmax.system.files import replacing
+
+SETTINGS = "settings.json"
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a text file in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace a JSON file in one step."""
+    write_text(path, json.dumps(value, ensure_ascii=False, indent=1) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """What :func:`write_json` wrote; a ValueError names a file that is damaged."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: expected JSON, as this command writes it ({error})") from error
+
+
+def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
+    """Make the folder of an experiment, or see that it is one of the same settings.
+
+    They are kept in its ``settings.json``, as JSON can hold them.
+    """
+    path = out / SETTINGS
+    if not path.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(path, settings)
+        return
+    there = read_json(path)
+    if different := [name for name in settings if there.get(name) != settings[name]]:
+        told = ", ".join(f"{n} {there.get(n)!r} there, {settings[n]!r} now" for n in different)
+        raise ValueError(f"{out} holds results of other settings ({told}): give another --out")
+
+
+def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Replace a CSV file in one step; each row has exactly these columns."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text(path, text.getvalue())

@@ -1,0 +1,237 @@
+"""The commands as a user runs them: exit codes, messages, files."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from pyentmax.cli import main
+from pyentmax.tasks.inflection import Inflector
+
+WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail", "draw", "redraw"]
+FORMS = [f"{w}\t{w}ed\tV;PST" for w in WORDS] + [f"{w}\t{w}s\tV;3;SG;PRS" for w in WORDS]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    path = folder / "english-train-low"
+    path.write_text("\n".join(FORMS) + "\n", encoding="utf-8")
+    return path
+
+
+def train_arguments(files, out, *more):
+    small = ["--hidden", "16", "--updates", "60", "--batch-size", "8", "--rate", "0.01"]
+    return ["train", "seq2seq", "--train", str(files), "--dev", str(files), "--out", str(out)] + [
+        *small,
+        *more,
+    ]
+
+
+@pytest.fixture(scope="module")
+def run(files, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "r"
+    assert main(train_arguments(files, out, "--quiet")) == 0
+    return out
+
+
+def test_every_command_says_first_what_runs(run, capsys):
+    main(["inflect", str(run), "walk", "V;PST"])
+    assert re.match("pyentmax runs (compiled CPU kernels|no kernels)", capsys.readouterr().out)
+
+
+def test_inflect(run, capsys, tmp_path):
+    assert main(["inflect", str(run), "walk", "V;PST", "--pictures", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "walk  V;PST" in text
+    assert "total probability" in text
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "walk-V.PST-tree.png",
+        "walk-V.PST-attention.png",
+    }
+
+
+def test_exact_search(run, capsys):
+    assert main(["inflect", str(run), "walk", "V;PST", "--search", "exact", "--best", "1"]) == 0
+    assert re.search("The best string is proved|best strings are", capsys.readouterr().out)
+    assert main(["inflect", str(run), "walk", "V;PST", "--search", "exact", "--budget", "1"]) == 0
+    assert "The budget of 1 prefixes is used up." in " ".join(capsys.readouterr().out.split())
+
+
+def test_forced_decoding(run, capsys, tmp_path):
+    assert main(["force", str(run), "walk", "V;PST", "sss", "--pictures", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    assert "walk  V;PST: sss" in text
+    assert len(re.findall(r"^ +[1-3]  s ", text, re.MULTILINE)) == 3
+    assert re.search("the probability 0\\.|no probability: it is impossible at step", text)
+    assert {p.name for p in tmp_path.iterdir()} == {
+        "walk-V.PST-sss-forced.png",
+        "walk-V.PST-sss-forced-attention.png",
+    }
+    assert main(["force", str(run), "walk", "V;PST", "walqed"]) == 1
+    assert "unknown character 'q' in form 'walqed'" in capsys.readouterr().err
+
+
+def test_analyse(run, files, capsys, tmp_path):
+    out = tmp_path / "a"
+    arguments = ["analyse", str(run), str(run), "--examples", str(files), "--beam", "3"]
+    assert main([*arguments, "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"examples +20\n", text)
+    assert len(re.findall("beam . is exact", text)) == 3
+    assert {p.suffix for p in out.iterdir()} == {".json", ".csv", ".png"}
+    assert len(list(out.iterdir())) == 7
+    assert main(["analyse", str(run), "--examples", str(files), "--beam", "0"]) == 1
+    assert "beam must be at least 1" in capsys.readouterr().err
+
+
+def test_scores_and_fertility(files, tmp_path, capsys):
+    options = ["--score", "additive", "--attention", "2", "--fertility", "1.5", "--updates", "5"]
+    assert main(train_arguments(files, tmp_path, "--quiet", *options)) == 0
+    assert main(["inflect", str(tmp_path), "walk", "V;PST"]) == 0
+    assert main(train_arguments(files, tmp_path / "r", "--fertility", "1.5")) == 1
+    assert "fertility: expected the attention softmax or sparsemax" in capsys.readouterr().err
+
+
+def test_a_learned_alpha(files, tmp_path, capsys):
+    learned = train_arguments(files, tmp_path, "--quiet", "--attention", "learned")
+    assert main(learned) == 0
+    alpha = re.search(r"attention α (1\.\d\d),", capsys.readouterr().out)[1]
+    model = Inflector.load(tmp_path).model
+    assert f"{model.attention_alpha:.2f}" == alpha
+    assert model.attention_alpha != 1.5, "no gradient reached α"
+    assert main(["inflect", str(tmp_path), "walk", "V;PST"]) == 0
+    assert main([*learned, "--resume", "--attention", "1.5"]) == 1
+    assert "attention was learned, is 1.5" in capsys.readouterr().err
+    assert main(train_arguments(files, tmp_path / "r", "--loss", "learned")) == 1
+    assert "only the attention's α can be 'learned'" in capsys.readouterr().err
+
+
+def test_an_ensemble(run, capsys):
+    for search in ("beam", "exact"):
+        arguments = [str(run), str(run / "best.npz"), "walk", "V;PST", "--search", search]
+        assert main(["inflect", *arguments]) == 0
+        assert "walk  V;PST" in capsys.readouterr().out
+
+
+def test_held_out_words_are_named(files, tmp_path, capsys):
+    arguments = train_arguments(files, tmp_path / "r", "--quiet", "--hold-out", "draw")
+    assert main(arguments) == 0
+    assert "held out of training: 4 forms of draw, redraw" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["walkß", "V;PST"], "unknown character 'ß'"),
+        (["walk", "V;FUT"], "unknown tag 'FUT'"),
+        (["walk", "V;PST", "--beam", "0"], "beam"),
+        (["walk", "V;PST", "--search", "exact", "--budget", "0"], "budget must be at least 1"),
+        (["walk", "V;PST", "--language", "german"], "unknown language 'german'"),
+    ],
+)
+def test_inflect_refuses(run, capsys, arguments, message):
+    assert main(["inflect", str(run), *arguments]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.startswith("pyentmax inflect: ")
+    assert captured.err.count("\n") == 1
+
+
+def test_no_model(tmp_path, capsys):
+    assert main(["inflect", str(tmp_path), "walk", "V;PST"]) == 1
+    assert "no checkpoint at" in capsys.readouterr().err
+
+
+def test_truncated_model(run, tmp_path, capsys):
+    broken = tmp_path / "best.npz"
+    broken.write_bytes((run / "best.npz").read_bytes()[:1000])
+    assert main(["inflect", str(broken), "walk", "V;PST"]) == 1
+    assert "no whole checkpoint" in capsys.readouterr().err
+
+
+def test_bad_training_files(files, tmp_path, capsys):
+    empty = tmp_path / "empty"
+    empty.write_text("")
+    assert main(train_arguments(empty, tmp_path / "r")) == 1
+    assert "empty: no examples" in capsys.readouterr().err
+    bad = tmp_path / "bad"
+    bad.write_text("walk\twalked\tV;PST\nwalk walked\n")
+    assert main(train_arguments(bad, tmp_path / "r")) == 1
+    assert "bad, line 2: expected lemma TAB form TAB tags" in capsys.readouterr().err
+    assert main(train_arguments(tmp_path / "missing", tmp_path / "r")) == 1
+    assert "missing: No such file or directory" in capsys.readouterr().err
+    assert not (tmp_path / "r").exists()
+
+
+def test_bad_settings(files, tmp_path, capsys):
+    assert main(train_arguments(files, tmp_path / "r", "--attention", "0.5")) == 1
+    assert "mapping: expected α ≥ 1" in capsys.readouterr().err
+    assert main(train_arguments(files, tmp_path / "r", "--dropout", "2")) == 1
+    assert "dropout: expected a rate in [0, 1)" in capsys.readouterr().err
+
+
+def test_what_is_held_out_must_be_there(files, tmp_path, capsys):
+    for word in ("xyzzy", ""):
+        assert main(train_arguments(files, tmp_path / "r", "--hold-out", word)) == 1
+        assert f"no training lemma is or ends in {word!r}" in capsys.readouterr().err
+
+
+def test_strange_development_data_is_noted(files, tmp_path, capsys):
+    strange = tmp_path / "dev"
+    strange.write_text("идти\tшёл\tV;PST\nwalk\twalked\tV;PST\n", encoding="utf-8")
+    arguments = train_arguments(files, tmp_path / "r", "--quiet", "--dev", str(strange))
+    assert main(arguments) == 0
+    assert "note: 1 of 2 development examples (50%)" in capsys.readouterr().out
+
+
+def test_a_reader_that_stops_reading(run):
+    command = f"{sys.executable} -m pyentmax inflect {run} walk 'V;PST' | true"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert "Error" not in done.stderr
+
+
+def test_an_output_that_cannot_show_greek():
+    done = subprocess.run(
+        [sys.executable, "-m", "pyentmax", "train", "seq2seq", "--help"],
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_an_older_run_is_not_overwritten(files, run, capsys):
+    before = (run / "best.npz").read_bytes()
+    assert main(train_arguments(files, run, "--seed", "5")) == 1
+    assert "already holds a run: give --resume" in capsys.readouterr().err
+    assert (run / "best.npz").read_bytes() == before
+
+
+def test_resuming_a_damaged_run(files, run, tmp_path, capsys):
+    (tmp_path / "last.npz").write_bytes((run / "last.npz").read_bytes()[:500])
+    assert main(train_arguments(files, tmp_path, "--resume")) == 1
+    assert "no whole checkpoint" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process")
+def test_interrupt_and_resume(files, tmp_path, capsys):
+    out = tmp_path / "r"
+    arguments = train_arguments(files, out, "--validate-every", "50", "--updates", "4000")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pyentmax", *arguments], stderr=subprocess.PIPE, text=True
+    )
+    for _ in range(600):
+        if (out / "best.npz").exists():
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "finishing the update in hand" in errors
+    assert main(["inflect", str(out), "walk", "V;PST"]) == 0
+    assert not [p for p in out.iterdir() if p.suffix == ".tmp"]

@@ -1,0 +1,252 @@
+"""Files of the shared task: from a folder, or downloaded from a server on this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import importlib.resources
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pyentmax.cli import main
+from pyentmax.data import DataError
+from pyentmax.tasks.inflection import conll2018, conll2018_files, conll2018_languages
+
+pooch = pytest.importorskip("pooch")
+
+DATA = os.environ.get("PYENTMAX_DATA")
+CONTENTS = {
+    "all/welsh-dev": "cath\tcathod\tN;PL\n",
+    "all/welsh-train-low": "ci\tcŵn\tN;PL\n",
+    "surprise/english-dev": "draw\tdrawn\tV;V.PTCP;PST\n",
+    "surprise/old-english-dev": "hūs\thūs\tN;PL\n",
+}
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """Serves CONTENTS; ``damage`` maps some paths to bytes that stand for, or cut off, the file."""
+
+    asked: list[str]
+    damage: dict[str, bytes]
+
+    def do_GET(self) -> None:
+        name = self.path.lstrip("/")
+        self.asked.append(name)
+        if name not in CONTENTS:
+            self.send_error(404)
+            return
+        whole = CONTENTS[name].encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(whole)))
+        self.end_headers()
+        self.wfile.write(self.damage.get(name, whole))
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path, monkeypatch):
+    """A server with the files, an empty cache, and a registry of these files alone."""
+    handler = type("Handler", (Server,), {"asked": [], "damage": {}})
+    digests = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in CONTENTS.items()}
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        monkeypatch.delenv("PYENTMAX_DATA", raising=False)
+        for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setattr(pooch, "os_cache", lambda project: tmp_path / "cache" / project)
+        monkeypatch.setattr(conll2018, "_URL", f"http://127.0.0.1:{running.server_port}/")
+        monkeypatch.setattr(conll2018, "_checksums", lambda: digests)
+        yield handler
+        running.shutdown()
+        thread.join()
+
+
+def task(tmp_path: Path) -> Path:
+    return tmp_path / "cache" / "pyentmax" / "conll2018" / "task1"
+
+
+def files_under(folder: Path) -> set[str]:
+    found = (p for p in folder.rglob("*") if p.is_file())
+    return {p.relative_to(folder).as_posix() for p in found}
+
+
+# --- downloads ------------------------------------------------------------------------------------
+def test_files_are_downloaded_once_and_then_read_from_the_cache(server, tmp_path, capsys):
+    paths = conll2018_files(["english", "welsh"], "dev")
+    assert paths == [task(tmp_path) / "surprise/english-dev", task(tmp_path) / "all/welsh-dev"]
+    assert [p.read_text(encoding="utf-8") for p in paths] == [
+        CONTENTS["surprise/english-dev"],
+        CONTENTS["all/welsh-dev"],
+    ]
+    assert f"downloading 2 files to {task(tmp_path)}" in capsys.readouterr().err
+    assert conll2018_files(["welsh", "english"], "dev") == paths[::-1]
+    assert server.asked == ["surprise/english-dev", "all/welsh-dev"]
+    assert capsys.readouterr().err == ""
+
+
+def test_without_a_network_the_cache_serves(server, tmp_path, monkeypatch):
+    paths = conll2018_files(["welsh"], "dev")
+    monkeypatch.setattr(conll2018, "_URL", "http://127.0.0.1:1/")  # nobody listens there
+    assert conll2018_files(["welsh"], "dev") == paths
+    with pytest.raises(ConnectionError, match="could not download .*english-dev") as caught:
+        conll2018_files(["welsh", "english"], "dev")
+    assert "task1 of github.com/sigmorphon/conll2018 under FOLDER/conll2018/" in str(caught.value)
+    assert "PYENTMAX_DATA" in str(caught.value)
+    assert files_under(task(tmp_path)) == {"all/welsh-dev"}
+
+
+def test_a_corrupted_download_is_refused_and_not_kept(server, tmp_path):
+    good = CONTENTS["surprise/english-dev"].encode()
+    bad = good.replace(b"drawn", b"drown")
+    server.damage["surprise/english-dev"] = bad
+    with pytest.raises(DataError, match="surprise/english-dev.*does not match") as caught:
+        conll2018_files(["welsh", "english"], "dev")
+    for contents in (good, bad):
+        assert hashlib.sha256(contents).hexdigest() in str(caught.value)
+    assert files_under(task(tmp_path)) == {"all/welsh-dev"}
+    server.damage.clear()
+    assert len(conll2018_files(["welsh", "english"], "dev")) == 2
+    assert server.asked.count("all/welsh-dev") == 1
+
+
+def test_an_interrupted_download_is_not_kept_and_done_again(server, tmp_path):
+    server.damage["all/welsh-dev"] = CONTENTS["all/welsh-dev"].encode()[:7]
+    with pytest.raises(ConnectionError, match="could not download .*welsh-dev"):
+        conll2018_files(["welsh"], "dev")
+    assert files_under(task(tmp_path)) == set()
+    server.damage.clear()
+    [path] = conll2018_files(["welsh"], "dev")
+    assert path.read_text(encoding="utf-8") == CONTENTS["all/welsh-dev"]
+
+
+def test_a_damaged_file_in_the_cache_is_downloaded_again(server):
+    [path] = conll2018_files(["welsh"], "dev")
+    path.write_text("cath\t", encoding="utf-8")
+    assert conll2018_files(["welsh"], "dev") == [path]
+    assert path.read_text(encoding="utf-8") == CONTENTS["all/welsh-dev"]
+
+
+def test_a_file_that_is_gone_from_the_server(server, monkeypatch):
+    monkeypatch.setattr(conll2018, "_checksums", lambda: {"all/cornish-dev": "0" * 64})
+    with pytest.raises(ConnectionError, match="cornish-dev .*404"):
+        conll2018_files(["cornish"], "dev")
+
+
+@pytest.mark.parametrize("missing", ["pooch", "tqdm.auto"])
+def test_what_to_install(server, monkeypatch, missing):
+    monkeypatch.setitem(sys.modules, missing, None)
+    with pytest.raises(ImportError, match=r"needs pooch and tqdm .*'pyentmax\[models\]', or name"):
+        conll2018_files(["welsh"], "dev")
+
+
+# --- names ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("language", "split", "message"),
+    [
+        ("englsh", "dev", "unknown language 'englsh': is it english or"),
+        ("q", "dev", "unknown language 'q': known are english old-english welsh"),
+        ("english", "train-low", "english has no train-low, only dev"),
+        ("english", "test", "split: expected one of train-low, .*, dev; got 'test'"),
+    ],
+)
+def test_what_is_not_there(server, language, split, message):
+    with pytest.raises(DataError, match=message):
+        conll2018_files(["welsh", language], split)
+    assert server.asked == []
+
+
+def test_the_languages_of_a_split(server):
+    assert conll2018_languages("dev") == ["english", "old-english", "welsh"]
+    assert conll2018_languages("train-low") == ["welsh"]
+    assert conll2018_languages("train-high") == []
+
+
+# --- a folder -------------------------------------------------------------------------------------
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("all/welsh-dev", "all/welsh-covered-test", "surprise/klingon-train-low"):
+        path = tmp_path / "mine" / "conll2018" / "task1" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("a user's own\n", encoding="utf-8")
+    return tmp_path / "mine"
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_a_folder_is_used_as_it_is(server, folder, monkeypatch, by_variable):
+    given = None if by_variable else str(folder)
+    if by_variable:
+        monkeypatch.setenv("PYENTMAX_DATA", str(folder))
+    assert conll2018_files(["klingon"], "train-low", given) == [
+        folder / "conll2018/task1/surprise/klingon-train-low"
+    ]
+    assert conll2018_languages("dev", given) == ["welsh"]
+    with pytest.raises(DataError, match="unknown language 'english'"):
+        conll2018_files(["english"], "dev", given)
+    assert server.asked == []
+
+
+def test_a_folder_goes_before_the_variable(folder, monkeypatch):
+    monkeypatch.setenv("PYENTMAX_DATA", os.devnull)
+    assert conll2018_languages("dev", folder) == ["welsh"]
+    with pytest.raises(
+        DataError, match=r"PYENTMAX_DATA=.*: expected a folder that holds conll2018"
+    ):
+        conll2018_languages("dev")
+
+
+def test_a_folder_without_the_data(tmp_path):
+    with pytest.raises(DataError, match="expected a folder that holds conll2018/task1/, got one"):
+        conll2018_files(["welsh"], "dev", tmp_path)
+
+
+# --- the registry ---------------------------------------------------------------------------------
+def test_the_registry_lists_every_file_of_the_task(monkeypatch):
+    monkeypatch.delenv("PYENTMAX_DATA", raising=False)
+    counts = {split: len(conll2018_languages(split)) for split in conll2018.SPLITS}
+    # The paper's 86 and 102 languages, and Telugu, which has a low setting only.
+    assert counts == {"train-low": 103, "train-medium": 102, "train-high": 86, "dev": 103}
+
+
+@pytest.mark.skipif(DATA is None, reason="PYENTMAX_DATA names no data folder")
+def test_the_checksums_are_those_of_the_files():
+    task = Path(DATA) / "conll2018" / "task1"
+    found = {
+        name: hashlib.sha256((task / name).read_bytes()).hexdigest() for name in files_under(task)
+    }
+    assert found == conll2018._checksums()
+
+
+def test_the_registry_is_installed():
+    package = importlib.resources.files("pyentmax")
+    assert (package / "tasks" / "inflection" / "conll2018_sha256.txt").is_file()
+
+
+# --- the command ----------------------------------------------------------------------------------
+def test_the_command_lists_what_there_is(server, capsys):
+    assert main(["data", "conll2018"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["welsh", "train-low", "dev"] in lines
+    assert ["english", "dev"] in lines
+    assert server.asked == []
+
+
+def test_the_command_fetches(server, tmp_path, capsys):
+    arguments = ["--languages", "all", "--split", "train-low", "dev"]
+    assert main(["data", "conll2018", *arguments]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert sorted(lines) == sorted(str(task(tmp_path) / name) for name in CONTENTS)
+    assert main(["data", "conll2018", "--languages", "english", "--split", "train-low"]) == 1
+    assert "english has no train-low" in capsys.readouterr().err
+
+
+def test_the_command_with_a_folder(folder, capsys):
+    arguments = ["--languages", "klingon", "--split", "train-low", "--folder", str(folder)]
+    assert main(["data", "conll2018", *arguments]) == 0
+    assert capsys.readouterr().out.splitlines()[1].endswith("surprise/klingon-train-low")

@@ -1,0 +1,156 @@
+"""Reading examples: what comes in comes out unchanged, and what is wrong is named."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pyentmax.data import DataError
+from pyentmax.tasks.inflection import (
+    Example,
+    compounds_of,
+    hold_out,
+    language_of,
+    read_examples,
+    source_tokens,
+    target_tokens,
+)
+
+# Whatever a column may hold: any character but the separators, and not only blanks.
+columns = st.text(
+    st.characters(exclude_characters="\t\n\r;", exclude_categories=["Cs"]), min_size=1
+).filter(str.strip)
+
+
+def write(tmp_path, content, name="english-dev"):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+    return path
+
+
+def test_reads_columns_and_tags(tmp_path):
+    path = write(tmp_path, "draw\tdrew\tV;PST\ndraw\tdrawn\tV;V.PTCP;PST")
+    assert read_examples(path) == [
+        Example("draw", "drew", ("V", "PST"), None),
+        Example("draw", "drawn", ("V", "V.PTCP", "PST"), None),
+    ]
+    assert read_examples(str(path)) == read_examples([path])
+
+
+def test_several_files_keep_their_order_and_language(tmp_path):
+    paths = [
+        write(tmp_path, "gehen\tging\tV\n", "german-train-low"),
+        write(tmp_path, "go\twent\tV\n", "english-dev"),
+    ]
+    languages = [language_of(path) for path in paths]
+    assert [(e.lemma, e.language) for e in read_examples(paths, languages=languages)] == [
+        ("gehen", "german"),
+        ("go", "english"),
+    ]
+
+
+def test_blank_lines_windows_line_ends_and_a_byte_order_mark_are_no_data(tmp_path):
+    path = write(tmp_path, b"\xef\xbb\xbfgo\twent\tV\r\n\r\n  \ndo\tdid\tV\r\n")
+    assert [(e.lemma, e.tags) for e in read_examples(path)] == [("go", ("V",)), ("do", ("V",))]
+
+
+def test_text_is_not_normalised(tmp_path):
+    decomposed = unicodedata.normalize("NFD", "é")
+    path = write(tmp_path, f"{decomposed} \té\tV\n")
+    assert read_examples(path) == [Example(decomposed + " ", "é", ("V",))]
+
+
+@given(st.lists(st.tuples(columns, columns, st.lists(columns, min_size=1)), min_size=1))
+def test_what_is_written_is_read(tmp_path_factory, rows):
+    path = tmp_path_factory.mktemp("data") / "any"
+    # With a byte order mark, since the first lemma may itself begin with that character.
+    text = "\ufeff" + "".join(f"{lemma}\t{form}\t{';'.join(tags)}\n" for lemma, form, tags in rows)
+    path.write_bytes(text.encode("utf-8"))
+    assert read_examples(path) == [Example(lemma, form, tuple(tags)) for lemma, form, tags in rows]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("draw drawn V", r"got 1 column: 'draw drawn V'"),
+        ("draw\tdrawn", r"got 2 columns: 'draw\\tdrawn'"),
+        ("draw\tdrawn\tV\tx", "got 4 columns"),
+        ("\tdrawn\tV", "got an empty lemma"),
+        ("draw\t \tV", "got an empty form"),
+        ("draw\tdrawn\t", "got an empty tag"),
+        ("draw\tdrawn\tV;;PST", "got an empty tag"),
+    ],
+)
+def test_a_malformed_line_is_named(tmp_path, line, message):
+    path = write(tmp_path, f"go\twent\tV\n\n{line}\n")
+    expected = "english-dev, line 3: expected lemma TAB form TAB tags;joined;by;semicolons, "
+    with pytest.raises(DataError, match=expected + message):
+        read_examples(path)
+
+
+def test_bad_utf8_is_named(tmp_path):
+    path = write(tmp_path, b"go\twent\tV\ngef\xfchl\tx\tN\n")
+    message = "english-dev, line 2: expected UTF-8, got byte 0xfc after 'gef'; convert the file"
+    with pytest.raises(DataError, match=message):
+        read_examples(path)
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_an_empty_file_is_an_error(tmp_path, content):
+    good = write(tmp_path, "go\twent\tV\n", "good")
+    empty = write(tmp_path, content, "empty")
+    with pytest.raises(DataError, match="empty: no examples; expected lines .* got an empty file"):
+        read_examples([good, empty])
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        read_examples(tmp_path / "nowhere")
+
+
+def test_one_language_a_file(tmp_path):
+    path = write(tmp_path, "go\twent\tV\n")
+    with pytest.raises(DataError, match="one language a file: expected 2, got 1"):
+        read_examples([path, path], languages=["english"])
+
+
+def test_language_of():
+    assert language_of("a/b/old-english-train-high") == "old-english"
+    assert language_of("dutch-test") == "dutch"
+
+
+@pytest.mark.parametrize("name", ["verbs.tsv", "-dev", "english"])
+def test_language_of_another_name_is_an_error(name):
+    with pytest.raises(DataError, match=f"language of '{name}' from its name: expected LANGUAGE"):
+        language_of(name)
+
+
+def test_source_tokens_tell_tags_from_characters():
+    example = Example("V3", "x", ("V", "3"))
+    assert source_tokens(example) == ["<V>", "<3>", "V", "3"]
+    assert source_tokens(example._replace(language="a")) == ["<lang=a>", "<V>", "<3>", "V", "3"]
+
+
+def test_target_tokens_are_characters():
+    assert target_tokens("né") == ["n", "é"]
+
+
+def test_compounds_end_in_their_base():
+    lemmas = ["redraw", "draw", "drawl", "saw", "draw", "withdraw"]
+    assert compounds_of("draw", lemmas) == ["draw", "redraw", "withdraw"]
+    assert compounds_of("see", lemmas) == []
+    with pytest.raises(DataError, match="base must be a word"):
+        compounds_of("", lemmas)
+
+
+@given(
+    st.lists(st.builds(Example, st.sampled_from("abc"), st.text(max_size=2), st.just(("V",)))),
+    st.sets(st.sampled_from("abc")),
+)
+def test_hold_out_splits_by_lemma(examples, lemmas):
+    kept, held = hold_out(examples, lemmas)
+    assert held == [example for example in examples if example.lemma in lemmas]
+    assert kept == [example for example in examples if example.lemma not in lemmas]

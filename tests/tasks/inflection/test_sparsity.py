@@ -1,0 +1,108 @@
+"""The report on a model: its numbers are those of the parts, and its files hold them."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from pyentmax.analysis import exactness_statistics
+from pyentmax.tasks.inflection import Example, Inflector, train_inflector
+from pyentmax.tasks.inflection.experiments import sparsity
+from pyentmax.training import TrainingConfig
+
+VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "snow", "glow")]
+
+
+@pytest.fixture(scope="module")
+def inflector():
+    config = TrainingConfig(updates=130, batch_size=5, rate=0.02, seed=0)
+    return train_inflector(VERBS, VERBS, config, progress=False, hidden=16, dropout=0.0)[0]
+
+
+def rows(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_report_says_what_searches_of_each_width_say(inflector):
+    report = sparsity.measure(inflector, VERBS, beam=4, batch_size=2)
+    for k, share in report.by_beam.items():
+        results = inflector.predict(VERBS, beam=k)
+        assert share == np.mean([result.exact for result in results])
+    assert list(report.by_beam) == [1, 2, 3, 4]
+    assert 0 < report.by_beam[4] < 1
+    results = inflector.predict(VERBS, beam=4, batch_size=2)
+    assert report.exactness == exactness_statistics(results)
+    right = [inflector.form(r.best.tokens) == e.form for r, e in zip(results, VERBS, strict=True)]
+    assert report.accuracy == np.mean(right)
+    assert report.best.count == 5
+    assert report.listed.count == sum(len(result.hypotheses) for result in results)
+    # A target position for each character and the end.
+    assert len(report.supports.output) == sum(len(e.form) + 1 for e in VERBS)
+    assert set(report.supports.source_lengths) == {6}
+
+
+def test_exact_search_decides_what_the_beam_left_open(inflector):
+    report = sparsity.measure(inflector, VERBS, beam=2, batch_size=2)
+    beam = inflector.predict(VERBS, beam=2)
+    exact = inflector.predict(VERBS, search="exact", best=1)
+    left = [i for i, result in enumerate(beam) if not result.exact]
+    gain = report.gain
+    assert (gain.beam, gain.sources) == (2, len(left))
+    assert 0 < gain.sources < len(VERBS)
+    assert gain.proved == sum(exact[i].proved > 0 for i in left) == gain.sources
+    assert gain.missed == sum(exact[i].best.tokens != beam[i].best.tokens for i in left)
+    # A wider beam is asked only about what a beam of 5 leaves open.
+    wide = sparsity.measure(inflector, VERBS, beam=8).gain
+    narrow = inflector.predict(VERBS, beam=5)
+    assert (wide.beam, wide.sources) == (5, sum(not result.exact for result in narrow))
+    # One expansion never gets to the end of a string.
+    assert sparsity.measure(inflector, VERBS, beam=2, budget=1).gain.proved == 0
+
+
+def test_the_files_hold_the_numbers(inflector, tmp_path):
+    report = sparsity.measure(inflector, VERBS, beam=3)
+    out = tmp_path / "deep" / "out"
+    for path in sparsity.write(report, out):
+        assert path.stat().st_size
+    summary = json.loads((out / "statistics.json").read_text())
+    assert summary["accuracy"] == report.accuracy
+    assert summary["single"] == report.exactness.single
+    assert summary["mean_output_support"] == report.supports.mean_output
+    assert summary["calibration_error_listed"] == report.listed.error
+    shares = {int(row["beam"]): float(row["exact"]) for row in rows(out / "exact_by_beam.csv")}
+    assert shares == pytest.approx(report.by_beam, rel=1e-15, abs=0)
+    sizes = rows(out / "support_sizes.csv")
+    for name in ("attention", "output"):
+        total = sum(int(row["size"]) * int(row[name]) for row in sizes)
+        assert total == getattr(report.supports, name).sum()
+        assert sum(int(row[name]) for row in sizes) == len(report.supports.output)
+    bins = [row for row in rows(out / "calibration.csv") if row["claims"] == "best"]
+    assert [int(row["count"]) for row in bins] == [one.count for one in report.best.bins]
+    text = sparsity.describe(report)
+    assert f"{report.best.error:.2%}" in text
+    assert "beam 3 is exact" in text
+
+
+def test_a_model_whose_strings_never_end_claims_nothing(tmp_path):
+    untrained = Inflector.untrained(VERBS, np.random.default_rng(0), hidden=8, output="2")
+    untrained.model.params["output.bias"][untrained.model.eos] = -100
+    report = sparsity.measure(untrained, VERBS[:1], beam=2)
+    assert report.best is None
+    assert report.listed is None
+    assert "no string ended" in sparsity.describe(report)
+    sparsity.write(report, tmp_path)
+    assert rows(tmp_path / "calibration.csv") == []
+    pytest.importorskip("matplotlib")
+    assert [path.name for path in sparsity.draw(report, tmp_path)] == [
+        "exact_by_beam.png",
+        "support_sizes.png",
+    ]
+
+
+def test_there_must_be_an_example(inflector):
+    with pytest.raises(ValueError, match="examples: expected at least one"):
+        sparsity.measure(inflector, [])
