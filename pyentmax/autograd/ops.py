@@ -253,6 +253,13 @@ def transpose(a: Tensor, axes: tuple[int, ...] | None = None) -> Tensor:
     return Tensor(a.data.transpose(axes), parents=(a,), vjp=lambda g: (g.transpose(inverse),))
 
 
+def swapaxes(a: Tensor, axis1: int, axis2: int) -> Tensor:
+    """Two axes exchanged; the gradient exchanges them back."""
+    return Tensor(
+        a.data.swapaxes(axis1, axis2), parents=(a,), vjp=lambda g: (g.swapaxes(axis1, axis2),)
+    )
+
+
 # --- reductions -----------------------------------------------------------------------------------
 def sum(a: Tensor, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
     """Σ over ``axis``; each summand gets the gradient of the sum."""

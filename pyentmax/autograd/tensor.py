@@ -235,6 +235,10 @@ class Tensor:
         """The axes in another order, given as numbers or as a tuple; reversed without."""
         return _ops().transpose(self, _numbers(axes) or None)
 
+    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+        """Two axes exchanged."""
+        return _ops().swapaxes(self, axis1, axis2)
+
 
 def _numbers(arguments: tuple[Any, ...]) -> tuple[int, ...]:
     return arguments[0] if len(arguments) == 1 and isinstance(arguments[0], tuple) else arguments

@@ -31,10 +31,10 @@ from pyentmax.nn.attention import (
     Memory,
     attend,
     choose_score,
+    constrained_attention,
     init_learned_alpha,
     learned_alpha,
     learned_entmax,
-    within_fertility,
 )
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
@@ -110,10 +110,10 @@ class DecoderState(NamedTuple):
 
     weights: tuple[Any, ...]  # per layer (2H, 4H): those of its input on top of the recurrent ones
     layers: tuple[Any, ...]  # per layer (2, B, H): hidden state and cell
-    feed: Any  # (B, H): õ of the step before
+    input_feed: Any  # (B, H): õ of the step before
     memory: Memory
-    owner: IntArray  # (B,): which of the encoded sources a row decodes; on the host
-    spent: Any = None  # (B, S): attention given so far, where a fertility bounds it
+    source_index: IntArray  # (B,): which encoded source a row decodes; on the host
+    coverage: Any = None  # (B, S): the sum of past attention, where a fertility bounds it
 
 
 class RNNSeq2Seq:
@@ -162,7 +162,7 @@ class RNNSeq2Seq:
         params["decoder.feed.weight"] = glorot_uniform(rng, n, 4 * n, dtype)
         params |= choose_score(config.score).initialize(rng, "attention", n, dtype)
         if config.attention == LEARNED:
-            params |= init_learned_alpha("attention", dtype)
+            params |= init_learned_alpha("attention", dtype=dtype)
         params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
         params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
         return cls(config, params, bos, eos)
@@ -238,7 +238,7 @@ class RNNSeq2Seq:
         outputs = []
         for step_gates in gates:
             state, _ = self._advance(params, step_gates, state, rng)
-            outputs.append(state.feed)
+            outputs.append(state.input_feed)
         return linear(params, "output", stack(outputs))
 
     def _encode(
@@ -255,22 +255,22 @@ class RNNSeq2Seq:
         values = dropout(x, rate, rng).transpose(1, 0, 2)
         keys = self.score.keys(params, "attention", values)
         xp = array_module(x.data)
-        feed = as_tensor(xp.zeros_like(x.data[0]))
-        spent = None if self.config.fertility is None else xp.zeros_like(values.data[:, :, 0])
+        input_feed = as_tensor(xp.zeros_like(x.data[0]))
+        coverage = None if self.config.fertility is None else xp.zeros_like(values.data[:, :, 0])
         weights = []
         for k in range(self.config.layers):
             # The first layer's input is õ: the embeddings' part is multiplied out for all steps.
             inputs = params[f"decoder.{k}.weight" if k else "decoder.feed.weight"]
             weights.append(concatenate([inputs, params[f"decoder.{k}.recurrent"]], axis=0))
-        memory, owner = Memory(keys, values, mask), np.arange(len(mask))
-        return DecoderState(tuple(weights), tuple(last), feed, memory, owner, spent)
+        memory, source_index = Memory(keys, values, mask), np.arange(len(mask))
+        return DecoderState(tuple(weights), tuple(last), input_feed, memory, source_index, coverage)
 
     def _advance(
         self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
     ) -> tuple[DecoderState, Tensor]:
         """One step of the decoder from the embedding's part of the first layer's gates."""
         rate = self.config.dropout
-        x = as_tensor(state.feed)
+        x = as_tensor(state.input_feed)
         layers = []
         for k, (weight, before) in enumerate(zip(state.weights, state.layers, strict=True)):
             if k:
@@ -279,24 +279,24 @@ class RNNSeq2Seq:
             layers.append(after)
             x = after[0]
         scores = self.score.compare(params, "attention", x, state.memory.keys)
-        mapping, spent = self._attention_of_step(params, state.spent)
+        mapping, coverage = self._attention_of_step(params, state.coverage)
         context, weights = attend(scores, state.memory, mapping)
-        if spent is not None:
-            spent = spent + weights
+        if coverage is not None:
+            coverage = coverage + weights
         combined = dropout(tanh(linear(params, "combine", concatenate([context, x]))), rate, rng)
-        return state._replace(layers=tuple(layers), feed=combined, spent=spent), weights
+        return state._replace(layers=tuple(layers), input_feed=combined, coverage=coverage), weights
 
     def _attention_of_step(
-        self, params: Parameters, spent: Any
+        self, params: Parameters, coverage: Any
     ) -> tuple[AttentionMapping, Tensor | None]:
         """The mapping of this step, bounded by what is left of the fertility, if there is one."""
         if self.attention is None:
             return learned_entmax(params, "attention"), None
         if self.config.fertility is None:
             return self.attention, None
-        spent = as_tensor(spent)
-        upper = self.config.fertility - spent
-        return partial(within_fertility, upper=upper, name=self.attention.name), spent
+        coverage = as_tensor(coverage)
+        upper = self.config.fertility - coverage
+        return partial(constrained_attention, upper=upper, name=self.attention.name), coverage
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
@@ -313,22 +313,22 @@ class RNNSeq2Seq:
         embedded = embedding(self.params, "target_embedding", distinct)
         gates = linear(self.params, "decoder.0", embedded).data[self.xp.asarray(place)]
         state, weights = self._advance(self.params, gates, state, None)
-        scores = linear(self.params, "output", state.feed)
+        scores = linear(self.params, "output", state.input_feed)
         log_prob, support = self.output.log_probabilities(scores.data)
         return Step(*map(to_host, (log_prob, support, weights.data))), _plain(state)
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of some rows, each as often as it is named."""
-        owner, rows = state.owner[rows], self.xp.asarray(rows)
+        source_index, rows = state.source_index[rows], self.xp.asarray(rows)
         # Where prefixes only took each other's places, what they attend to stays as it is.
-        same = np.array_equal(owner, state.owner)
+        same = np.array_equal(source_index, state.source_index)
         return DecoderState(
             state.weights,
             tuple(layer[:, rows] for layer in state.layers),
-            state.feed[rows],
+            state.input_feed[rows],
             state.memory if same else Memory(*(part[rows] for part in state.memory)),
-            owner,
-            None if state.spent is None else state.spent[rows],
+            source_index,
+            None if state.coverage is None else state.coverage[rows],
         )
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
@@ -339,10 +339,10 @@ class RNNSeq2Seq:
         return DecoderState(
             states[0].weights,
             tuple(xp.concatenate(parts, axis=1) for parts in layers),
-            xp.concatenate([state.feed for state in states]),
+            xp.concatenate([state.input_feed for state in states]),
             Memory(*map(xp.concatenate, memories)),
-            np.concatenate([state.owner for state in states]),
-            None if states[0].spent is None else xp.concatenate([s.spent for s in states]),
+            np.concatenate([state.source_index for state in states]),
+            None if states[0].coverage is None else xp.concatenate([s.coverage for s in states]),
         )
 
 
@@ -362,8 +362,8 @@ def _plain(state: DecoderState) -> DecoderState:
     return DecoderState(
         tuple(data(weight) for weight in state.weights),
         tuple(data(layer) for layer in state.layers),
-        data(state.feed),
+        data(state.input_feed),
         Memory(*(data(part) for part in state.memory)),
-        state.owner,
-        data(state.spent),
+        state.source_index,
+        data(state.coverage),
     )

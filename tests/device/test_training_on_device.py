@@ -21,6 +21,12 @@ from pyentmax.cli import main
 from pyentmax.data import make_batch
 from pyentmax.decoding import beam_search, greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.nn.attention import (
+    init_learned_alpha,
+    init_multi_head_attention,
+    learned_entmax,
+    multi_head_attention,
+)
 from pyentmax.nn.optim import Adam, clip_gradients, global_norm
 from pyentmax.tasks.inflection import Example, Inflector, train_inflector
 from pyentmax.training import History, TrainingConfig, Validation, load_checkpoint, train
@@ -211,7 +217,7 @@ def test_a_decoding_step_copies_tokens_in_and_what_they_say_out():
     fake_cupy.copies.reset()
     state = model.encode(batch.source, batch.source_mask)
     assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (2, 0)
-    assert isinstance(state.feed, fake_cupy.ndarray)
+    assert isinstance(state.input_feed, fake_cupy.ndarray)
     step, state = model.step(state, np.array([1]))
     assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (4, 3)
     assert all(type(x) is np.ndarray for x in step)
@@ -260,6 +266,25 @@ def test_mappings_on_the_tape(name: str):
         (p * xp.asarray(z[::-1].copy())).sum().backward()
         gradients.append(x.grad)
     np.testing.assert_array_equal(gradients[1].get(), gradients[0])
+
+
+def test_multi_head_attention_on_the_device():
+    rng = np.random.default_rng(0)
+    arrays = init_multi_head_attention(rng, "a", 6, np.float64) | init_learned_alpha("a", (3, 1))
+    x, mask = rng.standard_normal((2, 4, 6)), np.arange(4) < np.array([[4], [0]])
+    found = []
+    for xp in (np, fake_cupy):
+        params = {name: Tensor(xp.asarray(a), requires_grad=True) for name, a in arrays.items()}
+        q, allowed = Tensor(xp.asarray(x), requires_grad=True), xp.asarray(mask)
+        fake_cupy.copies.reset()
+        output, weights = multi_head_attention(
+            params, "a", q, q, q, learned_entmax(params, "a"), heads=3, mask=allowed, causal=True
+        )
+        (output * output + weights.sum()).sum().backward()
+        assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (0, 0)
+        found.append([output.data, weights.data, q.grad, *(t.grad for t in params.values())])
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(theirs.get(), mine, rtol=1e-12, atol=1e-14)
 
 
 def test_embeddings_sum_the_gradients_of_a_row():

@@ -105,16 +105,16 @@ def assert_gradient_of_every_parameter(model, dropout=0.0):
 @pytest.mark.parametrize("attention", ["1", "2"])
 def test_no_source_token_gets_more_than_its_fertility(attention):
     model = small(attention, fertility=0.4, seed=3)
-    state, spent = model.encode(SOURCE, SOURCE_MASK), 0.0
+    state, coverage = model.encode(SOURCE, SOURCE_MASK), 0.0
     for _ in range(6):
         step, state = model.step(state, np.array([1, 1, 1]))
         assert np.isfinite(step.log_prob).any(axis=1).all()
         assert not step.attention[~SOURCE_MASK].any()
-        spent = spent + step.attention
-    assert (spent <= 0.4 + 1e-12).all()
-    np.testing.assert_allclose(state.spent, spent, rtol=1e-12)
+        coverage = coverage + step.attention
+    assert (coverage <= 0.4 + 1e-12).all()
+    np.testing.assert_allclose(state.coverage, coverage, rtol=1e-12)
     both = model.join([model.select(state, np.array([2])), state])
-    np.testing.assert_array_equal(both.spent, state.spent[[2, 0, 1, 2]])
+    np.testing.assert_array_equal(both.coverage, state.coverage[[2, 0, 1, 2]])
 
 
 def test_a_learned_alpha_is_the_alpha_of_the_attention():

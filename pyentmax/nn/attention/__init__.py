@@ -1,0 +1,59 @@
+"""Attention: scores of queries against keys, a mapping to weights, an average of the values.
+
+``scores`` compares a query with keys, ``single_query`` averages values for one query (a recurrent
+decoder's step), ``multi_head`` for many queries and several heads at once (a Transformer's layer),
+``learned_alpha`` makes α a parameter, and ``constrained`` bounds the weights of a position.
+"""
+
+from pyentmax.nn.attention.constrained import CONSTRAINED, constrained_attention
+from pyentmax.nn.attention.learned_alpha import (
+    LEARNED,
+    init_learned_alpha,
+    learned_alpha,
+    learned_entmax,
+)
+from pyentmax.nn.attention.multi_head import (
+    causal_mask,
+    init_multi_head_attention,
+    merge_heads,
+    multi_head_attention,
+    scaled_dot_product_attention,
+    split_heads,
+)
+from pyentmax.nn.attention.scores import (
+    SCORES,
+    Score,
+    additive_scores,
+    choose_score,
+    dot_scores,
+)
+from pyentmax.nn.attention.single_query import (
+    AttentionMapping,
+    Memory,
+    attend,
+    weighted_average,
+)
+
+__all__ = [
+    "CONSTRAINED",
+    "LEARNED",
+    "SCORES",
+    "AttentionMapping",
+    "Memory",
+    "Score",
+    "additive_scores",
+    "attend",
+    "causal_mask",
+    "choose_score",
+    "constrained_attention",
+    "dot_scores",
+    "init_learned_alpha",
+    "init_multi_head_attention",
+    "learned_alpha",
+    "learned_entmax",
+    "merge_heads",
+    "multi_head_attention",
+    "scaled_dot_product_attention",
+    "split_heads",
+    "weighted_average",
+]

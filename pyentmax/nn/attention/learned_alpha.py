@@ -1,0 +1,73 @@
+"""α as a parameter of the attention: α = 1 + σ(a), between softmax and sparsemax.
+
+References
+----------
+Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §4 and Eq. 10 (one α
+per attention head).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.autograd.mappings import entmax
+from pyentmax.autograd.ops import as_tensor, sigmoid
+from pyentmax.autograd.tensor import Array, Tensor
+from pyentmax.nn.attention.single_query import AttentionMapping
+from pyentmax.nn.initializers import Generator, Parameters
+
+LEARNED = "learned"
+"""In place of α in a configuration: the attention is α-entmax, and α is a parameter."""
+
+
+def init_learned_alpha(
+    name: str,
+    shape: tuple[int, ...] = (1,),
+    rng: Generator | None = None,
+    dtype: Any = np.float32,
+) -> Parameters:
+    """The parameter a under ``name.alpha_logit``.
+
+    Parameters
+    ----------
+    name : str
+    shape : tuple of int
+        That of α, which broadcasts against the scores without their last axis: (1,) is one α for
+        all rows, (heads, 1) one per head for the (…, heads, T, S) scores of multi-head attention.
+    rng : numpy.random.Generator, optional
+        Draws a from N(0, 1). By default a is 0, so that α starts at 1.5.
+    dtype : dtype
+
+    Examples
+    --------
+    >>> init_learned_alpha("self_attention", shape=(2, 1))
+    {'self_attention.alpha_logit': array([[0.],
+           [0.]], dtype=float32)}
+    """
+    a = np.zeros(shape) if rng is None else rng.standard_normal(shape)
+    return {f"{name}.alpha_logit": a.astype(dtype)}
+
+
+def learned_alpha(params: Parameters, name: str) -> Tensor:
+    """α = 1 + σ(a) with the parameter a under ``name``.
+
+    Examples
+    --------
+    >>> learned_alpha(init_learned_alpha("attention"), "attention").data
+    array([1.5], dtype=float32)
+    """
+    return 1 + sigmoid(as_tensor(params[f"{name}.alpha_logit"]))
+
+
+def learned_entmax(params: Parameters, name: str) -> AttentionMapping:
+    """α-entmax with the α under ``name``, which gets a gradient: the sum of g ∘ ∂p/∂α.
+
+    The sum goes over all rows that share an α: over the batch and the queries of a head, say.
+    """
+
+    def mapping(z: Tensor, *, mask: Array | None = None) -> Tensor:
+        return entmax(z, learned_alpha(params, name), mask=mask)
+
+    return mapping
