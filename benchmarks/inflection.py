@@ -99,12 +99,18 @@ def run(folder: Path, name: str, loss: str, seed: int) -> dict[str, object]:
     if setting.hold_out:
         words = {example.lemma for example in train}
         train, _ = hold_out(train, {"draw", *compounds_of("draw", words)})
-    config = TrainingConfig(
-        updates=setting.updates, batch_size=setting.batch_size, rate=3e-3, seed=seed
-    )
+    config = TrainingConfig(updates=setting.updates, rate=3e-3, seed=seed)
     started = time.process_time()
     inflector, history = train_inflector(
-        train, dev, config, keep="last", hidden=128, layers=setting.layers, dropout=0.3, output=loss
+        train,
+        dev,
+        config,
+        batch_size=setting.batch_size,
+        keep="last",
+        hidden=128,
+        layers=setting.layers,
+        dropout=0.3,
+        output=loss,
     )
     seconds = time.process_time() - started
     results = inflector.predict(dev, beam=5)

@@ -46,7 +46,7 @@ def test_importing_the_package_imports_nothing_but_numpy():
 def test_the_typing_marker_and_the_data_come_along():
     package = importlib.resources.files("pyentmax")
     assert (package / "py.typed").is_file()
-    assert (package / "data" / "english_verbs.tsv").is_file()
+    assert (package / "tasks" / "inflection" / "english_verbs.tsv").is_file()
     assert (package / "backends" / "cuda" / "softmax.cu").is_file()
     assert (package / "backends" / "cuda" / "rows.cuh").is_file()
 

@@ -1,6 +1,14 @@
 """Data of any task: vocabularies, batches of pairs by length, and downloads with a checksum."""
 
-from pyentmax.data.batching import Batch, Pair, bucketed_batches, make_batch, padding_share
+from pyentmax.data.batching import (
+    Batch,
+    BucketedPairs,
+    Pair,
+    bucketed_batches,
+    fingerprint,
+    make_batch,
+    padding_share,
+)
 from pyentmax.data.download import FOLDER_VARIABLE, fetch, local_folder
 from pyentmax.data.errors import DataError
 from pyentmax.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
@@ -13,11 +21,13 @@ __all__ = [
     "SPECIALS",
     "UNK",
     "Batch",
+    "BucketedPairs",
     "DataError",
     "Pair",
     "Vocabulary",
     "bucketed_batches",
     "fetch",
+    "fingerprint",
     "local_folder",
     "make_batch",
     "padding_share",

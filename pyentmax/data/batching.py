@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -150,6 +152,79 @@ def bucketed_batches(
     order = np.lexsort((ties, target_lengths, source_lengths))
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
+
+
+class BucketedPairs:
+    """Batches of a fixed number of pairs alike in length: a source of batches for training.
+
+    Each epoch cuts the pairs anew, as `bucketed_batches` does. Batches cut otherwise, by their
+    number of tokens say, are another class with the same attributes and methods.
+
+    Parameters
+    ----------
+    pairs : sequence of (source ids, target ids)
+    batch_size : int
+        Pairs per batch.
+
+    Attributes
+    ----------
+    unit : str
+    identity : dict
+        As for :class:`pyentmax.training.BatchSource`.
+
+    Raises
+    ------
+    DataError
+        If *batch_size* is below 1, or there is no pair.
+
+    Examples
+    --------
+    >>> pairs = [(np.array([5] * n), np.array([7])) for n in (2, 1, 2)]
+    >>> batches = BucketedPairs(pairs, 2)
+    >>> [batch.source.shape for batch in batches.epoch(np.random.default_rng(1))]
+    [(2, 2), (1, 2)]
+    """
+
+    unit = "examples"
+
+    def __init__(self, pairs: Sequence[Pair], batch_size: int) -> None:
+        if batch_size < 1:
+            raise DataError(f"batch_size must be at least 1, got {batch_size}")
+        if not len(pairs):
+            raise DataError("pairs: expected at least one example, got none")
+        self.pairs, self.batch_size = pairs, batch_size
+        self.identity = {"batch_size": batch_size, "examples": fingerprint(pairs)}
+
+    def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
+        """The batches of one epoch, in an order that *rng* draws."""
+        for index in bucketed_batches(self.pairs, self.batch_size, rng):
+            yield make_batch(self.pairs, index)
+
+    def count(self, batch: Batch) -> int:
+        """The number of pairs."""
+        return len(batch)
+
+
+def fingerprint(pairs: Sequence[Pair]) -> str:
+    """A short text for a data set, the same only for the same pairs in the same order.
+
+    Parameters
+    ----------
+    pairs : sequence of (source ids, target ids)
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> fingerprint([(np.array([5, 6]), np.array([7]))])
+    '1 examples, ...'
+    """
+    digest = hashlib.sha256()
+    for source, target in pairs:
+        digest.update(json.dumps([list(map(int, source)), list(map(int, target))]).encode())
+    return f"{len(pairs)} examples, {digest.hexdigest()[:16]}"
 
 
 def padding_share(pairs: Sequence[Pair], batches: Iterable[NDArray[np.int64]]) -> float:

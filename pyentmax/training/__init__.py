@@ -1,28 +1,23 @@
-"""Training: the loop in ``loop``, and what it needs around it in a module each."""
+"""Training of any model on any batches: the loop in ``loop``, and what it needs around it."""
 
 from pyentmax.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from pyentmax.training.identity import fingerprint
-from pyentmax.training.loop import (
-    BEST,
-    LAST,
-    TRAINING_STATE,
-    History,
-    TrainingConfig,
-    Validation,
-    train,
-)
+from pyentmax.training.config import TrainingConfig
+from pyentmax.training.history import History, Validation
+from pyentmax.training.loop import BEST, LAST, TRAINING_STATE, train
 from pyentmax.training.progress import counting
+from pyentmax.training.protocol import BatchSource, Trainable
 
 __all__ = [
     "BEST",
     "LAST",
     "TRAINING_STATE",
+    "BatchSource",
     "CheckpointError",
     "History",
+    "Trainable",
     "TrainingConfig",
     "Validation",
     "counting",
-    "fingerprint",
     "load_checkpoint",
     "save_checkpoint",
     "train",

@@ -90,3 +90,17 @@ def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
     """The arrays whose names begin with ``prefix.``, under the rest of their names."""
     start = f"{prefix}."
     return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
+    """What differs between two identities, in words."""
+    found = []
+    for key in now:
+        a, b = then.get(key), now[key]
+        if isinstance(a, dict) and isinstance(b, dict):
+            inner = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
+            found += [f"{k} was {a.get(k)}, is {b.get(k)}" for k in inner]
+        elif a != b:
+            short = all(isinstance(x, (str, int, float)) and len(str(x)) < 60 for x in (a, b))
+            found.append(f"{key}: was {a}, is {b}" if short else f"{key}: not the same")
+    return "; ".join(found[:3]) + (" …" if len(found) > 3 else "")

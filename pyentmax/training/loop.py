@@ -1,10 +1,14 @@
-"""The training loop: updates, validation, checkpoints, and going on where a run was cut off.
+"""The training loop: updates, validation, checkpoints, and resuming a run that was cut off.
 
-A run is determined by its configuration, its data and its seed: all schedules count updates, the
-order of the batches and the dropout masks come from two generators spawned from the seed, and
-``last.npz`` holds both. On the same machine, with the same BLAS and thread count, a resumed run
-gives the same numbers as one that was never interrupted, to the last digit. (A GPU adds the
-gradients of an embedding's rows in no fixed order, which the last digits show.)
+The loop knows nothing of what is learned: a model gives the loss of a batch, a source gives the
+batches, and a function validates (`Trainable` and `BatchSource` in `protocol`).
+
+A run is determined by its configuration, its batches and its seed. The order of the batches and the
+dropout masks come from two generators spawned from the seed, schedules go by the number of updates
+or the validation loss and never by the clock, and ``last.npz`` holds all of it. On the same
+machine, with the same BLAS and thread count, a resumed run gives the same numbers as one that was
+never interrupted, to the last digit. (A GPU adds the gradients of an embedding's rows in no fixed
+order, which the last digits show.)
 
 It runs where the model's parameters are. On a GPU an update copies its batch there and nothing
 back: the loss and the norm of the gradient are added up on the device, and looked at when a
@@ -16,122 +20,44 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pyentmax.autograd import Tensor
 from pyentmax.calls.devices import array_module
-from pyentmax.data import Batch, Pair, bucketed_batches, make_batch
 from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.nn.schedules import HalveOnPlateau, LinearDecay
+from pyentmax.system.blas import limit_blas
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.training.checkpoint import (
     CheckpointError,
+    differences,
     load_checkpoint,
     save_checkpoint,
     with_prefix,
     without_prefix,
 )
-from pyentmax.training.identity import differences, fingerprint
+from pyentmax.training.config import TrainingConfig
+from pyentmax.training.history import History, Validation
 from pyentmax.training.interrupt import finish_first
 from pyentmax.training.progress import Progress
+from pyentmax.training.protocol import BatchSource, Trainable
 
 LAST, BEST = "last.npz", "best.npz"
 TRAINING_STATE = "training state"
 
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How to train.
-
-    Parameters
-    ----------
-    updates : int
-        Number of steps of the optimiser.
-    batch_size : int
-        Examples a step.
-    rate : float
-        Adam's step size at the start.
-    schedule : {"linear", "halve"}
-        Decay to zero over ``updates``, or halve whenever the validation loss rises.
-    clip : float
-        Largest global norm of the gradient.
-    validate_every : int or None
-        Updates between validations; None for ten in all.
-    patience : int or None
-        Stop after so many validations without a better accuracy; None never stops early.
-    seed : int
-        Fixes the order of the batches and the dropout masks.
-    """
-
-    updates: int = 3000
-    batch_size: int = 32
-    rate: float = 3e-3
-    schedule: str = "linear"
-    clip: float = 5.0
-    validate_every: int | None = None
-    patience: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name in ("updates", "batch_size", "validate_every", "patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: expected at least 1, got {value}")
-        for name in ("rate", "clip"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
-        if self.seed < 0:
-            raise ValueError(f"seed: expected a number from 0 up, got {self.seed}")
-        if self.schedule not in ("linear", "halve"):
-            raise ValueError(f"schedule: expected 'linear' or 'halve', got {self.schedule!r}")
-
-
-class Validation(NamedTuple):
-    """What a validation found."""
-
-    loss: float
-    accuracy: float
-
-
-@dataclass
-class History:
-    """What a run has seen so far, one entry a validation.
-
-    Attributes
-    ----------
-    update : list of int
-        Updates done.
-    loss : list of float
-        Mean training loss since the validation before.
-    dev_loss, dev_accuracy : lists of float
-    seconds : list of float
-        Time spent in updates, validations not counted, as the run's clock tells it.
-    interrupted : bool
-        Whether Ctrl-C ended the run early.
-    """
-
-    update: list[int] = field(default_factory=list)
-    loss: list[float] = field(default_factory=list)
-    dev_loss: list[float] = field(default_factory=list)
-    dev_accuracy: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    interrupted: bool = False
-
-    @property
-    def best_accuracy(self) -> float:
-        """The best validation accuracy, −inf before the first."""
-        return max(self.dev_accuracy, default=-math.inf)
+Batch = TypeVar("Batch")
 
 
 def train(
-    model: Any,
-    pairs: Sequence[Pair],
+    model: Trainable[Batch],
+    batches: BatchSource[Batch],
     config: TrainingConfig,
     validate: Callable[[Any], Validation],
     *,
@@ -142,15 +68,17 @@ def train(
     resume: bool = False,
     progress: bool = True,
     clock: Callable[[], float] = time.perf_counter,
+    blas_threads: int | None = None,
 ) -> History:
     """Train a model in place.
 
     Parameters
     ----------
-    model : RNNSeq2Seq
-        ``model.params`` is updated in place, on the host or on the GPU where it lies.
-    pairs : sequence of (source, target)
-        Token numbers.
+    model : Trainable
+        Such as an :class:`pyentmax.models.rnn_seq2seq.RNNSeq2Seq`. ``model.params`` is updated in
+        place, on the host or on the GPU where it lies.
+    batches : BatchSource
+        Such as a :class:`pyentmax.data.BucketedPairs`.
     config : TrainingConfig
     validate : callable
         Given the model, returns a :class:`Validation`.
@@ -163,15 +91,18 @@ def train(
         update.
     identity : dict, optional
         What else makes the run what it is (vocabularies, say), as JSON can hold it: a run is
-        resumed only where it is the same. The settings, the shape of the model and the examples
-        are compared in any case.
+        resumed only where it is the same. The settings, the shape of the model and the identity of
+        the batches are compared in any case.
     resume : bool, default False
         Go on from ``directory/last.npz``.
     progress : bool, default True
-        Show a bar with words a second, loss and validation accuracy.
+        Show a bar with examples (or tokens) per second, loss and validation accuracy.
     clock : callable, default `time.perf_counter`
         What tells the seconds. `time.process_time` counts those that this process computes,
         whatever else the machine does meanwhile.
+    blas_threads : int, optional
+        How many threads BLAS may use: 1 unless given, or unless the call stands within a
+        :func:`pyentmax.system.blas.limit_blas` block.
 
     Returns
     -------
@@ -180,11 +111,13 @@ def train(
     Raises
     ------
     CheckpointError
-        If ``resume`` is asked for and ``last.npz`` is damaged or belongs to other settings.
+        If ``resume`` is asked for and ``last.npz`` is damaged or belongs to another run.
     FloatingPointError
         If a loss or a gradient is no longer finite. The checkpoints stay as they are.
     OSError
-        If the checkpoints can't be written, noticed before the first update.
+        If the checkpoints cannot be written, noticed before the first update.
+    ValueError
+        If an epoch has no batch.
 
     Notes
     -----
@@ -194,7 +127,7 @@ def train(
     if keep not in ("best", "last"):
         raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
     keep_freed_memory()
-    run = _Run(model, pairs, config, identity or {}, directory, save_best, clock)
+    run = _Run(model, batches, config, identity or {}, directory, save_best, clock)
     if resume:
         run.resume()
     else:
@@ -202,8 +135,9 @@ def train(
     run.clear_leftovers()
     validate_every = config.validate_every or math.ceil(config.updates / 10)
     shown = Progress(config.updates, run.updates, progress)
-    with closing(shown), finish_first() as asked_to_stop:
-        for batch in run.batches():
+    limit = limit_blas(blas_threads, announce=progress)
+    with limit, closing(shown), finish_first() as asked_to_stop:
+        for batch in run.remaining():
             run.update(batch)
             shown.updated(run)
             if run.updates % validate_every == 0 or run.updates == config.updates:
@@ -226,17 +160,15 @@ class _Run:
 
     def __init__(
         self,
-        model: Any,
-        pairs: Sequence[Pair],
+        model: Trainable[Any],
+        batches: BatchSource[Any],
         config: TrainingConfig,
         identity: dict[str, Any],
         directory: str | Path | None,
         save_best: Callable[[Path], None] | None,
         clock: Callable[[], float],
     ) -> None:
-        if not len(pairs):
-            raise ValueError("train: expected at least one example, got none")
-        self.model, self.pairs, self.config = model, pairs, config
+        self.model, self.batches, self.config = model, batches, config
         self.xp = array_module(next(iter(model.params.values())))
         self.directory = None if directory is None else Path(directory)
         self.save_best = save_best
@@ -253,15 +185,15 @@ class _Run:
         self.history = History()
         self.updates = 0
         self.stale = 0
-        # The place in the data: the generator as it stood when the epoch's order was drawn, and
-        # how many of its batches are done.
+        # The place in the data: the generator as it stood before the epoch was drawn, and how many
+        # of its batches are done.
         self.epoch_state = self.order_rng.bit_generator.state
         self.done_in_epoch = 0
         # Sums over the updates since the last validation; on a GPU arrays that nobody looks at.
         self.loss_sum: Any = 0.0
         self.norm_sum: Any = 0.0
         self.loss_count = 0
-        self.examples = 0
+        self.count = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
         # As it comes back from the file, so that the two can be compared.
@@ -270,7 +202,7 @@ class _Run:
                 {
                     "settings": asdict(config),
                     "model": {name: list(x.shape) for name, x in model.params.items()},
-                    "examples": fingerprint(pairs),
+                    **batches.identity,
                     **identity,
                 }
             )
@@ -284,24 +216,30 @@ class _Run:
         )
 
     @property
+    def speed(self) -> str:
+        """What is done per second, with its unit."""
+        return f"{self.count / self.seconds:.0f} {self.batches.unit}/s"
+
+    @property
     def recent_loss(self) -> float:
         """Mean training loss since the last validation; waits for a GPU."""
         return float(self.loss_sum) / max(self.loss_count, 1)
 
-    def batches(self) -> Iterator[Batch]:
+    def remaining(self) -> Iterator[Any]:
         """Batches, epoch after epoch, until the run is finished."""
         while not self.finished():
             self.epoch_state = self.order_rng.bit_generator.state
-            order = bucketed_batches(self.pairs, self.config.batch_size, self.order_rng)
-            for index in order[self.done_in_epoch :]:
+            for batch in islice(self.batches.epoch(self.order_rng), self.done_in_epoch, None):
                 if self.finished():
                     return
                 # Counted before the batch is used: a checkpoint after it must not repeat it.
                 self.done_in_epoch += 1
-                yield make_batch(self.pairs, index)
+                yield batch
+            if not self.done_in_epoch:
+                raise ValueError("batches: expected at least one in each epoch, got none")
             self.done_in_epoch = 0
 
-    def update(self, batch: Batch) -> None:
+    def update(self, batch: Any) -> None:
         """One step of the optimiser."""
         started = self.clock()
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
@@ -320,7 +258,7 @@ class _Run:
         self.loss_sum = self.loss_sum + loss.data.astype(np.float64)
         self.norm_sum = self.norm_sum + norm
         self.loss_count += 1
-        self.examples += len(batch)
+        self.count += self.batches.count(batch)
         self.seconds += self.clock() - started
 
     def settle(self) -> None:
@@ -404,7 +342,7 @@ class _Run:
             "history": asdict(self.history) | {"interrupted": False},
             "loss_sum": float(self.loss_sum),
             "loss_count": self.loss_count,
-            "examples": self.examples,
+            "count": self.count,
             "seconds": self.seconds,
         }
         save_checkpoint(self.directory / LAST, arrays, meta)
@@ -433,4 +371,4 @@ class _Run:
         self.dropout_rng.bit_generator.state = meta["dropout_state"]
         self.history = History(**meta["history"])
         self.loss_sum, self.loss_count = meta["loss_sum"], meta["loss_count"]
-        self.examples, self.seconds = meta["examples"], meta["seconds"]
+        self.count, self.seconds = meta["count"], meta["seconds"]

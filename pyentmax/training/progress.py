@@ -41,8 +41,10 @@ class Run(Protocol):
 
     history: Any
     updates: int
-    examples: int
-    seconds: float
+
+    @property
+    def speed(self) -> str:
+        """What is done per second, with its unit."""
 
     @property
     def recent_loss(self) -> float:
@@ -53,7 +55,7 @@ class Run(Protocol):
 
 
 class Progress:
-    """What the user sees: a bar on a terminal or in a notebook, in a log a line a validation."""
+    """What the user sees: a bar on a terminal or in a notebook, in a log a line per validation."""
 
     def __init__(self, total: int, initial: int, wanted: bool) -> None:
         self.total, self.wanted = total, wanted
@@ -76,7 +78,7 @@ class Progress:
             print(f"{run.updates:6d}/{self.total} updates, {figures}", file=sys.stderr)
 
     def _figures(self, run: Run, loss: float) -> str:
-        figures = f"{run.examples / run.seconds:.0f} words/s, loss {loss:.4f}"
+        figures = f"{run.speed}, loss {loss:.4f}"
         if run.history.dev_accuracy:
             figures += f", dev {100 * run.history.dev_accuracy[-1]:.1f}%"
         return figures

@@ -15,7 +15,7 @@ from pyentmax import autograd
 from pyentmax.autograd import Tensor
 from pyentmax.autograd.counter_rng import random_bits
 from pyentmax.calls.devices import device_module
-from pyentmax.data import make_batch
+from pyentmax.data import BucketedPairs, make_batch
 from pyentmax.decoding import beam_search
 from pyentmax.mappings import MAPPINGS
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
@@ -79,8 +79,10 @@ def trained(device: bool, dropout: float = 0.0) -> tuple[RNNSeq2Seq, Any]:
     model = RNNSeq2Seq.initialize(config, np.random.default_rng(3), bos=1, eos=2, dtype=np.float64)
     if device:
         model.move_to(cupy)
-    settings = TrainingConfig(updates=40, batch_size=8, rate=0.01, validate_every=20)
-    history = train(model, PAIRS, settings, lambda _: Validation(1.0, 1.0), progress=False)
+    settings = TrainingConfig(updates=40, rate=0.01, validate_every=20)
+    history = train(
+        model, BucketedPairs(PAIRS, 8), settings, lambda _: Validation(1.0, 1.0), progress=False
+    )
     return model, history
 
 

@@ -7,6 +7,7 @@ computed otherwise, and it counts what crosses between host and device.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import fake_cupy
@@ -18,7 +19,7 @@ from pyentmax import autograd
 from pyentmax.autograd import Tensor
 from pyentmax.autograd.counter_rng import random_bits
 from pyentmax.cli import main
-from pyentmax.data import make_batch
+from pyentmax.data import Batch, BucketedPairs, make_batch
 from pyentmax.decoding import beam_search, greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.nn.attention import (
@@ -35,6 +36,7 @@ from pyentmax.training.progress import Progress
 COPIES_OF_A_BATCH = 5  # two arrays of tokens in, one out, two masks
 RNG = np.random.default_rng(0)
 PAIRS = [(s, s[::-1].copy()) for s in (RNG.integers(4, 9, size=n) for n in (1, 2, 3, 4, 5) * 8)]
+BATCHES = BucketedPairs(PAIRS, 8)
 VERBS = [Example(w, f"{w}ed", ("V", "PST")) for w in ("play", "walk", "call", "mail", "ask")]
 VERBS += [Example(w, f"{w}s", ("V", "PRS")) for w in ("play", "walk", "call", "mail", "ask")]
 
@@ -64,14 +66,14 @@ def trained(
     device: bool, dropout: float = 0.0, attention: str = "1.5", **options: Any
 ) -> tuple[RNNSeq2Seq, Any]:
     model = new_model(device, dropout, attention=attention)
-    config = TrainingConfig(updates=20, batch_size=8, rate=0.01, clip=0.5, validate_every=10)
+    config = TrainingConfig(updates=20, rate=0.01, clip=0.5, validate_every=10)
     validations = []
 
     def validate(model: RNNSeq2Seq) -> Validation:
         validations.append(1)
         return Validation(1 / len(validations), float(len(validations)))
 
-    history = train(model, PAIRS, config, validate, progress=False, **options)
+    history = train(model, BATCHES, config, validate, progress=False, **options)
     return model, history
 
 
@@ -97,20 +99,19 @@ def test_training_is_the_hosts(attention: str):
 def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: str):
     counts = []
 
-    class Watched(list):
-        """Pairs that count copies whenever the first of a batch is taken."""
+    class Watched(BucketedPairs):
+        """Counts copies whenever a batch is taken."""
 
-        def __getitem__(self, i: Any) -> Any:
-            counts.append((fake_cupy.copies.to_device, fake_cupy.copies.to_host))
-            return super().__getitem__(i)
+        def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
+            for batch in super().epoch(rng):
+                counts.append((fake_cupy.copies.to_device, fake_cupy.copies.to_host))
+                yield batch
 
     model = new_model(True, dropout, attention=attention)
-    config = TrainingConfig(updates=5, batch_size=8, validate_every=5)
-    train(
-        model, Watched(PAIRS), config, lambda _: Validation(1.0, 1.0), progress=False, keep="last"
-    )
-    begun = sorted(set(counts))[-5:]  # one value for each batch: it changes between batches only
-    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(begun, begun[1:], strict=False)]
+    config = TrainingConfig(updates=5, validate_every=5)
+    batches = Watched(PAIRS, 8)
+    train(model, batches, config, lambda _: Validation(1.0, 1.0), progress=False, keep="last")
+    steps = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(counts, counts[1:], strict=False)]
     assert steps == [(COPIES_OF_A_BATCH, 0)] * 4
 
 
@@ -130,7 +131,7 @@ def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
         raise KeyboardInterrupt
 
     model = new_model(True, 0.3)
-    config = TrainingConfig(updates=20, batch_size=8, rate=0.01, clip=0.5, validate_every=10)
+    config = TrainingConfig(updates=20, rate=0.01, clip=0.5, validate_every=10)
     seen = []
 
     def interrupted(model: RNNSeq2Seq) -> Validation:
@@ -138,7 +139,7 @@ def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
         return Validation(1.0, 1.0) if len(seen) == 1 else stop(model)
 
     with pytest.raises(KeyboardInterrupt):
-        train(model, PAIRS, config, interrupted, directory=tmp_path, progress=False)
+        train(model, BATCHES, config, interrupted, directory=tmp_path, progress=False)
     arrays, meta = load_checkpoint(tmp_path / "last.npz", "training state")
     assert meta["updates"] == 10
     assert all(type(x) is np.ndarray for x in arrays.values())
@@ -157,11 +158,11 @@ def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
 def test_a_loss_that_is_not_finite_is_found_before_anything_is_saved(tmp_path):
     model = new_model(True)
     model.params["output.weight"][0, 0] = np.nan
-    config = TrainingConfig(updates=6, batch_size=8, validate_every=3)
+    config = TrainingConfig(updates=6, validate_every=3)
     with pytest.raises(FloatingPointError, match="training loss is nan at update 3"):
         train(
             model,
-            PAIRS,
+            BATCHES,
             config,
             lambda _: pytest.fail("nothing to validate"),
             directory=tmp_path,
@@ -354,7 +355,7 @@ def test_training_by_command_on_the_device(words, tmp_path, monkeypatch, capsys)
 
 def test_an_inflector_on_the_device(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
-    config = TrainingConfig(updates=4, batch_size=4)
+    config = TrainingConfig(updates=4)
     (host, mine), (device, theirs) = (
         train_inflector(VERBS, VERBS, config, progress=False, device=d, hidden=8, dropout=0.0)
         for d in ("cpu", "cuda")
@@ -414,8 +415,8 @@ def test_the_progress_bar_asks_for_figures_only_when_it_shows_them():
 
     class Run:
         history = History()
-        updates = examples = 3
-        seconds = 1.0
+        updates = 3
+        speed = "3 examples/s"
         recent_loss = property(lambda self: float(loss))
 
         def settle(self) -> None:

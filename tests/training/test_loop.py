@@ -7,7 +7,10 @@ import signal
 import numpy as np
 import pytest
 
+from pyentmax.autograd import take_rows
+from pyentmax.data import BucketedPairs
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.training import (
     CheckpointError,
     TrainingConfig,
@@ -21,6 +24,7 @@ from pyentmax.training import (
 RNG = np.random.default_rng(0)
 # Copy the source: learnable, and of several lengths.
 PAIRS = [(s, s) for s in (RNG.integers(4, 8, size=n) for n in RNG.integers(1, 5, size=50))]
+BATCHES = BucketedPairs(PAIRS, 8)
 
 
 def new_model(seed=0, attention="1.5"):
@@ -38,15 +42,14 @@ def validate(model):
 
 
 def config(**changes):
-    return TrainingConfig(
-        **{"updates": 40, "batch_size": 8, "rate": 0.02, "validate_every": 10} | changes
-    )
+    return TrainingConfig(**{"updates": 40, "rate": 0.02, "validate_every": 10} | changes)
 
 
 def run(model, tmp_path=None, **options):
     settings = options.pop("config", config())
     check = options.pop("validate", validate)
-    return train(model, PAIRS, settings, check, directory=tmp_path, progress=False, **options)
+    batches = options.pop("batches", BATCHES)
+    return train(model, batches, settings, check, directory=tmp_path, progress=False, **options)
 
 
 def figures(history):
@@ -58,6 +61,52 @@ def test_it_learns():
     assert history.update == [100, 200, 300, 400]
     assert history.loss[-1] < 0.3 * history.loss[0]
     assert history.loss == sorted(history.loss, reverse=True)
+
+
+class Bigrams:
+    """A language model that looks one token back: scores are a row of a table."""
+
+    def __init__(self):
+        self.params = {"scores": np.zeros((4, 4), np.float32)}
+
+    def loss(self, params, batch, rng=None):
+        return choose_mapping("1.5").loss(take_rows(params["scores"], batch[:-1]), batch[1:])
+
+
+class Windows:
+    """Windows of a text, drawn one by one: batches of another kind, which cannot be listed."""
+
+    unit = "tokens"
+    identity = {"text": "0123 over and over"}
+
+    def epoch(self, rng):
+        for start in (rng.integers(40) for _ in range(6)):
+            yield np.arange(start, start + 9) % 4
+
+    def count(self, batch):
+        return len(batch) - 1
+
+
+@pytest.mark.parametrize("stop", [5, 12])
+def test_any_model_learns_from_any_batches(tmp_path, stop, capsys):
+    settings, models = config(updates=20, rate=0.2, validate_every=5), [Bigrams(), Bigrams()]
+    seen = []
+
+    def check(model):
+        seen.append(model)
+        if len(seen) * 5 > stop:
+            os.kill(os.getpid(), signal.SIGINT)
+        return validate(model)
+
+    expected = train(models[0], Windows(), settings, validate)
+    assert capsys.readouterr().err.count("tokens/s") == 4
+    assert (models[0].params["scores"].argmax(axis=1) == [1, 2, 3, 0]).all()
+    options = {"directory": tmp_path, "progress": False}
+    assert train(models[1], Windows(), settings, check, **options).interrupted
+    again = Bigrams()
+    history = train(again, Windows(), settings, validate, resume=True, **options)
+    assert figures(history) == figures(expected)
+    np.testing.assert_array_equal(again.params["scores"], models[0].params["scores"])
 
 
 def test_the_seed_fixes_everything():
@@ -82,21 +131,21 @@ def test_resuming_gives_the_uninterrupted_run_to_the_last_digit(
     broken = new_model(attention=attention)
     count = 0
 
-    class StopAfter(list):
-        """Pairs that raise Ctrl-C's signal when the batch after ``stop`` updates is taken."""
+    class Stopping(BucketedPairs):
+        """Raises Ctrl-C's signal while update number ``stop`` is under way."""
 
-        def __getitem__(self, i):
+        def count(self, batch):
             nonlocal count
             count += 1
-            if count == stop * settings.batch_size - 3:
+            if count == stop:
                 os.kill(os.getpid(), signal.SIGINT)
-            return super().__getitem__(i)
+            return super().count(batch)
 
     history = train(
-        broken, StopAfter(PAIRS), settings, validate, directory=tmp_path, progress=False
+        broken, Stopping(PAIRS, 8), settings, validate, directory=tmp_path, progress=False
     )
     assert history.interrupted
-    assert 0 < load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] < 40
+    assert load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] == stop
 
     resumed = new_model(seed=9, attention=attention)  # whatever is in it is replaced
     history = run(resumed, tmp_path, config=settings, resume=True)
@@ -218,7 +267,9 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"belongs to another run \(rate was 0.02, is 0.5\)"):
         run(new_model(), tmp_path, config=config(rate=0.5), resume=True)
     with pytest.raises(CheckpointError, match="examples: was 50 examples, .*, is 49 examples"):
-        train(new_model(), PAIRS[1:], config(), validate, directory=tmp_path, resume=True)
+        run(new_model(), tmp_path, batches=BucketedPairs(PAIRS[1:], 8), resume=True)
+    with pytest.raises(CheckpointError, match="batch_size: was 8, is 9"):
+        run(new_model(), tmp_path, batches=BucketedPairs(PAIRS, 9), resume=True)
     other = RNNSeq2SeqConfig(source_size=8, target_size=8, hidden=6)
     model = RNNSeq2Seq.initialize(other, np.random.default_rng(0), bos=1, eos=2)
     with pytest.raises(CheckpointError, match="belongs to another run .*attention.weight was"):
@@ -233,7 +284,7 @@ def test_resuming_with_other_data_or_another_identity_is_refused(tmp_path):
         run(new_model(), tmp_path, identity={"vocabulary": ["a", "c"]}, resume=True)
     changed = [*PAIRS[:-1], (PAIRS[-1][0], PAIRS[-1][1][::-1] + 1)]
     with pytest.raises(CheckpointError, match="examples: was 50 examples, .*, is 50 examples"):
-        train(new_model(), changed, config(), validate, directory=tmp_path, resume=True)
+        run(new_model(), tmp_path, batches=BucketedPairs(changed, 8), resume=True)
 
 
 def test_patience_at_its_end_stays_there(tmp_path):
@@ -300,13 +351,20 @@ def test_a_checkpoint_of_another_kind(tmp_path):
 
 def test_nothing_to_train_on():
     with pytest.raises(ValueError, match="at least one example, got none"):
-        train(new_model(), [], config(), validate)
+        BucketedPairs([], 8)
+
+    class Empty(Windows):
+        def epoch(self, rng):
+            return []
+
+    with pytest.raises(ValueError, match="batches: expected at least one in each epoch, got none"):
+        train(Bigrams(), Empty(), config(), validate, progress=False)
 
 
-def test_the_progress_speaks_of_words_loss_and_accuracy(capsys):
-    train(new_model(), PAIRS, config(), validate)
+def test_the_progress_speaks_of_examples_loss_and_accuracy(capsys):
+    train(new_model(), BATCHES, config(), validate)
     text = capsys.readouterr().err
-    assert text.count("words/s") == 4
+    assert text.count("examples/s") == 4
     assert "loss" in text
     assert "dev" in text
 

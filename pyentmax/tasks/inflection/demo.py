@@ -46,7 +46,7 @@ def train_demo(
 ) -> tuple[Inflector, History]:
     """The model of the demonstration."""
     train, dev, _ = demo_split(seed)
-    config = TrainingConfig(updates=UPDATES, batch_size=32, rate=3e-3, seed=seed)
+    config = TrainingConfig(updates=UPDATES, rate=3e-3, seed=seed)
     return train_inflector(
         train,
         dev,

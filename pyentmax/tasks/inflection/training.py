@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import device_module
+from pyentmax.data import BucketedPairs, fingerprint
 from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.inflection.inflector import Inflector
-from pyentmax.training import History, TrainingConfig, fingerprint, train
+from pyentmax.training import History, TrainingConfig, train
 
 
 def train_inflector(
@@ -20,6 +21,7 @@ def train_inflector(
     dev: Sequence[Example],
     config: TrainingConfig,
     *,
+    batch_size: int = 32,
     directory: str | Path | None = None,
     keep: str = "best",
     resume: bool = False,
@@ -27,14 +29,37 @@ def train_inflector(
     purpose: str = "train",
     device: str = "cpu",
     clock: Callable[[], float] = time.perf_counter,
+    blas_threads: int | None = None,
     **model: Any,
 ) -> tuple[Inflector, History]:
-    """Train a model of inflection; ``model`` holds the fields of :class:`RNNSeq2SeqConfig`.
+    """Train a model of inflection.
 
-    The seed in ``config`` fixes the initial parameters too. ``purpose`` goes into ``last.npz``, to
-    tell runs apart. ``device`` is "cpu", or "cuda" for a GPU: an ImportError or ValueError says
-    what is missing for that. The checkpoints are the same. See :func:`pyentmax.training.train` for
-    the rest.
+    Parameters
+    ----------
+    examples, dev : sequences of Example
+        To learn from, and to validate on.
+    config : TrainingConfig
+        Its seed fixes the initial parameters too.
+    batch_size : int, default 32
+        Examples per update.
+    purpose : str
+        Goes into ``last.npz``, to tell runs apart.
+    device : {"cpu", "cuda"}
+        Where to compute. The checkpoints are the same.
+    directory, keep, resume, progress, clock, blas_threads
+        As for :func:`pyentmax.training.train`, whose errors may come.
+    **model
+        Fields of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
+
+    Returns
+    -------
+    inflector : Inflector
+    history : History
+
+    Raises
+    ------
+    ImportError, ValueError
+        If the device cannot be used; the message says what is missing.
     """
     xp = device_module(device)
     inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
@@ -46,7 +71,7 @@ def train_inflector(
     }
     history = train(
         inflector.model,
-        inflector.pairs(examples),
+        BucketedPairs(inflector.pairs(examples), batch_size),
         config,
         lambda _: inflector.validate(dev),
         directory=directory,
@@ -56,5 +81,6 @@ def train_inflector(
         resume=resume,
         progress=progress,
         clock=clock,
+        blas_threads=blas_threads,
     )
     return inflector, history

@@ -38,9 +38,16 @@ def test_english_of_the_shared_task(size, layers, batch_size, updates, least):
     dev = read_examples(folder / "english-dev")
     accuracies = []
     for seed in range(3):
-        config = TrainingConfig(updates=updates, batch_size=batch_size, rate=3e-3, seed=seed)
+        config = TrainingConfig(updates=updates, rate=3e-3, seed=seed)
         _, history = train_inflector(
-            train, dev, config, progress=False, hidden=128, layers=layers, dropout=0.3
+            train,
+            dev,
+            config,
+            batch_size=batch_size,
+            progress=False,
+            hidden=128,
+            layers=layers,
+            dropout=0.3,
         )
         accuracies.append(100 * history.dev_accuracy[-1])
     print(f"{size}: {accuracies}")

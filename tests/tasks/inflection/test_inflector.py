@@ -16,8 +16,10 @@ VERBS = [Example(w, w + "ed", ("V", "PST")) for w in WORDS] + [
 
 @pytest.fixture(scope="module")
 def trained():
-    config = TrainingConfig(updates=150, batch_size=8, rate=0.01, seed=0)
-    return train_inflector(VERBS, VERBS, config, progress=False, hidden=32, dropout=0.0)
+    config = TrainingConfig(updates=150, rate=0.01, seed=0)
+    return train_inflector(
+        VERBS, VERBS, config, batch_size=8, progress=False, hidden=32, dropout=0.0
+    )
 
 
 def test_it_learns_the_words(trained):
@@ -66,9 +68,11 @@ def test_validation_counts_whole_forms(trained):
 
 
 def test_same_seed_same_model():
-    config = TrainingConfig(updates=5, batch_size=8, seed=3)
+    config = TrainingConfig(updates=5, seed=3)
     runs = [
-        train_inflector(VERBS, VERBS, config, progress=False, hidden=8)[0].model.params
+        train_inflector(VERBS, VERBS, config, batch_size=8, progress=False, hidden=8)[
+            0
+        ].model.params
         for _ in range(2)
     ]
     assert all((runs[0][name] == runs[1][name]).all() for name in runs[0])
@@ -157,16 +161,22 @@ def test_a_run_without_a_validation_yet(tmp_path):
     [{"output": "1"}, {"attention": "2"}, {"dropout": 0.5}, {"hidden": 16}],
 )
 def test_another_model_does_not_go_on_with_a_run(tmp_path, changes):
-    config = TrainingConfig(updates=4, batch_size=8, seed=0)
-    options = {"progress": False, "directory": tmp_path, "hidden": 8, "dropout": 0.2}
+    config = TrainingConfig(updates=4, seed=0)
+    options = {
+        "batch_size": 8,
+        "progress": False,
+        "directory": tmp_path,
+        "hidden": 8,
+        "dropout": 0.2,
+    }
     train_inflector(VERBS, VERBS, config, **options)
     with pytest.raises(CheckpointError, match="belongs to another run"):
         train_inflector(VERBS, VERBS, config, resume=True, **(options | changes))
 
 
 def test_other_words_do_not_go_on_with_a_run(tmp_path):
-    config = TrainingConfig(updates=4, batch_size=8, seed=0)
-    options = {"progress": False, "directory": tmp_path, "hidden": 8}
+    config = TrainingConfig(updates=4, seed=0)
+    options = {"batch_size": 8, "progress": False, "directory": tmp_path, "hidden": 8}
     train_inflector(VERBS, VERBS, config, **options)
     accented = [e._replace(form=e.form.replace("a", "é")) for e in VERBS]
     with pytest.raises(CheckpointError, match="target: not the same|dev: was"):
@@ -203,9 +213,9 @@ def test_languages():
 
 
 def test_softmax_is_never_exact():
-    config = TrainingConfig(updates=150, batch_size=8, rate=0.01, seed=0)
+    config = TrainingConfig(updates=150, rate=0.01, seed=0)
     inflector, _ = train_inflector(
-        VERBS, VERBS, config, progress=False, hidden=32, dropout=0.0, output="softmax"
+        VERBS, VERBS, config, batch_size=8, progress=False, hidden=32, dropout=0.0, output="softmax"
     )
     result = inflector.inflect("walk", "V;PST")
     assert inflector.form(result.best.tokens) == "walked"

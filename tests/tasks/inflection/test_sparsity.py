@@ -18,7 +18,7 @@ VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "s
 
 @pytest.fixture(scope="module")
 def inflector():
-    config = TrainingConfig(updates=130, batch_size=5, rate=0.02, seed=0)
+    config = TrainingConfig(updates=130, rate=0.02, seed=0)
     return train_inflector(VERBS, VERBS, config, progress=False, hidden=16, dropout=0.0)[0]
 
 

@@ -87,7 +87,6 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
     config = TrainingConfig(
         updates=args.updates,
-        batch_size=args.batch_size,
         rate=args.rate,
         schedule=args.schedule,
         clip=args.clip,
@@ -104,6 +103,7 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         examples,
         dev,
         config,
+        batch_size=args.batch_size,
         directory=args.out,
         resume=args.resume,
         progress=not args.quiet,

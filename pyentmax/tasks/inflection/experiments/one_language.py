@@ -31,8 +31,10 @@ class Settings:
         Of the files, such as "english" and "medium".
     hidden, layers, dropout
         Of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
-    updates, batch_size, rate
+    updates, rate
         Of :class:`pyentmax.training.TrainingConfig`; the rate decays linearly to zero.
+    batch_size : int
+        Examples per update.
     validations : int
         How many in the course of training.
     beam : int
@@ -58,7 +60,6 @@ class Settings:
         """How a model is trained."""
         return TrainingConfig(
             updates=self.updates,
-            batch_size=self.batch_size,
             rate=self.rate,
             validate_every=math.ceil(self.updates / self.validations),
             seed=seed,
@@ -98,6 +99,7 @@ def run_cell(
         data.train,
         data.dev,
         settings.training(cell.seed),
+        batch_size=settings.batch_size,
         directory=folder,
         keep="last",
         resume=(folder / LAST).exists(),

@@ -56,7 +56,9 @@ class Settings:
         Epochs between validations, each of which may give the best model so far.
     hidden, layers, dropout, score
         Of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
-    batch_size, rate, schedule
+    batch_size : int
+        Examples per update.
+    rate, schedule
         Of :class:`pyentmax.training.TrainingConfig`.
     beam : int
         Of the search that makes the predictions.
@@ -95,7 +97,6 @@ class Settings:
         updates = math.ceil(examples / self.batch_size)
         return TrainingConfig(
             updates=self.epochs * updates,
-            batch_size=self.batch_size,
             rate=self.rate,
             schedule=self.schedule,
             validate_every=self.validate_every * updates,
@@ -190,6 +191,7 @@ def _train_cell(
         data.train,
         data.dev,
         settings.training(len(data.train), cell.seed),
+        batch_size=settings.batch_size,
         directory=folder,
         resume=(folder / LAST).exists(),
         progress=progress,
