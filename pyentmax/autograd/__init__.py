@@ -1,8 +1,10 @@
 """Reverse-mode differentiation in a few hundred lines, enough for the models of the papers.
 
-``tensor`` is the tape, ``ops`` the operations, ``mappings`` the sparse mappings and their losses.
+``tensor`` is the tape with its arithmetic, ``gradients`` what flows back along it, ``ops`` the
+functions on tensors, and ``mappings`` the sparse mappings and their losses.
 """
 
+from pyentmax.autograd.gradients import GradientProduct, GradientSlice
 from pyentmax.autograd.mappings import (
     MAPPING_OPS,
     budget_sparsemax,
@@ -32,7 +34,7 @@ from pyentmax.autograd.ops import (
     take_rows,
     tanh,
 )
-from pyentmax.autograd.tensor import GradientProduct, GradientSlice, Tensor
+from pyentmax.autograd.tensor import Tensor
 from pyentmax.calls.devices import array_module
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""Random bits without a state: each is a function of a seed and of its place.
+"""Counter-based random bits: each is a function of a seed and of its place, without any state.
 
-A GPU draws them where they are used, in a few sweeps over the array and without a generator's state
-to set up; the host draws only the seed. For arrays on the host NumPy's generators are faster.
+A GPU computes them where they are used, in a few passes over the array and with no generator to set
+up; the host draws only the seed. For arrays on the host, NumPy's generators are faster.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _MIXES = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def random_bits(seed: int, shape: tuple[int, ...], xp: ModuleType = np) -> Any:
-    """64 random bits a place: what SplitMix64 (Steele et al. 2014) draws from a seed on.
+    """64 random bits per place: what SplitMix64 (Steele et al. 2014) draws, starting from a seed.
 
-    The i-th is a bijective mix of seed + i · step modulo 2⁶⁴, so that all places are computed at
-    once, and alike by every array module.
+    The i-th number is a bijective mix of seed + i · step modulo 2⁶⁴. So all places are computed at
+    once, and every array module computes the same.
 
     Parameters
     ----------

@@ -1,50 +1,31 @@
-"""The tape: an array that remembers how it was made, and the sweep back through that memory.
+"""The tape: an array that remembers how it was computed, and the pass back through that memory.
 
-A :class:`Tensor` wraps an array of any NumPy-like module and, if it was computed from other
-tensors, holds them as *parents* together with one function, its VJP. For y = f(x) with Jacobian J
-the VJP maps the gradient ∂L/∂y to ∂L/∂x = Jᵀ ∂L/∂y. :meth:`Tensor.backward` visits the tensors in
-the reverse of the order in which they were computed, so that each one's gradient is complete before
-it is passed on.
+A :class:`Tensor` wraps an array of any NumPy-like module. If it was computed from other tensors, it
+holds them as its *parents*, together with one function, its VJP. For y = f(x) with Jacobian J, the
+VJP maps the gradient ∂L/∂y to ∂L/∂x = Jᵀ ∂L/∂y. :meth:`Tensor.backward` visits the tensors in the
+reverse of the order in which they were computed, so that the gradient of each is complete before it
+is passed on.
 
 There is no global switch for "no gradients": a tensor is recorded only if one of its parents needs
 a gradient, so a model whose parameters are plain arrays builds no tape at all.
+
+Arithmetic and changes of shape are methods, each with its VJP directly below its value; functions
+are in :mod:`pyentmax.autograd.ops`. Broadcasting is NumPy's: an axis that was stretched to fit gets
+its gradient summed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
+import numpy as np
+
+from pyentmax.autograd.gradients import VJP, GradientSlice, GradientSum
+from pyentmax.autograd.gradients import Array as Array
+from pyentmax.autograd.gradients import GradientProduct as GradientProduct
 from pyentmax.calls.devices import array_module
-
-Array: TypeAlias = Any
-"""An array of NumPy or of a module with NumPy's surface (CuPy)."""
-
-
-class GradientSlice(NamedTuple):
-    """A gradient that is zero outside ``x[index]``: the part is kept, never the zeros around it."""
-
-    index: Any
-    value: Array
-
-
-class GradientProduct(NamedTuple):
-    """A gradient of the form ``leftᵀ @ right``, for 2-D arrays with one row an example.
-
-    A weight matrix that is used at T time steps gets T of these. They are collected and multiplied
-    out once, as one long product, which is several times faster than T short ones. Leading axes
-    stand for as many products at once.
-    """
-
-    left: Array
-    right: Array
-
-
-Contribution: TypeAlias = Array | GradientSlice | GradientProduct | None
-"""What a VJP may return for one parent: an array, a part, a product, or None for no gradient."""
-
-VJP: TypeAlias = Callable[[Array], Sequence[Contribution]]
 
 
 class Tensor:
@@ -62,6 +43,12 @@ class Tensor:
     vjp : callable, optional
         Maps the gradient of this tensor to one contribution for each parent, in their order.
 
+    Raises
+    ------
+    TypeError
+        If ``data`` is not an array, or ``requires_grad`` and it does not hold floating-point
+        numbers.
+
     Examples
     --------
     >>> import numpy as np
@@ -75,7 +62,7 @@ class Tensor:
 
     __slots__ = ("data", "grad", "requires_grad", "parents", "vjp")
 
-    # NumPy must not spread a Tensor over the elements of an array: `array * tensor` is ours to do.
+    # NumPy must not spread a Tensor over the elements of an array: `array * tensor` is our task.
     __array_ufunc__ = None
 
     def __init__(
@@ -92,7 +79,7 @@ class Tensor:
         self.data = data
         self.grad: Array | None = None
         self.requires_grad: bool = requires_grad or any(parent.requires_grad for parent in parents)
-        # A value that nothing can ask a gradient of forgets where it came from, and so frees it.
+        # A value whose gradient nobody can ask for forgets where it came from, and so frees it.
         self.parents = tuple(parents) if self.requires_grad else ()
         self.vjp = vjp if self.requires_grad else None
 
@@ -131,7 +118,7 @@ class Tensor:
         """The value of a tensor with one element, as a Python number; waits for a GPU."""
         return self.data.item()
 
-    # --- the sweep --------------------------------------------------------------------------------
+    # --- the backward pass ------------------------------------------------------------------------
     def backward(self, gradient: Array | None = None) -> None:
         """Add the gradient of this tensor to ``grad`` of every leaf that asked for one.
 
@@ -143,8 +130,8 @@ class Tensor:
         Raises
         ------
         ValueError
-            If the tensor is no scalar and ``gradient`` is missing, if the shapes differ, or if
-            nothing that it was computed from requires a gradient.
+            If the tensor is not a scalar and ``gradient`` is missing, if the shapes differ, or if
+            nothing that the tensor was computed from requires a gradient.
         """
         if not self.requires_grad:
             raise ValueError(
@@ -153,7 +140,7 @@ class Tensor:
         if gradient is None:
             if self.data.size != 1:
                 raise ValueError(
-                    "backward: a tensor that is no scalar needs `gradient`, an array of shape "
+                    "backward: a tensor that is not a scalar needs `gradient`, an array of shape "
                     f"{self.shape}; to start from a scalar, reduce with .sum() or .mean()"
                 )
             gradient = self.xp.ones_like(self.data)
@@ -163,97 +150,187 @@ class Tensor:
                 f"backward: expected a gradient of shape {self.shape}, got {gradient.shape}"
             )
 
-        sums: dict[int, _GradientSum] = {id(self): _GradientSum(self.data)}
+        sums: dict[int, GradientSum] = {id(self): GradientSum(self.data)}
         sums[id(self)].add(gradient)
-        for tensor in reversed(_in_order_of_computation(self)):
+        for tensor in reversed(_topological_order(self)):
             if id(tensor) not in sums:
-                continue  # every VJP on the way here answered None
+                continue  # every VJP on the way here returned None
             total = sums.pop(id(tensor))
             if tensor.vjp is None:
-                # A gradient that is left behind is its owner's to change.
-                tensor.grad = total.own() if tensor.grad is None else tensor.grad + total.value()
+                # The caller may change the gradient of a leaf, so no other may share its memory.
+                tensor.grad = (
+                    total.owned_value() if tensor.grad is None else tensor.grad + total.value()
+                )
                 continue
             for parent, contribution in zip(tensor.parents, tensor.vjp(total.value()), strict=True):
                 if parent.requires_grad and contribution is not None:
                     if id(parent) not in sums:
-                        sums[id(parent)] = _GradientSum(parent.data)
+                        sums[id(parent)] = GradientSum(parent.data)
                     sums[id(parent)].add(contribution)
 
-    # --- arithmetic (defined in ops.py, which imports this module) --------------------------------
+    # --- arithmetic -------------------------------------------------------------------------------
     def __add__(self, other: Any) -> Tensor:
-        return _ops().add(self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return _ops().add(other, self)
+        a, b = self, as_tensor(other, self)
+        return Tensor(
+            a.data + b.data,
+            parents=(a, b),
+            vjp=lambda g: (_unbroadcast(g, a.shape), _unbroadcast(g, b.shape)),
+        )
 
     def __sub__(self, other: Any) -> Tensor:
-        return _ops().subtract(self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return _ops().subtract(other, self)
+        a, b = self, as_tensor(other, self)
+        return Tensor(
+            a.data - b.data,
+            parents=(a, b),
+            vjp=lambda g: (_unbroadcast(g, a.shape), _unbroadcast(-g, b.shape)),
+        )
 
     def __mul__(self, other: Any) -> Tensor:
-        return _ops().multiply(self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return _ops().multiply(other, self)
+        a, b = self, as_tensor(other, self)
+        return Tensor(
+            a.data * b.data,
+            parents=(a, b),
+            vjp=lambda g: (_unbroadcast(g * b.data, a.shape), _unbroadcast(g * a.data, b.shape)),
+        )
 
     def __truediv__(self, other: Any) -> Tensor:
-        return _ops().divide(self, other)
+        a, b = self, as_tensor(other, self)
+        y = a.data / b.data
 
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return _ops().divide(other, self)
+        def vjp(g: Array) -> tuple[Array, Array]:
+            g = g / b.data
+            return _unbroadcast(g, a.shape), _unbroadcast(-g * y, b.shape)
 
-    def __pow__(self, exponent: float) -> Tensor:
-        return _ops().power(self, exponent)
-
-    def __neg__(self) -> Tensor:
-        return _ops().negative(self)
+        return Tensor(y, parents=(a, b), vjp=vjp)
 
     def __matmul__(self, other: Any) -> Tensor:
-        return _ops().matmul(self, other)
+        a, b = self, as_tensor(other, self)
+        if a.ndim < 2 or b.ndim < 2:
+            raise ValueError(
+                f"matmul: expected operands of two or more axes, got shapes {a.shape} and "
+                f"{b.shape}; reshape a vector to a row or a column"
+            )
+
+        def vjp(g: Array) -> tuple[Array, Array]:
+            return (
+                _unbroadcast(g @ b.data.swapaxes(-1, -2), a.shape) if a.requires_grad else None,
+                _unbroadcast(a.data.swapaxes(-1, -2) @ g, b.shape) if b.requires_grad else None,
+            )
+
+        return Tensor(a.data @ b.data, parents=(a, b), vjp=vjp)
+
+    def __radd__(self, other: Any) -> Tensor:
+        return as_tensor(other, self) + self
+
+    def __rsub__(self, other: Any) -> Tensor:
+        return as_tensor(other, self) - self
+
+    def __rmul__(self, other: Any) -> Tensor:
+        return as_tensor(other, self) * self
+
+    def __rtruediv__(self, other: Any) -> Tensor:
+        return as_tensor(other, self) / self
 
     def __rmatmul__(self, other: Any) -> Tensor:
-        return _ops().matmul(other, self)
+        return as_tensor(other, self) @ self
 
+    def __neg__(self) -> Tensor:
+        return Tensor(-self.data, parents=(self,), vjp=lambda g: (-g,))
+
+    def __pow__(self, exponent: float) -> Tensor:
+        """The power with a constant exponent."""
+
+        def vjp(g: Array) -> tuple[Array]:
+            if not exponent:
+                return (self.xp.zeros_like(g),)  # 0 · 0⁻¹ would be a NaN
+            return (g * (exponent * self.data ** (exponent - 1)),)
+
+        return Tensor(self.data**exponent, parents=(self,), vjp=vjp)
+
+    # --- shape ------------------------------------------------------------------------------------
     def __getitem__(self, index: Any) -> Tensor:
-        return _ops().getitem(self, index)
-
-    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Sum over ``axis``, as ``numpy.sum``."""
-        return _ops().sum(self, axis, keepdims)
-
-    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Mean over ``axis``, as ``numpy.mean``."""
-        return _ops().mean(self, axis, keepdims)
+        """A part, by integers, slices, None and Ellipsis; by arrays see `take_rows`."""
+        for part in index if isinstance(index, tuple) else (index,):
+            if hasattr(part, "shape") or isinstance(part, list):
+                raise TypeError(
+                    "indexing a Tensor with an array: a repeated index would lose gradient; "
+                    "use pyentmax.autograd.take_rows"
+                )
+        return Tensor(self.data[index], parents=(self,), vjp=lambda g: (GradientSlice(index, g),))
 
     def reshape(self, *shape: int | tuple[int, ...]) -> Tensor:
         """The same elements in another shape, given as numbers or as a tuple."""
-        return _ops().reshape(self, _numbers(shape))
+        return Tensor(
+            self.data.reshape(*shape), parents=(self,), vjp=lambda g: (g.reshape(self.shape),)
+        )
 
-    def transpose(self, *axes: int | tuple[int, ...]) -> Tensor:
-        """The axes in another order, given as numbers or as a tuple; reversed without."""
-        return _ops().transpose(self, _numbers(axes) or None)
+    def transpose(self, *axes: Any) -> Tensor:
+        """The axes in another order, given as numbers or as a tuple; reversed if none are given."""
+        given = axes[0] if axes and isinstance(axes[0], tuple) else axes
+        order = [axis % self.ndim for axis in given] or list(range(self.ndim))[::-1]
+        inverse = sorted(range(self.ndim), key=order.__getitem__)
+        return Tensor(
+            self.data.transpose(order), parents=(self,), vjp=lambda g: (g.transpose(inverse),)
+        )
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
-        """Two axes exchanged."""
-        return _ops().swapaxes(self, axis1, axis2)
+        """The same elements with two axes exchanged."""
+        return Tensor(
+            self.data.swapaxes(axis1, axis2),
+            parents=(self,),
+            vjp=lambda g: (g.swapaxes(axis1, axis2),),
+        )
+
+    # --- reductions -------------------------------------------------------------------------------
+    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        """Sum over ``axis``, as ``numpy.sum``; each summand gets the gradient of the sum."""
+
+        def vjp(g: Array) -> tuple[Array]:
+            if axis is not None and not keepdims:
+                g = self.xp.expand_dims(g, axis)
+            return (self.xp.broadcast_to(g, self.shape),)
+
+        total = self.data.sum(axis=axis, keepdims=keepdims)
+        return Tensor(self.xp.asarray(total), parents=(self,), vjp=vjp)
+
+    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        """Mean over ``axis``, as ``numpy.mean``."""
+        if not self.data.size:
+            raise ValueError(f"mean: expected at least one element, got shape {self.shape}")
+        total = self.sum(axis, keepdims)
+        return total * (total.data.size / self.data.size)
 
 
-def _numbers(arguments: tuple[Any, ...]) -> tuple[int, ...]:
-    return arguments[0] if len(arguments) == 1 and isinstance(arguments[0], tuple) else arguments
+def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:
+    """A tensor unchanged; an array, list or number as a constant.
+
+    A number beside a floating-point tensor takes its dtype: 0.5 must not widen float32.
+    """
+    if isinstance(value, Tensor):
+        return value
+    if hasattr(value, "dtype"):
+        return Tensor(value)
+    xp = np if like is None else like.xp
+    if not isinstance(value, (int, float)):
+        return Tensor(xp.asarray(value))
+    dtype = like.dtype if like is not None and like.dtype.kind == "f" else None
+    # full, not asarray: to a GPU the number goes as an argument of a kernel, without a copy.
+    return Tensor(xp.full((), value, dtype=dtype))
 
 
-def _ops() -> ModuleType:
-    from pyentmax.autograd import ops
+def _unbroadcast(gradient: Array, shape: tuple[int, ...]) -> Array:
+    """Sum the gradient over the axes along which an operand of ``shape`` was stretched."""
+    if gradient.shape == shape:
+        return gradient
+    extra = gradient.ndim - len(shape)
+    stretched = tuple(i + extra for i, n in enumerate(shape) if n == 1 != gradient.shape[i + extra])
+    return gradient.sum(axis=(*range(extra), *stretched), keepdims=False).reshape(shape)
 
-    return ops
 
-
-def _in_order_of_computation(last: Tensor) -> list[Tensor]:
+def _topological_order(last: Tensor) -> list[Tensor]:
     """The tensors that ``last`` depends on and that need a gradient, parents before children.
 
-    A depth-first walk with its own stack: a long recurrent graph would exceed Python's.
+    A depth-first walk with a stack of its own: a long recurrent graph would exceed Python's.
     """
     order: list[Tensor] = []
     seen: set[int] = set()
@@ -269,54 +346,3 @@ def _in_order_of_computation(last: Tensor) -> list[Tensor]:
                 (p, False) for p in tensor.parents if p.requires_grad and id(p) not in seen
             )
     return order
-
-
-class _GradientSum:
-    """The sum of the contributions to one tensor's gradient."""
-
-    __slots__ = ("like", "dense", "owned", "products")
-
-    def __init__(self, like: Array) -> None:
-        self.like = like
-        self.dense: Array | None = None
-        # A contribution may be another tensor's gradient, or a view of it, so the first array is
-        # kept as it came and copied only when something must be added to it.
-        self.owned = False
-        self.products: list[GradientProduct] = []
-
-    def add(self, contribution: Contribution) -> None:
-        if isinstance(contribution, GradientProduct):
-            self.products.append(contribution)
-        elif isinstance(contribution, GradientSlice):
-            if self.dense is None:
-                self.dense, self.owned = array_module(self.like).zeros_like(self.like), True
-            elif not self.owned:
-                self.dense, self.owned = self.dense.copy(), True
-            self.dense[contribution.index] += contribution.value
-        elif self.dense is None:
-            self.dense = contribution
-        elif self.owned:
-            self.dense += contribution
-        else:
-            self.dense, self.owned = self.dense + contribution, True
-
-    def value(self) -> Array:
-        if self.products:
-            xp = array_module(self.like)
-            if len(self.products) == 1:
-                [(left, right)] = self.products
-            else:
-                left = xp.concatenate([p.left for p in self.products], axis=-2)
-                right = xp.concatenate([p.right for p in self.products], axis=-2)
-            self.products = []
-            product = left.swapaxes(-1, -2) @ right
-            if self.dense is None:
-                self.dense, self.owned = product, True
-            else:
-                self.add(product)
-        return self.dense
-
-    def own(self) -> Array:
-        """The sum in an array that nothing else looks at."""
-        value = self.value()
-        return value if self.owned else value.copy()

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
-from pyentmax.autograd.tensor import Array
+from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.protocol import IntArray, PairBatch, Step
 from pyentmax.nn.attention import (

@@ -1,1 +1,1 @@
-"""Layers as functions of a flat dict of parameters, and what trains them."""
+"""Layers as functions of a flat dict of parameters, and the optimisers that train them."""

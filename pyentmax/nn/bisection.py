@@ -1,8 +1,8 @@
 """α-entmax by bisection, as a mapping that a model can be trained with.
 
 The library's own α-entmax finds its threshold faster and to more digits. This one is Algorithm 1 of
-Peters et al. (2019) in plain NumPy, to compare training with it against training with the others
-(their Figure 6). Ω and the derivatives are those of `entmax`, for they need p alone.
+Peters et al. (2019) in plain NumPy, which lets Figure 6 compare the training times of both. Ω and
+the derivatives are those of `entmax`, because they need p alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def entmax_by_bisection(
     Raises
     ------
     ValueError
-        If α is not above 1 and finite; else as in `pyentmax.entmax`.
+        If α is not above 1 and finite; otherwise as in `pyentmax.entmax`.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def entmax_by_bisection(
     beta = checked_beta(alpha, rows.z)
     x = beta * rows.scores()
     p = np.maximum(x - bisection(x, alpha).tau, 0) ** (1 / beta)
-    # The bracket is one bit of a float wide, and the sum that little off: hence line 7.
+    # The bracket ends one bit of a float wide, so the sum is off by as little: hence line 7.
     return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
 
 
@@ -59,5 +59,5 @@ def _support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> A
 BISECTION = replace(
     MAPPINGS["entmax"], name="bisection", forward=entmax_by_bisection, support=_support
 )
-"""The record of α-entmax with another way to compute it. It is not among `pyentmax.MAPPINGS`: it is
-the same mapping."""
+"""The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is the
+same mapping."""

@@ -1,4 +1,4 @@
-"""How parameters start. Every function draws from the generator that it is given."""
+"""Initial values of parameters. Every function draws from the generator that it is given."""
 
 from __future__ import annotations
 
@@ -17,15 +17,27 @@ def glorot_uniform(
 ) -> np.ndarray:
     """A matrix (inputs, outputs) with entries uniform in ±sqrt(6/(inputs + outputs)).
 
-    The variance 2/(inputs + outputs) keeps the size of signals about the same forwards and
-    backwards (Glorot & Bengio 2010).
+    The variance 2/(inputs + outputs) keeps the size of signals about the same in the forward and
+    in the backward pass (Glorot & Bengio 2010).
+
+    Examples
+    --------
+    >>> glorot_uniform(np.random.default_rng(0), 2, 3).shape
+    (2, 3)
     """
     bound = math.sqrt(6 / (inputs + outputs))
     return rng.uniform(-bound, bound, (inputs, outputs)).astype(dtype)
 
 
 def orthogonal(rng: Generator, n: int, dtype: Any = np.float32) -> np.ndarray:
-    """A random orthogonal matrix (n, n): a product with it keeps lengths (Saxe et al. 2014)."""
+    """A random orthogonal matrix (n, n): a product with it keeps lengths (Saxe et al. 2014).
+
+    Examples
+    --------
+    >>> q = orthogonal(np.random.default_rng(0), 3, np.float64)
+    >>> bool(np.allclose(q.T @ q, np.eye(3)))
+    True
+    """
     q, r = np.linalg.qr(rng.standard_normal((n, n)))
     # The signs of R's diagonal are arbitrary in a QR factorisation; this makes Q uniform.
     return (q * np.sign(np.diag(r))).astype(dtype)

@@ -1,4 +1,4 @@
-"""Affine layers and embeddings: parameters under a name, and the operation that uses them."""
+"""Affine layers and embeddings: parameters under a name, and the operations that use them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 def init_linear(
     rng: Generator, name: str, inputs: int, outputs: int, bias: bool = True, dtype: Any = np.float32
 ) -> Parameters:
-    """Parameters of x W + b: ``name.weight`` (inputs, outputs) and, if wanted, ``name.bias``."""
+    """Parameters of x W + b: ``name.weight`` (inputs, outputs) and, optionally, ``name.bias``.
+
+    Examples
+    --------
+    >>> params = init_linear(np.random.default_rng(0), "output", 4, 2)
+    >>> linear(params, "output", np.ones((3, 4))).shape
+    (3, 2)
+    """
     params: Parameters = {f"{name}.weight": glorot_uniform(rng, inputs, outputs, dtype)}
     if bias:
         params[f"{name}.bias"] = np.zeros(outputs, dtype)
@@ -33,5 +40,5 @@ def init_embedding(
 
 
 def embedding(params: Parameters, name: str, index: Any) -> Tensor:
-    """The rows of the table under ``name`` that the integers in ``index`` name."""
+    """The rows of the table under ``name`` at the integers in ``index``, of any shape."""
     return ops.take_rows(params[f"{name}.weight"], index)

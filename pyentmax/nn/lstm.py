@@ -5,7 +5,7 @@ With the weights W of the input, U of the hidden state and b, a step takes
     a = x W + h U + b        (h', c') = cell(a, c)
 
 where :mod:`pyentmax.nn.lstm_cell` has the formulas of the cell and of its derivative: da, the
-gradient of a, and that of c. What is left to do backwards are products:
+gradient of a, and that of c. All that is left for the backward pass are products:
 
     gradient of h: da Uᵀ     of U: hᵀ da     of x: da Wᵀ     of W: xᵀ da
 
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.autograd import GradientProduct, Tensor, as_tensor, concatenate
-from pyentmax.autograd.tensor import Array
+from pyentmax.autograd.gradients import Array
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform, orthogonal
 from pyentmax.nn.linear import linear
 from pyentmax.nn.lstm_cell import lstm_cell, lstm_cell_vjp
@@ -40,7 +40,7 @@ def lstm(
     recurrent : Tensor of shape (H, 4H)
         U, the weights of the hidden state.
     mask : array of bool, shape (T, B), optional
-        False where a sequence has ended (or not begun): there the state passes through unchanged.
+        False where a sequence has ended or not begun: there the state passes through unchanged.
     reverse : bool, default False
         Run from the last step to the first.
 
@@ -57,11 +57,11 @@ def lstm(
     n = width // 4
     u = recurrent.data
     order = range(steps)[:: -1 if reverse else 1]
-    held = xp.ones((steps, 1), bool) if mask is None else mask
-    # Where all sequences go on, a step needs no mask. To ask a GPU would be to wait for it.
-    whole = held.all(axis=1).tolist() if xp is np else [mask is None] * steps
+    active = xp.ones((steps, 1), bool) if mask is None else mask
+    # Where all sequences go on, a step needs no mask. Asking a GPU would mean waiting for it.
+    all_active = active.all(axis=1).tolist() if xp is np else [mask is None] * steps
 
-    # Hidden states and, behind them, the final cell: what the caller may ask gradients of.
+    # Hidden states and, after them, the final cell: whatever may get a gradient.
     packed = xp.empty((steps + 1, batch, n), a.dtype)
     gates = xp.empty((steps, batch, 4, n), a.dtype)
     cells, tanh_cells = (xp.empty((steps, batch, n), a.dtype) for _ in range(2))
@@ -71,8 +71,8 @@ def lstm(
         from_state = (h @ u).reshape(batch, 4, n)
         out = (gates[t], cells[t], tanh_cells[t], packed[t])
         lstm_cell(from_input[t], from_state, c, out=out)
-        if not whole[t]:
-            on = held[t][:, None]
+        if not all_active[t]:
+            on = active[t][:, None]
             packed[t] = xp.where(on, packed[t], h)
             cells[t] = xp.where(on, cells[t], c)
         h, c = packed[t], cells[t]
@@ -81,25 +81,25 @@ def lstm(
     def vjp(gradient: Array) -> tuple[Any, ...]:
         da = xp.empty_like(gates)
         before = xp.empty_like(tanh_cells)
-        transposed = u.T.copy()  # products of few rows are faster by a matrix that lies in order
+        transposed = u.T.copy()  # contiguous, which is faster in products of few rows
         dh, dc = xp.zeros_like(start), gradient[steps]
         for t, previous in zip(reversed(order), [*reversed(order[:-1]), None], strict=True):
             h, c = (start, start) if previous is None else (packed[previous], cells[previous])
             before[t] = h
             dh = dh + gradient[t]
             dc_before = xp.empty_like(start)
-            if whole[t]:
+            if all_active[t]:
                 lstm_cell_vjp(dh, dc, gates[t], tanh_cells[t], c, out=(da[t], dc_before))
                 dh, dc = da[t].reshape(batch, width) @ transposed, dc_before
             else:
-                # Where the mask is False the step did nothing: its gradients pass it unchanged.
-                on = held[t][:, None]
+                # Where the mask is False the step did nothing, and gradients pass it unchanged.
+                on = active[t][:, None]
                 out = (da[t], dc_before)
                 lstm_cell_vjp(dh * on, dc * on, gates[t], tanh_cells[t], c, out=out)
                 dh = da[t].reshape(batch, width) @ transposed + dh * ~on
                 dc = dc_before + dc * ~on
-        by_row = da.reshape(-1, width)
-        return da.reshape(a.shape), GradientProduct(before.reshape(-1, n), by_row)
+        rows = da.reshape(-1, width)
+        return da.reshape(a.shape), GradientProduct(before.reshape(-1, n), rows)
 
     sequence = Tensor(packed, parents=(a, recurrent), vjp=vjp)
     final = order[-1]
@@ -113,7 +113,7 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
     Parameters
     ----------
     a : Tensor of shape (4H,) or (B, 4H)
-        What else goes into the pre-activations: b, and what was multiplied out before.
+        The rest of the pre-activations: b, and products that were computed before.
     x : Tensor of shape (B, n)
         The input.
     state : Tensor of shape (2, B, H)
@@ -176,10 +176,16 @@ def init_lstm(
 def init_bilstm(
     rng: Generator, name: str, inputs: int, hidden: int, dtype: Any = np.float32
 ) -> Parameters:
-    """Two LSTMs of half the width, ``name.forward`` and ``name.backward``, to be concatenated."""
+    """Two LSTMs of half the width, ``name.forward`` and ``name.backward``, to be concatenated.
+
+    Raises
+    ------
+    ValueError
+        If ``hidden`` is odd.
+    """
     if hidden % 2:
         raise ValueError(
-            f"hidden: a bidirectional LSTM splits it in two halves, got the odd {hidden}"
+            f"hidden: expected an even number, since each direction gets half; got {hidden}"
         )
     return init_lstm(rng, f"{name}.forward", inputs, hidden // 2, dtype) | init_lstm(
         rng, f"{name}.backward", inputs, hidden // 2, dtype

@@ -1,11 +1,11 @@
-r"""What an LSTM cell does between its matrix products, and the derivative of that.
+r"""What an LSTM cell computes between its matrix products, and the derivative.
 
-With the pre-activations of the four gates of each unit, a,
+With a, the pre-activations of the four gates of each unit,
 
     i = σ(aᵢ)   f = σ(a_f)   o = σ(aₒ)   g = tanh(a_g)
     c' = f ∘ c + i ∘ g          h' = o ∘ tanh(c')
 
-Backwards, with dh, dc the gradients that reach h' and c' (t = tanh c'):
+In the backward pass, with dh and dc the gradients that reach h' and c', and t = tanh c':
 
     dc ← dc + dh ∘ o ∘ (1 − t²)
     daₒ = dh ∘ t ∘ o(1 − o)     da_f = dc ∘ c ∘ f(1 − f)
@@ -13,14 +13,14 @@ Backwards, with dh, dc the gradients that reach h' and c' (t = tanh c'):
     gradient of c: dc ∘ f
 
 Gates have shape (B, 4, H) here, or (4, H) where they are the same for all examples. Each function
-has a compiled twin of its name, which takes one pass over memory where the body takes a dozen.
+has a compiled twin of the same name, which takes one pass over memory where the body takes a dozen.
 """
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
-from pyentmax.autograd.tensor import Array
+from pyentmax.autograd.gradients import Array
 from pyentmax.backends.choice import writes_out
 from pyentmax.calls.devices import array_module
 
@@ -29,16 +29,16 @@ Arrays: TypeAlias = tuple[Array, ...]
 
 @writes_out
 def lstm_cell(a: Array, b: Array, c: Array, *, out: Arrays) -> None:
-    """Gates, new cell, its tanh and the hidden state, from pre-activations a + b and the cell.
+    """Gates, new cell, its tanh and hidden state, from the pre-activations a + b and the old cell.
 
     Parameters
     ----------
     a, b : arrays that broadcast to (B, 4, H)
-        The two summands: most often what comes from the input, and from the hidden state.
+        The two summands: usually the input's part and the hidden state's.
     c : array of shape (B, H)
-        The cell before.
+        The old cell.
     out : (gates, new_c, tanh_c, h)
-        Where the results go: an array of shape (B, 4, H), and three of shape (B, H).
+        Arrays for the results: one of shape (B, 4, H), and three of shape (B, H).
     """
     gates, new_c, tanh_c, h = out
     xp = array_module(gates)
@@ -60,15 +60,15 @@ def lstm_cell(a: Array, b: Array, c: Array, *, out: Arrays) -> None:
 def lstm_cell_vjp(
     dh: Array, dc: Array, gates: Array, tanh_c: Array, c: Array, *, out: Arrays
 ) -> None:
-    """The gradients of the pre-activations and of the cell before, from those of h' and c'.
+    """The gradients of the pre-activations and of the old cell, from those of h' and c'.
 
     Parameters
     ----------
     dh, dc : arrays of shape (B, H)
     gates, tanh_c, c : arrays of shapes (B, 4, H), (B, H), (B, H)
-        What :func:`lstm_cell` gave, and the cell that it was given.
+        What :func:`lstm_cell` computed, and the old cell.
     out : (da, dc_before)
-        Where the results go: arrays of shapes (B, 4, H) and (B, H), neither of them an operand.
+        Arrays for the results, of shapes (B, 4, H) and (B, H). Neither may be an operand.
     """
     da, dc_before = out
     xp = array_module(da)

@@ -1,4 +1,4 @@
-"""Choosing a mapping by name in a configuration or on a command line."""
+"""A mapping chosen by name, in a configuration or on a command line."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.autograd import MAPPING_OPS, Tensor, fenchel_young_loss
+from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.mappings import on_tape
-from pyentmax.autograd.tensor import Array
 from pyentmax.log_probabilities import LOGARITHMS
 from pyentmax.mappings import MAPPINGS
 from pyentmax.nn.bisection import BISECTION
@@ -18,7 +18,14 @@ _OPS = MAPPING_OPS | {BISECTION.name: on_tape(BISECTION)}
 
 
 class ChosenMapping(NamedTuple):
-    """A mapping with its parameters filled in."""
+    """A mapping with its parameters filled in.
+
+    Attributes
+    ----------
+    name : str
+    params : tuple of float
+        The values of the mapping's parameters, in their order.
+    """
 
     name: str
     params: tuple[float, ...]
@@ -30,7 +37,7 @@ class ChosenMapping(NamedTuple):
 
     @property
     def alpha(self) -> float | None:
-        """α where the mapping is an α-entmax, else None."""
+        """α if the mapping is an α-entmax, otherwise None."""
         if self.name in ("entmax", BISECTION.name):
             return self.params[0]
         return {name: alpha for alpha, name in _OF_ALPHA.items()}.get(self.name)
@@ -40,7 +47,7 @@ class ChosenMapping(NamedTuple):
         return _OPS[self.name](z, *self.params, mask=mask)
 
     def probabilities(self, z: Array) -> tuple[Array, Array]:
-        """p = π(z) over the last axis of an array, and its support, from the mapping itself."""
+        """p = π(z) over the last axis of an array, and its support as the mapping defines it."""
         record = _RECORDS[self.name]
         return record.forward(z, *self.params), record.support(z, *self.params)
 
@@ -63,14 +70,14 @@ _OF_ALPHA = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}
 
 
 def choose_mapping(choice: str | float) -> ChosenMapping:
-    """The mapping that a word or a number stands for.
+    """The mapping that a name or an α stands for.
 
     Parameters
     ----------
     choice : str or float
-        α ≥ 1, as a number or its digits (1 is softmax, 1.5 entmax15, 2 sparsemax, which have exact
-        algorithms of their own); or a name in :data:`pyentmax.MAPPINGS`, with parameters behind
-        colons (``"entmax:1.25"``); or ``"bisection:1.5"`` for :mod:`pyentmax.nn.bisection`.
+        α ≥ 1, as a number or as text: 1 is softmax, 1.5 entmax15 and 2 sparsemax, which have exact
+        algorithms of their own. Or a name in :data:`pyentmax.MAPPINGS`, its parameters separated by
+        colons (``"entmax:1.25"``). Or ``"bisection:1.5"`` for :mod:`pyentmax.nn.bisection`.
 
     Returns
     -------
@@ -79,7 +86,7 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     Raises
     ------
     ValueError
-        If there is no such mapping, or its parameters are missing, too many or no numbers.
+        If there is no such mapping, or its parameters are missing, too many or not numbers.
 
     Examples
     --------
@@ -106,6 +113,6 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     wanted = _RECORDS[name].parameters
     if len(params) != len(wanted):
         form = ":".join((name, *(parameter.upper() for parameter in wanted)))
-        numbers = "numbers for the capitals" if wanted else "no numbers"
+        numbers = "numbers in place of the capitals" if wanted else "without numbers"
         raise ValueError(f"mapping: expected {form}, {numbers}; got {choice!r}")
     return ChosenMapping(name, params)

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd.tensor import Array
+from pyentmax.autograd.gradients import Array
 from pyentmax.backends.choice import writes_out
 from pyentmax.calls.devices import array_module
 from pyentmax.nn.initializers import Parameters
 
 
 def global_norm(gradients: Parameters) -> Any:
-    """The Euclidean norm of all gradients together, a number where they are."""
+    """The Euclidean norm of all gradients together, as a scalar on their device."""
     squares = [(g.ravel() @ g.ravel()).astype(np.float64) for g in gradients.values()]
     return array_module(squares[0]).sqrt(sum(squares[1:], squares[0]))
 
@@ -22,8 +22,14 @@ def global_norm(gradients: Parameters) -> Any:
 def clip_gradients(gradients: Parameters, max_norm: float) -> Any:
     """Scale all gradients, in place, so that their global norm is at most ``max_norm``.
 
-    Returns the norm before (Pascanu et al. 2013). On a GPU nobody looks at it: what needs no
-    clipping is multiplied by 1 there.
+    Returns the norm before clipping (Pascanu et al. 2013). On a GPU, where looking at the norm
+    would mean waiting for it, gradients that need no clipping are multiplied by 1.
+
+    Examples
+    --------
+    >>> gradients = {"w": np.array([3.0, 4.0])}
+    >>> float(clip_gradients(gradients, 1.0)), gradients["w"]
+    (5.0, array([0.6, 0.8]))
     """
     norm = global_norm(gradients)
     xp = array_module(norm)
@@ -40,17 +46,17 @@ def adam_step(
     m: Array,
     v: Array,
     g: Array,
-    size: float,
+    step_size: float,
     eps: float,
     beta1: float,
     beta2: float,
     *,
     out: tuple[Array, Array, Array],
 ) -> None:
-    """One step of one parameter: m, v and then x as :class:`Adam` says, without bias correction.
+    """One step of one parameter: m, v and then x as in :class:`Adam`, without bias correction.
 
-    ``out`` must be (x, m, v) themselves, and the body uses up g as scratch space. The compiled twin
-    reads and writes everything once.
+    ``out`` must be (x, m, v) themselves, and the body overwrites g as scratch space. The compiled
+    twin reads and writes everything once.
     """
     xp = array_module(x)
     m *= beta1
@@ -62,7 +68,7 @@ def adam_step(
     xp.sqrt(v, out=g)
     g += eps
     xp.divide(m, g, out=g)
-    g *= size
+    g *= step_size
     x -= g
 
 
@@ -80,6 +86,14 @@ class Adam:
         Decay of the two moments.
     eps : float
         Keeps the division finite.
+
+    Examples
+    --------
+    >>> params = {"w": np.array([1.0])}
+    >>> optimizer = Adam(params)
+    >>> optimizer.step({"w": np.array([0.5])}, rate=0.1)
+    >>> params["w"].round(6)
+    array([0.9])
     """
 
     def __init__(
@@ -95,20 +109,20 @@ class Adam:
     def step(self, gradients: Parameters, rate: float) -> None:
         """Move every parameter that has a gradient.
 
-        The gradients are used up: they serve as scratch space.
+        The gradients are overwritten: they serve as scratch space.
         """
         self.updates += 1
         beta1, beta2 = self.betas
-        # The bias corrections are numbers, so they go into the step's size and into ε:
+        # The bias corrections are numbers, so they go into the step size and into ε:
         # m̂/(√v̂ + ε) = (√c₂/c₁) m/(√v + ε√c₂).
         c1, c2 = 1 - beta1**self.updates, 1 - beta2**self.updates
-        size, eps = rate * math.sqrt(c2) / c1, self.eps * math.sqrt(c2)
+        step_size, eps = rate * math.sqrt(c2) / c1, self.eps * math.sqrt(c2)
         for name, g in gradients.items():
             x, m, v = self.params[name], self.first[name], self.second[name]
-            adam_step(x, m, v, g, size, eps, beta1, beta2, out=(x, m, v))
+            adam_step(x, m, v, g, step_size, eps, beta1, beta2, out=(x, m, v))
 
     def state(self) -> dict[str, Any]:
-        """Everything needed to go on: arrays under flat names."""
+        """Everything needed to continue: arrays under flat names."""
         return (
             {"updates": self.updates}
             | {f"first.{k}": m for k, m in self.first.items()}
@@ -116,7 +130,7 @@ class Adam:
         )
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take up a state that :meth:`state` gave, of arrays on the host or beside the others."""
+        """Restore what :meth:`state` returned, from arrays on the host or on the same device."""
         self.updates = int(state["updates"])
         for k in self.params:
             xp = array_module(self.first[k])

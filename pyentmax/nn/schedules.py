@@ -1,10 +1,17 @@
-"""Learning rates as functions of the number of updates done, never of seconds."""
+"""Learning rates as functions of the number of updates, never of seconds."""
 
 from __future__ import annotations
 
 
 class LinearDecay:
-    """From ``rate`` down to zero over ``total`` updates, in equal steps."""
+    """From ``rate`` down to zero over ``total`` updates, in equal steps.
+
+    Examples
+    --------
+    >>> schedule = LinearDecay(0.4, total=4)
+    >>> [round(schedule.rate(update), 6) for update in (0, 1, 4)]
+    [0.4, 0.3, 0.0]
+    """
 
     def __init__(self, rate: float, total: int) -> None:
         self.base = rate
@@ -15,37 +22,46 @@ class LinearDecay:
         return self.base * max(0.0, 1 - update / self.total)
 
     def on_validation(self, loss: float) -> None:
-        """Told the validation loss; this schedule does not look at it."""
+        """Ignore the validation loss: this schedule does not depend on it."""
 
     def state(self) -> dict[str, float]:
-        """Nothing changes but the count of updates, which the caller keeps."""
+        """Nothing: only the number of updates changes, and the caller counts it."""
         return {}
 
     def load(self, state: dict[str, float]) -> None:
-        """Take up a state that :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
 
 
 class HalveOnPlateau:
-    """``rate``, halved each time the validation loss rises (Peters et al., §4)."""
+    """``rate``, halved each time the validation loss rises (Peters et al. 2019, §4).
+
+    Examples
+    --------
+    >>> schedule = HalveOnPlateau(0.4)
+    >>> for loss in (2.0, 1.0, 1.5):
+    ...     schedule.on_validation(loss)
+    >>> schedule.rate(100)
+    0.2
+    """
 
     def __init__(self, rate: float) -> None:
         self.current = rate
         self.last_loss = float("inf")
 
     def rate(self, update: int) -> float:
-        """The rate now, whatever the number of the update."""
+        """The current rate, whatever the number of the update."""
         return self.current
 
     def on_validation(self, loss: float) -> None:
-        """Told the validation loss: halve the rate if it is worse than the time before."""
+        """Halve the rate if the validation loss is higher than the last one."""
         if loss > self.last_loss:
             self.current /= 2
         self.last_loss = loss
 
     def state(self) -> dict[str, float]:
-        """What to save."""
+        """What a checkpoint saves."""
         return {"current": self.current, "last_loss": self.last_loss}
 
     def load(self, state: dict[str, float]) -> None:
-        """Take up a state that :meth:`state` gave."""
+        """Restore what :meth:`state` returned."""
         self.current, self.last_loss = float(state["current"]), float(state["last_loss"])

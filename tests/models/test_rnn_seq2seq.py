@@ -295,7 +295,7 @@ def test_same_seed_same_model():
         ("fertility", 0.0, "fertility: expected a number above 0, got 0.0"),
         ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
         ("output", "learned", "only the attention's α .* since the loss L_α falls as α grows"),
-        ("output", "entmax", "expected entmax:ALPHA, numbers for the capitals; got 'entmax'"),
+        ("output", "entmax", "expected entmax:ALPHA, numbers in place of .*; got 'entmax'"),
         ("output", "entmax:x", "got 'entmax:x'"),
     ],
 )

@@ -114,5 +114,5 @@ def test_initial_parameters():
         np.testing.assert_allclose(u @ u.T, np.eye(4), rtol=0, atol=1e-6)
     np.testing.assert_array_equal(params["l.bias"][4:8], 1)
     assert all(v.dtype == np.float32 for v in params.values())
-    with pytest.raises(ValueError, match="odd 5"):
+    with pytest.raises(ValueError, match="expected an even number, .*; got 5"):
         init_bilstm(np.random.default_rng(0), "l", 3, 5)

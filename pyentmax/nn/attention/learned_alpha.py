@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.mappings import entmax
-from pyentmax.autograd.ops import as_tensor, sigmoid
-from pyentmax.autograd.tensor import Array, Tensor
+from pyentmax.autograd.ops import sigmoid
+from pyentmax.autograd.tensor import Tensor, as_tensor
 from pyentmax.nn.attention.single_query import AttentionMapping
 from pyentmax.nn.initializers import Generator, Parameters
 

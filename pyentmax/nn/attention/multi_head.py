@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd.ops import as_tensor
-from pyentmax.autograd.tensor import Array, Tensor
+from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Tensor, as_tensor
 from pyentmax.nn.attention.single_query import AttentionMapping
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.linear import init_linear, linear

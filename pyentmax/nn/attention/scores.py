@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pyentmax.autograd.ops import as_tensor
-from pyentmax.autograd.tensor import Array, GradientProduct, Tensor
+from pyentmax.autograd.gradients import Array, GradientProduct
+from pyentmax.autograd.tensor import Tensor, as_tensor
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.nn.linear import init_linear, linear
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from pyentmax.autograd.ops import as_tensor
-from pyentmax.autograd.tensor import Array, GradientProduct, Tensor
+from pyentmax.autograd.gradients import Array, GradientProduct
+from pyentmax.autograd.tensor import Tensor, as_tensor
 
 
 class AttentionMapping(Protocol):

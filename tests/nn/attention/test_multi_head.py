@@ -184,11 +184,12 @@ def test_alpha_belongs_to_its_head_even_where_queries_are_as_many():
 
 
 def test_alpha_starts_at_normal_logits_where_a_generator_draws_them():
+    # The tolerance is three standard errors.
     drawn = init_learned_alpha("a", (1000, 1), np.random.default_rng(0), np.float64)[
         "a.alpha_logit"
     ]
     assert drawn.shape == (1000, 1)
-    np.testing.assert_allclose([drawn.mean(), drawn.std()], [0, 1], rtol=0, atol=0.1)  # 3 standard errors
+    np.testing.assert_allclose([drawn.mean(), drawn.std()], [0, 1], rtol=0, atol=0.1)
     assert init_learned_alpha("a")["a.alpha_logit"].tolist() == [0.0]
 
 
