@@ -59,5 +59,5 @@ def _support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> A
 BISECTION = replace(
     MAPPINGS["entmax"], name="bisection", forward=entmax_by_bisection, support=_support
 )
-"""The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is the
-same mapping."""
+"""The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is
+the same mapping."""
