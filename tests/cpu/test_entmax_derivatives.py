@@ -30,22 +30,23 @@ def exact_product(p, v, alpha):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("build", _cpu.BUILDS)
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_jvp_is_the_dense_jacobian_times_v(alpha, build, dtype):
+def test_jvp_is_the_dense_jacobian_times_v(alpha, dtype):
     for n in LENGTHS:
         rng = np.random.default_rng(n)
         z = rng.standard_normal((4, n)) * np.array([[0.01], [0.3], [1], [5]]) / alpha
         p, v = forward(z.astype(dtype), alpha), rng.standard_normal((4, n)).astype(dtype)
-        product = _cpu.BUILDS[build]["entmax_jvp"](p, v, alpha)
-        assert product.dtype == dtype
-        for row, direction, got in zip(p, v, product, strict=True):
-            exact, size = exact_product(row, direction, alpha)
+        exact, allowed = np.empty((4, n), np.longdouble), np.empty((4, 1))
+        for i in range(4):
+            exact[i], size = exact_product(p[i], v[i], alpha)
             # Of a probability near 0, α > 2 takes a power that digits of its logarithm go into.
-            digits = 1 + max(0, alpha - 2) * np.log(1 / row[row > 0].min())
-            allowed = 16 * np.finfo(dtype).eps * digits * size.max()
-            np.testing.assert_allclose(got, exact, rtol=0, atol=max(allowed, np.finfo(dtype).tiny))
-            assert (got[row == 0] == 0).all()
+            digits = 1 + max(0, alpha - 2) * np.log(1 / p[i][p[i] > 0].min())
+            allowed[i] = 16 * np.finfo(dtype).eps * digits * size.max() + np.finfo(dtype).tiny
+        for build, kernels in _cpu.BUILDS.items():
+            product = kernels["entmax_jvp"](p, v, alpha)
+            assert product.dtype == dtype
+            assert (np.abs(product - exact) <= allowed).all(), (build, p, v)
+            assert (product[p == 0] == 0).all()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

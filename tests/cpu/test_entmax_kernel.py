@@ -44,10 +44,10 @@ def exact(z, alpha):
     return powers(high) / powers(high).sum()
 
 
-def assert_within_contract(p, z, alpha):
+def assert_within_contract(p, z, alpha, best=None):
     """DESIGN's accuracy: |p − p*| <= 4ε p* + 16ε s* max(1, max_S |z − max z|), s* = p*^(2−α)."""
     eps, tiny = np.finfo(p.dtype).eps, np.finfo(p.dtype).tiny
-    best = exact(z, alpha)
+    best = exact(z, alpha) if best is None else best
     on, wide = best > 0, np.asarray(z, np.longdouble)
     room = 16 * eps * max(1, wide.max() - wide[on].min())
     slope = np.where(on, best, 1) ** (2 - np.longdouble(alpha))
@@ -81,16 +81,16 @@ def assert_sums_to_one(p):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("build", _cpu.BUILDS)
 @pytest.mark.parametrize("alpha", UP_TO_2)
-def test_accuracy_on_rows_of_every_kind(alpha, build, dtype):
-    run = _cpu.BUILDS[build]["entmax"]
+def test_accuracy_on_rows_of_every_kind(alpha, dtype):
     for n in (1, 2, 3, 17, 64, 129, 1000):
         for z in rows_of_every_kind(np.random.default_rng(n), n):
             z = z.astype(dtype)
-            p = run(z, np.broadcast_to(True, n), alpha)
-            assert p.dtype == dtype
-            assert_within_contract(p, z, alpha)
+            best = exact(z, alpha)
+            for kernels in _cpu.BUILDS.values():
+                p = kernels["entmax"](z, np.broadcast_to(True, n), alpha)
+                assert p.dtype == dtype
+                assert_within_contract(p, z, alpha, best)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

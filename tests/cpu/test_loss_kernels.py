@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, NamedTuple
 
 import mpmath
 import numpy as np
@@ -39,14 +39,22 @@ def loss_and_grad(name: str) -> Any:
     return loss_of(name, "_loss_and_grad")
 
 
-def exact(name: str, z: np.ndarray, y: int) -> tuple[np.longdouble, np.ndarray, np.ndarray]:
-    """Loss, gradient and slopes s in the widest floats: p by bisection, the loss as Ω*(z) − z_y."""
+class Exact(NamedTuple):
+    """What holds for a row whatever its label, in the widest floats."""
+
+    probabilities: np.ndarray
+    conjugate: np.longdouble  # Ω*(z) for scores with their maximum at 0
+    slopes: np.ndarray
+
+
+def exact(name: str, z: np.ndarray) -> Exact:
+    """The probabilities p by bisection, Ω*(z) = p·z − Ω(p), and s = p^{2−α} on the support."""
     x, beta = np.asarray(z, np.longdouble), np.longdouble(ALPHAS[name]) - 1
     x = x - x.max()
     if beta == 0:
         rest = np.sum(np.exp(np.delete(x, np.argmax(x))))
         p = np.exp(x) / (1 + rest)
-        return np.log1p(rest) - x[y], p - (np.arange(len(p)) == y), p
+        return Exact(p, np.log1p(rest), p)
 
     def powers(c: np.longdouble) -> np.ndarray:
         with np.errstate(divide="ignore"):
@@ -59,19 +67,20 @@ def exact(name: str, z: np.ndarray, y: int) -> tuple[np.longdouble, np.ndarray, 
     p = powers(low)
     p /= p.sum()
     entropy = np.sum(p - p ** (1 + beta)) / (beta * (1 + beta))
-    loss = np.sum(p * np.where(p == 0, 0, x)) + entropy - x[y]
-    return loss, p - (np.arange(len(p)) == y), np.where(p > 0, p ** (1 - beta), 0)
+    conjugate = np.sum(p * np.where(p == 0, 0, x)) + entropy
+    return Exact(p, conjugate, np.where(p > 0, p ** (1 - beta), 0))
 
 
-def assert_accurate(name: str, z: np.ndarray, y: int, loss: Any, grad: Any) -> None:
+def assert_accurate(name: str, z: np.ndarray, y: int, loss: Any, grad: Any, row: Exact) -> None:
     eps = np.finfo(z.dtype).eps
-    expected, slope, s = exact(name, z, y)
     x = np.asarray(z, np.longdouble)
-    reach = float(max(1, np.max(np.where(slope != 0, x.max() - x, 0))))
+    x = x - x.max()
+    expected, slope = row.conjugate - x[y], row.probabilities - (np.arange(len(x)) == y)
+    reach = float(max(1, np.max(np.where(slope != 0, -x, 0))))
     context = f"{name}, label {y}, z = {np.array2string(z, threshold=40)}"
     assert loss >= 0, context
     assert abs(loss - expected) <= 8 * eps * expected + 4 * eps * reach, context
-    s = np.maximum(s, 16 * eps)  # an entry on the threshold may be in or out
+    s = np.maximum(row.slopes, 16 * eps)  # an entry on the threshold may be in or out
     allowed = 4 * eps * np.abs(slope) + 16 * eps * s * reach
     allowed[y] += 4 * eps * np.sqrt(len(z)) * abs(slope[y])  # the sum of all the others
     assert (np.abs(grad - slope) <= allowed).all(), context
@@ -84,10 +93,11 @@ def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
     rng = np.random.default_rng(n)
     for z in rows_of_every_kind(rng, n):
         z = z.astype(dtype)
+        row = exact(name, z)
         for y in {0, n - 1, int(np.argmax(z)), int(rng.integers(n))}:
             loss, grad = loss_and_grad(name)(z, y)
             assert (loss.dtype, grad.dtype) == (dtype, dtype)
-            assert_accurate(name, z, y, loss, grad)
+            assert_accurate(name, z, y, loss, grad, row)
             assert loss == loss_of(name)(z, y)
 
 
@@ -102,7 +112,7 @@ def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
     y=st.integers(0, 8),
 )
 def test_rows_found_by_hypothesis(name: str, z: np.ndarray, y: int) -> None:
-    assert_accurate(name, z, y, *loss_and_grad(name)(z, y))
+    assert_accurate(name, z, y, *loss_and_grad(name)(z, y), exact(name, z))
 
 
 @every_dtype
