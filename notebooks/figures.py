@@ -1,4 +1,4 @@
-"""What the figures of the notebooks share: colours, a description for each, the triangle of p.
+"""What the notebooks share: a figure's colours and description, the triangle of p, one BLAS thread.
 
 The colours are Okabe and Ito's, told apart under every common form of colour blindness; curves
 differ in their dashes too, so that the figures can be read in black and white.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
+from contextlib import ExitStack
 from html import escape
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from IPython.display import HTML, display
 
 from pyentmax.plotting import BLUE, EDGE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, RULE, VERMILION
+from pyentmax.system.blas import describe_blas, limit_blas
 
 __all__ = [
     "BLUE",
@@ -31,6 +33,7 @@ __all__ = [
     "SUPPORT_COLOURS",
     "VERMILION",
     "draw_simplex",
+    "hold_blas",
     "show",
     "simplex_grid",
     "simplex_xy",
@@ -62,6 +65,19 @@ CURVES: dict[float, dict[str, Any]] = {
 
 # Of a support of 1, 2 and 3 entries: from dark to light, so that grey tones tell them apart too.
 SUPPORT_COLOURS = {1: BLUE, 2: ORANGE, 3: "#F7E9B0"}
+
+
+_until_the_end = ExitStack()
+
+
+def hold_blas(threads: int = 1) -> None:
+    """Limit BLAS to some threads from here on, and say so.
+
+    The matrices of the notebooks are small: BLAS, left to itself, shares each product among all
+    cores and takes several times as long.
+    """
+    _until_the_end.enter_context(limit_blas(threads))
+    print(describe_blas("hold_blas(N)"))
 
 
 def show(figure: Any, alt: str) -> None:

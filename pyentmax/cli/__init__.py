@@ -1,7 +1,8 @@
 """``python -m pyentmax``: the commands of all tasks.
 
-Every command begins with a line that says what computes the mappings, ends with exit code 0 if it
-did what it was asked for, and otherwise prints one line that says what was wrong.
+Every command begins with a line that says what computes the mappings. One that trains or decodes
+says next how many threads BLAS runs. It ends with exit code 0 if it did what it was asked for, and
+otherwise prints one line that says what was wrong.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 
 from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
+from pyentmax.system.blas import describe_blas, limit_blas
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
 
@@ -24,7 +26,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         print(f"pyentmax runs {describe_backend()}", flush=True)
-        return args.run(args)
+        if "blas_threads" not in args:
+            return args.run(args)
+        with limit_blas(args.blas_threads):
+            print(describe_blas("--blas-threads N"), flush=True)
+            return args.run(args)
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

@@ -40,7 +40,7 @@ def limit_blas(threads: int | None = None, *, announce: bool = False) -> Iterato
     --------
     >>> with limit_blas():
     ...     print(describe_blas())
-    BLAS runs 1 thread
+    BLAS runs 1 thread; blas_threads=N changes that
     """
     if threads is not None and threads < 1:
         raise ValueError(f"blas_threads: expected at least 1, got {threads}")
@@ -53,14 +53,14 @@ def limit_blas(threads: int | None = None, *, announce: bool = False) -> Iterato
     try:
         with pools.limit(limits=_limits[-1]):
             if announce and _threads(pools) < before:
-                print(f"{describe_blas()} (blas_threads=N for more)", file=sys.stderr, flush=True)
+                print(describe_blas(), file=sys.stderr, flush=True)
             yield
     finally:
         _limits.pop()
 
 
-def describe_blas() -> str:
-    """Say with how many threads BLAS runs, in a line."""
+def describe_blas(option: str = "blas_threads=N") -> str:
+    """Say in one line how many threads BLAS runs, and which option changes that."""
     pools = _pools()
     if pools is None:
         return (
@@ -70,7 +70,7 @@ def describe_blas() -> str:
     if not pools:
         return "BLAS takes as many threads as it likes: threadpoolctl cannot limit it"
     count = _threads(pools)
-    return f"BLAS runs {count} thread{'s' * (count != 1)}"
+    return f"BLAS runs {count} thread{'s' * (count != 1)}; {option} changes that"
 
 
 @cache

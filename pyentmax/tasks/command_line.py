@@ -64,6 +64,7 @@ class Commands:
         run: Callable[[argparse.Namespace], int],
         help: str,
         description: str | None = None,
+        computes: bool = True,
     ) -> argparse.ArgumentParser:
         """Add a command; returns its parser, to which the task adds the options.
 
@@ -75,6 +76,9 @@ class Commands:
             What the command does: takes the parsed arguments and returns the exit code.
         help, description : str
             What it is, in the list of commands and in its own help text.
+        computes : bool, default True
+            Whether it trains or decodes. Such a command has the option ``--blas-threads`` and runs
+            within that limit.
         """
         *group, word = name.split()
         subparsers = self._group(*group) if group else self._first
@@ -82,6 +86,14 @@ class Commands:
             word, help=help, description=description, formatter_class=Formatter
         )
         parser.set_defaults(run=run)
+        if computes:
+            parser.add_argument_group("speed").add_argument(
+                "--blas-threads",
+                type=int,
+                default=1,
+                metavar="N",
+                help="of one matrix product; more than one pays for large models only",
+            )
         return parser
 
     def _group(self, name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from pyentmax.decoding import (
     exact_search,
     forced_decoding,
 )
+from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.inflection.examples import (
     Example,
     encode_examples,
@@ -48,7 +50,7 @@ class WordDecoder:
         return encode_examples(examples, self.source, self.target, unknown="<unk>")
 
     def form(self, tokens: Iterable[int]) -> str:
-        """The string that target tokens spell."""
+        """The string that some target tokens spell."""
         return "".join(self.target.decode(tokens))
 
     # --- use --------------------------------------------------------------------------------------
@@ -60,9 +62,10 @@ class WordDecoder:
         *,
         search: str = "beam",
         beam: int = 5,
-        best: int | None = None,
+        n_best: int | None = None,
         budget: int = 1000,
         max_length: int | None = None,
+        blas_threads: int | None = None,
     ) -> SearchResult:
         """Every form that the model finds possible, with the certificate of the search.
 
@@ -72,37 +75,48 @@ class WordDecoder:
         tags : str or sequence of str
             Such as ``"V;V.PTCP;PST"``.
         language : str, optional
-            For a model of several languages.
+            Needed for a model of several languages.
         search : {"beam", "exact"}
             `beam_search`, which may lose forms and says so, or `exact_search`, which proves.
         beam : int, default 5
-            Open prefixes kept at each step of the beam.
-        best : int, optional
-            The exact search stops once so many forms are proved the best; not given, it lists all.
-        budget : int
-            Most prefixes that the exact search expands.
+            Number of open prefixes that the beam keeps at each step.
+        n_best : int, optional
+            The exact search stops once this many forms are proved the best. If not given, it
+            lists all.
+        budget : int, default 1000
+            Largest number of prefixes that the exact search expands.
         max_length : int, optional
-            Longest form, in characters.
+            Length of the longest form, in characters.
+        blas_threads : int, optional
+            How many threads BLAS may use: 1 unless given, or unless the call stands within a
+            :func:`pyentmax.system.blas.limit_blas` block.
 
         Raises
         ------
         DataError
             If the model has never seen a character of the lemma, a tag or the language.
         ValueError
-            If there is no such search, or a number is under 1.
+            If there is no such search, or a number is below 1.
         """
         ids, mask = self._source(lemma, tags, language)
-        options = {"beam": beam} if search == "beam" else {"n_best": best, "budget": budget}
-        return _search(search)(self.model, ids, mask, max_length=max_length, **options)[0]
+        decode = _search(search, beam, n_best, budget)
+        with limit_blas(blas_threads):
+            return decode(self.model, ids, mask, max_length=max_length)[0]
 
     def force(
-        self, lemma: str, tags: str | Sequence[str], form: str, language: str | None = None
+        self,
+        lemma: str,
+        tags: str | Sequence[str],
+        form: str,
+        language: str | None = None,
+        *,
+        blas_threads: int | None = None,
     ) -> ForcedDecoding:
         """What the model says at each step of a form that it is given.
 
         Parameters
         ----------
-        lemma, tags, language
+        lemma, tags, language, blas_threads
             As for `inflect`.
         form : str
             Any string of characters that the model can write, whether it finds it possible or not.
@@ -121,21 +135,31 @@ class WordDecoder:
                     f"occur in the training data's forms, {alphabet!r}"
                 )
         target = self.target.encode(target_tokens(form), what=f"form {form!r}")
-        return forced_decoding(self.model, ids, mask, [target])[0]
+        with limit_blas(blas_threads):
+            return forced_decoding(self.model, ids, mask, [target])[0]
 
     def force_all(
-        self, examples: Sequence[Example], batch_size: int = 64, *, progress: bool = False
+        self,
+        examples: Sequence[Example],
+        batch_size: int = 64,
+        *,
+        progress: bool = False,
+        blas_threads: int | None = None,
     ) -> Iterator[tuple[int, ForcedDecoding]]:
         """The place of each example and what the model says while its own form is forced on it.
 
-        Batch by batch, in the order of the batches: what came can be forgotten before the next.
+        They come batch by batch, in the order of the batches, so that one can be forgotten before
+        the next is made.
         """
         pairs = self.pairs(examples)
         with counting(len(pairs), "word", progress) as advance:
             for index in bucketed_batches(pairs, batch_size):
                 batch = make_batch(pairs, index)
                 targets = [pairs[i][1] for i in index]
-                decodings = forced_decoding(self.model, batch.source, batch.source_mask, targets)
+                with limit_blas(blas_threads):
+                    decodings = forced_decoding(
+                        self.model, batch.source, batch.source_mask, targets
+                    )
                 yield from zip(map(int, index), decodings, strict=True)
                 advance(len(batch))
 
@@ -183,29 +207,30 @@ class WordDecoder:
         batch_size: int = 64,
         *,
         search: str = "beam",
-        best: int | None = 1,
+        n_best: int | None = 1,
         budget: int = 1000,
         progress: bool = False,
+        blas_threads: int | None = None,
     ) -> list[SearchResult]:
         """The result of a search for each example, in their order; options as for `inflect`."""
-        options = {"beam": beam} if search == "beam" else {"n_best": best, "budget": budget}
-        decode = _search(search)
+        decode = _search(search, beam, n_best, budget)
         pairs = self.pairs(examples)
         results: dict[int, SearchResult] = {}
-        with counting(len(pairs), "word", progress) as advance:
+        with limit_blas(blas_threads), counting(len(pairs), "word", progress) as advance:
             for index in bucketed_batches(pairs, batch_size):
                 batch = make_batch(pairs, index)
-                found = decode(
-                    self.model, batch.source, batch.source_mask, keep_attention=False, **options
-                )
+                found = decode(self.model, batch.source, batch.source_mask, keep_attention=False)
                 results |= {int(i): result for i, result in zip(index, found, strict=True)}
                 advance(len(batch))
         return [results[i] for i in range(len(pairs))]
 
 
-def _search(name: str) -> Callable[..., list[SearchResult]]:
-    searches: dict[str, Callable[..., list[SearchResult]]]
-    searches = {"beam": beam_search, "exact": exact_search}
-    if name not in searches:
-        raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")
-    return searches[name]
+def _search(
+    name: str, beam: int, n_best: int | None, budget: int
+) -> Callable[..., list[SearchResult]]:
+    """The search of that name, with those of the options that it has."""
+    if name == "beam":
+        return partial(beam_search, beam=beam)
+    if name == "exact":
+        return partial(exact_search, n_best=n_best, budget=budget)
+    raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")

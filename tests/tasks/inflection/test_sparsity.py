@@ -48,7 +48,7 @@ def test_the_report_says_what_searches_of_each_width_say(inflector):
 def test_exact_search_decides_what_the_beam_left_open(inflector):
     report = sparsity.measure(inflector, VERBS, beam=2, batch_size=2)
     beam = inflector.predict(VERBS, beam=2)
-    exact = inflector.predict(VERBS, search="exact", best=1)
+    exact = inflector.predict(VERBS, search="exact", n_best=1)
     left = [i for i, result in enumerate(beam) if not result.exact]
     gain = report.gain
     assert (gain.beam, gain.sources) == (2, len(left))

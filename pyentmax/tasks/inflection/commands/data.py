@@ -14,6 +14,7 @@ def add_data(commands: Commands) -> None:
     conll2018 = commands.add(
         "data conll2018",
         run=_data_conll2018,
+        computes=False,
         help="morphological inflection in 103 languages",
         description="The files of the CoNLL-SIGMORPHON 2018 shared task 1, downloaded into the "
         "user's cache with their checksums verified, or found in a folder. Prints their paths; "

@@ -40,7 +40,7 @@ def _inflect(args: argparse.Namespace) -> int:
         args.language,
         search=args.search,
         beam=args.beam,
-        best=args.best,
+        n_best=args.best,
         budget=args.budget,
         max_length=args.max_length,
     )

@@ -156,7 +156,7 @@ def _gain(
         [examples[i] for i in undecided],
         batch_size=batch_size,
         search="exact",
-        best=1,
+        n_best=1,
         budget=budget,
         progress=progress,
     )
