@@ -61,7 +61,7 @@ def test_accuracy_and_distance_of_a_list():
 
 @pytest.mark.parametrize("score", [word_accuracy, mean_levenshtein])
 def test_lists_to_compare_must_match_and_hold_something(score):
-    with pytest.raises(ValueError, match="of one length, not 1 and 2"):
+    with pytest.raises(ValueError, match="the same length, not 1 and 2"):
         score(["a"], ["a", "b"])
     with pytest.raises(ValueError, match="nothing to compare"):
         score([], [])
@@ -116,7 +116,7 @@ def test_density_counts_allowed_entries_only():
 
 
 def test_density_of_nothing_is_an_error():
-    with pytest.raises(ValueError, match=r"none in shape \(2,\) with this mask"):
+    with pytest.raises(ValueError, match=r"this mask leaves none in shape \(2,\)"):
         density([0.5, 0.5], mask=[False, False])
 
 
@@ -226,8 +226,8 @@ def test_one_bin_is_the_difference_of_the_means(claims):
 @pytest.mark.parametrize(
     ("p", "right", "bins", "message"),
     [
-        ([], [], 10, "at least one claim"),
-        ([0.5], [True, False], 10, r"of one length, not of shapes \(1,\) and \(2,\)"),
+        ([], [], 10, "at least one prediction"),
+        ([0.5], [True, False], 10, r"of the same length, but have the shapes \(1,\) and \(2,\)"),
         ([0.5, 1.5], [True, False], 10, "between 0 and 1, got 1.5"),
         ([float("nan")], [True], 10, "between 0 and 1, got nan"),
         ([0.5], [True], 0, "bins must be at least 1, not 0"),
@@ -244,5 +244,5 @@ def test_listed_predictions_are_all_finished_strings_or_the_best():
     assert claims == (pytest.approx([0.75, 0.25, 0.5], rel=1e-15, abs=0), [False, True, True])
     best = listed_predictions(results, [(1,), (0,), (9,)], tuple, best_only=True)
     assert best == (pytest.approx([0.75, 0.5], rel=1e-15, abs=0), [False, True])
-    with pytest.raises(ValueError, match="one for each of the 3 results, got 1"):
+    with pytest.raises(ValueError, match="one reference for each of the 3 results, got 1"):
         listed_predictions(results, ["a"], tuple)

@@ -209,9 +209,9 @@ def test_forced_decoding_shows_what_was_possible():
 
 def test_forced_decoding_shows_no_more_than_it_may():
     said = forced((0, [0.25, 0.25, 0.25, 0.25]), (3, [0, 0, 0, 1]))
-    shown = texts(plot_forced_decoding(said, NAMES.__getitem__, most=1))
+    shown = texts(plot_forced_decoding(said, NAMES.__getitem__, max_others=1))
     assert shown == ["d", "25.0%", "␣", "25.0%", "+2 more", "</s>"]
-    assert "+1 more" not in texts(plot_forced_decoding(said, NAMES.__getitem__, most=3))
+    assert "+1 more" not in texts(plot_forced_decoding(said, NAMES.__getitem__, max_others=3))
 
 
 @pytest.mark.parametrize("size", [None, (4, 3), (9, 2)])
@@ -239,7 +239,7 @@ def test_support_sizes_are_shares_and_the_last_bar_holds_the_rest():
     sizes = SupportSizes(
         np.array([1, 2, 2, 9]), np.array([1, 1, 1, 7]), np.array([9] * 4), vocabulary=30
     )
-    ax = plot_support_sizes(sizes, most=4)
+    ax = plot_support_sizes(sizes, max_size=4)
     attention, output = ([bar.get_height() for bar in bars] for bars in ax.containers)
     np.testing.assert_array_equal(attention, [0.25, 0.5, 0, 0.25])
     np.testing.assert_array_equal(output, [0.75, 0, 0, 0.25])
@@ -296,9 +296,9 @@ def test_time_and_accuracy_shows_runs_and_their_mean():
 
 @pytest.mark.parametrize("plot", [plot_accuracy_by_alpha, plot_time_and_accuracy])
 def test_comparisons_need_something_to_compare_and_colours_for_it(plot):
-    with pytest.raises(ValueError, match="expected values for each line, got none for .'a'."):
+    with pytest.raises(ValueError, match="expected values for every line, got none for .'a'."):
         plot({"a": {}})
-    with pytest.raises(ValueError, match="expected values for each line"):
+    with pytest.raises(ValueError, match="expected values for every line"):
         plot({})
     with pytest.raises(ValueError, match="at most 6 lines, got 7"):
         plot(dict.fromkeys("abcdefg", {1.0: [0.5]}))

@@ -1,4 +1,4 @@
-"""Numbers that say how right, how sparse and how certain a model is."""
+"""Statistics of how accurate, how sparse, how certain and how well calibrated a model is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How right a model is: shares of right words, and how far the wrong ones are off."""
+"""Accuracy: the share of correct words, and the edit distance of the others."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ __all__ = ["levenshtein", "mean_levenshtein", "word_accuracy"]
 
 
 def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -> float:
-    """Share of predictions that equal their reference, from 0 to 1.
+    """Share of the predictions that equal their reference, from 0 to 1.
 
     Parameters
     ----------
-    predictions, references : sequences of one length
-        Of strings, tuples of tokens, or whatever compares with ``==`` as a whole.
+    predictions, references : sequences of the same length
+        Of strings, tuples of tokens, or anything else that ``==`` compares as a whole.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -
 
 
 def levenshtein(a: Sequence[object], b: Sequence[object]) -> int:
-    """Fewest insertions, deletions and substitutions that turn ``a`` into ``b``.
+    """The fewest insertions, deletions and substitutions that turn ``a`` into ``b``.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def levenshtein(a: Sequence[object], b: Sequence[object]) -> int:
     >>> levenshtein("drawed", "drawn")
     2
     """
-    # distance[j]: from what was read of a to b[:j]; one row of the usual table at a time.
+    # distance[j] is from the part of a that was read to b[:j]: one row of the usual table.
     distance = list(range(len(b) + 1))
     for i, x in enumerate(a, start=1):
         diagonal, distance[0] = distance[0], i
@@ -55,7 +55,12 @@ def levenshtein(a: Sequence[object], b: Sequence[object]) -> int:
 def mean_levenshtein(
     predictions: Sequence[Sequence[object]], references: Sequence[Sequence[object]]
 ) -> float:
-    """Mean `levenshtein` distance of predictions from their references.
+    """Mean `levenshtein` distance of the predictions from their references.
+
+    Parameters
+    ----------
+    predictions, references : sequences of the same length
+        Of strings or sequences of tokens.
 
     Raises
     ------
@@ -74,7 +79,7 @@ def mean_levenshtein(
 def _pairs(predictions: Sequence[Any], references: Sequence[Any]) -> list[tuple[Any, Any]]:
     if len(predictions) != len(references):
         raise ValueError(
-            "predictions and references must be of one length, "
+            "predictions and references must have the same length, "
             f"not {len(predictions)} and {len(references)}"
         )
     if not len(predictions):

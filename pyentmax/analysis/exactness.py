@@ -1,4 +1,4 @@
-"""How certain a model is: what the certificates of many searches say together."""
+"""How certain a model is, from the certificates of many searches."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ State = TypeVar("State")
 
 @dataclass(frozen=True)
 class ExactnessStatistics:
-    """How certain a model is over a number of sources (Peters et al. 2019, §4.1).
+    """How certain a model is, over a number of sources (Peters et al. 2019, §4.1).
 
     Attributes
     ----------
     count : int
         Number of sources.
     single : float
-        Share of the sources for which one sequence is proved to hold all the probability.
+        Share of the sources with one sequence that is proved to have all the probability.
     exact : float
-        Share for which the search is proved complete.
+        Share of the sources whose search is proved complete.
     mean_hypotheses : float
         Mean number of finished hypotheses.
     mean_mass : float
@@ -55,12 +55,12 @@ class ExactnessStatistics:
 
 
 def exactness_statistics(results: Sequence[SearchResult]) -> ExactnessStatistics:
-    """Summary of the certificates of many beam searches.
+    """Summary of the certificates of many searches.
 
     Raises
     ------
     ValueError
-        If there is no result.
+        If there are no results.
 
     References
     ----------
@@ -89,11 +89,11 @@ def exactness_statistics(results: Sequence[SearchResult]) -> ExactnessStatistics
 
 
 def smallest_exact_beam(result: SearchResult) -> int | None:
-    """The narrowest beam whose search would have been exact too; None if this one is not.
+    """The narrowest beam whose search would also have been exact; None if this one is not.
 
-    Beam search is exact if and only if it never had to prune, so all that matters is how many
-    prefixes were ever open at once: of each length, the number of different beginnings among the
-    strings of the complete list. A beam at least that wide is exact, a narrower one is not.
+    Beam search is exact if and only if it never had to prune. So all that matters is how many
+    prefixes were ever open at once: the largest number, over all lengths, of different prefixes of
+    that length in the complete list. A beam at least that wide is exact; a narrower one is not.
 
     Examples
     --------
@@ -116,26 +116,26 @@ def smallest_exact_beam(result: SearchResult) -> int | None:
 def exactness_by_beam(
     results: Sequence[SearchResult], beams: Iterable[int] = range(1, 11)
 ) -> dict[int, float]:
-    """Share of sources for which beam search is exact, for each width of the beam.
+    """Share of the sources for which beam search is exact, for each width of the beam.
 
-    One search with the widest beam tells it for all; see `smallest_exact_beam`.
+    One search with the widest beam is enough for all widths; see `smallest_exact_beam`.
 
     Parameters
     ----------
     results : sequence of SearchResult
-        Of a beam search at least as wide as the widest of ``beams``, or of an exact search that
+        From a beam search at least as wide as the widest of ``beams``, or from an exact search that
         lists everything.
     beams : iterable of int
 
     Returns
     -------
     dict
-        Width → share, from 0 to 1.
+        Beam width → share, from 0 to 1.
 
     Raises
     ------
     ValueError
-        If there is no result.
+        If there are no results.
 
     References
     ----------
@@ -159,11 +159,12 @@ def exactness_by_beam(
 def empty_string_probability(
     model: Decodable[State], source: NDArray[np.integer[Any]], source_mask: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """Probability that a model answers each source with the empty string.
+    """A model's probability of the empty string as the output for each source.
 
-    Stahlberg and Byrne found that for most sentences a dense translation model thinks no string
-    more probable than the empty one, and that only the errors of beam search hide this. Compare it
-    with the best string that `exact_search` proves. A sparse model can rule it out: exactly 0.
+    Stahlberg and Byrne (2019) found that for most sentences the empty string is the most probable
+    output of a dense translation model, and that only the errors of beam search hide this. Compare
+    it with the best string that `exact_search` proves. A sparse model can rule the empty string
+    out, with a probability of exactly 0.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether probabilities mean what they say: of the strings given 70%, are 70% right?"""
+"""Calibration: of the predictions made with a probability of 70%, are 70% correct?"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Calibration", "CalibrationBin", "calibration", "listed_predictions"]
 
 @dataclass(frozen=True)
 class CalibrationBin:
-    """The claims whose probability lies in (low, high].
+    """The predictions whose confidence lies in (low, high].
 
     Attributes
     ----------
@@ -23,9 +23,9 @@ class CalibrationBin:
     count : int
         At least 1.
     confidence : float
-        Mean of what was claimed.
+        Mean probability that the model gave them.
     accuracy : float
-        Share of the claims that are right.
+        Share of them that are correct.
     """
 
     low: float
@@ -37,14 +37,14 @@ class CalibrationBin:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How far claimed probabilities are from the shares that are right.
+    """How far a model's confidence is from its accuracy.
 
     Attributes
     ----------
     error : float
         Expected calibration error.
     bins : tuple of CalibrationBin
-        Those that hold a claim, from the least probable on.
+        Those that are not empty, in order of confidence.
     """
 
     error: float
@@ -52,35 +52,40 @@ class Calibration:
 
     @property
     def count(self) -> int:
-        """Number of claims."""
+        """Number of predictions."""
         return sum(one.count for one in self.bins)
 
     def __str__(self) -> str:
-        return f"expected calibration error {self.error:.2%} over {self.count} claims"
+        return f"expected calibration error {self.error:.2%} over {self.count} predictions"
 
 
-def calibration(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> Calibration:
-    r"""Expected calibration error of claims in bins of equal width.
+def calibration(confidence: ArrayLike, correct: ArrayLike, bins: int = 10) -> Calibration:
+    r"""Expected calibration error of predictions in bins of equal width.
 
-    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \left| \mathrm{right}_b - \bar p_b \right|
+    .. math:: \mathrm{ECE} = \sum_b \frac{n_b}{n} \left| \mathrm{acc}_b - \mathrm{conf}_b \right|
 
-    with n_b claims in bin b, the share of them that is right, and their mean probability. Bin b of
-    M holds probabilities in ((b−1)/M, b/M]; 0 lies in the first, and what rounding lifts above 1
-    in the last. The error depends on M: compare figures of one M only.
+    with n_b predictions in bin b, their accuracy and their mean confidence. Bin b of M holds
+    confidences in ((b−1)/M, b/M]. The first bin also holds 0, and the last also what rounding
+    lifts above 1. The error depends on M, so compare only errors with the same M.
 
     Parameters
     ----------
-    probabilities : (n,) array
-        Claimed, from 0 to 1.
-    right : (n,) bool array
-        Whether each claim turned out to be true.
+    confidence : (n,) array
+        Probability that the model gave each prediction, from 0 to 1.
+    correct : (n,) bool array
+        Whether each prediction is correct.
     bins : int
         M.
+
+    Returns
+    -------
+    Calibration
 
     Raises
     ------
     ValueError
-        If the two differ in length, there is no claim, or a probability is none.
+        If the two differ in length, if there are no predictions, or if a confidence is not a
+        probability.
 
     References
     ----------
@@ -94,19 +99,19 @@ def calibration(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> C
     >>> found.error
     0.0
     >>> print(calibration([0.75, 1.0], [False, True]))
-    expected calibration error 37.50% over 2 claims
+    expected calibration error 37.50% over 2 predictions
     """
-    p, right = np.asarray(probabilities, dtype=float), np.asarray(right, dtype=bool)
-    if p.ndim != 1 or p.shape != right.shape:
+    p, correct = np.asarray(confidence, dtype=float), np.asarray(correct, dtype=bool)
+    if p.ndim != 1 or p.shape != correct.shape:
         raise ValueError(
-            f"probabilities and right must be lists of one length, not of shapes {p.shape} and "
-            f"{right.shape}"
+            "confidence and correct must be lists of the same length, but have the shapes "
+            f"{p.shape} and {correct.shape}"
         )
     if not p.size:
-        raise ValueError("calibration needs at least one claim, but there is none")
-    if not ((p >= 0) & (p <= 1 + 1e-4)).all():
-        wrong = p[~((p >= 0) & (p <= 1 + 1e-4))][0]
-        raise ValueError(f"probabilities must lie between 0 and 1, got {wrong:g}")
+        raise ValueError("calibration needs at least one prediction, but there is none")
+    valid = (p >= 0) & (p <= 1 + 1e-4)
+    if not valid.all():
+        raise ValueError(f"confidence must lie between 0 and 1, got {p[~valid][0]:g}")
     if bins < 1:
         raise ValueError(f"bins must be at least 1, not {bins}")
     upper = np.arange(1, bins + 1) / bins
@@ -117,7 +122,7 @@ def calibration(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> C
             (b + 1) / bins,
             int(np.sum(place == b)),
             float(p[place == b].mean()),
-            float(right[place == b].mean()),
+            float(correct[place == b].mean()),
         )
         for b in np.unique(place).tolist()
     )
@@ -132,11 +137,11 @@ def listed_predictions(
     *,
     best_only: bool = False,
 ) -> tuple[list[float], list[bool]]:
-    """What searches claim, for `calibration`: each listed string, to be the one that is wanted.
+    """Each listed string as a prediction of the reference, for `calibration`.
 
-    A hypothesis claims with its probability to be the reference, and is right if it is. So each
-    source brings as many claims as strings were listed, of which at most one is right. One that
-    did not end within the length limit claims nothing.
+    The confidence of a hypothesis is its probability, and it is correct if it equals the reference.
+    So a source gives as many predictions as strings were listed, of which at most one is correct.
+    A hypothesis that did not end within the length limit is not counted.
 
     Parameters
     ----------
@@ -144,18 +149,18 @@ def listed_predictions(
     references : sequence of the same length
         What ``spell`` is compared with.
     spell : callable
-        From a hypothesis's tokens, such as `WordDecoder.form`.
+        From a hypothesis's tokens to what is compared, such as `WordDecoder.form`.
     best_only : bool, default False
-        Take the most probable string of each source alone.
+        Whether to take only the most probable string of each source.
 
     Returns
     -------
-    probabilities, right : two lists of one length
+    confidence, correct : lists of the same length
 
     Raises
     ------
     ValueError
-        If there is not one reference for each result.
+        If there is not exactly one reference per result.
 
     Examples
     --------
@@ -167,13 +172,12 @@ def listed_predictions(
     """
     if len(results) != len(references):
         raise ValueError(
-            f"references must hold one for each of the {len(results)} results, got "
-            f"{len(references)}"
+            f"expected one reference for each of the {len(results)} results, got {len(references)}"
         )
-    claims = [
+    predictions = [
         (hypothesis.probability, spell(hypothesis.tokens) == reference)
         for result, reference in zip(results, references, strict=True)
         for hypothesis in result.hypotheses[: 1 if best_only else None]
         if hypothesis.finished
     ]
-    return [p for p, _ in claims], [right for _, right in claims]
+    return [p for p, _ in predictions], [correct for _, correct in predictions]

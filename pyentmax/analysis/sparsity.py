@@ -1,4 +1,4 @@
-"""How sparse distributions are: sizes of supports, and their share of what was possible."""
+"""How sparse distributions are: the size of the support, and its share of the allowed entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def support_size(p: ArrayLike, axis: int = -1) -> NDArray[np.int64]:
     Parameters
     ----------
     p : array
-        Probabilities; or, where they may underflow inside the support, the boolean support itself.
+        Probabilities or, if they may underflow within the support, the boolean support itself.
     axis : int
         The axis that each distribution lies along.
 
@@ -46,13 +46,13 @@ def density(p: ArrayLike, axis: int = -1, *, mask: ArrayLike | None = None) -> f
     axis : int
         The axis that each distribution lies along.
     mask : bool array, optional
-        Broadcastable to ``p``; True where there may be probability. Distributions that are
-        allowed nothing do not count.
+        Broadcastable to ``p``; True where an entry is allowed. Distributions without an allowed
+        entry do not count.
 
     Raises
     ------
     ValueError
-        If no distribution is allowed anything.
+        If no distribution has an allowed entry.
 
     References
     ----------
@@ -73,26 +73,26 @@ def density(p: ArrayLike, axis: int = -1, *, mask: ArrayLike | None = None) -> f
     counts = available > 0
     if not counts.any():
         raise ValueError(
-            f"density needs a distribution with an allowed entry, but there is none in shape "
-            f"{positive.shape} with this mask"
+            "density needs a distribution with an allowed entry, but this mask leaves none in "
+            f"shape {positive.shape}"
         )
     return float(np.mean(support_size(positive & allowed, axis)[counts] / available[counts]))
 
 
 @dataclass(frozen=True, eq=False)
 class SupportSizes:
-    """How many entries a model's distributions have above zero, one count a target position.
+    """How many entries of a model's distributions are above zero, one count per target position.
 
     Attributes
     ----------
     attention : (N,) int array
-        Source positions that get a weight above zero.
+        Number of source positions with a weight above zero.
     output : (N,) int array
-        Tokens that are possible next.
+        Number of tokens that are possible next.
     source_lengths : (N,) int array
-        Source positions that could have got one.
+        Number of source positions.
     vocabulary : int
-        Tokens that there are.
+        Number of tokens in the vocabulary.
     """
 
     attention: NDArray[np.int64]
@@ -121,19 +121,19 @@ class SupportSizes:
 def support_sizes(decodings: Iterable[ForcedDecoding]) -> SupportSizes:
     """Support sizes of attention and output at every target position (Peters et al., Table 3).
 
-    The positions are those of the given targets, the end symbol's included: under forced decoding
-    of the references, all models are asked the same questions. The support of the output is the
-    mapping's own; of the attention, weights that are above zero as floats are counted.
+    The positions are those of the given targets, including the end symbol. So forced decoding of
+    the references asks all models the same questions. The support of the output is that of its
+    mapping; for the attention, the weights that are above zero as floats are counted.
 
     Parameters
     ----------
     decodings : iterable of ForcedDecoding
-        Looked at one by one, so that they need not all be kept.
+        Read one by one, so that they need not all be in memory.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If there are none.
 
     References
     ----------
@@ -158,7 +158,7 @@ def support_sizes(decodings: Iterable[ForcedDecoding]) -> SupportSizes:
         for said in decodings
     ]
     if not counts:
-        raise ValueError("support sizes need at least one decoded target, but there is none")
+        raise ValueError("support sizes need at least one decoded target, but there are none")
     attention, output, lengths, vocabulary = zip(*counts, strict=True)
     return SupportSizes(
         np.concatenate(attention),

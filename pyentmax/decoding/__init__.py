@@ -1,4 +1,4 @@
-"""Decoding: greedy, beam and exact search, forced decoding, certificates, hypothesis trees."""
+"""Decoding: greedy, beam and exact search with certificates, forced decoding, hypothesis trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks and defaults that every decoder shares."""
+"""Checks and defaults that all decoders share."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, Step
 
 
 def checked_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:
-    """The batch of sources and its mask as arrays of one (B, S) shape."""
+    """The batch of sources and its mask as arrays of the same (B, S) shape."""
     ids, mask = np.asarray(source), np.asarray(source_mask)
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
         raise ValueError(
             "source must be an integer array of shape (sentences, positions), "
-            f"not {ids.dtype} of shape {ids.shape}; give a single sentence as source[None]"
+            f"not {ids.dtype} of shape {ids.shape}; pass a single sentence as source[None]"
         )
     if mask.shape != ids.shape or mask.dtype != np.bool_:
         raise ValueError(
@@ -27,7 +27,7 @@ def checked_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray,
 
 
 def positive(name: str, value: int) -> int:
-    """``value`` if it is an integer of at least 1."""
+    """``value`` as an integer; a ValueError if it is below 1."""
     number = index(value)
     if number < 1:
         raise ValueError(f"{name} must be at least 1, not {number}")
@@ -35,10 +35,10 @@ def positive(name: str, value: int) -> int:
 
 
 def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
-    """Most tokens (without the end symbol) that each source may be answered with.
+    """The most tokens, end symbol not counted, that the output for each source may have.
 
     The default depends on each source's own length, never on the padding that its batch happens to
-    need: a sentence is decoded alike in every batch.
+    need, so that a sentence is decoded the same in every batch.
     """
     if max_length is None:
         limits: IntArray = 2 * source_mask.sum(axis=1) + 10
@@ -48,19 +48,20 @@ def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
 
 
 def possible_continuations(
-    step: Step, total: FloatArray, owner: IntArray, length: int | IntArray
+    step: Step, total: FloatArray, source_index: IntArray, length: int | IntArray
 ) -> BoolArray:
     """Continuations that are in the support and have a finite log-probability.
 
-    ``total`` holds their scores, ``owner`` the source of each row and ``length`` its tokens so far.
+    ``total`` holds their scores, ``source_index`` the source of each row, ``length`` its number of
+    tokens so far.
     """
     possible: BoolArray = step.support & np.isfinite(total)
     stuck = np.flatnonzero(~possible.any(axis=1))
     if stuck.size:
-        tokens = np.broadcast_to(length, owner.shape)[stuck[0]]
+        tokens = np.broadcast_to(length, source_index.shape)[stuck[0]]
         raise ValueError(
-            f"the model gives source {owner[stuck[0]]} no next token after {tokens} tokens: "
-            "expected every row of Step to support at least one token of finite log-probability; "
-            "are there NaN among the model's scores or parameters?"
+            f"the model gives source {source_index[stuck[0]]} no next token after {tokens} tokens: "
+            "expected every row of Step to support at least one token with a finite "
+            "log-probability; are there NaNs among the model's scores or parameters?"
         )
     return possible

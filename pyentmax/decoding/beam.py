@@ -1,8 +1,8 @@
-"""Beam search that says whether its list of hypotheses is exact and complete.
+"""Beam search with a certificate: whether its list of hypotheses is exact and complete.
 
-A sparse output mapping gives most continuations a probability of exactly zero, so that the strings
-which a model finds possible may be few. If the beam never had to throw one of them away, it has
-enumerated them all, and what it found is not an approximation (Peters et al. 2019, §4.1).
+A sparse output mapping gives most continuations a probability of exactly zero, so a model may find
+only a few strings possible. If beam search never had to prune one of them, it has enumerated them
+all, and its result is not an approximation (Peters et al. 2019, §4.1).
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ def beam_search(
 ) -> list[SearchResult]:
     r"""Decode each source with a beam, and prove the result complete where that is possible.
 
-    Every step advances the open prefixes of all sources in one call of ``model.step``. A prefix
-    that can end gives a finished hypothesis, which leaves the beam and is kept; of all the other
-    continuations with a probability above zero each source keeps the ``beam`` most probable (of
-    equally probable ones that with the better prefix, then the lower token id).
+    Every step advances the open prefixes of all sources in one call of ``model.step``. If a prefix
+    can end, the finished hypothesis leaves the beam and is kept. Of all other continuations with a
+    probability above zero, each source keeps the ``beam`` most probable ones. Ties go to the better
+    prefix, then to the lower token id.
 
     The result is **exact**, which includes complete, if and only if no continuation in the support
     of the output mapping was pruned and none was left open at the length limit. Then the listed
-    probabilities sum to 1. The support is read from the mapping (``Step.support``); a continuation
-    in it whose probability rounds to zero is not impossible, only too improbable for its float
-    type, and it makes the list unproved.
+    probabilities sum to 1. The support is that of the mapping (``Step.support``). A continuation
+    whose probability rounds to zero within the support is not impossible, only too improbable for
+    its float type, and then the list is not proved complete.
 
-    With a sparse output mapping the search goes on until nothing is open. With a dense one
+    With a sparse output mapping the search continues until nothing is open. With a dense one
     (``model.output_is_sparse`` is False) it stops once ``beam`` finished hypotheses are at least as
-    probable as the best open prefix, and is never exact.
+    probable as the best open prefix, and it is never exact.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ def beam_search(
     source, source_mask : (B, S) int array, (B, S) bool array
         Token ids and True where they are real.
     beam : int
-        Most open prefixes that each source keeps per step.
+        The most open prefixes that each source keeps per step.
     max_length : int, optional
-        Most tokens of a hypothesis, the end symbol not counted; 2 × source length + 10 by default.
+        The most tokens of a hypothesis, end symbol not counted; by default 2 × source length + 10.
     keep_attention : bool
         Whether hypotheses carry their attention weights.
 
@@ -74,8 +74,8 @@ def beam_search(
     Raises
     ------
     ValueError
-        If the arrays do not fit together, ``beam`` or ``max_length`` is under 1, or the model gives
-        some row no token at all (as NaN scores do).
+        If the arrays do not fit together, if ``beam`` or ``max_length`` is below 1, or if the model
+        gives a row no possible token (as NaN scores do).
 
     References
     ----------
@@ -113,163 +113,159 @@ def beam_search(
     source, source_mask = checked_source(source, source_mask)
     beam = positive("beam", beam)
     limit = length_limits(source_mask, max_length)
-    sentences = len(source)
-    if sentences == 0:
+    sources = len(source)
+    if sources == 0:
         return []
 
-    trail = _Trail(keep_attention)
-    losses = _Losses(sentences)
-    finished, unfinished = _Ends(sentences, beam), _Ends(sentences, beam)
+    backpointers = _Backpointers(keep_attention)
+    omitted = _Omissions(sources)
+    finished, unfinished = _Endings(sources, beam), _Endings(sources, beam)
     state = model.encode(source, source_mask)
     # One row per open prefix, ordered by source and, within a source, from the best prefix down.
-    owner = np.arange(sentences)
-    score = np.zeros(sentences)
-    tokens = np.full(sentences, model.bos)
+    source_index = np.arange(sources)
+    score = np.zeros(sources)
+    tokens = np.full(sources, model.bos)
     length = 0
-    while owner.size:
+    while source_index.size:
         step, state = model.step(state, tokens)
-        trail.look(step.attention)
+        backpointers.record_attention(step.attention)
         total = score[:, None] + step.log_prob
-        possible = possible_continuations(step, total, owner, length)
-        losses.underflow(owner, step.support & ~possible)
+        possible = possible_continuations(step, total, source_index, length)
+        omitted.underflow(source_index, step.support & ~possible)
 
-        finished.add(np.flatnonzero(possible[:, model.eos]), owner, total[:, model.eos], length)
+        finished.add(
+            np.flatnonzero(possible[:, model.eos]), source_index, total[:, model.eos], length
+        )
         possible[:, model.eos] = False
 
-        at_limit = limit[owner] == length
+        at_limit = limit[source_index] == length
         if at_limit.any():
-            unfinished.add(np.flatnonzero(at_limit), owner, score, length)
-            losses.cut(owner, total, possible & at_limit[:, None])
+            unfinished.add(np.flatnonzero(at_limit), source_index, score, length)
+            omitted.cut(source_index, total, possible & at_limit[:, None])
             possible[at_limit] = False
 
-        rows, tokens = _best_continuations(total, possible, owner, beam)
+        rows, tokens = _best_continuations(total, possible, source_index, beam)
         if model.output_is_sparse:
-            possible[rows, tokens] = False  # what is left now is pruned
-            losses.prune(owner, total, possible, length + 1)
+            possible[rows, tokens] = False  # what remains is pruned
+            omitted.prune(source_index, total, possible, length + 1)
         else:
-            going = ~finished.settled(owner[rows], total[rows, tokens])
-            rows, tokens = rows[going], tokens[going]
+            active = ~finished.settled(source_index[rows], total[rows, tokens])
+            rows, tokens = rows[active], tokens[active]
 
-        if rows.size and not np.array_equal(rows, np.arange(len(owner))):
+        if rows.size and not np.array_equal(rows, np.arange(len(source_index))):
             state = model.select(state, rows)
-        owner, score = owner[rows], total[rows, tokens]
-        trail.grow(rows, tokens)
+        source_index, score = source_index[rows], total[rows, tokens]
+        backpointers.record_rows(rows, tokens)
         length += 1
 
-    hypotheses = _listed(trail, finished, unfinished, source_mask)
-    masses = finished.masses()
-    results = []
-    for i in range(sentences):
-        mass = float(masses[i])
-        exact = model.output_is_sparse and losses.none(i)
-        reason = (
-            losses.reason(i, beam, int(limit[i])) if model.output_is_sparse else _dense_reason(mass)
-        )
-        proved, left = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
+    hypotheses = _hypotheses(backpointers, finished, unfinished, source_mask)
+    results, sparse = [], model.output_is_sparse
+    for i, mass in enumerate(finished.masses().tolist()):
+        reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass)
+        exact = sparse and omitted.none(i)
+        proved, bound = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
         results.append(
-            SearchResult(
-                tuple(hypotheses[i]), exact, mass, reason, proved, bound=left, mass_bound=left
-            )
+            SearchResult(tuple(hypotheses[i]), exact, mass, reason, proved, bound, mass_bound=bound)
         )
     return results
 
 
 def _best_continuations(
-    total: FloatArray, possible: BoolArray, owner: IntArray, beam: int
+    total: FloatArray, possible: BoolArray, source_index: IntArray, beam: int
 ) -> tuple[IntArray, IntArray]:
     """Rows and tokens of the ``beam`` best continuations of every source, by source and rank."""
     vocabulary = possible.shape[1]
     if vocabulary > beam and 10 * np.count_nonzero(possible) > possible.size:
-        # Sorting all of a dense support would cost more than finding each row's beam-th score
-        # first, under which nothing can be kept. Ties with it stay in, for the order below.
+        # Sorting a whole dense support would cost more than first finding each row's beam-th
+        # score, below which nothing can be kept. Ties with it stay in, for the order below.
         masked = np.where(possible, total, -np.inf)
         bar = np.partition(masked, vocabulary - beam, axis=1)[:, vocabulary - beam, None]
         possible = possible & (total >= bar)
     rows, tokens = np.nonzero(possible)
-    # nonzero lists by row, then token, and lexsort is stable: ties fall to the better prefix, then
+    # nonzero lists by row, then by token, and lexsort is stable: ties go to the better prefix, then
     # to the lower token id.
-    order = np.lexsort((-total[rows, tokens], owner[rows]))
+    order = np.lexsort((-total[rows, tokens], source_index[rows]))
     rows, tokens = rows[order], tokens[order]
-    first = np.searchsorted(owner[rows], owner[rows])
+    first = np.searchsorted(source_index[rows], source_index[rows])
     kept = np.arange(len(rows)) - first < beam
     return rows[kept], tokens[kept]
 
 
-class _Ends:
+class _Endings:
     """Where hypotheses ended, in the order in which they were found.
 
     Attributes
     ----------
-    places : list of (owner, log_prob, length, row) arrays
-        The source, the score, and which row it had when it was ``length`` tokens long.
+    found : list of (source, log_prob, length, row) arrays
+        The source, the score, and the row that the hypothesis had when it was ``length`` tokens
+        long.
     best : (sources, beam) array
-        The best scores of each source, from the best down; −∞ where there is none.
+        The best scores of each source, in descending order; −∞ where there is none.
     """
 
-    def __init__(self, sentences: int, beam: int) -> None:
-        self.places: list[tuple[IntArray, FloatArray, IntArray, IntArray]] = []
-        self.best = np.full((sentences, beam), -np.inf)
+    def __init__(self, sources: int, beam: int) -> None:
+        self.found: list[tuple[IntArray, FloatArray, IntArray, IntArray]] = []
+        self.best = np.full((sources, beam), -np.inf)
 
-    def add(self, rows: IntArray, owner: IntArray, score: FloatArray, length: int) -> None:
-        """The prefixes in these rows, ordered by source, ended with these scores."""
+    def add(self, rows: IntArray, source_index: IntArray, score: FloatArray, length: int) -> None:
+        """Record that the prefixes in these rows, ordered by source, ended with these scores."""
         if not rows.size:
             return
-        sources, scores = owner[rows], score[rows]
-        self.places.append((sources, scores, np.full_like(rows, length), rows))
+        sources, scores = source_index[rows], score[rows]
+        self.found.append((sources, scores, np.full_like(rows, length), rows))
         new = np.full_like(self.best, -np.inf)
         new[sources, np.arange(len(rows)) - np.searchsorted(sources, sources)] = scores
         both = np.concatenate([self.best, new], axis=1)
         self.best = -np.sort(-both, axis=1)[:, : self.best.shape[1]]
 
-    def settled(self, owner: IntArray, score: FloatArray) -> BoolArray:
-        """For each kept prefix, whether its source's ``beam`` best hypotheses are final.
+    def settled(self, source_index: IntArray, score: FloatArray) -> BoolArray:
+        """For each kept prefix, whether the ``beam`` best hypotheses of its source are final.
 
-        No hypothesis is more probable than a prefix of it, so once ``beam`` of them reach the best
-        open prefix of their source, going on cannot bring a better one.
+        No hypothesis is more probable than its prefixes. So once ``beam`` hypotheses are at least
+        as probable as the best open prefix of their source, no better one can follow.
         """
-        first = np.searchsorted(owner, owner)  # the best prefix of a source comes first
-        settled: BoolArray = self.best[owner, -1] >= score[first]
+        first = np.searchsorted(source_index, source_index)  # of a source, its best prefix
+        settled: BoolArray = self.best[source_index, -1] >= score[first]
         return settled
 
     def masses(self) -> FloatArray:
-        """The sum of the probabilities of each source."""
-        owner, score = self.joined()[:2]
-        masses: NDArray[Any] = np.bincount(owner, np.exp(score), minlength=len(self.best))
+        """The sum of the probabilities, for each source."""
+        source_index, score = self.concatenated()[:2]
+        masses: NDArray[Any] = np.bincount(source_index, np.exp(score), minlength=len(self.best))
         return masses
 
-    def joined(self) -> list[NDArray[Any]]:
-        """Sources, scores, lengths and rows of all of them."""
+    def concatenated(self) -> list[NDArray[Any]]:
+        """Sources, scores, lengths and rows of all endings."""
         nothing = tuple(np.zeros(0, dtype) for dtype in (np.int64, np.float64, np.int64, np.int64))
-        return [np.concatenate(parts) for parts in zip(nothing, *self.places, strict=True)]
+        return [np.concatenate(parts) for parts in zip(nothing, *self.found, strict=True)]
 
 
-def _listed(
-    trail: _Trail, finished: _Ends, unfinished: _Ends, source_mask: BoolArray
+def _hypotheses(
+    backpointers: _Backpointers, finished: _Endings, unfinished: _Endings, source_mask: BoolArray
 ) -> list[list[Hypothesis]]:
-    """The hypotheses of each source, best first; open prefixes where none was finished."""
-    ended, cut = finished.joined(), unfinished.joined()
-    alone = ~np.isin(cut[0], ended[0])
-    whole = np.arange(len(ended[0]) + np.count_nonzero(alone)) < len(ended[0])
-    places = [np.concatenate([a, b[alone]]) for a, b in zip(ended, cut, strict=True)]
+    """The hypotheses of each source, best first; the open prefixes of a source without any."""
+    complete, cut = finished.concatenated(), unfinished.concatenated()
+    alone = ~np.isin(cut[0], complete[0])
+    is_complete = np.arange(len(complete[0]) + np.count_nonzero(alone)) < len(complete[0])
+    places = [np.concatenate([a, b[alone]]) for a, b in zip(complete, cut, strict=True)]
     order = np.lexsort((-places[1], places[0]))
-    owner, score, length, row = (part[order] for part in places)
-    whole = whole[order]
-    rows = trail.rows(length, row)
-    tokens, looks = trail.tokens_along(rows), trail.attention_along()
+    source_index, score, length, row = (part[order] for part in places)
+    is_complete = is_complete[order]
+    rows = backpointers.rows(length, row)
+    tokens, attention_of = backpointers.tokens_of(rows), backpointers.attention_getter()
     listed: list[list[Hypothesis]] = [[] for _ in source_mask]
-    for k, (i, n, is_whole) in enumerate(zip(owner.tolist(), length.tolist(), whole, strict=True)):
+    endings = zip(source_index.tolist(), length.tolist(), is_complete.tolist(), strict=True)
+    for k, (i, n, ended) in enumerate(endings):
         attention = None
-        if looks is not None:
-            seen = n + 1 if is_whole else n
-            attention = looks(rows[k, :seen])[:, source_mask[i]]
-        listed[i].append(
-            Hypothesis(tuple(tokens[k][:n]), float(score[k]), attention, bool(is_whole))
-        )
+        if attention_of is not None:
+            seen = n + 1 if ended else n
+            attention = attention_of(rows[k, :seen])[:, source_mask[i]]
+        listed[i].append(Hypothesis(tuple(tokens[k][:n]), float(score[k]), attention, ended))
     return listed
 
 
-class _Trail:
-    """The way back from any row to its tokens and attention, without copying prefixes around.
+class _Backpointers:
+    """The way back from any row to its tokens and attention, without copies of prefixes.
 
     ``parents[t][r]`` is the row, one step earlier, of the prefix whose token t + 1 made row r.
     """
@@ -280,18 +276,18 @@ class _Trail:
         self.tokens: list[IntArray] = []
         self.attention: list[FloatArray] = []
 
-    def look(self, attention: FloatArray) -> None:
-        """Record where the open rows look when they choose their next token."""
+    def record_attention(self, attention: FloatArray) -> None:
+        """Record the attention of the open rows as they choose their next token."""
         if self.keep_attention:
             self.attention.append(attention)
 
-    def grow(self, parents: IntArray, tokens: IntArray) -> None:
+    def record_rows(self, parents: IntArray, tokens: IntArray) -> None:
         """Record the new rows."""
         self.parents.append(parents)
         self.tokens.append(tokens)
 
     def rows(self, length: IntArray, row: IntArray) -> IntArray:
-        """The row of each hypothesis at every step from 0 to its length; 0 behind."""
+        """The row of each hypothesis at every step from 0 to its length, padded with 0."""
         rows = np.zeros((len(row), max(length, default=0) + 1), dtype=np.int64)
         rows[np.arange(len(row)), length] = row
         for t in reversed(range(rows.shape[1] - 1)):
@@ -299,8 +295,8 @@ class _Trail:
             rows[longer, t] = self.parents[t][rows[longer, t + 1]]
         return rows
 
-    def tokens_along(self, rows: IntArray) -> list[list[int]]:
-        """The tokens on the way of each hypothesis, as long as its row is true."""
+    def tokens_of(self, rows: IntArray) -> list[list[int]]:
+        """The tokens of each hypothesis; those after its length mean nothing."""
         steps = rows.shape[1] - 1
         if not steps:
             return [[] for _ in rows]
@@ -308,65 +304,65 @@ class _Trail:
         tokens: list[list[int]] = np.stack(columns, axis=1).tolist()
         return tokens
 
-    def attention_along(self) -> Callable[[IntArray], FloatArray] | None:
-        """A function from the rows of a way to the weights there; None if none were kept."""
+    def attention_getter(self) -> Callable[[IntArray], FloatArray] | None:
+        """A function from a hypothesis's rows to its attention; None if none was kept."""
         if not self.attention:
             return None
         all_rows = np.concatenate(self.attention)
         start = np.cumsum([0] + [len(part) for part in self.attention])
 
-        def along(rows: IntArray) -> FloatArray:
+        def attention_of(rows: IntArray) -> FloatArray:
             weights: FloatArray = all_rows[start[: len(rows)] + rows]
             return weights
 
-        return along
+        return attention_of
 
 
-class _Losses:
-    """Per source, everything possible that a search left out: what stands against the certificate.
+class _Omissions:
+    """What each source's search left out although it is possible, which prevents a certificate.
 
-    Counts decide, not masses: a mass may round to zero and its strings are possible all the same.
+    Counts decide, not masses: strings remain possible even if their mass rounds to zero.
     """
 
-    def __init__(self, sentences: int) -> None:
-        self.pruned = np.zeros(sentences, dtype=np.int64)
-        self.pruned_mass = np.zeros(sentences)
-        self.pruned_first = np.zeros(sentences, dtype=np.int64)
-        self.cut_off = np.zeros(sentences, dtype=np.int64)
-        self.cut_mass = np.zeros(sentences)
-        self.underflowed = np.zeros(sentences, dtype=np.int64)
+    def __init__(self, sources: int) -> None:
+        self.pruned = np.zeros(sources, dtype=np.int64)
+        self.pruned_mass = np.zeros(sources)
+        self.pruned_first = np.zeros(sources, dtype=np.int64)
+        self.cut_off = np.zeros(sources, dtype=np.int64)
+        self.cut_mass = np.zeros(sources)
+        self.underflowed = np.zeros(sources, dtype=np.int64)
 
-    def prune(self, owner: IntArray, total: FloatArray, lost: BoolArray, step: int) -> None:
-        """``lost`` continuations did not fit into the beam."""
-        count, mass = self._sums(owner, total, lost)
+    def prune(self, source_index: IntArray, total: FloatArray, lost: BoolArray, step: int) -> None:
+        """Count the ``lost`` continuations that did not fit into the beam."""
+        count, mass = self._sums(source_index, total, lost)
         self.pruned_first[(self.pruned == 0) & (count > 0)] = step
         self.pruned += count
         self.pruned_mass += mass
 
-    def cut(self, owner: IntArray, total: FloatArray, lost: BoolArray) -> None:
-        """``lost`` continuations were open at the length limit."""
-        count, mass = self._sums(owner, total, lost)
+    def cut(self, source_index: IntArray, total: FloatArray, lost: BoolArray) -> None:
+        """Count the ``lost`` continuations that were open at the length limit."""
+        count, mass = self._sums(source_index, total, lost)
         self.cut_off += count
         self.cut_mass += mass
 
-    def underflow(self, owner: IntArray, lost: BoolArray) -> None:
-        """``lost`` continuations are in the support, but their probability is no positive float."""
-        np.add.at(self.underflowed, owner[np.nonzero(lost)[0]], 1)
+    def underflow(self, source_index: IntArray, lost: BoolArray) -> None:
+        """Count the ``lost`` continuations of the support whose probability rounds to zero."""
+        np.add.at(self.underflowed, source_index[np.nonzero(lost)[0]], 1)
 
     def _sums(
-        self, owner: IntArray, total: FloatArray, lost: BoolArray
+        self, source_index: IntArray, total: FloatArray, lost: BoolArray
     ) -> tuple[IntArray, FloatArray]:
         rows, tokens = np.nonzero(lost)
         mass = np.zeros(len(self.pruned))
-        np.add.at(mass, owner[rows], np.exp(total[rows, tokens]))
-        return np.bincount(owner[rows], minlength=len(mass)), mass
+        np.add.at(mass, source_index[rows], np.exp(total[rows, tokens]))
+        return np.bincount(source_index[rows], minlength=len(mass)), mass
 
     def none(self, i: int) -> bool:
-        """Whether the search of source i left out nothing."""
+        """Whether the search of source i left nothing out."""
         return not (self.pruned[i] or self.cut_off[i] or self.underflowed[i])
 
     def reason(self, i: int, beam: int, limit: int) -> str:
-        """The sentence of the certificate, or the one that says what is missing for it."""
+        """The certificate as a sentence, or what is missing for it."""
         if self.none(i):
             return (
                 "Exact and complete: no possible continuation was pruned and every branch ended, "

@@ -1,8 +1,8 @@
-"""Best-first search that proves its answer, or says how much it did not look at.
+"""Best-first search that proves its answer, or says how much probability it did not look at.
 
-A prefix is at least as probable as every string that begins with it. So the most probable prefix
-that is still open bounds all strings not yet found, and the sum over the open prefixes bounds their
-total: the search knows at any moment what it may still be missing.
+A prefix is at least as probable as every string that begins with it. So the most probable open
+prefix bounds all strings that were not found yet, and the sum over the open prefixes bounds their
+total. At any moment the search knows what it may still be missing.
 """
 
 from __future__ import annotations
@@ -47,21 +47,22 @@ def exact_search(
 
     The open prefixes of a source wait in the order of their probability. Each step of the model
     expands the ``width`` best ones of every source together; whether a string is proved does not
-    depend on the width. Let :math:`s(x)` be the log-probability of prefix x. As no further token
-    has a probability above 1, a string y through x has :math:`\log p(y) \le s(x)`, and
+    depend on the width. Let :math:`s(x)` be the log-probability of prefix x. No further token has a
+    probability above 1, so a string y through x has :math:`\log p(y) \le s(x)`. Therefore, with
 
-    - **plain** scores :math:`\log p(y)`: y is proved to be among the best once none of the open
-      prefixes x has :math:`s(x) > \log p(y)`. This holds among all strings, however long: a
-      prefix at the length limit is never expanded and stays open to the end;
-    - **length-normalised** scores :math:`\log p(y) / (|y| + 1)`, the end symbol counted: with at
-      most L tokens :math:`1 \le |y| + 1 \le L + 1`, and as :math:`s(x) \le 0`,
+    - **plain** scores :math:`\log p(y)`, y is proved to be among the best once none of the open
+      prefixes x has :math:`s(x) > \log p(y)`. This holds among all strings, however long, because
+      a prefix at the length limit is never expanded and stays open to the end;
+    - **length-normalised** scores :math:`\log p(y) / (|y| + 1)`, where the end symbol counts,
+      strings of at most L tokens have :math:`1 \le |y| + 1 \le L + 1`, and since
+      :math:`s(x) \le 0`,
 
       .. math:: \frac{\log p(y)}{|y|+1} \;\le\; \frac{s(x)}{|y|+1} \;\le\; \frac{s(x)}{L+1}.
 
-      The right side bounds all strings through x. Longer strings may score better: this
-      proof is one among strings of at most L tokens.
+      The right side bounds all strings through x of at most L tokens, and the proof is one among
+      those: longer strings may score better.
 
-    Both bounds order prefixes alike, so both scores are searched in the order of s. A proof holds
+    Both bounds order prefixes in the same way, so both searches go in the order of s. A proof holds
     for the log-probabilities as the model rounds them.
 
     Parameters
@@ -71,16 +72,17 @@ def exact_search(
     source, source_mask : (B, S) int array, (B, S) bool array
         Token ids and True where they are real.
     n_best : int or None
-        Stop once so many strings are proved to be the best ones. None: list the whole support.
+        Stop once this many strings are proved to be the best ones. None: list the whole support.
     budget : int
-        Most prefixes that are expanded for one source.
+        The most prefixes that are expanded for one source.
     normalize : bool
-        Whether strings are compared by log-probability over length.
+        Whether strings are compared by log-probability divided by length.
     max_length : int, optional
-        Most tokens of a hypothesis, the end symbol not counted; 2 × source length + 10 by default.
+        The most tokens of a hypothesis, end symbol not counted; by default 2 × source length + 10.
     width : int
-        Prefixes of a source that share a step of the model. With 1 the fewest are expanded, which
-        is fastest for the best strings of many sources; more take fewer steps.
+        Prefixes of a source that share a step of the model. A width of 1 expands the fewest
+        prefixes, which is fastest for the best strings of many sources; a larger one takes fewer
+        steps.
     keep_attention : bool
         Whether hypotheses carry their attention weights.
 
@@ -95,8 +97,8 @@ def exact_search(
     Raises
     ------
     ValueError
-        If the arrays do not fit together, a number is under 1, or the model gives some row no token
-        at all (as NaN scores do).
+        If the arrays do not fit together, if a number is below 1, or if the model gives a row no
+        possible token (as NaN scores do).
 
     References
     ----------
@@ -141,58 +143,58 @@ def exact_search(
     wanted = math.inf if n_best is None else positive("n_best", n_best)
     budget, width = positive("budget", budget), positive("width", width)
     limits = length_limits(source_mask, max_length)
-    sentences = len(source)
-    if sentences == 0:
+    sources = len(source)
+    if sources == 0:
         return []
     searches = [_Search(int(n), wanted, budget, normalize) for n in limits]
-    block = _Block(0, model.encode(source, source_mask), sentences)
+    block = _Block(0, model.encode(source, source_mask), sources)
     for row, search in enumerate(searches):
         search.add(0.0, _Prefix(None, model.bos, 0), block, row)
 
     while chosen := [(i, o) for i, search in enumerate(searches) for o in search.next(width)]:
-        chosen.sort(key=lambda item: item[1].block.number)  # one piece of each earlier state
-        owner = np.array([i for i, _ in chosen])
+        chosen.sort(key=lambda item: item[1].block.number)  # so each state is selected from once
+        source_index = np.array([i for i, _ in chosen])
         places = [place for _, place in chosen]
         prefixes = [place.prefix for place in places]
         state = _gather(model, places)
         step, state = model.step(state, np.array([prefix.token for prefix in prefixes]))
         block = _Block(block.number + 1, state, len(chosen))
         if keep_attention:
-            for i, prefix, attention in zip(owner, prefixes, step.attention, strict=True):
+            for i, prefix, attention in zip(source_index, prefixes, step.attention, strict=True):
                 prefix.attention = attention[source_mask[i]]
-        # A probability that is rounded to a little more than 1 would break the bounds.
+        # A probability that rounding lifts above 1 would break the bounds.
         score = np.array([-place.cost for place in places])
         total = score[:, None] + np.minimum(step.log_prob, 0)
         length = np.array([prefix.length for prefix in prefixes])
-        possible = possible_continuations(step, total, owner, length)
-        _close_underflow(searches, owner, step, possible, score)
+        possible = possible_continuations(step, total, source_index, length)
+        _close_underflow(searches, source_index, step, possible, score)
 
         for row in np.flatnonzero(possible[:, model.eos]).tolist():
-            searches[owner[row]].finish(float(total[row, model.eos]), prefixes[row])
+            searches[source_index[row]].finish(float(total[row, model.eos]), prefixes[row])
         possible[:, model.eos] = False
-        # Only so many can still be expanded, and the better siblings come first. One stays, to be
-        # shown if nothing ends.
-        room = np.array([max(searches[i].room, 1) for i in owner])
-        room[length == limits[owner]] = 0
-        floor = np.array([searches[i].floor for i in owner])
-        crowded = np.count_nonzero(possible, axis=1) > room
+        # The budget limits how many continuations can still be expanded, the best ones first. One
+        # stays in any case, to be shown if nothing ends.
+        budget_left = np.array([max(searches[i].budget_left, 1) for i in source_index])
+        budget_left[length == limits[source_index]] = 0
+        floor = np.array([searches[i].floor for i in source_index])
+        crowded = np.count_nonzero(possible, axis=1) > budget_left
         crowded |= (possible & (total < floor[:, None])).any(axis=1)
         for row in np.flatnonzero(crowded).tolist():
             tokens = np.flatnonzero(possible[row])
             tokens = tokens[np.argsort(-total[row, tokens], kind="stable")]
-            kept = min(room[row], np.count_nonzero(total[row, tokens] >= floor[row]))
+            kept = min(budget_left[row], np.count_nonzero(total[row, tokens] >= floor[row]))
             lost = tokens[kept:]
-            too_long = bool(length[row] == limits[owner[row]])
-            searches[owner[row]].close(total[row, lost], too_long)
+            too_long = bool(length[row] == limits[source_index[row]])
+            searches[source_index[row]].close(total[row, lost], too_long)
             possible[row, lost] = False
             if too_long:
-                searches[owner[row]].cut.append((-score[row], prefixes[row]))
+                searches[source_index[row]].cut.append((-score[row], prefixes[row]))
         rows, tokens = np.nonzero(possible)
         for row, token, cost in zip(
             rows.tolist(), tokens.tolist(), total[rows, tokens].tolist(), strict=True
         ):
             child = _Prefix(prefixes[row], token, prefixes[row].length + 1)
-            searches[owner[row]].add(cost, child, block, row)
+            searches[source_index[row]].add(cost, child, block, row)
         for search in searches:
             search.trim()
 
@@ -205,7 +207,7 @@ def exact_search(
 
 @dataclass(slots=True, eq=False)
 class _Prefix:
-    """A prefix as its last token and the prefix before it; expanding it tells where it looks."""
+    """A prefix, as its last token and the prefix before it; expanding it sets the attention."""
 
     parent: _Prefix | None
     token: int
@@ -220,44 +222,44 @@ class _Prefix:
         return path[::-1]
 
     def hypothesis(self, log_prob: float, positions: int | None, *, finished: bool) -> Hypothesis:
-        """This prefix as a result, with attention over so many positions if any."""
+        """This prefix as a result, with its attention if ``positions`` of the source are given."""
         path = self.path()
         attention = None
         if positions is not None:
-            looks = [node.attention for node in (path if finished else path[:-1])]
-            attention = np.array(looks, dtype=float).reshape(-1, positions)
+            rows = [node.attention for node in (path if finished else path[:-1])]
+            attention = np.array(rows, dtype=float).reshape(-1, positions)
         tokens = tuple(node.token for node in path[1:])
         return Hypothesis(tokens, log_prob, attention, finished)
 
 
 class _Block(NamedTuple):
-    """The state after one step of the model."""
+    """The state after one step of the model, with its number of rows."""
 
     number: int
     state: Any
     rows: int
 
 
-class _Place(NamedTuple):
-    """An open prefix and the row of a state that reads its last token: best first, oldest first."""
+class _OpenPrefix(NamedTuple):
+    """An open prefix and the row of the state to continue from; ordered best first, then oldest."""
 
-    cost: float  # minus the log-probability
+    cost: float  # the negative log-probability
     serial: int
     prefix: _Prefix
     block: _Block
     row: int
 
 
-class _Left(NamedTuple):
-    """Prefixes that will never be expanded: the best of them and their mass."""
+class _Unexpanded(NamedTuple):
+    """Prefixes that will never be expanded: the score of the best one and their total mass."""
 
     score: float
     mass: float
-    too_long: bool  # for the length limit
+    too_long: bool  # because of the length limit
 
 
-def _gather(model: JoinableDecodable[State], places: Sequence[_Place]) -> State:
-    """The states of open prefixes, which are sorted by their blocks."""
+def _gather(model: JoinableDecodable[State], places: Sequence[_OpenPrefix]) -> State:
+    """The state with a row for each open prefix, given in the order of their blocks."""
     parts: list[State] = []
     for _, group in groupby(places, key=lambda place: place.block.number):
         members = list(group)
@@ -270,57 +272,59 @@ def _gather(model: JoinableDecodable[State], places: Sequence[_Place]) -> State:
 
 def _close_underflow(
     searches: Sequence[_Search],
-    owner: IntArray,
+    source_index: IntArray,
     step: Step,
     possible: BoolArray,
     score: FloatArray,
 ) -> None:
-    """Account for supported tokens whose probability is rounded to zero.
+    """Account for tokens of the support whose probability rounds to zero.
 
-    They have less than the smallest normal number of the float type; a NaN may be anything.
+    It is less than the smallest normal number of the float type; that of a NaN is unknown.
     """
     tiny = math.log(np.finfo(step.log_prob.dtype).tiny)
     for row, token in zip(*np.nonzero(step.support & ~possible), strict=True):
         factor = tiny if np.isneginf(step.log_prob[row, token]) else 0.0
-        search = searches[owner[row]]
+        search = searches[source_index[row]]
         search.close(score[row : row + 1] + factor)
         search.underflowed += 1
 
 
 class _Search:
-    """The search of one source: what is open, what is finished, what will never be looked at."""
+    """The search of one source: what is open, what is finished and what will not be expanded."""
 
     def __init__(self, limit: int, wanted: float, budget: int, normalize: bool) -> None:
         self.limit, self.wanted, self.budget, self.normalize = limit, wanted, budget, normalize
         self.expanded = self.added = self.underflowed = 0
-        self.floor = -math.inf  # prefixes below are out of the budget's reach
-        self.open: list[_Place] = []  # a heap
+        self.floor = -math.inf  # prefixes that score less are beyond the budget's reach
+        self.open: list[_OpenPrefix] = []  # a heap
         self.finished: list[tuple[float, float, _Prefix]] = []  # rank, log-probability, string
-        self.left: list[_Left] = []
-        self.cut: list[tuple[float, _Prefix]] = []  # cost and prefix that the limit stopped
+        self.unexpanded: list[_Unexpanded] = []
+        self.cut: list[tuple[float, _Prefix]] = []  # cost and prefix, where the limit was reached
 
     @property
-    def room(self) -> int:
+    def budget_left(self) -> int:
         """How many more prefixes may be expanded."""
         return self.budget - self.expanded
 
     def add(self, score: float, prefix: _Prefix, block: _Block, row: int) -> None:
-        """Open a prefix."""
-        heappush(self.open, _Place(-score, self.added, prefix, block, row))
+        """Add an open prefix."""
+        heappush(self.open, _OpenPrefix(-score, self.added, prefix, block, row))
         self.added += 1
 
     def finish(self, log_prob: float, prefix: _Prefix) -> None:
-        """Record a string."""
+        """Record a finished string."""
         rank = log_prob / (prefix.length + 1) if self.normalize else log_prob
         self.finished.append((rank, log_prob, prefix))
 
     def close(self, scores: FloatArray, too_long: bool = False) -> None:
-        """Leave prefixes open for good."""
-        self.left.append(_Left(float(scores.max()), float(np.exp(scores).sum()), too_long))
+        """Record prefixes that will not be expanded."""
+        self.unexpanded.append(
+            _Unexpanded(float(scores.max()), float(np.exp(scores).sum()), too_long)
+        )
 
     def trim(self) -> None:
-        """Forget prefixes that the rest of the budget cannot reach: so many better ones wait."""
-        reach = self.room + 1  # one stays, to be shown if nothing ends
+        """Close prefixes that the remaining budget cannot reach, since enough better ones wait."""
+        reach = self.budget_left + 1  # one stays, to be shown if nothing ends
         if len(self.open) > 2 * reach:
             self.open.sort()
             self.close(np.array([-place.cost for place in self.open[reach:]]))
@@ -328,16 +332,16 @@ class _Search:
             self.floor = -self.open[-1].cost
 
     def bound(self, score: float) -> float:
-        """The highest rank that a string through an open prefix of this score can have."""
+        """The highest rank that a string through an open prefix with this score can have."""
         return score / (self.limit + 1) if self.normalize else score
 
-    def next(self, width: int) -> list[_Place]:
-        """The best open prefixes, unless enough is proved or the budget is used up."""
+    def next(self, width: int) -> list[_OpenPrefix]:
+        """The next prefixes to expand; none if enough is proved or the budget is used up."""
         bar = -math.inf
         if len(self.finished) >= self.wanted:
             bar = nlargest(int(self.wanted), (rank for rank, _, _ in self.finished))[-1]
-        chosen: list[_Place] = []
-        while self.open and len(chosen) < width and self.room:
+        chosen: list[_OpenPrefix] = []
+        while self.open and len(chosen) < width and self.budget_left:
             if self.bound(-self.open[0].cost) <= bar:
                 break
             chosen.append(heappop(self.open))
@@ -346,9 +350,11 @@ class _Search:
 
     def result(self, sparse: bool, positions: int | None) -> SearchResult:
         """What was found, and what is proved about it."""
-        left = self.left + [_Left(-o.cost, math.exp(-o.cost), False) for o in self.open]
-        # What is too long for the limit is too long for the comparison by length, as well.
-        rivals = [x.score for x in left if not (self.normalize and x.too_long)]
+        unexpanded = self.unexpanded + [
+            _Unexpanded(-o.cost, math.exp(-o.cost), False) for o in self.open
+        ]
+        # What exceeds the limit takes no part in the comparison by length.
+        rivals = [x.score for x in unexpanded if not (self.normalize and x.too_long)]
         bar = self.bound(max(rivals, default=-math.inf))
         proved = sum(rank >= bar for rank, _, _ in self.finished)
         hypotheses = [
@@ -358,23 +364,24 @@ class _Search:
         hypotheses.sort(key=lambda item: (-item[0], len(item[1].tokens), item[1].tokens))
         listed = tuple(hypothesis for _, hypothesis in hypotheses)
         if not listed:
-            going = self.cut + [(place.cost, place.prefix) for place in self.open]
-            cost, prefix = min(going, key=lambda item: item[0])
+            candidates = self.cut + [(place.cost, place.prefix) for place in self.open]
+            cost, prefix = min(candidates, key=lambda item: item[0])
             listed = (prefix.hypothesis(-cost, positions, finished=False),)
-        bound = math.exp(max((x.score for x in left), default=-math.inf))
+        bound = math.exp(max((x.score for x in unexpanded), default=-math.inf))
+        mass_bound = float(sum(x.mass for x in unexpanded))
         mass = float(sum(h.probability for h in listed if h.finished))
         return SearchResult(
             listed,
-            exact=sparse and not left,
+            exact=sparse and not unexpanded,
             mass=mass,
-            reason=self._reason(sparse, proved, bound, sum(x.mass for x in left)),
+            reason=self._reason(sparse, proved, bound, mass_bound),
             proved=proved,
             bound=bound,
-            mass_bound=float(sum(x.mass for x in left)),
+            mass_bound=mass_bound,
         )
 
-    def _reason(self, sparse: bool, proved: int, bound: float, left: float) -> str:
-        if sparse and not (self.open or self.left):
+    def _reason(self, sparse: bool, proved: int, bound: float, mass_bound: float) -> str:
+        if sparse and not (self.open or self.unexpanded):
             return (
                 "Exact and complete: every possible prefix was expanded, so no other string has a "
                 "probability above zero."
@@ -387,15 +394,17 @@ class _Search:
             text += "No string is proved to be the best"
         if self.normalize:
             text += f" by mean log-probability among strings of at most {self.limit} tokens"
-        text += f". No other has a probability above {bound:.3g}, all others together {left:.3g}."
+        text += (
+            f". No other has a probability above {bound:.3g}, all others together {mass_bound:.3g}."
+        )
         if proved < self.wanted:
             text += "".join(self._obstacles())
         return text
 
     def _obstacles(self) -> list[str]:
-        """Why no more is proved, as sentences."""
+        """Sentences that say why no more is proved."""
         obstacles = []
-        if not self.room:
+        if not self.budget_left:
             obstacles.append(f" The budget of {self.budget} prefixes is used up.")
         if self.cut:
             obstacles.append(f" Strings beyond the limit of {self.limit} tokens are possible.")

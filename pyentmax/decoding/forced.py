@@ -1,4 +1,4 @@
-"""Forced decoding: what a model would have said at each step of a target that it is given."""
+"""Forced decoding: a model's distributions at each step of a target that it is given."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class ForcedStep(NamedTuple):
     ----------
     token : int
     probability : float
-        Of the token; 0 if it is impossible.
+        That of the token; 0 if it is impossible.
     possible : bool
     others : tuple of (token, probability)
-        All other possible tokens, most probable first; of equally probable ones the lower id.
+        All other possible tokens, most probable first; ties in the order of their ids.
     """
 
     token: int
@@ -38,7 +38,7 @@ class ForcedStep(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ForcedDecoding:
-    """What a model said at the T steps of one target, its end symbol included.
+    """A model's distributions at the T steps of one target, its end symbol included.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class ForcedDecoding:
     support : (T, vocabulary) bool array
         Where the output mapping gives a probability above zero.
     attention : (T, source length) float array
-        Weights at each step; padding of the source is left out.
+        Attention weights at each step, without the source's padding.
     """
 
     tokens: IntArray
@@ -59,7 +59,7 @@ class ForcedDecoding:
 
     @property
     def possible(self) -> BoolArray:
-        """(T,) bool array: whether the model could have said the token that was forced."""
+        """(T,) bool array: whether the forced token was possible."""
         found: BoolArray = self.support[np.arange(len(self.tokens)), self.tokens]
         return found
 
@@ -71,7 +71,7 @@ class ForcedDecoding:
 
     @property
     def steps(self) -> list[ForcedStep]:
-        """The same step by step, with nothing but what is possible."""
+        """The steps one by one, each with the possible tokens only."""
         found = []
         for token, log_prob, support in zip(self.tokens, self.log_prob, self.support, strict=True):
             p = np.where(support, np.exp(log_prob.astype(np.float64)), 0.0)
@@ -82,7 +82,7 @@ class ForcedDecoding:
 
     @property
     def probability(self) -> float:
-        """Of the whole target; 0 if a step is impossible."""
+        """Probability of the whole target; 0 if a step is impossible."""
         return float(np.exp(self.token_log_probs.sum()))
 
 
@@ -92,10 +92,10 @@ def forced_decoding(
     source_mask: ArrayLike,
     targets: Sequence[ArrayLike],
 ) -> list[ForcedDecoding]:
-    """Feed each source's target to the model, and record what it says at every step.
+    """Feed each source's target to the model, and record its distribution at every step.
 
-    Where the model gives the next token of the target no probability, the token is fed all the
-    same, and the model goes on from there.
+    A token of the target is fed even if the model gives it no probability, and the model continues
+    from there.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def forced_decoding(
     Raises
     ------
     ValueError
-        If the arrays do not fit together, or there is not one target for each source.
+        If the arrays do not fit together, or if there is not exactly one target per source.
 
     References
     ----------
@@ -145,28 +145,28 @@ def forced_decoding(
     source, source_mask = checked_source(source, source_mask)
     if len(targets) != len(source):
         raise ValueError(
-            f"targets must hold one for each of the {len(source)} sources, got {len(targets)}"
+            f"expected one target for each of the {len(source)} sources, got {len(targets)}"
         )
     forced = [np.append(np.asarray(t, dtype=np.int64), model.eos) for t in targets]
-    said: list[list[tuple[FloatArray, BoolArray, FloatArray]]] = [[] for _ in forced]
+    recorded: list[list[tuple[FloatArray, BoolArray, FloatArray]]] = [[] for _ in forced]
     if not forced:
         return []
     state = model.encode(source, source_mask)
-    owner = np.arange(len(forced))  # which target each row of the state follows
+    source_index = np.arange(len(forced))  # the target that each row of the state follows
     tokens = np.full(len(forced), model.bos)
     length = 0
-    while owner.size:
+    while source_index.size:
         step, state = model.step(state, tokens)
-        for row, i in enumerate(owner):
+        for row, i in enumerate(source_index):
             weights = step.attention[row][source_mask[i]]
-            said[i].append((step.log_prob[row], step.support[row], weights))
+            recorded[i].append((step.log_prob[row], step.support[row], weights))
         length += 1
-        going = np.array([length < len(forced[i]) for i in owner])
-        owner = owner[going]
-        if owner.size and not going.all():
-            state = model.select(state, np.flatnonzero(going))
-        tokens = np.array([forced[i][length - 1] for i in owner])
+        active = np.array([length < len(forced[i]) for i in source_index])
+        source_index = source_index[active]
+        if source_index.size and not active.all():
+            state = model.select(state, np.flatnonzero(active))
+        tokens = np.array([forced[i][length - 1] for i in source_index])
     return [
         ForcedDecoding(target, *map(np.stack, zip(*steps, strict=True)))
-        for target, steps in zip(forced, said, strict=True)
+        for target, steps in zip(forced, recorded, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Greedy decoding: always the most probable token, fast enough to validate a training run with."""
+"""Greedy decoding, always the most probable token: fast enough to validate during training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def greedy_search(
     *,
     max_length: int | None = None,
 ) -> list[IntArray]:
-    """Decode each source by the most probable token at every step.
+    """Decode each source with the most probable token at every step.
 
     Parameters
     ----------
@@ -31,18 +31,18 @@ def greedy_search(
     source, source_mask : (B, S) int array, (B, S) bool array
         Token ids and True where they are real.
     max_length : int, optional
-        Most tokens of an output, the end symbol not counted; 2 × source length + 10 by default.
+        The most tokens of an output, end symbol not counted; by default 2 × source length + 10.
 
     Returns
     -------
     list of B int arrays
-        Tokens up to the end symbol, or up to the length limit if that came first. Of equally
-        probable tokens the one with the lowest id is taken.
+        The tokens before the end symbol, or up to the length limit if that came first. Ties go to
+        the lowest token id.
 
     Raises
     ------
     ValueError
-        If the arrays do not fit together or ``max_length`` is under 1.
+        If the arrays do not fit together or ``max_length`` is below 1.
 
     Examples
     --------
@@ -64,22 +64,22 @@ def greedy_search(
     """
     source, source_mask = checked_source(source, source_mask)
     limit = length_limits(source_mask, max_length)
-    sentences = len(source)
-    if sentences == 0:
+    sources = len(source)
+    if sources == 0:
         return []
-    output = np.zeros((sentences, limit.max()), dtype=np.int64)
-    length = np.zeros(sentences, dtype=np.int64)
+    output = np.zeros((sources, limit.max()), dtype=np.int64)
+    length = np.zeros(sources, dtype=np.int64)
     state = model.encode(source, source_mask)
-    owner = np.arange(sentences)  # which sentence each row of the state decodes
-    tokens = np.full(sentences, model.bos)
-    while owner.size:
+    source_index = np.arange(sources)  # the source that each row of the state decodes
+    tokens = np.full(sources, model.bos)
+    while source_index.size:
         step, state = model.step(state, tokens)
         best = np.where(step.support, step.log_prob, -np.inf).argmax(axis=1)
-        going = best != model.eos
-        output[owner[going], length[owner[going]]] = best[going]
-        length[owner[going]] += 1
-        going &= length[owner] < limit[owner]
-        owner, tokens = owner[going], best[going]
-        if not going.all() and owner.size:
-            state = model.select(state, np.flatnonzero(going))
+        active = best != model.eos
+        output[source_index[active], length[source_index[active]]] = best[active]
+        length[source_index[active]] += 1
+        active &= length[source_index] < limit[source_index]
+        source_index, tokens = source_index[active], best[active]
+        if not active.all() and source_index.size:
+            state = model.select(state, np.flatnonzero(active))
     return [row[:n] for row, n in zip(output, length, strict=True)]

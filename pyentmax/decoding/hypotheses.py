@@ -1,4 +1,4 @@
-"""What a decoder returns: hypotheses, and how much is proved about their list."""
+"""What a search returns: hypotheses, and what is proved about their list."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Hypothesis:
     tokens : tuple of int
         Without the begin and end symbols.
     log_prob : float
-        Log-probability of the sequence, its end symbol included. For an unfinished one that of the
-        prefix, that is, of all sequences which begin with it.
+        Log-probability of the sequence, its end symbol included. That of an unfinished hypothesis
+        is its prefix's, the total over all sequences that begin with it.
     attention : (len(tokens) + 1, source length) array or None
-        One row of weights for each token and, in a finished hypothesis, one for the end symbol.
-        Padding of the source is left out.
+        One row of weights per token and, in a finished hypothesis, one for the end symbol, without
+        the source's padding.
     finished : bool
         False if the length limit came before the end symbol.
 
@@ -40,7 +40,7 @@ class Hypothesis:
 
     @property
     def probability(self) -> float:
-        """exp(log_prob); 0.0 where that is too small for a float, though it is possible."""
+        """exp(log_prob); 0.0 if that is too small for a float, though the sequence is possible."""
         return math.exp(self.log_prob)
 
 
@@ -51,20 +51,20 @@ class SearchResult:
     Attributes
     ----------
     hypotheses : tuple of Hypothesis
-        Most probable first (`exact_search` can rank by length, too). If nothing ended within the
-        length limit, unfinished prefixes.
+        Most probable first (`exact_search` can also normalise by length). If nothing ended within
+        the length limit, these are unfinished prefixes.
     exact : bool
         True if it is proved that every sequence with a probability above zero is in the list.
     mass : float
         Total probability of the finished hypotheses; 1 up to rounding if ``exact``.
     reason : str
-        Why the list is, or is not, proved complete.
+        Why the list is proved complete, or why it is not.
     proved : int
         How many hypotheses, from the first on, are proved to be the best ones.
     bound : float
-        No string that is not listed has a higher probability; 1 if nothing better is known.
+        Upper bound on the probability of any string that is not listed; 1 if none is known.
     mass_bound : float
-        The strings that are not listed have no higher probability together.
+        Upper bound on the total probability of all strings that are not listed.
     """
 
     hypotheses: tuple[Hypothesis, ...]

@@ -1,7 +1,7 @@
 """The tree of hypotheses: what they share, where they part, and how probable each branch is.
 
-Peters et al. (2019), Figure 1, draw a complete beam like this: one path for what all hypotheses
-begin with, a branch where the model hesitates, and a leaf for each string that it finds possible.
+Peters et al. (2019) draw a complete beam like this in Figure 1: one path for the common beginning
+of all hypotheses, a branch where the model hesitates, and a leaf for each possible string.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ CUT_OFF = "…"  # ends a hypothesis that the length limit left unfinished
 
 @dataclass(frozen=True)
 class HypothesisNode:
-    """A run of tokens that has no branch inside, and the branches after it.
+    """A run of tokens without a branch inside, and the branches after it.
 
     Attributes
     ----------
     tokens : tuple of str
-        The run; the end symbol is part of it in a leaf. Only a root may have an empty run.
+        The run. In a leaf it includes the end symbol. Only a root may have an empty run.
     prefix : tuple of str
         Everything before the run.
     probability : float
         Total probability of the listed strings that go through this node.
     share : float
-        That probability over the parent's: how the mass of the parent divides among its branches.
+        That probability divided by the parent's: the branch's share of the parent's mass.
     children : tuple of HypothesisNode
         Most probable first; empty in a leaf.
     """
@@ -57,12 +57,12 @@ class HypothesisNode:
 
 @dataclass(frozen=True)
 class HypothesisTree:
-    """Hypotheses merged into a tree by their common beginnings.
+    """Hypotheses merged into a tree by their common prefixes.
 
     Attributes
     ----------
     root : HypothesisNode
-        What all hypotheses begin with; its probability is the total of the list.
+        The common prefix of all hypotheses; its probability is the total of the list.
     end : str
         How the end symbol is shown.
     separator : str
@@ -102,7 +102,7 @@ class HypothesisTree:
         Parameters
         ----------
         hypotheses : iterable of Hypothesis
-            Such as ``result.hypotheses`` of a beam search. One that is unfinished ends in "…".
+            Such as ``result.hypotheses`` of a beam search. An unfinished one ends in "…".
         decode : callable
             The text of a token, such as ``vocabulary.tokens.__getitem__``.
         end : str
@@ -113,7 +113,7 @@ class HypothesisTree:
         Raises
         ------
         ValueError
-            If there is no hypothesis.
+            If there are no hypotheses.
         """
         strings = [
             ((*map(decode, h.tokens), end if h.finished else CUT_OFF), h.probability)
@@ -121,8 +121,8 @@ class HypothesisTree:
         ]
         if not strings:
             raise ValueError("a tree needs at least one hypothesis, but the list is empty")
-        # In sorted order all strings with a common beginning are neighbours. The flag keeps the end
-        # symbol apart from a token that happens to be written like it.
+        # In sorted order, strings with a common prefix are neighbours. The flag distinguishes the
+        # end symbol from a token that happens to be written like it.
         runs = sorted(
             ([(token, False) for token in tokens[:-1]] + [(tokens[-1], True)], probability)
             for tokens, probability in strings
@@ -137,19 +137,19 @@ class HypothesisTree:
         return self.separator.join(tokens)
 
     def label(self, tokens: Iterable[str]) -> str:
-        """Tokens as text, spaces inside them made visible."""
+        """Tokens as text, with visible spaces."""
         return self.separator.join(token.replace(" ", "␣") for token in tokens)
 
     def text(self) -> str:
         """The tree as lines of text: run, probability, share of the branch, string.
 
-        The share of its parent's probability is shown where the tree branches more than once and
-        it thus differs from the probability itself.
+        The share of the branch is shown if the tree branches more than once, because only then does
+        it differ from the probability.
         """
         rows = list(_rows(self.root, "", ""))
         shape = [lead + self.label(node.tokens) for lead, node in rows]
         if not shape[0]:
-            shape[0] = "·"  # the strings have no common beginning
+            shape[0] = "·"  # the strings have no common prefix
         width = max(map(len, shape))
         percents = [format_percent(node.probability) for _, node in rows]
         digits = max(map(len, percents))
@@ -170,7 +170,7 @@ class HypothesisTree:
 def _merge(
     runs: Sequence[tuple[list[tuple[str, bool]], float]], start: int, above: float | None
 ) -> HypothesisNode:
-    """Node of the sorted ``runs``, which agree up to ``start``; ``above`` is the parent's mass."""
+    """The node of sorted ``runs`` that agree up to ``start``; ``above`` is the parent's mass."""
     mass = sum(probability for _, probability in runs)
     first = runs[0][0]
     stop = len(commonprefix([tokens for tokens, _ in runs]))
@@ -189,7 +189,7 @@ def _merge(
 
 
 def _rows(node: HypothesisNode, lead: str, below: str) -> Iterator[tuple[str, HypothesisNode]]:
-    """Each node with what its line begins with, in the order of the lines."""
+    """Each node with the branch lines before it, in the order of the lines."""
     yield lead, node
     for child in node.children:
         last = child is node.children[-1]
@@ -198,14 +198,14 @@ def _rows(node: HypothesisNode, lead: str, below: str) -> Iterator[tuple[str, Hy
 
 
 def format_percent(probability: float) -> str:
-    """A probability as percent with one decimal, never rounded to a certainty that it is not.
+    """A probability as a percentage with one decimal; rounding never makes it 0% or 100%.
 
     Examples
     --------
     >>> [format_percent(p) for p in (1.0, 0.9999, 0.664, 0.0004, 1e-9, 0.0)]
     ['100.0%', '>99.9%', '66.4%', '0.04%', '<0.001%', '0.0%']
     """
-    if 0.9995 <= probability < 1 - 1e-6:  # closer to 1 is the rounding of a complete list
+    if 0.9995 <= probability < 1 - 1e-6:  # closer to 1 means a complete list, up to rounding
         return ">99.9%"
     if 0 < probability < 5e-6:
         return "<0.001%"

@@ -1,1 +1,1 @@
-"""Sequence-to-sequence models, and what decoders ask of one."""
+"""Sequence-to-sequence models, and the protocol that decoders expect of one."""

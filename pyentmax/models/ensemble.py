@@ -1,4 +1,4 @@
-"""Several models that decode as one: the mean of their probabilities at each step."""
+"""Several models that decode as one, by the mean of their probabilities at each step."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Ensemble:
 
     .. math:: p(y_t \mid y_{<t}, x) = \frac1M \sum_m p_m(y_t \mid y_{<t}, x)
 
-    A token is possible if one member thinks so: the support is the union of theirs, and searches
-    prove things about this averaged model. It is sparse if all members are.
+    A token is possible if at least one member finds it possible, so the support is the union of
+    theirs. Certificates of a search hold for this averaged model. It is sparse if all members are.
 
     Parameters
     ----------
     members : sequence of JoinableDecodable
-        Models of one vocabulary. Each keeps a state of its own.
+        Models that share a vocabulary. Each keeps its own state.
 
     Raises
     ------
     ValueError
-        If there is none, or they differ in their begin or end symbol; in a step, if they differ in
-        the size of their vocabularies.
+        If there are none, or if they differ in their begin or end symbol; in a step, if their
+        vocabularies differ in size.
 
     References
     ----------
@@ -68,58 +68,54 @@ class Ensemble:
         symbols = {(member.bos, member.eos) for member in self.members}
         if len(symbols) > 1:
             raise ValueError(
-                "the models of an ensemble must share their begin and end symbols, not "
+                "the models of an ensemble must share their begin and end symbols, but have "
                 + " and ".join(map(str, sorted(symbols)))
             )
         [(self.bos, self.eos)] = symbols
 
     @property
     def output_is_sparse(self) -> bool:
-        """Whether all members can give a token the probability 0: one dense model fills in all."""
+        """Whether all members can give a token the probability 0; one dense model prevents it."""
         return all(member.output_is_sparse for member in self.members)
 
     def encode(self, source: IntArray, source_mask: BoolArray) -> tuple[Any, ...]:
-        """A state of each member."""
+        """The states of the members."""
         return tuple(member.encode(source, source_mask) for member in self.members)
 
     def step(self, state: tuple[Any, ...], tokens: IntArray) -> tuple[Step, tuple[Any, ...]]:
-        """Read one token a row with every member; the mean of probabilities and of attention."""
-        pairs = [member.step(own, tokens) for member, own in zip(self.members, state, strict=True)]
+        """Read one token per row with every member; average the probabilities and the attention."""
+        pairs = [m.step(s, tokens) for m, s in zip(self.members, state, strict=True)]
         steps = [step for step, _ in pairs]
         sizes = [step.log_prob.shape[1] for step in steps]
         if len(set(sizes)) > 1:
             raise ValueError(
-                f"the models of an ensemble must share one vocabulary, not have {sizes} tokens"
+                f"the models of an ensemble must share a vocabulary, but theirs have {sizes} tokens"
             )
         step = Step(
-            _log_mean([step.log_prob for step in steps]),
+            _log_mean_exp([step.log_prob for step in steps]),
             np.any([step.support for step in steps], axis=0),
             np.mean([step.attention for step in steps], axis=0),
         )
-        return step, tuple(own for _, own in pairs)
+        return step, tuple(s for _, s in pairs)
 
     def select(self, state: tuple[Any, ...], rows: IntArray) -> tuple[Any, ...]:
-        """The state of some rows, each as often as it is named."""
-        return tuple(
-            member.select(own, rows) for member, own in zip(self.members, state, strict=True)
-        )
+        """The state of the given rows; a row may be repeated."""
+        return tuple(m.select(s, rows) for m, s in zip(self.members, state, strict=True))
 
     def join(self, states: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
-        """The rows of several states of one encoding, one state after another."""
-        return tuple(
-            member.join(own)
-            for member, own in zip(self.members, zip(*states, strict=True), strict=True)
-        )
+        """The rows of several states of one encoding, one state after the other."""
+        by_member = zip(*states, strict=True)
+        return tuple(m.join(s) for m, s in zip(self.members, by_member, strict=True))
 
 
-def _log_mean(log_probs: Sequence[FloatArray]) -> FloatArray:
-    """log of the mean of exp, where no probability can underflow that matters; −∞ stays.
+def _log_mean_exp(log_probs: Sequence[FloatArray]) -> FloatArray:
+    """log of the mean of exp, without underflow of what counts; −∞ in all members stays −∞.
 
-    In the members' own float type: the searches ask it how much an underflow can hide.
+    The result has the members' dtype, because a search derives from it what an underflow can hide.
     """
     stacked = np.stack(log_probs)
     top = stacked.max(axis=0)
-    largest = np.where(np.isneginf(top), 0, top)  # −∞ − (−∞) is no number
+    largest = np.where(np.isneginf(top), 0, top)  # −∞ − (−∞) would be NaN
     mean = np.exp(stacked.astype(np.float64) - largest).mean(axis=0)
     with np.errstate(divide="ignore"):
         result: FloatArray = (largest + np.log(mean)).astype(stacked.dtype)

@@ -1,9 +1,9 @@
-"""What a model is trained on, and what it offers to the decoders.
+"""What a model is trained on, and what decoders need from it.
 
-Decoders encode once, advance one token at a time and rearrange rows. They know nothing else of a
-model, so that a recurrent network, a Transformer, an ensemble or a
-table of probabilities are decoded by the same code. They run on the host: all arrays that they give
-and get are NumPy's, and where a model computes on a GPU, only its state stays there.
+Decoders encode once, advance one token at a time and rearrange rows. They know nothing else about a
+model, so the same code decodes a recurrent network, a Transformer, an ensemble or a table of
+probabilities. They run on the host: all arrays that they pass and receive are NumPy's. If a model
+computes on a GPU, only its state stays there.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ State = TypeVar("State")
 
 
 class PairBatch(Protocol):
-    """B pairs of a source and a target, padded to rectangles: what an encoder-decoder learns from.
+    """A padded batch of B pairs of a source and a target, which an encoder-decoder learns from.
 
     Attributes
     ----------
     source, source_mask : arrays of shape (B, S)
-        Token numbers, and True where there is a token.
+        Token ids, and True where there is a token.
     target_in, target_out, target_mask : arrays of shape (B, T)
-        Tokens put in (from bos on), tokens to predict (up to eos), and where there are any.
+        Tokens to read (from bos on), tokens to predict (up to eos), and where there are any.
     """
 
     @property
@@ -59,17 +59,17 @@ class PairBatch(Protocol):
 
 
 class Step(NamedTuple):
-    """What a model says about the next token of each row.
+    """The distribution of the next token of each row.
 
     Attributes
     ----------
     log_prob : (rows, vocabulary) float array
         Log-probability of each token as the next one; −inf off the support.
     support : (rows, vocabulary) bool array
-        True where the output mapping gives a probability above zero. It comes from the mapping
-        itself (u > 0) and not from a float: a probability may round to zero within the support.
+        True where the output mapping gives a probability above zero. It is the support of the
+        mapping itself (u > 0), not of the floats: a probability may round to zero within it.
     attention : (rows, source) float array
-        Weight of each source position in this step.
+        Weights of the source positions in this step.
     """
 
     log_prob: FloatArray
@@ -80,14 +80,14 @@ class Step(NamedTuple):
 class Decodable(Protocol[State]):
     """A sequence-to-sequence model as the decoders see it.
 
-    ``State`` is whatever the model carries from step to step for a number of rows; decoders hand it
-    back and never look inside. No method may change the state that it was given, since a decoder
-    may take several rows from it.
+    ``State`` is whatever the model carries from step to step for a number of rows. Decoders pass it
+    back and never look inside. No method may change the state that it is given, because a decoder
+    may continue from it more than once.
     """
 
     @property
     def bos(self) -> int:
-        """Token that is fed before the first one."""
+        """Token that the model reads before the first one."""
 
     @property
     def eos(self) -> int:
@@ -98,17 +98,17 @@ class Decodable(Protocol[State]):
         """Whether the output mapping can give probabilities that are exactly zero."""
 
     def encode(self, source: IntArray, source_mask: BoolArray) -> State:
-        """State before the first token, a row for each of the (B, S) sources; without dropout."""
+        """State before the first token, one row per (B, S) source; without dropout."""
 
     def step(self, state: State, tokens: IntArray) -> tuple[Step, State]:
-        """Read one token per row; give the distribution of the next one and the new state."""
+        """Read one token per row; return the distribution of the next one and the new state."""
 
     def select(self, state: State, rows: IntArray) -> State:
-        """State whose row i is row ``rows[i]`` of the given one; rows may repeat or be left out."""
+        """State whose row i is row ``rows[i]`` of the given one; rows may be repeated."""
 
 
 class JoinableDecodable(Decodable[State], Protocol[State]):
-    """What exact search needs besides: prefixes of different steps that go on in one."""
+    """What exact search needs in addition: one step for prefixes of different lengths."""
 
     def join(self, states: Sequence[State]) -> State:
-        """State with the rows of all given ones, which stem from one encoding, in their order."""
+        """State with the rows of all given states of one encoding, in their order."""

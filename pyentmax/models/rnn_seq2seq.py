@@ -1,13 +1,13 @@
-"""The sequence-to-sequence model of Peters et al. (2019), §2, with any mapping in both its roles.
+"""The sequence-to-sequence model of Peters et al. (2019), §2, with any mappings in its two roles.
 
     encoder    h₁ … h_S    = stacked bidirectional LSTMs over the source's embeddings
     decoder    s_t         = stacked LSTMs over [embedding of y_{t−1}; õ_{t−1}]      (input feeding)
     attention  p_t         = π(z(s_t, h_j)),   c_t = Σ_j p_{t,j} h_j                 (Eq. 1)
     output     õ_t         = tanh(W_o [c_t; s_t]),   y_t ~ π'(V õ_t + b)             (Eq. 2)
 
-With a sparse π' the model gives non-zero probability to finitely many strings of each length.
-Sequences come as (batch, time) arrays of token numbers; inside, time comes first, so that a step of
-the whole batch is one contiguous block.
+With a sparse π' the model may find only a few strings of each length possible. Sequences are
+(batch, time) arrays of token ids. Inside the model time comes first, so that a step of the whole
+batch is one contiguous block.
 """
 
 from __future__ import annotations
@@ -44,28 +44,34 @@ from pyentmax.nn.mapping_choice import choose_mapping
 
 @dataclass(frozen=True)
 class RNNSeq2SeqConfig:
-    """The shape of a model.
+    """The sizes and mappings of a model.
 
     Parameters
     ----------
     source_size, target_size : int
         Sizes of the two vocabularies.
     hidden : int
-        Width of embeddings and hidden states. Even, since the encoder's two directions share it.
+        Width of embeddings and hidden states. Even, because the encoder's two directions share it.
     layers : int
         Depth of encoder and decoder.
     dropout : float
-        Rate on embeddings, between layers and on õ.
+        Dropout rate on embeddings, between layers and on õ.
     attention, output : str
-        The two mappings, as for `choose_mapping`: α, or a name. The output is
-        trained with the mapping's own Fenchel-Young loss. The attention may be "learned": α-entmax
-        whose α is a parameter, 1 < α < 2.
+        The two mappings, an α or a name as for `choose_mapping`. The output is trained with its
+        mapping's own Fenchel-Young loss. The attention may be "learned": α-entmax whose α is a
+        parameter, 1 < α < 2.
     score : str
         How attention compares states, a name in :data:`pyentmax.nn.attention.SCORES`.
     fertility : float, optional
-        Most attention that a source position gets over all steps (Malaviya et al. 2018). The
-        attention, which has to be softmax or sparsemax, becomes csoftmax or csparsemax, bounded by
-        what is left, with a sink beside the source.
+        The most attention that a source position gets over all steps (Malaviya et al. 2018). The
+        attention must be softmax or sparsemax. It becomes csoftmax or csparsemax, bounded by what
+        is left of the fertility, with a sink beside the source.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive, ``hidden`` is odd, a rate or a fertility is out of range, or a
+        mapping or score is unknown or does not fit its role.
     """
 
     source_size: int
@@ -125,7 +131,7 @@ class RNNSeq2Seq:
     params : dict of arrays
         As :meth:`initialize` makes them.
     bos, eos : int
-        Numbers of the target tokens that open and close a sequence.
+        Ids of the target tokens that begin and end a sequence.
 
     Examples
     --------
@@ -168,7 +174,7 @@ class RNNSeq2Seq:
         return cls(config, params, bos, eos)
 
     def check_parameters(self) -> None:
-        """Raise a ValueError unless the parameters are those that the configuration asks for."""
+        """Raise a ValueError unless the parameters' names and shapes fit the configuration."""
         expected = self.initialize(self.config, np.random.default_rng(0), self.bos, self.eos).params
         for name in sorted(expected.keys() | self.params.keys()):
             shapes = [p[name].shape if name in p else "none" for p in (expected, self.params)]
@@ -181,7 +187,7 @@ class RNNSeq2Seq:
         return array_module(next(iter(self.params.values())))
 
     def move_to(self, xp: ModuleType) -> None:
-        """Make the parameters arrays of another module, to go on there: cupy's, or numpy's."""
+        """Move the parameters to another array module, cupy or numpy; the model computes there."""
         move = to_host if xp is np else xp.asarray
         self.params = {name: move(x) for name, x in self.params.items()}
 
@@ -192,7 +198,7 @@ class RNNSeq2Seq:
 
     @property
     def attention_alpha(self) -> float | None:
-        """α of the attention, fixed or as learned so far; None if it is no α-entmax."""
+        """α of the attention, fixed or as learned so far; None if it is not an α-entmax."""
         if self.attention is not None:
             return self.attention.alpha
         return float(to_host(learned_alpha(self.params, "attention").data)[0])
@@ -210,8 +216,7 @@ class RNNSeq2Seq:
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
         batch : PairBatch
-            Such as :func:`pyentmax.data.make_batch` gives. It is moved to where the parameters
-            are.
+            Such as :func:`pyentmax.data.make_batch` makes. It is moved to the parameters' device.
         rng : numpy.random.Generator, optional
             Switches dropout on.
         """
@@ -228,23 +233,23 @@ class RNNSeq2Seq:
         target_in: Array,
         rng: Generator | None = None,
     ) -> Tensor:
-        """Scores z of shape (T, B, V) of every next token, given those before it."""
+        """Scores z of shape (T, B, V) for every next token, given those before it."""
         state = self._encode(params, source, source_mask, rng)
         embedded = dropout(
             embedding(params, "target_embedding", target_in.T), self.config.dropout, rng
         )
-        # The embeddings' part of the first layer's gates, for all steps in one product.
+        # The embeddings' part of the first layer's gates, in one product for all steps.
         gates = linear(params, "decoder.0", embedded)
         outputs = []
         for step_gates in gates:
-            state, _ = self._advance(params, step_gates, state, rng)
+            state, _ = self._decode_step(params, step_gates, state, rng)
             outputs.append(state.input_feed)
         return linear(params, "output", stack(outputs))
 
     def _encode(
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None
     ) -> DecoderState:
-        _check_tokens(mask)
+        _check_sources(mask)
         rate = self.config.dropout
         time_mask = mask.T
         x = embedding(params, "source_embedding", source.T)
@@ -259,16 +264,16 @@ class RNNSeq2Seq:
         coverage = None if self.config.fertility is None else xp.zeros_like(values.data[:, :, 0])
         weights = []
         for k in range(self.config.layers):
-            # The first layer's input is õ: the embeddings' part is multiplied out for all steps.
+            # The first layer's input is õ alone: the embeddings' part was computed for all steps.
             inputs = params[f"decoder.{k}.weight" if k else "decoder.feed.weight"]
             weights.append(concatenate([inputs, params[f"decoder.{k}.recurrent"]], axis=0))
         memory, source_index = Memory(keys, values, mask), np.arange(len(mask))
         return DecoderState(tuple(weights), tuple(last), input_feed, memory, source_index, coverage)
 
-    def _advance(
+    def _decode_step(
         self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
     ) -> tuple[DecoderState, Tensor]:
-        """One step of the decoder from the embedding's part of the first layer's gates."""
+        """One step of the decoder, from the embeddings' part of the first layer's gates."""
         rate = self.config.dropout
         x = as_tensor(state.input_feed)
         layers = []
@@ -279,17 +284,17 @@ class RNNSeq2Seq:
             layers.append(after)
             x = after[0]
         scores = self.score.compare(params, "attention", x, state.memory.keys)
-        mapping, coverage = self._attention_of_step(params, state.coverage)
+        mapping, coverage = self._step_mapping(params, state.coverage)
         context, weights = attend(scores, state.memory, mapping)
         if coverage is not None:
             coverage = coverage + weights
         combined = dropout(tanh(linear(params, "combine", concatenate([context, x]))), rate, rng)
         return state._replace(layers=tuple(layers), input_feed=combined, coverage=coverage), weights
 
-    def _attention_of_step(
+    def _step_mapping(
         self, params: Parameters, coverage: Any
     ) -> tuple[AttentionMapping, Tensor | None]:
-        """The mapping of this step, bounded by what is left of the fertility, if there is one."""
+        """The mapping of this step and, if there is a fertility to bound it, the coverage."""
         if self.attention is None:
             return learned_entmax(params, "attention"), None
         if self.config.fertility is None:
@@ -300,27 +305,27 @@ class RNNSeq2Seq:
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
-        """The decoder's state before the first token, as plain arrays of the model's module."""
-        _check_tokens(source_mask)
+        """The decoder's state before the first token, as arrays off the tape."""
+        _check_sources(source_mask)
         xp = self.xp
         state = self._encode(self.params, xp.asarray(source), xp.asarray(source_mask), None)
-        return _plain(state)
+        return _detached(state)
 
     def step(self, state: DecoderState, tokens: Array) -> tuple[Step, DecoderState]:
-        """Read one token a row; say what may come next, on the host."""
-        # Many rows read the same token: each token's part of the gates is multiplied out once.
+        """Read one token per row; return what may come next, on the host, and the new state."""
+        # Many rows read the same token: each distinct token's part of the gates is computed once.
         distinct, place = np.unique(tokens, return_inverse=True)
         embedded = embedding(self.params, "target_embedding", distinct)
         gates = linear(self.params, "decoder.0", embedded).data[self.xp.asarray(place)]
-        state, weights = self._advance(self.params, gates, state, None)
+        state, weights = self._decode_step(self.params, gates, state, None)
         scores = linear(self.params, "output", state.input_feed)
         log_prob, support = self.output.log_probabilities(scores.data)
-        return Step(*map(to_host, (log_prob, support, weights.data))), _plain(state)
+        return Step(*map(to_host, (log_prob, support, weights.data))), _detached(state)
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
-        """The state of some rows, each as often as it is named."""
+        """The state of the given rows; a row may be repeated."""
         source_index, rows = state.source_index[rows], self.xp.asarray(rows)
-        # Where prefixes only took each other's places, what they attend to stays as it is.
+        # If rows only changed places within their source, what they attend to is the same.
         same = np.array_equal(source_index, state.source_index)
         return DecoderState(
             state.weights,
@@ -332,7 +337,7 @@ class RNNSeq2Seq:
         )
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
-        """The rows of several states of one encoding, one state after another."""
+        """The rows of several states of one encoding, one state after the other."""
         xp = self.xp
         layers = zip(*(state.layers for state in states), strict=True)
         memories = zip(*(state.memory for state in states), strict=True)
@@ -346,14 +351,14 @@ class RNNSeq2Seq:
         )
 
 
-def _check_tokens(mask: Array) -> None:
-    """Refuse a source of nothing. A mask on a GPU is not looked at: that would wait for it."""
+def _check_sources(mask: Array) -> None:
+    """Refuse an empty source. A mask on a GPU is not looked at, since that would wait for it."""
     if isinstance(mask, np.ndarray) and not mask.any(axis=1).all():
         empty = int(np.flatnonzero(~mask.any(axis=1))[0])
         raise ValueError(f"source_mask: row {empty} has no token to attend to")
 
 
-def _plain(state: DecoderState) -> DecoderState:
+def _detached(state: DecoderState) -> DecoderState:
     """The same state as arrays, off the tape."""
 
     def data(x: Any) -> Array:

@@ -1,8 +1,8 @@
 """Pictures: hypothesis trees, attention, forced decoding, sparsity, training and mapping curves.
 
-Every function draws into the axes that it is given, or into a new figure of fitting size, and
+Every function draws into the axes that it is given, or into a new figure of suitable size, and
 returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
-so that the functions work in a notebook, in a script without a display, and in threads alike.
+so the functions work in a notebook, in a script without a display, and in threads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the pictures share: colours, new figures, and saving them."""
+"""What all figures share: colours, new axes, and saving."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
 
 __all__ = ["save_figure"]
 
-# Okabe and Ito's palette, told apart under every common form of colour blindness.
+# Okabe and Ito's palette, whose colours differ under every common form of colour blindness.
 BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
 INK, GREY, RULE, PALE, EDGE = "#1F2933", "#6B7785", "#DDE3E9", "#E6F0F8", "#8FBEDD"
 
-# A character of this font is so wide in units of its size: the room that a text needs is known
+# The width of a character of this font in units of its size, so that the width of a text is known
 # before anything is drawn.
 MONOSPACED, CHARACTER = "DejaVu Sans Mono", 0.602
 
 
 def text_width(text: str) -> float:
-    """Width of monospaced text: wide characters take two columns, combining ones none."""
+    """Width of monospaced text: wide characters take two columns, combining marks none."""
     above = ("Mn", "Me")  # marks that stand on the character before them
     wide = sum(east_asian_width(c) in "WF" for c in text)
     return CHARACTER * (sum(category(c) not in above for c in text) + wide)
 
 
 def new_axes(width: float, height: float, *, fill: bool = False) -> Axes:
-    """Axes in a new figure of that many inches; ``fill`` leaves no margin around them."""
+    """Axes in a new figure of this size in inches; ``fill`` leaves no margin around them."""
     from matplotlib.figure import Figure
 
     if fill:
         figure = Figure(figsize=(width, height))
-        # No layout engine, whatever the settings say: there is no margin to lay out.
+        # No layout engine, whatever Matplotlib's settings: there is no margin to lay out.
         figure.set_layout_engine("none")
         return figure.add_axes((0, 0, 1, 1))
     return Figure(figsize=(width, height), layout="constrained").add_subplot()
 
 
 def require_matplotlib() -> None:
-    """Raise an ImportError that says what to install where Matplotlib is missing."""
+    """Raise an ImportError that says what to install if Matplotlib is missing."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError(
             "plots are drawn with Matplotlib, which is not installed: pip install pyentmax[models]"
@@ -52,7 +52,7 @@ def require_matplotlib() -> None:
 
 
 def percent_axis(ax: Axes) -> None:
-    """Make y an axis of shares, written as percent, with a grid to read them by."""
+    """Label the y-axis in percent, with a grid."""
     ax.yaxis.set_major_formatter(lambda share, _: f"{round(100 * share, 6):g}%")
     ax.grid(color=RULE, lw=0.8)
     ax.set_axisbelow(True)
@@ -61,15 +61,15 @@ def percent_axis(ax: Axes) -> None:
 
 
 def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> Path:
-    """Save the figure of some axes whole or not at all, the same bytes each time.
+    """Save the figure of the axes atomically, with the same bytes each time.
 
     Neither a full disk nor an interrupt leaves half a picture or loses the one that was there.
-    Metadata that differs from run to run (dates, versions) is left out.
+    Metadata that differs between runs (dates, versions) is left out.
 
     Parameters
     ----------
     ax : matplotlib Axes
-        As the functions above return them.
+        As the functions of `pyentmax.plotting` return them.
     path : path
         Its suffix chooses the format: .png, .svg or .pdf.
     dpi : float
@@ -83,7 +83,7 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
     Raises
     ------
     ValueError
-        If the suffix is none of these.
+        If the suffix is not one of these.
     OSError
         If the file cannot be written.
 
@@ -108,7 +108,7 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
     }
     suffix = path.suffix.lower()
     if suffix not in metadata:
-        raise ValueError(f"the path must end in .png, .svg or .pdf, not in {path.name!r}")
+        raise ValueError(f"the path must end in .png, .svg or .pdf, got {path.name!r}")
     # The salt of SVG identifiers would otherwise be drawn at random.
     with rc_context({"svg.hashsalt": "pyentmax"}), replacing(path) as file:
         figure.savefig(

@@ -1,4 +1,4 @@
-"""Maps of attention."""
+"""Heat maps of attention weights."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["plot_attention"]
 def plot_attention(
     weights: ArrayLike, source: Sequence[str], target: Sequence[str], ax: Axes | None = None
 ) -> Axes:
-    """Draw attention weights as a map, non-zeros outlined (Peters et al. 2019, Figure 5).
+    """Draw attention weights as a heat map, non-zeros outlined (Peters et al. 2019, Figure 5).
 
-    A weight of exactly zero leaves its cell blank; the smallest weight above zero is outlined.
+    A weight of exactly zero has a blank cell; even the smallest weight above zero has an outline.
 
     Parameters
     ----------
     weights : (len(target), len(source)) array
-        Such as ``hypothesis.attention``; a row for each target token.
+        Such as ``hypothesis.attention``; one row per target token.
     source, target : sequences of str
         Labels of columns and rows.
     ax : matplotlib Axes, optional
-        Where to draw; a new figure of fitting size, with a colour bar, by default.
+        Where to draw; by default a new figure of suitable size, with a colour bar.
 
     Returns
     -------
@@ -39,7 +39,7 @@ def plot_attention(
     Raises
     ------
     ValueError
-        If the weights do not have a row for each target token and a column for each source token.
+        If the weights do not have one row per target token and one column per source token.
     ImportError
         If Matplotlib is not installed.
 
@@ -57,26 +57,26 @@ def plot_attention(
     weights = np.asarray(weights, dtype=float)
     if weights.shape != (len(target), len(source)):
         raise ValueError(
-            f"weights must have a row for each of the {len(target)} target tokens and a column for "
-            f"each of the {len(source)} source tokens, not shape {weights.shape}"
+            f"weights must have one row for each of the {len(target)} target tokens and one column "
+            f"for each of the {len(source)} source tokens, not shape {weights.shape}"
         )
-    own_figure = ax is None
+    new_figure = ax is None
     if ax is None:
         width = 0.36 * len(source) + 0.1 * max(map(len, target), default=0)
         height = 0.36 * len(target) + 0.1 * max(map(len, source), default=0)
         ax = new_axes(width + 1.3, max(height + 0.5, 2.0))
 
     rows, columns = np.nonzero(weights > 0)
-    inset = 0.06  # keeps the outlines of neighbours apart
+    inset = 0.06  # separates the outlines of neighbours
     cells = [
         Rectangle((x - 0.5 + inset, y - 0.5 + inset), 1 - 2 * inset, 1 - 2 * inset)
         for y, x in zip(rows, columns, strict=True)
     ]
     colours = LinearSegmentedColormap.from_list("weights", ["#F3F8FC", BLUE])
-    map_ = PatchCollection(cells, cmap=colours, ec=INK, lw=0.9)
-    map_.set_array(weights[rows, columns])
-    map_.set_clim(0, 1)
-    ax.add_collection(map_)
+    heat_map = PatchCollection(cells, cmap=colours, ec=INK, lw=0.9)
+    heat_map.set_array(weights[rows, columns])
+    heat_map.set_clim(0, 1)
+    ax.add_collection(heat_map)
     ax.set(xlim=(-0.5, len(source) - 0.5), ylim=(len(target) - 0.5, -0.5), aspect="equal")
     ax.set_xticks(range(len(source)), [token.replace(" ", "␣") for token in source])
     ax.set_yticks(range(len(target)), [token.replace(" ", "␣") for token in target])
@@ -85,7 +85,7 @@ def plot_attention(
         label.set_rotation(0 if len(token) <= 2 else 90)
     for spine in ax.spines.values():
         spine.set_color(RULE)
-    if own_figure:
-        bar = ax.figure.colorbar(map_, ax=ax, label="attention weight", pad=0.03, aspect=16)
+    if new_figure:
+        bar = ax.figure.colorbar(heat_map, ax=ax, label="attention weight", pad=0.03, aspect=16)
         bar.outline.set_visible(False)
     return ax

@@ -1,4 +1,4 @@
-"""Trained models compared: accuracy against α, and against the time that training takes."""
+"""Comparisons of trained models: accuracy against α, and against training time."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ MARKERS = "os^Dv*"
 def plot_accuracy_by_alpha(
     accuracies: Mapping[str, Mapping[float, Sequence[float]]], ax: Axes | None = None
 ) -> Axes:
-    """Draw accuracy against α, a line for each role (Peters et al. 2019, Figure 4).
+    """Draw accuracy against α, one line per role (Peters et al. 2019, Figure 4).
 
-    A point is the mean over seeds, and its bar one standard error to either side; a single seed
-    has none.
+    A point is the mean over seeds, and its bar shows one standard error on either side; a single
+    seed has no bar.
 
     Parameters
     ----------
     accuracies : mapping
-        Role, such as "attention", → α → accuracies of the seeds, from 0 to 1.
+        Role, such as "attention" → α → accuracies of the seeds, from 0 to 1.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
 
@@ -50,7 +50,7 @@ def plot_accuracy_by_alpha(
     Raises
     ------
     ValueError
-        If there is no accuracy, or there are more than six roles.
+        If a role has no accuracies, or if there are more than six roles.
     ImportError
         If Matplotlib is not installed.
 
@@ -61,21 +61,21 @@ def plot_accuracy_by_alpha(
     ('α', 'dev accuracy')
     """
     require_matplotlib()
-    _check(accuracies)
+    _check_lines(accuracies)
     if ax is None:
         ax = new_axes(5.4, 3.6)
     alphas = {alpha for line in accuracies.values() for alpha in line}
-    # Lines beside each other, so that bars at one α do not hide each other.
-    apart = 0.02 * (max(alphas, default=0) - min(alphas, default=0))
+    # Lines are shifted, so that error bars at the same α do not hide each other.
+    spacing = 0.02 * (max(alphas, default=0) - min(alphas, default=0))
     for number, (role, line) in enumerate(accuracies.items()):
         x = np.array(sorted(line))
         values = [np.asarray(line[alpha], dtype=float) for alpha in x]
         mean = [v.mean() for v in values]
         error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in values]
-        shift = apart * (number - (len(accuracies) - 1) / 2)
+        shift = spacing * (number - (len(accuracies) - 1) / 2)
         style: dict[str, Any] = {
             "color": COLOURS[number],
-            "marker": "os^Dv*"[number],
+            "marker": MARKERS[number],
             "ms": 5,
             "lw": 1.8,
         }
@@ -92,15 +92,15 @@ def plot_time_and_accuracy(
 ) -> Axes:
     """Draw accuracy against the seconds of training (Peters et al. 2019, Figure 6).
 
-    A pale line is one run; where there are several, the strong one is their mean, validation by
-    validation, and its markers show the validations. What lies more than 15 points below the best
-    is cut off, so that the ends of the lines can be told apart.
+    The strong line is the mean of a label's runs at each validation, shown by a marker. If there
+    are several runs, each has a pale line of its own. What lies more than 15 points below the best
+    is cut off, to show the ends of the lines more clearly.
 
     Parameters
     ----------
     runs : mapping
-        Label → one (seconds, accuracies) a run, each with an entry for every validation; the runs
-        of a label have the same number of them.
+        Label → one (seconds, accuracies) per run, each with one entry per validation. All runs of a
+        label must have the same number of validations.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
 
@@ -111,7 +111,7 @@ def plot_time_and_accuracy(
     Raises
     ------
     ValueError
-        If there is no run, or there are more than six labels.
+        If a label has no runs, or if there are more than six labels.
     ImportError
         If Matplotlib is not installed.
 
@@ -122,18 +122,18 @@ def plot_time_and_accuracy(
     'CPU seconds of training'
     """
     require_matplotlib()
-    _check(runs)
+    _check_lines(runs)
     if ax is None:
         ax = new_axes(5.8, 3.8)
-    for number, (label, of_label) in enumerate(runs.items()):
+    for number, (label, label_runs) in enumerate(runs.items()):
         colour = COLOURS[number]
-        curves = np.asarray(of_label, dtype=float)  # runs, (seconds, accuracies), validations
+        curves = np.asarray(label_runs, dtype=float)  # runs, (seconds, accuracies), validations
         if len(curves) > 1:
             for seconds, accuracy in curves:
                 ax.plot(seconds, accuracy, color=colour, lw=0.8, alpha=0.35)
         style: dict[str, Any] = {"color": colour, "marker": MARKERS[number], "label": label}
         ax.plot(*curves.mean(axis=0), ms=4.5, lw=1.8, **style)
-    best = max(max(accuracy) for of_label in runs.values() for _, accuracy in of_label)
+    best = max(max(accuracy) for label_runs in runs.values() for _, accuracy in label_runs)
     ax.set(xlim=(0, None), ylim=(best - 0.15, best + 0.01))
     ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy")
     percent_axis(ax)
@@ -141,10 +141,10 @@ def plot_time_and_accuracy(
     return ax
 
 
-def _check(lines: Mapping[str, object]) -> None:
+def _check_lines(lines: Mapping[str, object]) -> None:
     if not lines or not all(lines.values()):
         raise ValueError(
-            f"expected values for each line, got none for {[k for k in lines if not lines[k]]}"
+            f"expected values for every line, got none for {[k for k in lines if not lines[k]]}"
         )
     if len(lines) > len(COLOURS):
         raise ValueError(f"expected at most {len(COLOURS)} lines, got {len(lines)}")

@@ -36,13 +36,13 @@ def plot_forced_decoding(
     decode: Callable[[int], str],
     ax: Axes | None = None,
     *,
-    most: int = 6,
+    max_others: int = 6,
 ) -> Axes:
     """Draw what is possible at each step of a forced target (Peters et al. 2019, Figure 2).
 
-    The forced tokens stand in bold along the top, everything else that the model finds possible
-    below them, the most probable first. Steps that leave no choice share one box: the model would
-    complete them by itself. A forced token without probability is boxed in red.
+    The forced tokens are in bold along the top. Below each of them are all other possible tokens,
+    most probable first. Consecutive steps without a choice share one box: the model would complete
+    them by itself. An impossible forced token has a red box.
 
     Parameters
     ----------
@@ -50,10 +50,10 @@ def plot_forced_decoding(
     decode : callable
         The text of a token, such as ``vocabulary.tokens.__getitem__``.
     ax : matplotlib Axes, optional
-        Where to draw; the text is fitted to the size that the axes have now. By default a new
-        figure of fitting size.
-    most : int
-        How many other tokens a step shows; the last line says how many there are beyond.
+        Where to draw; the text is scaled to the current size of the axes. By default a new figure
+        of suitable size.
+    max_others : int
+        How many other tokens a step shows at most; a last line counts the rest.
 
     Returns
     -------
@@ -68,18 +68,18 @@ def plot_forced_decoding(
     --------
     >>> import numpy as np
     >>> p = np.array([[1.0, 0.0, 0.0], [0.0, 0.25, 0.75], [0.0, 1.0, 0.0]])
-    >>> said = ForcedDecoding(np.array([0, 2, 1]), np.log(p + 1e-99), p > 0, np.ones((3, 1)))
-    >>> ax = plot_forced_decoding(said, ["a", "</s>", "b"].__getitem__)
+    >>> decoding = ForcedDecoding(np.array([0, 2, 1]), np.log(p + 1e-99), p > 0, np.ones((3, 1)))
+    >>> ax = plot_forced_decoding(decoding, ["a", "</s>", "b"].__getitem__)
     >>> [text.get_text() for text in ax.texts]
     ['a', 'b', '75.0%', '</s>', '25.0%', '</s>']
     """
     require_matplotlib()
     from matplotlib.patches import FancyBboxPatch
 
-    columns = [_column(step, decode, most) for step in decoding.steps]
+    columns = [_column(step, decode, max_others) for step in decoding.steps]
     lefts = [0.0]
-    for column, goes_on in zip(columns[:-1], _run_goes_on(columns), strict=False):
-        lefts.append(lefts[-1] + column.width + (CLOSE if goes_on else GAP))
+    for column, joined in zip(columns[:-1], _joins_next(columns), strict=False):
+        lefts.append(lefts[-1] + column.width + (CLOSE if joined else GAP))
     width = lefts[-1] + columns[-1].width
     height = ROW * max(len(column.lines) for column in columns)
     if ax is None:
@@ -101,15 +101,15 @@ def plot_forced_decoding(
             FancyBboxPatch(corner, right - left, lines * ROW - 0.2, shape, lw=0.09 * unit, **style)
         )
 
-    run: float | None = None  # where a run of steps without a choice began
-    for left, column, goes_on in zip(lefts, columns, _run_goes_on(columns), strict=True):
+    run: float | None = None  # left edge of the current run of steps without a choice
+    for left, column, joined in zip(lefts, columns, _joins_next(columns), strict=True):
         right = left + column.width
         if not column.certain:
             outline(left, right, len(column.lines), fc="white", ec=EDGE)
             outline(left, right, 1, fc=PALE, ec=BLUE if column.possible else VERMILION)
             continue
         run = left if run is None else run
-        if not goes_on:
+        if not joined:
             outline(run, right, 1, fc=PALE, ec=BLUE)
             run = None
     for left, column in zip(lefts, columns, strict=True):
@@ -128,7 +128,7 @@ def plot_forced_decoding(
 
 @dataclass(frozen=True)
 class _Column:
-    """What a step shows: lines of a token and a label, the forced token's first."""
+    """What a step shows: lines of a token and a label, with the forced token first."""
 
     lines: list[tuple[str, str]]
     certain: bool
@@ -136,22 +136,22 @@ class _Column:
     width: float
 
 
-def _run_goes_on(columns: list[_Column]) -> list[bool]:
-    """For each column, whether it and the next one leave no choice and share a box."""
+def _joins_next(columns: list[_Column]) -> list[bool]:
+    """For each column, whether it and the next one have no choice, and so share a box."""
     certain = [column.certain for column in columns]
     return [a and b for a, b in zip(certain, [*certain[1:], False], strict=True)]
 
 
-def _column(step: ForcedStep, decode: Callable[[int], str], most: int) -> _Column:
+def _column(step: ForcedStep, decode: Callable[[int], str], max_others: int) -> _Column:
     def show(token: int) -> str:
         return decode(token).replace(" ", "␣")
 
     certain = step.possible and not step.others
     label = "" if certain else format_percent(step.probability) if step.possible else IMPOSSIBLE
     lines = [(show(step.token), label)]
-    lines += [(show(token), format_percent(p)) for token, p in step.others[:most]]
-    if len(step.others) > most:
-        lines.append(("", f"+{len(step.others) - most} more"))
+    lines += [(show(token), format_percent(p)) for token, p in step.others[:max_others]]
+    if len(step.others) > max_others:
+        lines.append(("", f"+{len(step.others) - max_others} more"))
     token = max(text_width(text) for text, _ in lines)
     beside = max(text_width(text) for _, text in lines) * LABEL
     space = 0.4 if beside else 0.0

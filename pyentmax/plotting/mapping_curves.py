@@ -1,4 +1,4 @@
-"""The mappings themselves, drawn in two dimensions."""
+"""Curves of α-entmax in two dimensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sparse, how exact and how well calibrated a model is."""
+"""Plots of how sparse, how exact and how well calibrated a model is."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["plot_exactness_by_beam", "plot_reliability", "plot_support_sizes"]
 def plot_exactness_by_beam(
     shares: Mapping[int, float], single: float | None = None, ax: Axes | None = None
 ) -> Axes:
-    """Draw the share of sources for which beam search is exact against the width of the beam.
+    """Draw the share of sources for which beam search is exact against the beam width.
 
     Parameters
     ----------
     shares : mapping
-        Width → share, such as `pyentmax.analysis.exactness_by_beam` gives.
+        Beam width → share, such as `pyentmax.analysis.exactness_by_beam` gives.
     single : float, optional
-        Share of the sources where one sequence holds all probability, as a line to compare with.
+        Share of the sources with a single possible sequence, drawn as a line for comparison.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
 
@@ -68,7 +68,7 @@ def plot_exactness_by_beam(
     return ax
 
 
-def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, most: int = 12) -> Axes:
+def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, max_size: int = 12) -> Axes:
     """Draw how often attention and output have a support of each size (Peters et al., Table 3).
 
     Parameters
@@ -76,8 +76,8 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, most: int
     sizes : SupportSizes
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
-    most : int
-        Supports of this size and above share the last bar.
+    max_size : int
+        Supports of this size and larger share the last bar.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, most: int
         ("output", sizes.output, sizes.mean_output, VERMILION),
     ]
     first = min(1, int(sizes.attention.min()))  # 0 where a fertility is used up
-    last = min(most, max(int(sizes.attention.max()), int(sizes.output.max())))
+    last = min(max_size, max(int(sizes.attention.max()), int(sizes.output.max())))
     x = np.arange(first, last + 1)
     for number, (name, counts, mean, colour) in enumerate(lines):
         share = np.bincount(np.minimum(counts, last), minlength=last + 1)[first:] / len(counts)
@@ -118,15 +118,15 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, most: int
 
 
 def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = None) -> Axes:
-    """Draw the share of claims that are right against the probability that they claim.
+    """Draw a reliability diagram: the accuracy of predictions against their confidence.
 
-    A point is a bin of claims, its area grows with their number, and a line joins it to the
-    diagonal, on which it would lie if probabilities meant what they say.
+    A point is a bin of predictions, and its area grows with their number. A line joins it to the
+    diagonal, on which the points of a calibrated model lie.
 
     Parameters
     ----------
     calibrations : mapping
-        Label → what `pyentmax.analysis.calibration` gives; one or two.
+        Label → result of `pyentmax.analysis.calibration`; at most two.
     ax : matplotlib Axes, optional
         Where to draw; a new figure by default.
 
@@ -160,15 +160,17 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     legend = []
     for (label, found), (colour, marker) in zip(calibrations.items(), styles, strict=False):
         p = np.array([one.confidence for one in found.bins])
-        right = np.array([one.accuracy for one in found.bins])
+        accuracy = np.array([one.accuracy for one in found.bins])
         share = np.array([one.count for one in found.bins]) / found.count
-        ax.vlines(p, np.minimum(p, right), np.maximum(p, right), color=colour, lw=1, alpha=0.6)
+        ax.vlines(
+            p, np.minimum(p, accuracy), np.maximum(p, accuracy), color=colour, lw=1, alpha=0.6
+        )
         area = 18 + 220 * share
-        ax.scatter(p, right, area, color=colour, marker=marker, alpha=0.85, ec=INK, lw=0.5)
+        ax.scatter(p, accuracy, area, color=colour, marker=marker, alpha=0.85, ec=INK, lw=0.5)
         name = f"{label}, ECE {found.error:.1%}"
         legend.append(Line2D([], [], color=colour, marker=marker, ls="", label=name))
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
-    ax.set(xlabel="probability claimed", ylabel="share that is right")
+    ax.set(xlabel="confidence", ylabel="accuracy")
     percent_axis(ax)
     ax.xaxis.set_major_formatter(ax.yaxis.get_major_formatter())
     ax.legend(handles=legend, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))

@@ -1,4 +1,4 @@
-"""The course of training."""
+"""Training curves."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     Parameters
     ----------
     history : mapping
-        Lists of one length: "update", "loss" and "dev_accuracy" (from 0 to 1; NaN where it was not
-        measured).
+        Lists of the same length: "update", "loss" and "dev_accuracy" (from 0 to 1; NaN where it was
+        not measured).
     ax : matplotlib Axes, optional
-        Where to draw the loss; the accuracy gets a twin of it. A new figure by default.
+        Where to draw the loss; the accuracy gets a twin axis. A new figure by default.
 
     Returns
     -------
     matplotlib Axes
-        That of the loss.
+        Those of the loss.
 
     Raises
     ------
@@ -52,8 +52,8 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     lengths = {name: len(history[name]) for name in names if name in history}
     if len(lengths) < len(names) or len(set(lengths.values())) > 1:
         raise ValueError(
-            f"history must hold lists of one length named {', '.join(names)}, not of the lengths "
-            f"{lengths}"
+            f"history must have lists of the same length named {', '.join(names)}, but their "
+            f"lengths are {lengths}"
         )
     update, loss, accuracy = (np.asarray(history[name], dtype=float) for name in names)
     if ax is None:

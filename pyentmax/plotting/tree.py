@@ -1,4 +1,4 @@
-"""The tree of hypotheses."""
+"""Plots of hypothesis trees."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ PADDING, ROW, BOX = 0.55, 2.5, 1.7
 def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     """Draw the hypotheses of a beam as a tree from left to right (Peters et al. 2019, Figure 1).
 
-    A box holds a run of tokens which all strings to the right of it share. The wider an edge, the
-    more probability goes along it; where branches follow branches, the number on an edge is its
-    share of the box that it leaves. On the right stands each string with its probability.
+    A box shows a run of tokens that all strings to the right of it share. An edge is as wide as the
+    probability of its strings. If branches have branches, the number on an edge is its share of the
+    probability of the box that it leaves. The strings are on the right, with their probabilities.
 
     Parameters
     ----------
     tree : HypothesisTree
         Such as ``HypothesisTree.build(result.hypotheses, vocabulary.tokens.__getitem__)``.
     ax : matplotlib Axes, optional
-        Where to draw; the text is fitted to the size that the axes have now. By default a new
-        figure of fitting size.
+        Where to draw; the text is scaled to the current size of the axes. By default a new figure
+        of suitable size.
 
     Returns
     -------
@@ -68,13 +68,13 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     from matplotlib.path import Path as Curve
     from matplotlib.patheffects import withStroke
 
-    places = list(_places(tree))
-    leaves = [place for place in places if place.node.is_leaf]
-    nested = len(places) > len(leaves) + 1
-    best = max(place.node.probability for place in leaves)
-    column = max(place.right for place in places) + 1.8  # where the strings begin
-    strings = [tree.string(place.node) or EMPTY for place in leaves]
-    percents = [format_percent(place.node.probability) for place in leaves]
+    positions = list(_positions(tree))
+    leaves = [position for position in positions if position.node.is_leaf]
+    nested = len(positions) > len(leaves) + 1
+    best = max(position.node.probability for position in leaves)
+    column = max(position.right for position in positions) + 1.8  # where the strings begin
+    strings = [tree.string(position.node) or EMPTY for position in leaves]
+    percents = [format_percent(position.node.probability) for position in leaves]
     end = column + max(map(text_width, strings)) + 1.2 + max(map(text_width, percents))
     height = len(leaves) * ROW
 
@@ -90,70 +90,74 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
         style = {"color": INK, "fontsize": unit, "va": "center_baseline", **style}
         ax.text(x, y, text, family=MONOSPACED, **style)
 
-    for place in places:
-        if place.parent is not None:
-            x0, y0 = place.parent.right, place.parent.y
-            bend = (x0 + place.left) / 2
-            path = [(x0, y0), (bend, y0), (bend, place.y), (place.left, place.y)]
-            thickness = unit * (0.06 + 0.5 * place.node.probability)
+    for position in positions:
+        if position.parent is not None:
+            x0, y0 = position.parent.right, position.parent.y
+            bend = (x0 + position.left) / 2
+            path = [(x0, y0), (bend, y0), (bend, position.y), (position.left, position.y)]
+            thickness = unit * (0.06 + 0.5 * position.node.probability)
             curve = Curve(path, [Curve.MOVETO, *3 * [Curve.CURVE4]])
             ax.add_patch(PathPatch(curve, fill=False, ec=EDGE, lw=thickness, capstyle="butt"))
-    for place in places:
+    for position in positions:
         box_style = "round,pad=0,rounding_size=0.4"
-        corner, width = (place.left, place.y - BOX / 2), place.right - place.left
-        colour = "white" if place.node.is_leaf else PALE
+        corner, width = (position.left, position.y - BOX / 2), position.right - position.left
+        colour = "white" if position.node.is_leaf else PALE
         ax.add_patch(
             FancyBboxPatch(corner, width, BOX, box_style, fc=colour, ec=BLUE, lw=0.09 * unit)
         )
-        run, mark = _box_text(tree, place.node)
-        write(place.left + PADDING, place.y, run)
-        write(place.right - PADDING, place.y, mark, color=GREY, ha="right")
-        if nested and place.parent is not None:
-            # Beside the edge, on the side that it does not come from.
-            y = place.y + (0.8 if place.y > place.parent.y else -0.8)
+        run, mark = _box_text(tree, position.node)
+        write(position.left + PADDING, position.y, run)
+        write(position.right - PADDING, position.y, mark, color=GREY, ha="right")
+        if nested and position.parent is not None:
+            # Beside the edge, on the side away from the parent.
+            y = position.y + (0.8 if position.y > position.parent.y else -0.8)
             small: dict[str, Any] = {"color": GREY, "ha": "right", "fontsize": 0.68 * unit}
-            # A thick edge may pass behind the figures.
+            # A thick edge may pass behind the number.
             small["path_effects"] = [withStroke(linewidth=0.2 * unit, foreground="white")]
-            write(place.left - 0.25, y, format_percent(place.node.share), **small)
-    for place, string, percent in zip(leaves, strings, percents, strict=True):
-        weight = "bold" if place.node.probability == best else "normal"
-        ax.plot([place.right + 0.3, column - 0.4], [place.y] * 2, ":", color=GREY, lw=0.09 * unit)
-        write(column, place.y, string, weight=weight)
-        write(end, place.y, percent, weight=weight, ha="right")
+            write(position.left - 0.25, y, format_percent(position.node.share), **small)
+    for position, string, percent in zip(leaves, strings, percents, strict=True):
+        weight = "bold" if position.node.probability == best else "normal"
+        ax.plot(
+            [position.right + 0.3, column - 0.4], [position.y] * 2, ":", color=GREY, lw=0.09 * unit
+        )
+        write(column, position.y, string, weight=weight)
+        write(end, position.y, percent, weight=weight, ha="right")
     return ax
 
 
 @dataclass
-class _Place:
-    """Where a node of the tree is drawn."""
+class _Position:
+    """The position of a node of the tree."""
 
     node: HypothesisNode
-    parent: _Place | None
+    parent: _Position | None
     left: float
     right: float
     y: float = 0.0
 
 
-def _places(tree: HypothesisTree) -> Iterator[_Place]:
-    """Places of all nodes, parents first: a row per leaf, parents amid their children."""
+def _positions(tree: HypothesisTree) -> Iterator[_Position]:
+    """Positions of all nodes, parents first: one row per leaf, parents amid their children."""
     gap = 6.0 if any(not child.is_leaf for child in tree.root.children) else 3.0
     row = count()
 
-    def below(node: HypothesisNode, parent: _Place | None) -> list[_Place]:
+    def below(node: HypothesisNode, parent: _Position | None) -> list[_Position]:
         left = 0.0 if parent is None else parent.right + gap
         run, mark = _box_text(tree, node)
         space = 0.35 if run and mark else 0.0
-        place = _Place(node, parent, left, left + 2 * PADDING + text_width(run + mark) + space)
-        branches = [below(child, place) for child in node.children]
+        position = _Position(
+            node, parent, left, left + 2 * PADDING + text_width(run + mark) + space
+        )
+        branches = [below(child, position) for child in node.children]
         heads = [branch[0].y for branch in branches]
-        place.y = (heads[0] + heads[-1]) / 2 if heads else ROW * next(row)
-        return [place, *chain.from_iterable(branches)]
+        position.y = (heads[0] + heads[-1]) / 2 if heads else ROW * next(row)
+        return [position, *chain.from_iterable(branches)]
 
     yield from below(tree.root, None)
 
 
 def _box_text(tree: HypothesisTree, node: HypothesisNode) -> tuple[str, str]:
-    """The run of a node and, apart from it, the mark that ends a leaf."""
+    """The run of a node and, separately, the end mark of a leaf."""
     if node.is_leaf:
         return tree.label(node.tokens[:-1]), node.tokens[-1]
     return tree.label(node.tokens) or "·", ""

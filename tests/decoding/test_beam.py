@@ -293,7 +293,7 @@ def test_an_empty_batch_gives_an_empty_list():
 def test_bad_sources_are_refused(decode):
     ids, mask = np.zeros((1, 2), dtype=int), np.ones((1, 2), dtype=bool)
     with pytest.raises(
-        ValueError, match=r"not int64 of shape \(2,\); give a single .* source\[None\]"
+        ValueError, match=r"not int64 of shape \(2,\); pass a single .* source\[None\]"
     ):
         decode(loop(0.5), ids[0], mask[0])
     with pytest.raises(ValueError, match="must be an integer array .* not float64"):

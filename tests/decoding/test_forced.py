@@ -92,7 +92,7 @@ def test_attention_leaves_the_padding_out():
 def test_it_takes_a_target_for_each_source():
     model = Automaton.of(SMALL, NEXT)
     source = np.zeros((2, 1), int)
-    with pytest.raises(ValueError, match="one for each of the 2 sources, got 1"):
+    with pytest.raises(ValueError, match="one target for each of the 2 sources, got 1"):
         forced_decoding(model, source, source == 0, [(2,)])
     none = np.zeros((0, 1), int)
     assert forced_decoding(model, none, none == 0, []) == []

@@ -129,8 +129,8 @@ def test_one_dense_model_makes_a_dense_ensemble():
 def test_models_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="at least one model"):
         Ensemble([])
-    with pytest.raises(ValueError, match=r"begin and end symbols, not \(0, 1\) and \(1, 2\)"):
+    with pytest.raises(ValueError, match=r"begin and end symbols, but have \(0, 1\) and \(1, 2\)"):
         Ensemble([network(0), Table([0, 1, 0])])
     ensemble = Ensemble([network(0), network(0, target_size=5)])
-    with pytest.raises(ValueError, match=r"share one vocabulary, not have \[6, 5\] tokens"):
+    with pytest.raises(ValueError, match=r"share a vocabulary, but theirs have \[6, 5\] tokens"):
         beam_search(ensemble, SOURCE, MASK)

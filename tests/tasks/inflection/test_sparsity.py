@@ -80,14 +80,14 @@ def test_the_files_hold_the_numbers(inflector, tmp_path):
         total = sum(int(row["size"]) * int(row[name]) for row in sizes)
         assert total == getattr(report.supports, name).sum()
         assert sum(int(row[name]) for row in sizes) == len(report.supports.output)
-    bins = [row for row in rows(out / "calibration.csv") if row["claims"] == "best"]
+    bins = [row for row in rows(out / "calibration.csv") if row["predictions"] == "best"]
     assert [int(row["count"]) for row in bins] == [one.count for one in report.best.bins]
     text = sparsity.describe(report)
     assert f"{report.best.error:.2%}" in text
     assert "beam 3 is exact" in text
 
 
-def test_a_model_whose_strings_never_end_claims_nothing(tmp_path):
+def test_a_model_whose_strings_never_end_predicts_nothing(tmp_path):
     untrained = Inflector.untrained(VERBS, np.random.default_rng(0), hidden=8, output="2")
     untrained.model.params["output.bias"][untrained.model.eos] = -100
     report = sparsity.measure(untrained, VERBS[:1], beam=2)

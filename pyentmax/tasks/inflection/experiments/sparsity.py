@@ -125,8 +125,8 @@ def measure(
     forms = [decoder.form(result.best.tokens) for result in results]
     calibrations = []
     for best_only in (True, False):
-        claims = listed_predictions(results, references, decoder.form, best_only=best_only)
-        calibrations.append(calibration(*claims) if claims[0] else None)
+        predictions = listed_predictions(results, references, decoder.form, best_only=best_only)
+        calibrations.append(calibration(*predictions) if predictions[0] else None)
     return SparsityReport(
         beam=beam,
         accuracy=word_accuracy(forms, references),
@@ -230,12 +230,12 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
     ]
     write_csv(out / "support_sizes.csv", ["size", "attention", "output"], sizes)
     bins = [
-        {"claims": name} | {key: f"{value:.6g}" for key, value in asdict(one).items()}
+        {"predictions": name} | {key: f"{value:.6g}" for key, value in asdict(one).items()}
         for name, found in (("best", report.best), ("listed", report.listed))
         if found is not None
         for one in found.bins
     ]
-    columns = ["claims", "low", "high", "count", "confidence", "accuracy"]
+    columns = ["predictions", "low", "high", "count", "confidence", "accuracy"]
     write_csv(out / "calibration.csv", columns, bins)
     names = ("statistics.json", "exact_by_beam.csv", "support_sizes.csv", "calibration.csv")
     return [out / name for name in names]
