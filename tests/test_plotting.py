@@ -150,7 +150,7 @@ def test_training_curve_without_a_validation_yet():
     ],
 )
 def test_an_incomplete_history_is_refused(history):
-    with pytest.raises(ValueError, match="named update, loss, dev_accuracy, not of the lengths"):
+    with pytest.raises(ValueError, match="named update, loss, dev_accuracy, but their lengths are"):
         plot_training_curve(history)
 
 
@@ -366,7 +366,7 @@ def test_saved_figures_have_ordinary_permissions(tmp_path):
 
 
 def test_unknown_formats_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"must end in \.png, \.svg or \.pdf, not in 'a\.bmp'"):
+    with pytest.raises(ValueError, match=r"must end in \.png, \.svg or \.pdf, got 'a\.bmp'"):
         save_figure(small_figure(), tmp_path / "a.bmp")
 
 
