@@ -14,16 +14,19 @@ export PYENTMAX_REQUIRE_EXT := 1
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
+KERNELS := $(BIN)/python setup.py --quiet build_ext --inplace
+INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-build-isolation --editable
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
 
-.PHONY: help demo test lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
+.PHONY: help demo test test-slow lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
-	@echo 'make test        the test suite, doctests and README included'
+	@echo 'make test        the test suite, doctests and README included, in some four minutes'
+	@echo 'make test-slow   its second stage: CUDA emulated, AArch64, processes, builds, long rows in many digits'
 	@echo 'make lint        ruff and mypy'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
-	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test does it where it can)'
+	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test-slow does it where it can)'
 	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; so does cuda-overruns'
 	@echo 'make gpu         on a machine with a GPU and CuPy: tests on it, compute-sanitizer if there, the benchmark'
 	@echo 'make check-deep  what takes longer than a test should'
@@ -37,7 +40,11 @@ demo: $(VENV)/.models
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS)
 
-lint: $(VENV)/.test
+# What takes long for what it finds. Together with `make test` it is the whole suite.
+test-slow: $(VENV)/.slow
+	$(BIN)/python -m pytest -n $(JOBS) -m 'slow and not deep'
+
+lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
@@ -64,9 +71,9 @@ aarch64: $(VENV)/.test
 	@command -v aarch64-linux-gnu-gcc >/dev/null || \
 		{ echo 'make: no aarch64-linux-gnu-gcc (Debian: gcc-aarch64-linux-gnu libc6-dev-arm64-cross)' >&2; exit 1; }
 	@command -v qemu-aarch64 >/dev/null || { echo 'make: no qemu-aarch64 (Debian: qemu-user)' >&2; exit 1; }
-	$(BIN)/python -m pytest tests/cpu/test_aarch64.py
+	$(BIN)/python -m pytest -m 'not deep' tests/cpu/test_aarch64.py
 
-# The same build of a kernel finds both, so the two are one. `make test` has a short form of it.
+# The same build of a kernel finds both, so the two are one. `make test-slow` has a short form of it.
 cuda-races cuda-overruns: $(VENV)/.test
 	@command -v $${CXX:-g++} >/dev/null || { echo 'make: no C++ compiler (Debian: g++)' >&2; exit 1; }
 	$(BIN)/python -m pytest -n $(JOBS) -m 'deep or not deep' -k 'no_race_and_no_overrun' tests/cuda
@@ -117,24 +124,32 @@ clean:
 # The build's own needs come first, so that it can do without an isolated copy of them.
 $(VENV)/.build: | check-tools
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade pip
-	$(PIP) install 'setuptools>=77' 'Cython>=3.1' 'numpy>=2.0'
+	$(PIP) install --upgrade pip 'setuptools>=77' 'Cython>=3.1' 'numpy>=2.0'
 	@touch $@
 
+# The compiler is at work on the kernels while pip installs all the rest.
 $(VENV)/.models: $(VENV)/.build $(BUILD_SOURCES)
-	$(PIP) install --no-build-isolation --editable '.[models]'
+	$(KERNELS) & kernels=$$!; $(INSTALL) '.[models]' && wait $$kernels
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
-	$(PIP) install --no-build-isolation --editable '.[models,sparse,test]'
+	$(KERNELS) & kernels=$$!; $(INSTALL) '.[models,sparse,test]' && wait $$kernels
 	@touch $@ $(VENV)/.models
 
+$(VENV)/.slow: $(VENV)/.test
+	$(INSTALL) '.[models,nvrtc,sparse,test]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.test
+	$(INSTALL) '.[lint,models,sparse,test]'
+	@touch $@
+
 $(VENV)/.notebooks: $(VENV)/.test
-	$(PIP) install --no-build-isolation --editable '.[models,notebooks,sparse,test]'
+	$(INSTALL) '.[models,notebooks,sparse,test]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	$(PIP) install --no-build-isolation --editable '.[docs,models,sparse,test]'
+	$(INSTALL) '.[docs,models,sparse,test]'
 	@touch $@
 
 # Each line names what is missing, by its Debian package.

@@ -27,7 +27,8 @@ def test_metadata():
     assert metadata["Requires-Python"] == ">=3.10"
     assert metadata.get("License-Expression", metadata.get("License")) == "BSD-3-Clause"
     assert set(metadata.get_all("Provides-Extra")) == {
-        "sparse", "models", "cuda12", "cuda13", "distributed", "notebooks", "docs", "test", "bench",
+        "sparse", "models", "cuda12", "cuda13", "distributed", "notebooks", "docs", "test", "nvrtc",
+        "lint", "bench",
     }  # fmt: skip
 
 
@@ -74,6 +75,7 @@ def build(project: Path, **environment: str) -> tuple[int, str, bool]:
     return run.returncode, run.stdout, built
 
 
+@pytest.mark.slow
 def test_without_a_compiler_the_build_succeeds_and_warns_once(project: Path):
     code, printed, built = build(project, CC=NO_COMPILER)
     assert code == 0, printed
@@ -82,6 +84,7 @@ def test_without_a_compiler_the_build_succeeds_and_warns_once(project: Path):
     assert NO_COMPILER in printed, printed
 
 
+@pytest.mark.slow
 def test_code_that_does_not_compile_is_no_obstacle_either(project: Path):
     with (project / "cython_ext" / "entmax15.c").open("a") as file:
         file.write("\n#error a compiler that cannot\n")
@@ -91,6 +94,7 @@ def test_code_that_does_not_compile_is_no_obstacle_either(project: Path):
     assert printed.count("WITHOUT its compiled kernels") == 1, printed
 
 
+@pytest.mark.slow
 def test_required_kernels_that_do_not_compile_are_an_error(project: Path):
     code, printed, built = build(project, CC=NO_COMPILER, PYENTMAX_REQUIRE_EXT="1")
     assert code != 0, printed
@@ -105,6 +109,7 @@ def test_leaving_the_kernels_out_on_purpose_needs_no_warning(project: Path):
     assert "WITHOUT" not in printed
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("pyentmax._cpu") is None, reason="this installation has no kernels"
 )

@@ -189,6 +189,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @needs_kernels
 @pytest.mark.parametrize("where", ["threads", "cluster"])
 @pytest.mark.parametrize("gigabytes", [1, pytest.param(20, marks=pytest.mark.deep)])

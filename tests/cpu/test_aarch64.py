@@ -10,9 +10,12 @@ from test_instruction_sets import BASELINE, operands, rows_of_every_kind
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
-pytestmark = pytest.mark.skipif(
-    bool(missing_tools()), reason=f"needs {' and '.join(missing_tools())}: {INSTALL}"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        bool(missing_tools()), reason=f"needs {' and '.join(missing_tools())}: {INSTALL}"
+    ),
+]
 KERNELS = _cpu.BUILDS[BASELINE]
 
 

@@ -111,6 +111,7 @@ def test_beyond_2_an_entry_that_a_rounded_threshold_barely_reaches_is_not_lost(a
         assert_exact_for_scores_nearby(kernel(z, alpha), z, alpha)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("alpha", [1.1, 1.33, 1.75])
 def test_long_rows_start_from_a_sample(alpha, dtype):

@@ -12,7 +12,7 @@ from nvrtc import Used, compiled, ptx, unavailable
 from pyentmax.backends.cuda import _functions
 from pyentmax.backends.cuda._launch import STATIC_SHARED, Form, Kernel, Limits, shared_form, source
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 # Shared memory, in bytes, of a block and of a multiprocessor: an A100's and an H100's or H200's.
 ARCHITECTURES = {"sm_80": Limits(166912, 167936), "sm_90": Limits(232448, 233472)}

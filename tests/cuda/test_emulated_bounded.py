@@ -13,7 +13,7 @@ from score_rows import score_rows
 
 import pyentmax
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 
 def case(name: str, number: NumberType, n: int, mask: Any = True) -> tuple[np.ndarray, Any, Any]:

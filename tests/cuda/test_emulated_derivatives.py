@@ -13,7 +13,7 @@ from score_rows import score_rows
 
 import pyentmax
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 ALPHAS = {
     "entmax_jvp": [1.0, 1.2, 1.5, 2.0, 2.5, 4.0],

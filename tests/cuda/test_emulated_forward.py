@@ -13,7 +13,7 @@ from score_rows import score_rows
 
 import pyentmax
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 USUAL = {"entmax": 1.25, "normmax": 1.7, "topk_softmax": 3}
 VALUES = {

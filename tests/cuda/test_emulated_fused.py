@@ -14,7 +14,7 @@ from emulation import REVERSED, unavailable
 import pyentmax
 from pyentmax.backends.cuda import KERNELS
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 NAMES = ["fusedmax", "oscarmax"]
 STRENGTHS = [0.0, 0.01, 0.3, 20.0, np.inf]

@@ -25,7 +25,7 @@ from pyentmax.backends.cuda._launch import (
     shared_memory,
 )
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 RNG = np.random.default_rng(0)
 # Losses, fusedmax and oscarmax have tests of their own.

@@ -14,7 +14,7 @@ from score_rows import score_rows
 
 import pyentmax
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 ALPHAS = {"entmax": [1.0, 1.3, 2.0, 3.0, np.inf], "normmax": [1.2, 2.0, 4.0]}
 

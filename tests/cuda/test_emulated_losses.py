@@ -15,7 +15,7 @@ from emulation import IN_ORDER, REVERSED, unavailable
 import pyentmax
 from pyentmax.backends.cuda import KERNELS
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 NAMES = ["softmax", "sparsemax", "entmax15", "entmax", "normmax"]
 ALPHAS: dict[str, list[Any]] = {

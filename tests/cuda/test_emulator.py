@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, KernelError, Library, compiled, unavailable
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 SCHEDULES = [IN_ORDER, REVERSED, 1, 2]
 

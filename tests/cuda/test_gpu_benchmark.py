@@ -102,6 +102,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(gpu, "torch_on_gpu", lambda: stand_in)
 
 
+@pytest.mark.slow
 def test_a_run_without_pytorch(
     device: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:

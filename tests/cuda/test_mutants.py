@@ -18,7 +18,7 @@ from score_rows import score_rows
 
 import pyentmax
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
 BARRIER = re.compile(r"\b__sync(?:threads|warp)(?:_\w+)?\([^()]*\);")
 BARRIERS = [

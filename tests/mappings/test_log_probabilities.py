@@ -57,7 +57,7 @@ def assert_accurate(log_p: np.ndarray, z: np.ndarray, alpha: float) -> None:
 @every_case
 @every_way
 @every_dtype
-@pytest.mark.parametrize("n", [1, 2, 5, 130])
+@pytest.mark.parametrize("n", [1, 2, 5, pytest.param(130, marks=pytest.mark.slow)])
 def test_against_fifty_digits(
     name: str, params: tuple[float, ...], alpha: float, way: str, dtype: type, n: int
 ) -> None:

@@ -86,13 +86,17 @@ def test_contract_on_short_rows(name: str, dtype: type) -> None:
 
 
 @EVERY_DTYPE
-@pytest.mark.parametrize("name", FORWARDS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in CLOSED else pytest.mark.slow) for name in FORWARDS],
+)
 def test_contract_on_rows_of_a_thousand(name: str, dtype: type) -> None:
     for scale in SCALES:
         for kind in ("random", "ties"):
             assert_contract(name, kinds(1000, scale, dtype)[kind])
 
 
+@pytest.mark.slow
 @EVERY_DTYPE
 @pytest.mark.parametrize("name", CLOSED + ABOVE_2)
 def test_contract_on_rows_of_fifty_thousand(name: str, dtype: type) -> None:

@@ -19,6 +19,8 @@ from pyentmax.training import load_checkpoint
 
 distributed = pytest.importorskip("distributed")
 
+pytestmark = pytest.mark.slow
+
 VERBS = ["ama", "beka", "lodi", "piru", "sota", "tuli", "vena", "kosa"]
 SETTINGS = Settings(
     "low", ("northish",), epochs=20, validate_every=2, hidden=8, layers=1, batch_size=4, rate=0.02

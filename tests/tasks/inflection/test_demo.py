@@ -19,6 +19,7 @@ def test_no_verb_is_in_two_parts():
     assert demo.demo_split(0) == demo.demo_split(0)
 
 
+@pytest.mark.slow
 def test_a_short_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "UPDATES", 250)
     assert demo.run_demo(tmp_path, seed=0) == 0
