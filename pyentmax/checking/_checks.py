@@ -1,4 +1,4 @@
-"""The three checks: of a Jacobian, of a vector-Jacobian product, of a gradient."""
+"""The three checks: of a Jacobian, of a vector-Jacobian product and of a gradient."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.checking._differences import Array, slopes
+from pyentmax.checking._differences import Array, numeric_derivatives
 from pyentmax.checking._report import CheckReport
 
-ENTRY_LIMIT = 256  # up to so many entries each is perturbed alone; above, random directions
-DIRECTIONS = 16
+ENTRY_LIMIT = 256  # with more entries than this, random directions replace single entries
+DIRECTION_COUNT = 16
 
 
 def check_jacobian(
@@ -26,32 +26,35 @@ def check_jacobian(
 ) -> CheckReport:
     """Compare ``jacobian(fn(z))`` with finite differences of ``fn`` at z.
 
-    Rows of up to 256 scores are perturbed one score at a time; of longer ones, J u is compared with
-    the directional derivative for random directions u.
+    In rows of up to 256 scores, one score at a time is perturbed. In longer rows, J u is compared
+    with the directional derivative along random directions u.
 
     Parameters
     ----------
-    fn : function of an array that maps each row along axis by itself
-    z : array of scores
-    jacobian : function of fn's output
-        returns shape batch + (d, d), entry (i, j) being ∂fn_i/∂z_j
+    fn : callable
+        From an array of z's shape to one of the same shape; maps each row along ``axis`` by itself.
+    z : array
+        Scores.
+    jacobian : callable
+        From fn's output to an array of shape batch + (d, d), whose entry (i, j) is ∂fn_i/∂z_j.
     axis : int
-        which axis forms a row
+        The axis that each row lies along.
     rng : numpy.random.Generator, optional
-        draws u; by default one with a fixed seed
+        Draws u; by default a generator with a fixed seed.
     rtol, atol : float
-        tolerance, relative to the largest numeric entry, and absolute
+        Tolerance, relative to the largest numeric entry, and absolute.
 
     Returns
     -------
     CheckReport
-        prints as a table and shows in Jupyter as a picture; for random directions its entries
-        are (direction, …, i)
+        Prints as a table, and Jupyter shows it as a picture. For random directions, its entries are
+        (direction, …, i).
 
     Raises
     ------
     ValueError
-        if the Jacobian or fn's output has the wrong shape, or z is empty or not finite
+        If the Jacobian or fn's output does not have the right shape, or if z is empty or not
+        finite.
 
     Examples
     --------
@@ -63,17 +66,19 @@ def check_jacobian(
     Jacobian: FAILED
       largest error  1.00e+00 ...
     """
-    place, z = _from_caller(z)
+    to_caller, z = _from_caller(z)
     d = z.shape[axis]
     rows = np.moveaxis(z, axis, -1)
 
     def by_rows(x: Array) -> Array:
-        return np.moveaxis(_to_host(fn(place(np.moveaxis(x, -1, axis)))), axis, -1)
+        return np.moveaxis(_to_host(fn(to_caller(np.moveaxis(x, -1, axis)))), axis, -1)
 
     p = by_rows(rows)
     if p.shape != rows.shape:
-        raise ValueError(f"fn must return the shape of z, {z.shape}, got {p.shape} along the axis")
-    analytic = _to_host(jacobian(place(np.moveaxis(p, -1, axis))))
+        raise ValueError(
+            f"fn must return an array of z's shape {z.shape}, got {p.shape} (with the axis last)"
+        )
+    analytic = _to_host(jacobian(to_caller(np.moveaxis(p, -1, axis))))
     if analytic.shape != (*p.shape, d):
         raise ValueError(
             f"the Jacobian must have shape {(*p.shape, d)}, got {analytic.shape}; its entry (i, j) "
@@ -81,15 +86,17 @@ def check_jacobian(
         )
     what = "Jacobian"
     if d <= ENTRY_LIMIT:
-        # Rows do not mix: one score of every row is moved at a time.
-        found = slopes(by_rows, rows, (np.broadcast_to(e, rows.shape) for e in np.eye(d)))
-        found = found.rearranged(lambda values: np.moveaxis(values, 0, -1))
+        # Rows do not mix, so one score of every row is perturbed at a time.
+        numeric = numeric_derivatives(
+            by_rows, rows, (np.broadcast_to(e, rows.shape) for e in np.eye(d))
+        )
+        numeric = numeric.rearranged(lambda values: np.moveaxis(values, 0, -1))
     else:
         what = "Jacobian along random directions"
         directions = _random_directions(rows.shape, d, rng)
-        found = slopes(by_rows, rows, directions)
+        numeric = numeric_derivatives(by_rows, rows, directions)
         analytic = np.stack([(analytic @ u[..., None])[..., 0] for u in directions])
-    return CheckReport.compare(what, analytic, found, rtol, atol)
+    return CheckReport.compare(what, analytic, numeric, rtol, atol)
 
 
 def check_vjp(
@@ -102,33 +109,37 @@ def check_vjp(
     rtol: float = 1e-6,
     atol: float = 1e-8,
 ) -> CheckReport:
-    """Compare ``vjp(fn(z), v)``, v random, with the numeric gradient of v·fn(z).
+    """Compare ``vjp(fn(z), v)``, for a random v, with the numeric gradient of v·fn(z).
 
-    Up to 256 entries each one is perturbed; above, vjp·u is compared with the directional
-    derivative v·(J u) for random directions u. With `jvp`, the two products are also held
-    against each other: u·(J v) = (Jᵀu)·v for 16 random pairs, which costs no differences and so
-    has no step to choose.
+    Up to 256 entries of z are perturbed one by one. With more entries, vjp·u is compared with the
+    directional derivative v·(J u) along random directions u. If ``jvp`` is given, the two products
+    are also compared with each other, u·(J v) = (Jᵀu)·v for 16 random pairs. That needs no finite
+    differences, and so no choice of a step.
 
     Parameters
     ----------
-    fn : function of an array
-    z : array of scores
-    vjp : function of fn's output p and of v, of p's shape; returns z's shape
-    jvp : function of fn's output p and of u, of z's shape, optional; returns p's shape
+    fn : callable
+        From an array of z's shape to p, an array.
+    z : array
+        Scores.
+    vjp : callable
+        From p and v, both of p's shape, to an array of z's shape.
+    jvp : callable, optional
+        From p and u, which has z's shape, to an array of p's shape.
     rng : numpy.random.Generator, optional
-        draws v and u; by default one with a fixed seed
+        Draws v and u; by default a generator with a fixed seed.
     rtol, atol : float
-        tolerance, relative to the largest numeric entry, and absolute
+        Tolerance, relative to the largest numeric entry, and absolute.
 
     Returns
     -------
     CheckReport
-        for random directions, `where` is the direction's number
+        For random directions, ``where`` is the number of the direction.
 
     Raises
     ------
     ValueError
-        if a product has the wrong shape, or z is empty or not finite
+        If a product does not have the right shape, or if z is empty or not finite.
 
     Examples
     --------
@@ -137,22 +148,22 @@ def check_vjp(
     True
     """
     rng = np.random.default_rng(0) if rng is None else rng
-    place, z = _from_caller(z)
-    p = _to_host(fn(place(z)))
+    to_caller, z = _from_caller(z)
+    p = _to_host(fn(to_caller(z)))
     v = rng.standard_normal(p.shape)
 
     def backward(v: Array) -> Array:
-        return _shaped("VJP", vjp(place(p), place(v)), z.shape, "z")
+        return _with_shape("VJP", vjp(to_caller(p), to_caller(v)), z.shape, "z")
 
     def scalar(x: Array) -> Array:
-        return np.asarray(np.sum(v * _to_host(fn(place(x)))))
+        return np.asarray(np.sum(v * _to_host(fn(to_caller(x)))))
 
     duality = None
     if jvp is not None:
         duality = 0.0
-        for _ in range(DIRECTIONS):
+        for _ in range(DIRECTION_COUNT):
             u, w = rng.standard_normal(z.shape), rng.standard_normal(p.shape)
-            forward = w * _shaped("JVP", jvp(place(p), place(u)), p.shape, "p")
+            forward = w * _with_shape("JVP", jvp(to_caller(p), to_caller(u)), p.shape, "p")
             gap = abs(np.sum(forward) - np.sum(backward(w) * u)) / (np.sum(np.abs(forward)) or 1)
             duality = max(duality, np.inf if np.isnan(gap) else float(gap))
     return _compare_gradients("VJP", scalar, z, backward(v), rng, rtol, atol, duality)
@@ -171,10 +182,13 @@ def check_gradient(
 
     Parameters
     ----------
-    loss : function of an array; several losses (one per row, say) are summed
+    loss : callable
+        From z to a loss, or to several losses (one per row, say), which are summed.
     z : array
-    gradient : function of z that returns z's shape
-    rng, rtol, atol : as in `check_vjp`
+    gradient : callable
+        From z to an array of z's shape.
+    rng, rtol, atol
+        As in `check_vjp`.
 
     Returns
     -------
@@ -183,7 +197,7 @@ def check_gradient(
     Raises
     ------
     ValueError
-        if the gradient has the wrong shape, or z is empty or not finite
+        If the gradient does not have z's shape, or if z is empty or not finite.
 
     Examples
     --------
@@ -195,11 +209,11 @@ def check_gradient(
     True
     """
     rng = np.random.default_rng(0) if rng is None else rng
-    place, z = _from_caller(z)
-    analytic = _shaped("gradient", gradient(place(z)), z.shape, "z")
+    to_caller, z = _from_caller(z)
+    analytic = _with_shape("gradient", gradient(to_caller(z)), z.shape, "z")
 
     def scalar(x: Array) -> Array:
-        return np.asarray(np.sum(_to_host(loss(place(x)))))
+        return np.asarray(np.sum(_to_host(loss(to_caller(x)))))
 
     return _compare_gradients("gradient", scalar, z, analytic, rng, rtol, atol)
 
@@ -218,22 +232,22 @@ def _compare_gradients(
         shape = z.shape
         directions = np.eye(z.size).reshape(z.size, *shape)
     else:
-        shape = (DIRECTIONS,)
+        shape = (DIRECTION_COUNT,)
         directions = _random_directions(z.shape, z.size, rng)
         analytic = np.array([np.sum(analytic * u) for u in directions])
-    found = slopes(scalar, z, directions)
-    found = found.rearranged(lambda values: values.reshape(shape))
-    return CheckReport.compare(what, analytic, found, rtol, atol, duality)
+    numeric = numeric_derivatives(scalar, z, directions)
+    numeric = numeric.rearranged(lambda values: values.reshape(shape))
+    return CheckReport.compare(what, analytic, numeric, rtol, atol, duality)
 
 
 def _random_directions(shape: tuple[int, ...], n: int, rng: np.random.Generator | None) -> Array:
     rng = np.random.default_rng(0) if rng is None else rng
-    # Divided by √n, so that a step moves the n scores of one direction by about h in all.
-    return rng.standard_normal((DIRECTIONS, *shape)) / np.sqrt(n)
+    # Divided by √n, so that the length of a step along one direction of n scores is about h.
+    return rng.standard_normal((DIRECTION_COUNT, *shape)) / np.sqrt(n)
 
 
 def _from_caller(z: Any) -> tuple[Callable[[Array], Any], Array]:
-    """z as a double on the host, and the function that puts a host array where z was."""
+    """A function that moves a host array to z's device, and z as float64 on the host."""
     host = _to_host(z)
     if not (host.ndim and host.size and np.isfinite(host).all()):
         raise ValueError(
@@ -245,13 +259,13 @@ def _from_caller(z: Any) -> tuple[Callable[[Array], Any], Array]:
 
 
 def _to_host(array: Any) -> Array:
-    # CuPy's arrays refuse to become NumPy's unless asked by name.
+    # CuPy's arrays become NumPy's only by this method.
     if hasattr(array, "__array_function__") and hasattr(array, "get"):
         array = array.get()
     return np.asarray(array, dtype=np.float64)
 
 
-def _shaped(what: str, array: Any, shape: tuple[int, ...], of: str) -> Array:
+def _with_shape(what: str, array: Any, shape: tuple[int, ...], of: str) -> Array:
     array = _to_host(array)
     if array.shape != shape:
         raise ValueError(f"the {what} must have the shape of {of}, {shape}, got {array.shape}")

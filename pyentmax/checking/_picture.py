@@ -1,8 +1,8 @@
 """Heat maps of two derivatives and their difference, as inline SVG: no library, no network.
 
-The colours run from blue through white (zero) to red-brown, which people with any colour vision
-can tell apart, and differ in lightness from white alike. Text and lines take the page's own text
-colour, so that light and dark pages are both readable.
+The colours run from blue through white (zero) to red-brown. People with any colour vision can tell
+these apart, and both ends are equally dark. Text and lines have the page's own text colour, so that
+light and dark pages are both readable.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from pyentmax.checking._differences import Array
 
-CAP = 16  # rows and columns shown at most: three maps of 256 cells are 100 kB of SVG
+MAX_CELLS = 16  # rows and columns shown at most: three maps of 256 cells are 100 kB of SVG
 SIDE, GAP, TOP = 190, 26, 24  # pixels: a map's side, between maps, above them
 BLUE, WHITE, RED = np.array([33, 102, 172]), np.array([255, 255, 255]), np.array([165, 60, 10])
 
@@ -21,17 +21,17 @@ BLUE, WHITE, RED = np.array([33, 102, 172]), np.array([255, 255, 255]), np.array
 def heat_maps(
     what: str, analytic: Array, numeric: Array, where: tuple[int, ...], tolerance: float
 ) -> str:
-    """The SVG element: analytic, numeric, difference, with the largest difference framed.
+    """The SVG element: analytic, numeric, difference, with a frame around the largest difference.
 
-    Arrays of more than two axes show the matrix, and those of more than 16 rows or columns the
-    block, that holds the largest difference; a line below says so.
+    Of arrays with more than two axes it shows the matrix with the largest difference, and of more
+    than 16 rows or columns the block around it; a line below says so.
     """
     block, rows, columns, note = _window(analytic.shape, where)
     analytic, numeric = (np.atleast_2d(a[block])[rows, columns] for a in (analytic, numeric))
     difference = analytic - numeric
     limit = _largest(analytic, numeric)
-    apart = max(_largest(difference), tolerance)
-    names = "the tolerance" if apart == tolerance else "the largest"
+    difference_limit = max(_largest(difference), tolerance)
+    names = "the tolerance" if difference_limit == tolerance else "the largest"
     worst = (where[-2] - rows.start if len(where) > 1 else 0, where[-1] - columns.start)
     cell = min(SIDE / analytic.shape[0], SIDE / analytic.shape[1], 40)
     height, width = cell * analytic.shape[0], cell * analytic.shape[1]
@@ -44,13 +44,13 @@ def heat_maps(
         (
             (f"analytic{axes}", analytic, limit, f"±{limit:.3g}"),
             ("numeric", numeric, limit, f"±{limit:.3g}"),
-            ("difference", difference, apart, f"±{apart:.2g}, {names}"),
+            ("difference", difference, difference_limit, f"±{difference_limit:.2g}, {names}"),
         )
     ):
         parts.append(f'<g transform="translate({1 + k * shift:g} {TOP})">')
         parts.append(f'<text y="-8" font-weight="bold">{title}</text>')
-        # A ground of white, for pages whose own would show through the seams of the cells.
-        parts.append(_box(0, 0, width, height, 'fill="#fff"'))
+        # A white background, because the page's own would show between the cells.
+        parts.append(_rectangle(0, 0, width, height, 'fill="#fff"'))
         for (i, j), value in np.ndenumerate(values):
             text = (
                 f"[{_index(block, rows.start + i, columns.start + j, len(where))}] "
@@ -62,18 +62,18 @@ def heat_maps(
                 f'height="{cell:.4g}" fill="{_colour(value, full)}"><title>{text}</title></rect>'
             )
         parts.append(
-            _box(0, 0, width, height, 'fill="none" stroke="currentColor" stroke-opacity=".6"')
+            _rectangle(0, 0, width, height, 'fill="none" stroke="currentColor" stroke-opacity=".6"')
         )
         if k == 2:
             x, y = worst[1] * cell, worst[0] * cell
-            parts.append(_box(x, y, cell, cell, 'fill="none" stroke="#000" stroke-width="2"'))
+            parts.append(_rectangle(x, y, cell, cell, 'fill="none" stroke="#000" stroke-width="2"'))
         parts.append(_legend(height + 10, legend))
         parts.append("</g>")
 
-    below = TOP + height + 44
+    bottom = TOP + height + 44
     if note:
-        parts.append(f'<text x="1" y="{below:g}" font-style="italic">{escape(note)}</text>')
-    total = (3 * shift - GAP + 2, below + (8 if note else -20))
+        parts.append(f'<text x="1" y="{bottom:g}" font-style="italic">{escape(note)}</text>')
+    total = (3 * shift - GAP + 2, bottom + (8 if note else -20))
     label = (
         f"{what}: heat maps of the analytic and the numeric values, within ±{limit:.3g}, and of "
         f"their difference, at most {_largest(difference):.2g} in this picture"
@@ -87,7 +87,7 @@ def heat_maps(
 
 
 def table(heading: str, picture: str, rows: list[tuple[str, str]], notes: list[str]) -> str:
-    """The picture above a two-column table."""
+    """HTML with the picture above a two-column table."""
     left = "text-align:left;font-size:inherit"
     cells = "".join(
         f'<tr><th scope="row" style="{left};padding:1px 14px 1px 0">{escape(name)}</th>'
@@ -105,15 +105,18 @@ def table(heading: str, picture: str, rows: list[tuple[str, str]], notes: list[s
 def _window(
     shape: tuple[int, ...], where: tuple[int, ...]
 ) -> tuple[tuple[int, ...], slice, slice, str]:
-    """Which matrix of the batch, which of its rows and columns, and what the reader must know."""
+    """The matrix of the batch, its rows and columns to show, and a note about the selection."""
     block, matrix = where[:-2], shape[-2:] if len(shape) > 1 else (1, *shape)
     at = (0, *where)[-2:]
-    starts = [min(max(i - CAP // 2, 0), max(n - CAP, 0)) for i, n in zip(at, matrix, strict=True)]
-    rows, columns = (slice(s, min(s + CAP, n)) for s, n in zip(starts, matrix, strict=True))
+    starts = [
+        min(max(i - MAX_CELLS // 2, 0), max(n - MAX_CELLS, 0))
+        for i, n in zip(at, matrix, strict=True)
+    ]
+    rows, columns = (slice(s, min(s + MAX_CELLS, n)) for s, n in zip(starts, matrix, strict=True))
     notes = []
     if block:
         notes.append(f"matrix [{', '.join(map(str, block))}] of a batch of {shape[:-2]}")
-    if max(matrix) > CAP:
+    if max(matrix) > MAX_CELLS:
         notes.append(
             f"rows {rows.start}–{rows.stop - 1} of {matrix[0]}, "
             f"columns {columns.start}–{columns.stop - 1} of {matrix[1]}"
@@ -143,9 +146,9 @@ def _colour(value: float, full: float) -> str:
     return "#{:02x}{:02x}{:02x}".format(*np.rint(WHITE + t * (end - WHITE)).astype(int))
 
 
-def _box(x: float, y: float, width: float, height: float, look: str) -> str:
+def _rectangle(x: float, y: float, width: float, height: float, style: str) -> str:
     size = f'x="{x:.4g}" y="{y:.4g}" width="{width:.4g}" height="{height:.4g}"'
-    return f"<rect {size} {look}/>"
+    return f"<rect {size} {style}/>"
 
 
 def _legend(y: float, text: str) -> str:
@@ -155,5 +158,5 @@ def _legend(y: float, text: str) -> str:
         f'fill="{_colour(2 * k / (steps - 1) - 1, 1)}"/>'
         for k in range(steps)
     )
-    frame = _box(0, y, width, 9, 'fill="none" stroke="currentColor" stroke-opacity=".6"')
+    frame = _rectangle(0, y, width, 9, 'fill="none" stroke="currentColor" stroke-opacity=".6"')
     return f'{bars}{frame}<text x="{width + 6}" y="{y + 9:.4g}">{escape(text)}</text>'

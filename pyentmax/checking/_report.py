@@ -1,4 +1,4 @@
-"""What a check found: numbers, a table, a picture, an exception on demand."""
+"""The result of a check: numbers, a table, a picture, and an exception on demand."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pyentmax.checking._differences import Array, Slopes
+from pyentmax.checking._differences import Array, NumericDerivatives
 from pyentmax.checking._picture import heat_maps, table
 
-DUALITY_TOLERANCE = 1e-10  # of Σ|u∘Jv|: rounding alone, as no differences are taken
+DUALITY_TOLERANCE = 1e-10  # relative to Σ|u∘Jv|: rounding alone, without finite differences
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """What a check found; prints as a small table, shows in Jupyter as a picture.
+    """The result of a check; prints as a small table, and Jupyter shows it as a picture.
 
     Attributes
     ----------
     what : str
-        which derivative was checked
+        Which derivative was checked.
     passed : bool
-        never where `kink`: there is no derivative that the analytic one could equal
+        Never True on a kink, where there is no derivative that the analytic one could equal.
     largest_error : float
-        largest absolute difference, and its place and values below
+        The largest absolute difference.
     tolerance : float
-        what it may be: atol + rtol · (largest numeric entry)
+        What it may be: atol + rtol · (largest numeric entry).
     where : tuple of int
-        index of the largest difference
+        Index of the largest difference.
     analytic, numeric : float
-        the two values there
+        The two values there.
     step : float
-        smallest step that the numeric value there rests on
+        The smallest step that the numeric value there depends on.
     estimate : float
-        the finite differences' own error there, as estimated
+        The estimated error of the finite differences there.
     kink : bool
-        the slopes on the two sides of z differ, or the function jumps there, however small the
-        step: no derivative exists
+        Whether no derivative exists at z: however small the step, the slopes on the two sides
+        differ or the function jumps.
     duality : float or None
-        largest |u·(Jv) − (Jᵀu)·v| over Σ|u∘Jv|, where a JVP was given to compare the VJP with
+        The largest |u·(Jv) − (Jᵀu)·v| / Σ|u∘Jv|, if a JVP was given to compare the VJP with.
     analytic_entries, numeric_entries : array
-        all values
+        All values.
     """
 
     what: str
@@ -62,15 +62,15 @@ class CheckReport:
         cls,
         what: str,
         analytic: Array,
-        found: Slopes,
+        found: NumericDerivatives,
         rtol: float,
         atol: float,
         duality: float | None = None,
     ) -> CheckReport:
-        """The report on analytic entries against numeric ones of the same shape."""
+        """The report on analytic entries and numeric ones of the same shape."""
         numeric = found.values
         differences = analytic - numeric
-        # A NaN is the worst of errors, not one to be compared away.
+        # A NaN counts as the largest error, although every comparison with it is False.
         size = np.where(np.isnan(differences), np.inf, np.abs(differences))
         tolerance = atol + rtol * float(np.max(np.abs(numeric), initial=0))
         where = tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
@@ -93,14 +93,14 @@ class CheckReport:
 
     @property
     def differences(self) -> Array:
-        """analytic − numeric, all of them."""
+        """analytic − numeric, for all entries."""
         return self.analytic_entries - self.numeric_entries
 
     def __str__(self) -> str:
         lines = [f"{self.what}: {'passed' if self.passed else 'FAILED'}"]
         lines += [f"  {name:<14} {value}" for name, value in self._rows()]
         if self.kink:
-            lines.append(f"  {KINK}")
+            lines.append(f"  {KINK_NOTE}")
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -109,7 +109,7 @@ class CheckReport:
         picture = heat_maps(
             self.what, self.analytic_entries, self.numeric_entries, self.where, self.tolerance
         )
-        notes = [KINK] if self.kink else []
+        notes = [KINK_NOTE] if self.kink else []
         return table(f"{self.what}: {verdict}", picture, self._rows(), notes)
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -129,13 +129,13 @@ class CheckReport:
         return rows
 
     def raise_if_failed(self) -> CheckReport:
-        """Raise AssertionError with the table if the check failed; else return the report."""
+        """Raise AssertionError with the table if the check failed; otherwise return the report."""
         if not self.passed:
             raise AssertionError(str(self))
         return self
 
 
-KINK = (
+KINK_NOTE = (
     "z sits on a kink or a jump: the slopes or values on its two sides differ (an entry is just "
     "entering the support, say), so no derivative exists here; move z a little"
 )
