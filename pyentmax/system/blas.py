@@ -20,7 +20,9 @@ _limits: list[int] = []
 
 @contextmanager
 def limit_blas(threads: int | None = None, *, announce: bool = False) -> Iterator[None]:
-    """Limit BLAS to some threads within a block; afterwards it has as many as before.
+    """Limit BLAS to some threads within a block, or, as a decorator, within a function.
+
+    Afterwards it has as many as before.
 
     Without threadpoolctl, or with a BLAS that it cannot steer, the block runs without a limit.
 

@@ -13,6 +13,7 @@ from pyentmax.data import BOS, EOS, Vocabulary, bucketed_batches, make_batch
 from pyentmax.decoding import greedy_search
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, source_tokens, target_tokens
 from pyentmax.training import (
@@ -53,12 +54,19 @@ class Inflector(WordDecoder):
         super().__init__(model, source, target)
 
     @classmethod
+    @limit_blas()
     def untrained(
         cls, examples: Sequence[Example], rng: np.random.Generator, **config: Any
     ) -> Inflector:
         """A model with random parameters, and vocabularies of what occurs in the examples.
 
-        ``config`` holds the fields of :class:`RNNSeq2SeqConfig` but for the two sizes.
+        Parameters
+        ----------
+        examples : sequence of Example
+        rng : numpy.random.Generator
+            Draws the parameters.
+        **config
+            Fields of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig` but for the two sizes.
         """
         source = Vocabulary.build(source_tokens(example) for example in examples)
         target = Vocabulary.build(target_tokens(example.form) for example in examples)
@@ -67,8 +75,9 @@ class Inflector(WordDecoder):
         return cls(model, source, target)
 
     # --- training ---------------------------------------------------------------------------------
+    @limit_blas()
     def validate(self, examples: Sequence[Example], batch_size: int = 128) -> Validation:
-        """Mean loss a token and share of forms that greedy search gets entirely right."""
+        """Mean loss per token, and share of forms that greedy search gets entirely right."""
         pairs = self.pairs(examples)
         loss: Any = 0.0
         tokens = right = 0.0
@@ -106,6 +115,7 @@ class Inflector(WordDecoder):
         save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
 
     @classmethod
+    @limit_blas()
     def load(cls, path: str | Path) -> Inflector:
         """Read what :meth:`save` wrote: a file, or the folder of a run with a ``best.npz``."""
         path = Path(path)

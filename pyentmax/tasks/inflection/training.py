@@ -11,6 +11,7 @@ import numpy as np
 
 from pyentmax.calls.devices import device_module
 from pyentmax.data import BucketedPairs, fingerprint
+from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.inflection.inflector import Inflector
 from pyentmax.training import History, TrainingConfig, train
@@ -62,25 +63,25 @@ def train_inflector(
         If the device cannot be used; the message says what is missing.
     """
     xp = device_module(device)
-    inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
-    inflector.model.move_to(xp)
-    identity = {
-        "purpose": purpose,
-        **inflector.description(),
-        "dev": fingerprint(inflector.pairs(dev)),
-    }
-    history = train(
-        inflector.model,
-        BucketedPairs(inflector.pairs(examples), batch_size),
-        config,
-        lambda _: inflector.validate(dev),
-        directory=directory,
-        save_best=inflector.save,
-        keep=keep,
-        identity=identity,
-        resume=resume,
-        progress=progress,
-        clock=clock,
-        blas_threads=blas_threads,
-    )
+    with limit_blas(blas_threads, announce=progress):
+        inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
+        inflector.model.move_to(xp)
+        identity = {
+            "purpose": purpose,
+            **inflector.description(),
+            "dev": fingerprint(inflector.pairs(dev)),
+        }
+        history = train(
+            inflector.model,
+            BucketedPairs(inflector.pairs(examples), batch_size),
+            config,
+            lambda _: inflector.validate(dev),
+            directory=directory,
+            save_best=inflector.save,
+            keep=keep,
+            identity=identity,
+            resume=resume,
+            progress=progress,
+            clock=clock,
+        )
     return inflector, history
