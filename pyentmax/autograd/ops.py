@@ -124,7 +124,13 @@ def _add_rows(rows: Array, index: Array, like: Array) -> Array:
 
 # --- several tensors ------------------------------------------------------------------------------
 def concatenate(tensors: Sequence[Any], axis: int = -1) -> Tensor:
-    """Join along an axis; the gradient is cut at the same places."""
+    """Join along an axis; the gradient is cut at the same places.
+
+    Examples
+    --------
+    >>> concatenate([np.ones((2, 3)), np.zeros((2, 1))]).shape
+    (2, 4)
+    """
     parts = [as_tensor(t) for t in tensors]
     xp = parts[0].xp
     cuts = list(accumulate(part.shape[axis] for part in parts[:-1]))
@@ -136,7 +142,13 @@ def concatenate(tensors: Sequence[Any], axis: int = -1) -> Tensor:
 
 
 def stack(tensors: Sequence[Any]) -> Tensor:
-    """Join along a new first axis; the gradient of the t-th is the t-th slice."""
+    """Join along a new first axis; the gradient of the t-th is the t-th slice.
+
+    Examples
+    --------
+    >>> stack([np.ones(3), np.zeros(3)]).shape
+    (2, 3)
+    """
     parts = [as_tensor(t) for t in tensors]
     return Tensor(parts[0].xp.stack([p.data for p in parts]), parents=parts, vjp=lambda g: list(g))
 
@@ -159,6 +171,11 @@ def dropout(x: Tensor, rate: float, rng: Any | None) -> Tensor:
     ------
     ValueError
         If ``rate`` is not in [0, 1).
+
+    Examples
+    --------
+    >>> dropout(Tensor(np.ones(6)), 0.5, np.random.default_rng(0)).data
+    array([2., 2., 2., 0., 0., 0.])
     """
     if not 0 <= rate < 1:
         raise ValueError(f"dropout: expected a rate in [0, 1), got {rate!r}")

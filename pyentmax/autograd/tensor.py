@@ -305,6 +305,11 @@ def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:
     """A tensor unchanged; an array, list or number as a constant.
 
     A number beside a floating-point tensor takes its dtype: 0.5 must not widen float32.
+
+    Examples
+    --------
+    >>> as_tensor([1.0, 2.0])
+    Tensor(array([1., 2.]))
     """
     if isinstance(value, Tensor):
         return value

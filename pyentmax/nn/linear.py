@@ -28,14 +28,21 @@ def init_linear(
 
 
 def linear(params: Parameters, name: str, x: Any) -> Tensor:
-    """x W + b over the last axis of x, with the parameters under ``name``."""
+    """x W + b over the last axis of x (…, inputs), with the parameters under ``name``."""
     return ops.linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
 
 
 def init_embedding(
     rng: Generator, name: str, size: int, width: int, dtype: Any = np.float32
 ) -> Parameters:
-    """A table ``name.weight`` (size, width) of normal rows, each of length about 1."""
+    """A table ``name.weight`` (size, width) of normal rows, each of length about 1.
+
+    Examples
+    --------
+    >>> params = init_embedding(np.random.default_rng(0), "source", size=9, width=4)
+    >>> embedding(params, "source", [[3, 1, 4], [1, 5, 0]]).shape
+    (2, 3, 4)
+    """
     return {f"{name}.weight": (rng.standard_normal((size, width)) / width**0.5).astype(dtype)}
 
 

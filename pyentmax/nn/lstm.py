@@ -50,6 +50,15 @@ def lstm(
         The hidden state after each step.
     last : Tensor of shape (2, B, H)
         Hidden state and cell after the final step.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> params = init_lstm(rng, "encoder", inputs=3, hidden=2)
+    >>> x = rng.standard_normal((5, 1, 3))  # five steps of one example
+    >>> hidden, last = lstm(linear(params, "encoder", x), params["encoder.recurrent"])
+    >>> hidden.shape, last.shape
+    ((5, 1, 2), (2, 1, 2))
     """
     a, recurrent = as_tensor(a), as_tensor(recurrent)
     xp = a.xp
@@ -125,6 +134,15 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
     -------
     Tensor of shape (2, B, H)
         The new hidden state and cell.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> params = init_lstm(rng, "decoder", inputs=3, hidden=2)
+    >>> weight = np.concatenate([params["decoder.weight"], params["decoder.recurrent"]])
+    >>> state = np.zeros((2, 1, 2))
+    >>> lstm_step(params["decoder.bias"], rng.standard_normal((1, 3)), state, weight).shape
+    (2, 1, 2)
     """
     a, x, state, weight = (as_tensor(tensor) for tensor in (a, x, state, weight))
     xp = x.xp
@@ -197,7 +215,14 @@ def bilstm(
 ) -> tuple[Tensor, Tensor]:
     """A bidirectional layer: hidden states (T, B, H) and last states (2, B, H) of both directions.
 
-    x has shape (T, B, n); each direction makes one half of the H features.
+    x has shape (T, B, n). Each direction gives one half of the H features.
+
+    Examples
+    --------
+    >>> params = init_bilstm(np.random.default_rng(0), "encoder", inputs=3, hidden=4)
+    >>> hidden, last = bilstm(params, "encoder", np.ones((5, 1, 3)))
+    >>> hidden.shape, last.shape
+    ((5, 1, 4), (2, 1, 4))
     """
     forward, forward_last = lstm(
         linear(params, f"{name}.forward", x), params[f"{name}.forward.recurrent"], mask

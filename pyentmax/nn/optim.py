@@ -14,7 +14,13 @@ from pyentmax.nn.initializers import Parameters
 
 
 def global_norm(gradients: Parameters) -> Any:
-    """The Euclidean norm of all gradients together, as a scalar on their device."""
+    """The Euclidean norm of all gradients together, as a scalar on their device.
+
+    Examples
+    --------
+    >>> float(global_norm({"w": np.array([[3.0]]), "b": np.array([4.0])}))
+    5.0
+    """
     squares = [(g.ravel() @ g.ravel()).astype(np.float64) for g in gradients.values()]
     return array_module(squares[0]).sqrt(sum(squares[1:], squares[0]))
 

@@ -66,6 +66,16 @@ def learned_entmax(params: Parameters, name: str) -> AttentionMapping:
     """α-entmax with the α under ``name``, which gets a gradient: the sum of g ∘ ∂p/∂α.
 
     The sum goes over all rows that share an α: over the batch and the queries of a head, say.
+
+    Examples
+    --------
+    One head with α = 1 and one with α = 2, for a single query:
+
+    >>> params = {"a.alpha_logit": np.array([[-50.0], [50.0]])}
+    >>> z = as_tensor(np.zeros((2, 1, 3)) + [2.0, 0.0, -9.0])
+    >>> learned_entmax(params, "a")(z).data.round(3)
+    array([[[0.881, 0.119, 0.   ]],
+           [[1.   , 0.   , 0.   ]]])
     """
 
     def mapping(z: Tensor, *, mask: Array | None = None) -> Tensor:

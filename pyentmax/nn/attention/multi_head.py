@@ -48,6 +48,18 @@ def scaled_dot_product_attention(
     -------
     output : (…, T, m) Tensor
     weights : (…, T, S) Tensor
+
+    Examples
+    --------
+    >>> from pyentmax.autograd.mappings import sparsemax
+    >>> query, key, value = (as_tensor(np.eye(2) * k) for k in (3.0, 1.0, 5.0))
+    >>> output, weights = scaled_dot_product_attention(query, key, value, sparsemax)
+    >>> weights.data
+    array([[1., 0.],
+           [0., 1.]])
+    >>> output.data
+    array([[5., 0.],
+           [0., 5.]])
     """
     scores = (query * query.shape[-1] ** -0.5) @ key.swapaxes(-1, -2)
     weights = mapping(scores, mask=mask)
@@ -145,7 +157,18 @@ def causal_mask(queries: int, keys: int, xp: ModuleType = np) -> Array:
 
 
 def split_heads(x: Any, heads: int) -> Tensor:
-    """(…, T, n) → (…, heads, T, n / heads): the h-th part of each row goes to head h."""
+    """(…, T, n) → (…, heads, T, n / heads): the h-th part of each row goes to head h.
+
+    Raises
+    ------
+    ValueError
+        If ``heads`` does not divide n.
+
+    Examples
+    --------
+    >>> split_heads(np.ones((5, 3, 8)), heads=2).shape
+    (5, 2, 3, 4)
+    """
     x = as_tensor(x)
     *leading, width = x.shape
     if heads < 1 or width % heads:
@@ -154,7 +177,13 @@ def split_heads(x: Any, heads: int) -> Tensor:
 
 
 def merge_heads(x: Any) -> Tensor:
-    """(…, heads, T, d) → (…, T, heads · d): the inverse of :func:`split_heads`."""
+    """(…, heads, T, d) → (…, T, heads · d): the inverse of :func:`split_heads`.
+
+    Examples
+    --------
+    >>> merge_heads(np.ones((5, 2, 3, 4))).shape
+    (5, 3, 8)
+    """
     x = as_tensor(x).swapaxes(-2, -3)
     *leading, heads, width = x.shape
     return x.reshape(*leading, heads * width)

@@ -61,6 +61,17 @@ def weighted_average(weights: Any, values: Any) -> Tensor:
 
 
 def attend(scores: Tensor, memory: Memory, mapping: AttentionMapping) -> tuple[Tensor, Tensor]:
-    """The context vectors (…, d) and the attention weights (…, S) of scores (…, S)."""
+    """The context vectors (…, d) and the attention weights (…, S) of scores (…, S).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pyentmax.autograd.mappings import sparsemax
+    >>> h = np.array([[4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
+    >>> memory = Memory(keys=h, values=h, mask=np.array([True, True, False]))
+    >>> context, weights = attend(as_tensor(np.array([0.5, 0.0, 9.0])), memory, sparsemax)
+    >>> weights.data, context.data
+    (array([0.75, 0.25, 0.  ]), array([3., 1.]))
+    """
     weights = mapping(scores, mask=memory.mask)
     return weighted_average(weights, memory.values), weights
