@@ -1,4 +1,4 @@
-"""Batches: pairs of sequences of nearly one length, padded to rectangles, with masks."""
+"""Batches: pairs of sequences of similar lengths, padded to rectangles, with masks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Batch:
     Attributes
     ----------
     source : int64 array of shape (B, S)
-        Source ids, filled up with `PAD`.
+        Source ids, padded with `PAD`.
     source_mask : bool array of shape (B, S)
         True where *source* is a token, not padding.
     target_in : int64 array of shape (B, T)
-        What the decoder reads: `BOS`, then the target.
+        What the decoder reads: `BOS`, then the target, padded.
     target_out : int64 array of shape (B, T)
-        What it shall predict: the target, then `EOS`.
+        What it is to predict: the target, then `EOS`, padded.
     target_mask : bool array of shape (B, T)
         True where *target_in* and *target_out* are tokens.
     index : int64 array of shape (B,)
-        The places of the pairs in the data set.
+        The positions of the pairs in the data set.
     """
 
     source: NDArray[np.int64]
@@ -48,7 +48,7 @@ class Batch:
         return len(self.index)
 
     def on(self, xp: ModuleType) -> Batch:
-        """The batch as arrays of a module, copied where that is not NumPy; ``index`` stays.
+        """The batch as arrays of a module, copied unless that is NumPy; ``index`` stays NumPy's.
 
         Examples
         --------
@@ -69,7 +69,7 @@ class Batch:
 
 
 def make_batch(pairs: Sequence[Pair], index: ArrayLike) -> Batch:
-    """The pairs at the places *index*, padded to the longest source and target among them.
+    """The pairs at the positions *index*, padded to the longest source and target among them.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def make_batch(pairs: Sequence[Pair], index: ArrayLike) -> Batch:
     """
     places = np.array(index, dtype=np.int64)
     if places.ndim != 1 or not places.size:
-        raise DataError(f"index must be a list of places, got an array of shape {places.shape}")
+        raise DataError(f"index must be a list of positions, got an array of shape {places.shape}")
     chosen = [pairs[i] for i in places]
     for i, (source, _) in zip(places, chosen, strict=True):
         if not len(source):
@@ -115,24 +115,24 @@ def make_batch(pairs: Sequence[Pair], index: ArrayLike) -> Batch:
 def bucketed_batches(
     pairs: Sequence[Pair], batch_size: int, rng: np.random.Generator | None = None
 ) -> list[NDArray[np.int64]]:
-    """Cut a data set into batches of pairs that are alike in length.
+    """Cut a data set into batches of pairs of similar lengths.
 
     Pairs are sorted by source length, then by target length, and cut into runs of *batch_size*, so
-    that little is padded. With *rng*, pairs of equal lengths come in random order and so do the
-    batches: each epoch sees other batches.
+    that there is little padding. With *rng*, pairs of equal lengths come in random order, and so
+    do the batches: each epoch has different batches.
 
     Parameters
     ----------
     pairs : sequence of (source ids, target ids)
     batch_size : int
-        Pairs a batch; the batch of the longest pairs may hold fewer.
+        Pairs per batch; the batch of the longest pairs may hold fewer.
     rng : numpy.random.Generator, optional
-        By default the order is fixed: by length, then by place.
+        By default the order is fixed: by length, then by position.
 
     Returns
     -------
     list of int64 arrays
-        The places of the pairs of each batch; each pair is in exactly one.
+        The positions of the pairs of each batch; each pair is in exactly one batch.
 
     Raises
     ------
@@ -155,10 +155,10 @@ def bucketed_batches(
 
 
 class BucketedPairs:
-    """Batches of a fixed number of pairs alike in length: a source of batches for training.
+    """Batches of a fixed number of pairs of similar lengths: a source of batches for training.
 
-    Each epoch cuts the pairs anew, as `bucketed_batches` does. Batches cut otherwise, by their
-    number of tokens say, are another class with the same attributes and methods.
+    Each epoch cuts the pairs again, by `bucketed_batches`. Another way to cut them, such as by the
+    number of tokens, is another class with the same attributes and methods.
 
     Parameters
     ----------
@@ -239,12 +239,12 @@ def padding_share(pairs: Sequence[Pair], batches: Iterable[NDArray[np.int64]]) -
     Returns
     -------
     float
-        From 0, all pairs of a batch equally long, to nearly 1; 0 where there is no batch.
+        From 0, where all pairs of a batch have equal lengths, to nearly 1; 0 if there is no batch.
 
     Examples
     --------
     >>> pairs = [(np.zeros(n, int), np.zeros(1, int)) for n in (2, 4)]
-    >>> share = padding_share(pairs, [np.array([0, 1])])  # 2 of 8 source, 0 of 4 target places
+    >>> share = padding_share(pairs, [np.array([0, 1])])  # 2 of 8 source, 0 of 4 target positions
     >>> round(share, 4)
     0.1667
     """

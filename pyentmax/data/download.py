@@ -61,7 +61,7 @@ def local_folder(inside: str, folder: str | os.PathLike[str] | None = None) -> P
 def fetch(
     names: Sequence[str], checksums: Mapping[str, str], inside: str, url: str, source: str
 ) -> list[Path]:
-    """Files of a data set in the user's cache, after downloading those that are not there whole.
+    """Files of a data set in the user's cache, after downloading those that are not there.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def fetch(
     DataError
         If a download does not have the known checksum; it is not kept.
     ConnectionError
-        If a download fails. The files that came before it are kept.
+        If a download fails. Files that were complete before are kept.
     ImportError
         If pooch or tqdm is not installed.
     """

@@ -1,7 +1,7 @@
-"""What goes wrong with data: a file, a word or a table that is not what it should be."""
+"""The error that bad data raises."""
 
 from __future__ import annotations
 
 
 class DataError(ValueError):
-    """Data that cannot be used as it stands; the message says where, what came and what to do."""
+    """Data that cannot be used as it is; the message says where, what was found and what to do."""

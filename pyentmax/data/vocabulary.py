@@ -1,4 +1,4 @@
-"""Vocabularies: the numbers that stand for tokens."""
+"""Vocabularies: tokens and their ids."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from pyentmax.data.errors import DataError
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
 
-# So many known tokens are listed in full in an error message; of more, the closest are named.
-_LISTED = 80
+_LISTED = 80  # most known tokens that an error message lists; of more, it names the closest
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A fixed, ordered set of tokens; the id of a token is its place.
+    """A fixed, ordered set of tokens; the id of a token is its position.
 
     Parameters
     ----------
@@ -32,7 +31,7 @@ class Vocabulary:
     Raises
     ------
     DataError
-        If the special tokens do not come first or a token comes twice.
+        If the special tokens do not come first, or a token occurs twice.
 
     Examples
     --------
@@ -62,7 +61,7 @@ class Vocabulary:
 
     @classmethod
     def build(cls, sequences: Iterable[Iterable[str]]) -> Vocabulary:
-        """The vocabulary of all tokens in *sequences*, sorted, whatever their order there.
+        """The vocabulary of all tokens in *sequences*, sorted.
 
         Parameters
         ----------
@@ -107,8 +106,8 @@ class Vocabulary:
         what : str
             What *tokens* are, for the error message, such as ``"lemma 'draw'"``.
         unknown : str, optional
-            The token that stands for one that is not in the vocabulary, such as ``"<unk>"``. By
-            default such a token is an error.
+            The token that replaces those outside the vocabulary, such as ``"<unk>"``. By default
+            they are an error.
 
         Returns
         -------
@@ -117,7 +116,7 @@ class Vocabulary:
         Raises
         ------
         DataError
-            If a token is not in the vocabulary; it names the token, *what*, and known ones.
+            If a token is not in the vocabulary; the message names it, *what*, and known tokens.
 
         Examples
         --------
@@ -193,7 +192,7 @@ class Vocabulary:
         Raises
         ------
         DataError
-            If *text* is not a JSON list of tokens that make a vocabulary.
+            If *text* is not a JSON list of the tokens of a vocabulary.
 
         Examples
         --------
@@ -215,7 +214,7 @@ class Vocabulary:
         return self._ids[token]
 
     def _known(self, token: str) -> str:
-        """The known tokens of the same kind, or the closest where they are too many to read."""
+        """The known tokens of the same kind, or the closest if there are too many to read."""
         alike = [t for t in self.tokens[len(SPECIALS) :] if _kind(t) == _kind(token)]
         if not alike:
             return f"no {_kind(token)} is known"

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all, and doing a thing in one process at a time."""
+"""Files that are written completely or not at all, and locks between processes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import IO
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Open a temporary file that takes the place of ``path`` when the block ends without an error.
+    """Open a temporary file that replaces ``path`` when the block ends without an error.
 
-    It lies beside ``path`` and is flushed to the disk before it is renamed. Whatever interrupts the
-    writing, a full disk or a Ctrl-C, the file that was there before is still there, whole.
+    It is in the same folder and is flushed to the disk before it is renamed. Whatever interrupts
+    the writing, a full disk or Ctrl-C, the file that was there before is still there, complete.
 
     Raises
     ------
@@ -60,18 +60,18 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def locked(path: str | os.PathLike[str], what: str) -> Iterator[None]:
-    """Wait until no other process, or thread, is in a block that is locked by the same file.
+    """Wait until no other process or thread is in a block that is locked by the same file.
 
-    The system ends the lock with the process that holds it, however that dies: nothing stale can
-    be left but the empty file. Where files cannot be locked (Windows, some network file systems)
-    the block just runs.
+    The operating system releases the lock when the process that holds it ends, however it ends:
+    only the empty file is left. Where files cannot be locked (Windows, some network file systems),
+    the block runs without a lock.
 
     Parameters
     ----------
     path : path
-        Made if it is not there, with its folder. It stays.
+        Created if it is missing, with its folder. It is not removed.
     what : str
-        What happens in the block; printed if that has to wait.
+        What happens in the block; printed to standard error if it has to wait.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What becomes of the memory that arrays give back."""
+"""What happens to the memory of arrays that are freed."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _KEPT, _LARGEST_BLOCK = 1 << 30, 1 << 25
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep freed memory for the next arrays, where it is glibc.
+    """Have the C library keep freed memory for the next arrays, if it is glibc.
 
     An update of a model allocates its activations and gradients and then frees them all. glibc
-    hands so much back to the system, which has to clear and map every page anew for the next
-    update: a fifth of the time of a big model. From this call on up to 1 GiB stays with the
-    process, which thus never takes more than it once took.
+    returns so much memory to the operating system, which has to clear and map every page again for
+    the next update: a fifth of the time of a large model. From this call on, up to 1 GiB stays with
+    the process, which never holds more than it has needed at its peak.
 
     Returns
     -------
     bool
-        Whether there was anything to tell: on other systems freed memory is treated otherwise.
+        Whether the setting was made; False where the C library is not glibc.
 
     Examples
     --------

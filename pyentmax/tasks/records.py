@@ -1,4 +1,4 @@
-"""What an experiment has found so far, in files that are whole or not there."""
+"""The results of an experiment, in files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What :func:`write_json` wrote; a ValueError names a file that is damaged."""
+    """The value that :func:`write_json` wrote; a ValueError names a damaged file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -35,9 +35,18 @@ def read_json(path: Path) -> Any:
 
 
 def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
-    """Make the folder of an experiment, or see that it is one of the same settings.
+    """Create the folder of an experiment, or check that the one there has the same settings.
 
-    They are kept in its ``settings.json``, as JSON can hold them.
+    Parameters
+    ----------
+    out : Path
+    settings : mapping
+        Kept in the folder's ``settings.json``, so in a form that JSON can hold.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds results of other settings; the message says which.
     """
     path = out / SETTINGS
     if not path.exists():

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: arrays and a description in one ``.npz``, no pickle."""
+"""Checkpoints: arrays and a JSON description in one ``.npz`` file, without pickle."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _META = "__meta__"
 
 
 class CheckpointError(ValueError):
-    """A file that is no whole checkpoint, or not the kind that was asked for."""
+    """A file that is not a complete checkpoint, or not of the expected kind."""
 
 
 def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, Any]) -> None:
-    """Write arrays and a JSON-able description, replacing the file in one step.
+    """Write arrays and a description, replacing the file in one step.
 
-    Whatever interrupts it, a full disk too, the file that was there before is still there, whole.
+    Whatever interrupts it, even a full disk, the file that was there before is still complete.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, An
     arrays : dict of arrays
         Those on a GPU are copied to the host first.
     meta : dict
-        Anything that JSON can hold. Floats come back to the last digit.
+        Anything that JSON can hold, with an entry "kind". Floats come back to the last digit.
 
     Raises
     ------
     OSError
-        If the file can't be written; the message names it.
+        If the file cannot be written; the message names it.
     """
     named: dict[str, Any] = {_META: np.array(json.dumps(meta, ensure_ascii=False))}
     named |= {name: to_host(array) for name, array in arrays.items()}
@@ -50,6 +50,11 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
     path : str or Path
     kind : str
         What ``meta["kind"]`` must be.
+
+    Returns
+    -------
+    arrays, meta : dicts
+        As they were saved, the arrays as NumPy's.
 
     Raises
     ------
@@ -69,11 +74,11 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
             arrays = {name: archive[name] for name in archive.files}
         meta = json.loads(str(arrays.pop(_META)))
         if not isinstance(meta, dict):
-            raise ValueError("the description is no object")
+            raise ValueError("the description is not an object")
     except Exception as error:
-        # Damage can sit in any of zip, npy or JSON, whose readers fail in a dozen ways.
+        # The damage may be in the zip, npy or JSON part, whose readers fail in a dozen ways.
         raise CheckpointError(
-            f"{path} is no whole checkpoint: it is truncated, damaged or something else "
+            f"{path} is not a complete checkpoint: it is truncated, damaged or something else "
             f"({type(error).__name__})"
         ) from error
     if meta.get("kind") != kind:
@@ -93,7 +98,7 @@ def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
-    """What differs between two identities, in words."""
+    """What differs between the identities of two runs, in words."""
     found = []
     for key in now:
         a, b = then.get(key), now[key]

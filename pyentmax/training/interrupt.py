@@ -12,7 +12,7 @@ from typing import Any
 
 @contextmanager
 def finish_first() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C into a question that the loop asks between updates."""
+    """Turn the first Ctrl-C into a flag, which the loop reads between updates."""
     asked = False
 
     def note(signum: int, frame: Any) -> None:
@@ -20,7 +20,7 @@ def finish_first() -> Iterator[Callable[[], bool]]:
         asked = True
         signal.signal(signal.SIGINT, before)
         # print could meet itself: the signal may arrive while the bar is being written.
-        os.write(2, b"\nfinishing the update in hand; Ctrl-C again to stop at once\n")
+        os.write(2, b"\nfinishing the current update; Ctrl-C again to stop at once\n")
 
     before = signal.getsignal(signal.SIGINT)
     # Python delivers signals to the main thread only; a background job may have SIGINT ignored.

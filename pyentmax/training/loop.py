@@ -11,8 +11,8 @@ never interrupted, to the last digit. (A GPU adds the gradients of an embedding'
 order, which the last digits show.)
 
 It runs where the model's parameters are. On a GPU an update copies its batch there and nothing
-back: the loss and the norm of the gradient are added up on the device, and looked at when a
-validation, a checkpoint or the progress bar asks.
+back: the loss and the norm of the gradient are summed on the device, and read only for a
+validation, a checkpoint or the progress bar.
 """
 
 from __future__ import annotations
@@ -54,6 +54,9 @@ TRAINING_STATE = "training state"
 
 Batch = TypeVar("Batch")
 
+# The numbers of a run that last.npz holds as they are.
+_NUMBERS = ("updates", "stale", "done_in_epoch", "loss_count", "count", "seconds")
+
 
 def train(
     model: Trainable[Batch],
@@ -85,10 +88,10 @@ def train(
     directory : path, optional
         Where ``last.npz`` and ``best.npz`` go after each validation. None writes nothing.
     save_best : callable, optional
-        Writes the model, with whatever it takes to use it, to the path it is given.
+        Given a path, writes the model there, with everything that it takes to use it.
     keep : {"best", "last"}
-        Whose parameters the model has in the end: those of the best validation, or of the last
-        update.
+        Which parameters the model has in the end: those of the best validation, or those of the
+        last update.
     identity : dict, optional
         What else makes the run what it is (vocabularies, say), as JSON can hold it: a run is
         resumed only where it is the same. The settings, the shape of the model and the identity of
@@ -98,8 +101,8 @@ def train(
     progress : bool, default True
         Show a bar with examples (or tokens) per second, loss and validation accuracy.
     clock : callable, default `time.perf_counter`
-        What tells the seconds. `time.process_time` counts those that this process computes,
-        whatever else the machine does meanwhile.
+        Measures the seconds. `time.process_time` counts only those that this process computes,
+        whatever else runs on the machine.
     blas_threads : int, optional
         How many threads BLAS may use: 1 unless given, or unless the call stands within a
         :func:`pyentmax.system.blas.limit_blas` block.
@@ -121,8 +124,9 @@ def train(
 
     Notes
     -----
-    On Ctrl-C the update in hand is finished, ``last.npz`` is written, and the history comes back
-    with ``interrupted`` set. A second Ctrl-C stops at once; the last checkpoint is whole even then.
+    On Ctrl-C the current update is finished, ``last.npz`` is written, and the history is returned
+    with ``interrupted`` set. A second Ctrl-C stops at once; even then the last checkpoint is
+    complete.
     """
     if keep not in ("best", "last"):
         raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
@@ -185,18 +189,18 @@ class _Run:
         self.history = History()
         self.updates = 0
         self.stale = 0
-        # The place in the data: the generator as it stood before the epoch was drawn, and how many
+        # The position in the data: the generator's state before the epoch was drawn, and how many
         # of its batches are done.
         self.epoch_state = self.order_rng.bit_generator.state
         self.done_in_epoch = 0
-        # Sums over the updates since the last validation; on a GPU arrays that nobody looks at.
+        # Sums over the updates since the last validation; on a GPU, arrays that stay there.
         self.loss_sum: Any = 0.0
         self.norm_sum: Any = 0.0
         self.loss_count = 0
         self.count = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
-        # As it comes back from the file, so that the two can be compared.
+        # In the form in which it comes back from a file, so that the two can be compared.
         self.identity = json.loads(
             json.dumps(
                 {
@@ -209,7 +213,7 @@ class _Run:
         )
 
     def finished(self) -> bool:
-        """Whether all updates are done, or patience is at its end."""
+        """Whether all updates are done, or patience is exhausted."""
         patience = self.config.patience
         return self.updates >= self.config.updates or (
             patience is not None and self.stale >= patience
@@ -217,7 +221,7 @@ class _Run:
 
     @property
     def speed(self) -> str:
-        """What is done per second, with its unit."""
+        """How much is done per second, with its unit."""
         return f"{self.count / self.seconds:.0f} {self.batches.unit}/s"
 
     @property
@@ -262,10 +266,10 @@ class _Run:
         self.seconds += self.clock() - started
 
     def settle(self) -> None:
-        """Wait for all updates so far, and raise if a loss or a gradient of theirs was not finite.
+        """Wait for all updates so far, and raise if one of their losses or gradients is not finite.
 
-        What is not finite does not leave a sum: looking at the sums is looking at every update. On
-        the host each one was looked at.
+        A sum with a term that is not finite is not finite either, so that the two sums tell of
+        every update. On the host, each update has been checked already.
         """
         if self.xp is np:
             return
@@ -279,11 +283,11 @@ class _Run:
             raise FloatingPointError(
                 f"the {what} is {value} at update {self.updates}: a smaller rate than "
                 f"{self.config.rate} or stronger clipping than {self.config.clip} may help; "
-                "the checkpoints are as they were after the last validation"
+                "the checkpoints are those of the last validation"
             )
 
     def validated(self, validation: Validation) -> None:
-        """Note a validation, and write the checkpoints."""
+        """Record a validation, and write the checkpoints."""
         self._must_be_finite("validation loss", validation.loss)
         history = self.history
         improved = validation.accuracy > history.best_accuracy
@@ -314,61 +318,53 @@ class _Run:
                 self.save_best(self.directory / BEST)
 
     def clear_leftovers(self) -> None:
-        """Remove what a process killed in the middle of saving left behind."""
+        """Remove what a process left behind that was killed while saving."""
         if self.directory is not None:
             for name in (LAST, BEST):
                 for path in self.directory.glob(f".{name}.*.tmp"):
                     path.unlink()
 
     def save(self) -> None:
-        """Write ``last.npz``: everything that it takes to go on."""
+        """Write ``last.npz``: everything that it takes to resume the run."""
         if self.directory is None:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
-        optimizer = self.optimizer.state()
         arrays = with_prefix("param", self.model.params)
-        arrays |= with_prefix("optimizer", optimizer)
+        arrays |= with_prefix("optimizer", self.optimizer.state())
         if self.best is not None:
             arrays |= with_prefix("best", self.best)
         meta = {
             "kind": TRAINING_STATE,
             "identity": self.identity,
-            "updates": self.updates,
-            "stale": self.stale,
+            **{name: getattr(self, name) for name in _NUMBERS},
             "epoch_state": self.epoch_state,
-            "done_in_epoch": self.done_in_epoch,
             "dropout_state": self.dropout_rng.bit_generator.state,
             "schedule": self.schedule.state(),
             "history": asdict(self.history) | {"interrupted": False},
             "loss_sum": float(self.loss_sum),
-            "loss_count": self.loss_count,
-            "count": self.count,
-            "seconds": self.seconds,
         }
         save_checkpoint(self.directory / LAST, arrays, meta)
 
     def resume(self) -> None:
-        """Take up the state that :meth:`save` wrote."""
+        """Restore the state that :meth:`save` wrote."""
         if self.directory is None:
-            raise ValueError("resume: needs the directory of the run to go on with")
+            raise ValueError("resume: needs the directory of the run")
         path = self.directory / LAST
         arrays, meta = load_checkpoint(path, TRAINING_STATE)
         if different := differences(meta["identity"], self.identity):
             raise CheckpointError(
                 f"{path}: belongs to another run ({different}); resume with the same command, or "
-                "begin a new run in another folder"
+                "start a new run in another folder"
             )
-        params = without_prefix("param", arrays)
-        for name, x in params.items():
+        for name, x in without_prefix("param", arrays).items():
             self.model.params[name][...] = self.xp.asarray(x)
         self.optimizer.load(without_prefix("optimizer", arrays))
         best = without_prefix("best", arrays)
         self.best = {name: self.xp.asarray(x) for name, x in best.items()} or None
         self.schedule.load(meta["schedule"])
-        self.updates, self.stale = meta["updates"], meta["stale"]
         self.order_rng.bit_generator.state = meta["epoch_state"]
-        self.done_in_epoch = meta["done_in_epoch"]
         self.dropout_rng.bit_generator.state = meta["dropout_state"]
         self.history = History(**meta["history"])
-        self.loss_sum, self.loss_count = meta["loss_sum"], meta["loss_count"]
-        self.count, self.seconds = meta["count"], meta["seconds"]
+        self.loss_sum = meta["loss_sum"]
+        for name in _NUMBERS:
+            setattr(self, name, meta[name])

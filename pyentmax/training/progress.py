@@ -1,4 +1,4 @@
-"""What the user sees of a run."""
+"""What the user sees of a run: a progress bar, or lines in a log."""
 
 from __future__ import annotations
 
@@ -25,9 +25,21 @@ def _tqdm() -> Any:
 
 @contextmanager
 def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[int], Any]]:
-    """A bar for work that may be over at once: it appears after two seconds.
+    """A progress bar for work that may be short: it appears after two seconds.
 
-    Gives the function that is told how many more are done.
+    Parameters
+    ----------
+    total : int
+        How many there are to do.
+    unit : str
+        What is counted: "word".
+    wanted : bool
+        False shows none. Nor is there one where standard error is no screen.
+
+    Yields
+    ------
+    callable
+        To be called with how many more are done.
     """
     if not (wanted and _on_a_screen()):
         yield lambda _: None
@@ -37,7 +49,7 @@ def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[i
 
 
 class Run(Protocol):
-    """The figures of a run that are shown."""
+    """What `Progress` needs to know of a run."""
 
     history: Any
     updates: int
@@ -51,11 +63,11 @@ class Run(Protocol):
         """Mean training loss since the last validation."""
 
     def settle(self) -> None:
-        """Wait until all updates are done, so that the seconds are those that they took."""
+        """Wait until all updates are done, so that the time measured is complete."""
 
 
 class Progress:
-    """What the user sees: a bar on a terminal or in a notebook, in a log a line per validation."""
+    """A bar on a terminal or in a notebook; in a log, a line per validation."""
 
     def __init__(self, total: int, initial: int, wanted: bool) -> None:
         self.total, self.wanted = total, wanted
@@ -66,7 +78,7 @@ class Progress:
     def updated(self, run: Run) -> None:
         """One more update is done."""
         if self.bar is not None:
-            # A GPU is waited for only when the figures are shown anew.
+            # True when the bar is redrawn: only then does the host wait for a GPU.
             if self.bar.update(1):
                 run.settle()
                 self.bar.set_postfix_str(self._figures(run, run.recent_loss))

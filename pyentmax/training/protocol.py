@@ -1,4 +1,4 @@
-"""What training asks of a model, and of whatever gives the batches."""
+"""What training requires of a model, and of the source of its batches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Trainable(Protocol[Accepted]):
         batch : object
             As the source of the batches gives it; the model moves it to where it computes.
         rng : numpy.random.Generator, optional
-            Switches dropout on, and is all the randomness that there is.
+            Switches dropout on; every random number comes from it.
         """
 
 
@@ -48,10 +48,10 @@ class BatchSource(Protocol[Batch]):
     Attributes
     ----------
     unit : str
-        What `count` counts: "examples", "tokens".
+        What `count` counts, such as "examples" or "tokens".
     identity : dict
-        What makes these batches what they are, as JSON can hold it: a run is resumed only where
-        it is the same.
+        What determines the batches, apart from the generator, in a form that JSON can hold. A run
+        is resumed only if it is the same.
     """
 
     @property
@@ -60,11 +60,12 @@ class BatchSource(Protocol[Batch]):
     def identity(self) -> dict[str, Any]: ...
 
     def epoch(self, rng: np.random.Generator) -> Iterable[Batch]:
-        """The batches of one epoch, a function of the generator alone.
+        """The batches of one epoch; they depend on nothing but the generator's state.
 
-        A run that goes on within an epoch draws the same epoch again, from the generator as it
-        stood before, and leaves out the batches that are done.
+        A run that is resumed within an epoch draws the same epoch again, from the same state, and
+        skips the batches that are done. So a source may draw as it goes, but not remember anything
+        from one epoch to the next.
         """
 
     def count(self, batch: Batch) -> int:
-        """How many units a batch holds, for the figures that the user sees."""
+        """How many units a batch holds, for the speed that the user sees."""

@@ -142,7 +142,7 @@ def test_errors_of_batches():
         bucketed_batches(pairs, 0)
     with pytest.raises(DataError, match="pair 1 has an empty source"):
         make_batch(pairs, [0, 1])
-    with pytest.raises(DataError, match=r"index must be a list of places, .* shape \(0,\)"):
+    with pytest.raises(DataError, match=r"index must be a list of positions, .* shape \(0,\)"):
         make_batch(pairs, [])
     with pytest.raises(DataError, match=r"array of shape \(\)"):
         make_batch(pairs, 0)

@@ -39,7 +39,7 @@ def test_truncated(tmp_path, share):
     save_checkpoint(path, ARRAYS, META)
     whole = path.read_bytes()
     path.write_bytes(whole[: int(share * len(whole))])
-    with pytest.raises(CheckpointError, match=r"c\.npz is no whole checkpoint: it is truncated"):
+    with pytest.raises(CheckpointError, match=r"c\.npz is not a complete checkpoint: it is trunc"):
         load_checkpoint(path, "test")
 
 
@@ -49,7 +49,7 @@ def test_a_flipped_byte_is_noticed(tmp_path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data))
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
         load_checkpoint(path, "test")
 
 
@@ -73,7 +73,7 @@ def test_something_else(tmp_path):
     np.savez(tmp_path / "other.npz", a=np.ones(2))
     np.save(tmp_path / "one.npy", np.ones(2))
     for name in ("text", "other.npz", "one.npy"):
-        with pytest.raises(CheckpointError, match="no whole checkpoint"):
+        with pytest.raises(CheckpointError, match="not a complete checkpoint"):
             load_checkpoint(tmp_path / name, "test")
     save_checkpoint(tmp_path / "c.npz", ARRAYS, META)
     with pytest.raises(CheckpointError, match="expected 'training state', the file holds 'test'"):

@@ -1,9 +1,9 @@
 """The files of CoNLL-SIGMORPHON 2018, task 1: inflection in 103 languages.
 
-They are taken from a folder on this machine if there is one, and otherwise downloaded, once, into
-the user's cache. Folder and cache have the layout of the shared task's repository:
-``conll2018/task1/{all,surprise}/LANGUAGE-train-medium`` and so on. The checksums, in
-``conll2018_sha256.txt`` as ``sha256sum`` writes them, decide what a download has to be.
+They are read from a folder on this machine if there is one, and otherwise downloaded once into the
+user's cache. Folder and cache have the layout of the shared task's repository:
+``conll2018/task1/{all,surprise}/LANGUAGE-train-medium`` and so on. A download must have the
+checksum that ``conll2018_sha256.txt``, in the format of ``sha256sum``, gives for it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from pyentmax.data.errors import DataError
 from pyentmax.tasks.inflection.examples import language_of
 
 SPLITS = ("train-low", "train-medium", "train-high", "dev")
-"""The files of a language; some have fewer. Test files are for finished models: not fetched."""
+"""The files of a language; some languages have fewer. Test files are not fetched: they are for
+finished models."""
 
 _INSIDE = "conll2018/task1"
 # A branch, not a commit: it is the checksums that say which contents are right.
@@ -39,7 +40,7 @@ def conll2018_languages(split: str, folder: str | os.PathLike[str] | None = None
     Returns
     -------
     list of str
-        Sorted, spelt as the files are.
+        Sorted, with the spelling of the files.
 
     Raises
     ------
@@ -63,23 +64,23 @@ def conll2018_languages(split: str, folder: str | os.PathLike[str] | None = None
 def conll2018_files(
     languages: Iterable[str], split: str, folder: str | os.PathLike[str] | None = None
 ) -> list[Path]:
-    """The files of some languages, from a folder or, fetched on first use, from the cache.
+    """The files of some languages, from a folder, or from the cache, downloaded on first use.
 
     Parameters
     ----------
     languages : iterable of str
-        As the shared task names its files: ``"english"``, ``"north-frisian"``.
+        With the spelling of the files, such as ``"english"`` or ``"north-frisian"``.
     split : {"train-low", "train-medium", "train-high", "dev"}
     folder : path, optional
-        It holds ``conll2018/task1/{all,surprise}/``. Its files are used as they are, and nothing
-        is downloaded. If not given, the environment variable ``PYENTMAX_DATA`` names it; if that
-        is not set either, the files are downloaded into the user's cache
+        The data folder, which holds ``conll2018/task1/{all,surprise}/``. Its files are used as they
+        are, and nothing is downloaded. If not given, the environment variable ``PYENTMAX_DATA``
+        names it; if that is not set either, the files are downloaded into the user's cache
         (``pooch.os_cache("pyentmax")``).
 
     Returns
     -------
     list of Path
-        A file for each language, in their order.
+        One file per language, in the order of *languages*.
 
     Raises
     ------
@@ -87,7 +88,7 @@ def conll2018_files(
         If a language is unknown or has no such file, the folder is not as described, or a
         download does not have the known checksum; such a download is not kept.
     ConnectionError
-        If a download fails. The files that came before it are kept.
+        If a download fails. Files that were complete before are kept.
     ImportError
         If something must be downloaded and pooch is not installed.
 

@@ -29,7 +29,7 @@ from pyentmax.training import counting
 
 
 class WordDecoder:
-    """Any model of forms, one network or an ensemble, with the vocabularies of what it reads.
+    """A model of word forms, one network or an ensemble, with its vocabularies.
 
     Parameters
     ----------
@@ -44,9 +44,9 @@ class WordDecoder:
         self.model = model
         self.source, self.target = source, target
 
-    # --- numbers of tokens ------------------------------------------------------------------------
+    # --- token ids --------------------------------------------------------------------------------
     def pairs(self, examples: Sequence[Example]) -> list[Pair]:
-        """Token numbers of source and target; a token never seen in training is ``<unk>``."""
+        """Examples as token ids; a token that the vocabularies lack becomes ``<unk>``."""
         return encode_examples(examples, self.source, self.target, unknown="<unk>")
 
     def form(self, tokens: Iterable[int]) -> str:
@@ -112,19 +112,19 @@ class WordDecoder:
         *,
         blas_threads: int | None = None,
     ) -> ForcedDecoding:
-        """What the model says at each step of a form that it is given.
+        """What the model finds possible at each step of a given form.
 
         Parameters
         ----------
         lemma, tags, language, blas_threads
             As for `inflect`.
         form : str
-            Any string of characters that the model can write, whether it finds it possible or not.
+            Any string of characters that the target vocabulary has, possible or not.
 
         Raises
         ------
         DataError
-            As for `inflect`, or if the form has a character that the model cannot write.
+            As for `inflect`, or if the target vocabulary lacks a character of the form.
         """
         ids, mask = self._source(lemma, tags, language)
         for character in form:
@@ -146,10 +146,10 @@ class WordDecoder:
         progress: bool = False,
         blas_threads: int | None = None,
     ) -> Iterator[tuple[int, ForcedDecoding]]:
-        """The place of each example and what the model says while its own form is forced on it.
+        """The index of each example, and what the model finds possible at each step of its form.
 
-        They come batch by batch, in the order of the batches, so that one can be forgotten before
-        the next is made.
+        Yields batch by batch, so that one need not be kept when the next is computed. Parameters
+        as for `predict`.
         """
         pairs = self.pairs(examples)
         with counting(len(pairs), "word", progress) as advance:
@@ -166,7 +166,7 @@ class WordDecoder:
     def _source(
         self, lemma: str, tags: str | Sequence[str], language: str | None
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Token numbers of one source, in a batch of its own, and their mask."""
+        """The token ids of one source, as a batch of one, and their mask."""
         words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
         self._check_known(lemma, words, language)
         tokens = source_tokens(Example(lemma, "", words, language))
@@ -174,7 +174,7 @@ class WordDecoder:
         return ids, np.ones_like(ids, bool)
 
     def _check_known(self, lemma: str, tags: Sequence[str], language: str | None) -> None:
-        """Name a tag or language that the model has never seen, as the user wrote it."""
+        """Raise a DataError that names what the model does not know, as the user wrote it."""
         if not lemma:
             raise DataError("lemma: expected at least one character, got an empty string")
         bracketed = [t[1:-1] for t in self.source.tokens[len(SPECIALS) :] if len(t) > 1]
@@ -212,7 +212,18 @@ class WordDecoder:
         progress: bool = False,
         blas_threads: int | None = None,
     ) -> list[SearchResult]:
-        """The result of a search for each example, in their order; options as for `inflect`."""
+        """The result of a search for each example, in their order.
+
+        Parameters
+        ----------
+        examples : sequence of Example
+        batch_size : int, default 64
+            Examples that are decoded together.
+        progress : bool, default False
+            Whether to show a bar.
+        beam, search, n_best, budget, blas_threads
+            As for `inflect`.
+        """
         decode = _search(search, beam, n_best, budget)
         pairs = self.pairs(examples)
         results: dict[int, SearchResult] = {}

@@ -1,7 +1,8 @@
-"""``python -m pyentmax demo``: the main job from end to end, in a few minutes on a laptop.
+"""``python -m pyentmax demo``: inflection from training to pictures, in a minute on a laptop.
 
 Trains a small sparse sequence-to-sequence model on the bundled English verbs, with *draw* and its
-compounds held out, and lists every past participle of *draw* that the model finds possible.
+compounds held out, and lists the past participles of *draw* that it finds possible: every one, if
+the beam search proves its list complete, as it says.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ UPDATES = 2000
 
 
 def demo_split(seed: int) -> tuple[list[Example], list[Example], list[Example]]:
-    """Training verbs, held-out verbs, and *draw* with its compounds: no verb is in two of them."""
+    """Training verbs, development verbs, and *draw* with its compounds, without a common verb."""
     examples = english_verbs()
     lemmas = sorted({example.lemma for example in examples})
     rest, family = hold_out(examples, {LEMMA, *compounds_of(LEMMA, lemmas)})
@@ -44,7 +45,7 @@ def demo_split(seed: int) -> tuple[list[Example], list[Example], list[Example]]:
 def train_demo(
     seed: int, directory: Path | None = None, progress: bool = True, device: str = "cpu"
 ) -> tuple[Inflector, History]:
-    """The model of the demonstration."""
+    """Train the model of the demonstration; returns it with its history."""
     train, dev, _ = demo_split(seed)
     config = TrainingConfig(updates=UPDATES, rate=3e-3, seed=seed)
     return train_inflector(
@@ -61,7 +62,7 @@ def train_demo(
 
 
 def _check_free(out: Path) -> None:
-    """Refuse a folder that holds a run of the user's own; an older demonstration may go."""
+    """Refuse a folder that holds a run of the user's; an older demonstration is overwritten."""
     last = out / LAST
     if last.exists():
         _, meta = load_checkpoint(last, TRAINING_STATE)
@@ -87,7 +88,7 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
         flush=True,
     )
     started = time.perf_counter()
-    # The demonstration always shows a fresh run: it never goes on with an older one.
+    # The demonstration always shows a new run: it never resumes an older one.
     inflector, history = train_demo(seed, out, device=device)
     if history.interrupted:
         print("interrupted before the end of training")
@@ -95,7 +96,8 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
     print(f"trained in {time.perf_counter() - started:.0f} s\n")
 
     result = inflector.inflect(LEMMA, TAGS)
-    print(f'Every past participle of "{LEMMA}" that the model finds possible:\n')
+    which = "Every past participle" if result.exact else "The likeliest past participles"
+    print(f'{which} of "{LEMMA}" that the model finds possible:\n')
     print(describe(inflector, LEMMA, TAGS, result))
 
     statistics = exactness_statistics(inflector.predict(dev))

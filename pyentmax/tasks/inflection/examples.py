@@ -1,12 +1,12 @@
-"""Morphological inflection: examples, their files, and the token sequences that a model sees.
+"""Examples of inflection, their files, and the token sequences that a model sees.
 
-An example asks for one form of one word: *draw*, past participle, gives *drawn*. Files are those
-of the CoNLL-SIGMORPHON shared tasks, in UTF-8, one example a line:
+An example asks for one form of one word: *draw*, past participle, gives *drawn*. The files are
+those of the CoNLL-SIGMORPHON shared tasks, in UTF-8, with one example per line:
 ``lemma TAB form TAB tags;joined;by;semicolons``.
 
-Text is kept code point for code point as the file has it, blanks at the ends and decomposed accents
-included. Unicode normalisation would make some predicted forms differ from the file's own, or agree
-with them where the file does not; whoever wants it normalises the files.
+Text keeps the code points of the file, including blanks at the ends and decomposed accents. Unicode
+normalisation would make some predicted forms differ from those of the file, or agree with them
+where the file does not; those who want it normalise the files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Example(NamedTuple):
     tags : tuple of str
         What *form* expresses, such as ``("V", "PST")``, in the order of the file.
     language : str or None
-        Its language, where examples of several are mixed.
+        Its language, if examples of several languages are mixed.
     """
 
     lemma: str
@@ -50,20 +50,20 @@ class Example(NamedTuple):
 def read_examples(
     paths: _PathLike | Sequence[_PathLike], *, languages: Sequence[str | None] | None = None
 ) -> list[Example]:
-    """Read inflection examples from one or several files.
+    """Read examples of inflection from one or several files.
 
     Parameters
     ----------
     paths : path or sequence of paths
         Files with lines ``lemma TAB form TAB tags;joined;by;semicolons``; blank lines are skipped.
     languages : sequence of str or None, optional
-        The language of each file, in the order of *paths*. By default none: the examples of all
-        files are treated as one language. See `language_of`.
+        The language of each file, in the order of *paths*; see `language_of`. By default the
+        examples have no language.
 
     Returns
     -------
     list of Example
-        In the order of the files and of their lines; repeated lines stay.
+        In the order of the files and of their lines, repeated lines included.
 
     Raises
     ------
@@ -86,7 +86,7 @@ def read_examples(
     of_file = [None] * len(files) if languages is None else list(languages)
     if len(of_file) != len(files):
         raise DataError(
-            f"languages must name one language a file: expected {len(files)}, got {len(of_file)}"
+            f"languages must name one language per file: expected {len(files)}, got {len(of_file)}"
         )
     return [
         example
@@ -96,7 +96,7 @@ def read_examples(
 
 
 def language_of(path: _PathLike) -> str:
-    """Language of a file named as in the shared tasks, ``LANGUAGE-train-high``.
+    """The language of a file named as in the shared tasks, such as ``LANGUAGE-train-high``.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ def language_of(path: _PathLike) -> str:
     Raises
     ------
     DataError
-        If the name has another form.
+        If the name has a different form.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def language_of(path: _PathLike) -> str:
     if language in ("", name):
         raise DataError(
             f"cannot tell the language of {str(path)!r} from its name: expected "
-            "LANGUAGE-train-high, LANGUAGE-dev or the like; name the language instead"
+            "a name such as LANGUAGE-train-high or LANGUAGE-dev; name the language instead"
         )
     return language
 
@@ -131,8 +131,8 @@ def language_of(path: _PathLike) -> str:
 def source_tokens(example: Example) -> list[str]:
     """What a model reads: the language if there is one, the tags, then the lemma's characters.
 
-    This is the source sequence of Peters et al. (2019, section 4.1). Language and tags are written
-    in angle brackets, so that no tag is taken for a character.
+    This is the source sequence of Peters et al. (2019, §4.1). Language and tags are in angle
+    brackets, so that no tag can be mistaken for a character.
 
     Parameters
     ----------
@@ -177,16 +177,16 @@ def encode_examples(
     *,
     unknown: str | None = None,
 ) -> list[Pair]:
-    """Inflection examples as pairs of ids.
+    """Examples as pairs of token ids.
 
     Parameters
     ----------
     examples : iterable of Example
     source, target : Vocabulary
-        Of the tags and lemmas, and of the forms.
+        Of tags and lemmas, and of forms.
     unknown : str, optional
-        The token for what the vocabularies lack. Development data may hold characters that training
-        never saw, and ``"<unk>"`` keeps going there; by default it is an error.
+        The token that replaces those outside the vocabularies, such as ``"<unk>"`` for characters
+        of development data that the training data does not have. By default they are an error.
 
     Returns
     -------
@@ -195,7 +195,7 @@ def encode_examples(
     Raises
     ------
     DataError
-        If a token is not in its vocabulary and *unknown* is None; it names the word.
+        If a token is not in its vocabulary and *unknown* is None; the message names the word.
 
     Examples
     --------
@@ -221,19 +221,19 @@ def encode_examples(
 
 
 def compounds_of(base: str, lemmas: Iterable[str]) -> list[str]:
-    """The lemmas that end in *base*, itself included: its compounds, as far as spelling tells.
+    """The lemmas that end in *base*, and *base* itself: its compounds, as far as spelling shows.
 
     Parameters
     ----------
     base : str
         Such as "draw".
     lemmas : iterable of str
-        Where to look.
+        Those to search.
 
     Returns
     -------
     list of str
-        Sorted, each once.
+        Sorted, without repetitions.
 
     Raises
     ------
@@ -253,7 +253,7 @@ def compounds_of(base: str, lemmas: Iterable[str]) -> list[str]:
 def hold_out(
     examples: Iterable[Example], lemmas: Iterable[str]
 ) -> tuple[list[Example], list[Example]]:
-    """Split *examples* by lemma, so that no form of a held-out lemma is left to learn from.
+    """Split *examples* by lemma, so that no form of a held-out lemma is left for training.
 
     Parameters
     ----------
@@ -264,7 +264,7 @@ def hold_out(
     Returns
     -------
     kept, held : lists of Example
-        In their old order.
+        In the order of *examples*.
 
     Examples
     --------
@@ -282,8 +282,8 @@ def hold_out(
 
 
 def _read_file(path: Path, language: str | None) -> list[Example]:
-    # Split bytes at newlines, then decode: so a bad byte has a line number, and the many other
-    # characters that str.splitlines takes for line ends stay part of a word.
+    # Bytes are split at newlines before they are decoded, so that a bad byte has a line number, and
+    # the many other characters that str.splitlines takes for line ends stay part of a word.
     lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     examples = [
         _parse_line(line.removesuffix(b"\r"), f"{path}, line {number}", language)

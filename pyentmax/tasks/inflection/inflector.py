@@ -1,4 +1,4 @@
-"""A trained model with its vocabularies, in one file: made, validated, saved and loaded."""
+"""A model together with its vocabularies: created, validated, saved to one file and loaded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LATER_OPTIONS = {"score": "bilinear", "fertility": None}
 
 
 class Inflector(WordDecoder):
-    """A sequence-to-sequence model with the vocabularies that make it a model of words.
+    """A single sequence-to-sequence model of word forms, with its vocabularies.
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ class Inflector(WordDecoder):
 
     # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
-        """What, besides the parameters, makes the model: configuration and vocabularies.
+        """The model's configuration and vocabularies, in a form that JSON can hold.
 
-        Options that early checkpoints do not know are there only where they are used, so that
-        such a run is still recognised and can go on.
+        Options that early checkpoints lack are left out where they have no effect, so that the
+        descriptions stay comparable.
         """
         config = asdict(self.model.config)
         for name, unused in LATER_OPTIONS.items():
@@ -111,19 +111,32 @@ class Inflector(WordDecoder):
         }
 
     def save(self, path: str | Path) -> None:
-        """Write the model with its vocabularies to one ``.npz``, as `save_checkpoint` does."""
+        """Write the model with its vocabularies to one ``.npz``, by `save_checkpoint`."""
         save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
 
     @classmethod
     @limit_blas()
     def load(cls, path: str | Path) -> Inflector:
-        """Read what :meth:`save` wrote: a file, or the folder of a run with a ``best.npz``."""
+        """Read what :meth:`save` wrote.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file, or the folder of a run that has a ``best.npz``.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        CheckpointError
+            If the file is damaged, of another kind, or its parts do not fit together.
+        """
         path = Path(path)
         if path.is_dir():
             if not (path / BEST).exists() and (path / LAST).exists():
                 raise FileNotFoundError(
-                    f"no {BEST} in {path} yet: it is written at the first validation; go on with "
-                    "the same training command and --resume"
+                    f"no {BEST} in {path} yet: it is written at the first validation; continue "
+                    "with the same training command and --resume"
                 )
             path = path / BEST
         params, meta = load_checkpoint(path, KIND)
@@ -141,7 +154,7 @@ class Inflector(WordDecoder):
 
 
 def load_word_decoder(paths: Sequence[str | Path]) -> WordDecoder:
-    """The model of one checkpoint, or the ensemble of several, which need the same vocabularies.
+    """The model of one checkpoint, or the ensemble of several with the same vocabularies.
 
     Parameters
     ----------
@@ -151,8 +164,8 @@ def load_word_decoder(paths: Sequence[str | Path]) -> WordDecoder:
     Raises
     ------
     CheckpointError
-        If a file is broken, or two models do not know the same characters, tags and languages in
-        the same order, as models trained on the same examples do.
+        If a file is damaged, or the models do not know the same characters, tags and languages in
+        the same order, which models trained on the same examples do.
     ValueError
         If there is no path.
     """

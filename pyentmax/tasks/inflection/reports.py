@@ -1,4 +1,4 @@
-"""What the commands print and draw about a search."""
+"""What the commands print and draw about a search or a forced form."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, source_tokens
 
-MOST_LISTED = 20  # strings of a list that is not complete
-MOST_OTHERS = 8  # tokens beside the forced one
+MOST_LISTED = 20  # hypotheses of a list that is not complete
+MOST_OTHERS = 8  # tokens that were possible besides the forced one
 END = "</s>"
 
 
 def describe(inflector: WordDecoder, lemma: str, tags: str, result: SearchResult) -> str:
-    """The hypotheses as a tree with their probabilities, and what the search proves.
+    """The hypotheses as a tree with their probabilities, and what the search proves, as text.
 
-    A list that is not complete can be long: only the most probable hypotheses are shown then.
+    A list that is not complete can be long, so only its most probable hypotheses are shown.
     """
     shown = _shown(result)
     lines = [f"{lemma}  {tags}", ""]
@@ -47,14 +47,14 @@ def _total(hypotheses: Sequence[Hypothesis]) -> str:
 
 
 def hypothesis_tree(inflector: WordDecoder, hypotheses: Sequence[Hypothesis]) -> HypothesisTree:
-    """The tree of some hypotheses, with the model's characters."""
+    """The tree of some hypotheses, over the model's characters."""
     return HypothesisTree.build(hypotheses, lambda token: inflector.target.tokens[token])
 
 
 def describe_forced(
     inflector: WordDecoder, lemma: str, tags: str, form: str, decoding: ForcedDecoding
 ) -> str:
-    """What was possible at each step of a form that was forced on the model, as text."""
+    """What was possible at each step of a forced form, as text."""
 
     def show(token: int) -> str:
         return inflector.target.tokens[token].replace(" ", "␣")
@@ -88,7 +88,7 @@ def draw_forced(
     folder: Path,
     language: str | None = None,
 ) -> list[Path]:
-    """Draw the steps of a forced form and the attention at them; returns the files."""
+    """Draw the steps of a forced form and the attention at each; returns the files."""
     from pyentmax.plotting import plot_attention, plot_forced_decoding, save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,13 +136,13 @@ def draw(
 
 
 def _file_name(text: str) -> str:
-    """Without what no file system takes in a name, and without ; for the shell's sake."""
+    """The text without characters that file systems or shells treat specially."""
     return re.sub(r"[\\/:*?\"<>|;\s]+", ".", text)
 
 
 @contextmanager
 def _warned_of_missing_characters() -> Iterator[None]:
-    """Say once, at the end, that the font did not have all characters."""
+    """Say once, at the end, that the font lacks some characters."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield

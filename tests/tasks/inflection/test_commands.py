@@ -151,7 +151,7 @@ def test_truncated_model(run, tmp_path, capsys):
     broken = tmp_path / "best.npz"
     broken.write_bytes((run / "best.npz").read_bytes()[:1000])
     assert main(["inflect", str(broken), "walk", "V;PST"]) == 1
-    assert "no whole checkpoint" in capsys.readouterr().err
+    assert "not a complete checkpoint" in capsys.readouterr().err
 
 
 def test_bad_training_files(files, tmp_path, capsys):
@@ -215,7 +215,7 @@ def test_an_older_run_is_not_overwritten(files, run, capsys):
 def test_resuming_a_damaged_run(files, run, tmp_path, capsys):
     (tmp_path / "last.npz").write_bytes((run / "last.npz").read_bytes()[:500])
     assert main(train_arguments(files, tmp_path, "--resume")) == 1
-    assert "no whole checkpoint" in capsys.readouterr().err
+    assert "not a complete checkpoint" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process")
@@ -232,6 +232,6 @@ def test_interrupt_and_resume(files, tmp_path, capsys):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert "finishing the update in hand" in errors
+    assert "finishing the current update" in errors
     assert main(["inflect", str(out), "walk", "V;PST"]) == 0
     assert not [p for p in out.iterdir() if p.suffix == ".tmp"]

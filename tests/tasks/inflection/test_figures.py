@@ -130,7 +130,7 @@ def test_figure_6_has_a_row_for_each_validation(folder, tmp_path):
 def test_interrupted_training_is_told(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(one_language, "run_cell", lambda *args, **options: False)
     assert reproduce("figure6", folder, tmp_path / "f") == 130
-    assert "the same command goes on" in capsys.readouterr().out
+    assert "the same command continues" in capsys.readouterr().out
 
 
 def test_validations_are_counted_from_one():

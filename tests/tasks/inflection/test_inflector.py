@@ -139,7 +139,7 @@ def test_broken_files(trained, tmp_path):
     inflector.save(path)
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
-    with pytest.raises(CheckpointError, match="no whole checkpoint"):
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
         Inflector.load(path)
     params = dict(inflector.model.params)
     bias = params.pop("output.bias")

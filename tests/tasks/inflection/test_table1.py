@@ -166,7 +166,7 @@ def test_interrupted_training_is_told(folder, tmp_path, monkeypatch, capsys):
         table1, "train_inflector", lambda *a, **k: (None, History(interrupted=True))
     )
     assert main(arguments(folder, out, "--loss", "1.5", "--attention", "1")) == 130
-    assert "the same command goes on" in capsys.readouterr().out
+    assert "the same command continues" in capsys.readouterr().out
     assert not (out / "cells.csv").exists()
 
 

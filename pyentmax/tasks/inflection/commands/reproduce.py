@@ -1,4 +1,4 @@
-"""``reproduce``: the experiments of the papers."""
+"""``reproduce table1``, ``figure4`` and ``figure6``: experiments of Peters et al. (2019)."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _add_table1(commands: Commands) -> None:
         run=_table1,
         help="multilingual inflection with each loss and attention",
         description="Table 1 of Peters et al. (2019). Trains one multilingual model for each loss, "
-        "attention and seed, one after another, then the ensembles of each pair's seeds, and "
-        "writes accuracies and edit distances beside the paper's. The same command goes on where "
-        "it was stopped; more losses, attentions and seeds can be asked for later. Defaults are "
-        "the paper's where it tells; its accuracies are of the test files, these of dev.",
+        "attention and seed, one after another, then decodes with the ensemble of each pair's "
+        "seeds, and writes accuracies and edit distances next to the paper's. The same command "
+        "continues where it was stopped; losses, attentions and seeds can be added later. Defaults "
+        "are the paper's where it gives them. Its accuracies are on the test files, these on dev.",
     )
     add = table1.add_argument
     add("--setting", choices=("high", "medium", "low"), default="medium", help="training files")
@@ -47,16 +47,16 @@ def _add_table1(commands: Commands) -> None:
     add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
     add("--epochs", type=int, metavar="N", help="30 (high), 100 (medium) or 300 (low)")
     add("--validate-every", type=int, metavar="EPOCHS", help="1 (high), 10 (medium), 100 (low)")
-    add("--batch-size", type=int, default=64, help="examples a step")
+    add("--batch-size", type=int, default=64, help="examples per update")
     add("--rate", type=float, default=1e-3, help="Adam's step size at the start")
     add("--schedule", choices=("linear", "halve"), default="halve", help="as for train")
-    add("--beam", type=int, default=5, help="of the search that makes the predictions")
+    add("--beam", type=int, default=5, help="width of the search that makes the predictions")
     add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
     add(
         "--scheduler",
         metavar="ADDRESS",
-        help="of a Dask cluster, each worker of which trains a model at a time; the workers must "
-        "see the same folders, and should have one thread each",
+        help="of a Dask cluster, whose workers train one model each at a time; they must see the "
+        "same folders, and should have one thread each",
     )
     add("--quiet", action="store_true", help="no progress")
 
@@ -114,7 +114,7 @@ def _cells_here(
         if not table1.run_cell(
             out, cell, settings, data, device=args.device, progress=not args.quiet
         ):
-            print("interrupted; the same command goes on")
+            print("interrupted; the same command continues")
             return 130
         write_report(out, settings)
     return 0
@@ -145,11 +145,13 @@ def _add_figure4(commands: Commands) -> None:
         help="accuracy against α, for the attention and for the output",
         description="Figure 4 of Peters et al. (2019), on the inflection of one language. Trains "
         "a model for each α in each of the two roles, the other mapping being 1.5-entmax, writes "
-        "their accuracies and draws them with standard errors over the seeds. The same command "
-        "goes on where it was stopped; more values and seeds can be asked for later.",
+        "the accuracies and draws them with standard errors over the seeds. The same command "
+        "continues where it was stopped; values of α and seeds can be added later.",
     )
     alphas = ["1", "1.25", "1.5", "1.75", "2"]
-    figure4.add_argument("--alpha", nargs="+", default=alphas, metavar="A", help="of 1 or more")
+    figure4.add_argument(
+        "--alpha", nargs="+", default=alphas, metavar="A", help="numbers of 1 or more"
+    )
     _add_small_runs(figure4, "medium", layers=2, updates=1200, batch_size=16, validations=2)
 
 
@@ -206,21 +208,21 @@ def _add_small_runs(
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
     add("--layers", type=int, default=layers, help="of encoder and decoder")
     add("--updates", type=int, default=updates, help="steps of Adam")
-    add("--batch-size", type=int, default=batch_size, help="examples a step")
+    add("--batch-size", type=int, default=batch_size, help="examples per update")
     add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
-    add("--validations", type=int, default=validations, help="in all")
+    add("--validations", type=int, default=validations, help="how many there are in all")
     add("--quiet", action="store_true", help="no progress")
 
 
 def _small_runs(
     args: argparse.Namespace, figure: Any, cells: Sequence[Any], out: Path, folder: Path
 ) -> int:
-    """Train what is missing of an experiment on one language, and draw its figure."""
+    """Train the models that an experiment on one language lacks, and draw its figure."""
     from pyentmax.plotting._figures import require_matplotlib
     from pyentmax.tasks.inflection.experiments import one_language
     from pyentmax.tasks.records import open_folder
 
-    require_matplotlib()  # known before an hour of training, not after it
+    require_matplotlib()  # rather an error now than after an hour of training
     settings = one_language.Settings(
         language=args.language,
         setting=args.setting,
@@ -237,7 +239,7 @@ def _small_runs(
         state = " (finished)" if one_language.is_finished(folder, cell) else ""
         print(f"model {number} of {len(cells)}: {cell}{state}", flush=True)
         if not one_language.run_cell(folder, cell, settings, data, progress=not args.quiet):
-            print("interrupted; the same command goes on")
+            print("interrupted; the same command continues")
             return 130
         figure.write_report(out)
     print(f"picture: {figure.draw(out)}; numbers: {out / (args.experiment + '.csv')}")

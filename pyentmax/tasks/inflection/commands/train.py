@@ -28,15 +28,15 @@ def add_train(commands: Commands) -> None:
         run=_train_seq2seq,
         help="a recurrent model of inflection",
         description="Train a recurrent sequence-to-sequence model (Peters et al. 2019). A file has "
-        "a line an example: lemma TAB form TAB tags;joined;by;semicolons. Writes DIR/best.npz, the "
-        "model with the best accuracy of greedy decoding on the development files, and "
-        "DIR/last.npz, from which --resume goes on with all other options as they were.",
+        "one example per line: lemma TAB form TAB tags;joined;by;semicolons. Writes DIR/best.npz, "
+        "the model with the best accuracy of greedy decoding on the development files, and "
+        "DIR/last.npz, from which --resume continues if all other options are the same.",
     )
     add = seq2seq.add_argument
     add("--train", nargs="+", type=Path, required=True, metavar="FILE", help="to learn from")
     add("--dev", nargs="+", type=Path, required=True, metavar="FILE", help="to validate on")
     add("--out", type=Path, default="run", metavar="DIR", help="folder of the run")
-    add("--resume", action="store_true", help="go on from DIR/last.npz")
+    add("--resume", action="store_true", help="continue from DIR/last.npz")
     add("--multilingual", action="store_true", help="mark examples with their file's language")
     add(
         "--hold-out",
@@ -47,13 +47,18 @@ def add_train(commands: Commands) -> None:
     )
     add("--attention", default="1.5", metavar="MAPPING", help="α, a mapping's name, or 'learned'")
     add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
-    add("--fertility", type=float, metavar="F", help="most attention a source token gets in all")
+    add(
+        "--fertility",
+        type=float,
+        metavar="F",
+        help="most attention that a source token gets",
+    )
     add("--loss", default="1.5", metavar="MAPPING", help="of the output: α, or a mapping's name")
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
     add("--layers", type=int, default=1, help="of encoder and decoder")
     add("--dropout", type=float, default=0.3, help="rate")
     add("--updates", type=int, default=3000, help="steps of Adam")
-    add("--batch-size", type=int, default=32, help="examples a step")
+    add("--batch-size", type=int, default=32, help="examples per update")
     add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
     add(
         "--schedule",
@@ -97,7 +102,7 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
     last = args.out / "last.npz"
     if last.exists() and not args.resume:
         raise ValueError(
-            f"{args.out} already holds a run: give --resume to go on with it, or another --out"
+            f"{args.out} already holds a run: give --resume to continue it, or another --out"
         )
     inflector, history = train_inflector(
         examples,
@@ -117,7 +122,7 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         device=args.device,
     )
     if history.interrupted:
-        print(f"interrupted; go on with the same command and --resume ({last})")
+        print(f"interrupted; continue with the same command and --resume ({last})")
         return 130
     learned = args.attention == LEARNED
     alpha = f"attention α {inflector.model.attention_alpha:.2f}, " if learned else ""
@@ -129,12 +134,12 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
 
 
 def _note_unknown(examples: Sequence[Example], dev: Sequence[Example]) -> None:
-    """Say how much of the development data no model of this training data can get right."""
+    """Say which share of the development data no model of this training data can get right."""
     known = {token for e in examples for token in (*source_tokens(e), *e.form)}
     strange = [e for e in dev if not known.issuperset((*source_tokens(e), *e.form))]
     if strange:
         share = len(strange) / len(dev)
         print(
             f"note: {len(strange)} of {len(dev)} development examples ({share:.0%}) have "
-            f"characters or tags that training never shows, such as {strange[0].lemma!r}"
+            f"characters or tags that the training data lacks, such as {strange[0].lemma!r}"
         )

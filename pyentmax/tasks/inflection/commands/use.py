@@ -1,4 +1,4 @@
-"""``inflect``, ``force`` and ``analyse``: what a trained model says."""
+"""``inflect``, ``force`` and ``analyse``: commands that use a trained model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_inflect(commands: Commands) -> None:
         "--search",
         choices=("beam", "exact"),
         default="beam",
-        help="exact: from the best prefix on, until the answer is proved",
+        help="exact: expand the best prefix first, until the answer is proved",
     )
     add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
     add("--best", type=int, metavar="N", help="exact: prove the N best forms; all if not given")
@@ -58,13 +58,13 @@ def add_force(commands: Commands) -> None:
         run=_force,
         help="what a model finds possible at each step of a given form",
         description="Forced decoding (Peters et al. 2019, Figure 2): the form is fed to the model, "
-        "and every step shows what it finds possible there.",
+        "and each step shows what the model finds possible there.",
     )
     add = force.add_argument
     add_models(force)
     add("lemma", help="the word")
     add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
-    add("form", help="to force, possible or not")
+    add("form", help="the form to feed, possible or not")
     add("--language", help="of the word, for a model trained with --multilingual")
     add("--pictures", type=Path, metavar="DIR", help="draw the steps and the attention there")
 
@@ -85,18 +85,18 @@ def add_analyse(commands: Commands) -> None:
     analyse = commands.add(
         "analyse",
         run=_analyse,
-        help="how right, sparse, exact and calibrated a model is",
-        description="Statistics of Peters et al. (2019, §4): how often one sequence holds all "
+        help="how accurate, sparse, exact and calibrated a model is",
+        description="Statistics of Peters et al. (2019, §4): how often one sequence has all the "
         "probability, how often beam search is exact, and how many source positions and tokens "
-        "have a probability above zero, under forced decoding of the references; and the "
+        "have a probability above zero under forced decoding of the references; and the "
         "calibration error of the listed probabilities, in ten bins.",
     )
     add_models(analyse)
     add = analyse.add_argument
     add("--examples", nargs="+", type=Path, required=True, metavar="FILE", help="as for train")
     add("--multilingual", action="store_true", help="mark examples with their file's language")
-    add("--beam", type=int, default=10, help="of the search, and the widest one of the table")
-    add("--budget", type=int, default=1000, help="of the exact search where a beam of 5 is not")
+    add("--beam", type=int, default=10, help="width of the search, and the widest in the table")
+    add("--budget", type=int, default=1000, help="of exact search where a beam of 5 is not exact")
     add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
     add("--quiet", action="store_true", help="no progress")
 

@@ -1,1 +1,1 @@
-"""The experiments of the papers, each a command that can be stopped and gone on with."""
+"""Experiments of the papers, each a command that can be stopped and continued."""

@@ -1,12 +1,12 @@
-"""The cells of Table 1 on a Dask cluster, each cell one task.
+"""The cells of Table 1 on a Dask cluster, one task per cell.
 
-The workers need this library and the file system that ``out`` lies on: they write there what a run
-on one machine writes. So all that a cluster can lose is in files. A cell whose worker dies is given
-to another worker, which goes on from its last checkpoint, and a cell that was finished is not begun
-again even if the news of it was lost.
+The workers need this library and the file system of ``out``, where they write what a run on one
+machine writes. All results are in files, so that the cluster itself has nothing to lose. A cell
+whose worker dies is given to another worker, which resumes it from its last checkpoint. A finished
+cell is not started again, even if the message that it was finished got lost.
 
-A worker with several threads trains several cells at once, which share one Python: start workers
-with one thread each.
+A worker with several threads would train several cells at once, which share one Python interpreter
+and one BLAS: start workers with one thread each.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from pyentmax.tasks.inflection.experiments.table1 import (
     run_cell,
 )
 
-CONNECT = 10  # seconds until a scheduler must have answered
+CONNECT = 10  # seconds within which a scheduler must answer
 
 
 class Outcome(NamedTuple):
-    """What became of a cell: finished, if there is no error."""
+    """The outcome of a cell, which is finished if there is no error."""
 
     cell: Cell
     error: BaseException | None
@@ -46,20 +46,21 @@ def run_on_cluster(
     *,
     device: str = "cpu",
 ) -> Iterator[Outcome]:
-    """Train cells on the workers of a Dask scheduler; yields each as soon as it is through.
+    """Train cells on the workers of a Dask scheduler; yields each one's outcome as it ends.
 
-    One that fails does not keep others from going on. Finished cells come at once.
+    A cell that fails does not stop the others. Cells that were finished before are yielded at once.
 
     Parameters
     ----------
     address : str
-        Of the scheduler, such as ``"tcp://192.168.0.1:8786"``.
+        The scheduler's, such as ``"tcp://192.168.0.1:8786"``.
     out : Path
         The folder of the table, on a file system that all workers share.
     cells, settings, device
         As for :func:`pyentmax.tasks.inflection.experiments.table1.run_cell`.
     folder : Path, optional
-        Of the data, read by the workers; as for :func:`pyentmax.data.conll2018_files`.
+        The data folder, read by the workers; as for
+        :func:`pyentmax.tasks.inflection.conll2018_files`.
 
     Raises
     ------
@@ -70,12 +71,12 @@ def run_on_cluster(
     """
     distributed = _distributed()
     out = out.resolve()
-    place = folder or os.environ.get(FOLDER_VARIABLE)  # that of the workers may be another
+    place = folder or os.environ.get(FOLDER_VARIABLE)  # the workers' may have another value
     data = Path(place).resolve() if place else None
     with _connect(distributed, address) as client:
         futures = {}
         for cell in cells:
-            # Named by its folder, so that two commands that ask for a cell ask for one task.
+            # The key is the cell's folder: two commands that request a cell share one task.
             key = f"table1-{out / cell.folder}"
             futures[client.submit(_train, out, cell, settings, data, device, key=key)] = cell
         for future in distributed.as_completed(futures):
@@ -83,8 +84,8 @@ def run_on_cluster(
             error = future.exception()
             if error is None and not is_finished(out, cell):
                 error = FileNotFoundError(
-                    f"no result in {out / cell.folder}: the scheduler is gone, or its workers see "
-                    "another file system"
+                    f"no result in {out / cell.folder}: the scheduler has stopped, or its workers "
+                    "see another file system"
                 )
             yield Outcome(cell, error)
 
@@ -96,7 +97,7 @@ def _train(out: Path, cell: Cell, settings: Settings, folder: Path | None, devic
 
 @lru_cache(maxsize=1)
 def _data(folder: Path | None, settings: Settings) -> Data:
-    """Read once by each worker: as an argument it would be sent with each cell."""
+    """The data, read once by each worker: as an argument it would be sent with each cell."""
     return read_data(folder, settings)
 
 

@@ -1,10 +1,10 @@
 """Figure 4 of Peters et al. (2019): accuracy against α, for the attention and for the output.
 
-One of the two mappings is α-entmax with α from a list, the other keeps α = 1.5. The paper draws
-this of German-English translation; here it is the inflection of one language, a task that trains in
+One of the two mappings is α-entmax with α from a list, the other keeps α = 1.5. The paper shows
+German-English translation; here it is the inflection of one language, a task that trains in
 seconds.
 
-    OUT/settings.json loss-1.5.attention-2.seed-0/ …    as `one_language` has them
+    OUT/settings.json loss-1.5.attention-2.seed-0/ …    as `one_language` writes them
     OUT/figure4.csv figure4.png                         all finished models
 """
 
@@ -26,12 +26,12 @@ COLUMNS = "loss attention seed accuracy accuracy_greedy single exact cpu_seconds
 
 
 def grid(alphas: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
-    """Each α for the attention, then for the output, seed by seed; the common point but once.
+    """Each α for the attention, then for the output, seed by seed; the common point only once.
 
     Raises
     ------
     ValueError
-        If one is no α of 1 or more.
+        If an entry of ``alphas`` is not a number of 1 or more.
 
     Examples
     --------
@@ -50,7 +50,7 @@ def grid(alphas: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
 
 
 def write_report(out: Path) -> None:
-    """Write ``figure4.csv`` anew."""
+    """Write ``figure4.csv`` from the finished models."""
     rows = [{name: _rounded(result[name]) for name in COLUMNS} for result in results_of(out)]
     write_csv(out / "figure4.csv", COLUMNS, rows)
 

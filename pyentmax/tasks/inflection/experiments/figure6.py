@@ -3,10 +3,10 @@
 The same model is trained with softmax, with 1.5-entmax by its exact algorithm, and with 1.5-entmax
 by bisection (:mod:`pyentmax.nn.bisection`), each as attention and as output. Bisection is plain
 NumPy. With ``PYENTMAX_BACKEND=reference`` so are the others, and the algorithms are compared in one
-language; otherwise they have their compiled kernels. Both can go into one picture.
+language; otherwise they run their compiled kernels. One picture can show both.
 
     OUT/settings.json
-    OUT/kernels/loss-1.5.attention-1.5.seed-0/ …   as `one_language` has them
+    OUT/kernels/loss-1.5.attention-1.5.seed-0/ …   as `one_language` writes them
     OUT/numpy/…                                    the same without compiled kernels
     OUT/figure6.csv figure6.png                    all finished models
 """
@@ -30,12 +30,12 @@ COLUMNS = "mapping backend seed update cpu_seconds dev_loss dev_accuracy".split(
 
 
 def backend() -> str:
-    """The name of the folder for models of this process."""
+    """The name of the folder for models that this process trains."""
     return "kernels" if kernels() else "numpy"
 
 
 def grid(mappings: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
-    """One mapping in both roles, seed by seed: what disturbs one line disturbs all.
+    """Each mapping in both roles, seed by seed, so that a disturbance affects all of them.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def _results(out: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 def write_report(out: Path) -> None:
-    """Write ``figure6.csv`` anew: a row for each validation."""
+    """Write ``figure6.csv`` from the finished models, one row per validation."""
     rows = [
         {
             "mapping": result["loss"],
@@ -83,7 +83,7 @@ def draw(out: Path) -> Path:
 
 
 def label(mapping: str, folder: str) -> str:
-    """What the picture calls a line.
+    """The label of a line in the picture.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def label(mapping: str, folder: str) -> str:
     """
     chosen = choose_mapping(mapping)
     if chosen.name == "bisection":
-        # Never compiled; the folder tells of the rest of the model.
+        # Bisection is never compiled; the folder says whether the rest of the model is.
         name = f"{chosen.alpha:g}-entmax by bisection"
         return f"{name}, NumPy" if folder == "numpy" else f"{name}, the rest compiled"
     name = {"entmax15": "1.5-entmax", "entmax": f"{chosen.alpha}-entmax by Newton"}.get(

@@ -1,7 +1,7 @@
-"""Models of one language's inflection, for the experiments that compare many small runs.
+"""Models of the inflection of one language, for experiments that compare many small runs.
 
-As in :mod:`.table1` each model has a folder, and goes on where it was stopped. Seconds are those of
-the processor, which other work on the machine does not disturb.
+As in :mod:`.table1`, each model has a folder and is resumed where it was stopped. Time is CPU time,
+which other work on the machine hardly affects.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from pyentmax.training import LAST, TrainingConfig
 
 @dataclass(frozen=True)
 class Settings:
-    """What all models of an experiment share.
+    """The settings that all models of an experiment share.
 
     Parameters
     ----------
     language, setting : str
-        Of the files, such as "english" and "medium".
+        Those of the files, such as "english" and "medium".
     hidden, layers, dropout
         Of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
     updates, rate
@@ -36,9 +36,9 @@ class Settings:
     batch_size : int
         Examples per update.
     validations : int
-        How many in the course of training.
+        How many there are during training.
     beam : int
-        Of the search after the last update.
+        Width of the beam of the search after the last update.
     """
 
     language: str = "english"
@@ -57,7 +57,7 @@ class Settings:
             raise ValueError(f"validations: expected at least 1, got {self.validations}")
 
     def training(self, seed: int) -> TrainingConfig:
-        """How a model is trained."""
+        """The settings of the training run."""
         return TrainingConfig(
             updates=self.updates,
             rate=self.rate,
@@ -67,30 +67,31 @@ class Settings:
 
 
 def read_data(folder: Path | None, settings: Settings) -> Data:
-    """Training and development examples, without a mark of the language.
+    """Training and development examples, not marked with their language.
 
-    ``folder`` is as for :func:`pyentmax.data.conll2018_files`, whose errors may come.
+    ``folder`` is as for :func:`pyentmax.tasks.inflection.conll2018_files`, whose errors may be
+    raised.
     """
     splits = (f"train-{settings.setting}", "dev")
     return Data(*(read_examples(conll2018_files([settings.language], s, folder)) for s in splits))
 
 
 def folder_of(out: Path, cell: Cell) -> Path:
-    """Where a model lies; a colon is no character of file names everywhere."""
+    """The folder of a model; not every file system allows a colon in a name."""
     return out / cell.folder.replace(":", "-")
 
 
 def is_finished(out: Path, cell: Cell) -> bool:
-    """Whether a model has its result."""
+    """Whether the result of a model has been written."""
     return (folder_of(out, cell) / RESULT).exists()
 
 
 def run_cell(
     out: Path, cell: Cell, settings: Settings, data: Data, *, progress: bool = True
 ) -> bool:
-    """Train a model, or go on with it, and write its result; False if Ctrl-C stopped it.
+    """Train or resume a model, and write its result; returns False if Ctrl-C stopped it.
 
-    It is measured after its last update: no validation is chosen.
+    The result is that of the parameters after the last update, not of the best validation.
     """
     if is_finished(out, cell):
         return True

@@ -1,9 +1,9 @@
-"""How right, sparse, exact and calibrated a model is on given examples, in one report.
+"""How accurate, sparse, exact and calibrated a model is on given examples, in one report.
 
-These are the statistics of Peters et al. (2019): the share of sources where one sequence holds all
-probability and the share for which beam search is exact (§4.1), the sizes of the supports of
-attention and output (Table 3); and besides, what exact search proves where the beam does not, and
-whether the listed probabilities mean what they say.
+These are the statistics of Peters et al. (2019): the share of sources for which one sequence has
+all the probability, the share for which beam search is exact (§4.1), and the support sizes of
+attention and output (Table 3). In addition, the report says what exact search proves where beam
+search proves nothing, and how well the listed probabilities are calibrated.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ PAPER_BEAM = 5
 
 @dataclass(frozen=True)
 class ExactSearchGain:
-    """What exact search adds where beam search proves nothing.
+    """What exact search adds where beam search is not exact.
 
     Attributes
     ----------
     beam : int
-        The width of that beam: 5 as in the paper, or the report's own if it is narrower.
+        The width of the beam: 5 as in the paper, or the report's own width if that is smaller.
     sources : int
         Number of sources for which this beam is not exact.
     proved : int
-        For how many of them exact search proves the most probable string.
+        Number of those for which exact search proves the most probable string.
     missed : int
-        For how many of those the report's beam had listed another string first.
+        Number of the latter for which the report's beam listed another string first.
     """
 
     beam: int
@@ -64,7 +64,7 @@ class SparsityReport:
     Attributes
     ----------
     beam : int
-        Width of the beam that everything but the support sizes comes from.
+        Width of the beam; all figures but the support sizes come from its search.
     accuracy : float
         Share of examples whose best string is the reference.
     exactness : ExactnessStatistics
@@ -74,7 +74,7 @@ class SparsityReport:
     supports : SupportSizes
         Under forced decoding of the references.
     best, listed : Calibration or None
-        Of the best string of each source, and of all listed strings; None if none ended.
+        Of the best string of each source, and of all listed strings; None if no string ended.
     """
 
     beam: int
@@ -96,9 +96,9 @@ def measure(
     batch_size: int = 64,
     progress: bool = False,
 ) -> SparsityReport:
-    """All statistics of a model on some examples.
+    """Compute all statistics of a model on some examples.
 
-    By one beam search, an exact search of what it leaves open, and one forced decoding.
+    This takes one beam search, an exact search where that is not exact, and one forced decoding.
 
     Parameters
     ----------
@@ -107,15 +107,16 @@ def measure(
     beam : int
         Width of the beam search.
     budget : int
-        Most prefixes that the exact search expands for a source.
+        Largest number of prefixes that the exact search expands for a source.
     batch_size : int
+        Examples that are decoded together.
     progress : bool
         Whether to show a bar.
 
     Raises
     ------
     ValueError
-        If there is no example, or ``beam`` or ``budget`` is under 1.
+        If there is no example, or ``beam`` or ``budget`` is below 1.
     """
     if not examples:
         raise ValueError("examples: expected at least one, got none")
@@ -148,7 +149,7 @@ def _gain(
     batch_size: int,
     progress: bool,
 ) -> ExactSearchGain:
-    """Search exactly where a beam as wide as the paper's is not exact."""
+    """Run exact search where a beam as wide as the paper's is not exact."""
     width = min(PAPER_BEAM, beam)
     needed = [smallest_exact_beam(result) for result in results]
     undecided = [i for i, n in enumerate(needed) if n is None or n > width]
@@ -202,7 +203,7 @@ def _error(found: Calibration | None) -> str:
 
 
 def write(report: SparsityReport, out: Path) -> list[Path]:
-    """Write ``statistics.json`` and the tables behind the pictures as CSV; returns the files."""
+    """Write ``statistics.json``, and the data of the pictures as CSV; returns the files."""
     supports = report.supports
     summary: dict[str, Any] = {
         "beam": report.beam,
@@ -242,7 +243,7 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
 
 
 def draw(report: SparsityReport, out: Path) -> list[Path]:
-    """Draw exactness by beam, support sizes and, if a string ended, reliability."""
+    """Draw exactness by beam, support sizes and, if a string ended, calibration."""
     from pyentmax.plotting import (
         plot_exactness_by_beam,
         plot_reliability,

@@ -1,16 +1,16 @@
 """Table 1 of Peters et al. (2019): multilingual inflection with any pair of loss and attention.
 
 One model learns all languages: a source is the language, the tags and the lemma's characters
-(§4.1). A cell of the table is one pair of output loss and attention, trained from one seed; its
-folder holds everything about it, so that a run can be stopped and gone on with at any time:
+(§4.1). A cell of the table is one pair of output loss and attention, trained from one seed. Its
+folder holds everything about it, so that a run can be stopped and resumed at any time:
 
     OUT/settings.json                       what all cells share
     OUT/loss-1.5.attention-1.seed-0/
-        last.npz best.npz                   the training run, as `python -m pyentmax train` has it
+        last.npz best.npz                   the training run, as by `python -m pyentmax train`
         predictions/LANGUAGE                best forms in the shared task's format
         result.json                         written last: the cell is finished
-    OUT/loss-1.5.attention-1.ensemble-3/    the same of an ensemble, without a run of its own
-    OUT/cells.csv languages.csv table.md    all finished cells, written anew after each one
+    OUT/loss-1.5.attention-1.ensemble-3/    predictions and result of an ensemble of seeds
+    OUT/cells.csv languages.csv table.md    all finished cells, rewritten after each one
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from pyentmax.training import LAST, TrainingConfig
 
 RESULT, LOCK = "result.json", "lock"
 EPOCHS = {"high": 30, "medium": 100, "low": 300}
-EPOCHS_A_VALIDATION = {"high": 1, "medium": 10, "low": 100}
+EPOCHS_PER_VALIDATION = {"high": 1, "medium": 10, "low": 100}
 """Every epoch in the high setting, every ten in medium (§4.1); the paper has no low setting."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What all cells of a table share. The defaults are the paper's, where it tells.
+    """The settings that all cells of a table share. Defaults are the paper's where it gives them.
 
     Parameters
     ----------
@@ -51,9 +51,9 @@ class Settings:
     languages : tuple of str
         As the shared task names its files, sorted.
     epochs : int, optional
-        Passes over the training data. The paper does not tell: 30 for high, 100 for medium.
+        Passes over the training data. The paper does not say: 30 for high, 100 for medium.
     validate_every : int, optional
-        Epochs between validations, each of which may give the best model so far.
+        Epochs between validations.
     hidden, layers, dropout, score
         Of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
     batch_size : int
@@ -61,7 +61,7 @@ class Settings:
     rate, schedule
         Of :class:`pyentmax.training.TrainingConfig`.
     beam : int
-        Of the search that makes the predictions.
+        Width of the beam of the search that makes the predictions.
     """
 
     setting: str
@@ -85,13 +85,13 @@ class Settings:
         if self.epochs is None:
             object.__setattr__(self, "epochs", EPOCHS[self.setting])
         if self.validate_every is None:
-            object.__setattr__(self, "validate_every", EPOCHS_A_VALIDATION[self.setting])
+            object.__setattr__(self, "validate_every", EPOCHS_PER_VALIDATION[self.setting])
         for name in ("epochs", "validate_every", "beam", "batch_size"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
 
     def training(self, examples: int, seed: int) -> TrainingConfig:
-        """How a cell is trained on so many examples."""
+        """The settings of a cell's training run on this number of examples."""
         assert self.epochs is not None
         assert self.validate_every is not None
         updates = math.ceil(examples / self.batch_size)
@@ -136,12 +136,12 @@ def read_data(folder: Path | None, settings: Settings) -> Data:
     Parameters
     ----------
     folder : Path or None
-        As for :func:`pyentmax.data.conll2018_files`, whose errors may come.
+        As for :func:`pyentmax.tasks.inflection.conll2018_files`, whose errors may be raised.
 
     Raises
     ------
     DataError
-        If a language has no file, or a file is broken.
+        If a language has no file, or a file is malformed.
     """
     parts = []
     for split in (f"train-{settings.setting}", "dev"):
@@ -154,12 +154,12 @@ def read_data(folder: Path | None, settings: Settings) -> Data:
 
 
 def open_table(out: Path, settings: Settings) -> None:
-    """Make the folder of a table, or see that it is one of the same settings."""
+    """Create the folder of a table, or check that the one there has the same settings."""
     open_folder(out, _plain(settings))
 
 
 def is_finished(out: Path, cell: Cell) -> bool:
-    """Whether a cell has its result."""
+    """Whether the result of a cell has been written."""
     return (out / cell.folder / RESULT).exists()
 
 
@@ -172,10 +172,10 @@ def run_cell(
     device: str = "cpu",
     progress: bool = True,
 ) -> bool:
-    """Train a cell, or go on with it, and write its result; False if Ctrl-C stopped it.
+    """Train or resume a cell, and write its result; returns False if Ctrl-C stopped it.
 
-    The model of the best validation decodes the development examples; a finished cell is left as
-    it is. A cell that another process is training is waited for, so none is trained twice.
+    The model of the best validation decodes the development examples. A finished cell is left as
+    it is. If another process is training the cell, the call waits, so that none is trained twice.
     """
     if is_finished(out, cell):
         return True
@@ -219,9 +219,9 @@ def _train_cell(
 
 
 def run_ensembles(out: Path, cells: Iterable[Cell], settings: Settings, data: Data) -> None:
-    """Decode with the averaged probabilities of each pair's finished seeds, if there are several.
+    """Decode with the averaged probabilities of each pair's seeds, if there are several.
 
-    An ensemble is of the pair's seeds among ``cells``, once all of them are finished.
+    An ensemble consists of the pair's seeds among ``cells``; all of them must be finished.
     """
     seeds: dict[tuple[str, str], list[int]] = defaultdict(list)
     for cell in cells:
@@ -251,7 +251,7 @@ def _write_result(
     settings: Settings,
     dev: Sequence[Example],
 ) -> None:
-    """Decode, write the predictions, and last of all the result."""
+    """Decode, then write the predictions and, last, the result."""
     started = time.perf_counter()
     results = decoder.predict(dev, beam=settings.beam)
     seconds = time.perf_counter() - started
@@ -272,7 +272,7 @@ def _write_result(
         write_text(folder / "predictions" / language, "".join(lines))
     count = len(languages)
     summary = {
-        # Means over languages, as the shared task's scorer has them.
+        # Means over languages, as in the shared task's scorer.
         "accuracy": sum(x["accuracy"] for x in languages.values()) / count,
         "levenshtein": sum(x["levenshtein"] for x in languages.values()) / count,
         "single": 100 * statistics.single,
@@ -294,7 +294,7 @@ def _place(result: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def grid(losses: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
-    """All cells, seed by seed, so that early on each pair has one.
+    """All cells, seed by seed, so that each pair soon has a finished one.
 
     Examples
     --------
@@ -302,12 +302,12 @@ def grid(losses: Sequence[str], attentions: Sequence[str], seeds: Sequence[int])
     [Cell(loss='1', attention='2', seed=0), Cell(loss='1.5', attention='2', seed=0)]
     """
     for loss in losses:
-        for attention in attentions:  # a wrong name is refused before anything is trained
+        for attention in attentions:  # raises if a name is wrong, before anything is trained
             RNNSeq2SeqConfig(source_size=1, target_size=1, attention=attention, output=loss)
     pairs = [(loss, attention) for loss in losses for attention in attentions]
     return [Cell(loss, attention, seed) for seed in seeds for loss, attention in pairs]
 
 
 def _plain(settings: Settings) -> dict[str, Any]:
-    """As it comes back from a file."""
+    """The settings in the form in which they come back from a file."""
     return asdict(settings) | {"languages": list(settings.languages)}

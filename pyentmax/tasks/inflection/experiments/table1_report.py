@@ -1,4 +1,4 @@
-"""Finished cells of Table 1 as CSV files, and as a table beside the paper's numbers."""
+"""The finished cells of Table 1 as CSV files, and as a table with the paper's numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyentmax.tasks.records import write_csv, write_text
 
 
 class Published(NamedTuple):
-    """A line of the paper: mean accuracy of three models, and accuracy of their ensemble."""
+    """A row of the paper: mean accuracy of three models, and accuracy of their ensemble, in %."""
 
     average: float
     ensemble: float
@@ -78,9 +78,9 @@ def _rounded(name: str, value: Any) -> Any:
 
 
 def format_table(results: Sequence[dict[str, Any]], settings: Settings) -> str:
-    """A Markdown table: a line for each pair of loss and attention, with the paper's numbers.
+    """A Markdown table with a row for each pair of loss and attention, and the paper's numbers.
 
-    Accuracies are means over languages, in percent; with several seeds their mean comes with its
+    Accuracies are means over languages, in percent. With several seeds, it is their mean and its
     standard error.
     """
     lines = [
@@ -115,7 +115,7 @@ def format_table(results: Sequence[dict[str, Any]], settings: Settings) -> str:
 
 
 def _mean(values: Sequence[float]) -> str:
-    """The mean with its standard error, if there are enough values for one."""
+    """The mean, with its standard error if there are at least two values."""
     mean = statistics.mean(values)
     if len(values) == 1:
         return f"{mean:.2f}"
