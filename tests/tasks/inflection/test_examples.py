@@ -111,7 +111,7 @@ def test_a_missing_file_is_named(tmp_path):
         read_examples(tmp_path / "nowhere")
 
 
-def test_one_language_a_file(tmp_path):
+def test_one_language_per_file(tmp_path):
     path = write(tmp_path, "go\twent\tV\n")
     with pytest.raises(DataError, match="one language per file: expected 2, got 1"):
         read_examples([path, path], languages=["english"])
@@ -124,7 +124,8 @@ def test_language_of():
 
 @pytest.mark.parametrize("name", ["verbs.tsv", "-dev", "english"])
 def test_language_of_another_name_is_an_error(name):
-    with pytest.raises(DataError, match=f"language of '{name}' from its name: expected a name such as LANGUAGE"):
+    message = f"language of '{name}' from its name: expected a name such as LANGUAGE"
+    with pytest.raises(DataError, match=message):
         language_of(name)
 
 
