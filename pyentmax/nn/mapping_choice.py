@@ -33,12 +33,12 @@ class ChosenMapping(NamedTuple):
     @property
     def sparse(self) -> bool:
         """Whether the mapping can give exact zeros; entmax with α = 1 cannot, being softmax."""
-        return _RECORDS[self.name].sparse and not (self.name == "entmax" and self.params == (1.0,))
+        return _RECORDS[self.name].sparse and self.alpha != 1
 
     @property
     def alpha(self) -> float | None:
         """α if the mapping is an α-entmax, otherwise None."""
-        if self.name in ("entmax", BISECTION.name):
+        if _RECORDS[self.name].omega is MAPPINGS["entmax"].omega:
             return self.params[0]
         return {name: alpha for alpha, name in _OF_ALPHA.items()}.get(self.name)
 

@@ -51,7 +51,7 @@ def scaled_dot_product_attention(
 
     Examples
     --------
-    >>> from pyentmax.autograd.mappings import sparsemax
+    >>> from pyentmax.autograd import sparsemax
     >>> query, key, value = (as_tensor(np.eye(2) * k) for k in (3.0, 1.0, 5.0))
     >>> output, weights = scaled_dot_product_attention(query, key, value, sparsemax)
     >>> weights.data

@@ -66,7 +66,7 @@ def attend(scores: Tensor, memory: Memory, mapping: AttentionMapping) -> tuple[T
     Examples
     --------
     >>> import numpy as np
-    >>> from pyentmax.autograd.mappings import sparsemax
+    >>> from pyentmax.autograd import sparsemax
     >>> h = np.array([[4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
     >>> memory = Memory(keys=h, values=h, mask=np.array([True, True, False]))
     >>> context, weights = attend(as_tensor(np.array([0.5, 0.0, 9.0])), memory, sparsemax)
