@@ -35,8 +35,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import pyentmax
-from pyentmax.backends.cuda import _functions
-from pyentmax.backends.cuda._launch import Kernel, prepared
+from pyentmax.backends.cuda import functions
+from pyentmax.backends.cuda.launch import Kernel, prepared
 from pyentmax.calls.devices import device_module
 
 LENGTHS = [64, 128, 256, 512, 1024, 4096, 8192, 16384, 32000, 57000, 128000]
@@ -46,8 +46,8 @@ DTYPES = [np.dtype(np.float32), np.dtype(np.float16)]
 ALPHAS = {"softmax": 1.0, "sparsemax": 2.0, "entmax15": 1.5, "entmax 1.25": 1.25}
 PRODUCTS = ["softmax", "sparsemax", "entmax15"]
 KERNELS = {
-    "forward": [_functions.SOFTMAX, _functions.SPARSEMAX, _functions.ENTMAX15, _functions.ENTMAX],
-    "product": [_functions.SOFTMAX_JVP, _functions.SPARSEMAX_JVP, _functions.ENTMAX15_JVP],
+    "forward": [functions.SOFTMAX, functions.SPARSEMAX, functions.ENTMAX15, functions.ENTMAX],
+    "product": [functions.SOFTMAX_JVP, functions.SPARSEMAX_JVP, functions.ENTMAX15_JVP],
 }
 PEERS = ["entmax", "adasplash"]
 PEERS_ACCURACY = 1e-6

@@ -5,7 +5,8 @@ would take thousands of times the memory. So the rows are mapped a few at a time
 stays in the processor's cache, and of each block only what is not zero is written down. Every
 probability has the bits that the dense function gives it.
 
-There is no ``softmax_csr``: softmax has no zeros, but where a float underflows.
+``sparsemax_csr`` and its like stand in the files of their mappings. There is no
+``softmax_csr``: softmax has no zeros, but where a float underflows.
 """
 
 from __future__ import annotations
@@ -16,92 +17,27 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import choice
-from pyentmax.calls.rows import Rows, check_parameter
-from pyentmax.mappings.entmax import entmax
-from pyentmax.mappings.entmax15 import entmax15
-from pyentmax.mappings.sparsemax import sparsemax
-from pyentmax.mappings.topk_softmax import topk_softmax
+from pyentmax.calls.parameters import PerRow
+from pyentmax.calls.rows import ScoreRows
 
 BLOCK = 1 << 16  # entries mapped at a time: a quarter or half of a megabyte
 INT32_MAX = np.iinfo(np.int32).max
 
 
-def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
-    """`pyentmax.sparsemax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+def csr(
+    mapping: Callable[..., Any],
+    z: Any,
+    mask: Any,
+    parameter: PerRow | None = None,
+    value: Any = None,
+) -> Any:
+    """The mapping's rows, block by block, without their zeros: see `pyentmax.sparsemax_csr`.
 
-    Parameters
-    ----------
-    z : array of scores, of shape (rows, d), in the host's memory
-    mask : as in `pyentmax.softmax`
-
-    Returns
-    -------
-    scipy.sparse.csr_array of shape (rows, d)
-        float64, or float32 where z is float32 or float16 (SciPy has no sparse half floats). Its
-        indices are int32 unless there are too many for that. A row that is NaN is stored as such
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `pyentmax.softmax`; a ValueError if z is not 2-D, a TypeError if it is on a device
-    ImportError
-        if SciPy is missing, which the extra ``pyentmax[sparse]`` installs
-
-    Examples
-    --------
-    >>> p = sparsemax_csr([[2.0, 1.5, -1.0], [0.0, 9.0, 0.0]])
-    >>> print(p.data, p.indices, p.indptr)
-    [0.75 0.25 1.  ] [0 1 1] [0 2 3]
+    `mapping` is called with some rows, the same rows of the `value` that its parameter has, mask=
+    and out=.
     """
-    return _csr(sparsemax, z, mask)
-
-
-def entmax15_csr(z: Any, *, mask: Any = None) -> Any:
-    """`pyentmax.entmax15` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
-
-    Parameters, result and errors are those of `sparsemax_csr`.
-
-    Examples
-    --------
-    >>> print(entmax15_csr([[2.0, 1.6, -1.0]]).toarray().round(6))
-    [[0.64 0.36 0.  ]]
-    """
-    return _csr(entmax15, z, mask)
-
-
-def entmax_csr(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
-    """`pyentmax.entmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
-
-    Parameters, result and errors are those of `sparsemax_csr`, with an alpha for all rows or one
-    for each.
-
-    Examples
-    --------
-    >>> print(entmax_csr([[1.0, 0.5, -2.0]] * 2, [1.5, 2]).toarray().round(4))
-    [[0.674 0.326 0.   ]
-     [0.75  0.25  0.   ]]
-    """
-    return _csr(entmax, z, mask, alpha=alpha)
-
-
-def topk_softmax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
-    """`pyentmax.topk_softmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
-
-    Parameters, result and errors are those of `sparsemax_csr`, with a k for all rows or one for
-    each.
-
-    Examples
-    --------
-    >>> print(topk_softmax_csr([[2.0, 1.0, 0.0, -1.0]], 2).toarray().round(4))
-    [[0.7311 0.2689 0.     0.    ]]
-    """
-    return _csr(topk_softmax, z, mask, k=k)
-
-
-def _csr(mapping: Callable[..., Any], z: Any, mask: Any, **parameters: Any) -> Any:
-    """The mapping's rows, block by block, without their zeros."""
     sparse = _scipy_sparse()
-    rows = Rows(z, mask=mask)
+    rows = ScoreRows(z, mask=mask)
     if len(rows.shape) != 2:
         raise ValueError(f"z must be 2-D for a sparse result, got shape {rows.shape}")
     if not rows.on_host:
@@ -109,10 +45,9 @@ def _csr(mapping: Callable[..., Any], z: Any, mask: Any, **parameters: Any) -> A
             f"z is a {type(z).__module__}.{type(z).__name__}, and sparse results are for NumPy "
             "arrays: copy it to the host first"
         )
-    each = [
-        np.broadcast_to(check_parameter(value, name, rows.z, 1), rows.batch)
-        for name, value in parameters.items()
-    ]
+    each = []
+    if parameter is not None:
+        each = [np.broadcast_to(parameter.of_scores(value, rows), rows.batch)]
     at_once = max(1, BLOCK // rows.shape[1])
     block = np.empty((min(at_once, rows.shape[0]), rows.shape[1]), rows.z.dtype)
     found = _Nonzeros(rows.shape, block.dtype)

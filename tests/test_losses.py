@@ -225,7 +225,7 @@ def test_temperature_scales_the_loss(name: str, params: dict[str, float]) -> Non
         vjp=base.vjp,
         jacobian=base.jacobian,
         omega=lambda p, axis=-1: t * base.omega(p, *values, axis=axis),
-        omega_vertices=t * base.omega_vertices,
+        omega_at_vertices=t * base.omega_at_vertices,
     )
     z, labels, _ = random_problem(6)
     np.testing.assert_allclose(

@@ -1,25 +1,14 @@
 """Reverse-mode differentiation in a few hundred lines, enough for the models of the papers.
 
 ``tensor`` is the tape with its arithmetic, ``gradients`` what flows back along it, ``ops`` the
-functions on tensors, and ``mappings`` the sparse mappings and their losses.
+functions on tensors, and ``mappings`` the sparse mappings and their losses. Each mapping of
+`pyentmax.MAPPINGS` is an attribute of this package, such as ``autograd.sparsemax``.
 """
 
+from typing import Any
+
 from pyentmax.autograd.gradients import GradientProduct, GradientSlice
-from pyentmax.autograd.mappings import (
-    MAPPING_OPS,
-    budget_sparsemax,
-    csoftmax,
-    csparsemax,
-    entmax,
-    entmax15,
-    fenchel_young_loss,
-    fusedmax,
-    normmax,
-    oscarmax,
-    softmax,
-    sparsemax,
-    topk_softmax,
-)
+from pyentmax.autograd.mappings import MAPPING_OPS, fenchel_young_loss
 from pyentmax.autograd.ops import (
     as_tensor,
     concatenate,
@@ -44,27 +33,26 @@ __all__ = [
     "Tensor",
     "array_module",
     "as_tensor",
-    "budget_sparsemax",
     "concatenate",
-    "csoftmax",
-    "csparsemax",
     "dropout",
-    "entmax",
-    "entmax15",
     "exp",
     "fenchel_young_loss",
-    "fusedmax",
     "linear",
     "log",
     "matmul",
-    "normmax",
-    "oscarmax",
     "relu",
     "sigmoid",
-    "softmax",
-    "sparsemax",
     "stack",
     "take_rows",
     "tanh",
-    "topk_softmax",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in MAPPING_OPS:
+        return MAPPING_OPS[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *MAPPING_OPS])

@@ -1,7 +1,7 @@
 """The sparse mappings and their losses as operations on the tape.
 
 Their VJPs need only the output p (the Jacobian of π_Ω is symmetric, so VJP = JVP); see
-:mod:`pyentmax.mappings`. A new mapping needs one line here.
+:mod:`pyentmax.mappings`.
 """
 
 from __future__ import annotations
@@ -9,43 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pyentmax import losses
+from pyentmax import fenchel_young
 from pyentmax.autograd.ops import as_tensor
 from pyentmax.autograd.tensor import Array, Tensor
-from pyentmax.mappings import MAPPINGS, Mapping
-from pyentmax.mappings.budget_sparsemax import budget_sparsemax_vjp_budget
-from pyentmax.mappings.csoftmax import csoftmax_vjp_upper
-from pyentmax.mappings.csparsemax import csparsemax_vjp_upper
-from pyentmax.mappings.entmax import entmax_vjp_alpha
-from pyentmax.mappings.fusedmax import fusedmax_vjp_strength
-from pyentmax.mappings.oscarmax import oscarmax_vjp_strength
+from pyentmax.calls.record import Mapping
+from pyentmax.mappings import MAPPINGS
 
 MappingOp = Callable[..., Tensor]
 
 
-def on_tape(record: Mapping, vjp_parameter: Callable[..., Array] | None = None) -> MappingOp:
+def on_tape(record: Mapping) -> MappingOp:
     """A mapping as an operation on tensors, from its record.
 
-    ``vjp_parameter`` is its VJP in its parameter, if it has one to differentiate; it is used where
-    the parameter is a tensor itself.
+    Its parameter may be a tensor too, if the record knows the gradient in it.
     """
     name = record.name
 
     def op(z: Any, *params: Any, axis: int = -1, mask: Array | None = None) -> Tensor:
         z = as_tensor(z)
         learned = [param for param in params if isinstance(param, Tensor)]
-        if learned and vjp_parameter is None:
+        if learned and record.parameter_vjp is None:
             raise TypeError(f"{name}: there is no gradient in {', '.join(record.parameters)}")
         values = [param.data if isinstance(param, Tensor) else param for param in params]
         p = record.forward(z.data, *values, axis=axis, mask=mask)
 
         def vjp(g: Array) -> tuple[Any, ...]:
             gz = record.vjp(p, g, *values, axis=axis, mask=mask)
-            if not learned or vjp_parameter is None:
+            if not learned or record.parameter_vjp is None:
                 return (gz,)
-            # Only csparsemax needs to see the scores again: p = u = 0 does not tell what held p.
-            seen = (z.data,) if name == "csparsemax" else ()
-            return gz, vjp_parameter(p, g, *values, *seen, axis=axis, mask=mask)
+            seen = (z.data,) if record.parameter_vjp_takes_scores else ()
+            return gz, record.parameter_vjp(p, g, *values, *seen, axis=axis, mask=mask)
 
         return Tensor(p, parents=(z, *learned), vjp=vjp)
 
@@ -54,19 +47,7 @@ def on_tape(record: Mapping, vjp_parameter: Callable[..., Array] | None = None) 
     return op
 
 
-softmax = on_tape(MAPPINGS["softmax"])
-sparsemax = on_tape(MAPPINGS["sparsemax"])
-entmax15 = on_tape(MAPPINGS["entmax15"])
-entmax = on_tape(MAPPINGS["entmax"], entmax_vjp_alpha)
-normmax = on_tape(MAPPINGS["normmax"])
-topk_softmax = on_tape(MAPPINGS["topk_softmax"])
-fusedmax = on_tape(MAPPINGS["fusedmax"], fusedmax_vjp_strength)
-oscarmax = on_tape(MAPPINGS["oscarmax"], oscarmax_vjp_strength)
-csoftmax = on_tape(MAPPINGS["csoftmax"], csoftmax_vjp_upper)
-csparsemax = on_tape(MAPPINGS["csparsemax"], csparsemax_vjp_upper)
-budget_sparsemax = on_tape(MAPPINGS["budget_sparsemax"], budget_sparsemax_vjp_budget)
-
-MAPPING_OPS: dict[str, MappingOp] = {name: globals()[name] for name in MAPPINGS}
+MAPPING_OPS: dict[str, MappingOp] = {name: on_tape(record) for name, record in MAPPINGS.items()}
 """Name → operation on tensors, with the names of :data:`pyentmax.MAPPINGS`."""
 
 
@@ -91,7 +72,7 @@ def fenchel_young_loss(z: Any, y: Array, mapping: Any = "entmax15", **options: A
     computed together, and the backward pass is one product with a number.
     """
     z = as_tensor(z)
-    loss, gradient = losses.fenchel_young_loss_and_grad(z.data, y, mapping, **options)
+    loss, gradient = fenchel_young.fenchel_young_loss_and_grad(z.data, y, mapping, **options)
 
     def vjp(g: Array) -> tuple[Array]:
         # For reduction="none" each row has its own gradient; g then lacks the class axis.

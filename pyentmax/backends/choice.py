@@ -1,10 +1,4 @@
-"""Which arrays are taken, and which code runs for them.
-
-Every mapping is written once as a readable NumPy body. ``accelerated`` puts a wrapper around
-it that hands host arrays to the compiled kernel of the same name in ``pyentmax._cpu``, if that
-was built, CuPy arrays to that in ``pyentmax.backends.cuda``, and everything else to the body, which
-stays reachable as ``function.reference``.
-No mapping knows about this, nor about ``workers=``, the threads of a call (`pyentmax.set_workers`).
+"""Which code runs for which array.
 
 The environment variable ``PYENTMAX_BACKEND`` is read once, at the first call: ``reference``
 turns the kernels off, ``cpu`` makes their absence an error, empty takes what there is.
@@ -15,101 +9,61 @@ platform has; otherwise they use what they find. The results are the same to the
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
-import inspect
 import os
 import platform
 from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import Any, Protocol, cast
 
 import numpy as np
-
-from pyentmax.backends import threads
-from pyentmax.calls.lazy import cut_alike
-
-P = ParamSpec("P")
-R = TypeVar("R", covariant=True)
 
 BACKENDS = ("", "cpu", "reference")
 
 
-class Arrangement(Protocol):
-    """How one call's arguments become operands of a kernel (see ``mappings/_rows.py``)."""
+@functools.cache
+def kernels() -> dict[str, np.ufunc]:
+    """The compiled kernels by name; empty without them. Loaded at the first call."""
+    wanted = _wanted_backend()
+    if wanted == "reference":
+        return {}
+    try:
+        import pyentmax._cpu as _cpu
+    except ImportError as error:
+        if wanted == "cpu":
+            raise ImportError(
+                "PYENTMAX_BACKEND=cpu asks for the compiled kernels, but pyentmax._cpu cannot be "
+                f"imported ({error}); reinstall with a C compiler, or unset PYENTMAX_BACKEND"
+            ) from error
+        return {}
+    return {name: f for name, f in vars(_cpu).items() if isinstance(f, np.ufunc)}
 
-    kernel_ready: bool
 
-    @staticmethod
-    def plain(*args: Any, **kwargs: Any) -> tuple[Any, ...] | None:
-        """Kernel operands of the commonest kind of call, or None: saves small calls the checks."""
+def run_on_gpu(name: str, parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+    """What the CUDA kernel of that name gives for a CuPy array.
 
-    def operands(self) -> tuple[Any, ...]:
-        """Kernel operands of any valid call."""
+    NotImplemented for any other array, and for what has no kernel. The kernels are loaded when the
+    first such array comes.
+    """
+    if type(values[0]).__module__.partition(".")[0] != "cupy" or _wanted_backend() == "reference":
+        return NotImplemented
+    from pyentmax.backends.cuda.functions import KERNELS
 
-    def target(self) -> Any:
-        """The caller's own array in the shape of the result, if the kernel can write to it."""
-
-    def restore(self, rows: Any) -> Any:
-        """The kernel's result in the shape and dtype that the caller expects."""
+    run = KERNELS.get(name)
+    return NotImplemented if run is None else run(parameters, values)
 
 
-class Accelerated(Protocol[P, R]):
-    """A function that runs a kernel where it can; `reference` is its body, which never does."""
+class WritesOut(Protocol):
+    """A function of plain arrays that writes to ``out=``; `reference` is its body."""
 
     @property
-    def reference(self) -> Callable[P, R]:
+    def reference(self) -> Callable[..., None]:
         """The NumPy body."""
 
-    @overload
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
-    @overload
-    def __call__(self, *args: Any, workers: int | None, **kwargs: Any) -> R: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> R:
-        """Run the kernel, on so many threads, or the body."""
+    def __call__(self, *operands: Any, out: Any) -> None:
+        """Run the kernel, or the body."""
 
 
-def accelerated(arrange: Any) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    """Decorator: run the kernel named like the function where there is one, else the function.
-
-    ``arrange`` is an `Arrangement` with the function's own signature; None where the host has no
-    kernel, and a GPU alone has one.
-    """
-
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        name = body.__name__
-
-        @functools.wraps(body)
-        def public(*args: Any, workers: int | None = None, **kwargs: Any) -> R:
-            if workers is not None:
-                workers = threads.counted(workers)
-            kernel = kernels().get(name)
-            if kernel is not None:
-                operands = arrange.plain(*args, **kwargs)
-                if operands is not None:
-                    if workers is None and operands[0].size < threads.ENTRIES_PER_WORKER:
-                        return kernel(*operands)
-                    return threads.run(kernel, operands, workers=workers)
-            on_gpu = _cuda_kernel(name, args[0] if args else next(iter(kwargs.values()), None))
-            answer = NotImplemented if on_gpu is None else on_gpu(*args, **kwargs)
-            if answer is not NotImplemented:
-                return cast("R", answer)
-            if kernel is None:
-                return body(*args, **kwargs)
-            arranged = arrange(*args, **kwargs)
-            if not arranged.kernel_ready:
-                return body(*args, **kwargs)
-            operands = cut_alike(kernel, arranged.operands())
-            rows = threads.run(kernel, operands, arranged.target(), workers)
-            return arranged.restore(rows)
-
-        public.reference = body  # type: ignore[attr-defined]
-        public.__signature__ = _with_workers(inspect.signature(body))  # type: ignore[attr-defined]
-        return cast("Accelerated[P, R]", public)
-
-    return decorate
-
-
-def writes_out(body: Callable[P, None]) -> Accelerated[P, None]:
+def writes_out(body: Callable[..., None]) -> WritesOut:
     """Decorator for private functions of plain arrays that write to ``out=``: kernel, or body.
 
     Nothing is checked or arranged: what the operands may be is between the caller and the function.
@@ -125,47 +79,16 @@ def writes_out(body: Callable[P, None]) -> Accelerated[P, None]:
             kernel(*operands, out=out)
 
     public.reference = body  # type: ignore[attr-defined]
-    return cast("Accelerated[P, None]", public)
-
-
-def _with_workers(signature: inspect.Signature) -> inspect.Signature:
-    parameter = inspect.Parameter(
-        "workers", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="int | None"
-    )
-    return signature.replace(parameters=[*signature.parameters.values(), parameter])
-
-
-@functools.cache
-def kernels() -> dict[str, np.ufunc]:
-    """The compiled kernels by name; empty without them. Loaded at the first call."""
-    wanted = _wanted_backend()
-    if wanted == "reference":
-        return {}
-    try:
-        module = importlib.import_module("pyentmax._cpu")
-    except ImportError as error:
-        if wanted == "cpu":
-            raise ImportError(
-                "PYENTMAX_BACKEND=cpu asks for the compiled kernels, but pyentmax._cpu cannot be "
-                f"imported ({error}); reinstall with a C compiler, or unset PYENTMAX_BACKEND"
-            ) from error
-        return {}
-    return {name: f for name, f in vars(module).items() if isinstance(f, np.ufunc)}
-
-
-def _cuda_kernel(name: str, array: Any) -> Callable[..., Any] | None:
-    """What runs the CUDA kernel of that name for a CuPy array, loaded when the first one comes."""
-    if type(array).__module__.partition(".")[0] != "cupy" or _wanted_backend() == "reference":
-        return None
-    found: dict[str, Callable[..., Any]] = importlib.import_module("pyentmax.backends.cuda").KERNELS
-    return found.get(name)
+    return cast("WritesOut", public)
 
 
 def packer() -> Callable[..., int] | None:
     """The compiled collector of non-zeros, for `sparse_output`; None without kernels."""
     if not kernels():
         return None
-    pack: Callable[..., int] = importlib.import_module("pyentmax._cpu").pack
+    import pyentmax._cpu as _cpu
+
+    pack: Callable[..., int] = _cpu.pack
     return pack
 
 
@@ -190,12 +113,16 @@ def show_config() -> dict[str, Any]:
     ['backend', 'build', 'cuda', 'instruction_set', 'kernels', 'machine', 'numpy', 'python']
     """
     found = kernels()
-    module = importlib.import_module("pyentmax._cpu") if found else None
+    build = instruction_set = None
+    if found:
+        import pyentmax._cpu as _cpu
+
+        build, instruction_set = _cpu.BUILD_INFO, _cpu.INSTRUCTION_SET
     config = {
         "backend": "cpu" if found else "reference",
         "kernels": sorted(found),
-        "instruction_set": getattr(module, "INSTRUCTION_SET", None),
-        "build": getattr(module, "BUILD_INFO", None),
+        "instruction_set": instruction_set,
+        "build": build,
         "cuda": _describe_cuda(),
         "numpy": np.__version__,
         "python": platform.python_version(),

@@ -2,32 +2,70 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypedDict, TypeVar
 
 import numpy as np
 
 REDUCTIONS = ("mean", "sum", "none")
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-@dataclass(frozen=True)
-class Options:
-    """What all losses can be asked for."""
+
+class LossOptions(TypedDict, total=False):
+    """The keywords of every loss, for signatures: ``**options: Unpack[LossOptions]``.
+
+    `pyentmax.fenchel_young_loss` says what they mean.
+    """
 
     reduction: str
     weight: Any
     mask: Any
     ignore_index: int | None
-    smoothing: float
+    label_smoothing: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """The same with their defaults, checked."""
+
+    reduction: str = "mean"
+    weight: Any = None
+    mask: Any = None
+    ignore_index: int | None = None
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         if self.reduction not in REDUCTIONS:
             raise ValueError(
                 f"reduction must be one of {', '.join(REDUCTIONS)}, got {self.reduction!r}"
             )
-        if not isinstance(self.smoothing, (int, float, np.integer, np.floating)):
+        smoothing = self.label_smoothing
+        if not isinstance(smoothing, (int, float, np.integer, np.floating)):
             raise TypeError(
-                f"label_smoothing must be a number in [0, 1], got {type(self.smoothing).__name__}"
+                f"label_smoothing must be a number in [0, 1], got {type(smoothing).__name__}"
             )
-        if not 0 <= self.smoothing <= 1:
-            raise ValueError(f"label_smoothing must be in [0, 1], got {self.smoothing}")
+        if not 0 <= smoothing <= 1:
+            raise ValueError(f"label_smoothing must be in [0, 1], got {smoothing}")
+
+
+def spelled_out(function: F) -> F:
+    """Decorator: the signature that `help` shows of a loss has the options one by one.
+
+    They stand in place of ``**options``, and before any other keywords.
+    """
+    signature = inspect.signature(function)
+    parameters = [p for p in signature.parameters.values() if p.name != "options"]
+    parameters = sorted([*parameters, *_OPTIONS], key=lambda parameter: parameter.kind)
+    function.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return function
+
+
+_OPTIONS = [
+    inspect.Parameter(
+        field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=field.type
+    )
+    for field in fields(Options)
+]

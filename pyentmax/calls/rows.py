@@ -1,8 +1,9 @@
-"""The contract that all mappings share, kept in one place.
+"""Arrays in rows along the last axis: how a call's arguments get there, and its result back.
 
-A mapping works on scores in rows along the last axis, with each row's largest score at 0.
-`Rows` checks a call's arguments, arranges them like that, and puts the result back into the
-caller's shape, dtype and ``out``. `Tangent` does the same for a derivative's (p, v).
+A mapping's body works on a two-dimensional array, a row of scores or probabilities after the other.
+`ScoreRows` checks the scores, axis, mask and ``out`` of a call, arranges them like that, and puts
+the result back into the caller's shape, dtype and ``out``. `ProbabilityRows` does the same for what
+a derivative takes: probabilities p, and a direction v.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.lazy import broadcast_to, chunk_type, is_lazy
 
 # A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
-_EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))
-_PLAIN_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))
+KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 
-class Rows:
+class ScoreRows:
     """Scores z of one call, arranged in rows along the last axis.
 
     Attributes
@@ -32,26 +33,28 @@ class Rows:
     mask : bool array like z, or None
     batch : tuple of int
         shape of z without the axis; parameters broadcast against it
-    shape : tuple of int
-        the caller's shape
+    shape, axes : tuple of int
+        the caller's shape, and which of its axes form a row
     on_host : bool
         a NumPy array, so that looking at values costs no synchronisation
     kernel_ready : bool
         on the host, or going to be, and of a dtype that compiled kernels take
+    wrong : bool array of shape batch, or None
+        rows whose parameters turn out to be invalid where nobody may look: they become NaN
     """
 
     __slots__ = (
         "_answer",
-        "_axes",
         "_out",
         "_target",
         "_top",
-        "_wrong",
+        "axes",
         "batch",
         "kernel_ready",
         "mask",
         "on_host",
         "shape",
+        "wrong",
         "z",
     )
 
@@ -59,54 +62,35 @@ class Rows:
         self, z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None, name: str = "z"
     ) -> None:
         z, self._answer = as_floating(z, name)
-        self.shape, self._axes = z.shape, check_axis(z.shape, axis, name)
+        self.shape, self.axes = z.shape, check_axis(z.shape, axis, name)
         self._out = check_out(out, z, self._answer)
         self.on_host = isinstance(z, np.ndarray)
-        self.kernel_ready = isinstance(chunk_type(z), np.ndarray) and z.dtype in _PLAIN_DTYPES
-        self.z = to_rows(z, self._axes)
+        self.kernel_ready = isinstance(chunk_type(z), np.ndarray) and z.dtype in KERNEL_DTYPES
+        self.z = to_rows(z, self.axes)
         self.batch = self.z.shape[:-1]
-        self.mask = None if mask is None else to_rows(check_mask(mask, z, name), self._axes)
+        self.mask = None if mask is None else to_rows(check_mask(mask, z, name), self.axes)
+        self.wrong: Any = None
         self._target: Any = None
         self._top: Any = None
-        self._wrong: Any = None
-
-    @staticmethod
-    def plain(
-        z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
-    ) -> tuple[Any, ...] | None:
-        """Kernel operands where nothing needs checking or arranging, else None."""
-        if type(z) is np.ndarray and z.dtype in _PLAIN_DTYPES and z.ndim:
-            if axis == -1 and type(axis) is int and out is None and z.shape[-1]:
-                if mask is None:
-                    return z, _EVERYTHING[: z.shape[-1]]
-                if type(mask) is np.ndarray and mask.dtype == np.bool_ and mask.shape == z.shape:
-                    return z, mask
-        return None
 
     def operands(self) -> tuple[Any, ...]:
         """What a kernel takes: the scores and the mask, both uncopied."""
-        return self.z, _EVERYTHING[: self.z.shape[-1]] if self.mask is None else self.mask
+        return self.z, EVERYTHING[: self.z.shape[-1]] if self.mask is None else self.mask
 
     def target(self) -> Any:
         """``out`` in rows, where a kernel can write the result straight to it; else None."""
         if type(self._out) is np.ndarray and self._out.dtype == self.z.dtype == self._answer:
-            rows = to_rows(self._out, self._axes)
+            rows = to_rows(self._out, self.axes)
             if np.may_share_memory(rows, self._out):  # not where flattening several axes copied
                 self._target = rows
         return self._target
 
-    def parameter(self, value: Any, name: str, least: float, *, strict: bool = False) -> Any:
-        """A parameter, as `check_parameter` returns it; on a GPU a wrong one makes its row NaN."""
-        value = check_parameter(value, name, self.z, least, strict=strict)
-        if not self.on_host:
-            self._wrong = np.isnan(value)
-        return value
+    def scores(self, *, shifted: bool = True) -> Any:
+        """Scores with −∞ where the mask is False, of shape batch + (d,), less each row's largest.
 
-    def scores(self) -> Any:
-        """z − max z, with −inf where the mask is False.
-
-        A row with nothing left and a row with a NaN or +inf have no maximum to subtract. They
-        stand as zeros here, so that the maths needs no special case; `restore` mends them.
+        A row with nothing left and a row with a NaN or +∞ have no maximum to subtract. They stand
+        as zeros here, so that the mathematics needs no special case; `restore` mends them. Scores
+        that are not `shifted` are as they came, apart from that.
         """
         if is_lazy(self.z):
             raise TypeError(
@@ -120,106 +104,113 @@ class Rows:
         self._top = np.max(z, axis=-1, keepdims=True)
         with np.errstate(over="ignore", invalid="ignore"):
             if not self._has_broken_rows():
-                return z - self._top
+                return z - self._top if shifted else z
             sound = np.isfinite(self._top)
-            return np.where(sound, z - np.where(sound, self._top, 0), 0)
+            return np.where(sound, z - np.where(sound & shifted, self._top, 0), 0)
+
+    def live(self) -> Any:
+        """Where an entry may get probability: unmasked, and of a score that is not −∞."""
+        live = self.z != -np.inf
+        return live if self.mask is None else live & self.mask
 
     def dead(self) -> Any:
         """Rows with nothing left, shape batch; after `scores`."""
         return (self._top == -np.inf)[..., 0]
 
-    def top(self) -> Any:
-        """Each row's largest score, shape batch + (1,); after `scores`."""
-        return self._top
+    def sound(self) -> Any:
+        """Rows with a finite largest score, shape batch + (1,); after `scores`."""
+        return np.isfinite(self._top)
 
     def restore(self, p: Any, dead: float = 0) -> Any:
         """p in the caller's shape, dtype and ``out``; `dead` or NaN in rows without a maximum."""
         if p is self._target is not None:
             return self._out
+        p = p.reshape(self.z.shape)
         if self._top is not None and self._has_broken_rows():
             instead = np.where(self._top == -np.inf, dead, np.nan).astype(p.dtype)
             p = np.where(np.isfinite(self._top), p, instead)
-        if self._wrong is not None:
-            p = np.where(self._wrong[..., None], np.nan, p).astype(p.dtype, copy=False)
+        if self.wrong is not None:
+            p = np.where(self.wrong[..., None], np.nan, p).astype(p.dtype, copy=False)
         p = self.in_callers_form(p)
         if self._out is None:
             return p
         self._out[...] = p
         return self._out
 
+    def restore_support(self, support: Any) -> Any:
+        """A bool array in the caller's shape; False in the rows without maximum."""
+        support = support.reshape(self.z.shape) & np.isfinite(self._top)
+        return from_rows(support, self.shape, self.axes)
+
     def in_callers_form(self, rows: Any) -> Any:
         """Rows of scores or of their derivatives in the caller's shape and dtype."""
-        return from_rows(rows, self.shape, self._axes).astype(self._answer, copy=False)
+        return from_rows(rows, self.shape, self.axes).astype(self._answer, copy=False)
 
-    def reduced(self, values: Any) -> Any:
+    def in_callers_dtype(self, values: Any) -> Any:
         """Values of shape batch, or their sum, in the caller's dtype."""
         return values.astype(self._answer, copy=False)
 
     def from_caller(self, array: Any) -> Any:
         """An array of the caller's shape (a target distribution, say) arranged like the scores."""
-        return to_rows(array, self._axes)
-
-    def restore_support(self, support: Any) -> Any:
-        """A bool array in the caller's shape; False in the rows without maximum."""
-        return from_rows(support & np.isfinite(self._top), self.shape, self._axes)
+        return to_rows(array, self.axes)
 
     def _has_broken_rows(self) -> bool:
         # Asking a device array would synchronise: assume the worst there.
         return not (self.on_host and bool(np.isfinite(self._top).all()))
 
 
-class Tangent:
-    """Probabilities p and a direction v of one derivative call, arranged in rows.
+class ProbabilityRows:
+    """Probabilities p and a direction v of one call of a derivative, arranged in rows.
 
     Off the support v plays no part, so masked entries may hold anything.
+
+    Attributes
+    ----------
+    p, v : arrays of shape batch + (d,), in the dtype to compute in
+    mask : bool array like p, or None
+    precision : dtype
+        that p came in
+    batch, shape, axes, kernel_ready : as in `ScoreRows`
     """
 
-    __slots__ = ("_answer", "_axes", "_shape", "batch", "kernel_ready", "p", "v")
+    __slots__ = (
+        "_answer",
+        "axes",
+        "batch",
+        "kernel_ready",
+        "mask",
+        "p",
+        "precision",
+        "shape",
+        "v",
+    )
 
     def __init__(self, p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> None:
-        p, answer = as_floating(p, "p")
-        v, answer_v = as_floating(v, "v")
+        p, self.precision = as_floating(p, "p")
+        v, answer = as_floating(v, "v")
         v = beside(v, p, "v")
-        self._answer = np.promote_types(answer, answer_v)
+        self._answer = np.promote_types(self.precision, answer)
         compute = np.promote_types(p.dtype, v.dtype)
         p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
         if p.shape != v.shape:
             raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
-        self._shape, self._axes = p.shape, check_axis(p.shape, axis, "p")
-        self.kernel_ready = isinstance(chunk_type(p), np.ndarray) and p.dtype in _PLAIN_DTYPES
+        self.shape, self.axes = p.shape, check_axis(p.shape, axis, "p")
+        self.kernel_ready = isinstance(chunk_type(p), np.ndarray) and p.dtype in KERNEL_DTYPES
         if mask is not None:
             mask = check_mask(mask, p, "p")
             p, v = np.where(mask, p, 0), np.where(mask, v, 0)
-        self.p, self.v = to_rows(p, self._axes), to_rows(v, self._axes)
+        self.p, self.v = to_rows(p, self.axes), to_rows(v, self.axes)
+        self.mask = None if mask is None else to_rows(mask, self.axes)
         self.batch = self.p.shape[:-1]
 
-    @staticmethod
-    def plain(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> tuple[Any, ...] | None:
-        """Kernel operands where nothing needs checking or arranging, else None."""
-        if type(p) is np.ndarray and type(v) is np.ndarray and p.dtype in _PLAIN_DTYPES:
-            if axis == -1 and type(axis) is int and p.dtype == v.dtype and p.shape == v.shape:
-                if not p.ndim or not p.shape[-1]:
-                    return None
-                if mask is None:
-                    return p, v
-                if type(mask) is np.ndarray and mask.dtype == np.bool_ and mask.shape == p.shape:
-                    return np.where(mask, p, 0), v
-        return None
+    def restore(self, rows: Any) -> Any:
+        """What a derivative gives for each entry, in the caller's shape and dtype."""
+        rows = unflattened(rows, self.p.shape)
+        return from_rows(rows, self.shape, self.axes).astype(self._answer, copy=False)
 
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes."""
-        return self.p, self.v
-
-    def target(self) -> None:
-        """Derivatives have no ``out`` to write to."""
-
-    def reduced(self, values: Any) -> Any:
+    def in_callers_dtype(self, values: Any) -> Any:
         """Values of shape batch, or their sum, in the caller's dtype."""
         return values.astype(self._answer, copy=False)
-
-    def restore(self, rows: Any) -> Any:
-        """The product in the caller's shape and dtype."""
-        return from_rows(rows, self._shape, self._axes).astype(self._answer, copy=False)
 
 
 def check_axis(shape: tuple[int, ...], axis: Any, name: str) -> tuple[int, ...]:
@@ -260,42 +251,27 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
         ) from None
 
 
-def check_parameter(value: Any, name: str, like: Any, least: float, *, strict: bool = False) -> Any:
-    """A parameter of the rows `like`, in float64: checked to fit their batch, and to be ≥ least.
-
-    `strict` asks for > least. On a device, where looking would synchronise, a NaN stands for what
-    is wrong.
-    """
-    batch = like.shape[:-1]
-    value, _ = as_floating(value, name)
-    value = value.astype(np.float64, copy=False)
-    try:
-        fits = np.broadcast_shapes(value.shape, batch) == batch
-    except ValueError:
-        fits = False
-    if not fits:
-        raise ValueError(
-            f"{name} of shape {value.shape} does not broadcast against the batch shape {batch}, "
-            "the scores' shape without the axis"
+def check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> Any:
+    """``out``, if a result of z's shape and of that dtype can be written to it."""
+    if out is None:
+        return None
+    if is_lazy(z):
+        raise TypeError(
+            "out must be left out for scores in a lazy Dask array, which is computed later; "
+            "dask.array.store writes a result to an array"
         )
-    right = value > least if strict else value >= least
-    if not isinstance(value, np.ndarray):
-        return beside(np.where(right, value, np.nan), like, name)
-    if not right.all():
-        expected = f"{'above' if strict else 'at least'} {least:g}"
-        raise ValueError(f"{name} must be {expected}, got {value[~right].flat[0]:g}")
-    return beside(value, like, name)
-
-
-def reduce_to(array: Any, shape: tuple[int, ...]) -> Any:
-    """Sum over what broadcasting from `shape` to the array's shape repeated: its transpose."""
-    extra = tuple(range(array.ndim - len(shape)))
-    stretched = tuple(
-        len(extra) + i for i, n in enumerate(shape) if n == 1 and array.shape[len(extra) + i] != 1
-    )
-    if extra or stretched:
-        array = np.sum(array, axis=extra + stretched, keepdims=True)
-    return array.reshape(shape)
+    if not hasattr(out, "__array_function__"):
+        raise TypeError(f"out must be an array to write to, got {type(out).__name__}")
+    if isinstance(out, np.ma.MaskedArray):
+        raise TypeError("out is a numpy.ma array; pass a plain array to write to, such as out.data")
+    if out.shape != z.shape:
+        raise ValueError(f"out must have the shape of z, {z.shape}, got {out.shape}")
+    out = beside(out, z, "out")
+    if not np.can_cast(dtype, out.dtype, "same_kind"):
+        raise TypeError(f"out of dtype {out.dtype} cannot hold the result, of dtype {dtype}")
+    if not getattr(getattr(out, "flags", None), "writeable", True):
+        raise ValueError("out is read-only; pass an array that can be written to")
+    return out
 
 
 def to_rows(array: Any, axes: tuple[int, ...]) -> Any:
@@ -317,23 +293,41 @@ def from_rows(rows: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     return np.moveaxis(moved, range(-len(axes), 0), axes)
 
 
-def check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> Any:
-    if out is None:
-        return None
-    if is_lazy(z):
-        raise TypeError(
-            "out must be left out for scores in a lazy Dask array, which is computed later; "
-            "dask.array.store writes a result to an array"
-        )
-    if not hasattr(out, "__array_function__"):
-        raise TypeError(f"out must be an array to write to, got {type(out).__name__}")
-    if isinstance(out, np.ma.MaskedArray):
-        raise TypeError("out is a numpy.ma array; pass a plain array to write to, such as out.data")
-    if out.shape != z.shape:
-        raise ValueError(f"out must have the shape of z, {z.shape}, got {out.shape}")
-    out = beside(out, z, "out")
-    if not np.can_cast(dtype, out.dtype, "same_kind"):
-        raise TypeError(f"out of dtype {out.dtype} cannot hold the result, of dtype {dtype}")
-    if not getattr(getattr(out, "flags", None), "writeable", True):
-        raise ValueError("out is read-only; pass an array that can be written to")
-    return out
+def flattened(rows: Any) -> Any:
+    """Rows of shape batch + (d,) as (n, d), in the order in which they lie in memory.
+
+    Rows along an inner axis of the caller's array are not contiguous. They stay so: the copy, where
+    one is needed, has the entries of a row as far apart as all rows are many. So the sums of a body
+    run as NumPy runs them along such an axis, to the same bits.
+
+    >>> flattened(np.ones((2, 3, 5))).shape
+    (6, 5)
+    """
+    d = rows.shape[-1]
+    if rows.ndim == 2:
+        return rows
+    strides = getattr(rows, "strides", None)
+    if strides is None or strides[-1] <= rows.itemsize or d == 1:
+        return rows.reshape(math.prod(rows.shape[:-1]), d)
+    return np.moveaxis(rows, -1, 0).reshape(d, math.prod(rows.shape[:-1])).T
+
+
+def unflattened(rows: Any, shape: tuple[int, ...]) -> Any:
+    """Undo `flattened`."""
+    if rows.ndim == len(shape):
+        return rows
+    d = shape[-1]
+    if rows.shape[0] > 1 and rows.strides[-1] > rows.itemsize:
+        return np.moveaxis(rows.T.reshape((d, *shape[:-1])), 0, -1)
+    return rows.reshape(shape)
+
+
+def reduce_to(array: Any, shape: tuple[int, ...]) -> Any:
+    """Sum over what broadcasting from `shape` to the array's shape repeated: its transpose."""
+    extra = tuple(range(array.ndim - len(shape)))
+    stretched = tuple(
+        len(extra) + i for i, n in enumerate(shape) if n == 1 and array.shape[len(extra) + i] != 1
+    )
+    if extra or stretched:
+        array = np.sum(array, axis=extra + stretched, keepdims=True)
+    return array.reshape(shape)

@@ -4,50 +4,12 @@
 that no function hides the file it is defined in; the functions are importable from `pyentmax`.
 """
 
-from pyentmax.mappings import (
-    budget_sparsemax,
-    csoftmax,
-    csparsemax,
-    entmax,
-    entmax15,
-    fusedmax,
-    normmax,
-    oscarmax,
-    softmax,
-    sparsemax,
-    topk_softmax,
-)
-from pyentmax.mappings._record import Mapping
+from pyentmax.calls.record import Mapping
+from pyentmax.mappings import functions
 
-_MODULES = (
-    softmax,
-    sparsemax,
-    entmax15,
-    entmax,
-    normmax,
-    topk_softmax,
-    fusedmax,
-    oscarmax,
-    csoftmax,
-    csparsemax,
-    budget_sparsemax,
-)
-
-MAPPINGS: dict[str, Mapping] = {module.MAPPING.name: module.MAPPING for module in _MODULES}
+MAPPINGS: dict[str, Mapping] = {
+    record.name: record for record in vars(functions).values() if isinstance(record, Mapping)
+}
 """Name → record, of every mapping."""
 
-__all__ = [
-    "MAPPINGS",
-    "Mapping",
-    "budget_sparsemax",
-    "csoftmax",
-    "csparsemax",
-    "entmax",
-    "entmax15",
-    "fusedmax",
-    "normmax",
-    "oscarmax",
-    "softmax",
-    "sparsemax",
-    "topk_softmax",
-]
+__all__ = ["MAPPINGS", "Mapping"]

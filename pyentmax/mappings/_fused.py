@@ -30,62 +30,21 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.rows import Rows, Tangent, check_parameter, reduce_to, to_rows
-from pyentmax.mappings._bounded import live_entries
-from pyentmax.mappings.sparsemax import sparsemax_jvp
-from pyentmax.thresholds import sort_sparsemax
+from pyentmax.calls.parameters import PerRow
+from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
+from pyentmax.thresholds.sorting import sort_sparsemax
+
+STRENGTH = PerRow("strength", least=0)
 
 
-class StrengthRows(Rows):
-    """The scores of one call, and the strength λ."""
+def relative(z: Any) -> Any:
+    """z − max z, no lower than the dtype's lowest number: −∞ is only what is ruled out.
 
-    __slots__ = ("strength",)
-
-    def __init__(
-        self, z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
-    ) -> None:
-        super().__init__(z, axis, mask=mask, out=out)
-        self.strength = self.parameter(strength, "strength", 0)
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that the strength needs no check."""
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: scores, mask, and the strength per row or one for all."""
-        return (*super().operands(), self.strength)
-
-    def scores(self) -> Any:
-        """z − max z, no lower than the dtype's lowest number: −∞ is only what is ruled out.
-
-        Where all is fused a score counts however low it is, so z − max z must not overflow.
-        """
-        x = super().scores()
-        return np.where(live_entries(self), np.maximum(x, np.finfo(x.dtype).min), x)
-
-
-class StrengthTangent(Tangent):
-    """Probabilities, a direction, the strength λ, and which entries there are."""
-
-    __slots__ = ("mask", "strength")
-
-    def __init__(
-        self, p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
-    ) -> None:
-        super().__init__(p, v, axis, mask=mask)
-        self.strength = check_parameter(strength, "strength", self.p, 0)
-        if mask is None:
-            self.mask = np.ones_like(self.p, dtype=bool)
-        else:  # checked above
-            self.mask = to_rows(np.broadcast_to(mask, self._shape), self._axes)
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that the strength needs no check."""
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: p, v, and the strength per row or one for all."""
-        return (*super().operands(), self.strength)
+    Where all is fused a score counts however low it is, so z − max z must not overflow.
+    """
+    with np.errstate(over="ignore"):
+        x = z - np.max(z, axis=-1, keepdims=True)
+    return np.where(z > -np.inf, np.maximum(x, np.finfo(x.dtype).min), x)
 
 
 def headroom(d: int) -> float:
@@ -106,10 +65,10 @@ def check_finite(strength: Any) -> None:
         )
 
 
-def column(strength: Any, like: Any) -> Any:
-    """λ in the working dtype with an axis for the entries; what is too large for it is ∞."""
+def rounded(strength: Any, like: Any) -> Any:
+    """λ in the working dtype; what is too large for it is ∞."""
     with np.errstate(over="ignore"):
-        return strength[..., None].astype(like.dtype)
+        return strength.astype(like.dtype)
 
 
 def run_means(v: Any, start: Any) -> Any:
@@ -138,8 +97,13 @@ def run_means(v: Any, start: Any) -> Any:
     return mean[run].reshape(v.shape)
 
 
+def sparsemax_of(u: Any) -> Any:
+    """The second step. Relative to its largest u, τ keeps its digits however far scores reach."""
+    return sparsemax.body(u - np.max(u, axis=-1, keepdims=True))
+
+
 def support(u: Any) -> Any:
-    """Where u > τ. Relative to its largest u, τ keeps its digits however far the scores reach."""
+    """Where u > τ."""
     u = u - np.max(u, axis=-1, keepdims=True)
     return u > sort_sparsemax(u).tau
 
@@ -158,8 +122,11 @@ def dense(p: Any, same: Any) -> Any:
     return averaging - r[..., :, None] * r[..., None, :]
 
 
-def vjp_strength(rows: StrengthTangent, pull: Any, shape: tuple[int, ...]) -> Any:
-    """Σ v ∘ ∂p/∂λ, summed to λ's shape; `pull` is ∂u/∂λ on the support."""
-    moved = sparsemax_jvp.reference(rows.p, pull)
-    each = np.sum(on_support(rows.p, rows.v) * moved, axis=-1)
-    return rows.reduced(reduce_to(each, shape))
+def vjp_strength(p: Any, g: Any, pull: Any) -> Any:
+    """Σ g ∘ ∂p/∂λ of each row; `pull` is ∂u/∂λ on the support."""
+    return np.sum(on_support(p, g) * sparsemax_jvp.body(p, pull), axis=-1)
+
+
+def averaging(same: Any) -> np.ndarray:
+    """The matrix that averages over groups, for the textbook versions: same_ij is 1 within one."""
+    return same / same.sum(axis=-1, keepdims=True)

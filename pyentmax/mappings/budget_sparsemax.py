@@ -16,68 +16,59 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
-from pyentmax.calls.rows import Rows, Tangent, check_parameter, reduce_to
+from pyentmax.backends import declare
+from pyentmax.calls.parameters import Budget
+from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._bounded import live_entries, solve_shifted
-from pyentmax.mappings._record import Mapping
-from pyentmax.thresholds import fill_boxes
+from pyentmax.mappings._bounded import solve_shifted
+from pyentmax.thresholds.filling import fill_boxes
+
+__all__ = [
+    "BUDGET_SPARSEMAX",
+    "budget_sparsemax",
+    "budget_sparsemax_jacobian",
+    "budget_sparsemax_jvp",
+    "budget_sparsemax_support",
+    "budget_sparsemax_vjp",
+    "budget_sparsemax_vjp_budget",
+]
 
 
-class _Rows(Rows):
-    """The scores of one call, and the budget, 1 or batch rows of it."""
+def textbook(z: Any, budget: float) -> np.ndarray:
+    """p = clip(z − τ, 0, 1) with Σp = k, for one vector; τ by bisection.
 
-    __slots__ = ("budget", "live")
-
-    def __init__(
-        self, z: Any, budget: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
-    ) -> None:
-        super().__init__(z, axis, mask=mask, out=out)
-        self.live = live_entries(self)
-        budget = self.parameter(budget, "budget", 0, strict=True)
-        places = np.sum(self.live, axis=-1)
-        fits = (budget <= places) | (places == 0)
-        if self.on_host and not np.all(fits):
-            wrong = ~np.broadcast_to(fits, self.batch)
-            asked, most = (np.broadcast_to(a, self.batch)[wrong].flat[0] for a in (budget, places))
-            raise ValueError(
-                f"budget must be at most the number of a row's unmasked entries, {most}, "
-                f"got {asked:.9g}"
-            )
-        # Where nobody could look, an impossible budget makes its row NaN.
-        self.budget = np.where(fits & (budget > 0), budget, np.nan)[..., None].astype(self.z.dtype)
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that its budget needs no check."""
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: scores, mask and the budget per row."""
-        return (*super().operands(), self.budget[..., 0])
-
-    def solve(self) -> Any:
-        """p in rows."""
-        upper = self.live.astype(self.z.dtype)
-        return solve_shifted(self, upper, lambda y: fill_boxes(y, upper, self.budget).p)
+    >>> textbook([3.0, 1.0, 0.5, -2.0], 2).round(6)
+    array([1.  , 0.75, 0.25, 0.  ])
+    """
+    z = np.asarray(z, float)
+    low, high = np.min(z) - 1, np.max(z)
+    for _ in range(60):
+        tau = (low + high) / 2
+        p = np.clip(z - tau, 0, 1)
+        low, high = (tau, high) if p.sum() >= budget else (low, tau)
+    return p
 
 
-class _Tangent(Tangent):
-    """Probabilities, a direction, and where p is free to move."""
+def textbook_jacobian(p: Any, budget: float) -> np.ndarray:
+    """J = diag(s) − s sᵀ/Σs at p = budget_sparsemax(z, k), s_i = 1 where 0 < p_i < 1, else 0.
 
-    __slots__ = ("budget", "free")
-
-    def __init__(self, p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> None:
-        super().__init__(p, v, axis, mask=mask)
-        self.budget = check_parameter(budget, "budget", self.p, 0, strict=True)
-        # Written so that a NaN stays a NaN.
-        self.free = np.where(np.isnan(self.p), self.p, (self.p > 0) & (self.p < 1))
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that its budget needs no check."""
+    >>> textbook_jacobian([1.0, 0.75, 0.25], 2)
+    array([[ 0. ,  0. ,  0. ],
+           [ 0. ,  0.5, -0.5],
+           [ 0. , -0.5,  0.5]])
+    """
+    p = np.asarray(p, float)
+    s = np.where((p > 0) & (p < 1), 1.0, 0.0)
+    return np.diag(s) - np.outer(s, s) / (s.sum() or 1)
 
 
-@accelerated(_Rows)
+# What follows is right for every input: exact, by the breakpoints instead of a bracket, and a full
+# entry, however high its score, costs the others no digits.
+
+BUDGET = Budget("budget", least=0, strict=True, in_product=False)
+
+
+@declare.mapping(BUDGET, shifted=False)
 def budget_sparsemax(
     z: Any, budget: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -111,10 +102,11 @@ def budget_sparsemax(
     >>> print(budget_sparsemax([3.0, 1.0, 0.5, -2.0], 2))
     [1.   0.75 0.25 0.  ]
     """
-    rows = _Rows(z, budget, axis, mask=mask, out=out)
-    return rows.restore(rows.solve())
+    upper = (z > -np.inf).astype(z.dtype)
+    return solve_shifted(z, upper, lambda y: fill_boxes(y, upper, budget).p)
 
 
+@declare.support(BUDGET, shifted=False)
 def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where budget_sparsemax takes anything: z > τ.
 
@@ -123,12 +115,11 @@ def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any =
     >>> print(budget_sparsemax_support([3.0, 1.0, 0.5, -2.0], 2))
     [ True  True  True False]
     """
-    rows = _Rows(z, budget, axis, mask=mask)
-    rows.scores()
-    return rows.restore_support(budget_sparsemax(rows.z, budget, mask=rows.mask) > 0)
+    # In a row with nothing left, which stands as zeros here, the budget may be anything.
+    return budget_sparsemax(z, np.fmin(budget[:, 0], z.shape[-1])) > 0
 
 
-@accelerated(_Tangent)
+@declare.product(BUDGET)
 def budget_sparsemax_jvp(p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v: v less its mean over the free entries 0 < p_i < 1; 0 elsewhere.
 
@@ -146,14 +137,14 @@ def budget_sparsemax_jvp(p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: A
     >>> print(budget_sparsemax_jvp([1.0, 0.75, 0.25, 0.0], [9.0, -1.0, 0.0, 9.0], 2))
     [ 0.  -0.5  0.5  0. ]
     """
-    rows = _Tangent(p, v, budget, axis, mask=mask)
-    return rows.restore(_simplex.product(rows.free, rows.v))
+    return _simplex.product(_free(p), v)
 
 
 # J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
 budget_sparsemax_vjp = budget_sparsemax_jvp
 
 
+@declare.parameter_vjp(BUDGET)
 def budget_sparsemax_vjp_budget(
     p: Any, g: Any, budget: Any, axis: Any = -1, *, mask: Any = None
 ) -> Any:
@@ -175,12 +166,13 @@ def budget_sparsemax_vjp_budget(
     >>> print(budget_sparsemax_vjp_budget([1.0, 0.75, 0.25, 0.0], [9.0, 1.0, 0.0, 9.0], 2))
     0.5
     """
-    rows = _Tangent(p, g, budget, axis, mask=mask)
-    count = np.sum(rows.free, axis=-1)
-    each = np.sum(np.where(rows.free != 0, rows.free * rows.v, 0), axis=-1)
-    return rows.reduced(reduce_to(each / np.where(count == 0, 1, count), np.shape(budget)))
+    free = _free(p)
+    count = np.sum(free, axis=-1)
+    total = np.sum(np.where(free != 0, free * g, 0), axis=-1)
+    return total / np.where(count == 0, 1, count)
 
 
+@declare.jacobian(BUDGET)
 def budget_sparsemax_jacobian(p: Any, budget: Any, axis: Any = -1) -> Any:
     """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < 1, else 0; of shape batch + (d, d).
 
@@ -191,10 +183,15 @@ def budget_sparsemax_jacobian(p: Any, budget: Any, axis: Any = -1) -> Any:
      [ 0.   0.5 -0.5]
      [ 0.  -0.5  0.5]]
     """
-    return _simplex.dense(_Tangent(p, p, budget, axis).free)
+    return _simplex.dense(_free(p))
 
 
-MAPPING = Mapping(
+def _free(p: Any) -> Any:
+    # 1 where p is free to move, written so that a NaN stays a NaN.
+    return np.where(np.isnan(p), p, (p > 0) & (p < 1))
+
+
+BUDGET_SPARSEMAX = Mapping(
     name="budget_sparsemax",
     forward=budget_sparsemax,
     support=budget_sparsemax_support,
@@ -202,6 +199,9 @@ MAPPING = Mapping(
     vjp=budget_sparsemax_vjp,
     jacobian=budget_sparsemax_jacobian,
     omega=None,  # ½‖p‖², but no label or distribution sums to k
-    parameters=("budget",),
+    parameters=(BUDGET.name,),
+    parameter_vjp=budget_sparsemax_vjp_budget,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
     on_simplex=False,
 )

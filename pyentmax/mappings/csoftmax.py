@@ -21,14 +21,62 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
+from pyentmax.backends import declare
+from pyentmax.calls.parameters import UpperBounds
+from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, BoundsTangent, solve_shifted
-from pyentmax.mappings._record import Mapping
-from pyentmax.thresholds import water_fill
+from pyentmax.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
+from pyentmax.thresholds.filling import water_fill
+
+__all__ = [
+    "CSOFTMAX",
+    "csoftmax",
+    "csoftmax_jacobian",
+    "csoftmax_jvp",
+    "csoftmax_support",
+    "csoftmax_vjp",
+    "csoftmax_vjp_upper",
+]
 
 
-@accelerated(BoundedRows)
+def textbook(z: Any, upper: Any) -> np.ndarray:
+    """argmin_{p ∈ Δ, p ≤ u} KL(p‖softmax(z)) (Martins & Kreutzer 2017, Alg. 1), for one vector.
+
+    Clip what exceeds its bound, renormalise the rest to what is left, until nothing exceeds.
+
+    >>> textbook([2.0, 0.0, 0.0], [0.5, 1.0, 1.0])
+    array([0.5 , 0.25, 0.25])
+    """
+    e, u = np.exp(np.asarray(z, float)), np.asarray(upper, float)
+    full = np.zeros(len(e), bool)
+    while True:
+        p = np.where(full, u, 0)
+        if not full.all():
+            p = p + np.where(full, 0, e) * (1 - p.sum()) / e[~full].sum()
+        if not (p > u).any():
+            return p
+        full |= p > u
+
+
+def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
+    """J = diag(s) − s sᵀ/Σs at p = csoftmax(z, u), s_i = p_i where p_i < u_i, else 0.
+
+    >>> textbook_jacobian([0.5, 0.25, 0.25], [0.5, 1.0, 1.0])
+    array([[ 0.   ,  0.   ,  0.   ],
+           [ 0.   ,  0.125, -0.125],
+           [ 0.   , -0.125,  0.125]])
+    """
+    s = np.where(np.asarray(p) < np.asarray(upper), p, 0)
+    return np.diag(s) - np.outer(s, s) / (s.sum() or 1)
+
+
+# What follows is right for every input: one level r for all entries is exact where clipping in
+# turns adds up rounding, and a full entry, however high its score, costs the others no digits.
+
+UPPER = UpperBounds("upper")
+
+
+@declare.mapping(UPPER, shifted=False)
 def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Probabilities p = min(u, e^z r): softmax with upper bounds (Martins & Kreutzer 2017).
 
@@ -65,18 +113,17 @@ def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     >>> print(csoftmax([2.0, 0.0, 0.0], [0.5, 1.0, 1.0]))
     [0.5  0.25 0.25]
     """
-    rows = BoundedRows(z, upper, axis, mask=mask, out=out)
-    u = rows.upper
     with np.errstate(divide="ignore"):  # log 0 = −∞: full from the start
-        log_u = np.log(u)
+        log_u = np.log(upper)
 
     def solve(y: Any) -> Any:
         full = log_u - y
-        return water_fill(full, lambda t: _filled(y, u, full, t), 1).p
+        return water_fill(full, lambda t: _filled(y, upper, full, t), 1).p
 
-    return rows.restore(solve_shifted(rows, u, solve))
+    return solve_shifted(z, upper, solve)
 
 
+@declare.support(UPPER, shifted=False)
 def csoftmax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where csoftmax gives probability: every unmasked score above −∞ whose bound is not 0.
 
@@ -85,12 +132,10 @@ def csoftmax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) ->
     >>> print(csoftmax_support([0.0, -1e6, 0.0], [1.0, 1.0, 0.0]))
     [ True  True False]
     """
-    rows = BoundedRows(z, upper, axis, mask=mask)
-    rows.scores()
-    return rows.restore_support(rows.upper > 0)
+    return upper > 0
 
 
-@accelerated(BoundedTangent)
+@declare.product(UPPER)
 def csoftmax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), s = p where p is below its bound, else 0.
 
@@ -108,15 +153,14 @@ def csoftmax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None
     >>> print(csoftmax_jvp([0.5, 0.25, 0.25], [9.0, -1.0, 0.0], [0.5, 1.0, 1.0]))
     [ 0.    -0.125  0.125]
     """
-    rows = BoundedTangent(p, v, upper, axis, mask=mask)
-    return rows.restore(_simplex.product(_curvature(rows), rows.v))
+    return _simplex.product(_curvature(p, upper), v)
 
 
 # J is symmetric: with the free entries alone, p is the gradient of a convex conjugate.
 csoftmax_vjp = csoftmax_jvp
 
 
-@accelerated(BoundsTangent)
+@declare.parameter_vjp(UPPER)
 def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
 
@@ -139,10 +183,10 @@ def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any 
     >>> print(csoftmax_vjp_upper([0.5, 0.25, 0.25], [3.0, 1.0, 0.0], [0.5, 1.0, 1.0]))
     [2.5 0.  0. ]
     """
-    rows = BoundsTangent(p, g, upper, axis, mask=mask)
-    return rows.product(_curvature(rows), rows.full)
+    return gradient_in_bounds(p, g, _curvature(p, upper), full_entries(p, upper))
 
 
+@declare.jacobian(UPPER)
 def csoftmax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
     """J = diag(s) − s sᵀ/Σs, s = p where p is below its bound, else 0; shape batch + (d, d).
 
@@ -153,7 +197,7 @@ def csoftmax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
      [ 0.     0.125 -0.125]
      [ 0.    -0.125  0.125]]
     """
-    return _simplex.dense(_curvature(BoundedTangent(p, p, upper, axis)))
+    return _simplex.dense(_curvature(p, upper))
 
 
 def _filled(y: Any, u: Any, full: Any, t: Any) -> Any:
@@ -161,12 +205,12 @@ def _filled(y: Any, u: Any, full: Any, t: Any) -> Any:
     return np.where(full <= t, u, np.minimum(np.exp(y + t), u))
 
 
-def _curvature(rows: BoundedTangent) -> Any:
-    # p off A, 0 on A; a NaN compares as not full and so stays.
-    return np.where(rows.full, 0, rows.p)
+def _curvature(p: Any, upper: Any) -> Any:
+    # p where it is free, written so that a NaN stays a NaN.
+    return np.where(full_entries(p, upper), 0, p)
 
 
-MAPPING = Mapping(
+CSOFTMAX = Mapping(
     name="csoftmax",
     forward=csoftmax,
     support=csoftmax_support,
@@ -174,7 +218,10 @@ MAPPING = Mapping(
     vjp=csoftmax_vjp,
     jacobian=csoftmax_jacobian,
     omega=None,  # −H with a constraint: a label above its bound would cost infinity
-    parameters=("upper",),
+    parameters=(UPPER.name,),
+    parameter_vjp=csoftmax_vjp_upper,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
     sparse=False,
     permutation_equivariant=False,  # unless the bounds are permuted too
 )

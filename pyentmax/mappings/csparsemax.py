@@ -16,39 +16,61 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
-from pyentmax.calls.rows import Rows
+from pyentmax.backends import declare
+from pyentmax.calls.parameters import UpperBounds
+from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._bounded import BoundedRows, BoundedTangent, BoundsTangent, solve_shifted
-from pyentmax.mappings._record import Mapping
-from pyentmax.thresholds import fill_boxes
+from pyentmax.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
+from pyentmax.thresholds.filling import fill_boxes
+
+__all__ = [
+    "CSPARSEMAX",
+    "csparsemax",
+    "csparsemax_jacobian",
+    "csparsemax_jvp",
+    "csparsemax_support",
+    "csparsemax_vjp",
+    "csparsemax_vjp_upper",
+]
 
 
-class _BoundsTangent(BoundsTangent):
-    """Probabilities, a direction and bounds, and the scores."""
+def textbook(z: Any, upper: Any) -> np.ndarray:
+    """argmin_{p ∈ Δ, p ≤ u} ½‖p − z‖² = clip(z − τ, 0, u) (Malaviya et al. 2018), for one vector.
 
-    __slots__ = ("z",)
+    Σp falls as τ rises, from Σu at min(z − u) to 0 at max z: halve that bracket.
 
-    def __init__(
-        self, p: Any, v: Any, upper: Any, z: Any, axis: Any = -1, *, mask: Any = None
-    ) -> None:
-        super().__init__(p, v, upper, axis, mask=mask)
-        scores = Rows(z, axis, mask=mask)
-        if scores.z.shape != self.p.shape:
-            raise ValueError(f"z must have the shape of p, {np.shape(p)}, got {scores.shape}")
-        self.z = scores.z
-        self.kernel_ready = self.kernel_ready and scores.kernel_ready
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that its bounds need no check."""
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: p, v, the bounds and the scores."""
-        return (*super().operands(), self.z)
+    >>> textbook([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]).round(6)
+    array([0.5, 0.5, 0. , 0. ])
+    """
+    z, u = np.asarray(z, float), np.asarray(upper, float)
+    low, high = np.min(z - u), np.max(z)
+    for _ in range(60):
+        tau = (low + high) / 2
+        p = np.clip(z - tau, 0, u)
+        low, high = (tau, high) if p.sum() >= 1 else (low, tau)
+    return p
 
 
-@accelerated(BoundedRows)
+def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
+    """J = diag(s) − s sᵀ/Σs at p = csparsemax(z, u), s_i = 1 where 0 < p_i < u_i, else 0.
+
+    >>> textbook_jacobian([0.5, 0.3, 0.2], [0.5, 1.0, 1.0])
+    array([[ 0. ,  0. ,  0. ],
+           [ 0. ,  0.5, -0.5],
+           [ 0. , -0.5,  0.5]])
+    """
+    p = np.asarray(p, float)
+    s = np.where((p > 0) & (p < np.asarray(upper)), 1.0, 0.0)
+    return np.diag(s) - np.outer(s, s) / (s.sum() or 1)
+
+
+# What follows is right for every input: exact, by the breakpoints instead of a bracket, and a full
+# entry, however high its score, costs the others no digits.
+
+UPPER = UpperBounds("upper")
+
+
+@declare.mapping(UPPER, shifted=False)
 def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities p = clip(z − τ, 0, u): sparsemax with bounds (Malaviya et al. 2018).
 
@@ -75,10 +97,10 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
     >>> print(csparsemax([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]))
     [0.5 0.5 0.  0. ]
     """
-    rows = BoundedRows(z, upper, axis, mask=mask, out=out)
-    return rows.restore(_projected(rows))
+    return solve_shifted(z, upper, lambda y: fill_boxes(y, upper, 1).p)
 
 
+@declare.support(UPPER, shifted=False)
 def csparsemax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where csparsemax gives probability: z > τ and a bound that is not 0.
 
@@ -87,12 +109,10 @@ def csparsemax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) 
     >>> print(csparsemax_support([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]))
     [ True  True False False]
     """
-    rows = BoundedRows(z, upper, axis, mask=mask)
-    rows.scores()
-    return rows.restore_support(csparsemax(rows.z, rows.upper, mask=rows.mask) > 0)
+    return csparsemax(z, upper, mask=upper > 0) > 0
 
 
-@accelerated(BoundedTangent)
+@declare.product(UPPER)
 def csparsemax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v: v less its mean over the free entries 0 < p_i < u_i; 0 elsewhere.
 
@@ -110,15 +130,14 @@ def csparsemax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = No
     >>> print(csparsemax_jvp([0.5, 0.3, 0.2, 0.0], [9.0, -1.0, 0.0, 9.0], [0.5, 1.0, 1.0, 1.0]))
     [ 0.  -0.5  0.5  0. ]
     """
-    rows = BoundedTangent(p, v, upper, axis, mask=mask)
-    return rows.restore(_simplex.product(_curvature(rows), rows.v))
+    return _simplex.product(_curvature(p, upper), v)
 
 
 # J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
 csparsemax_vjp = csparsemax_jvp
 
 
-@accelerated(_BoundsTangent)
+@declare.parameter_vjp(UPPER, with_scores=True)
 def csparsemax_vjp_upper(
     p: Any, g: Any, upper: Any, z: Any, axis: Any = -1, *, mask: Any = None
 ) -> Any:
@@ -141,7 +160,7 @@ def csparsemax_vjp_upper(
     Raises
     ------
     ValueError
-        if z has not the shape of p; else as in `csparsemax`
+        if z does not have p's shape; else as in `csparsemax`
 
     Examples
     --------
@@ -149,15 +168,16 @@ def csparsemax_vjp_upper(
     >>> print(csparsemax_vjp_upper(p, g, upper, [2.0, 0.5, 0.4, -1.0]))
     [2. 0. 4. 0.]
     """
-    rows = _BoundsTangent(p, g, upper, z, axis, mask=mask)
     # Relative to the least score on the support, which is near τ, no digit is lost to a full entry.
-    least = np.min(np.where(rows.p > 0, rows.z, np.inf), axis=-1, keepdims=True)
+    least = np.min(np.where(p > 0, z, np.inf), axis=-1, keepdims=True)
     with np.errstate(over="ignore", invalid="ignore"):
-        y = rows.z - least
-        tau = np.min(np.where(rows.p > 0, y - rows.p, np.inf), axis=-1, keepdims=True)
-    return rows.product(_curvature(rows), rows.full & (y > tau))
+        y = z - least
+        tau = np.min(np.where(p > 0, y - p, np.inf), axis=-1, keepdims=True)
+    held = full_entries(p, upper) & (y > tau)
+    return gradient_in_bounds(p, g, _curvature(p, upper), held)
 
 
+@declare.jacobian(UPPER)
 def csparsemax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
     """J = diag(s) − s sᵀ/Σs, s = 1 where 0 < p_i < u_i, else 0; of shape batch + (d, d).
 
@@ -168,19 +188,15 @@ def csparsemax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
      [ 0.   0.5 -0.5]
      [ 0.  -0.5  0.5]]
     """
-    return _simplex.dense(_curvature(BoundedTangent(p, p, upper, axis)))
+    return _simplex.dense(_curvature(p, upper))
 
 
-def _projected(rows: BoundedRows) -> Any:
-    return solve_shifted(rows, rows.upper, lambda y: fill_boxes(y, rows.upper, 1).p)
-
-
-def _curvature(rows: BoundedTangent) -> Any:
+def _curvature(p: Any, upper: Any) -> Any:
     # 1 on the free entries, written so that a NaN stays a NaN.
-    return np.where(np.isnan(rows.p), rows.p, np.where(rows.full, 0, np.sign(rows.p)))
+    return np.where(np.isnan(p), p, np.where(full_entries(p, upper), 0, np.sign(p)))
 
 
-MAPPING = Mapping(
+CSPARSEMAX = Mapping(
     name="csparsemax",
     forward=csparsemax,
     support=csparsemax_support,
@@ -188,6 +204,10 @@ MAPPING = Mapping(
     vjp=csparsemax_vjp,
     jacobian=csparsemax_jacobian,
     omega=None,  # sparsemax's with a constraint: a label above its bound would cost infinity
-    parameters=("upper",),
+    parameters=(UPPER.name,),
+    parameter_vjp=csparsemax_vjp_upper,
+    parameter_vjp_takes_scores=True,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
     permutation_equivariant=False,  # unless the bounds are permuted too
 )

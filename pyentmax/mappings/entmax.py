@@ -7,78 +7,108 @@ about the derivatives follows from s = p^{2−α} on the support, as Ω''(p) = p
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
-from pyentmax.calls.rows import Rows, Tangent, check_parameter, reduce_to
+from pyentmax.backends import declare
+from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.options import LossOptions
+from pyentmax.calls.parameters import PerRow
+from pyentmax.calls.record import Mapping
 from pyentmax.entropies import tsallis_entropy
+from pyentmax.log_probabilities import log_sum_exp, logarithms, sure
+from pyentmax.losses import declare as losses
+from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._record import Mapping
-from pyentmax.thresholds import bisect_largest, exp_beta, inside, newton
+from pyentmax.sparse_output import csr
+from pyentmax.thresholds.halving import bisect_largest
+from pyentmax.thresholds.tangents import exp_beta, inside, log_exp_beta, newton
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "ENTMAX",
+    "entmax",
+    "entmax_csr",
+    "entmax_grad_alpha",
+    "entmax_jacobian",
+    "entmax_jvp",
+    "entmax_loss",
+    "entmax_loss_and_grad",
+    "entmax_support",
+    "entmax_vjp",
+    "entmax_vjp_alpha",
+    "log_entmax",
+]
 
 
-class _Rows(Rows):
-    """The scores of one call, and α."""
+def textbook(z: Any, alpha: float = 1.5) -> np.ndarray:
+    """p = [(α−1) z − τ]₊^{1/(α−1)}, α > 1, for one vector (Peters et al. 2019, Alg. 1).
 
-    __slots__ = ("alpha",)
+    Σp falls as τ rises, from 1 or more at max x − 1 to 1 or less at max x − d^{1−α}, x = (α−1) z:
+    halve that bracket, and renormalise in the end.
 
-    def __init__(
-        self, z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
-    ) -> None:
-        super().__init__(z, axis, mask=mask, out=out)
-        self.alpha = self.parameter(alpha, "alpha", 1)
-
-    @staticmethod
-    def plain(  # type: ignore[override]  # α comes second
-        z: Any, alpha: Any = 1.5, *args: Any, **kwargs: Any
-    ) -> tuple[Any, ...] | None:
-        """Kernel operands where one α, a Python number, is for all, and nothing needs arranging."""
-        scores = Rows.plain(z, *args, **kwargs)
-        if scores is None or type(alpha) not in (float, int) or not 1 <= alpha < 2**53:
-            return None
-        return (*scores, np.array(alpha, np.float64))
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: scores, mask, and α per row or one for all."""
-        return (*super().operands(), self.alpha)
+    >>> textbook([2.0, 1.6, -1.0], 1.5).round(6)
+    array([0.64, 0.36, 0.  ])
+    """
+    x = (alpha - 1) * np.asarray(z, float)
+    low, high = x.max() - 1, x.max() - len(x) ** (1 - alpha)
+    for _ in range(60):
+        tau = (low + high) / 2
+        p = np.maximum(x - tau, 0) ** (1 / (alpha - 1))
+        low, high = (tau, high) if p.sum() >= 1 else (low, tau)
+    return p / p.sum()
 
 
-class _Tangent(Tangent):
-    """Probabilities and a direction of one derivative, and α."""
+def textbook_jacobian(p: Any, alpha: float = 1.5) -> np.ndarray:
+    """J = diag(s) − s sᵀ/Σs, s = p^{2−α} on the support (Peters et al. 2019, Prop. 1).
 
-    __slots__ = ("alpha",)
-
-    def __init__(
-        self, p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None
-    ) -> None:
-        super().__init__(p, v, axis, mask=mask)
-        self.alpha = check_parameter(alpha, "alpha", self.p, 1)
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that α needs no check."""
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: probabilities, direction, and α per row or one for all."""
-        return (*super().operands(), self.alpha)
+    >>> textbook_jacobian([0.75, 0.25, 0.0], 2)
+    array([[ 0.5, -0.5,  0. ],
+           [-0.5,  0.5,  0. ],
+           [ 0. ,  0. ,  0. ]])
+    """
+    p = np.asarray(p, float)
+    s = np.where(p > 0, np.where(p > 0, p, 1) ** (2 - alpha), 0)
+    return np.diag(s) - np.outer(s, s) / s.sum()
 
 
-class _Point(_Tangent):
-    """Probabilities and α alone."""
+def textbook_loss(z: Any, y: int, alpha: float = 1.5) -> float:
+    """L = (p − e_y)·z + H_α(p), H_α(p) = Σ (p − p^α)/(α(α−1)) (Peters et al. 2019, Eq. 9, 11).
 
-    __slots__ = ()
-
-    def __init__(self, p: Any, alpha: Any = 1.5, axis: Any = -1) -> None:
-        super().__init__(p, p, alpha, axis)
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: probabilities, and α per row or one for all."""
-        return self.p, self.alpha
+    >>> round(float(textbook_loss([0.0, 0.0], 0, 2)), 6)
+    0.25
+    """
+    p, z = textbook(z, alpha), np.asarray(z, float)
+    return p @ z - z[y] + np.sum(p - p**alpha) / (alpha * (alpha - 1))
 
 
-@accelerated(_Rows)
+def textbook_grad_alpha(p: Any, alpha: float = 1.5) -> np.ndarray:
+    """∂p/∂α = (p − p̃)/(α−1)² + (h − p̃ Σh)/(α−1), α > 1 (Correia et al. 2019, Prop. 1).
+
+    p̃ = s/Σs with s = p^{2−α} on the support, and h_i = −p_i log p_i.
+
+    >>> textbook_grad_alpha([0.64, 0.36, 0.0], 1.5).round(4)
+    array([ 0.0988, -0.0988,  0.    ])
+    """
+    p = np.asarray(p, float)
+    positive = np.where(p > 0, p, 1)
+    s = np.where(p > 0, positive ** (2 - alpha), 0)
+    tilde, h = s / s.sum(), -p * np.log(positive)
+    return (p - tilde) / (alpha - 1) ** 2 + (h - tilde * h.sum()) / (alpha - 1)
+
+
+# What follows is right for every input. Near α = 1 all thresholds crowd at max x − 1, the powers
+# explode, and the halves of ∂p/∂α cancel: `newton` and `entmax_grad_alpha` use variables that have
+# a limit at α = 1. Above α = 2 p is ill-conditioned at the threshold: `bisect_largest`. And s may
+# overflow where p nears 0, but its share of Σs does not.
+
+ALPHA = PerRow("alpha", least=1)
+
+
+@declare.mapping(ALPHA)
 def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities p = [(α−1) z − τ]₊^{1/(α−1)} (Peters et al. 2019, Eq. 10 and App. C).
 
@@ -114,11 +144,11 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
      [0.64     0.36     0.      ]
      [1.       0.       0.      ]]
     """
-    rows = _Rows(z, alpha, axis, mask=mask, out=out)
-    p, _ = _solve(rows.scores(), _beta(rows.alpha, rows.z))
-    return rows.restore(p)
+    p, _ = _solve(z, _beta(alpha, z))
+    return p
 
 
+@declare.support(ALPHA)
 def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where α-entmax gives probability, though a float underflow to 0 as α nears 1.
 
@@ -127,12 +157,11 @@ def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None
     >>> print(entmax([0.0, -900.0], 1.001)[1], entmax_support([0.0, -900.0], 1.001))
     0.0 [ True  True]
     """
-    rows = _Rows(z, alpha, axis, mask=mask)
-    _, support = _solve(rows.scores(), _beta(rows.alpha, rows.z))
-    return rows.restore_support(support)
+    _, support = _solve(z, _beta(alpha, z))
+    return support
 
 
-@accelerated(_Tangent)
+@declare.product(ALPHA)
 def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), s = p^{2−α} on the support (Peters et al. 2019, Prop. 1).
 
@@ -150,16 +179,15 @@ def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = 
     >>> print(entmax_jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
     [-0.375  0.125  0.125  0.125  0.   ]
     """
-    rows = _Tangent(p, v, alpha, axis, mask=mask)
-    beta = _beta(rows.alpha, rows.p)
-    s = _curvature(rows.p, beta)
-    return rows.restore(_simplex.product(s, rows.v, _share(rows.p, beta)))
+    beta = _beta(alpha, p)
+    return _simplex.product(_curvature(p, beta), v, _share(p, beta))
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
 entmax_vjp = entmax_jvp
 
 
+@declare.jacobian(ALPHA)
 def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """J = diag(s) − s sᵀ/Σs at p = entmax(z, alpha), s = p^{2−α}; of shape batch + (d, d).
 
@@ -170,12 +198,11 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
      [-0.5  0.5  0. ]
      [ 0.   0.   0. ]]
     """
-    rows = _Point(p, alpha, axis)
-    beta = _beta(rows.alpha, rows.p)
-    return _simplex.dense(_curvature(rows.p, beta), _share(rows.p, beta))
+    beta = _beta(alpha, p)
+    return _simplex.dense(_curvature(p, beta), _share(p, beta))
 
 
-@accelerated(_Point)
+@declare.elementwise_gradient(ALPHA)
 def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """∂p/∂α, elementwise, at p = entmax(z, alpha), exact for every α ≥ 1 (0 at α = ∞).
 
@@ -208,17 +235,16 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     >>> print(entmax_grad_alpha(p, 1.5).round(4))
     [ 0.0988 -0.0988  0.    ]
     """
-    rows = _Point(p, alpha, axis)
-    p = rows.p
-    beta = _beta(rows.alpha, p)
+    beta = _beta(alpha, p)
     if isinstance(beta, np.ndarray) and not (beta > 1).any():
-        return rows.restore(_grad_alpha_small(p, beta))
+        return _grad_alpha_small(p, beta)
     if isinstance(beta, np.ndarray) and (beta > 1).all():
-        return rows.restore(_grad_alpha_large(p, beta))
+        return _grad_alpha_large(p, beta)
     small = _grad_alpha_small(p, np.minimum(beta, 1))
-    return rows.restore(np.where(beta <= 1, small, _grad_alpha_large(p, np.maximum(beta, 1))))
+    return np.where(beta <= 1, small, _grad_alpha_large(p, np.maximum(beta, 1)))
 
 
+@declare.parameter_vjp(ALPHA)
 def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
     """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
 
@@ -237,10 +263,8 @@ def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: 
     >>> print(round(float(entmax_vjp_alpha(p, [1.0, 0.0, 0.0], 1.5)), 4))
     0.0988
     """
-    rows = Tangent(p, g, axis, mask=mask)
-    slope = entmax_grad_alpha(rows.p, alpha)
-    each = np.sum(slope * np.where(rows.p != 0, rows.v, 0), axis=-1)
-    return rows.reduced(reduce_to(each, np.shape(alpha)))
+    slope = entmax_grad_alpha(p, alpha[:, 0])
+    return np.sum(slope * np.where(p != 0, g, 0), axis=-1)
 
 
 def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
@@ -254,11 +278,109 @@ def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     return -tsallis_entropy(p, alpha, axis) + 0.0
 
 
+@losses.loss(ALPHA)
+def entmax_loss(
+    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+) -> Any:
+    """The α-entmax loss (Peters et al. 2019, §3.2), 0 from a margin of 1/(α−1) on.
+
+    For a label, p·z − z_y + H_α(p) at p = entmax(z, alpha): cross-entropy at α = 1, the sparsemax
+    loss at 2, and max z − z_y (the perceptron's) at ∞.
+
+    Parameters
+    ----------
+    z, y, alpha : scores; labels or distributions; the shape, as in `pyentmax.entmax`
+    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fenchel_young_loss`, and for an alpha below 1
+
+    Examples
+    --------
+    >>> print(entmax_loss([1.0, 0.0], 1, float("inf")))
+    1.0
+    """
+    return fenchel_young(ENTMAX, z, y, alpha)
+
+
+@losses.loss(ALPHA)
+def entmax_loss_and_grad(
+    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+) -> tuple[Any, Any]:
+    """`entmax_loss` and its gradient in z, for one forward pass.
+
+    Examples
+    --------
+    >>> loss, grad = entmax_loss_and_grad([0.0, 0.0], 0, 2)
+    >>> print(loss, grad)
+    0.25 [-0.5  0.5]
+    """
+    return fenchel_young_and_gradient(ENTMAX, z, y, alpha)
+
+
+@declare.log_probabilities(ALPHA)
+def log_entmax(
+    z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
+) -> Any:
+    """log p of p = entmax(z, alpha), −∞ off its support. Errors as in `pyentmax.entmax`.
+
+    Up to α = 2, log p = log1p((α−1)(z − max z − c))/(α−1) with the normaliser c of
+    `pyentmax.thresholds.newton`, so that it is finite wherever p is not 0 but underflows.
+
+    Parameters
+    ----------
+    z, alpha, axis, mask, out : as in `pyentmax.entmax`
+
+    Returns
+    -------
+    array of z's shape
+
+    Examples
+    --------
+    >>> print(log_entmax([0.0, -900.0, -1100.0], 1.001).round(4))
+    [    0.     -2302.5851       -inf]
+    """
+    beta = _beta(alpha, z)
+    low = np.minimum(beta, 1)
+    c = newton(z, low).c
+    log_p = np.where(inside(z, c, low), log_exp_beta(z - c, low), -np.inf)
+    log_p = sure(log_p, np.exp(log_p))
+    if isinstance(beta, np.ndarray) and (beta <= 1).all():
+        return log_p
+    return np.where(beta <= 1, log_p, logarithms(bisect_largest(z, np.maximum(beta, 1)).p))
+
+
+def entmax_csr(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+    """`pyentmax.entmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+
+    Parameters, result and errors are those of `sparsemax_csr`, with an alpha for all rows or one
+    for each.
+
+    Examples
+    --------
+    >>> print(entmax_csr([[1.0, 0.5, -2.0]] * 2, [1.5, 2]).toarray().round(4))
+    [[0.674 0.326 0.   ]
+     [0.75  0.25  0.   ]]
+    """
+    return csr(entmax, z, mask, ALPHA, alpha)
+
+
 def _beta(alpha: Any, like: Any) -> Any:
-    # β = α − 1 in the working dtype, subtracted before α is rounded to it; one per row, or one.
-    beta = alpha - 1
-    fill = beta[..., None] if beta.ndim else beta
-    return np.full_like(like[..., :1], fill, shape=(*beta.shape, 1))
+    # β = α − 1 in the working dtype, subtracted before α is rounded to it.
+    return (alpha - 1).astype(like.dtype)
+
+
+def _conjugate(z: Any, p: Any, alpha: Any) -> Any:
+    # At α = 1 it is log Σ exp z, and p·z + H(p) would cancel where p is nearly certain.
+    alpha, _ = as_floating(alpha, "alpha")
+    otherwise = np.sum(p * np.where(p == 0, 0, z), axis=-1) - entmax_omega(p, alpha)
+    return np.where(alpha == 1, log_sum_exp(z)[..., 0], otherwise)
 
 
 def _solve(y: Any, beta: Any) -> tuple[Any, Any]:
@@ -344,7 +466,7 @@ def _phi(x: Any) -> Any:
     return np.where(near, series, (np.expm1(large) - large) / (large * large))
 
 
-MAPPING = Mapping(
+ENTMAX = Mapping(
     name="entmax",
     forward=entmax,
     support=entmax_support,
@@ -352,6 +474,14 @@ MAPPING = Mapping(
     vjp=entmax_vjp,
     jacobian=entmax_jacobian,
     omega=entmax_omega,
-    parameters=("alpha",),
-    omega_vertices=0.0,
+    parameters=(ALPHA.name,),
+    parameter_vjp=entmax_vjp_alpha,
+    conjugate=_conjugate,
+    log=log_entmax,
+    loss=entmax_loss,
+    loss_and_grad=entmax_loss_and_grad,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+    textbook_loss=textbook_loss,
+    omega_at_vertices=0.0,
 )

@@ -8,19 +8,82 @@ s = √p.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
-from pyentmax.calls.rows import Rows, Tangent
+from pyentmax.backends import declare
+from pyentmax.calls.options import LossOptions
+from pyentmax.calls.record import Mapping
 from pyentmax.entropies import tsallis_entropy
+from pyentmax.log_probabilities import logarithms
+from pyentmax.losses import declare as losses
+from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._record import Mapping
-from pyentmax.thresholds import sort_entmax15
+from pyentmax.sparse_output import csr
+from pyentmax.thresholds.sorting import sort_entmax15
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "ENTMAX15",
+    "entmax15",
+    "entmax15_csr",
+    "entmax15_jacobian",
+    "entmax15_jvp",
+    "entmax15_loss",
+    "entmax15_loss_and_grad",
+    "entmax15_support",
+    "entmax15_vjp",
+    "log_entmax15",
+]
 
 
-@accelerated(Rows)
+def textbook(z: Any) -> np.ndarray:
+    """p = [z/2 − τ]₊² by a sort and a quadratic (Peters et al. 2019, Alg. 2), for one vector.
+
+    For x = z/2 with x₍₁₎ ≥ x₍₂₎ ≥ …, M(ρ) the mean of the ρ largest and S(ρ) = Σ_{j≤ρ} (x₍ⱼ₎ − M)²,
+    τ(ρ) = M − sqrt((1 − S)/ρ); of these the one with x₍ρ+1₎ ≤ τ(ρ) ≤ x₍ρ₎.
+
+    >>> textbook([2.0, 1.6, -1.0]).round(6)
+    array([0.64, 0.36, 0.  ])
+    """
+    x = np.asarray(z, float) / 2
+    falling = np.sort(x)[::-1]
+    rho = np.arange(1, len(x) + 1)
+    mean = np.cumsum(falling) / rho
+    s = np.cumsum(falling**2) - rho * mean**2
+    tau = mean - np.sqrt(np.maximum(1 - s, 0) / rho)  # beyond S = 1 none is asked for
+    best = np.sum(tau <= falling)
+    return np.maximum(x - tau[best - 1], 0) ** 2
+
+
+def textbook_jacobian(p: Any) -> np.ndarray:
+    """J = diag(s) − s sᵀ/Σs, s = √p, at p = entmax15(z) (Peters et al. 2019, Prop. 1).
+
+    >>> textbook_jacobian([0.25, 0.25, 0.25, 0.25])[0]
+    array([ 0.375, -0.125, -0.125, -0.125])
+    """
+    s = np.sqrt(p)
+    return np.diag(s) - np.outer(s, s) / s.sum()
+
+
+def textbook_loss(z: Any, y: int) -> float:
+    """L = (p − e_y)·z + H(p), H(p) = (4/3) Σ (p − p^{3/2}) (Peters et al. 2019, Eq. 9 and 11).
+
+    >>> round(float(textbook_loss([0.0, 0.0], 0)), 6)
+    0.390524
+    """
+    p, z = textbook(z), np.asarray(z, float)
+    return p @ z - z[y] + 4 / 3 * np.sum(p - p**1.5)
+
+
+# What follows is right for every input: S(ρ) cancels for scores far from 0, so the largest stands
+# at 0, sums run in double, and Newton's steps inside `sort_entmax15` mend the last digits.
+
+
+@declare.mapping()
 def entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities p = [z/2 − τ]₊²: α-entmax at α = 1.5 (Peters et al. 2019, Alg. 2).
 
@@ -45,12 +108,12 @@ def entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> An
     >>> print(entmax15([2.0, 1.6, -1.0]).round(6))
     [0.64 0.36 0.  ]
     """
-    rows = Rows(z, axis, mask=mask, out=out)
-    x = rows.scores() / 2
+    x = z / 2
     u = np.maximum(x - sort_entmax15(x).tau, 0)
-    return rows.restore(_simplex.normalized(u * u, u))
+    return _simplex.normalized(u * u, u)
 
 
+@declare.support()
 def entmax15_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where 1.5-entmax gives probability: z/2 > τ.
 
@@ -59,12 +122,11 @@ def entmax15_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     >>> print(entmax15_support([2.0, 1.6, -1.0]))
     [ True  True False]
     """
-    rows = Rows(z, axis, mask=mask)
-    x = rows.scores() / 2
-    return rows.restore_support(x > sort_entmax15(x).tau)
+    x = z / 2
+    return x > sort_entmax15(x).tau
 
 
-@accelerated(Tangent)
+@declare.product()
 def entmax15_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), s = √p, at the output p = entmax15(z) (Peters et al., Prop. 1).
 
@@ -82,14 +144,14 @@ def entmax15_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     >>> print(entmax15_jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
     [-0.375  0.125  0.125  0.125  0.   ]
     """
-    rows = Tangent(p, v, axis, mask=mask)
-    return rows.restore(_simplex.product(np.sqrt(rows.p), rows.v))
+    return _simplex.product(np.sqrt(p), v)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
 entmax15_vjp = entmax15_jvp
 
 
+@declare.jacobian()
 def entmax15_jacobian(p: Any, axis: Any = -1) -> Any:
     """J = diag(s) − s sᵀ/Σs at p = entmax15(z), s = √p; of shape batch + (d, d).
 
@@ -98,8 +160,7 @@ def entmax15_jacobian(p: Any, axis: Any = -1) -> Any:
     >>> print(entmax15_jacobian([0.25, 0.25, 0.25, 0.25])[0])
     [ 0.375 -0.125 -0.125 -0.125]
     """
-    rows = Tangent(p, p, axis)
-    return _simplex.dense(np.sqrt(rows.p))
+    return _simplex.dense(np.sqrt(p))
 
 
 def entmax15_omega(p: Any, axis: Any = -1) -> Any:
@@ -113,7 +174,75 @@ def entmax15_omega(p: Any, axis: Any = -1) -> Any:
     return -tsallis_entropy(p, 1.5, axis) + 0.0
 
 
-MAPPING = Mapping(
+@losses.loss()
+def entmax15_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]) -> Any:
+    """The 1.5-entmax loss (Peters et al. 2019, §3.2), 0 from a margin of 2 on.
+
+    For a label, p·z − z_y + H(p) at p = entmax15(z), H Tsallis' 1.5-entropy.
+
+    Parameters
+    ----------
+    z, y : scores; labels or distributions
+    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fenchel_young_loss`
+
+    Examples
+    --------
+    >>> print(entmax15_loss([2.0, 0.0], 0))
+    0.0
+    """
+    return fenchel_young(ENTMAX15, z, y)
+
+
+@losses.loss()
+def entmax15_loss_and_grad(
+    z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
+) -> tuple[Any, Any]:
+    """`entmax15_loss` and its gradient in z, for one forward pass.
+
+    Examples
+    --------
+    >>> loss, grad = entmax15_loss_and_grad([0.0, 0.0], 0)
+    >>> print(round(float(loss), 6), grad)
+    0.390524 [-0.5  0.5]
+    """
+    return fenchel_young_and_gradient(ENTMAX15, z, y)
+
+
+@declare.log_probabilities()
+def log_entmax15(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+    """log p of p = entmax15(z), −∞ off its support. Parameters and errors as in `log_softmax`.
+
+    Examples
+    --------
+    >>> print(log_entmax15([2.0, 1.6, -1.0]).round(6))
+    [-0.446287 -1.021651      -inf]
+    """
+    return logarithms(entmax15.body(z))
+
+
+def entmax15_csr(z: Any, *, mask: Any = None) -> Any:
+    """`pyentmax.entmax15` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+
+    Parameters, result and errors are those of `sparsemax_csr`.
+
+    Examples
+    --------
+    >>> print(entmax15_csr([[2.0, 1.6, -1.0]]).toarray().round(6))
+    [[0.64 0.36 0.  ]]
+    """
+    return csr(entmax15, z, mask)
+
+
+ENTMAX15 = Mapping(
     name="entmax15",
     forward=entmax15,
     support=entmax15_support,
@@ -121,5 +250,11 @@ MAPPING = Mapping(
     vjp=entmax15_vjp,
     jacobian=entmax15_jacobian,
     omega=entmax15_omega,
-    omega_vertices=0.0,
+    log=log_entmax15,
+    loss=entmax15_loss,
+    loss_and_grad=entmax15_loss_and_grad,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+    textbook_loss=textbook_loss,
+    omega_at_vertices=0.0,
 )

@@ -24,38 +24,73 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
+from pyentmax.backends import declare
+from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _fused
-from pyentmax.mappings._fused import StrengthRows, StrengthTangent
-from pyentmax.mappings._record import Mapping
-from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
+from pyentmax.mappings import sparsemax as _sparsemax
+from pyentmax.mappings._fused import STRENGTH
+from pyentmax.mappings.sparsemax import sparsemax_jvp
+
+__all__ = [
+    "FUSEDMAX",
+    "fusedmax",
+    "fusedmax_jacobian",
+    "fusedmax_jvp",
+    "fusedmax_support",
+    "fusedmax_vjp",
+    "fusedmax_vjp_strength",
+]
 
 
-class _Rows(StrengthRows):
-    """Rows in which there is an order."""
+def textbook(z: Any, strength: float = 1.0, passes: int = 20_000) -> np.ndarray:
+    """sparsemax(prox_{λTV}(z)) (Niculae & Blondel 2017, Prop. 1), for one vector.
 
-    __slots__ = ()
+    The prox by projected gradient steps on its dual: u = z − Dᵀy, where D takes differences of
+    neighbours and y minimises ½‖z − Dᵀy‖² with |y_j| ≤ λ.
 
-    def __init__(
-        self, z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
-    ) -> None:
-        super().__init__(z, strength, axis, mask=mask, out=out)
-        _check_order(self._axes, axis)
-
-
-class _Tangent(StrengthTangent):
-    """Rows in which there is an order."""
-
-    __slots__ = ()
-
-    def __init__(
-        self, p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
-    ) -> None:
-        super().__init__(p, v, strength, axis, mask=mask)
-        _check_order(self._axes, axis)
+    >>> textbook([1.0, 0.9, 1.1, -1.0, 0.8], 0.1).round(4)
+    array([0.3167, 0.3167, 0.3167, 0.    , 0.05  ])
+    """
+    z = np.asarray(z, float)
+    d = np.diff(np.eye(len(z)), axis=0)
+    y = np.zeros(len(z) - 1)
+    for _ in range(passes):
+        y = np.clip(y + d @ (z - d.T @ y) / 4, -strength, strength)
+    return _sparsemax.textbook(z - d.T @ y)
 
 
-@accelerated(_Rows)
+def textbook_jacobian(p: Any, strength: float = 1.0) -> np.ndarray:
+    """J = J_sparsemax · M at p = fusedmax(z), M_ij = 1/|G| if i and j are in one fused run G.
+
+    >>> textbook_jacobian([0.3, 0.3, 0.4, 0.0], 0.1).round(4)
+    array([[ 0.1667,  0.1667, -0.3333,  0.    ],
+           [ 0.1667,  0.1667, -0.3333,  0.    ],
+           [-0.3333, -0.3333,  0.6667,  0.    ],
+           [ 0.    ,  0.    ,  0.    ,  0.    ]])
+    """
+    run = np.cumsum(np.diff(p, prepend=np.nan) != 0)
+    return _sparsemax.textbook_jacobian(p) @ _fused.averaging(run[:, None] == run)
+
+
+def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
+    """L = p·z − Ω(p) + Ω(e_y) − z_y, Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|.
+
+    >>> round(float(textbook_loss([0.0, 0.0], 0)), 6)
+    1.25
+    """
+    p, z = textbook(z, strength), np.asarray(z, float)
+
+    def omega(p: np.ndarray) -> float:
+        return p @ p / 2 + strength * np.sum(np.abs(np.diff(p)))
+
+    return p @ z - omega(p) + omega(np.eye(len(p))[y]) - z[y]
+
+
+# What follows is right for every input: exact, and of O(d) steps, by the dynamic program above;
+# scores far below the rest, huge strengths and masked entries, which part a row, cost no digits.
+
+
+@declare.mapping(STRENGTH, shifted=False, one_axis=True)
 def fusedmax(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -99,10 +134,10 @@ def fusedmax(
     >>> print(fusedmax(z, 0.1, mask=[True, False, True, True, True]).round(4))
     [0.4333 0.     0.4333 0.     0.1333]
     """
-    rows = _Rows(z, strength, axis, mask=mask, out=out)
-    return rows.restore(sparsemax.reference(_smoothed(rows.scores(), rows.strength)))
+    return _fused.sparsemax_of(_smoothed(z, strength))
 
 
+@declare.support(STRENGTH, shifted=False, one_axis=True)
 def fusedmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where fusedmax gives probability: u > τ.
 
@@ -111,11 +146,10 @@ def fusedmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any =
     >>> print(fusedmax_support([1.0, 0.9, 1.1, -1.0, 0.8], 0.1))
     [ True  True  True False  True]
     """
-    rows = _Rows(z, strength, axis, mask=mask)
-    return rows.restore_support(_fused.support(_smoothed(rows.scores(), rows.strength)))
+    return _fused.support(_smoothed(z, strength))
 
 
-@accelerated(_Tangent)
+@declare.product(STRENGTH, one_axis=True)
 def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v at the output p = fusedmax(z): v's mean over each fused run, less that over the support.
 
@@ -143,16 +177,16 @@ def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     >>> print(fusedmax_jvp([0.3, 0.3, 0.4, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
     [-0.1667 -0.1667  0.3333  0.    ]
     """
-    rows = _Tangent(p, v, strength, axis, mask=mask)
-    start = _starts(rows.p, rows.strength[..., None])
-    averaged = _fused.run_means(_fused.on_support(rows.p, rows.v), start)
-    return rows.restore(sparsemax_jvp.reference(rows.p, averaged))
+    start = _starts(p, strength)
+    averaged = _fused.run_means(_fused.on_support(p, v), start)
+    return sparsemax_jvp.body(p, averaged)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
 fusedmax_vjp = fusedmax_jvp
 
 
+@declare.jacobian(STRENGTH, one_axis=True)
 def fusedmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """J at p = fusedmax(z), of shape batch + (d, d): 1/|G| within a fused run, less 1/|S|.
 
@@ -164,11 +198,11 @@ def fusedmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
      [-0.3333 -0.3333  0.6667  0.    ]
      [ 0.      0.      0.      0.    ]]
     """
-    rows = _Tangent(p, p, strength, axis)
-    run = np.cumsum(_starts(rows.p, rows.strength[..., None]), axis=-1)
-    return _fused.dense(rows.p, run[..., :, None] == run[..., None, :])
+    run = np.cumsum(_starts(p, strength), axis=-1)
+    return _fused.dense(p, run[..., :, None] == run[..., None, :])
 
 
+@declare.parameter_vjp(STRENGTH, with_mask=True, one_axis=True)
 def fusedmax_vjp_strength(
     p: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
 ) -> Any:
@@ -200,12 +234,12 @@ def fusedmax_vjp_strength(
     >>> print(round(float(fusedmax_vjp_strength(p, [0.0, 0.0, 0.0, 0.0, 1.0], 0.1)), 4))
     -0.5
     """
-    rows = _Tangent(p, g, strength, axis, mask=mask)
-    step = np.where(rows.mask[..., 1:] & rows.mask[..., :-1], np.sign(np.diff(rows.p)), 0)
-    pull = _fused.run_means(_divergence(step), _starts(rows.p, np.ones_like(rows.p[..., :1])))
-    return _fused.vjp_strength(rows, pull, np.shape(strength))
+    step = np.where(mask[..., 1:] & mask[..., :-1], np.sign(np.diff(p)), 0)
+    pull = _fused.run_means(_divergence(step), _starts(p, np.ones_like(p[..., :1])))
+    return _fused.vjp_strength(p, g, pull)
 
 
+@declare.regularizer(STRENGTH, with_mask=True, one_axis=True)
 def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over neighbours of which none is masked; λ finite.
 
@@ -214,31 +248,23 @@ def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = N
     >>> print(fusedmax_omega([0.5, 0.5, 0.0], 1.0))
     0.75
     """
-    rows = _Tangent(p, p, strength, axis, mask=mask)
-    _fused.check_finite(rows.strength)
-    step = np.where(rows.mask[..., 1:] & rows.mask[..., :-1], np.abs(np.diff(rows.p)), 0)
+    _fused.check_finite(strength)
+    step = np.where(mask[..., 1:] & mask[..., :-1], np.abs(np.diff(p)), 0)
     variation = np.sum(step, axis=-1)
-    return rows.reduced(np.sum(rows.p**2, axis=-1) / 2 + rows.strength * variation)
+    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * variation
 
 
-def _check_order(axes: tuple[int, ...], axis: Any) -> None:
-    if len(axes) > 1:
-        raise ValueError(
-            f"axis must be one axis for fusedmax, whose scores need an order, got {axis}; move "
-            "the entries of several axes into one in the order that is meant"
-        )
-
-
-def _smoothed(x: Any, strength: Any) -> Any:
-    """u of rows whose largest score is 0; −∞, which stands for masked, stays.
+def _smoothed(z: Any, strength: Any) -> Any:
+    """u of rows; −∞, which stands for masked, stays.
 
     Scores below −1 − 4λ may be raised to that, which keeps −1e9 from swamping its row: a sum of
     two edges moves u by 2λ at most, so max u ≥ −2λ and τ ≥ −1 − 2λ, and the condition for
     p_i = 0, μ_i = τ − z_i + (y of two edges) ≥ 0, still holds at z_i = −1 − 4λ. And λ above
     d·(range of z) does nothing that this much does not: it fuses all.
     """
+    x = _fused.relative(z)
     there = x > -np.inf
-    weight = _fused.column(strength, x)
+    weight = _fused.rounded(strength, x)
     scale = _fused.headroom(x.shape[-1])
     with np.errstate(over="ignore"):
         y = np.where(there, np.maximum(x, -1 - 4 * weight), 0) / scale
@@ -326,7 +352,7 @@ def _starts(p: Any, weight: Any) -> Any:
     return start
 
 
-MAPPING = Mapping(
+FUSEDMAX = Mapping(
     name="fusedmax",
     forward=fusedmax,
     support=fusedmax_support,
@@ -334,7 +360,11 @@ MAPPING = Mapping(
     vjp=fusedmax_vjp,
     jacobian=fusedmax_jacobian,
     omega=fusedmax_omega,
-    parameters=("strength",),
+    parameters=(STRENGTH.name,),
+    parameter_vjp=fusedmax_vjp_strength,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+    textbook_loss=textbook_loss,
     permutation_equivariant=False,
     omega_takes_mask=True,
 )

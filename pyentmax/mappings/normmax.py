@@ -22,83 +22,84 @@ linear along rays, so its Hessian has no inverse.)
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
-from pyentmax.calls.rows import Rows, Tangent, check_parameter
+from pyentmax.backends import declare
+from pyentmax.calls.options import LossOptions
+from pyentmax.calls.parameters import PerRow
+from pyentmax.calls.record import Mapping
 from pyentmax.entropies import alpha_norm
+from pyentmax.losses import declare as losses
+from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._record import Mapping
-from pyentmax.thresholds import newton
+from pyentmax.thresholds.tangents import newton
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "NORMMAX",
+    "normmax",
+    "normmax_jacobian",
+    "normmax_jvp",
+    "normmax_loss",
+    "normmax_loss_and_grad",
+    "normmax_support",
+    "normmax_vjp",
+]
 
 
-class _Rows(Rows):
-    """The scores of one call, and α."""
+def textbook(z: Any, alpha: float = 2.0) -> np.ndarray:
+    """p = q/Σq, q_i = [z_i − τ]₊^{1/(α−1)}, Σ q^α = 1, for one vector; τ by bisection.
 
-    __slots__ = ("alpha",)
+    Σ q^α falls as τ rises: at max z − 1 the largest term alone is 1, at max z − d^{1/α − 1} each of
+    d terms is 1/d at most.
 
-    def __init__(
-        self, z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None, out: Any = None
-    ) -> None:
-        super().__init__(z, axis, mask=mask, out=out)
-        self.alpha = self.parameter(alpha, "alpha", 1, strict=True)
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that α needs no check."""
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: scores, mask, and α per row or one for all."""
-        return (*super().operands(), self.alpha)
-
-    def logarithms(self) -> Any:
-        """log q, −∞ off the support."""
-        y, power = self.scores(), _power(self.alpha, self.z)
-        beta = 1 / (1 + power)  # 1 − 1/α, without cancellation
-        with np.errstate(over="ignore"):
-            scaled = y / beta
-        x = y - beta * newton(scaled, beta).c  # z − τ − 1, accurate where z − τ is near 1
-        on = x > -1
-        return np.where(on, power * np.log1p(np.where(on, x, 0)), -np.inf)
+    >>> textbook([0.8, 0.6, -1.0], 2).round(6)
+    array([0.571429, 0.428571, 0.      ])
+    """
+    z = np.asarray(z, float)
+    low, high = z.max() - 1, z.max() - len(z) ** (1 / alpha - 1)
+    for _ in range(60):
+        tau = (low + high) / 2
+        q = np.maximum(z - tau, 0) ** (1 / (alpha - 1))
+        low, high = (tau, high) if np.sum(q**alpha) >= 1 else (low, tau)
+    return q / q.sum()
 
 
-class _Tangent(Tangent):
-    """Probabilities, a direction, and α."""
+def textbook_jacobian(p: Any, alpha: float = 2.0) -> np.ndarray:
+    """J = (I − p1ᵀ) diag(s) (I − 1pᵀ), s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support.
 
-    __slots__ = ("alpha",)
-
-    def __init__(
-        self, p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None
-    ) -> None:
-        super().__init__(p, v, axis, mask=mask)
-        self.alpha = check_parameter(alpha, "alpha", self.p, 1, strict=True)
-
-    @property
-    def s(self) -> Any:
-        """The diagonal s."""
-        power = _power(self.alpha, self.p)
-        norm = alpha_norm(self.p, self.alpha)[..., None]
-        on = self.p != 0
-        # The power of α − 1 is a division by 0 at α = ∞, where p only ever jumps: s = 0.
-        # By logarithms, since norm/p overflows for a denormal p.
-        steep = np.exp(
-            (np.log(np.where(norm > 0, norm, 1)) - np.log(np.where(on, self.p, 1)))
-            / np.where(power == 0, 1, power)
-        )
-        return np.where(on, power * self.p * steep, 0)
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that α needs no check."""
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: p, v, and α per row or one for all."""
-        return (*super().operands(), self.alpha)
+    >>> textbook_jacobian([0.5, 0.5], 2).round(6)
+    array([[ 0.353553, -0.353553],
+           [-0.353553,  0.353553]])
+    """
+    p = np.asarray(p, float)
+    norm, positive = np.sum(p**alpha) ** (1 / alpha), np.where(p > 0, p, 1)
+    s = np.where(p > 0, p * (norm / positive) ** (alpha - 1) / (alpha - 1), 0)
+    centre = np.eye(len(p)) - np.outer(p, np.ones(len(p)))
+    return centre @ np.diag(s) @ centre.T
 
 
-@accelerated(_Rows)
+def textbook_loss(z: Any, y: int, alpha: float = 2.0) -> float:
+    """L = p·z − ‖p‖_α + 1 − z_y: Ω of a label is 1.
+
+    >>> round(float(textbook_loss([0.0, 0.0], 0)), 6)
+    0.292893
+    """
+    p, z = textbook(z, alpha), np.asarray(z, float)
+    return p @ z - np.sum(p**alpha) ** (1 / alpha) + 1 - z[y]
+
+
+# What follows is right for every input: as α nears 1 the powers of q overflow or vanish, so they
+# are taken as logarithms of a number near 1, and τ comes from the normaliser that `entmax` uses.
+
+ALPHA = PerRow("alpha", least=1, strict=True)
+
+
+@declare.mapping(ALPHA)
 def normmax(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities p ∝ [z − τ]₊^{1/(α−1)}: argmax over the simplex of p·z − ‖p‖_α.
 
@@ -131,11 +132,11 @@ def normmax(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None, out: 
      [0.571429 0.428571 0.      ]
      [0.5      0.5      0.      ]]
     """
-    rows = _Rows(z, alpha, axis, mask=mask, out=out)
-    q = np.exp(rows.logarithms())
-    return rows.restore(q / np.sum(q, axis=-1, keepdims=True))
+    q = np.exp(_log_q(z, alpha))
+    return q / np.sum(q, axis=-1, keepdims=True)
 
 
+@declare.support(ALPHA)
 def normmax_support(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where normmax gives probability, though a float underflow to 0 as α nears 1.
 
@@ -144,11 +145,10 @@ def normmax_support(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = Non
     >>> print(normmax([0.0, -0.6], 1.001)[1], normmax_support([0.0, -0.6], 1.001))
     0.0 [ True  True]
     """
-    rows = _Rows(z, alpha, axis, mask=mask)
-    return rows.restore_support(rows.logarithms() > -np.inf)
+    return _log_q(z, alpha) > -np.inf
 
 
-@accelerated(_Tangent)
+@declare.product(ALPHA)
 def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = t − p Σt with t = s ∘ (v − p·v), s = p (‖p‖_α/p)^{α−1}/(α−1) on the support.
 
@@ -166,16 +166,16 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
     >>> print(normmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0]).round(6))
     [-0.353553  0.353553  0.      ]
     """
-    rows = _Tangent(p, v, alpha, axis, mask=mask)
-    v = np.where(rows.p != 0, rows.v, 0)  # off the support v may hold anything, a NaN too
-    t = rows.s * (v - np.sum(rows.p * v, axis=-1, keepdims=True))
-    return rows.restore(t - rows.p * np.sum(t, axis=-1, keepdims=True))
+    v = np.where(p != 0, v, 0)  # off the support v may hold anything, a NaN too
+    t = _diagonal(p, alpha) * (v - np.sum(p * v, axis=-1, keepdims=True))
+    return t - p * np.sum(t, axis=-1, keepdims=True)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
 normmax_vjp = normmax_jvp
 
 
+@declare.jacobian(ALPHA)
 def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """J = (I − p1ᵀ) diag(s) (I − 1pᵀ) at p = normmax(z, alpha); of shape batch + (d, d).
 
@@ -186,8 +186,7 @@ def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
      [-0.353553  0.353553  0.      ]
      [ 0.        0.        0.      ]]
     """
-    rows = _Tangent(p, p, alpha, axis)
-    p, s = rows.p, rows.s
+    s = _diagonal(p, alpha)
     identity = _simplex.identity(p)
     mixed = s[..., :, None] * p[..., None, :]  # added to its transpose: symmetric to the last bit
     total = np.sum(s, axis=-1)[..., None, None]
@@ -206,14 +205,78 @@ def normmax_omega(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     return alpha_norm(p, alpha, axis)
 
 
-def _power(alpha: Any, like: Any) -> Any:
-    # 1/(α − 1) in the working dtype, taken before α is rounded to it; one per row, or one.
-    power = 1 / (alpha - 1)
-    fill = power[..., None] if power.ndim else power
-    return np.full_like(like[..., :1], fill, shape=(*power.shape, 1))
+@losses.loss(ALPHA)
+def normmax_loss(
+    z: Any, y: Any, alpha: Any = 2.0, axis: Any = -1, **options: Unpack[LossOptions]
+) -> Any:
+    """The normmax loss (Blondel, Martins & Niculae 2020, §4.3), 0 from a margin of 1 on.
+
+    For a label, p·z − z_y + 1 − ‖p‖_α at p = normmax(z, alpha): Ω of a label is 1, not 0. Since
+    Ω*(z) is the threshold τ, it is also τ + 1 − z_y.
+
+    Parameters
+    ----------
+    z, y, alpha : scores; labels or distributions; the norm's order, as in `pyentmax.normmax`
+    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fenchel_young_loss`, and for an alpha that is not above 1
+
+    Examples
+    --------
+    >>> print(normmax_loss([1.0, 0.0], 0), round(float(normmax_loss([0.0, 0.0], 0)), 6))
+    0.0 0.292893
+    """
+    return fenchel_young(NORMMAX, z, y, alpha)
 
 
-MAPPING = Mapping(
+@losses.loss(ALPHA)
+def normmax_loss_and_grad(
+    z: Any, y: Any, alpha: Any = 2.0, axis: Any = -1, **options: Unpack[LossOptions]
+) -> tuple[Any, Any]:
+    """`normmax_loss` and its gradient in z, for one forward pass.
+
+    Examples
+    --------
+    >>> loss, grad = normmax_loss_and_grad([0.0, 0.0], 0)
+    >>> print(round(float(loss), 6), grad)
+    0.292893 [-0.5  0.5]
+    """
+    return fenchel_young_and_gradient(NORMMAX, z, y, alpha)
+
+
+def _log_q(z: Any, alpha: Any) -> Any:
+    """log q, −∞ off the support."""
+    power = (1 / (alpha - 1)).astype(z.dtype)  # taken before α is rounded
+    beta = 1 / (1 + power)  # 1 − 1/α, without cancellation
+    with np.errstate(over="ignore"):
+        scaled = z / beta
+    x = z - beta * newton(scaled, beta).c  # z − τ − 1, accurate where z − τ is near 1
+    on = x > -1
+    return np.where(on, power * np.log1p(np.where(on, x, 0)), -np.inf)
+
+
+def _diagonal(p: Any, alpha: Any) -> Any:
+    """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support."""
+    power = (1 / (alpha - 1)).astype(p.dtype)
+    norm = alpha_norm(p, alpha[:, 0])[..., None]
+    on = p != 0
+    # The power of α − 1 is a division by 0 at α = ∞, where p only ever jumps: s = 0.
+    # By logarithms, since norm/p overflows for a denormal p.
+    steep = np.exp(
+        (np.log(np.where(norm > 0, norm, 1)) - np.log(np.where(on, p, 1)))
+        / np.where(power == 0, 1, power)
+    )
+    return np.where(on, power * p * steep, 0)
+
+
+NORMMAX = Mapping(
     name="normmax",
     forward=normmax,
     support=normmax_support,
@@ -221,6 +284,11 @@ MAPPING = Mapping(
     vjp=normmax_vjp,
     jacobian=normmax_jacobian,
     omega=normmax_omega,
-    parameters=("alpha",),
-    omega_vertices=1.0,
+    parameters=(ALPHA.name,),
+    loss=normmax_loss,
+    loss_and_grad=normmax_loss_and_grad,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+    textbook_loss=textbook_loss,
+    omega_at_vertices=1.0,
 )

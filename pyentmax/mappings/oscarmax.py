@@ -22,14 +22,77 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
+from pyentmax.backends import declare
+from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _fused, _simplex
-from pyentmax.mappings._fused import StrengthRows, StrengthTangent
-from pyentmax.mappings._record import Mapping
-from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
+from pyentmax.mappings import sparsemax as _sparsemax
+from pyentmax.mappings._fused import STRENGTH
+from pyentmax.mappings.sparsemax import sparsemax_jvp
+
+__all__ = [
+    "OSCARMAX",
+    "oscarmax",
+    "oscarmax_jacobian",
+    "oscarmax_jvp",
+    "oscarmax_support",
+    "oscarmax_vjp",
+    "oscarmax_vjp_strength",
+]
 
 
-@accelerated(StrengthRows)
+def textbook(z: Any, strength: float = 1.0) -> np.ndarray:
+    """sparsemax(u), u the prox of (λ/2) Σ_{i<j} |u_i − u_j| (Niculae & Blondel 2017).
+
+    In falling order of z, y_i = z_i + λ (i − (d−1)/2), i = 0, 1, …; what rises is pooled to means.
+
+    >>> textbook([1.0, -1.0, 0.9, 0.2, 1.1], 0.1).round(4)
+    array([0.3333, 0.    , 0.3333, 0.    , 0.3333])
+    """
+    z = np.asarray(z, float)
+    order, d = np.argsort(-z), len(z)
+    blocks: list[list[float]] = []
+    for value in z[order] + strength * (np.arange(d) - (d - 1) / 2):
+        blocks.append([value])
+        while len(blocks) > 1 and np.mean(blocks[-1]) > np.mean(blocks[-2]):
+            last = blocks.pop()
+            blocks[-1] += last
+    u = np.empty(d)
+    u[order] = [np.mean(block) for block in blocks for _ in block]
+    return _sparsemax.textbook(u)
+
+
+def textbook_jacobian(p: Any, strength: float = 1.0) -> np.ndarray:
+    """J = J_sparsemax · M at p = oscarmax(z), M_ij = 1/|G| if i and j are in one group G.
+
+    >>> textbook_jacobian([0.3, 0.4, 0.3, 0.0], 0.1).round(4)
+    array([[ 0.1667, -0.3333,  0.1667,  0.    ],
+           [-0.3333,  0.6667, -0.3333,  0.    ],
+           [ 0.1667, -0.3333,  0.1667,  0.    ],
+           [ 0.    ,  0.    ,  0.    ,  0.    ]])
+    """
+    p = np.asarray(p, float)
+    return _sparsemax.textbook_jacobian(p) @ _fused.averaging(p[:, None] == p)
+
+
+def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
+    """L = p·z − Ω(p) + Ω(e_y) − z_y, Ω(p) = ½‖p‖² + λ Σ_{i<j} max(p_i, p_j).
+
+    >>> round(float(textbook_loss([0.0, 0.0], 0)), 6)
+    0.75
+    """
+    p, z = textbook(z, strength), np.asarray(z, float)
+
+    def omega(p: np.ndarray) -> float:
+        return p @ p / 2 + strength * np.sum(np.triu(np.maximum(p[:, None], p), 1))
+
+    return p @ z - omega(p) + omega(np.eye(len(p))[y]) - z[y]
+
+
+# What follows is right for every input: rows pool together, and scores far below the rest and huge
+# strengths cost no digits.
+
+
+@declare.mapping(STRENGTH, shifted=False)
 def oscarmax(
     z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -65,10 +128,10 @@ def oscarmax(
     >>> print(oscarmax(z, 0).round(4))
     [0.3333 0.     0.2333 0.     0.4333]
     """
-    rows = StrengthRows(z, strength, axis, mask=mask, out=out)
-    return rows.restore(sparsemax.reference(_pooled(rows.scores(), rows.strength)))
+    return _fused.sparsemax_of(_pooled(z, strength))
 
 
+@declare.support(STRENGTH, shifted=False)
 def oscarmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where oscarmax gives probability: u > τ.
 
@@ -77,11 +140,10 @@ def oscarmax_support(z: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any =
     >>> print(oscarmax_support([1.0, -1.0, 0.9, 0.2, 1.1], 0.1))
     [ True False  True False  True]
     """
-    rows = StrengthRows(z, strength, axis, mask=mask)
-    return rows.restore_support(_fused.support(_pooled(rows.scores(), rows.strength)))
+    return _fused.support(_pooled(z, strength))
 
 
-@accelerated(StrengthTangent)
+@declare.product(STRENGTH)
 def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v at the output p = oscarmax(z): v's mean over each group, less that over the support.
 
@@ -109,15 +171,15 @@ def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     >>> print(oscarmax_jvp([0.3, 0.4, 0.3, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
     [-0.1667  0.3333 -0.1667  0.    ]
     """
-    rows = StrengthTangent(p, v, strength, axis, mask=mask)
-    averaged = _group_means(rows.p, _fused.on_support(rows.p, rows.v), rows.strength)
-    return rows.restore(sparsemax_jvp.reference(rows.p, averaged))
+    averaged = _group_means(p, _fused.on_support(p, v), strength)
+    return sparsemax_jvp.body(p, averaged)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
 oscarmax_vjp = oscarmax_jvp
 
 
+@declare.jacobian(STRENGTH)
 def oscarmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """J at p = oscarmax(z), of shape batch + (d, d): 1/|G| within a group, less 1/|S|.
 
@@ -129,12 +191,12 @@ def oscarmax_jacobian(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
      [ 0.1667 -0.3333  0.1667  0.    ]
      [ 0.      0.      0.      0.    ]]
     """
-    rows = StrengthTangent(p, p, strength, axis)
-    itself = _simplex.identity(rows.p) != 0
-    equal = rows.p[..., :, None] == rows.p[..., None, :]
-    return _fused.dense(rows.p, itself | (equal & (rows.strength > 0)[..., None, None]))
+    itself = _simplex.identity(p) != 0
+    equal = p[..., :, None] == p[..., None, :]
+    return _fused.dense(p, itself | (equal & (strength > 0)[..., None]))
 
 
+@declare.parameter_vjp(STRENGTH)
 def oscarmax_vjp_strength(
     p: Any, g: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None
 ) -> Any:
@@ -164,12 +226,12 @@ def oscarmax_vjp_strength(
     >>> print(round(float(oscarmax_vjp_strength(p, [0.0, 0.0, 1.0], 0.05)), 4))
     0.5
     """
-    rows = StrengthTangent(p, g, strength, axis, mask=mask)
-    place = np.argsort(_falling_order(rows.p), axis=-1).astype(rows.p.dtype)
-    pull = _group_means(rows.p, place, np.ones_like(rows.strength))
-    return _fused.vjp_strength(rows, pull, np.shape(strength))
+    place = np.argsort(_falling_order(p), axis=-1).astype(p.dtype)
+    pull = _group_means(p, place, np.ones_like(strength))
+    return _fused.vjp_strength(p, g, pull)
 
 
+@declare.regularizer(STRENGTH)
 def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     """Ω(p) = ½‖p‖² + λ Σ_{i<j} max(p_i, p_j), λ finite; the i-th largest leads in d − i pairs.
 
@@ -178,28 +240,28 @@ def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     >>> print(oscarmax_omega([0.5, 0.5, 0.0], 1.0))
     1.75
     """
-    rows = StrengthTangent(p, p, strength, axis)
-    _fused.check_finite(rows.strength)
-    rising = np.sort(rows.p, axis=-1)
+    _fused.check_finite(strength)
+    rising = np.sort(p, axis=-1)
     pairs = np.sum(rising * _places(rising), axis=-1)
-    return rows.reduced(np.sum(rows.p**2, axis=-1) / 2 + rows.strength * pairs)
+    return np.sum(p**2, axis=-1) / 2 + strength[:, 0] * pairs
 
 
-def _pooled(x: Any, strength: Any) -> Any:
-    """u of rows whose largest score is 0; −∞, which stands for masked, stays.
+def _pooled(z: Any, strength: Any) -> Any:
+    """u of rows; −∞, which stands for masked, stays.
 
     The isotonic regression pools adjacent violators: as long as a block's mean lies above that of
     the block before, the two are fused in the solution, in whatever order pairs are pooled; so
     each pass pools all of them. λ above the range of z does nothing that this much does not:
     y rises throughout.
     """
+    x = _fused.relative(z)
     d = x.shape[-1]
     there = x > -np.inf
     order = _falling_order(x)
     scale = _fused.headroom(d)
     x = x / scale
     weight = np.minimum(
-        _fused.column(strength, x) / scale, -np.min(np.where(there, x, 0), axis=-1, keepdims=True)
+        _fused.rounded(strength, x) / scale, -np.min(np.where(there, x, 0), axis=-1, keepdims=True)
     )
     y = np.take_along_axis(x, order, axis=-1) + weight * (_places(x) - (d - 1) / 2)
     start = np.ones_like(y, dtype=bool)
@@ -219,7 +281,7 @@ def _group_means(p: Any, v: Any, strength: Any) -> Any:
     order = _falling_order(p)
     sorted_p, sorted_v = (np.take_along_axis(a, order, axis=-1) for a in (p, v))
     start = np.ones_like(p, dtype=bool)
-    start[..., 1:] = (sorted_p[..., 1:] != sorted_p[..., :-1]) | (strength == 0)[..., None]
+    start[..., 1:] = (sorted_p[..., 1:] != sorted_p[..., :-1]) | (strength == 0)
     return _in_old_order(_fused.run_means(sorted_v, start), order)
 
 
@@ -236,7 +298,7 @@ def _places(x: Any) -> Any:
     return np.cumsum(np.ones_like(x), axis=-1) - 1
 
 
-MAPPING = Mapping(
+OSCARMAX = Mapping(
     name="oscarmax",
     forward=oscarmax,
     support=oscarmax_support,
@@ -244,5 +306,9 @@ MAPPING = Mapping(
     vjp=oscarmax_vjp,
     jacobian=oscarmax_jacobian,
     omega=oscarmax_omega,
-    parameters=("strength",),
+    parameters=(STRENGTH.name,),
+    parameter_vjp=oscarmax_vjp_strength,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+    textbook_loss=textbook_loss,
 )

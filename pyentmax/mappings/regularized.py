@@ -29,9 +29,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.rows import Rows, Tangent
+from pyentmax.calls.record import Mapping
+from pyentmax.calls.rows import ProbabilityRows, ScoreRows
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._record import Mapping
 
 Elementwise = Callable[[Any], Any]
 
@@ -81,7 +81,7 @@ def regularized_argmax(
     >>> print(regularized_argmax([1.0, 0.5, -2.0], np.arcsinh).round(6))
     [0.719928 0.280072 0.      ]
     """
-    rows = Rows(z, axis, mask=mask, out=out)
+    rows = ScoreRows(z, axis, mask=mask, out=out)
     y = rows.scores()
 
     def p_at(t: Any) -> Any:
@@ -129,7 +129,7 @@ def separable_jvp(
     >>> print(separable_jvp([0.75, 0.25, 0.0], [1.0, -1.0, 9.0], np.ones_like))
     [ 1. -1.  0.]
     """
-    rows = Tangent(p, v, axis, mask=mask)
+    rows = ProbabilityRows(p, v, axis, mask=mask)
     return rows.restore(_simplex.product(_curvature(rows.p, omega_second_derivative), rows.v))
 
 
@@ -161,7 +161,7 @@ def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any =
     [[ 0.25 -0.25]
      [-0.25  0.25]]
     """
-    rows = Tangent(p, p, axis)
+    rows = ProbabilityRows(p, p, axis)
     return _simplex.dense(_curvature(rows.p, omega_second_derivative))
 
 
@@ -205,7 +205,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
      [-0.5  0.5  0. ]
      [ 0.   0.   0. ]]
     """
-    rows = Tangent(p, p, axis)
+    rows = ProbabilityRows(p, p, axis)
     hessian = _array(omega_hessian(rows.p))
     shape = (*rows.p.shape, rows.p.shape[-1])
     try:
@@ -265,7 +265,7 @@ def separable_mapping(
         return regularized_argmax(z, omega_grad_inverse, axis, mask=mask, out=out)
 
     def support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
-        rows = Rows(z, axis, mask=mask)
+        rows = ScoreRows(z, axis, mask=mask)
         y = rows.scores()
         on = regularized_argmax(y, omega_grad_inverse) > 0 if sparse else y > -np.inf
         return rows.restore_support(on)
@@ -290,7 +290,7 @@ def separable_mapping(
         jacobian=jacobian,
         omega=total,
         sparse=sparse,
-        omega_vertices=at_one if at_zero == 0 else None,
+        omega_at_vertices=at_one if at_zero == 0 else None,
     )
 
 

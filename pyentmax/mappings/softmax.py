@@ -7,18 +7,69 @@ probability. The Jacobian is that of every separable Ω with s_i = 1/Ω''(p_i) =
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
-from pyentmax.calls.rows import Rows, Tangent
+from pyentmax.backends import declare
+from pyentmax.calls.options import LossOptions
+from pyentmax.calls.record import Mapping
 from pyentmax.entropies import shannon_entropy
+from pyentmax.log_probabilities import log_sum_exp
+from pyentmax.losses import declare as losses
+from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._record import Mapping
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "SOFTMAX",
+    "log_softmax",
+    "softmax",
+    "softmax_jacobian",
+    "softmax_jvp",
+    "softmax_loss",
+    "softmax_loss_and_grad",
+    "softmax_support",
+    "softmax_vjp",
+]
 
 
-@accelerated(Rows)
+def textbook(z: Any) -> np.ndarray:
+    """p_i = exp(z_i) / Σ_j exp(z_j) (Peters et al. 2019, Eq. 4), for one vector.
+
+    >>> textbook([-0.3, -1.0, 1.8]).round(2)
+    array([0.1 , 0.05, 0.85])
+    """
+    e = np.exp(np.asarray(z, float))
+    return e / e.sum()
+
+
+def textbook_jacobian(p: Any) -> np.ndarray:
+    """J = diag(p) − p pᵀ at p = softmax(z).
+
+    >>> textbook_jacobian([0.5, 0.5])
+    array([[ 0.25, -0.25],
+           [-0.25,  0.25]])
+    """
+    return np.diag(p) - np.outer(p, p)
+
+
+def textbook_loss(z: Any, y: int) -> float:
+    """L = −log softmax(z)_y (Peters et al. 2019, Eq. 3).
+
+    >>> round(float(textbook_loss([2.0, 1.0], 0)), 6)
+    0.313262
+    """
+    return -np.log(textbook(z)[y])
+
+
+# What follows is right for every input: exp(z) overflows from z = 710 on (89 in float32), and
+# relative to the largest score it does not; −log p_y is 0 or infinite where p_y rounds to 1 or 0.
+
+
+@declare.mapping()
 def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Dense probabilities: argmax of p·z + H(p) over the simplex, H Shannon's entropy.
 
@@ -54,11 +105,11 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
     >>> print(softmax([-0.3, -1.0, 1.8]).round(2))
     [0.1  0.05 0.85]
     """
-    rows = Rows(z, axis, mask=mask, out=out)
-    p = np.exp(rows.scores())
-    return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
+    p = np.exp(z)
+    return p / np.sum(p, axis=-1, keepdims=True)
 
 
+@declare.support()
 def softmax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where softmax gives probability: every unmasked score above −∞, though a float underflows.
 
@@ -67,11 +118,10 @@ def softmax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     >>> print(softmax_support([0.0, -1e6, -np.inf]))
     [ True  True False]
     """
-    rows = Rows(z, axis, mask=mask)
-    return rows.restore_support(rows.scores() > -np.inf)
+    return z > -np.inf
 
 
-@accelerated(Tangent)
+@declare.product()
 def softmax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = p ∘ (v − p·v) at the output p = softmax(z).
 
@@ -89,14 +139,14 @@ def softmax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     >>> print(softmax_jvp([0.5, 0.5], [1.0, 0.0]))
     [ 0.25 -0.25]
     """
-    rows = Tangent(p, v, axis, mask=mask)
-    return rows.restore(_simplex.product(rows.p, rows.v))
+    return _simplex.product(p, v)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
 softmax_vjp = softmax_jvp
 
 
+@declare.jacobian()
 def softmax_jacobian(p: Any, axis: Any = -1) -> Any:
     """J = diag(p) − p pᵀ at p = softmax(z), of shape batch + (d, d).
 
@@ -106,8 +156,7 @@ def softmax_jacobian(p: Any, axis: Any = -1) -> Any:
     [[ 0.25 -0.25]
      [-0.25  0.25]]
     """
-    rows = Tangent(p, p, axis)
-    return _simplex.dense(rows.p)
+    return _simplex.dense(p)
 
 
 def softmax_omega(p: Any, axis: Any = -1) -> Any:
@@ -121,7 +170,82 @@ def softmax_omega(p: Any, axis: Any = -1) -> Any:
     return -shannon_entropy(p, axis) + 0.0  # + 0: a corner's value is 0, not −0
 
 
-MAPPING = Mapping(
+@losses.loss()
+def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]) -> Any:
+    """Cross-entropy: log Σ exp z − z_y for a label, KL(q‖softmax(z)) for a distribution.
+
+    Equal to PyTorch's and scikit-learn's log loss for labels; for soft targets it is theirs less
+    the entropy of q, which makes 0 its minimum.
+
+    Parameters
+    ----------
+    z, y : scores; labels or distributions
+    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fenchel_young_loss`
+
+    Examples
+    --------
+    >>> print(round(float(softmax_loss([2.0, 1.0], 0)), 6))
+    0.313262
+    """
+    return fenchel_young(SOFTMAX, z, y)
+
+
+@losses.loss()
+def softmax_loss_and_grad(
+    z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
+) -> tuple[Any, Any]:
+    """`softmax_loss` and its gradient in z, for one forward pass.
+
+    Examples
+    --------
+    >>> loss, grad = softmax_loss_and_grad([0.0, 0.0], 0)
+    >>> print(round(float(loss), 6), grad)
+    0.693147 [-0.5  0.5]
+    """
+    return fenchel_young_and_gradient(SOFTMAX, z, y)
+
+
+@declare.log_probabilities()
+def log_softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+    """log p = z − log Σ exp z, of p = softmax(z): finite for every finite score.
+
+    Parameters
+    ----------
+    z : array of scores
+    axis, mask, out : as in `pyentmax.softmax`
+
+    Returns
+    -------
+    array of z's shape; −∞ where p is 0, as in all of a row with nothing left, and NaN where p is
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `pyentmax.softmax`
+
+    Examples
+    --------
+    >>> print(log_softmax([0.0, -1000.0, -np.inf]))
+    [    0. -1000.   -inf]
+    """
+    return z - log_sum_exp(z)
+
+
+def _conjugate(z: Any, p: Any) -> Any:
+    # log Σ exp z: p·z + H(p) would cancel where p is nearly certain.
+    return log_sum_exp(z)[..., 0]
+
+
+SOFTMAX = Mapping(
     name="softmax",
     forward=softmax,
     support=softmax_support,
@@ -129,6 +253,13 @@ MAPPING = Mapping(
     vjp=softmax_vjp,
     jacobian=softmax_jacobian,
     omega=softmax_omega,
+    conjugate=_conjugate,
+    log=log_softmax,
+    loss=softmax_loss,
+    loss_and_grad=softmax_loss_and_grad,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+    textbook_loss=textbook_loss,
     sparse=False,
-    omega_vertices=0.0,
+    omega_at_vertices=0.0,
 )

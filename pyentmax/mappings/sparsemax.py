@@ -8,19 +8,82 @@ support, less the mean: s = 1 on the support, 0 off it.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
-from pyentmax.calls.rows import Rows, Tangent
+from pyentmax.backends import declare
+from pyentmax.calls.options import LossOptions
+from pyentmax.calls.record import Mapping
 from pyentmax.entropies import gini_entropy
+from pyentmax.log_probabilities import logarithms
+from pyentmax.losses import declare as losses
+from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._record import Mapping
-from pyentmax.thresholds import sort_sparsemax
+from pyentmax.sparse_output import csr
+from pyentmax.thresholds.sorting import sort_sparsemax
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "SPARSEMAX",
+    "log_sparsemax",
+    "sparsemax",
+    "sparsemax_csr",
+    "sparsemax_jacobian",
+    "sparsemax_jvp",
+    "sparsemax_loss",
+    "sparsemax_loss_and_grad",
+    "sparsemax_support",
+    "sparsemax_vjp",
+]
 
 
-@accelerated(Rows)
+def textbook(z: Any) -> np.ndarray:
+    """argmin_{p ∈ Δ} ‖p − z‖² (Peters et al. 2019, Eq. 5), for one vector.
+
+    p = [z − τ]₊ with τ(ρ) = (Σ_{j≤ρ} z₍ⱼ₎ − 1)/ρ of the largest ρ with z₍ρ₎ > τ(ρ), for scores
+    z₍₁₎ ≥ z₍₂₎ ≥ … (Martins & Astudillo 2016, Alg. 1).
+
+    >>> textbook([1.0, 0.5, -2.0])
+    array([0.75, 0.25, 0.  ])
+    """
+    z = np.asarray(z, float)
+    falling = np.sort(z)[::-1]
+    rho = np.arange(1, len(z) + 1)
+    tau = (np.cumsum(falling) - 1) / rho
+    best = np.sum(falling > tau)
+    return np.maximum(z - tau[best - 1], 0)
+
+
+def textbook_jacobian(p: Any) -> np.ndarray:
+    """J = diag(s) − s sᵀ/|S| at p = sparsemax(z), s = 1 on the support S, 0 off it.
+
+    >>> textbook_jacobian([0.75, 0.25])
+    array([[ 0.5, -0.5],
+           [-0.5,  0.5]])
+    """
+    s = np.sign(p)
+    return np.diag(s) - np.outer(s, s) / s.sum()
+
+
+def textbook_loss(z: Any, y: int) -> float:
+    """L = ½ (‖e_y − z‖² − ‖p − z‖²), p = sparsemax(z) (Peters et al. 2019, Eq. 6).
+
+    >>> float(textbook_loss([0.0, 0.0], 0))
+    0.25
+    """
+    p, q = textbook(z), np.eye(len(np.asarray(z)))[y]
+    return (np.sum((q - z) ** 2) - np.sum((p - z) ** 2)) / 2
+
+
+# What follows is right for every input: running sums over thousands of scores lose digits, which
+# Newton's steps inside `sort_sparsemax` and `_simplex.normalized` give back; the loss as a
+# difference of squares would cancel for large scores, and Ω*(z) + Ω(q) − q·z does not.
+
+
+@declare.mapping()
 def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities: the point of the simplex nearest to z (Martins & Astudillo 2016).
 
@@ -44,12 +107,11 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> A
     >>> print(sparsemax([1.0, 0.5, -2.0]))
     [0.75 0.25 0.  ]
     """
-    rows = Rows(z, axis, mask=mask, out=out)
-    x = rows.scores()
-    p = np.maximum(x - sort_sparsemax(x).tau, 0)
-    return rows.restore(_simplex.normalized(p, _curvature(p)))
+    p = np.maximum(z - sort_sparsemax(z).tau, 0)
+    return _simplex.normalized(p, _curvature(p))
 
 
+@declare.support()
 def sparsemax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where sparsemax gives probability: z > τ.
 
@@ -58,12 +120,10 @@ def sparsemax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     >>> print(sparsemax_support([1.0, 0.5, -2.0]))
     [ True  True False]
     """
-    rows = Rows(z, axis, mask=mask)
-    x = rows.scores()
-    return rows.restore_support(x > sort_sparsemax(x).tau)
+    return z > sort_sparsemax(z).tau
 
 
-@accelerated(Tangent)
+@declare.product()
 def sparsemax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v at the output p = sparsemax(z): v less its mean on the support, 0 off it.
 
@@ -81,14 +141,14 @@ def sparsemax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     >>> print(sparsemax_jvp([0.75, 0.25, 0.0], [-1.0, 0.0, 9.0]))
     [-0.5  0.5  0. ]
     """
-    rows = Tangent(p, v, axis, mask=mask)
-    return rows.restore(_simplex.product(_curvature(rows.p), rows.v))
+    return _simplex.product(_curvature(p), v)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
 sparsemax_vjp = sparsemax_jvp
 
 
+@declare.jacobian()
 def sparsemax_jacobian(p: Any, axis: Any = -1) -> Any:
     """J = diag(s) − s sᵀ/Σs at p = sparsemax(z), s = 1 on the support; of shape batch + (d, d).
 
@@ -99,8 +159,7 @@ def sparsemax_jacobian(p: Any, axis: Any = -1) -> Any:
      [-0.5  0.5  0. ]
      [ 0.   0.   0. ]]
     """
-    rows = Tangent(p, p, axis)
-    return _simplex.dense(_curvature(rows.p))
+    return _simplex.dense(_curvature(p))
 
 
 def sparsemax_omega(p: Any, axis: Any = -1) -> Any:
@@ -114,12 +173,98 @@ def sparsemax_omega(p: Any, axis: Any = -1) -> Any:
     return -gini_entropy(p, axis) + 0.0
 
 
+@losses.loss()
+def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]) -> Any:
+    """The sparsemax loss (Martins & Astudillo 2016), 0 from a margin of 1 on.
+
+    For a label, p·z − z_y + ½ Σ p (1 − p) at p = sparsemax(z): a smooth hinge, exactly 0 where z_y
+    exceeds every other score by 1.
+
+    Parameters
+    ----------
+    z, y : scores; labels or distributions
+    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `fenchel_young_loss`
+
+    Examples
+    --------
+    >>> print(sparsemax_loss([2.0, 1.0], 0), sparsemax_loss([0.0, 0.0], 0))
+    0.0 0.25
+    """
+    return fenchel_young(SPARSEMAX, z, y)
+
+
+@losses.loss()
+def sparsemax_loss_and_grad(
+    z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
+) -> tuple[Any, Any]:
+    """`sparsemax_loss` and its gradient in z, for one forward pass.
+
+    Examples
+    --------
+    >>> loss, grad = sparsemax_loss_and_grad([0.0, 0.0], 0)
+    >>> print(loss, grad)
+    0.25 [-0.5  0.5]
+    """
+    return fenchel_young_and_gradient(SPARSEMAX, z, y)
+
+
+@declare.log_probabilities()
+def log_sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
+    """log p of p = sparsemax(z), −∞ off its support. Parameters and errors as in `log_softmax`.
+
+    Examples
+    --------
+    >>> print(log_sparsemax([0.5, 0.5, -1.0]).round(6))
+    [-0.693147 -0.693147      -inf]
+    """
+    return logarithms(sparsemax.body(z))
+
+
+def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
+    """`pyentmax.sparsemax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+
+    Parameters
+    ----------
+    z : array of scores, of shape (rows, d), in the host's memory
+    mask : as in `pyentmax.softmax`
+
+    Returns
+    -------
+    scipy.sparse.csr_array of shape (rows, d)
+        float64, or float32 where z is float32 or float16 (SciPy has no sparse half floats). Its
+        indices are int32 unless there are too many for that. A row that is NaN is stored as such
+
+    Raises
+    ------
+    ValueError, TypeError
+        as in `pyentmax.softmax`; a ValueError if z is not 2-D, a TypeError if it is on a device
+    ImportError
+        if SciPy is missing, which the extra ``pyentmax[sparse]`` installs
+
+    Examples
+    --------
+    >>> p = sparsemax_csr([[2.0, 1.5, -1.0], [0.0, 9.0, 0.0]])
+    >>> print(p.data, p.indices, p.indptr)
+    [0.75 0.25 1.  ] [0 1 1] [0 2 3]
+    """
+    return csr(sparsemax, z, mask)
+
+
 def _curvature(p: Any) -> Any:
     # 1 on the support, written so that a NaN stays a NaN.
     return np.where(np.isnan(p), p, np.sign(p))
 
 
-MAPPING = Mapping(
+SPARSEMAX = Mapping(
     name="sparsemax",
     forward=sparsemax,
     support=sparsemax_support,
@@ -127,5 +272,11 @@ MAPPING = Mapping(
     vjp=sparsemax_vjp,
     jacobian=sparsemax_jacobian,
     omega=sparsemax_omega,
-    omega_vertices=0.0,
+    log=log_sparsemax,
+    loss=sparsemax_loss,
+    loss_and_grad=sparsemax_loss_and_grad,
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
+    textbook_loss=textbook_loss,
+    omega_at_vertices=0.0,
 )

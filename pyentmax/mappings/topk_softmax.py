@@ -17,36 +17,53 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends.choice import accelerated
-from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.rows import Rows, Tangent, check_parameter
+from pyentmax.backends import declare
+from pyentmax.calls.parameters import PerRow
+from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _simplex
-from pyentmax.mappings._record import Mapping
-from pyentmax.mappings.softmax import softmax_jvp
+from pyentmax.sparse_output import csr
+
+__all__ = [
+    "TOPK_SOFTMAX",
+    "topk_softmax",
+    "topk_softmax_csr",
+    "topk_softmax_jacobian",
+    "topk_softmax_jvp",
+    "topk_softmax_support",
+    "topk_softmax_vjp",
+]
 
 
-class _Rows(Rows):
-    """The scores of one call, and k."""
+def textbook(z: Any, k: int) -> np.ndarray:
+    """p = softmax(M), M_i = z_i if z_i ≥ t else −∞, t the k-th largest (Eq. 2 and 3).
 
-    __slots__ = ("k",)
-
-    def __init__(
-        self, z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None
-    ) -> None:
-        super().__init__(z, axis, mask=mask, out=out)
-        self.k = self.parameter(_check_whole(k), "k", 1)
-
-    @staticmethod
-    def plain(*_: Any, **__: Any) -> None:
-        """No call is so common that k needs no check."""
-
-    def operands(self) -> tuple[Any, ...]:
-        """What a kernel takes: scores, mask, and k per row or one for all, as a whole number."""
-        d = self.z.shape[-1]
-        return (*super().operands(), np.minimum(self.k, d).astype(np.int64))
+    >>> textbook([2.0, 1.0, 0.0, -1.0], 2).round(4)
+    array([0.7311, 0.2689, 0.    , 0.    ])
+    """
+    z = np.asarray(z, float)
+    t = np.sort(z)[-k]
+    e = np.exp(np.where(z >= t, z, -np.inf))
+    return e / e.sum()
 
 
-@accelerated(_Rows)
+def textbook_jacobian(p: Any, k: int) -> np.ndarray:
+    """J = diag(p) − p pᵀ at p = topk_softmax(z, k): t is held constant (App. A.3).
+
+    >>> textbook_jacobian([0.5, 0.5, 0.0], 2)
+    array([[ 0.25, -0.25,  0.  ],
+           [-0.25,  0.25,  0.  ],
+           [ 0.  ,  0.  ,  0.  ]])
+    """
+    return np.diag(p) - np.outer(p, p)
+
+
+# What follows is right for every input: the exponentials are relative to the largest score, and k
+# may exceed the number of scores that there are.
+
+K = PerRow("k", least=1, whole=True, in_product=False)
+
+
+@declare.mapping(K)
 def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3).
 
@@ -78,12 +95,11 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     >>> print(topk_softmax([1.0, 0.0, 1.0, 1.0], 2).round(4))
     [0.3333 0.     0.3333 0.3333]
     """
-    rows = _Rows(z, k, axis, mask=mask, out=out)
-    x = rows.scores()
-    p = np.exp(np.where(_kept(x, rows.k), x, -np.inf))
-    return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
+    p = np.exp(np.where(_kept(z, k), z, -np.inf))
+    return p / np.sum(p, axis=-1, keepdims=True)
 
 
+@declare.support(K)
 def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where top-k softmax gives probability: the scores kept, though a float underflows.
 
@@ -92,12 +108,10 @@ def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) ->
     >>> print(topk_softmax_support([0.0, -1e6, -2e6], 2))
     [ True  True False]
     """
-    rows = _Rows(z, k, axis, mask=mask)
-    x = rows.scores()
-    return rows.restore_support(_kept(x, rows.k) & (x > -np.inf))
+    return _kept(z, k) & (z > -np.inf)
 
 
-@accelerated(None)
+@declare.product(K, kernel="softmax_jvp")
 def topk_softmax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = p ∘ (v − p·v) at the output p = topk_softmax(z, k): softmax's own (App. A.3).
 
@@ -122,15 +136,14 @@ def topk_softmax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None
     >>> print(topk_softmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0], 2))
     [-0.25  0.25  0.  ]
     """
-    rows = Tangent(p, v, axis, mask=mask)
-    check_parameter(_check_whole(k), "k", rows.p, 1)
-    return rows.restore(softmax_jvp(rows.p, rows.v))
+    return _simplex.product(p, v)
 
 
 # J is symmetric, being softmax's on the entries kept: Jᵀ v is J v.
 topk_softmax_vjp = topk_softmax_jvp
 
 
+@declare.jacobian(K)
 def topk_softmax_jacobian(p: Any, k: Any, axis: Any = -1) -> Any:
     """J = diag(p) − p pᵀ at p = topk_softmax(z, k), of shape batch + (d, d).
 
@@ -141,31 +154,32 @@ def topk_softmax_jacobian(p: Any, k: Any, axis: Any = -1) -> Any:
      [-0.25  0.25  0.  ]
      [ 0.    0.    0.  ]]
     """
-    rows = Tangent(p, p, axis)
-    check_parameter(_check_whole(k), "k", rows.p, 1)
-    return _simplex.dense(rows.p)
+    return _simplex.dense(p)
 
 
-def _check_whole(k: Any) -> Any:
-    """k in floating point; where nobody may look, NaN for what is no whole number."""
-    k, _ = as_floating(k, "k")
-    whole = (k == np.floor(k)) | np.isnan(k)  # a NaN is not at least 1, which is asked next
-    if not isinstance(k, np.ndarray):
-        return np.where(whole, k, np.nan)
-    if not whole.all():
-        raise ValueError(f"k must be a whole number, got {k[~whole].flat[0]:g}")
-    return k
+def topk_softmax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
+    """`pyentmax.topk_softmax` of each row of z, as a `scipy.sparse` CSR array of the non-zeros.
+
+    Parameters, result and errors are those of `sparsemax_csr`, with a k for all rows or one for
+    each.
+
+    Examples
+    --------
+    >>> print(topk_softmax_csr([[2.0, 1.0, 0.0, -1.0]], 2).toarray().round(4))
+    [[0.7311 0.2689 0.     0.    ]]
+    """
+    return csr(topk_softmax, z, mask, K, k)
 
 
 def _kept(x: Any, k: Any) -> Any:
     """x ≥ t, t the k-th largest; with fewer than k above −∞, t is −∞ and all are kept."""
     d = x.shape[-1]
     place = d - np.fmin(k, d).astype(np.intp)  # of the k-th largest in rising order
-    place = np.broadcast_to(place, x.shape[:-1])[..., None]
+    place = np.broadcast_to(place, x[:, :1].shape)
     return x >= np.take_along_axis(np.sort(x, axis=-1), place, axis=-1)
 
 
-MAPPING = Mapping(
+TOPK_SOFTMAX = Mapping(
     name="topk_softmax",
     forward=topk_softmax,
     support=topk_softmax_support,
@@ -173,5 +187,7 @@ MAPPING = Mapping(
     vjp=topk_softmax_vjp,
     jacobian=topk_softmax_jacobian,
     omega=None,
-    parameters=("k",),
+    parameters=(K.name,),
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
 )

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.rows import Rows
+from pyentmax.calls.rows import ScoreRows
 from pyentmax.mappings import MAPPINGS
 from pyentmax.thresholds import bisection
 from pyentmax.thresholds._rows import checked_beta
@@ -43,7 +43,7 @@ def entmax_by_bisection(
     >>> print(entmax_by_bisection([2.0, 1.6, -1.0]).round(6))
     [0.64 0.36 0.  ]
     """
-    rows = Rows(z, axis, mask=mask, out=out)
+    rows = ScoreRows(z, axis, mask=mask, out=out)
     beta = checked_beta(alpha, rows.z)
     x = beta * rows.scores()
     p = np.maximum(x - bisection(x, alpha).tau, 0) ** (1 / beta)
@@ -57,7 +57,14 @@ def _support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> A
 
 
 BISECTION = replace(
-    MAPPINGS["entmax"], name="bisection", forward=entmax_by_bisection, support=_support
+    MAPPINGS["entmax"],
+    name="bisection",
+    forward=entmax_by_bisection,
+    support=_support,
+    log=None,
+    loss=None,
+    loss_and_grad=None,
+    conjugate=None,
 )
 """The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is
 the same mapping."""

@@ -9,7 +9,6 @@ import numpy as np
 from pyentmax.autograd import MAPPING_OPS, Tensor, fenchel_young_loss
 from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.mappings import on_tape
-from pyentmax.log_probabilities import LOGARITHMS
 from pyentmax.mappings import MAPPINGS
 from pyentmax.nn.bisection import BISECTION
 
@@ -53,8 +52,9 @@ class ChosenMapping(NamedTuple):
 
     def log_probabilities(self, z: Array) -> tuple[Array, Array]:
         """log p over the last axis of an array, −∞ where p is 0, and the support."""
-        if self.name in LOGARITHMS:
-            log_p = LOGARITHMS[self.name](z, *self.params)
+        log = _RECORDS[self.name].log
+        if log is not None:
+            log_p = log(z, *self.params)
             return log_p, log_p > -np.inf
         p, support = self.probabilities(z)
         return np.where(p > 0, np.log(np.where(p > 0, p, 1)), -np.inf), support

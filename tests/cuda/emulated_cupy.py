@@ -117,7 +117,7 @@ def _raw_module(emulation: Emulation) -> type:
 @contextlib.contextmanager
 def installed(*, checked: bool = False) -> Iterator[Emulation]:
     """Have `pyentmax` find this where it looks for CuPy."""
-    from pyentmax.backends.cuda import _launch
+    from pyentmax.backends.cuda import launch
 
     emulation = Emulation(checked=checked)
     module = types.ModuleType("cupy")
@@ -138,7 +138,7 @@ def installed(*, checked: bool = False) -> Iterator[Emulation]:
     def interface(array: Any) -> dict[str, Any]:
         return dict(array._held.__array_interface__)
 
-    caches = (_launch._compiled, _launch._limits)
+    caches = (launch._compiled, launch._limits)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "cupy", module)
         patch.setattr(fake_cupy.ndarray, "__module__", "cupy")

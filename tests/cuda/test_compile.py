@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from nvrtc import Used, compiled, ptx, unavailable
 
-from pyentmax.backends.cuda import _functions
-from pyentmax.backends.cuda._launch import STATIC_SHARED, Form, Kernel, Limits, shared_form, source
+from pyentmax.backends.cuda import functions
+from pyentmax.backends.cuda.launch import STATIC_SHARED, Form, Kernel, Limits, shared_form, source
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
@@ -71,8 +71,8 @@ def representative() -> Iterator[Any]:
     """Each kernel once, and sparsemax in every way to hold a row; the rest by turns."""
     lengths, types = (40, 5000, 28000, 200000), list(TYPES.values())
     cases = [(kernel, lengths[turn % 4], "") for turn, kernel in enumerate(KERNELS)]
-    cases += [(_functions.SPARSEMAX, n, "") for n in (300, 3000, *lengths)]
-    cases += [(_functions.ENTMAX, 1000, "columns"), (_functions.SPARSEMAX_JVP, 250, "columns")]
+    cases += [(functions.SPARSEMAX, n, "") for n in (300, 3000, *lengths)]
+    cases += [(functions.ENTMAX, 1000, "columns"), (functions.SPARSEMAX_JVP, 250, "columns")]
     for turn, (kernel, n, kind) in enumerate(cases):
         dtype, arch = np.dtype(types[turn // 4 % 3]), list(ARCHITECTURES)[turn % 2]
         form = kernel.form(n, dtype.itemsize, ARCHITECTURES[arch])
@@ -122,7 +122,7 @@ def test_kernels_with_a_row_for_each_thread_compile():
 
 
 def test_rows_are_read_and_written_16_bytes_at_once():
-    for kernel in (_functions.SPARSEMAX, _functions.SPARSEMAX_JVP):
+    for kernel in (functions.SPARSEMAX, functions.SPARSEMAX_JVP):
         for dtype, vector in ((np.float32, "v4.f32"), (np.float16, "v4.u32")):
             form = kernel.form(64, np.dtype(dtype).itemsize, ARCHITECTURES["sm_90"])
             name = kernel.name(form, np.dtype(dtype))
@@ -134,7 +134,7 @@ def test_rows_are_read_and_written_16_bytes_at_once():
 def test_rows_in_shared_memory_move_16_bytes_at_once():
     for dtype, vector in ((np.float32, "v4.f32"), (np.float16, "v4.u32")):
         form = shared_form(50000, np.dtype(dtype).itemsize, ARCHITECTURES["sm_90"])
-        name = _functions.SPARSEMAX.name(form, np.dtype(dtype))
+        name = functions.SPARSEMAX.name(form, np.dtype(dtype))
         text = ptx(source("sparsemax.cu"), [name], "sm_90", "sparsemax.cu")
         for move in ("ld.global", "st.shared", "ld.shared"):
             assert f"{move}.{vector}" in text

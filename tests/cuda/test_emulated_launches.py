@@ -16,8 +16,8 @@ from emulation import REVERSED, unavailable
 
 import pyentmax
 from pyentmax.backends.cuda import KERNELS
-from pyentmax.backends.cuda._functions import ENTMAX, ENTMAX_LOSS, SPARSEMAX, SPARSEMAX_JVP
-from pyentmax.backends.cuda._launch import (
+from pyentmax.backends.cuda.functions import ENTMAX, ENTMAX_LOSS, SPARSEMAX, SPARSEMAX_JVP
+from pyentmax.backends.cuda.launch import (
     STATIC_SHARED,
     TWO_BLOCKS_WARPS,
     Kernel,

@@ -15,8 +15,8 @@ import pytest
 
 import pyentmax
 from pyentmax.backends.cuda import KERNELS
-from pyentmax.backends.cuda._functions import BUDGET_SPARSEMAX, ENTMAX, SPARSEMAX, SPARSEMAX_JVP
-from pyentmax.backends.cuda._launch import _limits
+from pyentmax.backends.cuda.functions import BUDGET_SPARSEMAX, ENTMAX, SPARSEMAX, SPARSEMAX_JVP
+from pyentmax.backends.cuda.launch import _limits
 from pyentmax.calls.devices import device_module
 
 try:

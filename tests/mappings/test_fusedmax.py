@@ -344,7 +344,7 @@ def test_several_axes_have_no_order(axis: Any) -> None:
         lambda: pyentmax.fusedmax_jvp(z, z, 0.1, axis),
         lambda: pyentmax.fusedmax_vjp_strength(z, z, 0.1, axis),
     ):
-        with pytest.raises(ValueError, match="axis must be one axis for fusedmax.*an order"):
+        with pytest.raises(ValueError, match="axis must be one axis, .*an order"):
             call()
 
 

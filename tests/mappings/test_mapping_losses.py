@@ -85,13 +85,13 @@ def test_temperature_scales_the_loss(record: Mapping, data: st.DataObject, t: fl
     z, y, params = draw_problem(record, data)
     omega = record.omega
     assert omega is not None
-    vertices = None if record.omega_vertices is None else t * record.omega_vertices
+    vertices = None if record.omega_at_vertices is None else t * record.omega_at_vertices
     tempered = replace(
         record,
         name="tempered",
         forward=lambda z, *values, **options: record.forward(z / t, *values, **options),
         omega=lambda p, *values, **options: t * omega(p, *values, **options),
-        omega_vertices=vertices,
+        omega_at_vertices=vertices,
     )
     np.testing.assert_allclose(
         fenchel_young_loss(z, y, tempered, **params),
@@ -167,7 +167,7 @@ def test_the_same_of_an_omega_of_ones_own() -> None:
         lambda t: np.sqrt(np.maximum(t, -0.25) + 0.25) - 0.5,
         lambda p: 1 + 2 * p,
     )
-    assert record.omega_vertices == pytest.approx(5 / 6, rel=1e-15, abs=0)
+    assert record.omega_at_vertices == pytest.approx(5 / 6, rel=1e-15, abs=0)
     rng = np.random.default_rng(0)
     z, other = rng.standard_normal((2, 200, D)) * 2
     labels = rng.integers(0, D, 200)

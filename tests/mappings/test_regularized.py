@@ -194,8 +194,8 @@ def test_shannons_support_does_not_underflow_and_vertices_are_known() -> None:
     assert SHANNON.forward(z)[1] == 0
     assert SHANNON.support(z).tolist() == [True, True, False]
     assert GINI.support(z).tolist() == [True, False, False]
-    assert (SHANNON.omega_vertices, GINI.omega_vertices) == (0.0, 0.5)
-    assert COSH.omega_vertices is None, "Ω(e_y) = cosh 1 + d − 1 depends on d"
+    assert (SHANNON.omega_at_vertices, GINI.omega_at_vertices) == (0.0, 0.5)
+    assert COSH.omega_at_vertices is None, "Ω(e_y) = cosh 1 + d − 1 depends on d"
 
 
 def test_a_steep_inverse_still_sums_to_one() -> None:

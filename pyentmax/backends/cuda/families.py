@@ -1,20 +1,24 @@
-"""From a call on CuPy arrays to the launch of a kernel, and back: one function for each family.
+"""From a call on CuPy arrays to the launch of a kernel, and back: one factory for each family.
 
-`parameter`, where there is one, is a function of the call, since what fits depends on it.
+What it makes takes the declarations of a function's parameters, and a call's arguments in order.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pyentmax.backends.cuda._launch import TYPES, Kernel, launch, launch_rows, rescale
+from pyentmax.backends.cuda.launch import TYPES, Kernel, launch, launch_rows, rescale
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.options import Options
-from pyentmax.calls.rows import check_axis, check_mask, check_out, check_parameter, to_rows
+from pyentmax.calls.parameters import WEIGHT, UpperBounds, least_sum
+from pyentmax.calls.rows import check_axis, check_mask, check_out, to_rows
+
+Run = Callable[[tuple[Any, ...], tuple[Any, ...]], Any]
 
 LONGEST_FUSED = 4096  # entries of a row that a single thread goes along
 
@@ -64,93 +68,100 @@ class Call:
         out[...] = target
         return out
 
-    def bounds(self, upper: Any, name: str) -> Any:
-        """Bounds as the kernels take them: of the call's shape, in the type to compute in."""
-        upper = beside(as_floating(upper, "upper")[0], self.array, "upper")
-        upper = upper.astype(compute_type(self.array), copy=False)
-        try:
-            return np.broadcast_to(upper, self.array.shape)
-        except ValueError:
-            raise ValueError(
-                f"upper of shape {upper.shape} does not broadcast to {name}, of shape "
-                f"{self.array.shape}"
-            ) from None
 
-    def parameter(self, value: Any, name: str, least: float, *, strict: bool = False) -> Any:
-        """A parameter as the kernels take it: a float, or float64 per row on the device.
+def forward(kernel: Kernel) -> Run:
+    """Calls of a mapping whose kernel is in the family of forward.cuh."""
 
-        A single number is checked here; on the device, a kernel makes the row of a wrong one NaN.
-        """
-        if not on_device(value):
-            host = np.asarray(value)
-            if host.ndim:
-                beside(host, self.array, name)  # a TypeError that says what to do
-            like = np.broadcast_to(np.float64(0), (*self.batch, 1))
-            return float(check_parameter(host, name, like, least, strict=strict))
-        value = as_floating(value, name)[0].astype(np.float64, copy=False)
-        try:
-            return np.broadcast_to(value, self.batch)
-        except ValueError:
-            raise ValueError(
-                f"{name} of shape {value.shape} does not broadcast against the batch shape "
-                f"{self.batch}, the scores' shape without the axis"
-            ) from None
+    def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        z, *given, axis, mask, out = values
+        call = Call(z, axis, mask, out, "z")
+        number = _number(parameters, given, call)
+        rows, masks = call.rows(call.array), call.rows(call.mask)
+        return call.answer(lambda p: launch(kernel, rows, (rows, masks, p), (number,)), call.array)
+
+    return run
 
 
-def forward(kernel: Kernel, z: Any, axis: Any, mask: Any, out: Any, parameter: Any = None) -> Any:
-    """Run a kernel of forward.cuh; `parameter` takes the call and returns its parameter."""
-    call = Call(z, axis, mask, out, "z")
-    number = 0.0 if parameter is None else parameter(call)
-    rows, masks = call.rows(call.array), call.rows(call.mask)
-    return call.answer(lambda p: launch(kernel, rows, (rows, masks, p), (number,)), call.array)
+def bounded(kernel: Kernel) -> Run:
+    """Calls of a mapping with upper bounds, or a budget and bounds of 1: bounded.cuh."""
+
+    def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        z, given, axis, mask, out = values
+        (parameter,) = parameters
+        call = Call(z, axis, mask, out, "z")
+        if isinstance(parameter, UpperBounds):
+            upper = parameter.on_device(given, call.array, "z")
+            n = math.prod(call.array.shape[axis] for axis in call.axes)
+            precision = getattr(given, "dtype", np.dtype(np.float64))
+            precision = precision if precision.kind == "f" else np.dtype(np.float64)
+            number = float(least_sum(compute_type(call.array), precision, n))
+        else:
+            upper, number = None, parameter.on_device(given, call.array, call.batch)
+        rows, masks, bounds = call.rows(call.array), call.rows(call.mask), call.rows(upper)
+        return call.answer(
+            lambda p: launch(kernel, rows, (rows, masks, bounds, p), (number,)), call.array, upper
+        )
+
+    return run
 
 
-def bounded(
-    kernel: Kernel, z: Any, upper: Any, axis: Any, mask: Any, out: Any, parameter: Any
-) -> Any:
-    """Run a kernel of bounded.cuh; `upper` is None for 1 throughout."""
-    call = Call(z, axis, mask, out, "z")
-    if upper is not None:
-        upper = call.bounds(upper, "z")
-    number = parameter(call)
-    rows, masks, bounds = call.rows(call.array), call.rows(call.mask), call.rows(upper)
-    return call.answer(
-        lambda p: launch(kernel, rows, (rows, masks, bounds, p), (number,)), call.array, upper
-    )
+def product(kernel: Kernel, upper: float | None = None) -> Run:
+    """Products with a Jacobian: derivatives.cuh; `upper` is a bound on all probabilities."""
+
+    def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        p, v, *given, axis, mask = values
+        p, v = _pair(p, v)
+        call = Call(p, axis, mask, None, "p")
+        bounds = None if upper is None else UpperBounds("upper").on_device(upper, p, "p")
+        if parameters and isinstance(parameters[0], UpperBounds):
+            number, bounds = 0.0, parameters[0].on_device(given[0], p, "p")
+        else:
+            number = _number(parameters, given, call)
+        rows, along, bounds, masks = map(call.rows, (p, v, bounds, call.mask))
+        return call.answer(
+            lambda out: launch(kernel, rows, (rows, along, bounds, masks, out), (number,))
+        )
+
+    return run
 
 
-def derivative(
-    kernel: Kernel, p: Any, v: Any, axis: Any, mask: Any, parameter: Any = None, upper: Any = None
-) -> Any:
-    """Run a kernel of derivatives.cuh; v is None where it takes none."""
-    p, v = (_as_stored(p, "p"), None) if v is None else _pair(p, v)
-    call = Call(p, axis, mask, None, "p")
-    number = 0.0 if parameter is None else parameter(call)
-    if upper is not None:
-        upper = call.bounds(upper, "p")
-    rows, along, bounds, masks = map(call.rows, (p, v, upper, call.mask))
-    return call.answer(
-        lambda out: launch(kernel, rows, (rows, along, bounds, masks, out), (number,))
-    )
+def elementwise_gradient(kernel: Kernel) -> Run:
+    """Derivatives of each entry, from p alone: derivatives.cuh."""
+
+    def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        p, *given, axis = values
+        call = Call(p, axis, None, None, "p")
+        number, rows = _number(parameters, given, call), call.rows(call.array)
+        return call.answer(
+            lambda out: launch(kernel, rows, (rows, None, None, None, out), (number,))
+        )
+
+    return run
 
 
-def fused(
-    sparsemax: Kernel, smoothed: Any, z: Any, axis: Any, mask: Any, out: Any, parameter: Any
-) -> Any:
+def fused(sparsemax: Kernel, smoothed: Callable[..., Any]) -> Run:
     """sparsemax of what `smoothed` makes of the rows, for rows that are not too long."""
-    call = Call(z, axis, mask, out, "z")
-    rows, masks, number = call.rows(call.array), call.rows(call.mask), parameter(call)
-    if rows.shape[-1] > LONGEST_FUSED:
-        return NotImplemented
 
-    def run(p: Any) -> None:
-        u = smoothed(rows, masks, number)
-        direct = p if u.dtype == p.dtype else np.empty_like(u)
-        launch(sparsemax, u, (u, None, direct), (0.0,))
-        if direct is not p:
-            p[...] = direct
+    def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        z, *given, axis, mask, out = values
+        call = Call(z, axis, mask, out, "z")
+        if smoothed is smoothed_neighbours and len(call.axes) > 1:
+            return NotImplemented  # the body says why not
+        number = _number(parameters, given, call)
+        rows, masks = call.rows(call.array), call.rows(call.mask)
+        if rows.shape[-1] > LONGEST_FUSED:
+            return NotImplemented
 
-    return call.answer(run)
+        def map_rows(p: Any) -> None:
+            u = smoothed(rows, masks, number)
+            direct = p if u.dtype == p.dtype else np.empty_like(u)
+            launch(sparsemax, u, (u, None, direct), (0.0,))
+            if direct is not p:
+                p[...] = direct
+
+        return call.answer(map_rows)
+
+    return run
 
 
 def smoothed_neighbours(rows: Any, masks: Any, strength: Any) -> Any:
@@ -172,47 +183,64 @@ def pooled_scores(rows: Any, masks: Any, strength: Any) -> Any:
     return np.take_along_axis(u, np.argsort(order, axis=-1), axis=-1)
 
 
-def fused_product(p: Any, v: Any, axis: Any, mask: Any, parameter: Any, *, anywhere: bool) -> Any:
+def fused_product(*, anywhere: bool) -> Run:
     """J v of fusedmax, or of oscarmax, whose equal entries make a group anywhere."""
-    p, v = _pair(p, v)
-    call = Call(p, axis, mask, None, "p")
-    number = parameter(call)
-    rows, along = call.rows(p), call.rows(v)
-    if rows.shape[-1] > LONGEST_FUSED:
-        return NotImplemented
-    if mask is not None:
-        rows = np.where(call.rows(call.mask), rows, 0).astype(p.dtype, copy=False)
-    order = None
-    if anywhere:
-        order = np.argsort(-rows, axis=-1)
-        rows, along = (np.take_along_axis(a, order, axis=-1) for a in (rows, along))
 
-    def run(out: Any) -> None:
-        launch_rows("run_products", rows, (rows, along, out), (number,))
-        if order is not None:
-            out[...] = np.take_along_axis(out, np.argsort(order, axis=-1), axis=-1)
+    def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        p, v, *given, axis, mask = values
+        p, v = _pair(p, v)
+        call = Call(p, axis, mask, None, "p")
+        if not anywhere and len(call.axes) > 1:
+            return NotImplemented  # the body says why not
+        number = _number(parameters, given, call)
+        rows, along = call.rows(p), call.rows(v)
+        if rows.shape[-1] > LONGEST_FUSED:
+            return NotImplemented
+        if mask is not None:
+            rows = np.where(call.rows(call.mask), rows, 0).astype(p.dtype, copy=False)
+        order = None
+        if anywhere:
+            order = np.argsort(-rows, axis=-1)
+            rows, along = (np.take_along_axis(a, order, axis=-1) for a in (rows, along))
 
-    return call.answer(run)
+        def multiply(out: Any) -> None:
+            launch_rows("run_products", rows, (rows, along, out), (number,))
+            if order is not None:
+                out[...] = np.take_along_axis(out, np.argsort(order, axis=-1), axis=-1)
+
+        return call.answer(multiply)
+
+    return run
 
 
-def loss(
+def loss(kernel: Kernel, *, with_gradient: bool) -> Run:
+    """Losses of plain labels: losses.cuh; NotImplemented for other targets."""
+
+    def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+        z, y, *given = values
+        given, (axis, *options) = given[: len(parameters)], given[len(parameters) :]
+        return _loss(kernel, z, y, parameters, given, axis, Options(*options), with_gradient)
+
+    return run
+
+
+def _loss(
     kernel: Kernel,
     z: Any,
     y: Any,
+    parameters: tuple[Any, ...],
+    given: list[Any],
     axis: Any,
     options: Options,
-    parameter: Any = None,
-    *,
     with_gradient: bool,
 ) -> Any:
-    """Run a kernel of losses.cuh; NotImplemented for targets other than plain labels."""
     call = Call(z, axis, options.mask, None, "z")
     if isinstance(y, np.ma.MaskedArray):
         return NotImplemented
     y = y if on_device(y) else beside(np.asarray(y), call.array, "y")
-    if options.smoothing or y.dtype.kind not in "iu" or y.shape != call.batch:
+    if options.label_smoothing or y.dtype.kind not in "iu" or y.shape != call.batch:
         return NotImplemented
-    number = 0.0 if parameter is None else parameter(call)
+    number = _number(parameters, given, call)
     weights = _weights(call, y, options)
     share: Any = 1.0
     if options.reduction == "mean":
@@ -240,9 +268,18 @@ def loss(
     return (reduced, gradient) if with_gradient else reduced
 
 
+def _number(parameters: tuple[Any, ...], given: list[Any], call: Call) -> Any:
+    """The parameter of a kernel, of which there is one at most."""
+    if not parameters:
+        return 0.0
+    return parameters[0].on_device(given[0], call.array, call.batch)
+
+
 def _weights(call: Call, y: Any, options: Options) -> Any:
     """What each row counts, in float64 on the device; NaN for a wrong one."""
-    weight = 1.0 if options.weight is None else call.parameter(options.weight, "weight", 0)
+    weight: Any = 1.0
+    if options.weight is not None:
+        weight = WEIGHT.on_device(options.weight, call.array, call.batch)
     weights = np.full_like(y, 1.0, dtype=np.float64, shape=y.shape or (1,)).reshape(y.shape)
     weights = weights * weight
     weights = np.where((weights >= 0) & (weights < np.inf), weights, np.nan)

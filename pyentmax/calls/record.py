@@ -1,4 +1,4 @@
-"""The record of a mapping: its functions and what holds of it, in one frozen object."""
+"""The record of a mapping: its functions and what holds of them, in one frozen object."""
 
 from __future__ import annotations
 
@@ -24,6 +24,19 @@ class Mapping:
     omega : ``omega(p, *params, axis=-1)`` -> Ω(p), shape batch; Ω is minus the entropy
         None where there is none, or none finite at every label; then it has no loss
     parameters : tuple of str
+    parameter_vjp : ``(p, g, *params, axis=-1, *, mask=None)`` -> Σ g ∘ ∂p/∂param, param's shape
+        for a mapping with one parameter; None where there is no derivative in it
+    parameter_vjp_takes_scores : bool
+        the scores z follow the parameters in `parameter_vjp`, since p does not tell all
+    conjugate : ``conjugate(z, p, *params)`` -> Ω*(z), shape batch, of rows whose largest z is 0
+        None where p·z − Ω(p) loses no digits
+    log : as `forward` -> log p
+        finite wherever the mapping gives probability; None where there is no such function
+    loss, loss_and_grad : ``(z, y, *params, axis=-1, **options)``
+        the mapping's own Fenchel-Young loss, and the loss with its gradient; None where the generic
+        one has to do
+    textbook, textbook_jacobian, textbook_loss : functions of one vector
+        as the paper prints them: ``(z, *params)``, ``(p, *params)``, ``(z, y, *params)``
     sparse : bool
         can give exact zeros
     on_simplex : bool
@@ -33,7 +46,7 @@ class Mapping:
     permutation_equivariant : bool
     symmetric : bool
         J = Jᵀ, so that the VJP is the JVP
-    omega_vertices : float or None
+    omega_at_vertices : float or None
         Ω(e_y) where it is the same for every vertex, else None
     omega_takes_mask : bool
         Ω depends on which entries there are, and omega takes mask= as the mapping does
@@ -47,10 +60,19 @@ class Mapping:
     jacobian: Callable[..., Any]
     omega: Callable[..., Any] | None
     parameters: tuple[str, ...] = ()
+    parameter_vjp: Callable[..., Any] | None = None
+    parameter_vjp_takes_scores: bool = False
+    conjugate: Callable[..., Any] | None = None
+    log: Callable[..., Any] | None = None
+    loss: Callable[..., Any] | None = None
+    loss_and_grad: Callable[..., Any] | None = None
+    textbook: Callable[..., Any] | None = None
+    textbook_jacobian: Callable[..., Any] | None = None
+    textbook_loss: Callable[..., Any] | None = None
     sparse: bool = True
     on_simplex: bool = True
     shift_invariant: bool = True
     permutation_equivariant: bool = True
     symmetric: bool = True
-    omega_vertices: float | None = None
+    omega_at_vertices: float | None = None
     omega_takes_mask: bool = False

@@ -1,4 +1,4 @@
-"""What a loss is asked for: its options, and its targets as labels or distributions in rows."""
+"""Targets of a loss in rows, as labels or distributions, and what each row counts."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import numpy as np
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.options import Options
-from pyentmax.calls.rows import Rows, check_parameter
-from pyentmax.mappings import Mapping
+from pyentmax.calls.parameters import WEIGHT
+from pyentmax.calls.rows import ScoreRows
 
 SUM_TOLERANCE = 1e-3  # half floats' probabilities sum to 1 no better
 
@@ -36,14 +36,16 @@ class Target:
             return np.where(places(p) == self.label, p - 1, p)
         return p - self.dense
 
-    def omega(self, record: Mapping, omega: Callable[[Any], Any]) -> Any:
-        """Ω(q)."""
-        if self.dense is None:
-            return record.omega_vertices
-        return omega(self.dense)
+    def omega(self, omega: Callable[[Any], Any], at_vertices: float | None, like: Any) -> Any:
+        """Ω(q), given that of the vertices where it is the same for all."""
+        if self.dense is not None:
+            return omega(self.dense)
+        if at_vertices is not None:
+            return at_vertices
+        return omega((places(like) == self.label).astype(like.dtype))
 
 
-def arranged_target(rows: Rows, y: Any, options: Options, dense_only: bool) -> tuple[Target, Any]:
+def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> tuple[Target, Any]:
     """The targets and each row's weight, 0 for rows that count nothing.
 
     On a GPU, where looking would wait for it, a row whose target is wrong weighs NaN.
@@ -54,9 +56,8 @@ def arranged_target(rows: Rows, y: Any, options: Options, dense_only: bool) -> t
             "plain distributions and mask="
         )
     y = y if hasattr(y, "__array_function__") else np.asarray(y)
-    scores = rows.scores()
     y = beside(y, scores, "y")
-    weight = 1.0
+    weight: Any = 1.0
     if options.weight is not None:
         weight = checked_weight(options.weight, scores)
     counts = ~rows.dead() & (weight != 0)
@@ -67,7 +68,7 @@ def arranged_target(rows: Rows, y: Any, options: Options, dense_only: bool) -> t
             counts = counts & (y != options.ignore_index)
         label, right = checked_labels(y, counts, scores.shape[-1])
         label = label[..., None]
-        if dense_only or options.smoothing:
+        if options.label_smoothing:
             dense = (places(scores) == label).astype(scores.dtype)
     elif y.shape == rows.shape:
         if options.ignore_index is not None:
@@ -81,10 +82,10 @@ def arranged_target(rows: Rows, y: Any, options: Options, dense_only: bool) -> t
             f"y must be integer labels of shape {rows.batch} or distributions of shape "
             f"{rows.shape}, got dtype {y.dtype} and shape {y.shape}"
         )
-    if options.smoothing:
+    if options.label_smoothing:
         allowed = (scores > -np.inf).astype(scores.dtype)
         uniform = allowed / np.sum(allowed, axis=-1, keepdims=True)
-        dense = (1 - options.smoothing) * dense + options.smoothing * uniform
+        dense = (1 - options.label_smoothing) * dense + options.label_smoothing * uniform
     weights = np.where(counts, weight, 0).astype(scores.dtype, copy=False)
     if not rows.on_host:
         weights = np.where(right, weights, np.nan)
@@ -98,7 +99,7 @@ def places(like: Any) -> Any:
 
 def checked_weight(weight: Any, like: Any) -> Any:
     """What each row of `like` counts: finite and not negative."""
-    weight = check_parameter(weight, "weight", like, 0)
+    weight = WEIGHT.checked(weight, like)
     infinite = np.isinf(weight)
     if not isinstance(weight, np.ndarray):
         return np.where(infinite, np.nan, weight)
@@ -118,7 +119,7 @@ def checked_labels(y: Any, counts: Any, d: int) -> tuple[Any, Any]:
     return np.where(counts & right, y, 0), right
 
 
-def _checked_distributions(rows: Rows, y: Any, counts: Any) -> tuple[Any, Any]:
+def _checked_distributions(rows: ScoreRows, y: Any, counts: Any) -> tuple[Any, Any]:
     """y in rows, zeros where masked and in rows that do not count; and which rows are right."""
     y, _ = as_floating(y, "y")
     y = rows.from_caller(y).astype(rows.z.dtype, copy=False)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.backends.cuda._operands import launches
+from pyentmax.backends.cuda.operands import launches
 
 OPTIONS = ("-std=c++17",)
 TYPES = {"float16": "__half", "bfloat16": "BFloat16", "float32": "float", "float64": "double"}

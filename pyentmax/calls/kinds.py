@@ -1,0 +1,315 @@
+"""The kinds of calls: what a function takes, what its kernel takes, and what its body sees.
+
+A kind is given the arguments of a call in order and arranges them. The arranged call hands the
+operands to a kernel, or rows to a body: two-dimensional arrays of scores or probabilities, and the
+parameters as columns. Either result goes back into the form that the caller expects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from pyentmax.calls.parameters import PerRow, UpperBounds
+from pyentmax.calls.rows import (
+    EVERYTHING,
+    KERNEL_DTYPES,
+    ProbabilityRows,
+    ScoreRows,
+    flattened,
+)
+
+Parameter = PerRow | UpperBounds
+Values = tuple[Any, ...]
+Plain = Callable[..., Values | None]
+
+
+class ArrangedCall(Protocol):
+    """One call: its arguments checked and in rows."""
+
+    @property
+    def kernel_ready(self) -> bool:
+        """Whether a compiled kernel can take the operands."""
+
+    def operands(self) -> Values:
+        """What the kernel takes."""
+
+    def target(self) -> Any:
+        """The caller's own array in the shape of the result, if the kernel can write to it."""
+
+    def restore(self, result: Any) -> Any:
+        """The kernel's result in the shape and dtype that the caller expects."""
+
+    def run(self, body: Callable[..., Any]) -> Any:
+        """The body's result in the shape and dtype that the caller expects."""
+
+
+class Kind(Protocol):
+    """What calls of a function are like."""
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Those that follow the arrays."""
+
+    def plain(self) -> Plain | None:
+        """A function of a call's arguments: the operands of an ordinary call, or None.
+
+        It saves small calls the checks: what it returns operands for needs none.
+        """
+
+    def arranged(self, values: Values) -> ArrangedCall:
+        """A call with these arguments, in order."""
+
+
+def plain_scores(z: Any, axis: Any, mask: Any, out: Any = None) -> Values | None:
+    """Kernel operands where nothing needs checking or arranging, else None."""
+    if type(z) is np.ndarray and z.dtype in KERNEL_DTYPES and z.ndim:
+        if axis == -1 and type(axis) is int and out is None and z.shape[-1]:
+            if mask is None:
+                return z, EVERYTHING[: z.shape[-1]]
+            if type(mask) is np.ndarray and mask.dtype == np.bool_ and mask.shape == z.shape:
+                return z, mask
+    return None
+
+
+def plain_product(p: Any, v: Any, axis: Any, mask: Any) -> Values | None:
+    """The same for a product with the Jacobian."""
+    if type(p) is np.ndarray and type(v) is np.ndarray and p.dtype in KERNEL_DTYPES:
+        if axis == -1 and type(axis) is int and p.dtype == v.dtype and p.shape == v.shape:
+            if not p.ndim or not p.shape[-1]:
+                return None
+            if mask is None:
+                return p, v
+            if type(mask) is np.ndarray and mask.dtype == np.bool_ and mask.shape == p.shape:
+                return np.where(mask, p, 0), v
+    return None
+
+
+@dataclass(frozen=True)
+class OfScores:
+    """Calls ``f(z, *parameters, axis=-1, *, mask=None, out=None)`` that return an array like z.
+
+    The body sees ``(z, *parameters)``: (n, d) scores, −∞ where ruled out, and columns.
+
+    Attributes
+    ----------
+    parameters : tuple of Parameter
+    shifted : bool
+        the body sees each row's largest score at 0; not where a bound may keep it from mattering
+    one_axis : bool
+        a row needs an order, which the entries of several axes do not have
+    support : bool
+        the result is where there is probability; then there is no ``out``
+    dead : float
+        what stands in a row with nothing left
+    """
+
+    parameters: tuple[Parameter, ...] = ()
+    shifted: bool = True
+    one_axis: bool = False
+    support: bool = False
+    dead: float = 0
+
+    def plain(self) -> Plain | None:
+        """As in `Kind`."""
+        if not self.parameters:
+            return plain_scores
+        if len(self.parameters) > 1:
+            return None
+        quick = self.parameters[0].quick
+
+        def plain(z: Any, value: Any, axis: Any, mask: Any, out: Any = None) -> Values | None:
+            operands = plain_scores(z, axis, mask, out)
+            if operands is None:
+                return None
+            operand = quick(value)
+            return None if operand is None else (*operands, operand)
+
+        return plain
+
+    def arranged(self, values: Values) -> ScoreCall:
+        """As in `Kind`."""
+        return ScoreCall(self, values)
+
+
+class ScoreCall:
+    """One call of the kind `OfScores`."""
+
+    __slots__ = ("_kind", "_rows", "_values")
+
+    def __init__(self, kind: OfScores, values: Values) -> None:
+        z, *rest = values
+        count = len(kind.parameters)
+        axis, mask, *out = rest[count:]
+        self._kind = kind
+        self._rows = ScoreRows(z, axis, mask=mask, out=out[0] if out else None)
+        if kind.one_axis:
+            _check_order(self._rows.axes, axis)
+        pairs = zip(kind.parameters, rest[:count], strict=True)
+        self._values = [parameter.of_scores(value, self._rows) for parameter, value in pairs]
+
+    @property
+    def kernel_ready(self) -> bool:
+        return self._rows.kernel_ready
+
+    def operands(self) -> Values:
+        """Scores, mask, and parameters."""
+        d = self._rows.z.shape[-1]
+        pairs = zip(self._kind.parameters, self._values, strict=True)
+        return (*self._rows.operands(), *(p.operand(value, d) for p, value in pairs))
+
+    def target(self) -> Any:
+        return self._rows.target()
+
+    def restore(self, result: Any) -> Any:
+        return self._rows.restore(result, self._kind.dead)
+
+    def run(self, body: Callable[..., Any]) -> Any:
+        scores = flattened(self._rows.scores(shifted=self._kind.shifted))
+        pairs = zip(self._kind.parameters, self._values, strict=True)
+        result = body(scores, *(p.column(value, self._rows.batch) for p, value in pairs))
+        if self._kind.support:
+            return self._rows.restore_support(result)
+        return self._rows.restore(result, self._kind.dead)
+
+
+@dataclass(frozen=True)
+class OfProbabilities:
+    """Calls ``f(p, v, *parameters, axis=-1, *, mask=None)`` at the output p of a mapping.
+
+    The body sees ``(p, v, *parameters)`` and returns an array like p, unless said otherwise.
+
+    Attributes
+    ----------
+    parameters : tuple of Parameter
+    direction : bool
+        there is a v; without one there is no mask either, and the body sees ``(p, *parameters)``
+    with_scores : bool
+        the scores z follow the parameters, as they came
+    with_mask : bool
+        the body also sees the mask, by that keyword
+    one_axis : bool
+        as in `OfScores`
+    per_row : bool
+        the result is a number per row
+    matrix : bool
+        the result is a matrix per row
+    gradient : bool
+        the result is the gradient in the first parameter, to be summed to its shape
+    """
+
+    parameters: tuple[Parameter, ...] = ()
+    direction: bool = True
+    with_scores: bool = False
+    with_mask: bool = False
+    one_axis: bool = False
+    per_row: bool = False
+    matrix: bool = False
+    gradient: bool = False
+
+    def plain(self) -> Plain | None:
+        """As in `Kind`."""
+        if not self.direction or self.gradient or len(self.parameters) > 1:
+            return None
+        if not self.parameters:
+            return plain_product
+        (parameter,) = self.parameters
+        if not parameter.in_product:
+            return None
+
+        def plain(p: Any, v: Any, value: Any, axis: Any, mask: Any) -> Values | None:
+            operands = plain_product(p, v, axis, mask)
+            if operands is None:
+                return None
+            operand = parameter.quick(value)
+            return None if operand is None else (*operands, operand)
+
+        return plain
+
+    def arranged(self, values: Values) -> ProbabilityCall:
+        """As in `Kind`."""
+        return ProbabilityCall(self, values)
+
+
+class ProbabilityCall:
+    """One call of the kind `OfProbabilities`."""
+
+    __slots__ = ("_kind", "_rows", "_scores", "_shapes", "_values")
+
+    def __init__(self, kind: OfProbabilities, values: Values) -> None:
+        p, *rest = values
+        v = rest.pop(0) if kind.direction else p
+        count = len(kind.parameters)
+        given, rest = rest[:count], rest[count:]
+        z = rest.pop(0) if kind.with_scores else None
+        axis, *masks = rest
+        mask = masks[0] if masks else None
+        self._kind = kind
+        self._rows = ProbabilityRows(p, v, axis, mask=mask)
+        if kind.one_axis:
+            _check_order(self._rows.axes, axis)
+        self._shapes = [np.shape(value) for value in given]
+        pairs = zip(kind.parameters, given, strict=True)
+        self._values = [
+            parameter.of_probabilities(value, self._rows) for parameter, value in pairs
+        ]
+        self._scores: ScoreRows | None = None
+        if kind.with_scores:
+            self._scores = ScoreRows(z, axis, mask=mask)
+            if self._scores.shape != self._rows.shape:
+                raise ValueError(
+                    f"z must have the shape of p, {self._rows.shape}, got {self._scores.shape}"
+                )
+
+    @property
+    def kernel_ready(self) -> bool:
+        return self._rows.kernel_ready and (self._scores is None or self._scores.kernel_ready)
+
+    def operands(self) -> Values:
+        """p, v, parameters and scores, as far as the kernel takes them."""
+        d = self._rows.p.shape[-1]
+        pairs = zip(self._kind.parameters, self._values, strict=True)
+        return (
+            self._rows.p,
+            *([self._rows.v] if self._kind.direction else []),
+            *(p.operand(value, d) for p, value in pairs if p.in_product),
+            *([] if self._scores is None else [self._scores.z]),
+        )
+
+    def target(self) -> None:
+        """Derivatives have no ``out`` to write to."""
+
+    def restore(self, result: Any) -> Any:
+        kind, rows = self._kind, self._rows
+        if kind.gradient:
+            return kind.parameters[0].gradient(result, self._shapes[0], rows)
+        if kind.matrix:
+            return result.reshape((*rows.p.shape, rows.p.shape[-1]))
+        if kind.per_row:
+            return rows.in_callers_dtype(result.reshape(rows.batch))
+        return rows.restore(result)
+
+    def run(self, body: Callable[..., Any]) -> Any:
+        kind, rows = self._kind, self._rows
+        p = flattened(rows.p)
+        seen = [p, flattened(rows.v)] if kind.direction else [p]
+        pairs = zip(kind.parameters, self._values, strict=True)
+        seen += [parameter.column(value, rows.batch) for parameter, value in pairs]
+        if self._scores is not None:
+            seen.append(flattened(self._scores.z))
+        if not kind.with_mask:
+            return self.restore(body(*seen))
+        everything = np.ones_like(p, dtype=bool)
+        mask = everything if rows.mask is None else flattened(rows.mask)
+        return self.restore(body(*seen, mask=mask))
+
+
+def _check_order(axes: tuple[int, ...], axis: Any) -> None:
+    if len(axes) > 1:
+        raise ValueError(
+            f"axis must be one axis, since the scores of a row need an order here, got {axis}; "
+            "move the entries of several axes into one in the order that is meant"
+        )

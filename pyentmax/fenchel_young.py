@@ -1,0 +1,145 @@
+"""The Fenchel-Young loss of any mapping with an Ω, by its name or record.
+
+For scores z and a target distribution q (a label y is q = e_y),
+
+    L(z; q) = Ω*(z) + Ω(q) − q·z,    Ω*(z) = p·z − Ω(p),  p = mapping(z),
+
+is convex in z, at least 0, and 0 exactly where p = q; its gradient in z is p − q (Blondel,
+Martins & Niculae 2020; Peters et al. 2019, §3.2). Softmax's is the cross-entropy (for a
+distribution q the Kullback-Leibler divergence, since Ω(q) is included).
+
+The mathematics is in `pyentmax.losses.definition`; the losses with names of their own stand in the
+files of their mappings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from pyentmax.calls.options import Options, spelled_out
+from pyentmax.calls.record import Mapping
+from pyentmax.losses.declare import LossCall
+from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
+from pyentmax.mappings import MAPPINGS
+
+
+@spelled_out
+def fenchel_young_loss(
+    z: Any, y: Any, mapping: str | Mapping, axis: Any = -1, **params: Any
+) -> Any:
+    """The Fenchel-Young loss of any mapping with an Ω: Ω*(z) + Ω(q) − q·z.
+
+    Parameters
+    ----------
+    z : array of scores
+    y : integer labels (shape of z without the axis) or distributions (shape of z)
+    mapping : name of a row of `pyentmax.MAPPINGS`, or a `Mapping` of one's own
+    axis : int, tuple of int or None
+        which axes form a row
+    reduction : "mean", "sum" or "none"
+        the mean divides by the sum of the weights that count, and is 0 where none does
+    weight : array that broadcasts against the labels' shape, optional
+        what each row counts
+    mask : bool array that broadcasts to z, optional
+        True where a score may get probability. A label on a masked entry costs infinity; what a
+        distribution holds there is not looked at. A row with nothing left costs and counts
+        nothing, nor does one of weight 0, and their targets may be anything
+    ignore_index : int, optional
+        rows with this label cost and count nothing; for labels only
+    label_smoothing : float in [0, 1]
+        ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
+    **params
+        the mapping's own parameters, such as ``alpha``
+
+    Returns
+    -------
+    float, or array of the labels' shape for "none"
+
+    Raises
+    ------
+    ValueError
+        if y is neither labels nor distributions that fit z, or an option is out of its range
+    TypeError
+        if y is not of numbers or is a masked array, an option is of the wrong kind, or a parameter
+        is missing or unknown
+
+    Examples
+    --------
+    >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [0], "sparsemax"))
+    0.0
+    >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [1], "entmax", alpha=2))
+    1.0
+    """
+    record, values, options = _record_and_parameters(mapping, params)
+    if record.loss is not None:
+        return record.loss(z, y, *values, axis=axis, **options)
+    return _run(fenchel_young, record, z, y, values, axis, options)
+
+
+@spelled_out
+def fenchel_young_loss_and_grad(
+    z: Any, y: Any, mapping: str | Mapping, axis: Any = -1, **params: Any
+) -> tuple[Any, Any]:
+    """`fenchel_young_loss` and its gradient in z, of z's shape, for one forward pass.
+
+    For "none" the gradient is each row's own.
+
+    Examples
+    --------
+    >>> loss, grad = fenchel_young_loss_and_grad([[2.0, 1.0, 0.0]], [1], "sparsemax")
+    >>> print(loss, grad)
+    1.0 [[ 1. -1.  0.]]
+    """
+    record, values, options = _record_and_parameters(mapping, params)
+    if record.loss_and_grad is not None:
+        loss, gradient = record.loss_and_grad(z, y, *values, axis=axis, **options)
+    else:
+        run = fenchel_young_and_gradient
+        loss, gradient = _run(run, record, z, y, values, axis, options)
+    return loss, gradient
+
+
+def _run(
+    definition: Callable[..., Any],
+    record: Mapping,
+    z: Any,
+    y: Any,
+    values: tuple[Any, ...],
+    axis: Any,
+    options: dict[str, Any],
+) -> Any:
+    if record.omega is None:
+        raise ValueError(
+            f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: choose "
+            f"one of {', '.join(name for name, other in MAPPINGS.items() if other.omega)}"
+        )
+    call = LossCall((), z, y, values, axis, Options(**options))
+    return call.run(partial(definition, record))
+
+
+def _record_and_parameters(
+    mapping: str | Mapping, given: dict[str, Any]
+) -> tuple[Mapping, tuple[Any, ...], dict[str, Any]]:
+    """A mapping's record, by name or itself, its parameters in order, and a loss's options."""
+    if isinstance(mapping, str):
+        if mapping not in MAPPINGS:
+            raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
+        mapping = MAPPINGS[mapping]
+    if not isinstance(mapping, Mapping):
+        raise TypeError(
+            "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "
+            f"{type(mapping).__name__}; of a function of your own, make a Mapping"
+        )
+    options = {name: value for name, value in given.items() if name in OPTIONS}
+    params = {name: value for name, value in given.items() if name not in OPTIONS}
+    if set(params) != set(mapping.parameters):
+        raise TypeError(
+            f"{mapping.name} takes the parameters ({', '.join(mapping.parameters)}), "
+            f"got ({', '.join(params)})"
+        )
+    return mapping, tuple(params[name] for name in mapping.parameters), options
+
+
+OPTIONS = frozenset(Options.__dataclass_fields__)

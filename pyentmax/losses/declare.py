@@ -1,0 +1,149 @@
+"""The decorator that declares a loss, and how its calls are arranged.
+
+The body of a loss sees rows: scores with their maximum at 0, the `Target` and the mapping's
+parameters as they came. It returns each row's loss, or that and its gradient; `LossCall` weighs and
+reduces them. A compiled kernel does the same for integer labels: it takes scores, mask, label and
+weight of each row, and gives its loss and gradient, both times that weight. For the mean it gets
+each weight's share in the sum of all that count, so that nothing has to be scaled afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from pyentmax.backends import declare
+from pyentmax.calls.kinds import Parameter
+from pyentmax.calls.options import Options, spelled_out
+from pyentmax.calls.rows import ScoreRows
+from pyentmax.losses.targets import arranged_target, checked_labels, checked_weight
+
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
+
+
+def loss(
+    *parameters: Parameter,
+) -> Callable[[Callable[P, R]], declare.Accelerated[P, R]]:
+    """A loss: ``f(z, y, *parameters, axis=-1, **options)``, of `LossOptions`."""
+
+    def decorate(body: Callable[P, R]) -> declare.Accelerated[P, R]:
+        return declare.of_kind(OfTargets(parameters))(spelled_out(body))
+
+    return decorate
+
+
+@dataclass(frozen=True)
+class OfTargets:
+    """Calls ``f(z, y, *parameters, axis=-1, *, reduction, weight, …)``: see `Kind`."""
+
+    parameters: tuple[Parameter, ...] = ()
+
+    def plain(self) -> None:
+        """No targets are so ordinary that they need no check."""
+
+    def arranged(self, values: tuple[Any, ...]) -> LossCall:
+        """One call."""
+        z, y, *rest = values
+        given, (axis, *options) = rest[: len(self.parameters)], rest[len(self.parameters) :]
+        return LossCall(self.parameters, z, y, given, axis, Options(*options))
+
+
+class LossCall:
+    """One call of a loss."""
+
+    def __init__(
+        self,
+        parameters: tuple[Parameter, ...],
+        z: Any,
+        y: Any,
+        given: Sequence[Any],
+        axis: Any,
+        options: Options,
+    ) -> None:
+        self._y, self._given, self._options = y, given, options
+        self._rows = ScoreRows(z, axis, mask=options.mask)
+        self._parameters = [
+            parameter.operand(parameter.of_scores(value, self._rows), self._rows.z.shape[-1])
+            for parameter, value in zip(parameters, given, strict=False)
+        ]
+        self._label: Any = None
+        self._weight: Any = None
+
+    @property
+    def kernel_ready(self) -> bool:
+        """Whether y holds labels that a kernel can be given; keeps them and their weights."""
+        options, rows, y = self._options, self._rows, self._y
+        # Reducing a lazy array's losses would compute them.
+        if not (rows.on_host and rows.kernel_ready):
+            return False
+        if options.label_smoothing or isinstance(y, np.ma.MaskedArray):
+            return False
+        y = y if hasattr(y, "__array_function__") else np.asarray(y)
+        if type(y) is not np.ndarray or y.dtype.kind not in "iu" or y.shape != rows.batch:
+            return False
+        weight: Any = 1.0
+        if options.weight is not None:
+            weight = checked_weight(options.weight, rows.z)
+        if options.ignore_index is not None:
+            weight = np.where(y == options.ignore_index, 0, weight)
+        self._label = y
+        self._weight = np.broadcast_to(weight, rows.batch).astype(rows.z.dtype)
+        return True
+
+    def operands(self) -> tuple[Any, ...]:
+        """Scores, mask, labels, weights or, for the mean, their shares, and parameters."""
+        weight = self._weight
+        if self._options.reduction == "mean":
+            weight = weight / _total(weight)
+        return (*self._rows.operands(), self._label.astype(np.int64), weight, *self._parameters)
+
+    def target(self) -> None:
+        """Losses have no ``out`` to write to."""
+
+    def restore(self, result: tuple[Any, ...]) -> Any:
+        """The reduced loss and, if the kernel gave one, the gradient in the caller's form."""
+        each, counts, *gradient = result
+        checked_labels(self._label, counts, self._rows.z.shape[-1])
+        if self._options.reduction == "mean" and (~counts & (self._weight != 0)).any():
+            # Rows without any score had their share in the sum of weights, and should not have.
+            share = _total(self._weight) / _total(np.where(counts, self._weight, 0))
+            each, gradient = each * share, [part * share for part in gradient]
+        return self._reduced(each, *gradient)
+
+    def run(self, body: Callable[..., Any]) -> Any:
+        """The reduced loss and, if the body gives one, the gradient in the caller's form."""
+        rows = self._rows
+        scores = rows.scores()
+        target, weights = arranged_target(rows, scores, self._y, self._options)
+        result = body(scores, target, *self._given)
+        each, *apart = result if isinstance(result, tuple) else (result,)
+        # A NaN row stays NaN unless it counts nothing: no 0 · NaN or 0 · ∞ in the sum.
+        broken, counts = ~rows.sound()[..., 0], weights != 0
+        if self._options.reduction == "mean":
+            total = np.sum(weights)
+            weights = weights / np.where(total == 0, 1, total)
+        each = np.where(counts, np.where(broken, np.nan, each), 0) * weights
+        gradient = [
+            np.where(
+                counts[..., None],
+                np.where(broken[..., None], np.nan, part) * weights[..., None],
+                0,
+            )
+            for part in apart
+        ]
+        return self._reduced(each, *gradient)
+
+    def _reduced(self, each: Any, *gradient: Any) -> Any:
+        rows = self._rows
+        loss = rows.in_callers_dtype(each if self._options.reduction == "none" else np.sum(each))
+        return (loss, rows.in_callers_form(gradient[0])) if gradient else loss
+
+
+def _total(weight: Any) -> Any:
+    """The sum of the weights; 1 where none counts, and the mean is 0."""
+    total = np.sum(weight)
+    return total if total else np.ones_like(total)

@@ -1,0 +1,48 @@
+"""The loss Ω*(z) + Ω(q) − q·z and its gradient p − q in rows, for any mapping and any target.
+
+All is computed with scores relative to each row's largest, which changes nothing, since Σp = Σq,
+and loses no digits to their offset.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.calls.record import Mapping
+from pyentmax.losses.targets import Target
+
+
+def fenchel_young(record: Mapping, scores: Any, target: Target, *params: Any) -> Any:
+    """The loss of each row, of shape batch, for scores with their maximum at 0."""
+    loss, _ = _loss_and_probabilities(record, scores, target, params)
+    return loss
+
+
+def fenchel_young_and_gradient(
+    record: Mapping, scores: Any, target: Target, *params: Any
+) -> tuple[Any, Any]:
+    """The same, and each row's gradient p − q, of shape batch + (d,)."""
+    loss, p = _loss_and_probabilities(record, scores, target, params)
+    return loss, target.subtracted_from(p)
+
+
+def _loss_and_probabilities(
+    record: Mapping, scores: Any, target: Target, params: tuple[Any, ...]
+) -> tuple[Any, Any]:
+    assert record.omega is not None  # or there is no loss
+    masked = {"mask": scores > -np.inf} if record.omega_takes_mask else {}
+    omega = record.omega
+
+    def omega_of(p: Any) -> Any:
+        return omega(p, *params, **masked)
+
+    p = record.forward(scores, *params)
+    if record.conjugate is None:
+        conjugate = np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega_of(p)
+    else:
+        conjugate = record.conjugate(scores, p, *params)
+    at_target = target.omega(omega_of, record.omega_at_vertices, scores)
+    # Below 0 is rounding: Fenchel-Young's inequality.
+    return np.maximum(conjugate - target.dot(scores) + at_target, 0), p

@@ -1,0 +1,16 @@
+"""All mappings, their derivatives and their losses: a line for each file.
+
+`pyentmax` takes its names from here, and `MAPPINGS` its records.
+"""
+
+from pyentmax.mappings.softmax import *  # noqa: F403, I001  # in the order of MAPPINGS
+from pyentmax.mappings.sparsemax import *  # noqa: F403
+from pyentmax.mappings.entmax15 import *  # noqa: F403
+from pyentmax.mappings.entmax import *  # noqa: F403
+from pyentmax.mappings.normmax import *  # noqa: F403
+from pyentmax.mappings.topk_softmax import *  # noqa: F403
+from pyentmax.mappings.fusedmax import *  # noqa: F403
+from pyentmax.mappings.oscarmax import *  # noqa: F403
+from pyentmax.mappings.csoftmax import *  # noqa: F403
+from pyentmax.mappings.csparsemax import *  # noqa: F403
+from pyentmax.mappings.budget_sparsemax import *  # noqa: F403
