@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.autograd.gradients import Array
-from pyentmax.autograd.mappings import entmax
+from pyentmax.autograd.mappings import MAPPING_OPS
 from pyentmax.autograd.ops import sigmoid
 from pyentmax.autograd.tensor import Tensor, as_tensor
 from pyentmax.nn.attention.single_query import AttentionMapping
@@ -79,6 +79,6 @@ def learned_entmax(params: Parameters, name: str) -> AttentionMapping:
     """
 
     def mapping(z: Tensor, *, mask: Array | None = None) -> Tensor:
-        return entmax(z, learned_alpha(params, name), mask=mask)
+        return MAPPING_OPS["entmax"](z, learned_alpha(params, name), mask=mask)
 
     return mapping
