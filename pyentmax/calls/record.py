@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -62,13 +62,6 @@ class Mapping:
     parameters: tuple[str, ...] = ()
     parameter_vjp: Callable[..., Any] | None = None
     parameter_vjp_takes_scores: bool = False
-    conjugate: Callable[..., Any] | None = None
-    log: Callable[..., Any] | None = None
-    loss: Callable[..., Any] | None = None
-    loss_and_grad: Callable[..., Any] | None = None
-    textbook: Callable[..., Any] | None = None
-    textbook_jacobian: Callable[..., Any] | None = None
-    textbook_loss: Callable[..., Any] | None = None
     sparse: bool = True
     on_simplex: bool = True
     shift_invariant: bool = True
@@ -76,3 +69,22 @@ class Mapping:
     symmetric: bool = True
     omega_at_vertices: float | None = None
     omega_takes_mask: bool = False
+    # Of the mapping itself, see `with_own`.
+    conjugate: Callable[..., Any] | None = field(default=None, init=False)
+    log: Callable[..., Any] | None = field(default=None, init=False)
+    loss: Callable[..., Any] | None = field(default=None, init=False)
+    loss_and_grad: Callable[..., Any] | None = field(default=None, init=False)
+    textbook: Callable[..., Any] | None = field(default=None, init=False)
+    textbook_jacobian: Callable[..., Any] | None = field(default=None, init=False)
+    textbook_loss: Callable[..., Any] | None = field(default=None, init=False)
+
+    def with_own(self, **functions: Callable[..., Any]) -> Mapping:
+        """The record with functions that are right for this very mapping alone.
+
+        ``dataclasses.replace`` leaves them out: of a record with another forward or Ω they would be
+        wrong, and generic code does without.
+        """
+        record = replace(self)
+        for name, function in functions.items():
+            object.__setattr__(record, name, function)
+        return record

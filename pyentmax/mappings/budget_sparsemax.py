@@ -201,7 +201,8 @@ BUDGET_SPARSEMAX = Mapping(
     omega=None,  # ½‖p‖², but no label or distribution sums to k
     parameters=(BUDGET.name,),
     parameter_vjp=budget_sparsemax_vjp_budget,
+    on_simplex=False,
+).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
-    on_simplex=False,
 )

@@ -220,8 +220,9 @@ CSOFTMAX = Mapping(
     omega=None,  # −H with a constraint: a label above its bound would cost infinity
     parameters=(UPPER.name,),
     parameter_vjp=csoftmax_vjp_upper,
-    textbook=textbook,
-    textbook_jacobian=textbook_jacobian,
     sparse=False,
     permutation_equivariant=False,  # unless the bounds are permuted too
+).with_own(
+    textbook=textbook,
+    textbook_jacobian=textbook_jacobian,
 )

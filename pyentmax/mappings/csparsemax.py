@@ -207,7 +207,8 @@ CSPARSEMAX = Mapping(
     parameters=(UPPER.name,),
     parameter_vjp=csparsemax_vjp_upper,
     parameter_vjp_takes_scores=True,
+    permutation_equivariant=False,  # unless the bounds are permuted too
+).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
-    permutation_equivariant=False,  # unless the bounds are permuted too
 )

@@ -476,6 +476,8 @@ ENTMAX = Mapping(
     omega=entmax_omega,
     parameters=(ALPHA.name,),
     parameter_vjp=entmax_vjp_alpha,
+    omega_at_vertices=0.0,
+).with_own(
     conjugate=_conjugate,
     log=log_entmax,
     loss=entmax_loss,
@@ -483,5 +485,4 @@ ENTMAX = Mapping(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
     textbook_loss=textbook_loss,
-    omega_at_vertices=0.0,
 )

@@ -250,11 +250,12 @@ ENTMAX15 = Mapping(
     vjp=entmax15_vjp,
     jacobian=entmax15_jacobian,
     omega=entmax15_omega,
+    omega_at_vertices=0.0,
+).with_own(
     log=log_entmax15,
     loss=entmax15_loss,
     loss_and_grad=entmax15_loss_and_grad,
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
     textbook_loss=textbook_loss,
-    omega_at_vertices=0.0,
 )

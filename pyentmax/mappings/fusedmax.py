@@ -362,9 +362,10 @@ FUSEDMAX = Mapping(
     omega=fusedmax_omega,
     parameters=(STRENGTH.name,),
     parameter_vjp=fusedmax_vjp_strength,
+    permutation_equivariant=False,
+    omega_takes_mask=True,
+).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
     textbook_loss=textbook_loss,
-    permutation_equivariant=False,
-    omega_takes_mask=True,
 )

@@ -285,10 +285,11 @@ NORMMAX = Mapping(
     jacobian=normmax_jacobian,
     omega=normmax_omega,
     parameters=(ALPHA.name,),
+    omega_at_vertices=1.0,
+).with_own(
     loss=normmax_loss,
     loss_and_grad=normmax_loss_and_grad,
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
     textbook_loss=textbook_loss,
-    omega_at_vertices=1.0,
 )

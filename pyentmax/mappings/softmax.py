@@ -253,6 +253,9 @@ SOFTMAX = Mapping(
     vjp=softmax_vjp,
     jacobian=softmax_jacobian,
     omega=softmax_omega,
+    sparse=False,
+    omega_at_vertices=0.0,
+).with_own(
     conjugate=_conjugate,
     log=log_softmax,
     loss=softmax_loss,
@@ -260,6 +263,4 @@ SOFTMAX = Mapping(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
     textbook_loss=textbook_loss,
-    sparse=False,
-    omega_at_vertices=0.0,
 )

@@ -272,11 +272,12 @@ SPARSEMAX = Mapping(
     vjp=sparsemax_vjp,
     jacobian=sparsemax_jacobian,
     omega=sparsemax_omega,
+    omega_at_vertices=0.0,
+).with_own(
     log=log_sparsemax,
     loss=sparsemax_loss,
     loss_and_grad=sparsemax_loss_and_grad,
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
     textbook_loss=textbook_loss,
-    omega_at_vertices=0.0,
 )

@@ -188,6 +188,7 @@ TOPK_SOFTMAX = Mapping(
     jacobian=topk_softmax_jacobian,
     omega=None,
     parameters=(K.name,),
+).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
 )

@@ -61,10 +61,6 @@ BISECTION = replace(
     name="bisection",
     forward=entmax_by_bisection,
     support=_support,
-    log=None,
-    loss=None,
-    loss_and_grad=None,
-    conjugate=None,
 )
 """The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is
 the same mapping."""
