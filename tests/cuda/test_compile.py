@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=u
 
 # Shared memory, in bytes, of a block and of a multiprocessor: an A100's and an H100's or H200's.
 ARCHITECTURES = {"sm_80": Limits(166912, 167936), "sm_90": Limits(232448, 233472)}
-KERNELS = [kernel for kernel in vars(_functions).values() if isinstance(kernel, Kernel)]
+KERNELS = [kernel for kernel in vars(functions).values() if isinstance(kernel, Kernel)]
 TYPES: dict[str, Any] = {"float32": np.float32, "float16": np.float16, "float64": np.float64}
 
 # Registers of a thread, at most, by what holds a row. A multiprocessor has 65,536: at 64, half of
