@@ -2,16 +2,16 @@
 
 ``scores`` compares a query with keys, ``single_query`` averages values for one query (a recurrent
 decoder's step), ``multi_head`` for many queries and several heads at once (a Transformer's layer),
-``learned_alpha`` makes α a parameter, and ``constrained`` bounds the weights of a position.
+``alpha`` makes α a parameter, and ``constrained`` bounds the weights of a position.
 """
 
-from pyentmax.nn.attention.constrained import CONSTRAINED, constrained_attention
-from pyentmax.nn.attention.learned_alpha import (
+from pyentmax.nn.attention.alpha import (
     LEARNED,
     init_learned_alpha,
     learned_alpha,
     learned_entmax,
 )
+from pyentmax.nn.attention.constrained import CONSTRAINED, constrained_attention
 from pyentmax.nn.attention.multi_head import (
     causal_mask,
     init_multi_head_attention,
