@@ -7,7 +7,6 @@ from pyentmax.data.batching import (
     bucketed_batches,
     fingerprint,
     make_batch,
-    padding_share,
 )
 from pyentmax.data.download import FOLDER_VARIABLE, fetch, local_folder
 from pyentmax.data.errors import DataError
@@ -30,5 +29,4 @@ __all__ = [
     "fingerprint",
     "local_folder",
     "make_batch",
-    "padding_share",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -225,37 +225,6 @@ def fingerprint(pairs: Sequence[Pair]) -> str:
     for source, target in pairs:
         digest.update(json.dumps([list(map(int, source)), list(map(int, target))]).encode())
     return f"{len(pairs)} examples, {digest.hexdigest()[:16]}"
-
-
-def padding_share(pairs: Sequence[Pair], batches: Iterable[NDArray[np.int64]]) -> float:
-    """The share of padding in the source and target arrays of *batches*.
-
-    Parameters
-    ----------
-    pairs : sequence of (source ids, target ids)
-    batches : iterable of int arrays
-        As from `bucketed_batches`.
-
-    Returns
-    -------
-    float
-        From 0, where all pairs of a batch have equal lengths, to nearly 1; 0 if there is no batch.
-
-    Examples
-    --------
-    >>> pairs = [(np.zeros(n, int), np.zeros(1, int)) for n in (2, 4)]
-    >>> share = padding_share(pairs, [np.array([0, 1])])  # 2 of 8 source, 0 of 4 target positions
-    >>> round(share, 4)
-    0.1667
-    """
-    lengths = _lengths(pairs)
-    used = places = 0
-    for batch in batches:
-        # BOS or EOS makes each target row one longer.
-        for batch_lengths in (lengths[0][batch], lengths[1][batch] + 1):
-            used += int(batch_lengths.sum())
-            places += len(batch) * int(batch_lengths.max())
-    return (places - used) / places if places else 0.0
 
 
 def _lengths(pairs: Sequence[Pair]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -11,19 +11,11 @@ from pyentmax.data import (
     BOS,
     EOS,
     PAD,
-    UNK,
+    BucketedPairs,
     DataError,
-    Vocabulary,
     bucketed_batches,
+    fingerprint,
     make_batch,
-    padding_share,
-)
-from pyentmax.tasks.inflection import (
-    Example,
-    encode_examples,
-    english_verbs,
-    source_tokens,
-    target_tokens,
 )
 
 # Ids from PAD on: padding must be told by the masks, not by the ids.
@@ -103,37 +95,36 @@ def test_the_generator_shuffles_ties_and_batches_and_nothing_else_does():
     assert first != other
     # Which pairs share a batch changes, not only the order of the batches.
     assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in other}
-    # Batches come in random order too: 10 lengths, one a batch, in another order than sorted.
+    # Batches come in random order too: 10 lengths, one per batch, not in sorted order.
     ladder = as_pairs([([5] * (i // 4 + 1), [5]) for i in range(40)])
     order = [len(ladder[b[0]][0]) for b in bucketed_batches(ladder, 4, np.random.default_rng(1))]
     assert sorted(order) == list(range(1, 11))
     assert order != sorted(order)
 
 
-def test_verbs_are_hardly_padded():
-    examples = english_verbs()
-    source = Vocabulary.build(map(source_tokens, examples))
-    target = Vocabulary.build(target_tokens(example.form) for example in examples)
-    pairs = encode_examples(examples, source, target)
-    bucketed = padding_share(pairs, bucketed_batches(pairs, 64, np.random.default_rng(0)))
-    as_they_come = padding_share(pairs, np.split(np.arange(len(pairs)), range(64, len(pairs), 64)))
-    assert bucketed < 0.03
-    assert as_they_come > 0.15
-
-
-@given(pair_lists.filter(len), st.integers(1, 7))
-def test_padding_share_counts_what_the_masks_leave_out(lists, batch_size):
-    pairs = as_pairs(lists)
-    batches = bucketed_batches(pairs, batch_size)
-    made = [make_batch(pairs, index) for index in batches]
-    masks = [mask.ravel() for batch in made for mask in (batch.source_mask, batch.target_mask)]
-    expected = 1 - np.concatenate(masks).mean()
-    np.testing.assert_allclose(padding_share(pairs, batches), expected, rtol=0, atol=1e-12)
-
-
-def test_no_batch_has_no_padding():
+def test_no_pairs_give_no_batch():
     assert bucketed_batches([], 3) == []
-    assert padding_share([], []) == 0
+
+
+def test_epochs_are_a_function_of_the_generator():
+    source = BucketedPairs(as_pairs([([5] * n, [6]) for n in (1, 2, 2, 3, 3, 3)]), 2)
+    first, again, other = (
+        [batch.index.tolist() for batch in source.epoch(np.random.default_rng(seed))]
+        for seed in (1, 1, 3)
+    )
+    assert first == again
+    assert first != other
+    assert sum(source.count(batch) for batch in source.epoch(np.random.default_rng(0))) == 6
+    assert source.identity["batch_size"] == 2
+    with pytest.raises(DataError, match="batch_size must be at least 1, got 0"):
+        BucketedPairs(source.pairs, 0)
+
+
+def test_a_fingerprint_is_of_the_pairs_and_their_order():
+    pairs = as_pairs([([5, 6], [7]), ([5], [6, 7])])
+    different = [pairs[::-1], pairs[:1], as_pairs([([5, 6, 7], []), ([5], [6, 7])])]
+    assert len({fingerprint(p) for p in [pairs, *different]}) == 4
+    assert fingerprint(as_pairs([([5, 6], [7]), ([5], [6, 7])])) == fingerprint(pairs)
 
 
 def test_errors_of_batches():
@@ -153,19 +144,3 @@ def test_a_batch_keeps_its_own_index():
     batch = make_batch(as_pairs([([5], [6])] * 2), index)
     index[0] = 1
     assert batch.index.tolist() == [0]
-
-
-def test_unknown_characters_in_examples_are_named_or_mapped():
-    known = Example("go", "went", ("V", "PST"))
-    source = Vocabulary.build([source_tokens(known)])
-    target = Vocabulary.build([target_tokens(known.form)])
-    odd = Example("gö", "went!", ("V", "PST"))
-    with pytest.raises(
-        DataError, match="unknown character 'ö' in lemma 'gö' with tags 'V;PST'; known: g o$"
-    ):
-        encode_examples([known, odd], source, target)
-    with pytest.raises(DataError, match="unknown character '!' in form 'went!'; known: e n t w$"):
-        encode_examples([odd._replace(lemma="go")], source, target)
-    [(source_ids, target_ids)] = encode_examples([odd], source, target, unknown="<unk>")
-    assert source.decode(source_ids) == ["<V>", "<PST>", "g", "<unk>"]
-    assert target_ids[-1] == UNK

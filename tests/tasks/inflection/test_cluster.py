@@ -14,7 +14,8 @@ import pytest
 from pyentmax.cli import main
 from pyentmax.tasks.inflection import Inflector
 from pyentmax.tasks.inflection.experiments import cluster, table1
-from pyentmax.tasks.inflection.experiments.table1 import Cell, Settings
+from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
+from pyentmax.tasks.inflection.experiments.table1 import Settings
 from pyentmax.training import load_checkpoint
 
 distributed = pytest.importorskip("distributed")
@@ -114,7 +115,7 @@ def test_a_worker_killed_midway_loses_nothing_and_nothing_is_trained_twice(
         assert table1.run_cell(alone, cell, SETTINGS, data, progress=False)
         one, other = (checkpoint(root, cell)["history"]["loss"] for root in (alone, out))
         np.testing.assert_allclose(other, one, rtol=1e-6)
-    one, other = (without_clocks(table1.finished_results(root)) for root in (alone, out))
+    one, other = (without_clocks(finished_results(root)) for root in (alone, out))
     assert one == other
 
 

@@ -1,17 +1,20 @@
-"""Reading examples: what comes in comes out unchanged, and what is wrong is named."""
+"""Reading and encoding examples: they come out unchanged, and what is wrong is named."""
 
 from __future__ import annotations
 
 import unicodedata
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyentmax.data import DataError
+from pyentmax.data import UNK, DataError, Vocabulary, bucketed_batches, make_batch
 from pyentmax.tasks.inflection import (
     Example,
     compounds_of,
+    encode_examples,
+    english_verbs,
     hold_out,
     language_of,
     read_examples,
@@ -155,3 +158,35 @@ def test_hold_out_splits_by_lemma(examples, lemmas):
     kept, held = hold_out(examples, lemmas)
     assert held == [example for example in examples if example.lemma in lemmas]
     assert kept == [example for example in examples if example.lemma not in lemmas]
+
+
+def test_unknown_characters_in_examples_are_named_or_mapped():
+    known = Example("go", "went", ("V", "PST"))
+    source = Vocabulary.build([source_tokens(known)])
+    target = Vocabulary.build([target_tokens(known.form)])
+    odd = Example("gö", "went!", ("V", "PST"))
+    with pytest.raises(
+        DataError, match="unknown character 'ö' in lemma 'gö' with tags 'V;PST'; known: g o$"
+    ):
+        encode_examples([known, odd], source, target)
+    with pytest.raises(DataError, match="unknown character '!' in form 'went!'; known: e n t w$"):
+        encode_examples([odd._replace(lemma="go")], source, target)
+    [(source_ids, target_ids)] = encode_examples([odd], source, target, unknown="<unk>")
+    assert source.decode(source_ids) == ["<V>", "<PST>", "g", "<unk>"]
+    assert target_ids[-1] == UNK
+
+
+def test_verbs_are_hardly_padded():
+    examples = english_verbs()
+    source = Vocabulary.build(map(source_tokens, examples))
+    target = Vocabulary.build(target_tokens(example.form) for example in examples)
+    pairs = encode_examples(examples, source, target)
+
+    def padding_share(batches):
+        made = [make_batch(pairs, index) for index in batches]
+        masks = [mask.ravel() for batch in made for mask in (batch.source_mask, batch.target_mask)]
+        return 1 - np.concatenate(masks).mean()
+
+    assert padding_share(bucketed_batches(pairs, 64, np.random.default_rng(0))) < 0.03
+    # In the order of the table there is far more.
+    assert padding_share(np.split(np.arange(len(pairs)), range(64, len(pairs), 64))) > 0.15

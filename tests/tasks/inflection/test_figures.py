@@ -12,6 +12,7 @@ from pyentmax.analysis import word_accuracy
 from pyentmax.cli import main
 from pyentmax.tasks.inflection import Inflector, read_examples
 from pyentmax.tasks.inflection.experiments import figure4, figure6, one_language
+from pyentmax.tasks.inflection.experiments.cells import finished_results
 from pyentmax.training import LAST
 
 pytest.importorskip("matplotlib", reason="figures need the extra: pip install pyentmax[models]")
@@ -84,7 +85,7 @@ def test_the_result_is_that_of_the_last_update(folder, tmp_path, monkeypatch):
     data = one_language.read_data(folder, settings)
     [cell] = figure4.grid(["1.5"], [3])
     assert one_language.run_cell(tmp_path, cell, settings, data, progress=False)
-    [result] = one_language.results_of(tmp_path)
+    [result] = finished_results(tmp_path)
     inflector = Inflector.load(tmp_path / cell.folder)
     found = []
     with np.load(tmp_path / cell.folder / LAST) as last:

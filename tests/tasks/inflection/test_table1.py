@@ -11,7 +11,8 @@ from pyentmax.cli import main
 from pyentmax.data import DataError
 from pyentmax.tasks.inflection import read_examples
 from pyentmax.tasks.inflection.experiments import table1
-from pyentmax.tasks.inflection.experiments.table1 import Cell, Settings
+from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results, is_finished
+from pyentmax.tasks.inflection.experiments.table1 import Settings
 from pyentmax.tasks.inflection.experiments.table1_report import PAPER, format_table
 from pyentmax.training import load_checkpoint
 
@@ -144,7 +145,7 @@ def test_a_cell_killed_midway_goes_on_to_the_same_numbers(folder, tmp_path, monk
     monkeypatch.setattr(Inflector, "validate", dies_at_the_second)
     with pytest.raises(RuntimeError, match="killed"):
         table1.run_cell(killed, cell, settings, data, progress=False)
-    assert not table1.is_finished(killed, cell)
+    assert not is_finished(killed, cell)
     assert table1.run_cell(killed, cell, settings, data, progress=False)
     # One validation before, the one that was killed again, and the last.
     assert len(calls) == 4
@@ -153,7 +154,7 @@ def test_a_cell_killed_midway_goes_on_to_the_same_numbers(folder, tmp_path, monk
         _, meta = load_checkpoint(out / cell.folder / "last.npz", "training state")
         histories.append({**meta["history"], "seconds": None})
     assert histories[0] == histories[1]
-    results = [table1.finished_results(out)[0] for out in (whole, killed)]
+    results = [finished_results(out)[0] for out in (whole, killed)]
     clocks = {"train_seconds": 0, "decode_seconds": 0}
     assert results[0] | clocks == results[1] | clocks
 
@@ -162,9 +163,7 @@ def test_interrupted_training_is_told(folder, tmp_path, monkeypatch, capsys):
     from pyentmax.training import History
 
     out = tmp_path / "table"
-    monkeypatch.setattr(
-        table1, "train_inflector", lambda *a, **k: (None, History(interrupted=True))
-    )
+    monkeypatch.setattr(table1, "train_cell", lambda *a, **k: (None, History(interrupted=True)))
     assert main(arguments(folder, out, "--loss", "1.5", "--attention", "1")) == 130
     assert "the same command continues" in capsys.readouterr().out
     assert not (out / "cells.csv").exists()

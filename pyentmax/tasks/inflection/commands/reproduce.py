@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from pyentmax.nn.attention import SCORES
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands.options import add_folder
 from pyentmax.tasks.inflection.conll2018 import conll2018_languages
+from pyentmax.tasks.inflection.experiments.cells import Cell, is_finished
 
 
 def add_reproduce(commands: Commands) -> None:
@@ -92,7 +93,14 @@ def _table1(args: argparse.Namespace) -> int:
         flush=True,
     )
     if args.scheduler is None:
-        code = _cells_here(args, out, cells, settings, data)
+        code = _train_here(
+            cells,
+            out,
+            lambda cell: table1.run_cell(
+                out, cell, settings, data, device=args.device, progress=not args.quiet
+            ),
+            lambda: write_report(out, settings),
+        )
     else:
         code = _cells_on_cluster(args, out, cells, settings)
     if code:
@@ -102,21 +110,17 @@ def _table1(args: argparse.Namespace) -> int:
     return 0
 
 
-def _cells_here(
-    args: argparse.Namespace, out: Path, cells: Sequence[Any], settings: Any, data: Any
+def _train_here(
+    cells: Sequence[Cell], out: Path, run: Callable[[Cell], bool], report: Callable[[], object]
 ) -> int:
-    from pyentmax.tasks.inflection.experiments import table1
-    from pyentmax.tasks.inflection.experiments.table1_report import write_report
-
+    """Train one cell after another, with a report after each; returns the exit code."""
     for number, cell in enumerate(cells, start=1):
-        state = " (finished)" if table1.is_finished(out, cell) else ""
+        state = " (finished)" if is_finished(out, cell) else ""
         print(f"model {number} of {len(cells)}: {cell}{state}", flush=True)
-        if not table1.run_cell(
-            out, cell, settings, data, device=args.device, progress=not args.quiet
-        ):
+        if not run(cell):
             print("interrupted; the same command continues")
             return 130
-        write_report(out, settings)
+        report()
     return 0
 
 
@@ -235,12 +239,13 @@ def _small_runs(
     )
     data = one_language.read_data(args.data, settings)
     open_folder(out, asdict(settings))
-    for number, cell in enumerate(cells, start=1):
-        state = " (finished)" if one_language.is_finished(folder, cell) else ""
-        print(f"model {number} of {len(cells)}: {cell}{state}", flush=True)
-        if not one_language.run_cell(folder, cell, settings, data, progress=not args.quiet):
-            print("interrupted; the same command continues")
-            return 130
-        figure.write_report(out)
+    code = _train_here(
+        cells,
+        folder,
+        lambda cell: one_language.run_cell(folder, cell, settings, data, progress=not args.quiet),
+        lambda: figure.write_report(out),
+    )
+    if code:
+        return code
     print(f"picture: {figure.draw(out)}; numbers: {out / (args.experiment + '.csv')}")
     return 0

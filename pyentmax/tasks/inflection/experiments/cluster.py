@@ -18,14 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyentmax.data.download import FOLDER_VARIABLE
-from pyentmax.tasks.inflection.experiments.table1 import (
-    Cell,
-    Data,
-    Settings,
-    is_finished,
-    read_data,
-    run_cell,
-)
+from pyentmax.tasks.inflection.experiments.cells import Cell, Data, is_finished
+from pyentmax.tasks.inflection.experiments.table1 import Settings, read_data, run_cell
 
 CONNECT = 10  # seconds within which a scheduler must answer
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.nn.mapping_choice import choose_mapping
-from pyentmax.tasks.inflection.experiments.one_language import results_of
-from pyentmax.tasks.inflection.experiments.table1 import Cell
+from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
 from pyentmax.tasks.records import write_csv
 
 OTHER = "1.5"
@@ -51,7 +50,7 @@ def grid(alphas: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
 
 def write_report(out: Path) -> None:
     """Write ``figure4.csv`` from the finished models."""
-    rows = [{name: _rounded(result[name]) for name in COLUMNS} for result in results_of(out)]
+    rows = [{name: _rounded(result[name]) for name in COLUMNS} for result in finished_results(out)]
     write_csv(out / "figure4.csv", COLUMNS, rows)
 
 
@@ -63,7 +62,7 @@ def draw(out: Path) -> Path:
     """Draw ``figure4.png`` from the finished models."""
     from pyentmax.plotting import plot_accuracy_by_alpha, save_figure
 
-    results = results_of(out)
+    results = finished_results(out)
     attention = accuracies((r["attention"], r) for r in results if r["loss"] == OTHER)
     output = accuracies((r["loss"], r) for r in results if r["attention"] == OTHER)
     ax = plot_accuracy_by_alpha({"attention": attention, "output": output})

@@ -20,8 +20,7 @@ from typing import Any
 
 from pyentmax.backends.choice import kernels
 from pyentmax.nn.mapping_choice import choose_mapping
-from pyentmax.tasks.inflection.experiments.one_language import results_of
-from pyentmax.tasks.inflection.experiments.table1 import Cell
+from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
 from pyentmax.tasks.records import write_csv
 
 MAPPINGS = ("1", "1.5", "bisection:1.5")
@@ -48,7 +47,7 @@ def grid(mappings: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
 
 
 def _results(out: Path) -> list[tuple[str, dict[str, Any]]]:
-    return [(folder, result) for folder in BACKENDS for result in results_of(out / folder)]
+    return [(folder, result) for folder in BACKENDS for result in finished_results(out / folder)]
 
 
 def write_report(out: Path) -> None:

@@ -10,15 +10,19 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyentmax.analysis import exactness_statistics, word_accuracy
 from pyentmax.tasks.inflection.conll2018 import conll2018_files
 from pyentmax.tasks.inflection.examples import read_examples
-from pyentmax.tasks.inflection.experiments.table1 import RESULT, Cell, Data
-from pyentmax.tasks.inflection.training import train_inflector
-from pyentmax.tasks.records import read_json, write_json
-from pyentmax.training import LAST, TrainingConfig
+from pyentmax.tasks.inflection.experiments.cells import (
+    RESULT,
+    Cell,
+    Data,
+    is_finished,
+    train_cell,
+)
+from pyentmax.tasks.records import write_json
+from pyentmax.training import TrainingConfig
 
 
 @dataclass(frozen=True)
@@ -76,16 +80,6 @@ def read_data(folder: Path | None, settings: Settings) -> Data:
     return Data(*(read_examples(conll2018_files([settings.language], s, folder)) for s in splits))
 
 
-def folder_of(out: Path, cell: Cell) -> Path:
-    """The folder of a model; not every file system allows a colon in a name."""
-    return out / cell.folder.replace(":", "-")
-
-
-def is_finished(out: Path, cell: Cell) -> bool:
-    """Whether the result of a model has been written."""
-    return (folder_of(out, cell) / RESULT).exists()
-
-
 def run_cell(
     out: Path, cell: Cell, settings: Settings, data: Data, *, progress: bool = True
 ) -> bool:
@@ -95,22 +89,15 @@ def run_cell(
     """
     if is_finished(out, cell):
         return True
-    folder = folder_of(out, cell)
-    inflector, history = train_inflector(
-        data.train,
-        data.dev,
+    inflector, history = train_cell(
+        out,
+        cell,
+        settings,
         settings.training(cell.seed),
-        batch_size=settings.batch_size,
-        directory=folder,
+        data,
         keep="last",
-        resume=(folder / LAST).exists(),
         progress=progress,
         clock=time.process_time,
-        attention=cell.attention,
-        output=cell.loss,
-        hidden=settings.hidden,
-        layers=settings.layers,
-        dropout=settings.dropout,
     )
     if history.interrupted:
         return False
@@ -130,11 +117,5 @@ def run_cell(
         "dev_loss": history.dev_loss,
         "dev_accuracy": history.dev_accuracy,
     }
-    write_json(folder / RESULT, found)
+    write_json(out / cell.folder / RESULT, found)
     return True
-
-
-def results_of(out: Path) -> list[dict[str, Any]]:
-    """The results of all finished models, sorted by loss, attention and seed."""
-    results = [read_json(path) for path in out.glob(f"loss-*/{RESULT}")]
-    return sorted(results, key=lambda r: (r["loss"], r["attention"], r["seed"]))

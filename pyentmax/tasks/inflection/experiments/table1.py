@@ -21,7 +21,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
@@ -29,12 +29,18 @@ from pyentmax.system.files import locked
 from pyentmax.tasks.inflection.conll2018 import conll2018_files
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, read_examples
+from pyentmax.tasks.inflection.experiments.cells import (
+    RESULT,
+    Cell,
+    Data,
+    is_finished,
+    train_cell,
+)
 from pyentmax.tasks.inflection.inflector import load_word_decoder
-from pyentmax.tasks.inflection.training import train_inflector
-from pyentmax.tasks.records import open_folder, read_json, write_json, write_text
-from pyentmax.training import LAST, TrainingConfig
+from pyentmax.tasks.records import open_folder, write_json, write_text
+from pyentmax.training import TrainingConfig
 
-RESULT, LOCK = "result.json", "lock"
+LOCK = "lock"
 EPOCHS = {"high": 30, "medium": 100, "low": 300}
 EPOCHS_PER_VALIDATION = {"high": 1, "medium": 10, "low": 100}
 """Every epoch in the high setting, every ten in medium (§4.1); the paper has no low setting."""
@@ -104,29 +110,6 @@ class Settings:
         )
 
 
-class Cell(NamedTuple):
-    """One model of the table: its two mappings, as for `choose_mapping`, and its seed."""
-
-    loss: str
-    attention: str
-    seed: int
-
-    @property
-    def folder(self) -> str:
-        """The name of its folder."""
-        return f"loss-{self.loss}.attention-{self.attention}.seed-{self.seed}"
-
-    def __str__(self) -> str:
-        return f"loss {self.loss}, attention {self.attention}, seed {self.seed}"
-
-
-class Data(NamedTuple):
-    """The examples of a table."""
-
-    train: list[Example]
-    dev: list[Example]
-
-
 # --- data -----------------------------------------------------------------------------------------
 
 
@@ -158,11 +141,6 @@ def open_table(out: Path, settings: Settings) -> None:
     open_folder(out, _plain(settings))
 
 
-def is_finished(out: Path, cell: Cell) -> bool:
-    """Whether the result of a cell has been written."""
-    return (out / cell.folder / RESULT).exists()
-
-
 def run_cell(
     out: Path,
     cell: Cell,
@@ -186,22 +164,16 @@ def run_cell(
 def _train_cell(
     out: Path, cell: Cell, settings: Settings, data: Data, device: str, progress: bool
 ) -> bool:
-    folder = out / cell.folder
-    decoder, history = train_inflector(
-        data.train,
-        data.dev,
-        settings.training(len(data.train), cell.seed),
-        batch_size=settings.batch_size,
-        directory=folder,
-        resume=(folder / LAST).exists(),
+    config = settings.training(len(data.train), cell.seed)
+    decoder, history = train_cell(
+        out,
+        cell,
+        settings,
+        config,
+        data,
         progress=progress,
         purpose="table 1",
         device=device,
-        hidden=settings.hidden,
-        layers=settings.layers,
-        dropout=settings.dropout,
-        attention=cell.attention,
-        output=cell.loss,
         score=settings.score,
     )
     if history.interrupted:
@@ -214,7 +186,7 @@ def _train_cell(
         "updates": history.update[-1],
         "train_seconds": round(history.seconds[-1], 1),
     }
-    _write_result(folder, about, decoder, settings, data.dev)
+    _write_result(out / cell.folder, about, decoder, settings, data.dev)
     return True
 
 
@@ -281,16 +253,6 @@ def _write_result(
         "date": time.strftime("%Y-%m-%d"),
     }
     write_json(folder / RESULT, about | summary | {"languages": languages})
-
-
-def finished_results(out: Path) -> list[dict[str, Any]]:
-    """The results of all finished cells and ensembles, in the order of the paper's table."""
-    results = [read_json(path) for path in out.glob(f"loss-*/{RESULT}")]
-    return sorted(results, key=_place)
-
-
-def _place(result: dict[str, Any]) -> tuple[Any, ...]:
-    return (result["loss"], result["attention"], result["models"], str(result["seed"]))
 
 
 def grid(losses: Sequence[str], attentions: Sequence[str], seeds: Sequence[int]) -> list[Cell]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyentmax.tasks.inflection.experiments.table1 import Settings, finished_results
+from pyentmax.tasks.inflection.experiments.cells import finished_results
+from pyentmax.tasks.inflection.experiments.table1 import Settings
 from pyentmax.tasks.records import write_csv, write_text
 
 

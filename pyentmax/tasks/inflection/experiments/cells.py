@@ -1,0 +1,82 @@
+"""The cells of an experiment: models that differ in their mappings and seeds, a folder each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from pyentmax.tasks.inflection.examples import Example
+from pyentmax.tasks.inflection.inflector import Inflector
+from pyentmax.tasks.inflection.training import train_inflector
+from pyentmax.tasks.records import read_json
+from pyentmax.training import LAST, History, TrainingConfig
+
+RESULT = "result.json"
+
+
+class Cell(NamedTuple):
+    """One model: its two mappings, as for `choose_mapping`, and its seed."""
+
+    loss: str
+    attention: str
+    seed: int
+
+    @property
+    def folder(self) -> str:
+        """The name of its folder; not every file system allows a colon there."""
+        return f"loss-{self.loss}.attention-{self.attention}.seed-{self.seed}".replace(":", "-")
+
+    def __str__(self) -> str:
+        return f"loss {self.loss}, attention {self.attention}, seed {self.seed}"
+
+
+class Data(NamedTuple):
+    """The examples of an experiment."""
+
+    train: list[Example]
+    dev: list[Example]
+
+
+class Shape(Protocol):
+    """What `train_cell` needs of the settings that all cells share."""
+
+    @property
+    def batch_size(self) -> int: ...
+    @property
+    def hidden(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+
+
+def is_finished(out: Path, cell: Cell) -> bool:
+    """Whether the result of a cell has been written."""
+    return (out / cell.folder / RESULT).exists()
+
+
+def finished_results(out: Path) -> list[dict[str, Any]]:
+    """The results of all finished cells, and of ensembles after those of their pair."""
+    results = [read_json(path) for path in out.glob(f"loss-*/{RESULT}")]
+    return sorted(results, key=lambda r: (r["loss"], r["attention"], r.get("models", 1), r["seed"]))
+
+
+def train_cell(
+    out: Path, cell: Cell, shape: Shape, config: TrainingConfig, data: Data, **options: Any
+) -> tuple[Inflector, History]:
+    """Train or resume the model of a cell; ``options`` are those of `train_inflector`."""
+    folder = out / cell.folder
+    return train_inflector(
+        data.train,
+        data.dev,
+        config,
+        batch_size=shape.batch_size,
+        directory=folder,
+        resume=(folder / LAST).exists(),
+        hidden=shape.hidden,
+        layers=shape.layers,
+        dropout=shape.dropout,
+        attention=cell.attention,
+        output=cell.loss,
+        **options,
+    )
