@@ -10,12 +10,11 @@ import pytest
 
 from pyentmax.thresholds import (
     Threshold,
-    bisect_largest,
+    bisect_p_max,
     bisection,
     condat,
-    exp_beta,
     halley,
-    inside,
+    in_support,
     michelot,
     newton,
     newton_threshold,
@@ -23,6 +22,7 @@ from pyentmax.thresholds import (
     partial_sort_sparsemax,
     sort_entmax15,
     sort_sparsemax,
+    tsallis_exp,
 )
 
 
@@ -58,11 +58,11 @@ def test_newton_and_bisection_agree(alpha: float) -> None:
     y = y - y.max(axis=-1, keepdims=True)
     beta = np.array([alpha - 1])
     c, size, passes = newton(y, beta)
-    np.testing.assert_allclose(exp_beta(y - c, beta)[0].sum(axis=-1), 1, rtol=1e-13)
+    np.testing.assert_allclose(tsallis_exp(y - c, beta)[0].sum(axis=-1), 1, rtol=1e-13)
     # In the scores x = βy, u = 1 + β(y − c) is x − τ, so τ = βc − 1.
     tau = bisection(beta * y, alpha).tau
     np.testing.assert_allclose(beta * c - 1, tau, rtol=0, atol=1e-14)
-    np.testing.assert_array_equal(size, inside(y, c, beta).sum(axis=-1, keepdims=True))
+    np.testing.assert_array_equal(size, in_support(y, c, beta).sum(axis=-1, keepdims=True))
     assert 1 < passes <= 40
 
 
@@ -86,13 +86,13 @@ def test_newton_keeps_its_promise_on_rows_made_against_it(d: int) -> None:
 
 
 @pytest.mark.parametrize("alpha", [2.5, 4, 10])
-def test_bisection_of_the_largest_agrees_with_plain_bisection(alpha: float) -> None:
+def test_bisection_of_p_max_agrees_with_plain_bisection(alpha: float) -> None:
     y = rows(3, d=5)
     y = y - y.max(axis=-1, keepdims=True)
     beta = np.array([alpha - 1])
-    p, largest, _ = bisect_largest(y, beta)
+    p, p_max, _ = bisect_p_max(y, beta)
     np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=1e-15)
-    np.testing.assert_allclose(p.max(axis=-1, keepdims=True), largest, rtol=1e-14)
+    np.testing.assert_allclose(p.max(axis=-1, keepdims=True), p_max, rtol=1e-14)
     x = beta * y
     np.testing.assert_allclose(
         p**beta, np.maximum(x - bisection(x, alpha).tau, 0), rtol=0, atol=1e-14
@@ -121,13 +121,13 @@ def test_float32_sums_of_a_long_row_do_not_pile_up(
     np.testing.assert_allclose(tau, exact, rtol=3e-7)
 
 
-def test_exp_beta_limits() -> None:
+def test_tsallis_exp_limits() -> None:
     t = np.array([-np.inf, -5.0, -0.5, 0.0, 0.5])
-    for got in exp_beta(t, np.array([0.0])):
+    for got in tsallis_exp(t, np.array([0.0])):
         np.testing.assert_array_equal(got, np.exp(t))
-    for got in exp_beta(t, np.array([1e-300])):
+    for got in tsallis_exp(t, np.array([1e-300])):
         np.testing.assert_allclose(got, np.exp(t), rtol=1e-15)
-    p, s = exp_beta(t, np.array([1.0]))
+    p, s = tsallis_exp(t, np.array([1.0]))
     np.testing.assert_allclose(p, np.maximum(1 + t, 0), rtol=1e-15)
     np.testing.assert_allclose(s, 1 + t > 0, rtol=1e-15)
 

@@ -21,7 +21,7 @@ from pyentmax.calls.parameters import Budget
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import solve_shifted
-from pyentmax.thresholds.filling import fill_boxes
+from pyentmax.thresholds.water_filling import project_capped_simplex
 
 __all__ = [
     "BUDGET_SPARSEMAX",
@@ -103,7 +103,7 @@ def budget_sparsemax(
     [1.   0.75 0.25 0.  ]
     """
     upper = (z > -np.inf).astype(z.dtype)
-    return solve_shifted(z, upper, lambda y: fill_boxes(y, upper, budget).p)
+    return solve_shifted(z, upper, lambda y: project_capped_simplex(y, upper, budget).p)
 
 
 @declare.support(BUDGET, shifted=False)

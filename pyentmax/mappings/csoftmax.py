@@ -26,7 +26,7 @@ from pyentmax.calls.parameters import UpperBounds
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
-from pyentmax.thresholds.filling import water_fill
+from pyentmax.thresholds.water_filling import water_fill
 
 __all__ = [
     "CSOFTMAX",

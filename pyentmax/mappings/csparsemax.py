@@ -21,7 +21,7 @@ from pyentmax.calls.parameters import UpperBounds
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
-from pyentmax.thresholds.filling import fill_boxes
+from pyentmax.thresholds.water_filling import project_capped_simplex
 
 __all__ = [
     "CSPARSEMAX",
@@ -97,7 +97,7 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
     >>> print(csparsemax([2.0, 0.5, 0.0, -1.0], [0.5, 1.0, 1.0, 1.0]))
     [0.5 0.5 0.  0. ]
     """
-    return solve_shifted(z, upper, lambda y: fill_boxes(y, upper, 1).p)
+    return solve_shifted(z, upper, lambda y: project_capped_simplex(y, upper, 1).p)
 
 
 @declare.support(UPPER, shifted=False)

@@ -22,8 +22,9 @@ from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
 from pyentmax.sparse_output import csr
-from pyentmax.thresholds.halving import bisect_largest
-from pyentmax.thresholds.tangents import exp_beta, inside, log_exp_beta, newton
+from pyentmax.thresholds.bisection import bisect_p_max
+from pyentmax.thresholds.newton import newton
+from pyentmax.thresholds.tsallis import in_support, log_tsallis_exp, tsallis_exp
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -102,7 +103,7 @@ def textbook_grad_alpha(p: Any, alpha: float = 1.5) -> np.ndarray:
 
 # What follows is right for every input. Near α = 1 all thresholds crowd at max x − 1, the powers
 # explode, and the halves of ∂p/∂α cancel: `newton` and `entmax_grad_alpha` use variables that have
-# a limit at α = 1. Above α = 2 p is ill-conditioned at the threshold: `bisect_largest`. And s may
+# a limit at α = 1. Above α = 2 p is ill-conditioned at the threshold: `bisect_p_max`. And s may
 # overflow where p nears 0, but its share of Σs does not.
 
 ALPHA = PerRow("alpha", least=1)
@@ -114,7 +115,7 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
 
     Maximises p·z + H_α(p) over the simplex, H_α Tsallis' entropy. Newton's method for α ≤ 2 and
     bisection above, where p is ill-conditioned at the threshold (`pyentmax.thresholds.newton`,
-    `pyentmax.thresholds.bisect_largest`): O(d) per pass.
+    `pyentmax.thresholds.bisect_p_max`): O(d) per pass.
 
     Parameters
     ----------
@@ -349,11 +350,11 @@ def log_entmax(
     beta = _beta(alpha, z)
     low = np.minimum(beta, 1)
     c = newton(z, low).c
-    log_p = np.where(inside(z, c, low), log_exp_beta(z - c, low), -np.inf)
+    log_p = np.where(in_support(z, c, low), log_tsallis_exp(z - c, low), -np.inf)
     log_p = sure(log_p, np.exp(log_p))
     if isinstance(beta, np.ndarray) and (beta <= 1).all():
         return log_p
-    return np.where(beta <= 1, log_p, logarithms(bisect_largest(z, np.maximum(beta, 1)).p))
+    return np.where(beta <= 1, log_p, logarithms(bisect_p_max(z, np.maximum(beta, 1)).p))
 
 
 def entmax_csr(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
@@ -398,11 +399,11 @@ def _solve(y: Any, beta: Any) -> tuple[Any, Any]:
 
 def _solve_low(y: Any, beta: Any) -> tuple[Any, Any]:
     c = newton(y, beta).c
-    return _simplex.normalized(*exp_beta(y - c, beta)), inside(y, c, beta)
+    return _simplex.normalized(*tsallis_exp(y - c, beta)), in_support(y, c, beta)
 
 
 def _solve_high(y: Any, beta: Any) -> tuple[Any, Any]:
-    p = bisect_largest(y, beta).p
+    p = bisect_p_max(y, beta).p
     return p, p > 0
 
 

@@ -34,7 +34,7 @@ from pyentmax.entropies import alpha_norm
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.thresholds.tangents import newton
+from pyentmax.thresholds.newton import newton
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -14,8 +14,8 @@ import numpy as np
 
 from pyentmax.calls.rows import ScoreRows
 from pyentmax.mappings import MAPPINGS
-from pyentmax.thresholds import bisection
-from pyentmax.thresholds._rows import checked_beta
+from pyentmax.thresholds.bisection import bisection
+from pyentmax.thresholds.threshold import beta_per_row
 
 __all__ = ["BISECTION", "entmax_by_bisection"]
 
@@ -44,7 +44,7 @@ def entmax_by_bisection(
     [0.64 0.36 0.  ]
     """
     rows = ScoreRows(z, axis, mask=mask, out=out)
-    beta = checked_beta(alpha, rows.z)
+    beta = beta_per_row(alpha, rows.z)
     x = beta * rows.scores()
     p = np.maximum(x - bisection(x, alpha).tau, 0) ** (1 / beta)
     # The bracket ends one bit of a float wide, so the sum is off by as little: hence line 7.

@@ -17,54 +17,48 @@ Each of these takes x and returns a `Threshold`, alike, so that they can be comp
 
 Near α = 1 all thresholds crowd at max x − 1 and the powers explode, so the general solvers that
 the mappings use work with a better variable each: `newton` (1 ≤ α ≤ 2) with the normaliser c of
-u = 1 + (α−1)(y − c), which becomes log-sum-exp at α = 1; `bisect_largest` (α > 2) with the largest
+u = 1 + (α−1)(y − c), which becomes log-sum-exp at α = 1; `bisect_p_max` (α > 2) with the largest
 probability q, since u = q^{α−1} + (α−1) y and q^{α−1} may be far below the rounding of 1 − u. Here
 y = z − max z. The mappings' defaults are `sort_sparsemax`, `sort_entmax15`, `newton` and
-`bisect_largest`: no row can drive their number of passes past a small bound, and they meet the
+`bisect_p_max`: no row can drive their number of passes past a small bound, and they meet the
 accuracy contract in float32 too.
 
-Mappings with upper bounds find their level by `water_fill` and `fill_boxes` instead.
+Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead.
 """
 
-from pyentmax.thresholds._rows import Threshold
-from pyentmax.thresholds.filling import Filling, fill_boxes, water_fill
-from pyentmax.thresholds.filtering import condat, michelot
-from pyentmax.thresholds.halving import Largest, bisect_largest, bisection
+from pyentmax.thresholds.bisection import MaxProbability, bisect_p_max, bisection
+from pyentmax.thresholds.halley import halley
+from pyentmax.thresholds.newton import Normalizer, newton, newton_threshold
+from pyentmax.thresholds.pruning import condat, michelot
 from pyentmax.thresholds.sorting import (
     partial_sort_entmax15,
     partial_sort_sparsemax,
     sort_entmax15,
     sort_sparsemax,
 )
-from pyentmax.thresholds.tangents import (
-    Normalizer,
-    exp_beta,
-    halley,
-    inside,
-    log_exp_beta,
-    newton,
-    newton_threshold,
-)
+from pyentmax.thresholds.threshold import Threshold
+from pyentmax.thresholds.tsallis import in_support, log_tsallis_exp, tsallis_exp
+from pyentmax.thresholds.water_filling import WaterFilling, project_capped_simplex, water_fill
 
 __all__ = [
-    "Filling",
-    "Largest",
+    "MaxProbability",
     "Normalizer",
     "Threshold",
-    "bisect_largest",
+    "WaterFilling",
+    "bisect_p_max",
     "bisection",
     "condat",
-    "exp_beta",
-    "fill_boxes",
     "halley",
-    "inside",
-    "log_exp_beta",
+    "in_support",
+    "log_tsallis_exp",
     "michelot",
     "newton",
     "newton_threshold",
     "partial_sort_entmax15",
     "partial_sort_sparsemax",
+    "project_capped_simplex",
     "sort_entmax15",
     "sort_sparsemax",
+    "tsallis_exp",
     "water_fill",
 ]

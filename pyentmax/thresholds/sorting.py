@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.thresholds._rows import Threshold, clipped, count
+from pyentmax.thresholds.threshold import Threshold, clipped_gaps, support_size
 
 
 def sort_sparsemax(x: Any) -> Threshold:
@@ -23,10 +23,10 @@ def sort_sparsemax(x: Any) -> Threshold:
     >>> print(tau, size)
     [0.25] [2]
     """
-    top, x = clipped(x)
+    top, x = clipped_gaps(x)
     tau, _ = _sparsemax_of_sorted(_falling(x))
     tau = _polished_sparsemax(x, tau)
-    return Threshold(tau + top, count(x > tau), 1)
+    return Threshold(tau + top, support_size(x > tau), 1)
 
 
 def sort_entmax15(x: Any) -> Threshold:
@@ -42,10 +42,10 @@ def sort_entmax15(x: Any) -> Threshold:
     >>> print(np.round(tau, 6), size)
     [-0.707107] [2]
     """
-    top, x = clipped(x)
+    top, x = clipped_gaps(x)
     tau, _ = _entmax15_of_sorted(_falling(x))
     tau = _polished_entmax15(x, tau)
-    return Threshold(tau + top, count(x > tau), 1)
+    return Threshold(tau + top, support_size(x > tau), 1)
 
 
 def partial_sort_sparsemax(x: Any, k: int = 16) -> Threshold:
@@ -87,7 +87,7 @@ def _partial_sort(
         raise TypeError(f"k must be an int, got {type(k).__name__}")
     if k < 1:
         raise ValueError(f"k must be at least 1, got {k}")
-    top, x = clipped(x)
+    top, x = clipped_gaps(x)
     d = x.shape[-1]
     rows = x.reshape(-1, d)
     tau, passes = np.zeros_like(rows[:, :1]), 0
@@ -99,7 +99,7 @@ def _partial_sort(
         todo = todo[(size[:, 0] == k) & (k < d)]
         k *= 2
     tau = polished(x, tau.reshape(top.shape))
-    return Threshold(tau + top, count(x > tau), passes)
+    return Threshold(tau + top, support_size(x > tau), passes)
 
 
 def _falling(x: Any) -> Any:
@@ -109,7 +109,7 @@ def _falling(x: Any) -> Any:
 
 def _sparsemax_of_sorted(u: Any) -> tuple[Any, Any]:
     tau = (np.cumsum(u, axis=-1) - 1) / _ranks(u)
-    size = np.maximum(count(u > tau), 1)
+    size = np.maximum(support_size(u > tau), 1)
     return np.take_along_axis(tau, size - 1, axis=-1), size
 
 
@@ -129,7 +129,7 @@ def _entmax15_of_sorted(u: Any) -> tuple[Any, Any]:
     mean = np.cumsum(u, axis=-1) / rho
     spread = np.cumsum(u * u, axis=-1) - rho * mean * mean
     tau = mean - np.sqrt(np.maximum(1 - spread, 0) / rho)
-    size = np.maximum(count(tau <= u), 1)
+    size = np.maximum(support_size(tau <= u), 1)
     # Rounding may put τ above every score: −1/√d is the bound.
     return np.minimum(np.take_along_axis(tau, size - 1, axis=-1), -(u.shape[-1] ** -0.5)), size
 

@@ -5,7 +5,7 @@
  *
  *     β ≤ 1   for c with Σ exp_β(y_i − c) = 1, by Newton's method (newton.cuh);
  *     β > 1   for the largest probability q, p_i = q [1 + βy_i/q^β]+^{1/β}, by bisection
- *             (pyentmax/thresholds/halving.py has the derivation).
+ *             (pyentmax/thresholds/bisection.py has the derivation).
  *
  * In both, an entry with y ≤ −1/β gets nothing. Powers cost much more than reading does, so the
  * search looks at the others only.

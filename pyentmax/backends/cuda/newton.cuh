@@ -1,5 +1,5 @@
 /* Newton's method for the normaliser of α-entmax, 1 ≤ α ≤ 2. The NumPy twin, with the derivation,
- * is `newton` in pyentmax/thresholds/tangents.py.
+ * is `newton` in pyentmax/thresholds/newton.py.
  *
  * With gaps y = z − max z ≤ 0 and β = α − 1 it finds c with
  *

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.thresholds._rows import Threshold, checked, clipped, count
+from pyentmax.thresholds.threshold import Threshold, as_scores, clipped_gaps, support_size
 
 
 def michelot(x: Any) -> Threshold:
@@ -27,11 +27,11 @@ def michelot(x: Any) -> Threshold:
     >>> michelot(-(1000.0 ** np.arange(12))).passes
     12
     """
-    x = checked(x)
+    x = as_scores(x)
     top = np.max(x, axis=-1, keepdims=True)
     y = x - top
     tau, passes = _rising(y, (np.sum(y, axis=-1, keepdims=True) - 1) / y.shape[-1], 1)
-    return Threshold(tau + top, count(y > tau), passes)
+    return Threshold(tau + top, support_size(y > tau), passes)
 
 
 def condat(x: Any) -> Threshold:
@@ -50,7 +50,7 @@ def condat(x: Any) -> Threshold:
     >>> condat(-(1000.0 ** np.arange(12))).passes
     2
     """
-    top, y = clipped(x)
+    top, y = clipped_gaps(x)
     columns = np.moveaxis(y, -1, 0)
     tau, n = columns[0] - 1, np.ones_like(columns[0])
     for score in columns[1:]:
@@ -60,7 +60,7 @@ def condat(x: Any) -> Threshold:
         n = np.where(alone, 1, n + joins)
         tau = np.where(alone, score - 1, np.where(joins, raised, tau))
     tau, passes = _rising(y, tau[..., None], 1)
-    return Threshold(tau + top, count(y > tau), passes)
+    return Threshold(tau + top, support_size(y > tau), passes)
 
 
 def _rising(y: Any, tau: Any, passes: int) -> tuple[Any, int]:

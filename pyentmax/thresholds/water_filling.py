@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 
-class Filling(NamedTuple):
+class WaterFilling(NamedTuple):
     """Water-filling's result: the probabilities, and the passes."""
 
     p: Any
     passes: int
 
 
-def water_fill(points: Any, fill: Callable[[Any], Any], total: Any) -> Filling:
+def water_fill(points: Any, fill: Callable[[Any], Any], total: Any) -> WaterFilling:
     """The p = fill(t) that sums to `total`, by binary search over breakpoints: exact in ⌈log₂ n⌉.
 
     For mappings with bounds. Each p_i = fill(t)_i must be non-decreasing in the level t, 0 at −∞
@@ -35,7 +35,7 @@ def water_fill(points: Any, fill: Callable[[Any], Any], total: Any) -> Filling:
 
     Returns
     -------
-    Filling
+    WaterFilling
 
     Examples
     --------
@@ -61,10 +61,10 @@ def water_fill(points: Any, fill: Callable[[Any], Any], total: Any) -> Filling:
     gap = np.sum(p_above, axis=-1, keepdims=True) - sum_below
     share = np.clip((total - sum_below) / np.where(gap > 0, gap, 1), 0, 1)
     p = p_below + share * (p_above - p_below)
-    return Filling(np.minimum(p, p_above), passes)  # a tie may round to above p_above
+    return WaterFilling(np.minimum(p, p_above), passes)  # a tie may round to above p_above
 
 
-def fill_boxes(x: Any, upper: Any, total: Any) -> Filling:
+def project_capped_simplex(x: Any, upper: Any, total: Any) -> WaterFilling:
     """p = clip(x − τ, 0, u) that sums to `total`: the point nearest to x with 0 ≤ p ≤ u.
 
     Water-filling with the level −τ: entry i moves from −x_i to u_i − x_i, one to one with it.
@@ -72,7 +72,7 @@ def fill_boxes(x: Any, upper: Any, total: Any) -> Filling:
 
     Examples
     --------
-    >>> print(fill_boxes(np.array([1.0, 0.5, -2.0]), np.array([0.6, 1.0, 1.0]), 1).p)
+    >>> print(project_capped_simplex(np.array([1.0, 0.5, -2.0]), np.array([0.6, 1.0, 1.0]), 1).p)
     [0.6 0.4 0. ]
     """
     full = upper - x

@@ -1,4 +1,4 @@
-"""Thresholds by halving a bracket, for any α above 1."""
+"""Thresholds by bisection, for any α above 1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.thresholds._rows import Threshold, checked, checked_beta, count
+from pyentmax.thresholds.threshold import Threshold, as_scores, beta_per_row, support_size
 
 
 def bisection(x: Any, alpha: Any, passes: int | None = None) -> Threshold:
@@ -22,8 +22,8 @@ def bisection(x: Any, alpha: Any, passes: int | None = None) -> Threshold:
     >>> print(np.round(bisection(np.array([1.0, 0.5, -2.0]), 2).tau, 6))
     [0.25]
     """
-    x = checked(x)
-    beta = checked_beta(alpha, x)
+    x = as_scores(x)
+    beta = beta_per_row(alpha, x)
     passes = np.finfo(x.dtype).nmant + 2 if passes is None else passes
     top = np.max(x, axis=-1, keepdims=True)
     low, high = top - 1, top - x.shape[-1] ** -beta
@@ -31,19 +31,19 @@ def bisection(x: Any, alpha: Any, passes: int | None = None) -> Threshold:
         tau = low + (high - low) / 2
         enough = np.sum(np.maximum(x - tau, 0) ** (1 / beta), axis=-1, keepdims=True) >= 1
         low, high = np.where(enough, tau, low), np.where(enough, high, tau)
-    return Threshold(low, count(x > low), passes)
+    return Threshold(low, support_size(x > low), passes)
 
 
-class Largest(NamedTuple):
+class MaxProbability(NamedTuple):
     """Bisection's result for α > 2: the probabilities, the largest per row, and the passes."""
 
     p: Any
-    largest: Any
+    p_max: Any
     passes: int
 
 
-def bisect_largest(y: Any, beta: Any) -> Largest:
-    """Probabilities of α-entmax for β = α − 1 > 1, by bisection on the largest, q.
+def bisect_p_max(y: Any, beta: Any) -> MaxProbability:
+    """Probabilities of α-entmax for β = α − 1 > 1, by bisection on the largest, q = p_max.
 
     With y = z − max z, p_i(q) = (q^β + βy_i)₊^{1/β}, each increasing in q, and Σ p_i(q) = 1 for one
     q in [1/d, 1]. For β > 1 the sum is neither convex nor concave in q, and near an entry's
@@ -56,7 +56,7 @@ def bisect_largest(y: Any, beta: Any) -> Largest:
 
     Examples
     --------
-    >>> print(np.round(bisect_largest(np.array([0.0, -1e-3]), np.array([3.0])).p, 6))
+    >>> print(np.round(bisect_p_max(np.array([0.0, -1e-3]), np.array([3.0])).p, 6))
     [0.502 0.498]
     """
     passes = np.finfo(y.dtype).nmant + 2 + math.ceil(math.log2(y.shape[-1]))
@@ -70,7 +70,7 @@ def bisect_largest(y: Any, beta: Any) -> Largest:
     sum_low = np.sum(p_low, axis=-1, keepdims=True)
     gap = np.sum(p_high, axis=-1, keepdims=True) - sum_low
     share = np.clip((1 - sum_low) / np.where(gap > 0, gap, 1), 0, 1)
-    return Largest(p_low + share * (p_high - p_low), high, passes)
+    return MaxProbability(p_low + share * (p_high - p_low), high, passes)
 
 
 def _below_largest(y: Any, q: Any, beta: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What the threshold functions return, and what they do to rows first."""
+"""What the threshold functions return, and what they first do to rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Threshold(NamedTuple):
     passes: int
 
 
-def checked(x: Any) -> Any:
+def as_scores(x: Any) -> Any:
     """x as an array of floats; a list or an array of integers is welcome."""
     x, _ = as_floating(x, "x")
     if not (x.ndim and x.shape[-1]):
@@ -29,7 +29,7 @@ def checked(x: Any) -> Any:
     return x
 
 
-def checked_beta(alpha: Any, x: Any, most: float = np.inf) -> Any:
+def beta_per_row(alpha: Any, x: Any, most: float = np.inf) -> Any:
     """β = α − 1 of each row, of shape batch + (1,) and x's dtype, for 1 < α ≤ `most`, α finite.
 
     α is one for all rows, or broadcasts against the batch shape (x's without the last axis).
@@ -52,13 +52,13 @@ def checked_beta(alpha: Any, x: Any, most: float = np.inf) -> Any:
     return (alpha - 1)[..., None].astype(x.dtype, copy=False)
 
 
-def clipped(x: Any) -> tuple[Any, Any]:
+def clipped_gaps(x: Any) -> tuple[Any, Any]:
     """The largest score, and scores relative to it; −1 for all that can never be in the support."""
-    x = checked(x)
+    x = as_scores(x)
     top = np.max(x, axis=-1, keepdims=True)
     return top, np.maximum(x - top, -1)
 
 
-def count(above: Any) -> Any:
-    """How many are True, per row."""
+def support_size(above: Any) -> Any:
+    """How many scores are above the threshold, per row, for `above` True where one is."""
     return np.sum(above, axis=-1, keepdims=True)
