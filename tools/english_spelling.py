@@ -31,10 +31,6 @@ def third_person(lemma: str, *, stressed: bool = False) -> str:
     stressed : bool
         Whether a last syllable that is not the only one carries the stress.
 
-    Returns
-    -------
-    str
-
     Examples
     --------
     Mostly -s; after a sibilant, which -s could not be heard behind, -es:
@@ -70,10 +66,6 @@ def regular_past(lemma: str, *, stressed: bool = False) -> str:
         The infinitive.
     stressed : bool
         Whether a last syllable that is not the only one carries the stress.
-
-    Returns
-    -------
-    str
 
     Examples
     --------
@@ -112,10 +104,6 @@ def present_participle(lemma: str, *, stressed: bool = False, soft: bool = False
         Whether a last syllable that is not the only one carries the stress.
     soft : bool
         Whether a silent e stays, to keep the g before it soft.
-
-    Returns
-    -------
-    str
 
     Examples
     --------

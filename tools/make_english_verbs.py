@@ -27,10 +27,6 @@ def regular_forms(entry: str) -> tuple[str, ...]:
         The lemma; ``*`` after it doubles the last consonant of a verb of several syllables, ``+``
         keeps a silent e before -ing.
 
-    Returns
-    -------
-    tuple of str
-
     Examples
     --------
     >>> regular_forms("regret*")
@@ -89,10 +85,6 @@ def make_examples(regular: Iterable[str], irregular: Iterable[str]) -> list[Exam
     ----------
     regular, irregular : iterables of str
         Lines of the word lists; what follows a ``#`` is a comment.
-
-    Returns
-    -------
-    list of Example
 
     Raises
     ------

@@ -76,10 +76,6 @@ def make_batch(pairs: Sequence[Pair], index: ArrayLike) -> Batch:
     pairs : sequence of (source ids, target ids)
     index : int array-like of shape (B,)
 
-    Returns
-    -------
-    Batch
-
     Raises
     ------
     DataError
@@ -211,10 +207,6 @@ def fingerprint(pairs: Sequence[Pair]) -> str:
     Parameters
     ----------
     pairs : sequence of (source ids, target ids)
-
-    Returns
-    -------
-    str
 
     Examples
     --------

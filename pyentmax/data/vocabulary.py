@@ -63,14 +63,6 @@ class Vocabulary:
     def build(cls, sequences: Iterable[Iterable[str]]) -> Vocabulary:
         """The vocabulary of all tokens in *sequences*, sorted.
 
-        Parameters
-        ----------
-        sequences : iterable of iterables of str
-
-        Returns
-        -------
-        Vocabulary
-
         Raises
         ------
         DataError
@@ -138,14 +130,6 @@ class Vocabulary:
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The tokens with the given *ids*, special ones included.
 
-        Parameters
-        ----------
-        ids : iterable of int
-
-        Returns
-        -------
-        list of str
-
         Raises
         ------
         DataError
@@ -166,10 +150,6 @@ class Vocabulary:
     def to_json(self) -> str:
         """The vocabulary as the JSON list of its tokens.
 
-        Returns
-        -------
-        str
-
         Examples
         --------
         >>> Vocabulary.build(["é"]).to_json()
@@ -180,14 +160,6 @@ class Vocabulary:
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
         """The vocabulary that `to_json` wrote.
-
-        Parameters
-        ----------
-        text : str
-
-        Returns
-        -------
-        Vocabulary
 
         Raises
         ------

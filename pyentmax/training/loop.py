@@ -107,10 +107,6 @@ def train(
         How many threads BLAS may use: 1 unless given, or unless the call stands within a
         :func:`pyentmax.system.blas.limit_blas` block.
 
-    Returns
-    -------
-    History
-
     Raises
     ------
     CheckpointError

@@ -104,10 +104,6 @@ def language_of(path: _PathLike) -> str:
         Of a file whose name ends in ``-train-low``, ``-train-medium``, ``-train-high``, ``-train``,
         ``-dev`` or ``-test``.
 
-    Returns
-    -------
-    str
-
     Raises
     ------
     DataError
@@ -134,14 +130,6 @@ def source_tokens(example: Example) -> list[str]:
     This is the source sequence of Peters et al. (2019, §4.1). Language and tags are in angle
     brackets, so that no tag can be mistaken for a character.
 
-    Parameters
-    ----------
-    example : Example
-
-    Returns
-    -------
-    list of str
-
     Examples
     --------
     >>> source_tokens(Example("go", "went", ("V", "PST"), language="english"))
@@ -153,14 +141,6 @@ def source_tokens(example: Example) -> list[str]:
 
 def target_tokens(form: str) -> list[str]:
     """What a model writes: the characters of *form*.
-
-    Parameters
-    ----------
-    form : str
-
-    Returns
-    -------
-    list of str
 
     Examples
     --------

@@ -50,9 +50,6 @@ class Inflector(WordDecoder):
 
     model: RNNSeq2Seq
 
-    def __init__(self, model: RNNSeq2Seq, source: Vocabulary, target: Vocabulary) -> None:
-        super().__init__(model, source, target)
-
     @classmethod
     @limit_blas()
     def untrained(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.inflection.inflector import Inflector
@@ -37,19 +37,6 @@ class Data(NamedTuple):
     dev: list[Example]
 
 
-class Shape(Protocol):
-    """What `train_cell` needs of the settings that all cells share."""
-
-    @property
-    def batch_size(self) -> int: ...
-    @property
-    def hidden(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def dropout(self) -> float: ...
-
-
 def is_finished(out: Path, cell: Cell) -> bool:
     """Whether the result of a cell has been written."""
     return (out / cell.folder / RESULT).exists()
@@ -62,20 +49,28 @@ def finished_results(out: Path) -> list[dict[str, Any]]:
 
 
 def train_cell(
-    out: Path, cell: Cell, shape: Shape, config: TrainingConfig, data: Data, **options: Any
+    out: Path, cell: Cell, settings: Any, config: TrainingConfig, data: Data, **options: Any
 ) -> tuple[Inflector, History]:
-    """Train or resume the model of a cell; ``options`` are those of `train_inflector`."""
+    """Train or resume the model of a cell.
+
+    Parameters
+    ----------
+    settings
+        An experiment's own: hidden, layers, dropout and batch_size are taken from it.
+    **options
+        More options of `train_inflector`.
+    """
     folder = out / cell.folder
     return train_inflector(
         data.train,
         data.dev,
         config,
-        batch_size=shape.batch_size,
+        batch_size=settings.batch_size,
         directory=folder,
         resume=(folder / LAST).exists(),
-        hidden=shape.hidden,
-        layers=shape.layers,
-        dropout=shape.dropout,
+        hidden=settings.hidden,
+        layers=settings.layers,
+        dropout=settings.dropout,
         attention=cell.attention,
         output=cell.loss,
         **options,
