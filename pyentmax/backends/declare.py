@@ -47,6 +47,10 @@ class Accelerated(Protocol[P, R]):
     def body(self) -> Callable[P, R]:
         """The NumPy body itself, for rows."""
 
+    @property
+    def kind(self) -> Kind:
+        """What its calls are like."""
+
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
     @overload
@@ -186,6 +190,7 @@ def accelerated(body: Callable[P, R], kind: Kind, name: str) -> Accelerated[P, R
 
     public.reference = _reference(body, kind)  # type: ignore[attr-defined]
     public.body = body  # type: ignore[attr-defined]
+    public.kind = kind  # type: ignore[attr-defined]
     public.__signature__ = _with_workers(inspect.signature(body))  # type: ignore[attr-defined]
     return cast("Accelerated[P, R]", public)
 

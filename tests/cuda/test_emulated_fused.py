@@ -10,9 +10,9 @@ import fake_cupy
 import numpy as np
 import pytest
 from emulation import REVERSED, unavailable
+from kernel_calls import call_kernel
 
 import pyentmax
-from pyentmax.backends.cuda import KERNELS
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
@@ -47,7 +47,7 @@ def check(name: str, arrays: list[np.ndarray], strength: Any, **options: Any) ->
     on_device = {key: moved(value) for key, value in options.items()}
     arguments = [*map(moved, arrays), moved(strength)]
     fake_cupy.copies.reset()
-    found = KERNELS[name](*arguments, **on_device)
+    found = call_kernel(name, *arguments, **on_device)
     assert fake_cupy.copies.to_host == fake_cupy.copies.to_device == 0
     assert found.dtype == dtype
     expected = body(*(a.astype(np.float64) for a in arrays), strength, **options)
@@ -87,19 +87,18 @@ def test_products(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_wrong_strengths_are_nan_and_long_rows_the_bodys(name: str) -> None:
     z = scores((10, 5))[:3]
-    p = KERNELS[name](moved(z), moved(np.array([-1.0, np.nan, 0.1]))).get()
+    p = call_kernel(name, moved(z), moved(np.array([-1.0, np.nan, 0.1]))).get()
     assert np.isnan(p).all(axis=-1).tolist() == [True, True, False]
     with pytest.raises(ValueError, match="strength must be at least 0, got -1"):
-        KERNELS[name](moved(z), -1)
-    assert KERNELS[name](moved(np.zeros((1, 4097)))) is NotImplemented
-    assert KERNELS[f"{name}_jvp"](moved(np.zeros((1, 4097))), moved(np.ones((1, 4097)))) is (
-        NotImplemented
-    )
+        call_kernel(name, moved(z), -1)
+    assert call_kernel(name, moved(np.zeros((1, 4097)))) is NotImplemented
+    long = moved(np.zeros((1, 4097)))
+    assert call_kernel(f"{name}_jvp", long, long) is NotImplemented
 
 
 def test_fused_entries_are_exactly_equal() -> None:
     z = scores((10, 200), np.float32)[:1]
-    p = KERNELS["fusedmax"](moved(z), 0.5).get()
+    p = call_kernel("fusedmax", moved(z), 0.5).get()
     changes = np.count_nonzero(np.diff(p))
     assert changes == np.count_nonzero(np.diff(pyentmax.fusedmax.reference(z, 0.5)))
 

@@ -11,9 +11,9 @@ import fake_cupy
 import numpy as np
 import pytest
 from emulation import IN_ORDER, REVERSED, unavailable
+from kernel_calls import call_kernel
 
 import pyentmax
-from pyentmax.backends.cuda import KERNELS
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
@@ -145,8 +145,8 @@ def test_wrong_targets_are_nan_and_broken_rows_too(gpu: emulated_cupy.Emulation)
 
 def test_what_no_kernel_does_is_left_to_the_body(gpu: emulated_cupy.Emulation) -> None:
     z, y = map(moved, inputs((3, 5)))
-    function = KERNELS["sparsemax_loss"]  # what a public function falls back from
-    assert function(z, y, label_smoothing=0.1, ignore_index=NOWHERE) is NotImplemented
-    assert function(z, pyentmax.softmax(z)) is NotImplemented
+    smoothed = {"label_smoothing": 0.1, "ignore_index": NOWHERE}
+    assert call_kernel("sparsemax_loss", z, y, **smoothed) is NotImplemented
+    assert call_kernel("sparsemax_loss", z, pyentmax.softmax(z)) is NotImplemented
     with pytest.raises(TypeError, match=r"y must lie on the GPU .*cupy\.asarray\(y\)"):
-        function(z, np.zeros(3, int))
+        call_kernel("sparsemax_loss", z, np.zeros(3, int))

@@ -14,8 +14,13 @@ import numpy as np
 import pytest
 
 import pyentmax
-from pyentmax.backends.cuda import KERNELS
-from pyentmax.backends.cuda.functions import BUDGET_SPARSEMAX, ENTMAX, SPARSEMAX, SPARSEMAX_JVP
+from pyentmax.backends.cuda.functions import (
+    BUDGET_SPARSEMAX,
+    ENTMAX,
+    KERNELS,
+    SPARSEMAX,
+    SPARSEMAX_JVP,
+)
 from pyentmax.backends.cuda.launch import _limits
 from pyentmax.calls.devices import device_module
 
