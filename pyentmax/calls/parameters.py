@@ -109,10 +109,10 @@ class PerRow:
         A single number is checked here; on the device, a kernel makes the row of a wrong one NaN.
         """
         if not on_device(value):
-            host = np.asarray(value)
+            host = self.checked(value, np.broadcast_to(np.float64(0), (*batch, 1)))
             if host.ndim:
                 beside(host, array, self.name)  # a TypeError that says what to do
-            return float(self.checked(host, np.broadcast_to(np.float64(0), (*batch, 1))))
+            return float(host)
         value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
         try:
             return np.broadcast_to(value, batch)
