@@ -76,7 +76,7 @@ def test_one_dominant_and_many_tied_entries_sum_to_one(dtype):
     assert_within_contract(kernel(z), z)
 
 
-@pytest.mark.parametrize("n", [1_000_000, 1_234_567])
+@pytest.mark.parametrize("n", [pytest.param(1_000_000, marks=pytest.mark.slow), 1_234_567])
 def test_a_million_ties_sum_to_one(n):
     # 4 eps sqrt(n) is exceeded if a lane simply adds up its share of the row in float32.
     assert_within_contract(kernel(np.zeros(n, np.float32)), np.zeros(n, np.float32))
@@ -232,7 +232,7 @@ def test_memory_layout_changes_nothing(dtype):
     for (name, p_), (_, v_) in zip(awkward_layouts(p), awkward_layouts(v), strict=True):
         np.testing.assert_array_equal(_cpu.entmax15_jvp(p_, v_), product, err_msg=name)
     broadcast = np.broadcast_to(dtype(3), (2, 9))
-    np.testing.assert_allclose(kernel(broadcast), 1 / 9, rtol=1e-6)
+    np.testing.assert_allclose(kernel(broadcast), 1 / 9, rtol=4 * np.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

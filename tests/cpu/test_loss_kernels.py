@@ -88,7 +88,9 @@ def assert_accurate(name: str, z: np.ndarray, y: int, loss: Any, grad: Any, row:
 
 @every_dtype
 @every_name
-@pytest.mark.parametrize("n", [*LENGTHS, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "n", [pytest.param(n, marks=pytest.mark.slow if n > 300 else []) for n in [*LENGTHS, 5000]]
+)
 def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
     rng = np.random.default_rng(n)
     for z in rows_of_every_kind(rng, n):

@@ -85,7 +85,9 @@ def test_rows_found_by_hypothesis(
     log_p = log_of(name)(z, *params)
     assert (log_p <= 0).all()
     p = getattr(pyentmax, name)(z, *params)
-    np.testing.assert_allclose(np.exp(log_p), p, rtol=1e-4, atol=1e-5)
+    # Each of the two is within the contract, in which the reach of the scores is a factor.
+    reach = max(1, float(np.ptp(z)))
+    np.testing.assert_allclose(np.exp(log_p), p, rtol=0, atol=64 * np.finfo(z.dtype).eps * reach)
 
 
 @every_way
