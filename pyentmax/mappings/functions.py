@@ -9,6 +9,7 @@ from pyentmax.mappings.entmax15 import *  # noqa: F403
 from pyentmax.mappings.entmax import *  # noqa: F403
 from pyentmax.mappings.normmax import *  # noqa: F403
 from pyentmax.mappings.topk_softmax import *  # noqa: F403
+from pyentmax.mappings.topk_sparsemax import *  # noqa: F403
 from pyentmax.mappings.fusedmax import *  # noqa: F403
 from pyentmax.mappings.oscarmax import *  # noqa: F403
 from pyentmax.mappings.csoftmax import *  # noqa: F403
