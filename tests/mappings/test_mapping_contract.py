@@ -283,6 +283,13 @@ def test_support_agrees_with_the_mapping(name: str) -> None:
     assert not support(dead).any()
 
 
+@pytest.mark.parametrize("name", SUPPORTS)
+def test_a_score_at_the_threshold_is_outside_the_support(name: str) -> None:
+    # The last score of each row is at the threshold of sparsemax, or of 1.5-entmax, to the bit.
+    z = np.array([[0.0, -np.inf, -1], [0, 0, -0.5], [0, -np.inf, -2], [-1, -np.inf, -3]])
+    np.testing.assert_array_equal(SUPPORTS[name](z), ALL[name](z) > 0)
+
+
 def test_support_is_read_where_floats_underflow() -> None:
     z = np.array([0.0, -200.0, -np.inf], dtype=np.float32)
     assert pyentmax.softmax(z)[1] == 0
