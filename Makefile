@@ -16,7 +16,8 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 KERNELS := $(BIN)/python setup.py --quiet build_ext --inplace
 INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-build-isolation --editable
-BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/*)
+C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch])
+BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
 .PHONY: help demo test test-slow lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
@@ -24,7 +25,7 @@ help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
 	@echo 'make test        the test suite, doctests and README included, in some four minutes'
 	@echo 'make test-slow   its second stage: CUDA emulated, AArch64, processes, builds, long rows in many digits'
-	@echo 'make lint        ruff and mypy'
+	@echo 'make lint        ruff, mypy and clang-format'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test-slow does it where it can)'
 	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; so does cuda-overruns'
@@ -47,6 +48,7 @@ test-slow: $(VENV)/.slow
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
 
 # A second copy of the package, so that the sanitized kernel never replaces the fast one. The sanitizers'
 # run-time has to be in the process before Python is.

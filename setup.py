@@ -23,7 +23,7 @@ def wanted(variable):
 
 REQUIRED = wanted("PYENTMAX_REQUIRE_EXT")
 # Nothing machine-specific: a wheel must run on every machine of its platform;
-# cython_ext/targeted_kernels.h says how the kernels still use what they find. Neither errno nor
+# cython_ext/builds/target.h says how the kernels still use what they find. Neither errno nor
 # floating-point traps are looked at, and saying so lets sqrt and conditionals become vector
 # instructions; no result changes. Contraction into fused multiply-adds would change some. Loops
 # over the lanes of a vector must reach the vectoriser as loops: GCC would write out those of up to
@@ -93,8 +93,8 @@ def kernels():
     flags = FLAGS + (SANITIZE if wanted("PYENTMAX_SANITIZE") else [])
     extension = Extension(
         "pyentmax._cpu",
-        sources=["cython_ext/_cpu.pyx", *sorted(glob("cython_ext/*.c"))],
-        depends=sorted(glob("cython_ext/*.h")),
+        sources=["cython_ext/_cpu.pyx", *sorted(glob("cython_ext/**/*.c", recursive=True))],
+        depends=sorted(glob("cython_ext/**/*.h", recursive=True)),
         include_dirs=["cython_ext", numpy.get_include()],
         define_macros=[
             ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),

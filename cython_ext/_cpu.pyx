@@ -1,16 +1,18 @@
 # cython: language_level=3, freethreading_compatible=True
-"""Compiled twins of `pyentmax.mappings`, as NumPy generalised ufuncs. Private: call the public names.
+"""The compiled kernels, as NumPy generalised ufuncs. Private: call the public functions.
 
-A function here takes the scores and a boolean mask, both with the row as core dimension, broadcast like
-any ufunc and know `axis=` and `out=`. A mask broadcast with stride 0 costs nothing. What the
-contracts add on top (tuple axes, half precision, checks) is the wrapper's part.
+A mapping takes scores and a boolean mask, both with the row as core dimension, and what else the
+function of its name takes; Jacobian products, losses and the steps of training have signatures of
+their own, which `help` shows. Like any ufunc, all of them broadcast and know `axis=` and `out=`,
+and a mask broadcast with stride 0 costs nothing. They check no values: that, tuples of axes and
+half precision are the callers' part.
 
 The kernels were compiled for more than one instruction set; `BUILDS` has all that run here, by
-instruction set and name, the fastest first. That one's functions are also the module's own, unless the
-environment variable ``PYENTMAX_INSTRUCTION_SET`` was ``baseline`` at import.
+instruction set and name, the fastest first. The functions of that one are also the module's own,
+unless the environment variable ``PYENTMAX_INSTRUCTION_SET`` was ``baseline`` at import.
 
-Nothing here changes after the import, and what a call needs lies in memory of its own: so threads need
-no lock, and the module does without the interpreter's.
+Nothing in this module changes after the import, and each call works in memory of its own. So
+threads need no lock, and the module runs without the global interpreter lock.
 """
 import os
 
@@ -21,7 +23,7 @@ cnp.import_array()
 cnp.import_umath()
 
 
-cdef extern from "kernels.h":
+cdef extern from "gufunc/kernel.h":
     ctypedef struct Kernel:
         const char *name
         const char *signature
@@ -46,7 +48,8 @@ cdef enum:
 cdef object gufunc(const Kernel *kernel):
     return cnp.PyUFunc_FromFuncAndDataAndSignature(
         <cnp.PyUFuncGenericFunction *>kernel.loops, kernel.data, kernel.types,
-        2, kernel.inputs, kernel.outputs, cnp.PyUFunc_None, kernel.name, kernel.doc, 0, kernel.signature,
+        2, kernel.inputs, kernel.outputs, cnp.PyUFunc_None, kernel.name, kernel.doc, 0,
+        kernel.signature,
     )
 
 
@@ -89,8 +92,8 @@ def pack(const real[:, ::1] block, real[::1] values, index[::1] columns, cnp.int
          Py_ssize_t count):
     """Write the non-zeros of a block of rows behind the first `count`, and where each row ends.
 
-    `values` and `columns` have room for the whole block. Returns the number of all written. Most of a row is
-    zeros, which are passed over STEP at a time.
+    `values` and `columns` have room for the whole block. Returns the number of all written. Most of
+    a row is zeros, which are passed over STEP at a time.
     """
     cdef Py_ssize_t n = block.shape[1], r, i, start, stop
     cdef const real *row

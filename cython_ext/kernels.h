@@ -1,43 +1,24 @@
-/* What the C side offers to _cpu.pyx: tables of kernels, one table per instruction set. */
-#ifndef PYENTMAX_KERNELS_H
-#define PYENTMAX_KERNELS_H
+/* The table of kernels: a line for each header that has some. builds/table.h includes it twice, for
+ * what the headers define and then, with KERNEL_TABLE defined, for their rows. A new kernel is its
+ * header and a line here. */
+#include "mappings/softmax.h"
+#include "mappings/sparsemax.h"
+#include "mappings/entmax15.h"
+#include "mappings/entmax.h"
+#include "mappings/entmax_jvp.h"
+#include "mappings/entmax_grad_alpha.h"
+#include "mappings/topk_softmax.h"
+#include "mappings/fusedmax.h"
+#include "mappings/oscarmax.h"
+#include "mappings/csoftmax.h"
+#include "mappings/csparsemax.h"
+#include "mappings/budget_sparsemax.h"
+#include "mappings/normmax.h"
 
-#include <stddef.h>
+#include "losses/softmax.h"
+#include "losses/sparsemax.h"
+#include "losses/entmax15.h"
+#include "losses/entmax.h"
 
-/* A NumPy inner loop; npy_intp is the pointer-sized integer, as ptrdiff_t is. */
-typedef void inner_loop(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data);
-
-enum { MAX_OPERANDS = 12 };
-
-/* One generalised ufunc with a float and a double loop, in this order. */
-typedef struct {
-    const char *name, *signature, *doc;
-    int inputs, outputs;
-    char types[2 * MAX_OPERANDS]; /* NumPy's type numbers: first loop's operands, then the second's */
-    inner_loop *loops[2];
-    void *data[2]; /* what the loops get as their last argument */
-} Kernel;
-
-/* The same kernels compiled for one instruction set; a Kernel without a name ends the list. */
-typedef struct {
-    const char *instruction_set;
-    const Kernel *kernels;
-} Build;
-
-/* The builds that this machine can run, the fastest first and the baseline last; a Build without
- * an instruction set ends the list. */
-const Build *builds(void);
-
-#if defined(__clang__)
-#define COMPILER "clang " __clang_version__
-#elif defined(__GNUC__)
-#define COMPILER "gcc " __VERSION__
-#else
-#define COMPILER "unknown compiler"
-#endif
-
-#ifndef BUILD_FLAGS
-#define BUILD_FLAGS "unknown flags"
-#endif
-
-#endif
+#include "training/lstm.h"
+#include "training/adam.h"

@@ -31,7 +31,7 @@ def missing_tools() -> list[str]:
 def build(folder: Path, flags: list[str]) -> Path:
     """Compile the kernels of this checkout and the runner into a program."""
     program = folder / "runner"
-    sources = [HERE / "runner.c", *sorted(SOURCES.glob("*.c"))]
+    sources = [HERE / "runner.c", *sorted(SOURCES.rglob("*.c"))]
     options = [*flags, "-Wall", "-static", f"-I{HERE}", f"-I{SOURCES}", "-o", program]
     subprocess.run([COMPILER, *options, *sources, "-lm"], check=True)
     return program

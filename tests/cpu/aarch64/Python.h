@@ -4,6 +4,12 @@
 
 typedef int PyGILState_STATE;
 
-static inline PyGILState_STATE PyGILState_Ensure(void) { return 0; }
-static inline void PyGILState_Release(PyGILState_STATE state) { (void)state; }
-static inline void PyErr_NoMemory(void) { abort(); }
+static inline PyGILState_STATE PyGILState_Ensure(void) {
+    return 0;
+}
+static inline void PyGILState_Release(PyGILState_STATE state) {
+    (void)state;
+}
+static inline void PyErr_NoMemory(void) {
+    abort();
+}

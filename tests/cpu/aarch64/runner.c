@@ -1,16 +1,17 @@
-/* Runs inner loops of the kernels on the operands that arrive on stdin, and writes results to stdout.
- * The other end is tests/cpu/aarch64_kernels.py; all numbers are 64-bit and little-endian.
+/* Runs inner loops of the kernels on the operands that arrive on stdin, and writes results to
+ * stdout. The other end is tests/cpu/aarch64_kernels.py; all numbers are 64-bit and little-endian.
  *
- * At the start it writes the size of its list of kernels and the list. A request is the name, padded to
- * 64 bytes, then which loop, how many operands, rows and sizes of the two core dimensions, then for each
- * operand how many bytes, where its first entry is, its steps along the rows and the core dimensions (-1: it
- * lacks that), then all bytes. The answer is the bytes of all operands, as the loop left them. */
+ * At the start it writes the size of its list of kernels and the list. A request is the name,
+ * padded to 64 bytes, then which loop, how many operands, rows and sizes of the two core
+ * dimensions, then for each operand how many bytes, where its first entry is, its steps along the
+ * rows and the core dimensions (-1: it lacks that), then all bytes. The answer is the bytes of all
+ * operands, as the loop left them. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "builds.h"
+#include "builds/builds.h"
 
 typedef struct {
     char name[64];
@@ -36,7 +37,8 @@ static const Kernel *named(const char *name) {
 
 static void write_names(void) {
     int64_t size = 0;
-    for (const Kernel *k = baseline_kernels; k->name != NULL; k++) size += (int64_t)strlen(k->name) + 1;
+    for (const Kernel *k = baseline_kernels; k->name != NULL; k++)
+        size += (int64_t)strlen(k->name) + 1;
     fwrite(&size, sizeof size, 1, stdout);
     for (const Kernel *k = baseline_kernels; k->name != NULL; k++) printf("%s ", k->name);
     fflush(stdout);
@@ -57,7 +59,8 @@ int main(void) {
         for (int i = 0, core = count; i < count; i++) {
             memory[i] = malloc(operands[i].bytes + 1);
             must(memory[i] != NULL, "out of memory");
-            must(fread(memory[i], 1, operands[i].bytes, stdin) == (size_t)operands[i].bytes, "cut short");
+            must(fread(memory[i], 1, operands[i].bytes, stdin) == (size_t)operands[i].bytes,
+                 "cut short");
             args[i] = memory[i] + operands[i].start;
             steps[i] = operands[i].row_step;
             for (int j = 0; j < 2; j++)

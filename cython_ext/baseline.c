@@ -1,3 +1,0 @@
-/* The kernels for whatever the compiler takes for granted: SSE2 on x86-64, NEON on AArch64. */
-#define KERNELS baseline_kernels
-#include "all_kernels.h"

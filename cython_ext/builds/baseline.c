@@ -1,0 +1,3 @@
+/* The kernels for whatever the compiler takes for granted: SSE2 on x86-64, NEON on AArch64. */
+#define KERNELS baseline_kernels
+#include "builds/table.h"

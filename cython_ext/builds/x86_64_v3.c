@@ -1,0 +1,11 @@
+/* For x86-64-v3, the level of most machines since 2015: eight floats in a register, not four. */
+#include "builds/builds.h"
+
+#if HAS_X86_64_BUILDS
+#define TARGET "avx2,fma,bmi2"
+#define HAS_AVX2 1
+#define KERNELS x86_64_v3_kernels
+#include "builds/target.h"
+#else
+typedef int a_file_must_declare_something;
+#endif

@@ -1,0 +1,103 @@
+/* Logarithms to base 2 and e: a template.
+ *
+ * Both take the same way: u = 2^e m with m between sqrt(1/2) and sqrt 2, and a = (m - 1)/(m + 1),
+ * so that log m = 2 artanh a with |a| <= 0.1716, and a^2 <= 0.0295. Only the last step differs.
+ * log2 is on the way to powers, where its few ε do and every instruction counts: a polynomial as
+ * short as can be, of which powers.h says more. The natural logarithm is itself a result, right to
+ * its last place: a longer one, with the leading term added last.
+ */
+#ifndef PYENTMAX_ELEMENTARY_LOG_H
+#define PYENTMAX_ELEMENTARY_LOG_H
+
+#include "elementary/bits.h"
+#include "rows/sizes.h"
+
+#define TEMPLATE "elementary/log.h"
+#include "float_and_double.h"
+
+#elif defined(REAL)
+
+/* m and, in *exponent, e of a normal u > 0. */
+static inline REAL TYPED(split)(REAL u, BITS *exponent) {
+    const BITS above = TYPED(bits_of)(u) - TYPED(bits_of)((REAL)0.70710678118654752);
+    *exponent = above >> MANTISSA_BITS;
+    return TYPED(from_bits)(TYPED(bits_of)(u) - *exponent * ((BITS)1 << MANTISSA_BITS));
+}
+
+/* An integer of less than MANTISSA_BITS - 1 bits as a floating-point number. */
+static inline REAL TYPED(real_of)(BITS integer) {
+    return TYPED(from_bits)(TYPED(bits_of)(ROUNDER) + integer) - ROUNDER;
+}
+
+/* a and, in *e, e of a normal u = 1 + r > 0: r itself tells more of u near 1. */
+static inline REAL TYPED(reduce_for_log)(REAL u, REAL r, REAL *e) {
+    BITS exponent;
+    const REAL m = TYPED(split)(u, &exponent), f = exponent == 0 ? r : m - 1;
+    *e = TYPED(real_of)(exponent);
+    return f / (f + 2);
+}
+
+/* log2 u from its a and e. */
+static inline REAL TYPED(log2_from_reduced)(REAL a, REAL e) {
+    const REAL q = a * a;
+#if IS_DOUBLE
+    REAL y = (REAL)0.213658956943192694 * q + (REAL)0.220913084231176796;
+    y = y * q + (REAL)0.262334352504183019;
+    y = y * q + (REAL)0.320598534913959861;
+    y = y * q + (REAL)0.412198585840900534;
+    y = y * q + (REAL)0.577078016345520229;
+    y = y * q + (REAL)0.961796693925989729;
+    y = y * q + (REAL)2.88539008177792681;
+#else
+    REAL y = (REAL)0.595759606900371939 * q + (REAL)0.961588946694078088;
+    y = y * q + (REAL)2.88539042196183265;
+#endif
+    return a * y + e;
+}
+
+/* log2 u of a normal u > 0. */
+static inline REAL TYPED(log2_of)(REAL u) {
+    REAL e;
+    const REAL a = TYPED(reduce_for_log)(u, u - 1, &e);
+    return TYPED(log2_from_reduced)(a, e);
+}
+
+/* log((1 + a)/(1 - a)) = 2 artanh a for |a| <= 0.1716, by Taylor's series: what it leaves out is
+ * below 0.1716^12/11 = 6e-11 of it after a^9, and 0.1716^24/23 = 2e-20 after a^21. */
+static inline REAL TYPED(log_of_quotient)(REAL a) {
+    const REAL s = a * a;
+#if IS_DOUBLE
+    REAL y = s * (1.0 / 21) + 1.0 / 19;
+    y = y * s + 1.0 / 17;
+    y = y * s + 1.0 / 15;
+    y = y * s + 1.0 / 13;
+    y = y * s + 1.0 / 11;
+    y = y * s + 1.0 / 9;
+#else
+    REAL y = (REAL)(1.0 / 9);
+#endif
+    y = y * s + (REAL)(1.0 / 7);
+    y = y * s + (REAL)(1.0 / 5);
+    y = y * s + (REAL)(1.0 / 3);
+    return 2 * a + 2 * a * (s * y);
+}
+
+/* log u of a normal u > 0. */
+static inline REAL TYPED(log_of)(REAL u) {
+    BITS exponent;
+    const REAL f = TYPED(split)(u, &exponent) - 1, e = TYPED(real_of)(exponent);
+    return e * LN2_HIGH + (TYPED(log_of_quotient)(f / (f + 2)) + e * LN2_LOW);
+}
+
+/* log2 p; finite but meaningless where p is not positive. Times 2^SHIFT p is normal where it is
+ * denormal. */
+static void TYPED(log2_of_row)(const REAL *restrict p, ptrdiff_t n, REAL *restrict log2_p) {
+    REAL a[LEAF], e[LEAF];
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL u = p[i] * TYPED(power_of_2)(ROUNDER, SHIFT);
+        a[i] = TYPED(reduce_for_log)(u, u - 1, e + i);
+    }
+    for (ptrdiff_t i = 0; i < n; i++) log2_p[i] = TYPED(log2_from_reduced)(a[i], e[i] - SHIFT);
+}
+
+#endif

@@ -1,0 +1,54 @@
+/* What the C side offers to _cpu.pyx: tables of kernels, one table per instruction set. */
+#ifndef PYENTMAX_GUFUNC_KERNEL_H
+#define PYENTMAX_GUFUNC_KERNEL_H
+
+#include <stddef.h>
+
+/* A NumPy inner loop; npy_intp is the pointer-sized integer, as ptrdiff_t is. */
+typedef void inner_loop(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data);
+
+enum { MAX_OPERANDS = 12 };
+
+/* One generalised ufunc with a float and a double loop, in this order. */
+typedef struct {
+    const char *name, *signature, *doc;
+    int inputs, outputs;
+    char types[2 * MAX_OPERANDS]; /* NumPy's type numbers, loop by loop */
+    inner_loop *loops[2];
+    void *data[2]; /* what the loops get as their last argument */
+} Kernel;
+
+/* A row of the table, in kernels.h. `operands` is a macro that lists type numbers given that of the
+ * floating type, `loop` and `record`, what it gets as data, are names without a type's suffix. */
+// clang-format off
+#define KERNEL(name, signature, doc, inputs, outputs, operands, loop, record) \
+    {name, signature, doc, inputs, outputs, {operands(NPY_FLOAT), operands(NPY_DOUBLE)}, \
+     {loop##_f32, loop##_f64}, {(void *)&record##_f32, (void *)&record##_f64}},
+#define KERNEL_WITHOUT_RECORD(name, signature, doc, inputs, outputs, operands, loop) \
+    {name, signature, doc, inputs, outputs, {operands(NPY_FLOAT), operands(NPY_DOUBLE)}, \
+     {loop##_f32, loop##_f64}, {NULL, NULL}},
+// clang-format on
+
+/* The same kernels compiled for one instruction set; a Kernel without a name ends the list. */
+typedef struct {
+    const char *instruction_set;
+    const Kernel *kernels;
+} Build;
+
+/* The builds that this machine can run, the fastest first and the baseline last; a Build without
+ * an instruction set ends the list. */
+const Build *builds(void);
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#elif defined(__GNUC__)
+#define COMPILER "gcc " __VERSION__
+#else
+#define COMPILER "unknown compiler"
+#endif
+
+#ifndef BUILD_FLAGS
+#define BUILD_FLAGS "unknown flags"
+#endif
+
+#endif

@@ -1,0 +1,76 @@
+/* Gradients in upper bounds, for csoftmax and csparsemax: a template. The NumPy twin is
+ * pyentmax/mappings/_bounded.py.
+ */
+#ifndef PYENTMAX_MAPPINGS__VJP_UPPER_H
+#define PYENTMAX_MAPPINGS__VJP_UPPER_H
+
+#include "gufunc/kernel.h"
+#include "gufunc/operands.h"
+#include "rows/doubles.h"
+
+#define TEMPLATE "mappings/_vjp_upper.h"
+#include "float_and_double.h"
+
+#elif defined(REAL)
+
+/* Which derivative in the bounds: are slopes 1 on the support, or p; and does p = 0 at a bound of 0
+ * say that the bound holds it down, or are scores needed to tell? */
+typedef struct {
+    bool unit_slopes, needs_scores;
+} TYPED(BoundsVjp);
+
+/* Where a bound holds p down, p moves with it one to one, and the free entries make room in
+ * proportion to their slopes s: g less the mean of g under s. As z - p is tau on the free entries
+ * and more on the full, tau is its least value on the support; a bound of 0 holds down what scores
+ * above it. */
+static void TYPED(vjp_upper_row)(const TYPED(BoundsVjp) *kind, const REAL *p, const REAL *g,
+                                 const REAL *upper, const REAL *z, REAL *out, ptrdiff_t n,
+                                 double *restrict scratch) {
+    double *s = scratch, *along = scratch + n, least = 0, tau = -(double)INFINITY;
+    bool alive = false;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        s[i] = p[i] >= upper[i] ? 0 : kind->unit_slopes && p[i] > 0 ? 1 : p[i];
+        along[i] = s[i] != 0 ? s[i] * g[i] : 0;
+        alive |= p[i] > 0;
+    }
+    const double weight = sum_of(s, n), mean = weight != 0 ? sum_of(along, n) / weight : 0;
+    if (kind->needs_scores) {
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? z[i] : (double)INFINITY;
+        least = smallest_of(s, n); /* near tau: beside it no digit is lost to a full entry */
+        for (ptrdiff_t i = 0; i < n; i++)
+            s[i] = p[i] > 0 ? ((double)z[i] - least) - p[i] : (double)INFINITY;
+        tau = smallest_of(s, n);
+    }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const bool holds = alive && p[i] >= upper[i]
+                           && (!kind->needs_scores || (double)z[i] - least > tau);
+        out[i] = p[i] != p[i] ? p[i] : holds ? (REAL)(g[i] - mean) : (REAL)0;
+    }
+}
+
+/* (n),(n),(n)->(n) or (n),(n),(n),(n)->(n): probabilities, a gradient in them, bounds and, if
+ * needed, scores to the gradient in the bounds; data is the BoundsVjp. */
+static void TYPED(vjp_upper_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                  void *data) {
+    const TYPED(BoundsVjp) *kind = data;
+    const int inputs = kind->needs_scores ? 4 : 3;
+    const ptrdiff_t rows = dims[0], n = dims[1], *strides = steps + inputs + 1;
+    if (rows == 0 || n == 0) return;
+    double *scratch = scratch_or_error(7 * n, sizeof(double));
+    if (scratch == NULL) return;
+    REAL *row = (REAL *)(scratch + 2 * n);
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        const REAL *in[4] = {NULL};
+        for (int k = 0; k < inputs; k++)
+            in[k] = TYPED(contiguous)(args[k] + r * steps[k], strides[k], n, row + k * n);
+        char *to = args[inputs] + r * steps[inputs];
+        REAL *out = TYPED(target)(to, strides[inputs], row + 4 * n);
+        TYPED(vjp_upper_row)(kind, in[0], in[1], in[2], in[3], out, n, scratch);
+        TYPED(deliver)(out, to, strides[inputs], n);
+    }
+    free(scratch);
+    leave_no_float_flags();
+}
+
+#endif

@@ -1,0 +1,34 @@
+/* budget sparsemax, the projection onto what sums to a budget and is at most 1 each: a template.
+ * The NumPy twin is pyentmax/mappings/budget_sparsemax.py.
+ */
+#ifndef PYENTMAX_MAPPINGS_BUDGET_SPARSEMAX_H
+#define PYENTMAX_MAPPINGS_BUDGET_SPARSEMAX_H
+
+#include "mappings/_separable_jvp.h"
+#include "mappings/csparsemax.h"
+
+#define TEMPLATE "mappings/budget_sparsemax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+PARAMETRIC_MAPPING(budget_sparsemax, "budget")
+JVP(budget_sparsemax, "budget sparsemax")
+
+#elif defined(REAL)
+
+static void TYPED(budget_sparsemax_row)(const REAL *restrict z, double budget, REAL *restrict p,
+                                        ptrdiff_t n, double *restrict scratch) {
+    REAL *ones = (REAL *)(scratch + (WORKSPACE - 1) * whole_lanes(n));
+    TYPED(fill)(ones, n, 1);
+    TYPED(project_capped_simplex)(z, ones, budget, p, n, scratch);
+}
+
+static const TYPED(ParametricMapping) TYPED(budget_sparsemax) = {TYPED(budget_sparsemax_row)};
+
+static inline REAL TYPED(budget_sparsemax_inverse_curvature)(REAL p) {
+    return p > 0 ? (p < 1 ? (REAL)1 : (REAL)0) : p;
+}
+SEPARABLE_JVP(budget_sparsemax)
+
+#endif

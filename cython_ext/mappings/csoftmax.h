@@ -1,0 +1,45 @@
+/* csoftmax, softmax with upper bounds, and its derivatives: a template. The NumPy twin is
+ * pyentmax/mappings/csoftmax.py.
+ *
+ *     p = min(u, e^z t),   full at the level t = u e^-z
+ */
+#ifndef PYENTMAX_MAPPINGS_CSOFTMAX_H
+#define PYENTMAX_MAPPINGS_CSOFTMAX_H
+
+#include "elementary/exp.h"
+#include "gufunc/jvp_loops.h"
+#include "gufunc/mapping_loops.h"
+#include "mappings/_vjp_upper.h"
+#include "mappings/softmax.h"
+#include "thresholds/water_filling.h"
+
+#define TEMPLATE "mappings/csoftmax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+BOUNDED_MAPPING(csoftmax)
+BOUNDED_JVP(csoftmax, softmax)
+KERNEL("csoftmax_vjp_upper", "(n),(n),(n)->(n)", "Gradient in p to gradient in the bounds.", 3, 1,
+       BOUNDED_JVP_OPERANDS, vjp_upper_loop, csoftmax_vjp_upper)
+
+#elif defined(REAL)
+
+/* An entry e^-100, or in float e^-40, times another is lost in its rounding. */
+#define REACH (IS_DOUBLE ? 100 : 40)
+
+static inline double TYPED(csoftmax_gauge)(double gap) {
+    return TYPED(scaled_exp)((REAL)gap);
+}
+
+static void TYPED(csoftmax_row)(const REAL *restrict z, const REAL *restrict upper,
+                                REAL *restrict p, ptrdiff_t n, double *restrict scratch) {
+    TYPED(water_fill)(z, upper, 1, REACH, SCALED, TYPED(csoftmax_gauge), p, n, scratch);
+}
+
+#undef REACH
+
+static const TYPED(BoundedMapping) TYPED(csoftmax) = {TYPED(csoftmax_row)};
+static const TYPED(BoundsVjp) TYPED(csoftmax_vjp_upper) = {false, false};
+
+#endif

@@ -1,0 +1,48 @@
+/* csparsemax, sparsemax with upper bounds, and its derivatives: a template. The NumPy twin is
+ * pyentmax/mappings/csparsemax.py.
+ *
+ *     p = clip(z + t, 0, u),   full at the level t = u - z
+ */
+#ifndef PYENTMAX_MAPPINGS_CSPARSEMAX_H
+#define PYENTMAX_MAPPINGS_CSPARSEMAX_H
+
+#include "gufunc/jvp_loops.h"
+#include "gufunc/mapping_loops.h"
+#include "mappings/_vjp_upper.h"
+#include "mappings/sparsemax.h"
+#include "thresholds/water_filling.h"
+
+#define VJP_UPPER_OPERANDS(real) real, real, real, real, real /* the fourth is the scores */
+
+#define TEMPLATE "mappings/csparsemax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+BOUNDED_MAPPING(csparsemax)
+BOUNDED_JVP(csparsemax, sparsemax)
+KERNEL("csparsemax_vjp_upper", "(n),(n),(n),(n)->(n)", "Gradient in p to gradient in the bounds.",
+       4, 1, VJP_UPPER_OPERANDS, vjp_upper_loop, csparsemax_vjp_upper)
+
+#elif defined(REAL)
+
+static inline double TYPED(csparsemax_gauge)(double gap) {
+    return gap;
+}
+
+/* The p with sum `total` and 0 <= p <= upper that is nearest to z. */
+static void TYPED(project_capped_simplex)(const REAL *restrict z, const REAL *restrict upper,
+                                          double total, REAL *restrict p, ptrdiff_t n,
+                                          double *restrict scratch) {
+    TYPED(water_fill)(z, upper, total, total, SHIFTED, TYPED(csparsemax_gauge), p, n, scratch);
+}
+
+static void TYPED(csparsemax_row)(const REAL *restrict z, const REAL *restrict upper,
+                                  REAL *restrict p, ptrdiff_t n, double *restrict scratch) {
+    TYPED(project_capped_simplex)(z, upper, 1, p, n, scratch);
+}
+
+static const TYPED(BoundedMapping) TYPED(csparsemax) = {TYPED(csparsemax_row)};
+static const TYPED(BoundsVjp) TYPED(csparsemax_vjp_upper) = {true, true};
+
+#endif

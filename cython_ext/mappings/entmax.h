@@ -1,0 +1,216 @@
+/* α-entmax of rows: a template. The NumPy twin is pyentmax/mappings/entmax.py; the thresholds are
+ * those of thresholds/entmax_below_2.h and entmax_above_2.h.
+ */
+#ifndef PYENTMAX_MAPPINGS_ENTMAX_H
+#define PYENTMAX_MAPPINGS_ENTMAX_H
+
+#include "mappings/entmax15.h"
+#include "mappings/softmax.h"
+#include "mappings/sparsemax.h"
+#include "thresholds/entmax_above_2.h"
+#include "thresholds/entmax_below_2.h"
+
+#define WORTH_A_SAMPLE 2048 /* entries */
+
+#define TEMPLATE "mappings/entmax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+KERNEL_WITHOUT_RECORD("entmax", "(n),(n),()->(n)",
+                      "Scores, mask and alpha to probabilities of alpha-entmax.", 3, 1,
+                      PARAMETRIC_MAPPING_OPERANDS, entmax_loop)
+
+#elif defined(REAL)
+
+/* What the search needs to know of the mapping, and where it leaves what it finds. */
+typedef struct {
+    double alpha;
+    REAL *s, *start;
+    TYPED(EntmaxColumns) *columns;
+} TYPED(EntmaxBelow2);
+
+/* A start from a sixteenth of the entries, here and there, as if the others were like them: off by
+ * a per cent or so, from where one pass over all of them reaches the root. room holds n values. */
+static void TYPED(start_from_sample)(const REAL *x, ptrdiff_t n, TYPED(EntmaxColumns) *columns,
+                                     REAL *room) {
+    const ptrdiff_t size = n / 16 / PAIR * PAIR, groups = size / LANES, apart = n / groups;
+    /* The middle of each part, as rows may be sorted. */
+    const REAL *middle = x + (apart - LANES) / 2;
+    for (ptrdiff_t g = 0; g < groups; g++)
+        memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
+    TYPED(entmax_find_root)(room, size, true, (double)n / (double)size, (REAL)0.01, columns,
+                            room + size);
+}
+
+/* The Solver. The first time, for the largest entries, it only bounds t: by a tangent. */
+static REAL TYPED(entmax_below_2_solve)(REAL *x, ptrdiff_t n, REAL t, const void *context,
+                                        Moments *at_t) {
+    const TYPED(EntmaxBelow2) *wanted = context;
+    TYPED(EntmaxColumns) *columns = wanted->columns;
+    (void)at_t;
+    double alpha[BLOCK];
+    for (int j = 0; j < BLOCK; j++) alpha[j] = wanted->alpha;
+    TYPED(start_entmax_columns)(columns, alpha, n, t);
+    if (*wanted->start == 0) {
+        TYPED(entmax_find_root)(x, n, true, 1, (REAL)0.03, columns, wanted->s);
+        const REAL part = columns->rest[0] * columns->beta[0];
+        t = (1 - part) / columns->steepness[0] * (1 + 2 * ENTMAX_ROUNDING);
+        t = t < 1 ? t : (REAL)1;
+    } else {
+        if (n >= WORTH_A_SAMPLE) TYPED(start_from_sample)(x, n, columns, wanted->s);
+        TYPED(entmax_find_root)(x, n, true, 1, ENTMAX_ROUNDING, columns, wanted->s);
+    }
+    *wanted->start = t;
+    return t;
+}
+
+/* scratch holds scratch_size(n) values and room for a row. */
+static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                      double alpha, REAL *restrict scratch) {
+    TYPED(Search) found;
+    TYPED(EntmaxColumns) columns;
+    REAL start = 0, *kept_p = scratch + scratch_size(n);
+    const TYPED(EntmaxBelow2) wanted = {alpha, kept_p, &start, &columns};
+    if (!TYPED(search)(z, p, n, (REAL)(alpha - 1), TYPED(entmax_below_2_solve), &wanted, scratch,
+                       &found))
+        return;
+    found.t = start;
+    TYPED(entmax_finish)(found.kept, found.size, &columns, kept_p);
+    TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
+}
+
+/* Each row with its own α. */
+static void TYPED(entmax_below_2_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                        ptrdiff_t n, const double alpha[BLOCK],
+                                        REAL *restrict scratch) {
+    REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
+    TYPED(EntmaxColumns) columns;
+    REAL largest[BLOCK];
+    TYPED(interleave)(z, n, 1, x, largest);
+    TYPED(start_entmax_columns)(&columns, alpha, n, 1);
+    for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
+    TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, tile_p);
+    TYPED(entmax_finish)(x, n * BLOCK, &columns, tile_p);
+    TYPED(separate)(tile_p, n, p);
+    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+}
+
+/* The same for α > 2. */
+static void TYPED(entmax_above_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                      double alpha, REAL *restrict scratch) {
+    TYPED(Search) found;
+    TYPED(Trial) low, high;
+    REAL start, *kept_p = scratch + scratch_size(n);
+    const TYPED(EntmaxAbove2) wanted = {alpha - 1, &start, &low, &high};
+    if (!TYPED(search)(z, p, n, (REAL)(alpha - 1), TYPED(entmax_above_2_solve), &wanted, scratch,
+                       &found))
+        return;
+    const double gap = high.sum - low.sum, part = gap > 0 ? (1 - low.sum) / gap : 0;
+    const REAL share = (REAL)(part < 0 ? 0 : part < 1 ? part : 1);
+    for (ptrdiff_t start = 0; start < found.size; start += LEAF) {
+        const ptrdiff_t count = found.size - start < LEAF ? found.size - start : LEAF;
+        REAL upper[LEAF], *lower = kept_p + start;
+        TYPED(below_p_max)(found.kept + start, count, alpha - 1, low.q, lower);
+        TYPED(below_p_max)(found.kept + start, count, alpha - 1, high.q, upper);
+        for (ptrdiff_t i = 0; i < count; i++) lower[i] += share * (upper[i] - lower[i]);
+    }
+    found.t = start;
+    TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
+}
+
+/* α = ∞: the largest share alike. */
+static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
+                              REAL *restrict scratch) {
+    (void)alpha;
+    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+    if (TYPED(is_settled)(p, n, largest)) return;
+    ptrdiff_t ties = 0;
+    for (ptrdiff_t i = 0; i < n; i++) ties += z[i] == largest;
+    const REAL share = 1 / (REAL)ties;
+    for (ptrdiff_t i = 0; i < n; i++) p[i] = z[i] == largest ? share : (REAL)0;
+}
+
+/* No α at all. */
+static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
+                           REAL *restrict scratch) {
+    (void)z, (void)alpha, (void)scratch;
+    TYPED(fill)(p, n, (REAL)NAN);
+}
+
+/* What to run for an α: one of the mappings that have code of their own, or rows with their α,
+ * which may go by the block. */
+typedef struct {
+    const TYPED(Mapping) *own;
+    void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
+                REAL *restrict scratch);
+    bool by_block;
+} TYPED(Choice);
+
+/* Scores within 1/β of the largest matter. Beyond β = 2/ε, below their rounding, only ties do. */
+static TYPED(Choice) TYPED(choice_for)(double alpha) {
+    if (alpha == 1) return (TYPED(Choice)){.own = &TYPED(softmax)};
+    if (alpha == 1.5) return (TYPED(Choice)){.own = &TYPED(entmax15)};
+    if (alpha == 2) return (TYPED(Choice)){.own = &TYPED(sparsemax)};
+    if (alpha > 1 && alpha < 2)
+        return (TYPED(Choice)){.row = TYPED(entmax_below_2_row), .by_block = true};
+    if (alpha > 2 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
+        return (TYPED(Choice)){.row = TYPED(entmax_above_2_row)};
+    return (TYPED(Choice)){.row = alpha > 2 ? TYPED(argmax_row) : TYPED(nan_row)};
+}
+
+/* (n),(n),()->(n): scores, mask and α to probabilities. Neighbours that run the same code go
+ * together. */
+static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                               void *data) {
+    (void)data;
+    const ptrdiff_t rows = dims[0], n = dims[1], z_stride = steps[4], mask_stride = steps[5];
+    const ptrdiff_t p_stride = steps[6];
+    if (rows == 0 || n == 0) return;
+    const int at_most = n <= SHORT ? BLOCK : 1;
+    const ptrdiff_t size = scratch_size(n) + (n <= SHORT ? BLOCK * SHORT : whole_lanes(n) + PAIR);
+    REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
+    if (scratch == NULL) return;
+    REAL *room = scratch + size;
+
+    int count = 0;
+    for (ptrdiff_t start = 0; start < rows; start += count) {
+        const REAL *z[BLOCK];
+        REAL *p[BLOCK];
+        double alpha[BLOCK];
+        TYPED(Choice) run = {0};
+        for (count = 0; count < at_most && start + count < rows; count++) {
+            const ptrdiff_t r = start + count;
+            alpha[count] = *(const double *)(args[2] + r * steps[2]);
+            const TYPED(Choice) choice = TYPED(choice_for)(alpha[count]);
+            if (count > 0 && (choice.own != run.own || choice.row != run.row)) break;
+            run = choice;
+            z[count] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
+                                     mask_stride, n, room + 2 * count * n);
+            p[count] = TYPED(target)(args[3] + r * steps[3], p_stride, room + (2 * count + 1) * n);
+        }
+        for (int j = count; j < at_most; j++) { /* fills up the block */
+            z[j] = z[0];
+            p[j] = room + (2 * j + 1) * n;
+            alpha[j] = alpha[0];
+        }
+        if (at_most > 1 && run.by_block)
+            TYPED(entmax_below_2_block)(z, p, count, n, alpha, scratch);
+        else if (at_most > 1 && run.own && run.own->block)
+            run.own->block(z, p, count, n, scratch);
+        else
+            for (int j = 0; j < count; j++) {
+                if (run.own)
+                    run.own->row(z[j], p[j], n, scratch);
+                else
+                    run.row(z[j], p[j], n, alpha[j], scratch);
+            }
+        for (int j = 0; j < count; j++)
+            TYPED(deliver)(p[j], args[3] + (start + j) * steps[3], p_stride, n);
+    }
+    free(scratch);
+    leave_no_float_flags();
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* The Jacobian of α-entmax at p times v: a template. The NumPy twins are
+ * pyentmax/mappings/entmax.py and _simplex.py.
+ */
+#ifndef PYENTMAX_MAPPINGS_ENTMAX_JVP_H
+#define PYENTMAX_MAPPINGS_ENTMAX_JVP_H
+
+#include "mappings/_inverse_curvature.h"
+#include "mappings/_separable_jvp.h"
+
+#define TEMPLATE "mappings/entmax_jvp.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+KERNEL_WITHOUT_RECORD("entmax_jvp", "(n),(n),()->(n)",
+                      "Jacobian of alpha-entmax at probabilities p, times v.", 3, 1,
+                      PARAMETRIC_JVP_OPERANDS, entmax_jvp_loop)
+
+#elif defined(REAL)
+
+static void TYPED(entmax_jvp_below_2_row)(const REAL *restrict p, const REAL *restrict v,
+                                          REAL *restrict out, ptrdiff_t n, double alpha) {
+    TYPED(Balance) all = {0};
+    for (ptrdiff_t start = 0; start < n; start += LEAF) {
+        const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
+        if (TYPED(any_nonzero)(p + start, count)) {
+            TYPED(inverse_curvature)(p + start, count, alpha, out + start);
+            TYPED(add_weights)(out + start, v + start, count, 0, &all);
+        } else {
+            TYPED(fill)(out + start, count, 0);
+        }
+    }
+    TYPED(jacobian_product)(out, v, n, &all);
+}
+
+/* The same for α > 2, where s grows as p nears 0 and may overflow: weights are powers of p/min p
+ * then. */
+static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *restrict v,
+                                          REAL *restrict out, ptrdiff_t n, double alpha) {
+    const REAL slope = (REAL)(2 - alpha), most = EXPONENT_BIAS + 1; /* 2^most is ∞ */
+    ptrdiff_t k = -1;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (p[i] != p[i]) {
+            TYPED(fill)(out, n, p[i]);
+            return;
+        }
+        if (p[i] > 0 && (k < 0 || p[i] < p[k])) k = i;
+    }
+    if (k < 0 || alpha == INFINITY) { /* p only ever jumps */
+        TYPED(fill)(out, n, 0);
+        return;
+    }
+    for (ptrdiff_t start = 0; start < n; start += LEAF)
+        TYPED(log2_of_row)(p + start, n - start < LEAF ? n - start : LEAF, out + start);
+
+    const REAL lowest = out[k];
+    double weight = 1, mean = 0, along = 0; /* the last but for k */
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (p[i] == 0 || i == k) continue;
+        REAL share = slope * (out[i] - lowest), s = slope * out[i];
+        share = TYPED(exp2_of)(share > -EXPONENT_BIAS ? share : (REAL)-EXPONENT_BIAS);
+        s = TYPED(exp2_of)(s < most ? s : most);
+        weight += share;
+        mean += (double)share * (v[i] - v[k]);
+        along += (double)s * (v[i] - v[k]);
+        out[i] = s;
+    }
+    mean /= weight;
+    for (ptrdiff_t i = 0; i < n; i++)
+        out[i] = p[i] == 0 ? (REAL)0 : out[i] * (REAL)((v[i] - v[k]) - mean);
+    out[k] = (REAL)(-along / weight);
+}
+
+/* Rows of one α that together fill a leaf: powers want more than a short row of them at a time. All
+ * rows lie one after the other. */
+static void TYPED(entmax_jvp_rows)(const REAL *restrict p, const REAL *const *v, REAL *const *out,
+                                   int count, ptrdiff_t n, double alpha) {
+    REAL s[LEAF];
+    TYPED(inverse_curvature)(p, count * n, alpha, s);
+    for (int j = 0; j < count; j++) {
+        TYPED(Balance) all = {0};
+        TYPED(add_weights)(s + j * n, v[j], n, 0, &all);
+        TYPED(jacobian_product)(s + j * n, v[j], n, &all);
+        memcpy(out[j], s + j * n, (size_t)n * sizeof(REAL));
+    }
+}
+
+/* (n),(n),()->(n): probabilities, a direction and α to the Jacobian's product. */
+static void TYPED(entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                   void *data) {
+    (void)data;
+    const ptrdiff_t rows = dims[0], n = dims[1], out_stride = steps[6];
+    if (rows == 0 || n == 0) return;
+    const int at_most = n > LEAF ? 1 : LEAF / n < BLOCK ? (int)(LEAF / n) : BLOCK;
+    REAL *scratch = scratch_or_error(3 * at_most * n, sizeof(REAL));
+    if (scratch == NULL) return;
+    REAL *const room = scratch + at_most * n;
+
+    int count = 0;
+    for (ptrdiff_t start = 0; start < rows; start += count) {
+        const REAL *p[BLOCK], *v[BLOCK];
+        REAL *out[BLOCK];
+        const double alpha = *(const double *)(args[2] + start * steps[2]);
+        for (count = 0; count < at_most && start + count < rows; count++) {
+            const ptrdiff_t r = start + count;
+            if (*(const double *)(args[2] + r * steps[2]) != alpha && count > 0) break;
+            p[count] = TYPED(contiguous)(args[0] + r * steps[0], steps[4], n, scratch + count * n);
+            v[count] = TYPED(contiguous)(args[1] + r * steps[1], steps[5], n, room + 2 * count * n);
+            out[count] = TYPED(target)(args[3] + r * steps[3], out_stride,
+                                       room + (2 * count + 1) * n);
+        }
+        if (!(alpha >= 1)) {
+            for (int j = 0; j < count; j++) TYPED(fill)(out[j], n, (REAL)NAN);
+        } else if (alpha > 2) {
+            for (int j = 0; j < count; j++)
+                TYPED(entmax_jvp_above_2_row)(p[j], v[j], out[j], n, alpha);
+        } else if (at_most > 1) {
+            for (int j = 0; j < count; j++)
+                if (p[j] != scratch + j * n)
+                    memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
+            TYPED(entmax_jvp_rows)(scratch, v, out, count, n, alpha);
+        } else {
+            TYPED(entmax_jvp_below_2_row)(p[0], v[0], out[0], n, alpha);
+        }
+        for (int j = 0; j < count; j++)
+            TYPED(deliver)(out[j], args[3] + (start + j) * steps[3], out_stride, n);
+    }
+    free(scratch);
+    leave_no_float_flags();
+}
+
+#endif

@@ -1,0 +1,126 @@
+/* normmax of one row and its Jacobian's product: a template. The NumPy twin, with the derivation,
+ * is pyentmax/mappings/normmax.py.
+ *
+ * With gaps x = z - max z <= 0 and the threshold as s = 1 + tau >= 0, q = [1 + w]+^power, w = x - s
+ * and power = 1/(alpha - 1); and q^alpha = [1 + w]+^(1/beta) = q (1 + w) as 1/beta = 1 + power, so
+ * that one power gives all. All of it is in double, whatever the scores are.
+ */
+#ifndef PYENTMAX_MAPPINGS_NORMMAX_H
+#define PYENTMAX_MAPPINGS_NORMMAX_H
+
+#include "gufunc/jvp_loops.h"
+#include "gufunc/mapping_loops.h"
+#include "rows/doubles.h"
+#include "rows/steps.h"
+
+#define TEMPLATE "mappings/normmax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+PARAMETRIC_MAPPING(normmax, "alpha")
+PARAMETRIC_JVP(normmax, "alpha")
+
+#elif defined(REAL)
+
+#define ROUNDING (IS_DOUBLE ? 8 * DBL_EPSILON : 1e-9)
+
+/* Gaps at x that are above s - 1, and where they stood, to the front; returns their number. */
+static ptrdiff_t TYPED(keep_reached)(double *x, ptrdiff_t *place, ptrdiff_t n, double s) {
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        x[size] = x[i];
+        place[size] = place[i];
+        size += 1 + x[i] > s;
+    }
+    return size;
+}
+
+/* Newton's method on (sum q^alpha)^beta, a norm of [1 + w]+ and so a convex function of s: from the
+ * left it rises to where the norm is 1 (pyentmax/thresholds/newton.py, `newton`, which bounds the
+ * steps by 60 for rows that memory holds), and what once falls off the support stays off. The start
+ * is at the left: by convexity, m entries have sum q^alpha >= m (1 + mean w)^(1/beta).
+ *
+ * A largest entry comes first, and gives its q^alpha less 1: so what the sum exceeds 1 by keeps its
+ * digits however little it is, and near the threshold 1 + x is exact, and so is that less a small
+ * s. */
+static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restrict p, ptrdiff_t n,
+                               double *restrict scratch) {
+    const REAL largest = TYPED(largest_score)(z, n);
+    if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) {
+        TYPED(fill)(p, n, largest < 0 ? (REAL)0 : (REAL)NAN);
+        return;
+    }
+    double *x = scratch, *q = scratch + n, *q_alpha = scratch + 2 * n;
+    ptrdiff_t *place = (ptrdiff_t *)(scratch + 3 * n), first = 0, size = 1;
+    while (z[first] != largest) first++;
+    x[0] = 0;
+    place[0] = first;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const double gap = (double)z[i] - largest;
+        if (!(gap > -1) || i == first) continue;
+        x[size] = gap;
+        place[size++] = i;
+    }
+    const double power = 1 / (alpha - 1), beta = 1 / (1 + power);
+    const double start = 1 + sum_of(x, size) / (double)size - pow((double)size, -beta);
+    double s = start > 0 ? start : 0, sum = 1;
+    for (int pass = 0, last = 60;; pass++) {
+        size = TYPED(keep_reached)(x, place, size, s);
+        for (ptrdiff_t i = 0; i < size; i++) q[i] = x[i] > -0.5 ? 1 + (x[i] - s) : (1 + x[i]) - s;
+        for (ptrdiff_t i = 0; i < size; i++) q_alpha[i] = q[i];
+        if (power != 1) /* alpha = 2 needs no powers */
+            for (ptrdiff_t i = 0; i < size; i++)
+                q[i] = exp(power * (x[i] > -0.5 ? log1p(x[i] - s) : log(q[i])));
+        for (ptrdiff_t i = 0; i < size; i++) q_alpha[i] *= q[i];
+        q_alpha[0] = expm1((1 + power) * log1p(-s));
+        sum = sum_of(q, size);
+        if (pass == last) break;
+        const double excess = sum_of(q_alpha, size);
+        const double step = (1 + excess) * -expm1(-beta * log1p(excess)) / sum;
+        /* One move more than seems needed takes the rounding of the last off s. */
+        if (!(fabs(step) > ROUNDING * s) && pass + 2 < last) last = pass + 2;
+        s += step;
+    }
+    TYPED(fill)(p, n, 0);
+    for (ptrdiff_t i = 0; i < size; i++) p[place[i]] = (REAL)(q[i] / sum);
+}
+
+#undef ROUNDING
+
+static const TYPED(ParametricMapping) TYPED(normmax) = {TYPED(normmax_row)};
+
+/* J v = t - p sum t, t = s (v - p.v), s = p (|p|/p)^(alpha - 1)/(alpha - 1), |p| the alpha-norm,
+ * from logarithms: |p|/p may overflow. At alpha = infinity p only ever jumps, and s = 0. */
+static void TYPED(normmax_product)(const REAL *p, const REAL *v, double alpha, REAL *out,
+                                   ptrdiff_t n, double *restrict scratch) {
+    double *log_p = scratch, *share = scratch + n, *along = scratch + 2 * n, *t = scratch + 3 * n;
+    ptrdiff_t *place = (ptrdiff_t *)(scratch + 4 * n), size = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        share[size] = p[i];
+        along[size] = v[i];
+        place[size] = i;
+        size += p[i] != 0;
+    }
+    TYPED(fill)(out, n, 0);
+    const double power = 1 / (alpha - 1);
+    double largest = -(double)INFINITY;
+    for (ptrdiff_t i = 0; i < size; i++) {
+        log_p[i] = log(share[i]);
+        largest = log_p[i] > largest ? log_p[i] : largest;
+    }
+    for (ptrdiff_t i = 0; i < size; i++) t[i] = power > 0 ? exp(alpha * (log_p[i] - largest)) : 0;
+    const double log_norm = power > 0 ? largest + log(sum_of(t, size)) / alpha : 0;
+    for (ptrdiff_t i = 0; i < size; i++) t[i] = share[i] * along[i];
+    const double mean = sum_of(t, size);
+    for (ptrdiff_t i = 0; i < size; i++) {
+        const double steep = power > 0 ? exp((log_norm - log_p[i]) / power) : 0;
+        t[i] = power * share[i] * steep * (along[i] - mean);
+    }
+    const double sum = sum_of(t, size);
+    for (ptrdiff_t i = 0; i < size; i++) out[place[i]] = (REAL)(t[i] - share[i] * sum);
+}
+
+static const TYPED(ParametricJvp) TYPED(normmax_jvp) = {TYPED(normmax_product)};
+
+#endif

@@ -1,0 +1,80 @@
+/* oscarmax: sparsemax of scores smoothed along all pairs: a template. The NumPy twin is
+ * pyentmax/mappings/oscarmax.py.
+ */
+#ifndef PYENTMAX_MAPPINGS_OSCARMAX_H
+#define PYENTMAX_MAPPINGS_OSCARMAX_H
+
+#include "elementary/sort_keys.h"
+#include "gufunc/jvp_loops.h"
+#include "mappings/_smoothed_sparsemax.h"
+#include "smoothing/groups.h"
+#include "smoothing/isotonic.h"
+#include "smoothing/scaling.h"
+
+#define TEMPLATE "mappings/oscarmax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+SMOOTHED_SPARSEMAX(oscarmax)
+PARAMETRIC_JVP(oscarmax, "strength")
+
+#elif defined(REAL)
+
+/* Sorted so that scores fall, adding strength times the place makes the pairs' pull linear, and
+ * what is wanted the falling sequence nearest to that.
+ *
+ * Scores below -1 - n strength may be raised to that: fewer than n edges of weight strength/2 move
+ * u by less than n strength/2, so tau > -1 - n strength/2, and what lies as much lower again still
+ * gets nothing. The least are then alike, need no sorting, and are pooled in any case. Where
+ * rounding could make up for the difference, as with strength nearly 0, it is another 1. */
+static void TYPED(smooth_oscar)(REAL *z, ptrdiff_t n, double strength, double *restrict scratch) {
+    const REAL largest = TYPED(largest_score)(z, n);
+    if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) return;
+    const double scale = headroom(n);
+    double *x = scratch, *y = scratch + n;
+    Ranked *entries = (Ranked *)(scratch + 2 * n); /* n, and n more to sort them in */
+    const double floor = -2 - (double)n * strength;
+    const double least = TYPED(scaled_down)(z, n, largest, floor, scale, x);
+    const double asked = strength / scale, weight = asked < -least ? asked : -least;
+
+    ptrdiff_t higher = 0, live = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (x[i] > least) entries[higher++] = (Ranked){(TYPED(Key))~TYPED(rising_key)(z[i]), i};
+        live += x[i] > -(double)INFINITY;
+    }
+    const Ranked *sorted = sort_by_key(entries, higher, sizeof(REAL), entries + n);
+    const double middle = (double)(live - 1) / 2;
+    for (ptrdiff_t i = 0; i < live; i++)
+        y[i] = (i < higher ? x[sorted[i].place] : least) + weight * ((double)i - middle);
+    pool_adjacent_violators(y, live, (Pool *)(scratch + 6 * n));
+    for (ptrdiff_t i = 0; i < n; i++) x[i] = x[i] == least ? y[higher] : x[i];
+    for (ptrdiff_t i = 0; i < higher; i++) x[sorted[i].place] = y[i];
+    TYPED(scaled_up)(x, n, scale, z);
+}
+
+static const TYPED(SmoothedSparsemax) TYPED(oscarmax) = {TYPED(smooth_oscar)};
+
+/* J v: v's mean over each group of equal p, less that over the support; sorting p makes runs of
+ * them. */
+static void TYPED(oscarmax_product)(const REAL *p, const REAL *v, double strength, REAL *out,
+                                    ptrdiff_t n, double *restrict scratch) {
+    double *key = scratch, *along = scratch + n;
+    Ranked *entries = (Ranked *)(scratch + 2 * n);
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (p[i] != 0) entries[size++] = (Ranked){(TYPED(Key))~TYPED(rising_key)(p[i]), i};
+    const Ranked *sorted = sort_by_key(entries, size, sizeof(REAL), entries + n);
+    for (ptrdiff_t k = 0; k < size; k++) {
+        const ptrdiff_t i = sorted[k].place;
+        key[k] = p[i];
+        along[k] = TYPED(on_support)(p[i], v[i]);
+    }
+    subtract_mean(key, along, size, size, strength > 0);
+    TYPED(fill)(out, n, 0);
+    for (ptrdiff_t k = 0; k < size; k++) out[sorted[k].place] = (REAL)along[k];
+}
+
+static const TYPED(ParametricJvp) TYPED(oscarmax_jvp) = {TYPED(oscarmax_product)};
+
+#endif

@@ -1,0 +1,104 @@
+/* Softmax of one row, its logarithm and its Jacobian's product: a template. The NumPy twin is
+ * pyentmax/mappings/softmax.py.
+ *
+ *     p_i = e^x_i / sum_j e^x_j,   x = z - max z
+ */
+#ifndef PYENTMAX_MAPPINGS_SOFTMAX_H
+#define PYENTMAX_MAPPINGS_SOFTMAX_H
+
+#include "elementary/exp.h"
+#include "gufunc/mapping_loops.h"
+#include "mappings/_separable_jvp.h"
+#include "rows/steps.h"
+
+#define TEMPLATE "mappings/softmax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+MAPPING(softmax, "softmax")
+MAPPING(log_softmax, "softmax, as logarithms")
+JVP(softmax, "softmax")
+
+#elif defined(REAL)
+
+/* Write the exponentials and return their sum. */
+static double TYPED(exponentials)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                  REAL largest) {
+    if (n > LEAF) {
+        ptrdiff_t half = half_of(n);
+        return TYPED(exponentials)(z, p, half, largest)
+               + TYPED(exponentials)(z + half, p + half, n - half, largest);
+    }
+    REAL sum[LANES] = {0};
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            p[i + j] = TYPED(scaled_exp)(z[i + j] - largest);
+            sum[j] += p[i + j];
+        }
+    for (int j = 0; i + j < n; j++) {
+        p[i + j] = TYPED(scaled_exp)(z[i + j] - largest);
+        sum[j] += p[i + j];
+    }
+    return TYPED(lane_sum)(sum);
+}
+
+static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                               REAL *restrict scratch) {
+    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+    if (TYPED(is_settled)(p, n, largest)) return;
+
+    const REAL share = (REAL)(1 / TYPED(exponentials)(z, p, n, largest));
+    for (ptrdiff_t i = 0; i < n; i++) p[i] *= share;
+}
+
+static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), NULL};
+
+static inline REAL TYPED(softmax_inverse_curvature)(REAL p) {
+    return p;
+}
+SEPARABLE_JVP(softmax)
+
+/* The scaled exponentials of all gaps but 0, and the number of those. */
+static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest, double *ties) {
+    if (n > LEAF) {
+        const ptrdiff_t half = half_of(n);
+        return TYPED(exponentials_below)(z, half, largest, ties)
+               + TYPED(exponentials_below)(z + half, n - half, largest, ties);
+    }
+    const REAL unit = TYPED(scaled_exp)(0); /* taken off, not chosen against: that stays scalar */
+    REAL sum[LANES] = {0}, zeros[LANES] = {0};
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            const REAL x = z[i + j] - largest, tie = x == 0 ? (REAL)1 : (REAL)0;
+            sum[j] += TYPED(scaled_exp)(x) - tie * unit;
+            zeros[j] += tie;
+        }
+    for (int j = 0; i + j < n; j++) {
+        const REAL x = z[i + j] - largest, tie = x == 0 ? (REAL)1 : (REAL)0;
+        sum[j] += TYPED(scaled_exp)(x) - tie * unit;
+        zeros[j] += tie;
+    }
+    *ties += TYPED(lane_sum)(zeros);
+    return TYPED(lane_sum)(sum);
+}
+
+/* log p = x - log sum exp x: no probability underflows on the way. */
+static void TYPED(log_softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                   REAL *restrict scratch) {
+    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+    if (TYPED(is_settled)(p, n, largest)) {
+        if (largest < 0) TYPED(fill)(p, n, -(REAL)INFINITY);
+        return;
+    }
+    double ties = 0;
+    const double below = TYPED(exponentials_below)(z, n, largest, &ties);
+    const REAL log_sum = (REAL)log1p(ties - 1 + below / TYPED(scaled_exp)(0));
+    for (ptrdiff_t i = 0; i < n; i++) p[i] = (z[i] - largest) - log_sum;
+}
+
+static const TYPED(Mapping) TYPED(log_softmax) = {TYPED(log_softmax_row), NULL};
+
+#endif

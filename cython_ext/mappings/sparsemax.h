@@ -1,0 +1,116 @@
+/* Sparsemax of one row, its logarithm and its Jacobian's product: a template. The NumPy twin, with
+ * the derivation, is pyentmax/mappings/sparsemax.py.
+ *
+ * Scores are kept as gaps x = z - max z <= 0, and the threshold as t = -tau > 0, so that
+ *
+ *     p_i = [x_i + t]+   with   f(t) = sum_i [x_i + t]+ = 1   and   0 < t <= 1,
+ *
+ * the upper bound because the largest entry alone, x = 0, contributes t to the sum.
+ */
+#ifndef PYENTMAX_MAPPINGS_SPARSEMAX_H
+#define PYENTMAX_MAPPINGS_SPARSEMAX_H
+
+#include "gufunc/mapping_loops.h"
+#include "mappings/_log_probabilities.h"
+#include "mappings/_separable_jvp.h"
+#include "rows/tiles.h"
+#include "thresholds/search.h"
+
+#define TEMPLATE "mappings/sparsemax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+MAPPING(sparsemax, "sparsemax")
+MAPPING(log_sparsemax, "sparsemax, as logarithms")
+JVP(sparsemax, "sparsemax")
+
+#elif defined(REAL)
+
+/* Find t with f(t) = 1, from a start at or above it (Michelot's algorithm).
+ *
+ * f is convex and piecewise linear, so the root of its tangent is at or above the root wanted, and
+ * is that root as soon as no entry leaves the support on the way there. */
+static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
+    (void)context;
+    double size_before = 0;
+    for (int pass = 0; pass < MAX_PASSES; pass++) {
+        const Moments m = *at_t = TYPED(moments)(x, n, t, false);
+        if (m.size == size_before) break;
+        size_before = m.size;
+        t = (REAL)(t + (1 - m.sum) / m.size);
+        if (m.size < n / 2) n = TYPED(shrink)(x, n, t);
+    }
+    return t;
+}
+
+/* A little more than t: a chunk right at t has its share of what t lacks, and thousands of such
+ * shares are seen in the sum. */
+static inline REAL TYPED(reach)(REAL t) {
+    return t * (1 + 2 * EPSILON);
+}
+
+/* t is the root but rounded: what is missing from the sum, shared by all of the support, makes
+ * (x + t) + rest right to a few units of its own last place. */
+static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                 REAL *restrict scratch) {
+    TYPED(Search) found;
+    if (!TYPED(search)(z, p, n, 1, TYPED(michelot), NULL, scratch, &found)) return;
+
+    const REAL largest = found.largest, t = found.t;
+    const REAL rest = (REAL)((1 - found.at_t.sum) / found.at_t.size);
+    found.t = TYPED(reach)(t);
+    ptrdiff_t start = TYPED(next_live)(&found, p, 0, n);
+    while (start < n) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        for (ptrdiff_t i = start; i < end; i++) {
+            const REAL u = ((z[i] - largest) + t) + rest;
+            p[i] = u > 0 ? u : (REAL)0;
+        }
+        start = TYPED(next_live)(&found, p, end, n);
+    }
+}
+
+/* Michelot's algorithm in every column of a tile until none of them moves. */
+static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, REAL *restrict t,
+                                     REAL *restrict rest) {
+    TYPED(BlockMoments) m;
+    REAL size_before[BLOCK] = {0};
+    for (int pass = 0; pass < MAX_PASSES; pass++) {
+        TYPED(block_moments)(x, n, t, false, &m);
+        BITS moving = 0;
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL moved = m.size[j] == size_before[j] ? (REAL)0 : (REAL)1;
+            rest[j] = (1 - m.sum[j]) / m.size[j];
+            t[j] += moved * rest[j];
+            size_before[j] = m.size[j];
+            moving |= moved != 0;
+        }
+        if (!moving) break;
+    }
+}
+
+static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                   ptrdiff_t n, REAL *restrict x) {
+    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
+    TYPED(interleave)(z, n, 1, x, largest);
+    for (int j = 0; j < BLOCK; j++) t[j] = 1;
+    TYPED(sparsemax_columns)(x, n, t, rest);
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
+            x[i * BLOCK + j] = u > 0 ? u : (REAL)0;
+        }
+    TYPED(separate)(x, n, p);
+    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+}
+
+static const TYPED(Mapping) TYPED(sparsemax) = {TYPED(sparsemax_row), TYPED(sparsemax_block)};
+LOG_MAPPING(sparsemax)
+
+static inline REAL TYPED(sparsemax_inverse_curvature)(REAL p) {
+    return p > 0 ? (REAL)1 : p;
+}
+SEPARABLE_JVP(sparsemax)
+
+#endif

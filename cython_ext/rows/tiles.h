@@ -1,0 +1,216 @@
+/* Many short rows at once: a template.
+ *
+ * A sum along a short row is mostly the sum of its lanes at the end, which no vector unit does
+ * well. So BLOCK rows are interleaved in a tile, entry i of row j at tile[i BLOCK + j]: every
+ * operation is then on BLOCK rows side by side, and each column runs its own search. What a column
+ * finds does not depend on its neighbours, so a row's result does not depend on where it is in a
+ * batch.
+ */
+#ifndef PYENTMAX_ROWS_TILES_H
+#define PYENTMAX_ROWS_TILES_H
+
+#include "rows/lanes.h"
+
+#define TEMPLATE "rows/tiles.h"
+#include "float_and_double.h"
+
+#elif defined(REAL)
+
+/* Moments of the columns of a tile. */
+typedef struct {
+    REAL squares[BLOCK], sum[BLOCK], size[BLOCK];
+} TYPED(BlockMoments);
+
+/* Swap the rows and columns of a square of entries. */
+typedef void TYPED(Square)(const REAL *const from[], REAL *const to[]);
+
+static inline void TYPED(transpose_1)(const REAL *const from[], REAL *const to[]) {
+    to[0][0] = from[0][0];
+}
+
+#if defined(__GNUC__) && !IS_DOUBLE
+#define HAS_TRANSPOSE_4 1
+
+/* Four floats fit a register that every vector unit has: rows are interleaved twice. */
+typedef REAL TYPED(Quad) __attribute__((vector_size(4 * sizeof(REAL))));
+#if defined(__clang__)
+#define PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+typedef BITS TYPED(Places) __attribute__((vector_size(4 * sizeof(REAL))));
+#define PICK(a, b, ...) __builtin_shuffle(a, b, (TYPED(Places)){__VA_ARGS__})
+#endif
+
+static inline void TYPED(transpose_4)(const REAL *const from[], REAL *const to[]) {
+    TYPED(Quad) a, b, c, d;
+    memcpy(&a, from[0], sizeof a);
+    memcpy(&b, from[1], sizeof b);
+    memcpy(&c, from[2], sizeof c);
+    memcpy(&d, from[3], sizeof d);
+    const TYPED(Quad) ab_low = PICK(a, b, 0, 4, 1, 5), ab_high = PICK(a, b, 2, 6, 3, 7);
+    const TYPED(Quad) cd_low = PICK(c, d, 0, 4, 1, 5), cd_high = PICK(c, d, 2, 6, 3, 7);
+    a = PICK(ab_low, cd_low, 0, 1, 4, 5);
+    b = PICK(ab_low, cd_low, 2, 3, 6, 7);
+    c = PICK(ab_high, cd_high, 0, 1, 4, 5);
+    d = PICK(ab_high, cd_high, 2, 3, 6, 7);
+    memcpy(to[0], &a, sizeof a);
+    memcpy(to[1], &b, sizeof b);
+    memcpy(to[2], &c, sizeof c);
+    memcpy(to[3], &d, sizeof d);
+}
+#undef PICK
+#endif
+
+#if HAS_AVX512 && !IS_DOUBLE
+#define HAS_TRANSPOSE_16 1
+
+/* The same in each quarter of four wider registers, and then once more with the quarters as
+ * entries. */
+static inline void TYPED(transpose_16)(const REAL *const from[], REAL *const to[]) {
+    __m512 a[16], b[16];
+#pragma GCC unroll 16
+    for (int k = 0; k < 16; k++) a[k] = _mm512_loadu_ps(from[k]);
+#pragma GCC unroll 8
+    for (int k = 0; k < 16; k += 2) {
+        b[k] = _mm512_unpacklo_ps(a[k], a[k + 1]);
+        b[k + 1] = _mm512_unpackhi_ps(a[k], a[k + 1]);
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 16; k += 4) {
+        const __m512d low_even = _mm512_castps_pd(b[k]), high_even = _mm512_castps_pd(b[k + 1]);
+        const __m512d low_odd = _mm512_castps_pd(b[k + 2]), high_odd = _mm512_castps_pd(b[k + 3]);
+        a[k] = _mm512_castpd_ps(_mm512_unpacklo_pd(low_even, low_odd));
+        a[k + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low_even, low_odd));
+        a[k + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(high_even, high_odd));
+        a[k + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(high_even, high_odd));
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) { /* 0x88 picks quarters 0 and 2 of both operands, 0xdd 1 and 3 */
+        const __m512 low_even = _mm512_shuffle_f32x4(a[k], a[k + 4], 0x88);
+        const __m512 low_odd = _mm512_shuffle_f32x4(a[k], a[k + 4], 0xdd);
+        const __m512 high_even = _mm512_shuffle_f32x4(a[k + 8], a[k + 12], 0x88);
+        const __m512 high_odd = _mm512_shuffle_f32x4(a[k + 8], a[k + 12], 0xdd);
+        _mm512_storeu_ps(to[k], _mm512_shuffle_f32x4(low_even, high_even, 0x88));
+        _mm512_storeu_ps(to[k + 4], _mm512_shuffle_f32x4(low_odd, high_odd, 0x88));
+        _mm512_storeu_ps(to[k + 8], _mm512_shuffle_f32x4(low_even, high_even, 0xdd));
+        _mm512_storeu_ps(to[k + 12], _mm512_shuffle_f32x4(low_odd, high_odd, 0xdd));
+    }
+}
+#endif
+
+/* Move whole squares of `side` entries, from entry `start` of all rows on, to the tile or back;
+ * returns the first entry that did not fill a square. */
+ALWAYS_INLINE ptrdiff_t TYPED(squares_to_tile)(const REAL *const z[BLOCK], ptrdiff_t start,
+                                               ptrdiff_t n, REAL *tile, TYPED(Square) *transpose,
+                                               const int side) {
+    for (; start + side <= n; start += side)
+        for (int j = 0; j < BLOCK; j += side) {
+            const REAL *from[LANES];
+            REAL *to[LANES];
+            for (int k = 0; k < side; k++) {
+                from[k] = z[j + k] + start;
+                to[k] = tile + (start + k) * BLOCK + j;
+            }
+            transpose(from, to);
+        }
+    return start;
+}
+
+ALWAYS_INLINE ptrdiff_t TYPED(squares_to_rows)(const REAL *tile, ptrdiff_t start, ptrdiff_t n,
+                                               REAL *const p[BLOCK], TYPED(Square) *transpose,
+                                               const int side) {
+    for (; start + side <= n; start += side)
+        for (int j = 0; j < BLOCK; j += side) {
+            const REAL *from[LANES];
+            REAL *to[LANES];
+            for (int k = 0; k < side; k++) {
+                from[k] = tile + (start + k) * BLOCK + j;
+                to[k] = p[j + k] + start;
+            }
+            transpose(from, to);
+        }
+    return start;
+}
+
+/* Rows to a tile of gaps scale (z - max z), and their maxima: NaN for a row that has one, whose
+ * column then holds NaN, which every comparison leaves out. */
+static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
+                              REAL *restrict tile, REAL *restrict largest) {
+    ptrdiff_t moved = 0;
+#if HAS_TRANSPOSE_16
+    moved = TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_16), 16);
+#endif
+#if HAS_TRANSPOSE_4
+    moved = TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_4), 4);
+#endif
+    TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_1), 1);
+
+    for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
+        REAL top[LANES], nans[LANES] = {0};
+        for (int j = 0; j < LANES; j++) top[j] = -(REAL)INFINITY;
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (int j = 0; j < LANES; j++) {
+                const REAL entry = tile[i * BLOCK + half + j];
+                top[j] = TYPED(larger)(entry, top[j]);
+                nans[j] += entry * MINUTE;
+            }
+        for (int j = 0; j < LANES; j++)
+            largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (int j = 0; j < LANES; j++)
+                tile[i * BLOCK + half + j] = (tile[i * BLOCK + half + j] - top[j]) * scale;
+    }
+}
+
+/* A tile back to rows. */
+static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const p[BLOCK]) {
+    ptrdiff_t moved = 0;
+#if HAS_TRANSPOSE_16
+    moved = TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_16), 16);
+#endif
+#if HAS_TRANSPOSE_4
+    moved = TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_4), 4);
+#endif
+    TYPED(squares_to_rows)(tile, moved, n, p, TYPED(transpose_1), 1);
+}
+
+#undef HAS_TRANSPOSE_4
+#undef HAS_TRANSPOSE_16
+
+/* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t, each column with its own
+ * t. Sums over LANES entries are added up apart, so that rounding grows with n/LANES. The two
+ * halves of a block are written out, for only arrays of one vector are sure to stay in registers.
+ */
+ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
+                                        const REAL *restrict t, const bool squared,
+                                        TYPED(BlockMoments) *restrict total) {
+    const REAL zero = (REAL)(n < 0); /* as in moments */
+    for (int j = 0; j < BLOCK; j++) total->squares[j] = total->sum[j] = total->size[j] = 0;
+    for (ptrdiff_t start = 0; start < n; start += LANES) {
+        const ptrdiff_t end = n - start < LANES ? n : start + LANES;
+        REAL squares[LANES] = {0}, sum[LANES] = {0}, more_squares[LANES] = {0},
+             more_sum[LANES] = {0};
+        BITS outside[LANES] = {0}, more_outside[LANES] = {0};
+        for (ptrdiff_t i = start; i < end; i++)
+            for (int j = 0; j < LANES; j++) {
+                REAL u = tile[i * BLOCK + j] + t[j], w = tile[i * BLOCK + LANES + j] + t[LANES + j];
+                outside[j] += TYPED(is_negative)(u);
+                more_outside[j] += TYPED(is_negative)(w);
+                u = TYPED(larger)(u, zero);
+                w = TYPED(larger)(w, zero);
+                sum[j] += u;
+                more_sum[j] += w;
+                if (squared) squares[j] += u * u;
+                if (squared) more_squares[j] += w * w;
+            }
+        for (int j = 0; j < LANES; j++) {
+            total->size[j] += (REAL)((BITS)(end - start) - outside[j]);
+            total->size[LANES + j] += (REAL)((BITS)(end - start) - more_outside[j]);
+            total->sum[j] += sum[j];
+            total->sum[LANES + j] += more_sum[j];
+            if (squared) total->squares[j] += squares[j];
+            if (squared) total->squares[LANES + j] += more_squares[j];
+        }
+    }
+}
+
+#endif

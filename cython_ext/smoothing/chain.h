@@ -1,0 +1,78 @@
+/* Total-variation denoising on a chain, the first step of fusedmax:
+ *
+ *     u = argmin 1/2 |u - x|^2 + weight sum_j |u_j - u_{j+1}|.
+ *
+ * All of it is in double, whatever the scores are. Which entries are fused is decided by rounded
+ * running sums; their common value is then the mean over the group, once for all of it, to the last
+ * bit. Where the problem comes from is in pyentmax/mappings/_fused.py and fusedmax.py.
+ */
+#ifndef PYENTMAX_SMOOTHING_CHAIN_H
+#define PYENTMAX_SMOOTHING_CHAIN_H
+
+#include "rows/doubles.h"
+
+/* A place where f bends, and by how much its slope changes there. */
+typedef struct {
+    double place, bend;
+} Knot;
+
+/* Where f crosses its level, coming from one side (1 from the left, -1 from the right), its slope
+ * there and the end of the queue. t is where it would cross if it went on with slope 1, as it does
+ * beyond the knots. Each knot before that bends f: to the next, it makes good slope times the
+ * distance of the height that is missing. Slopes count entries, and are at least 1 even where
+ * rounding swaps two knots. */
+static inline double crossing(double t, int side, const Knot *knots, ptrdiff_t *end, ptrdiff_t stop,
+                              double *slope) {
+    double now = 1, place = knots[*end].place, missing = side * (t - place);
+    if (*end != stop && missing > 0) {
+        now += side * knots[*end].bend;
+        for (*end += side; *end != stop; *end += side) {
+            const double next = knots[*end].place, rest = missing - now * (side * (next - place));
+            if (!(rest > 0)) break;
+            now += side * knots[*end].bend;
+            place = next;
+            missing = rest;
+        }
+        t = place + side * (missing / now);
+    }
+    *slope = now;
+    return t;
+}
+
+/* Smooth x in place along a chain whose edges all have one weight: Johnson's (2013) dynamic
+ * program, as derived in pyentmax/mappings/fusedmax.py.
+ *
+ * f_j is the derivative of the best value of the terms up to j, given u_j; it reaches -weight at
+ * low_j and weight at high_j, and u_j = clip(u_{j+1}, low_j, high_j). Each step adds a knot at
+ * either end of the queue, and a knot is taken off once: O(n), whatever x holds. scratch is for 6 n
+ * doubles. */
+static void smooth_chain(double *restrict x, ptrdiff_t n, double weight, double *restrict scratch) {
+    double *low = scratch, *high = scratch + n;
+    Knot *knots = (Knot *)(scratch + 2 * n); /* 2 n, begun in the middle */
+    ptrdiff_t first = n, last = n - 1;
+    double before = 0;
+    for (ptrdiff_t j = 0; j < n; j++) {
+        const double after = j < n - 1 ? weight : 0;
+        double slope;
+        low[j] = crossing(x[j] + before - after, 1, knots, &first, last + 1, &slope);
+        knots[--first] = (Knot){low[j], slope};
+        high[j] = crossing(x[j] - before + after, -1, knots, &last, first, &slope);
+        knots[++last] = (Knot){high[j], -slope};
+        before = after;
+    }
+    double *u = low;
+    for (ptrdiff_t j = n - 2; j >= 0; j--) {
+        u[j] = u[j + 1] > low[j] ? u[j + 1] : low[j];
+        u[j] = u[j] < high[j] ? u[j] : high[j];
+    }
+    for (ptrdiff_t start = 0, end; start < n; start = end) {
+        for (end = start + 1; end < n && u[end] == u[start]; end++) {}
+        double pull = 0; /* from the run before and the run after, up or down */
+        if (start > 0) pull += u[start - 1] > u[start] ? weight : -weight;
+        if (end < n) pull += u[end] > u[start] ? weight : -weight;
+        const double mean = (sum_of(x + start, end - start) + pull) / (double)(end - start);
+        for (ptrdiff_t i = start; i < end; i++) x[i] = mean;
+    }
+}
+
+#endif

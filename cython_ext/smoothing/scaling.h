@@ -1,0 +1,45 @@
+/* Scores to doubles of a size that smoothing can add up without overflow, and back: a template. */
+#ifndef PYENTMAX_SMOOTHING_SCALING_H
+#define PYENTMAX_SMOOTHING_SCALING_H
+
+#include <stddef.h>
+
+/* A power of two to divide n scores by, so that no sum that smoothing takes of them overflows: with
+ * weights held to n times the range of the scores, none of n terms exceeds 16 n^2 times it. */
+static double headroom(ptrdiff_t n) {
+    double scale = 16;
+    for (ptrdiff_t power = 1; power < n; power *= 2) scale *= 4;
+    return scale;
+}
+
+#define TEMPLATE "smoothing/scaling.h"
+#include "float_and_double.h"
+
+#elif defined(REAL)
+
+/* x = (z - largest)/scale, but no lower than floor/scale, and -inf where z is; returns the least.
+ *
+ * A finite score never becomes -inf, which is only what is ruled out: where all is fused it counts
+ * however low it is. */
+static double TYPED(scaled_down)(const REAL *z, ptrdiff_t n, REAL largest, double floor,
+                                 double scale, double *x) {
+    double least = 0;
+    const double part = 1 / scale;
+    floor = floor > -DBL_MAX ? floor : -DBL_MAX;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const double gap = (double)z[i] - largest, raised = (gap > floor ? gap : floor) * part;
+        x[i] = z[i] > -(REAL)INFINITY ? raised : -(double)INFINITY;
+    }
+    for (ptrdiff_t i = 0; i < n; i++)
+        least = x[i] < least && x[i] > -(double)INFINITY ? x[i] : least;
+    return least;
+}
+
+/* u, of which differences to the largest count, back to the size and type of scores. */
+static void TYPED(scaled_up)(const double *u, ptrdiff_t n, double scale, REAL *z) {
+    double largest = -(double)INFINITY;
+    for (ptrdiff_t i = 0; i < n; i++) largest = u[i] > largest ? u[i] : largest;
+    for (ptrdiff_t i = 0; i < n; i++) z[i] = (REAL)((u[i] - largest) * scale);
+}
+
+#endif

@@ -1,0 +1,170 @@
+/* The threshold of α-entmax for 1 < α < 2: a template. The NumPy twin, with the derivation, is
+ * pyentmax/mappings/entmax.py.
+ *
+ * With β = α - 1 and b = 1/β, scores are kept as gaps x = β (z - max z) <= 0 and the threshold as
+ * t = -tau, so that
+ *
+ *     p_i = [x_i + t]+^b = t^b w_i^b,   w_i = [1 + x_i/t]+,   sum_i p_i = 1,   d^-β <= t <= 1,
+ *
+ * the lower bound because no entry has more than the largest, t^b. That factor is left to the
+ * division by the sum. So a t that is right to a few ε will do, near α = 1 too, where it is 1 but
+ * for β times the logarithm of the sum: it scales all gaps by as much, and p is exact for scores
+ * moved by a few ε |z - max z|.
+ */
+#ifndef PYENTMAX_THRESHOLDS_ENTMAX_BELOW_2_H
+#define PYENTMAX_THRESHOLDS_ENTMAX_BELOW_2_H
+
+#include "elementary/powers.h"
+#include "thresholds/search.h"
+
+/* 2^-400 or 2^-60: keeps w = 0 in the domain of powers(). */
+#define POSITIVE ((REAL)(IS_DOUBLE ? 3.872591914849318e-121 : 8.673617379884035e-19))
+
+/* 16 ε: a step that is left to entmax_finish(). */
+#define ENTMAX_ROUNDING ((REAL)(IS_DOUBLE ? 3.6e-15 : 1.9e-6))
+
+#define TEMPLATE "thresholds/entmax_below_2.h"
+#include "float_and_double.h"
+
+#elif defined(REAL)
+
+/* BLOCK searches, a column for each: of as many short rows, or of one row in all of them. */
+typedef struct {
+    REAL beta[BLOCK], b[BLOCK], b_less_2[BLOCK];
+    REAL steepness[BLOCK]; /* 1/t, */
+    REAL beyond[BLOCK];    /* and the least value that is known to be too large; */
+    REAL rest[BLOCK];      /* the part of t, a few ε, that it is still too large by, times b */
+    REAL factor[BLOCK];    /* what the powers then take to sum to 1 */
+} TYPED(EntmaxColumns);
+
+/* sum w^b, sum s for s = w^(b - 1), and sum w^(b - 2) over the support, times 2^SHIFT. */
+typedef struct {
+    double p[BLOCK], s[BLOCK], bend[BLOCK];
+} TYPED(PowerSums);
+
+/* Searches for n entries before their first step, from a t at or above the roots. */
+static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
+                                        const double alpha[BLOCK], ptrdiff_t n, REAL t) {
+    const REAL log2_n = TYPED(log2_of)((REAL)n);
+    for (int j = 0; j < BLOCK; j++) {
+        const double beta = alpha[j] - 1, b = 1 / beta;
+        columns->beta[j] = (REAL)beta;
+        columns->b[j] = (REAL)b;
+        columns->b_less_2[j] = (REAL)(b - 2);
+        columns->steepness[j] = 1 / t;
+    }
+    for (int j = 0; j < BLOCK; j++)
+        columns->beyond[j] = TYPED(exp2_of)(columns->beta[j] * log2_n) * (1 + ENTMAX_ROUNDING);
+}
+
+/* Add to the sums those over n <= LEAF entries, whole pairs of lanes; every entry's s times
+ * 2^SHIFT. */
+static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
+                                      const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
+                                      TYPED(PowerSums) *restrict total) {
+    REAL u[LEAF] = {0}, r[LEAF], q[LEAF];
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL gap = x[i + j] * at->steepness[j], base = 1 + gap;
+            r[i + j] = gap;
+            u[i + j] = (base > 0 ? base : (REAL)0) + POSITIVE;
+        }
+    TYPED(powers)(u, r, n, at->b_less_2, q);
+
+    REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL base = u[i + j] - POSITIVE, slope = q[i + j] * base;
+            bend[j] += base > 0 ? q[i + j] : (REAL)0;
+            sum_s[j] += slope;
+            sum_p[j] += slope * base;
+            s[i + j] = slope;
+        }
+    for (int j = 0; j < BLOCK; j++) {
+        total->p[j] += sum_p[j];
+        total->s[j] += sum_s[j];
+        total->bend[j] += bend[j];
+    }
+}
+
+/* Each column's sums; or of one row, the row's in every column, times a weight. */
+static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
+                              const TYPED(EntmaxColumns) *at, REAL *s, TYPED(PowerSums) *sums) {
+    *sums = (TYPED(PowerSums)){0};
+    for (ptrdiff_t i = 0; i < n; i += LEAF)
+        TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, sums);
+    if (!one_row) return;
+    double power = 0, slope = 0, bend = 0;
+    for (int j = 0; j < BLOCK; j++) {
+        power += sums->p[j];
+        slope += sums->s[j];
+        bend += sums->bend[j];
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        sums->p[j] = weight * power;
+        sums->s[j] = weight * slope;
+        sums->bend[j] = weight * bend;
+    }
+}
+
+/* Move every column towards its root; false if none had to.
+ *
+ * N = t (sum w^b)^β, the norm of the x + t of order b, is convex in t since b >= 1, and close to a
+ * straight line: exactly for a row of ties. With h = (N - 1)/N, a = t N'/N = sum s/sum w^b and
+ * v = t^2 N''/N = (b - 1) (sum w^(b-2)/sum w^b - a^2), Newton's step is -t h/a, which ends at or
+ * above the root, and Halley's, of third order, -2 t h a/(2 a^2 - h v). It is taken if it stays
+ * above all t known to be below the root; tangents alone, which cannot fail, finish what takes it
+ * too long.
+ *
+ * A step of a few ε is not taken, but left to entmax_finish(). Many equal entries near the
+ * threshold would otherwise add up what rounding does to t. */
+static bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
+                               const TYPED(PowerSums) *restrict sums, REAL tolerance,
+                               bool tangents_only) {
+    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+    BITS moving = 0;
+    for (int j = 0; j < BLOCK; j++) {
+        const REAL sum = (REAL)sums->p[j] * unscale, now = at->steepness[j];
+        const REAL a = (REAL)(sums->s[j] / sums->p[j]), bend = (REAL)(sums->bend[j] / sums->p[j]);
+        const REAL h = 1 - now * TYPED(exp2_of)(-at->beta[j] * TYPED(log2_of)(sum));
+        const REAL v = (at->b[j] - 1) * (bend - a * a), denominator = 2 * a * a - h * v;
+        const REAL tangent = h / a, halley = 2 * h * a / denominator;
+
+        /* t shrinks by these parts of itself. */
+        const REAL beyond = h < 0 && now < at->beyond[j] ? now : at->beyond[j];
+        const BITS trust = (denominator > 0) & (now < beyond * (1 - halley)) & !tangents_only;
+        const REAL part = trust ? halley : tangent, length = part > 0 ? part : -part;
+        const REAL next = now / (1 - part);
+        const BITS moves = length > tolerance;
+        const double rest = at->b[j] * tangent;
+        at->beyond[j] = beyond;
+        at->steepness[j] = moves ? (next > 1 ? next : (REAL)1) : now;
+        at->rest[j] = (REAL)rest;
+        at->factor[j] = (REAL)(1 / (sums->p[j] + rest * (sums->p[j] - sums->s[j])));
+        moving |= moves;
+    }
+    return moving;
+}
+
+/* Steps until no column moves. s holds every entry's s times 2^SHIFT then. */
+static void TYPED(entmax_find_root)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
+                                    REAL tolerance, TYPED(EntmaxColumns) *columns, REAL *s) {
+    TYPED(PowerSums) sums;
+    for (int pass = 0; pass < MAX_PASSES; pass++) {
+        TYPED(power_sums)(x, n, one_row, weight, columns, s, &sums);
+        if (!TYPED(entmax_step)(columns, &sums, tolerance, pass >= 8)) return;
+    }
+}
+
+/* s to p. The rest of the last step changes w by part (w - 1), and p by that times b s. */
+static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n,
+                                 const TYPED(EntmaxColumns) *restrict at, REAL *restrict s) {
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL gap = x[i + j] * at->steepness[j];
+            const REAL base = (1 + gap) + at->rest[j] * gap, power = s[i + j] * base;
+            s[i + j] = power > 0 ? power * at->factor[j] : (REAL)0;
+        }
+}
+
+#endif

@@ -1,0 +1,65 @@
+/* The k-th largest score of a row, found without a sort: a template.
+ *
+ * The k-th largest of the chunks' maxima is at or below it, having k scores at or above itself, so
+ * only the scores beyond that bound are looked at: most of a long row is not. Among them the digits
+ * of the k-th are found from the highest on: a selection by radix.
+ */
+#ifndef PYENTMAX_THRESHOLDS_KTH_LARGEST_H
+#define PYENTMAX_THRESHOLDS_KTH_LARGEST_H
+
+#include "elementary/sort_keys.h"
+#include "rows/steps.h"
+
+#define DIGIT_BITS 8 /* of a key that one pass settles */
+
+#define TEMPLATE "thresholds/kth_largest.h"
+#include "float_and_double.h"
+
+#elif defined(REAL)
+
+/* The k-th largest of the values, 1 <= k <= n, which are moved about. Each pass counts how often
+ * each digit occurs and keeps the values that share the digit of the k-th: linear whatever the
+ * values. */
+static REAL TYPED(kth_largest)(REAL *values, ptrdiff_t n, ptrdiff_t k) {
+    for (int shift = 8 * sizeof(TYPED(Key)) - DIGIT_BITS; shift >= 0 && n > 1;
+         shift -= DIGIT_BITS) {
+        ptrdiff_t count[1 << DIGIT_BITS] = {0};
+        for (ptrdiff_t i = 0; i < n; i++)
+            count[TYPED(rising_key)(values[i]) >> shift & ((1 << DIGIT_BITS) - 1)]++;
+        TYPED(Key) digit = (1 << DIGIT_BITS) - 1;
+        for (; k > count[digit]; digit--) k -= count[digit];
+        if (count[digit] == n) continue;
+        ptrdiff_t size = 0;
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const REAL value = values[i];
+            values[size] = value;
+            size += (TYPED(rising_key)(value) >> shift & ((1 << DIGIT_BITS) - 1)) == digit;
+        }
+        n = size;
+    }
+    return values[0];
+}
+
+/* The k-th largest score of a row; -inf if fewer than k are above that. */
+static REAL TYPED(kth_score)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t k,
+                             const REAL *restrict maxima, REAL *restrict room) {
+    REAL bound = -(REAL)INFINITY;
+    if (k <= maxima_of(n)) {
+        memcpy(room, maxima, (size_t)maxima_of(n) * sizeof(REAL));
+        bound = TYPED(kth_largest)(room, maxima_of(n), k);
+    }
+    ptrdiff_t size = 0;
+    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+        if (!TYPED(any_above)(maxima + start / CHUNK * LANES, bound)) continue;
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        ptrdiff_t i = start;
+        for (; i + LANES <= end; i += LANES) size += TYPED(keep_above)(z + i, bound, room + size);
+        for (; i < end; i++) {
+            room[size] = z[i];
+            size += z[i] > bound;
+        }
+    }
+    return size < k ? bound : TYPED(kth_largest)(room, size, k);
+}
+
+#endif

@@ -1,0 +1,140 @@
+/* How a sparse mapping finds its threshold in one pass over the row: a template.
+ *
+ * Scores are kept as gaps x = scale (z - max z) <= 0, and the threshold as t = -tau, with
+ *
+ *     f(t) = sum_i g(x_i + t) = 1,   0 < t <= 1,   g increasing, 0 up to 0, and g(1) = 1,
+ *
+ * so that the largest entry alone, x = 0, bounds t by 1. Any part of the row bounds it better:
+ * leaving entries out can only lower f, so the t that solves for the part is at or above the row's.
+ */
+#ifndef PYENTMAX_THRESHOLDS_SEARCH_H
+#define PYENTMAX_THRESHOLDS_SEARCH_H
+
+#include "rows/steps.h"
+
+/* Never reached: keeps a rounding cycle from being an endless loop. Of the N entries that a pass of
+ * Michelot's algorithm starts with, let m leave the support. They were in it one step before, so
+ * each lacks at most that step, and the next step is at most m/(N - m) times it. So either the step
+ * halves, which a double allows 53 times, or a third of the support goes, at most 53 times from
+ * 2^31 entries. 1.5-entmax, exact as soon as the support is right, took ten passes at the most in
+ * tests. */
+#define MAX_PASSES 128
+
+#define TEMPLATE "thresholds/search.h"
+#include "float_and_double.h"
+
+#elif defined(REAL)
+
+/* A mapping's way to solve f(t) = 1 over whole lanes of gaps, from a start at or above the root;
+ * context holds its parameters, if it has any. It may drop gaps, in place, that are out of reach of
+ * a t at or above the root. Leaves what it knows about f at t in *at_t. */
+typedef REAL TYPED(Solver)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t);
+
+/* A row after the search: the gaps of all entries that may be in the support are in kept, padded to
+ * size whole lanes (fewer, where the solver dropped some), and the chunks' maxima are gaps by now.
+ */
+typedef struct {
+    REAL largest, t;
+    Moments at_t;
+    const REAL *maxima;
+    REAL *kept;
+    ptrdiff_t size;
+} TYPED(Search);
+
+/* Fill up gaps to whole lanes; returns the padded number. */
+static inline ptrdiff_t TYPED(pad)(REAL *x, ptrdiff_t n) {
+    for (int j = 0; j < PAIR; j++) x[n + j] = OUTSIDE;
+    return whole_lanes(n);
+}
+
+/* Drop the gaps that t does not reach, in place; n and what is returned are whole lanes. */
+static ptrdiff_t TYPED(shrink)(REAL *x, ptrdiff_t n, REAL t) {
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < n; i += LANES) size += TYPED(keep_above)(x + i, -t, x + size);
+    return TYPED(pad)(x, size);
+}
+
+/* Scores to the gaps that t reaches, chunk by chunk; returns their padded number. Scaling by a
+ * power of 2 is exact, and the difference is rounded once: rounding is monotone, so a chunk is
+ * rightly skipped. */
+static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
+                               REAL t, const REAL *restrict maxima, REAL *restrict kept) {
+    ptrdiff_t size = 0;
+    for (ptrdiff_t start = 0; start < n; start += CHUNK, maxima += LANES) {
+        if (!TYPED(any_above)(maxima, -t)) continue; /* most of a long row ends here */
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        REAL x[CHUNK];
+        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
+        for (ptrdiff_t i = end - start; i < whole_lanes(end - start); i++) x[i] = OUTSIDE;
+        for (ptrdiff_t i = 0; i < end - start; i += LANES)
+            size += TYPED(keep_above)(x + i, -t, kept + size);
+    }
+    return TYPED(pad)(kept, size);
+}
+
+/* Find t; false if the row has no threshold, and p is written already.
+ *
+ * The chunks' maxima are solved first, as a part of the row that holds most of what matters. Its t
+ * is rounded, by a few units of the last place; an entry lost to that has a g as small. */
+static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL scale,
+                          TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
+                          TYPED(Search) *found) {
+    const ptrdiff_t lanes = maxima_of(n);
+    REAL *maxima = scratch, *kept = scratch + lanes;
+    const REAL largest = TYPED(chunk_maxima)(z, n, maxima);
+    if (TYPED(is_settled)(p, n, largest)) return false;
+
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < lanes; i += LANES) {
+        for (int j = 0; j < LANES; j++) maxima[i + j] = (maxima[i + j] - largest) * scale;
+        size += TYPED(keep_above)(maxima + i, -1, kept + size);
+    }
+    size = TYPED(pad)(kept, size);
+    REAL t = solve(kept, size, 1, context, &found->at_t);
+
+    size = TYPED(gather)(z, n, largest, scale, t, maxima, kept);
+    t = solve(kept, size, t, context, &found->at_t);
+    found->largest = largest;
+    found->t = t;
+    found->maxima = maxima;
+    found->kept = kept;
+    found->size = size;
+    return true;
+}
+
+/* Write zeros from start to the next chunk with anything in the support, and return where that
+ * begins. */
+static ptrdiff_t TYPED(next_live)(const TYPED(Search) *found, REAL *p, ptrdiff_t start,
+                                  ptrdiff_t n) {
+    ptrdiff_t live = start;
+    while (live < n && !TYPED(any_above)(found->maxima + live / CHUNK * LANES, -found->t))
+        live += CHUNK;
+    if (live > n) live = n;
+    if (live > start) memset(p + start, 0, (size_t)(live - start) * sizeof(REAL));
+    return live;
+}
+
+/* Put values of what was kept of a row back in their places, and zeros elsewhere, where the last
+ * solve dropped nothing. found->t is the t that kept was gathered with, where that solve started.
+ * kept has room for LANES more. */
+static void TYPED(spread)(const REAL *restrict z, ptrdiff_t n, REAL scale,
+                          const TYPED(Search) *found, const REAL *restrict kept, REAL *restrict p) {
+    const REAL largest = found->largest, floor = -found->t;
+    ptrdiff_t start = TYPED(next_live)(found, p, 0, n);
+    while (start < n) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        REAL x[CHUNK], last[LANES];
+        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
+        ptrdiff_t i = start;
+        for (; i + LANES <= end; i += LANES)
+            kept += TYPED(put_above)(x + (i - start), floor, kept, p + i);
+        if (i < end) {
+            for (ptrdiff_t j = end - i; j < LANES; j++) x[i - start + j] = OUTSIDE;
+            TYPED(put_above)(x + (i - start), floor, kept, last);
+            memcpy(p + i, last, (size_t)(end - i) * sizeof(REAL));
+        }
+        start = TYPED(next_live)(found, p, end, n);
+    }
+}
+
+#endif

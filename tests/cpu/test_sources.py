@@ -1,0 +1,117 @@
+"""The C sources: every header stands on its own, and the README's picture of them is true."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "cython_ext"
+README = (SOURCES / "README.md").read_text()
+# These are included for what they do to the text around them; on their own they mean nothing.
+TABLE, TYPES, TARGET = "kernels.h", "float_and_double.h", "builds/target.h"
+
+COMPILER = (sysconfig.get_config_var("CC") or "cc").split()[0]
+PYTHON_HEADERS = sysconfig.get_path("include")
+
+
+def files() -> list[Path]:
+    return sorted(path for path in SOURCES.rglob("*") if path.suffix in (".c", ".h", ".pyx"))
+
+
+def name(path: Path) -> str:
+    return path.relative_to(SOURCES).as_posix()
+
+
+TEXTS = {name(path): path.read_text() for path in files()}
+HEADERS = [file for file in TEXTS if file.endswith(".h")]
+ALONE = [header for header in HEADERS if header not in (TABLE, TYPES, TARGET)]
+TEMPLATES = [header for header in HEADERS if f'#include "{TYPES}"\n\n' in TEXTS[header]]
+
+
+def includes(file: str) -> set[str]:
+    """The headers of ours that a file includes, `TYPES` aside, by their path below cython_ext."""
+    return set(re.findall(r'^(?:#include|cdef extern from) "(.+)"', TEXTS[file], re.M)) - {TYPES}
+
+
+def check_syntax(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """What a compiler says about a translation unit."""
+    if shutil.which(COMPILER) is None or not Path(PYTHON_HEADERS, "Python.h").exists():
+        pytest.skip("needs a C compiler and the headers of Python")
+    folders = [f"-I{folder}" for folder in (SOURCES, PYTHON_HEADERS, np.get_include())]
+    command = [COMPILER, "-fsyntax-only", "-std=c11", "-Wall", "-Werror", "-Wno-unused", *flags]
+    return subprocess.run(
+        [*command, *folders, "-x", "c", "-"], input=text, text=True, capture_output=True
+    )
+
+
+@pytest.mark.parametrize("header", ALONE)
+def test_every_header_compiles_on_its_own(header):
+    table = "-DKERNELS=kernels"  # what builds/table.h calls what it defines
+    done = check_syntax(f'#include "{header}"\n', table)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("header", TEMPLATES)
+def test_a_template_includes_itself(header):
+    assert re.findall(r'#define TEMPLATE "(.+)"', TEXTS[header]) == [header]
+    assert "#elif defined(REAL)\n" in TEXTS[header]
+
+
+def test_a_missing_include_is_noticed():
+    done = check_syntax("void f(float *p) { fill_f32(p, 1, 0); }\n")
+    assert done.returncode != 0
+    assert "fill_f32" in done.stderr
+
+
+def test_every_kernel_is_in_the_table_and_every_header_is_used():
+    with_rows = {header for header in HEADERS if "#elif defined(KERNEL_TABLE)" in TEXTS[header]}
+    assert with_rows == includes(TABLE)
+    assert {TYPES}.union(*map(includes, TEXTS)) == set(HEADERS)
+
+
+def test_guards_are_named_after_their_files():
+    for header in ALONE:
+        guard = f"PYENTMAX_{re.sub('[/.]', '_', header).upper()}"
+        assert f"#ifndef {guard}\n#define {guard}\n" in TEXTS[header], header
+
+
+def place(file: str) -> str:
+    """Where a file belongs in the README's picture: its folder, or itself."""
+    return file.partition("/")[0]
+
+
+def test_the_readme_shows_what_includes_what():
+    (graph,) = re.findall(r"```mermaid\ngraph TD\n(.+?)```", README, re.DOTALL)
+    shown = set()
+    for line in graph.splitlines():
+        one, _, others = line.strip().partition(" --> ")
+        shown |= {(one, other) for other in others.split(" & ") if other}
+    edges = {(place(file), place(header)) for file in TEXTS for header in includes(file)}
+    assert shown == {(one, other) for one, other in edges if one != other}
+
+
+def test_the_readme_lists_every_file():
+    listed = set()
+    for folder, headers in re.findall(r"^\|([^|]*)\|([^|]*)\|[^|]*\|$", README, re.M)[2:]:
+        for file in re.findall("`(.+?)`", headers):
+            listed.add("/".join([*re.findall("`(.+?)`", folder), file]))
+    assert listed == {file.removesuffix(".h") for file in TEXTS} - {"_cpu.pyx"}
+
+
+def test_every_file_named_in_a_comment_exists():
+    for file, text in [*TEXTS.items(), ("README.md", README)]:
+        for other in re.findall(r"\b(?:pyentmax|tests|benchmarks)/[\w/]+\.(?:py|cu)\b", text):
+            assert (ROOT / other).exists(), f"{file} names {other}"
+
+
+def test_lines_have_at_most_100_columns():
+    for file, text in TEXTS.items():
+        for number, line in enumerate(text.splitlines(), 1):
+            assert len(line) <= 100, f"{file}:{number}"
