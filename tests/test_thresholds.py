@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import mpmath
 import numpy as np
@@ -10,19 +12,31 @@ import pytest
 
 from pyentmax.thresholds import (
     Threshold,
+    bisect_kth_largest,
     bisect_p_max,
     bisection,
+    bracketed_water_fill,
     condat,
     halley,
+    halley_norm,
     in_support,
+    kth_largest,
     michelot,
     newton,
+    newton_entmax15,
+    newton_sparsemax,
     newton_threshold,
+    newton_water_fill,
     partial_sort_entmax15,
     partial_sort_sparsemax,
+    project_capped_simplex,
+    prune_chunks,
+    radix_select,
+    secant_p_max,
     sort_entmax15,
     sort_sparsemax,
     tsallis_exp,
+    water_fill,
 )
 
 
@@ -139,17 +153,26 @@ AT_2: dict[str, Callable[..., Threshold]] = {
     "partial sort from 1": lambda x: partial_sort_sparsemax(x, 1),
     "Michelot": michelot,
     "Condat": condat,
+    "Newton from above": newton_sparsemax,
+    "Newton in chunks": lambda x: prune_chunks(x, newton_sparsemax, 4, 2),
 }
 AT_15: dict[str, Callable[..., Threshold]] = {
     "sort": sort_entmax15,
     "partial sort": partial_sort_entmax15,
     "partial sort from 1": lambda x: partial_sort_entmax15(x, 1),
+    "tangents and quadratics": newton_entmax15,
+    "the same in chunks": lambda x: prune_chunks(x, newton_entmax15, 4, 2),
 }
 GENERAL: dict[str, Callable[..., Threshold]] = {
     "bisection": bisection,
     "Halley": halley,
     "Newton": newton_threshold,
+    "Halley on a norm": halley_norm,
+    "the same in chunks": lambda x, alpha: prune_chunks(
+        x, lambda gaps, t: halley_norm(gaps, alpha, t), 4, 2
+    ),
 }
+UP_TO_2 = ("Newton", "Halley on a norm", "the same in chunks")
 WAYS = (
     [(2, name, way) for name, way in AT_2.items()]
     + [(1.5, name, way) for name, way in AT_15.items()]
@@ -157,7 +180,7 @@ WAYS = (
         (alpha, name, lambda x, way=way, alpha=alpha: way(x, alpha))
         for alpha in (1.01, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4, 10)
         for name, way in GENERAL.items()
-        if alpha <= 2 or name != "Newton"
+        if alpha <= 2 or name not in UP_TO_2
     ]
 )
 every_way = pytest.mark.parametrize(
@@ -189,6 +212,14 @@ def adversarial_rows(d: int) -> np.ndarray:
     )
 
 
+@functools.cache
+def exact_taus(alpha: float, dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    """Some of those rows in the dtype, and their thresholds."""
+    lowest = -1e30 if dtype is np.float32 else -np.inf
+    x = np.maximum(adversarial_rows(17), lowest).astype(dtype)
+    return x, np.array([[float(exact_tau(row, alpha))] for row in x])
+
+
 def exact_tau(x: np.ndarray, alpha: float) -> mpmath.mpf:
     """By bisection in 40 digits."""
     with mpmath.workdps(40):
@@ -207,15 +238,11 @@ def exact_tau(x: np.ndarray, alpha: float) -> mpmath.mpf:
 def test_every_way_finds_the_threshold(
     alpha: float, way: Callable[..., Threshold], dtype: type
 ) -> None:
-    rows = adversarial_rows(17)
-    if dtype is np.float32:
-        rows = np.maximum(rows, -1e30)
-    x = rows.astype(dtype)
+    x, exact = exact_taus(alpha, dtype)
     tau, size, passes = way(x)
     assert tau.dtype == dtype
     assert isinstance(passes, int)
     assert passes >= 1
-    exact = np.array([[float(exact_tau(row, alpha))] for row in x])
     # τ is as good as the scores' own rounding and that of sums near 1.
     room = 8 * np.finfo(dtype).eps * (1 + np.abs(x.max(axis=-1, keepdims=True)))
     assert (np.abs(tau - exact) <= room).all(), (tau - exact) / room
@@ -299,12 +326,151 @@ def test_halley_is_safe_on_rows_made_against_it(alpha: float) -> None:
         assert passes < 3 * 54 - 1, "ended by its bracket, not by the limit"
 
 
+def newton_bound(d: int, epsilon: float) -> float:
+    """Steps that Newton's method on a norm takes at most, and two to see that it has arrived."""
+    return 2 + np.log2(d) - 0.5 * np.log2(epsilon)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [1, 2, 17, 1000, 20_000])
+def test_no_row_drives_a_kernels_search_past_its_bound(d: int, dtype: type) -> None:
+    falling = np.stack(
+        [-np.geomspace(1e-12, 1, d), -(0.5 ** np.arange(d)), np.linspace(-1, 0, d), np.zeros(d)]
+    )
+    slow = -np.minimum(1000.0 ** np.minimum(np.arange(d), 100), 1e30)
+    x = np.concatenate([falling, [slow], -(falling[:3] ** 2)]).astype(dtype)
+    bound = newton_bound(d, np.finfo(dtype).eps)
+    assert newton_sparsemax(x).passes <= bound
+    assert newton_entmax15(x).passes <= 2 * bound
+    for beta in (0.001, 0.1, 0.5, 0.9, 1):
+        assert halley_norm(beta * x, 1 + beta).passes <= 8 + bound
+    y = x - x.max(axis=-1, keepdims=True)
+    for beta in (1.5, 3.0, 50.0, 1e4):
+        passes = secant_p_max(y, np.array([beta], dtype)).passes
+        assert passes <= 2 * np.log2(d / (2 * np.finfo(dtype).eps)) + 2
+
+
+def test_the_slow_row_of_michelot_takes_newton_two_passes() -> None:
+    for scale in (1e-3, 1, 1e3):
+        x = -(1000.0 ** np.arange(100)) * scale
+        assert newton_sparsemax(x).passes <= 3 < 90 < michelot(x).passes
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("beta", [1.5, 3, 49, 1e4])
+def test_secants_enclose_what_bisection_does(beta: float, dtype: type) -> None:
+    for scale in (1e-3, 0.1, 1):
+        y = np.concatenate([rows(7, 40), np.zeros((1, 40))]).astype(dtype) * dtype(scale / beta)
+        y = y - y.max(axis=-1, keepdims=True)
+        y[:, 5] = -np.inf
+        p, p_max, _ = secant_p_max(y, np.array([beta], dtype))
+        bisected = bisect_p_max(y, np.array([beta], dtype))
+        epsilon = np.finfo(dtype).eps
+        assert p.dtype == p_max.dtype == dtype
+        assert (p[:, 5] == 0).all()
+        np.testing.assert_allclose(p_max, bisected.p_max, rtol=4 * epsilon)
+        np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=8 * epsilon)
+        # p^β is known to a few units in the last place of the largest, one for each of β's.
+        room = 16 * epsilon * beta * p_max.astype(float) ** beta
+        assert (np.abs(p.astype(float) ** beta - bisected.p.astype(float) ** beta) <= room).all()
+        if beta < 2:
+            assert secant_p_max(y[0], np.array([beta], dtype)).passes < bisected.passes
+
+
+def bounded_rows(scale: float) -> tuple[np.ndarray, np.ndarray]:
+    """Scores and bounds that sum to 1 at least: ties, bounds of 0, what is ruled out."""
+    rng = np.random.default_rng(11)
+    y = rng.standard_normal((60, 23)) * scale
+    y[:, :8] = np.round(y[:, :8])
+    y[:20, 3] = -np.inf
+    u = rng.random(y.shape) * 0.3
+    u[rng.random(y.shape) < 0.2] = 0
+    u[:, 0] += np.maximum(1.01 - np.where(y > -np.inf, u, 0).sum(axis=-1), 0)
+    u[40] = 1
+    return y, u
+
+
+@pytest.mark.parametrize("fill", [newton_water_fill, bracketed_water_fill])
+@pytest.mark.parametrize("scale", [1e-3, 1, 30])
+def test_levels_without_a_sort_are_those_with_one(fill: Callable[..., Any], scale: float) -> None:
+    y, u = bounded_rows(scale)
+    finite, there = np.where(y > -np.inf, y, 0), np.where(y > -np.inf, u, 0)
+    expected = project_capped_simplex(finite, there, 1).p
+    p, passes = fill(y, u, 1)
+    room = 8 * np.finfo(float).eps * (1 + scale * 5)
+    np.testing.assert_allclose(p, expected, rtol=0, atol=room)
+    assert passes <= 80
+    e = np.exp(y - y.max(axis=-1, keepdims=True))
+    points = np.divide(there, e, out=np.zeros_like(e), where=e > 0)
+    expected = water_fill(points, lambda r: np.minimum(there, e * np.maximum(r, 0)), 1).p
+    p, passes = fill(y, u, 1, exponential=True)
+    np.testing.assert_allclose(p, expected, rtol=0, atol=room)
+    assert passes <= 80
+    short = fill(y, u / 100, 1).p  # where the bounds sum to less, p is the bounds
+    np.testing.assert_array_equal(short, there / 100)
+
+
+def test_levels_that_crowd_are_found_within_the_bound() -> None:
+    """Breakpoints at every scale: Newton's steps cross them one by one, halving does not."""
+    d = 300
+    y = -np.geomspace(1e-300, 1e3, d)
+    u = np.geomspace(1e-12, 1, d)[::-1] / 100
+    for bounds in (u, u[::-1], np.full(d, 1.0001 / d)):
+        expected = project_capped_simplex(y, bounds, 1 - 1e-9 if bounds.sum() > 1 else 0.3).p
+        total = expected.sum()
+        for fill in (newton_water_fill, bracketed_water_fill):
+            p, passes = fill(y, bounds, total)
+            assert passes < 150
+            np.testing.assert_allclose(p, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_kth_largest_without_a_sort(dtype: type) -> None:
+    rng = np.random.default_rng(3)
+    for d in (1, 2, 30, 700):
+        x = np.concatenate([rows(d, d), adversarial_rows(d)]).clip(-1e30).astype(dtype)
+        x[1, (d + 1) // 2 :] = -np.inf
+        x[0] *= rng.choice([-1, 0, 1], d).astype(dtype)  # zeros of both signs
+        k = rng.integers(1, d + 1, (len(x), 1))
+        expected = np.take_along_axis(-np.sort(-x, axis=-1), k - 1, axis=-1)
+        for select in (
+            radix_select,
+            kth_largest,
+            lambda x, k: kth_largest(x, k, 8, 2),
+        ):
+            score, passes = select(x, k)
+            assert score.dtype == dtype
+            np.testing.assert_array_equal(score, expected)
+            assert passes <= 1 + 2 * dtype().itemsize
+        # On the GPU scores are told apart by their distance from the largest, which is rounded.
+        score, passes = bisect_kth_largest(x, k)
+        top = x.max(axis=-1, keepdims=True)
+        np.testing.assert_array_equal(top - score, top - expected)
+        assert passes <= 8 * dtype().itemsize
+    assert radix_select(np.arange(9.0), 3).score == 6
+
+
+def test_most_chunks_of_a_long_row_are_skipped() -> None:
+    x = np.random.default_rng(0).standard_normal((3, 30_000))
+    looked_at = []
+
+    def solve(gaps: np.ndarray, t: float) -> Threshold:
+        looked_at.append(np.sum(gaps > -1, axis=-1).max())
+        return newton_sparsemax(gaps, t)
+
+    tau, size, _ = prune_chunks(x, solve)
+    np.testing.assert_allclose(tau, sort_sparsemax(x).tau, rtol=4e-16)
+    assert looked_at[0] <= 30_000 / 16 + 16
+    assert (size <= looked_at[1]).all()
+    assert looked_at[1] < 100
+
+
 def test_partial_sort_needs_a_start() -> None:
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         partial_sort_sparsemax(np.zeros(3), 0)
 
 
-GENERAL = (bisection, halley, newton_threshold)
+GENERAL = (bisection, halley, newton_threshold, halley_norm)
 
 
 @pytest.mark.parametrize("solve", GENERAL)
@@ -326,7 +492,7 @@ def test_an_alpha_outside_the_domain_is_named(solve: Callable[..., Threshold]) -
         solve(x, np.full(3, 1.5))
     with pytest.raises(TypeError, match="alpha must hold real numbers, got dtype <U1"):
         solve(x, "a")
-    if solve is newton_threshold:
+    if solve in (newton_threshold, halley_norm):
         with pytest.raises(ValueError, match="alpha must be above 1 and at most 2, got 3"):
             solve(x, 3)
 
@@ -338,6 +504,7 @@ def test_an_alpha_outside_the_domain_is_named(solve: Callable[..., Threshold]) -
         partial_sort_sparsemax,
         michelot,
         condat,
+        newton_sparsemax,
         *(lambda x, f=f: f(x, 2) for f in GENERAL),
     ],
 )

@@ -10,10 +10,10 @@ Alg. 1). So a score with x ≤ max x − 1 is never in the support.
 
 Each of these takes x and returns a `Threshold`, alike, so that they can be compared:
 
-    sort_sparsemax, partial_sort_sparsemax, michelot, condat    α = 2, exact
-    sort_entmax15, partial_sort_entmax15                        α = 1.5, exact
-    bisection, halley                                           any α > 1
-    newton_threshold                                            1 < α ≤ 2
+    sort_sparsemax, partial_sort_sparsemax, michelot, condat, newton_sparsemax    α = 2, exact
+    sort_entmax15, partial_sort_entmax15, newton_entmax15                         α = 1.5, exact
+    bisection, halley                                                             any α > 1
+    newton_threshold, halley_norm                                                 1 < α ≤ 2
 
 Near α = 1 all thresholds crowd at max x − 1 and the powers explode, so the general solvers that
 the mappings use work with a better variable each: `newton` (1 ≤ α ≤ 2) with the normaliser c of
@@ -23,13 +23,41 @@ y = z − max z. The mappings' defaults are `sort_sparsemax`, `sort_entmax15`, `
 `bisect_p_max`: no row can drive their number of passes past a small bound, and they meet the
 accuracy contract in float32 too.
 
-Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead.
+Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead,
+and top-k softmax needs the k-th largest score of a row (`kth_largest`).
+
+The kernels in C and CUDA do not sort. Each of their searches has a twin here, for NumPy arrays and
+with the same names of variables, to be read beside it:
+
+    cython_ext/thresholds/search.h            prune_chunks
+    cython_ext/mappings/sparsemax.h           newton_sparsemax
+    cython_ext/mappings/entmax15.h            newton_entmax15
+    cython_ext/thresholds/entmax_below_2.h    halley_norm
+    cython_ext/thresholds/entmax_above_2.h    secant_p_max
+    cython_ext/mappings/normmax.h             newton
+    cython_ext/thresholds/water_filling.h     newton_water_fill
+    cython_ext/thresholds/kth_largest.h       kth_largest, radix_select
+    backends/cuda/sparsemax.cu                newton_sparsemax
+    backends/cuda/entmax15.cu                 newton_entmax15
+    backends/cuda/newton.cuh                  newton
+    backends/cuda/entmax.cu                   newton, bisect_p_max
+    backends/cuda/normmax.cu                  newton
+    backends/cuda/bounded.cuh                 bracketed_water_fill
+    backends/cuda/topk_softmax.cu             bisect_kth_largest
 """
 
 from pyentmax.thresholds.bisection import MaxProbability, bisect_p_max, bisection
-from pyentmax.thresholds.halley import halley
-from pyentmax.thresholds.newton import Normalizer, newton, newton_threshold
-from pyentmax.thresholds.pruning import condat, michelot
+from pyentmax.thresholds.halley import halley, halley_norm
+from pyentmax.thresholds.newton import (
+    Normalizer,
+    newton,
+    newton_entmax15,
+    newton_sparsemax,
+    newton_threshold,
+)
+from pyentmax.thresholds.pruning import condat, michelot, prune_chunks
+from pyentmax.thresholds.secant import secant_p_max
+from pyentmax.thresholds.selection import Selection, bisect_kth_largest, kth_largest, radix_select
 from pyentmax.thresholds.sorting import (
     partial_sort_entmax15,
     partial_sort_sparsemax,
@@ -38,25 +66,42 @@ from pyentmax.thresholds.sorting import (
 )
 from pyentmax.thresholds.threshold import Threshold
 from pyentmax.thresholds.tsallis import in_support, log_tsallis_exp, tsallis_exp
-from pyentmax.thresholds.water_filling import WaterFilling, project_capped_simplex, water_fill
+from pyentmax.thresholds.water_filling import (
+    WaterFilling,
+    bracketed_water_fill,
+    newton_water_fill,
+    project_capped_simplex,
+    water_fill,
+)
 
 __all__ = [
     "MaxProbability",
     "Normalizer",
+    "Selection",
     "Threshold",
     "WaterFilling",
+    "bisect_kth_largest",
     "bisect_p_max",
     "bisection",
+    "bracketed_water_fill",
     "condat",
     "halley",
+    "halley_norm",
     "in_support",
+    "kth_largest",
     "log_tsallis_exp",
     "michelot",
     "newton",
+    "newton_entmax15",
+    "newton_sparsemax",
     "newton_threshold",
+    "newton_water_fill",
     "partial_sort_entmax15",
     "partial_sort_sparsemax",
     "project_capped_simplex",
+    "prune_chunks",
+    "radix_select",
+    "secant_p_max",
     "sort_entmax15",
     "sort_sparsemax",
     "tsallis_exp",

@@ -64,16 +64,17 @@ def bisect_p_max(y: Any, beta: Any) -> MaxProbability:
     low = high / y.shape[-1]
     for _ in range(passes):
         q = low + (high - low) / 2
-        enough = np.sum(_below_largest(y, q, beta), axis=-1, keepdims=True) >= 1
+        enough = np.sum(below_p_max(y, q, beta), axis=-1, keepdims=True) >= 1
         low, high = np.where(enough, low, q), np.where(enough, q, high)
-    p_low, p_high = _below_largest(y, low, beta), _below_largest(y, high, beta)
+    p_low, p_high = below_p_max(y, low, beta), below_p_max(y, high, beta)
     sum_low = np.sum(p_low, axis=-1, keepdims=True)
     gap = np.sum(p_high, axis=-1, keepdims=True) - sum_low
     share = np.clip((1 - sum_low) / np.where(gap > 0, gap, 1), 0, 1)
     return MaxProbability(p_low + share * (p_high - p_low), high, passes)
 
 
-def _below_largest(y: Any, q: Any, beta: Any) -> Any:
+def below_p_max(y: Any, q: Any, beta: Any) -> Any:
+    """The probabilities p_i(q) of a row whose largest is q."""
     # q (1 + βy/q^β)₊^{1/β}: q^β may underflow, but the score at the top, y = 0, is q regardless.
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
         r = np.where(y == 0, 0, beta * y / q**beta)

@@ -1,4 +1,11 @@
-"""Thresholds by Newton's method, for α up to 2."""
+"""Thresholds by Newton's method, for α up to 2.
+
+The norm of [x − τ]₊ that should be 1 is a convex function of τ for α ≤ 2, so the root of its
+tangent lies between the point of contact and the root: from the left the iterates rise to it, and
+need no bracket. And they are few. Where g ≥ 0 is convex, Newton's values and slopes obey
+g₊/g + g'₊/g' ≤ 1, so that each step divides g·|g'| by 4 or more. That starts below d² and matters
+no more below ε: at most log₂d + ½log₂(1/ε) steps.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.thresholds.threshold import Threshold, as_scores, beta_per_row, support_size
+from pyentmax.thresholds.threshold import (
+    MAX_PASSES,
+    Threshold,
+    as_scores,
+    beta_per_row,
+    clipped_gaps,
+    row_sums,
+    support_size,
+)
 from pyentmax.thresholds.tsallis import in_support, tsallis_exp
 
 
@@ -31,10 +46,8 @@ def newton(y: Any, beta: Any) -> Normalizer:
 
     exact at β = 0 after one step (log-sum-exp); Michelot's step at β = 1.
 
-    It ends: for convex g, Newton's values and slopes obey g₊/g + g'₊/g' ≤ 1, so each step divides
-    g·|g'| by 4 or more. That starts below d² and matters no more below ε, hence at most
-    log₂d + ½log₂(1/ε) steps. NumPy rows stop as soon as none moves; other arrays, which must not
-    be looked at, take all of them.
+    It takes at most log₂d + ½log₂(1/ε) steps, as said above. NumPy rows stop as soon as none moves;
+    other arrays, which must not be looked at, take all of them.
 
     Examples
     --------
@@ -78,3 +91,84 @@ def newton_threshold(x: Any, alpha: Any) -> Threshold:
     top = np.max(x, axis=-1, keepdims=True)
     c, size, passes = newton((x - top) / beta, beta)
     return Threshold(top + (beta * c - 1), size, passes)
+
+
+def newton_sparsemax(x: Any, t: Any = 1) -> Threshold:
+    """τ of sparsemax (α = 2) by Newton's method from above, as the kernels find it.
+
+    With gaps x ← x − max x ≤ 0 and t = −τ, which falls from 1 or any start above the root,
+    f(t) = Σ [x_i + t]₊ = 1 is convex and piecewise linear: the root of its tangent,
+
+        t ← t + (1 − f(t))/n,   n how many x_i + t are positive,
+
+    is at or above the root. Supports are nested in t: once two passes count the same n, no entry
+    has left on the way, and the root is found. What t, as a rounded number, still lacks is added
+    at the end. These are `michelot`'s steps, but from where x ≤ max x − 1 is ruled out already:
+    at most log₂d + ½log₂(1/ε) of them, whatever the row holds.
+
+    Examples
+    --------
+    >>> print(newton_sparsemax(np.array([1.0, 0.5, -2.0])))
+    Threshold(tau=array([0.25]), size=array([2]), passes=2)
+    >>> newton_sparsemax(-(1000.0 ** np.arange(12))).passes
+    2
+    """
+    top, x = clipped_gaps(x)
+    t = np.ones_like(top) * t
+    size_before = np.zeros_like(top)
+    for passes in range(1, MAX_PASSES + 1):  # noqa: B007
+        u = np.maximum(x + t, 0)
+        total, size = row_sums(u, (u > 0).astype(u.dtype))
+        rest = (1 - total) / size
+        moving = size != size_before
+        if not moving.any():
+            break
+        t = np.where(moving, t + rest, t)
+        size_before = size
+    return Threshold(top - (t + rest), support_size(x + t > 0), passes)
+
+
+def newton_entmax15(x: Any, t: Any = 1) -> Threshold:
+    """τ of 1.5-entmax, x = z/2, by tangents and the quadratic's root, as the kernels find it.
+
+    With gaps x ← x − max x ≤ 0 and t = −τ, f(t) = Σ [x_i + t]₊² = 1. Each pass takes two steps
+    from t. The norm √f is convex, so the root of its tangent,
+
+        t + (1 − √f) √f/Σ [x + t]₊,
+
+    is always an upper bound. And if the support is right already, f is a quadratic around t, whose
+    own root is exact: it is taken where it lies within the bounds known so far. Supports are
+    nested in t, so two passes that count the same size saw the same support, and the root is found.
+
+    From t above the root, [x + t]₊ has entries too many, and the quadratic's root is too low or
+    better than the tangent's; from below, entries too few, and it is too high. So of any two passes
+    one makes Newton's progress from above at least: 2 log₂d + log₂(1/ε) passes at most. Ten are the
+    most that were ever seen.
+
+    Examples
+    --------
+    >>> tau, size, passes = newton_entmax15(np.array([0.0, 0.0, -5.0]))
+    >>> print(np.round(tau, 6), size, passes)
+    [-0.707107] [2] 2
+    """
+    top, x = clipped_gaps(x)
+    t = np.ones_like(top) * t
+    lower, upper, size_before = np.zeros_like(top), np.ones_like(top), np.zeros_like(top)
+    for passes in range(1, MAX_PASSES + 1):  # noqa: B007
+        u = np.maximum(x + t, 0)
+        squares, total, size = row_sums(u * u, u, (u > 0).astype(u.dtype))
+        norm, excess = np.sqrt(squares), squares - 1
+        tangent = t + (1 - norm) * norm / total
+        lower = np.where(excess < 0, np.maximum(lower, t), lower)
+        upper = np.where(excess >= 0, np.minimum(upper, t), upper)
+        upper = np.minimum(upper, tangent)
+        # The larger root of size·r² + 2·total·r + excess = 0, in the form that does not cancel.
+        rest = -excess / (total + np.sqrt(np.maximum(total * total - size * excess, 0)))
+        trust = (lower < t + rest) & (t + rest <= upper)
+        step_to = np.where(trust, t + rest, upper)
+        moving = (size != size_before) & (step_to != t)
+        if not moving.any():
+            break
+        t = np.where(moving, step_to, t)
+        size_before = np.where(moving, trust * size, size)
+    return Threshold(top - (t + rest), support_size(x + t > 0), passes)

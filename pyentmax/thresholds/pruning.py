@@ -1,12 +1,14 @@
-"""Thresholds of sparsemax by dropping scores that cannot be in the support: no sort.
+"""Thresholds by dropping scores that cannot be in the support: no sort.
 
-On any set of scores that holds the support, (Σx − 1)/n is a lower bound on τ: the scores outside
-the support are below τ and only pull the mean down. So whatever does not exceed it can go.
-For NumPy arrays: both functions look at the data after each pass.
+On any set of scores that holds the support of sparsemax, (Σx − 1)/n is a lower bound on τ: the
+scores outside the support are below τ and only pull the mean down. So whatever does not exceed it
+can go. And of any mapping, the τ of a part of a row is a lower bound on the row's.
+For NumPy arrays: the functions look at the data after each pass.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,64 @@ def condat(x: Any) -> Threshold:
         tau = np.where(alone, score - 1, np.where(joins, raised, tau))
     tau, passes = _rising(y, tau[..., None], 1)
     return Threshold(tau + top, support_size(y > tau), passes)
+
+
+def prune_chunks(
+    x: Any, solve: Callable[..., Threshold], chunk: int = 256, lanes: int = 16
+) -> Threshold:
+    """τ by solving for the largest scores of a long row, then for those above that τ.
+
+    How the CPU kernels look at a long row once only, for any mapping. f(τ) = Σ g(x_i − τ) = 1 with
+    g ≥ 0: leaving scores out only lowers f, so the τ that solves for a part of the row is at or
+    below the row's. First the maxima of chunks, 16 of each, stand for all. A chunk is skipped if
+    none of its maxima exceeds their τ: most of a long row. The scores above it are solved for.
+
+    Parameters
+    ----------
+    x : array of scores
+    solve : function of x and t
+        gives the `Threshold` of gaps x, with −t = τ a bound to begin with: `newton_sparsemax`,
+        `newton_entmax15`, or `halley_norm` at some α
+    chunk, lanes : int
+        so many scores are skipped together, and so many maxima kept of them
+
+    Returns
+    -------
+    Threshold
+        the passes are those over what was kept
+
+    Examples
+    --------
+    >>> from pyentmax.thresholds.newton import newton_sparsemax
+    >>> x = -np.arange(1000.0) / 2
+    >>> print(prune_chunks(x, newton_sparsemax))
+    Threshold(tau=array([-0.75]), size=array([2]), passes=2)
+    """
+    x = as_scores(x)
+    top = np.max(x, axis=-1, keepdims=True)
+    x = x - top
+    maxima = chunk_maxima(x, chunk, lanes)
+    t = -solve(np.maximum(maxima, -2), 1).tau
+    live = np.repeat((maxima > -t).reshape(*maxima.shape[:-1], -1, lanes).any(-1), chunk, -1)
+    # A kernel moves what it keeps to the front; here the rest is out of every t's reach.
+    kept = np.where(live[..., : x.shape[-1]] & (x > -t), x, -2)
+    tau, size, passes = solve(kept, t)
+    return Threshold(tau + top, size, passes)
+
+
+def chunk_maxima(x: Any, chunk: int, lanes: int) -> Any:
+    """The largest scores of each chunk, `lanes` of them: of every so many-th, from the first on.
+
+    Examples
+    --------
+    >>> print(chunk_maxima(np.array([1.0, 5, 2, 3, 4, 0]), 4, 2))
+    [2. 5. 4. 0.]
+    """
+    fill = np.full_like(x, -np.inf, shape=(*x.shape[:-1], -x.shape[-1] % chunk))
+    x = np.concatenate([x, fill], axis=-1)
+    return np.max(x.reshape(*x.shape[:-1], -1, chunk // lanes, lanes), axis=-2).reshape(
+        *x.shape[:-1], -1
+    )
 
 
 def _rising(y: Any, tau: Any, passes: int) -> tuple[Any, int]:

@@ -9,6 +9,9 @@ import numpy as np
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating
 
+MAX_PASSES = 128
+"""Where the kernels' searches, and their twins here, would give up: no row comes near it."""
+
 
 class Threshold(NamedTuple):
     """A threshold per row, shape batch + (1,), how many scores exceed it, and the passes taken.
@@ -62,3 +65,8 @@ def clipped_gaps(x: Any) -> tuple[Any, Any]:
 def support_size(above: Any) -> Any:
     """How many scores are above the threshold, per row, for `above` True where one is."""
     return np.sum(above, axis=-1, keepdims=True)
+
+
+def row_sums(*terms: Any) -> tuple[Any, ...]:
+    """The sum of each array over its rows."""
+    return tuple(np.sum(term, axis=-1, keepdims=True) for term in terms)

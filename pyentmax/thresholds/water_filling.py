@@ -1,4 +1,8 @@
-"""Probabilities with upper bounds, by filling up to a common level."""
+"""Probabilities with upper bounds, by filling up to a common level.
+
+`water_fill` sorts the levels where something changes. The kernels find the level without a sort, by
+Newton's method in a bracket: `newton_water_fill` on the CPU, `bracketed_water_fill` on the GPU.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from pyentmax.thresholds.threshold import row_sums
+
+MAX_LEVELS = 160
+"""More than halving a bracket of doubles can take."""
 
 
 class WaterFilling(NamedTuple):
@@ -79,3 +88,162 @@ def project_capped_simplex(x: Any, upper: Any, total: Any) -> WaterFilling:
     points = np.concatenate([-x, full], axis=-1)
     # The comparison is for levels that rounding leaves short of making x + t the whole of u.
     return water_fill(points, lambda t: np.where(full <= t, upper, np.clip(x + t, 0, upper)), total)
+
+
+def newton_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False) -> WaterFilling:
+    """p = clip(y + t, 0, u), or min(t e^y, u), that sums to `total`, as the CPU kernels find it.
+
+    p_i is linear in t from where it starts to where it is full, so the sum is piecewise linear,
+    and rises. Newton's step is exact if it crosses no breakpoint; and since entries only start and
+    become full as t rises, two levels with equally many of either have none between them. Where a
+    step leaves the bracket, the secant through its ends is tried, or its middle, by turns. Ten
+    passes are enough for most rows. From the 21st on every other one halves the bracket in the
+    order of floating-point numbers, of which there are fewer than 2⁶³ above 0: 150 passes at most.
+    All of it is in double, whatever y is.
+
+    Parameters
+    ----------
+    y : array of scores, −∞ where there is nothing to fill
+    upper : array of y's shape
+        the bounds u ≥ 0; where they sum to less than `total`, p is the bounds
+    total : float or array of shape batch + (1,), above 0
+    exponential : bool
+        for csoftmax's p rather than csparsemax's
+
+    Returns
+    -------
+    WaterFilling
+
+    Examples
+    --------
+    >>> print(newton_water_fill(np.array([1.0, 0.5, -2.0]), np.array([0.6, 1.0, 1.0]), 1))
+    WaterFilling(p=array([0.6, 0.4, 0. ]), passes=2)
+    """
+    dtype, scaled = y.dtype, exponential
+    u = np.where(y > -np.inf, upper, 0).astype(np.float64)
+    there = u > 0
+    gap = y.astype(np.float64) - np.max(np.where(there, y, -np.inf), axis=-1, keepdims=True)
+    a = np.where(there, np.exp(gap) if scaled else gap, 0)
+    slope_of = a if scaled else np.ones_like(a)
+
+    def raised(t: Any) -> Any:
+        return a * t if scaled else a + t
+
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        full_at = np.where(slope_of * there > 0, u / a if scaled else u - a, 0)
+        highest = np.max(full_at, axis=-1, keepdims=True)
+        most, all_a, count = row_sums(u, a, there.astype(float))
+        guess = total / all_a if scaled else np.minimum(total, (total - all_a) / count)
+        t, lowest, least = np.minimum(guess, highest), np.zeros_like(most), np.zeros_like(most)
+        started = still_open = np.full_like(most, -1)
+        rest, secant, moving = np.zeros_like(most), most < 0, most > total
+        for passes in range(1, 151):  # noqa: B007
+            level = raised(t)
+            on = there & (level > 0)
+            moves = on & (level < u)
+            now, slope, now_started, now_open = row_sums(
+                np.clip(level, 0, u), np.where(moves, slope_of, 0), on.astype(float), moves * 1.0
+            )
+            step = (total - now) / slope
+            same = moving & (now != total) & (now_started == started) & (now_open == still_open)
+            rest = np.where(same, step, rest)
+            moving = moving & (now != total) & ~same
+            if not moving.any():
+                break
+            below = now < total
+            lowest, least = np.where(below, t, lowest), np.where(below, now, least)
+            highest, most = np.where(below, highest, t), np.where(below, most, now)
+            halve = passes > 20 and passes % 2 == 1
+            newton = (slope > 0) & (lowest < t + step) & (t + step < highest) & (not halve)
+            secant = secant ^ ~newton
+            share = np.where(secant, (total - least) / (most - least), 0.5)
+            inner = lowest + (highest - lowest) * share
+            inner = middle_float(lowest, highest) if halve else inner
+            following = np.where(newton, t + step, inner)
+            moving = moving & (following != t)
+            started, still_open = np.where(newton, now_started, -1), now_open
+            t = np.where(moving, following, t)
+        p = np.clip(raised(t) + slope_of * rest, 0, u)
+    p = np.where(np.sum(u, axis=-1, keepdims=True) <= total, u, p)
+    return WaterFilling(p.astype(dtype), passes)
+
+
+def middle_float(low: Any, high: Any) -> Any:
+    """Halfway between 0 ≤ low ≤ high in the order of doubles, which is that of their bits.
+
+    Examples
+    --------
+    >>> print(middle_float(np.array([1e-200]), np.array([1e200])).round(3))
+    [0.959]
+    """
+    start, end = low.view(np.int64), high.view(np.int64)
+    return (start + (end - start) // 2).view(np.float64)
+
+
+def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False) -> WaterFilling:
+    """p = clip(y + t, 0, u), or min(e^{y + t}, u), that sums to `total`, as on the GPU.
+
+    The sum rises with t, piecewise smooth, neither convex nor concave. Each pass tries the step
+    that is exact if the right entries move already. Where none moves, the sum is flat: the next
+    level where one begins or ceases to be full is taken. A try outside of the bracket, or a
+    bracket that was not halved in two passes, is answered by halving, so that three passes per bit
+    are enough. Between two levels a few ε from the last one, p is mixed such that the sum is right.
+
+    Parameters and result are those of `newton_water_fill`.
+
+    Examples
+    --------
+    >>> print(bracketed_water_fill(np.array([1.0, 0.5, -2.0]), np.array([0.6, 1.0, 1.0]), 1))
+    WaterFilling(p=array([0.6, 0.4, 0. ]), passes=2)
+    """
+    u = np.where(y > -np.inf, upper, 0).astype(y.dtype)
+    there = u > 0
+    y = np.where(there, y - np.max(np.where(there, y, -np.inf), axis=-1, keepdims=True), 0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+        full_at = np.where(there, np.log(u) - y if exponential else u - y, -np.inf)
+        count = np.sum(there, axis=-1, keepdims=True, dtype=y.dtype)
+        bottom = -np.log(count) if exponential else 0 * count
+        top = np.max(full_at, axis=-1, keepdims=True)
+
+        def fill(t: Any) -> Any:
+            risen = np.exp(y + t) if exponential else np.maximum(y + t, 0)
+            return np.where(full_at <= t, u, np.minimum(risen, u))
+
+        def missing_at(t: Any) -> Any:
+            p, full = fill(t), full_at <= t
+            first, second = row_sums(np.where(full, u, 0), np.where(full | ~there, 0, p))
+            return (total - first) - second
+
+        t = np.where(bottom + 1 < top, bottom + 1, bottom / 2 + top / 2)
+        moving, widths = np.sum(u, axis=-1, keepdims=True) > total, [np.inf, np.inf]
+        for passes in range(1, MAX_LEVELS + 1):  # noqa: B007
+            missing, rising = missing_at(t), (beyond := full_at - t) > 0
+            up = missing > 0
+            may_move = np.where(up, rising, there & (beyond >= 0))
+            if exponential:
+                weight = np.sum(np.where(may_move, np.exp(y + t), 0), axis=-1, keepdims=True)
+                following = t + np.log1p(missing / weight)
+            else:
+                starts = np.where(up, y + t >= 0, y + t > 0)
+                weight = np.sum(may_move & starts, axis=-1, keepdims=True, dtype=y.dtype)
+                following = t + missing / weight
+            away = np.where(up, np.where(rising, y + t, 0), beyond)
+            nearest = np.max(np.where(there & (away < 0), away, -np.inf), axis=-1, keepdims=True)
+            following = np.where(weight > 0, following, t - np.where(up, nearest, -nearest))
+            bottom, top = np.where(moving & up, t, bottom), np.where(moving & ~up, t, top)
+            moving = moving & (missing != 0) & (following != t) & (bottom < top)
+            width = top - bottom
+            good = (bottom < following) & (following < top) & (width <= widths[-2] / 2)
+            following = np.where(good, following, bottom / 2 + top / 2)
+            widths.append(width)
+            moving = moving & (bottom < following) & (following < top)
+            t = np.where(moving, following, t)
+            if not moving.any():
+                break
+        around = 2 * np.finfo(y.dtype).eps * (1 + np.abs(t))
+        missing, p_low, p_high = missing_at(t - around), fill(t - around), fill(t + around)
+        gap = np.sum(p_high - p_low, axis=-1, keepdims=True)
+        share = np.clip(np.where(gap > 0, missing / gap, 0), 0, 1)
+        p = np.minimum(p_low + share * (p_high - p_low), p_high)
+    p = np.where(np.sum(u, axis=-1, keepdims=True) <= total, u, p)
+    return WaterFilling(np.where(there, p, 0).astype(y.dtype), passes)

@@ -22,7 +22,9 @@
  *     step(t, missing, weight)  the level where nothing would be missing if the same entries moved
  *
  * A row with a NaN or +∞ is NaN, so is one whose bounds do not allow it; a row of nothing but −∞ is
- * zeros.
+ * zeros. The NumPy twins are, for the level, `bracketed_water_fill` in
+ * pyentmax/thresholds/water_filling.py, and for the shifts `solve_shifted` in
+ * pyentmax/mappings/_bounded.py.
  */
 #pragma once
 #include "rows.cuh"

@@ -4,8 +4,8 @@
  * With gaps y = z − max z ≤ 0 and β = α − 1 there are two searches:
  *
  *     β ≤ 1   for c with Σ exp_β(y_i − c) = 1, by Newton's method (newton.cuh);
- *     β > 1   for the largest probability q, p_i = q [1 + βy_i/q^β]+^{1/β}, by bisection
- *             (pyentmax/thresholds/bisection.py has the derivation).
+ *     β > 1   for the largest probability q, p_i = q [1 + βy_i/q^β]+^{1/β}, by bisection: the
+ *             twin is `bisect_p_max` in pyentmax/thresholds/bisection.py.
  *
  * In both, an entry with y ≤ −1/β gets nothing. Powers cost much more than reading does, so the
  * search looks at the others only.

@@ -1,5 +1,6 @@
-/* 1.5-entmax. The NumPy twin, with the derivation, is pyentmax/mappings/entmax15.py; kernels and
- * their arguments: forward.cuh.
+/* 1.5-entmax. The NumPy twins are pyentmax/mappings/entmax15.py, with the derivation, and for the
+ * search `newton_entmax15` in pyentmax/thresholds/newton.py; kernels and their arguments:
+ * forward.cuh.
  *
  * With half gaps x = (z − max z)/2 ≤ 0 and the threshold as t = −τ,
  *

@@ -1,5 +1,7 @@
 /* What fusedmax and oscarmax need beside sparsemax: smoothing, pooling, and means over runs. The
- * NumPy twins, with the derivations, are pyentmax/mappings/{_fused,fusedmax,oscarmax}.py.
+ * NumPy twins, with the derivations, are pyentmax/mappings/{_fused,fusedmax,oscarmax}.py; that of
+ * smooth is `condat_tv` in pyentmax/mappings/_total_variation.py, and pool does what `textbook` in
+ * pyentmax/mappings/oscarmax.py does.
  *
  *     smooth<T>(z, mask, u, batch, strength)
  *         u = argmin ½‖u − z‖² + λ Σ |u_{j+1} − u_j|, less max z, with −∞ for what is ruled out

@@ -1,5 +1,5 @@
 /* Fenchel-Young losses of labels, L = Ω*(z) + Ω(label) − z_label, with the gradient p − label. The
- * NumPy twin is pyentmax/losses/_definition.py; kernels and their arguments: losses.cuh; the
+ * NumPy twin is pyentmax/losses/definition.py; kernels and their arguments: losses.cuh; the
  * parameter is the mapping's.
  *
  * Ω*(z) = p·g − Ω(p) with gaps g = z − max z, a sum over the support for all but softmax and

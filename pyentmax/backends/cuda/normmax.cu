@@ -1,6 +1,6 @@
 /* Normmax, with an α for each row. The NumPy twin, with the derivation, is
- * pyentmax/mappings/normmax.py; kernels and their arguments: forward.cuh and derivatives.cuh; the
- * parameter is α.
+ * pyentmax/mappings/normmax.py, and for the search `newton` in pyentmax/thresholds/newton.py;
+ * kernels and their arguments: forward.cuh and derivatives.cuh; the parameter is α.
  *
  * q = p/‖p‖ has q_i = [z_i − τ]+^{1/(α−1)}, and q^α is the (1 + β)-entmax of z/β, β = 1 − 1/α: so
  * gaps are taken of z/β, and newton.cuh finds the threshold.

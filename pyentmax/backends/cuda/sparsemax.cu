@@ -1,5 +1,6 @@
-/* Sparsemax. The NumPy twin, with the derivation, is pyentmax/mappings/sparsemax.py; kernels and
- * their arguments: forward.cuh.
+/* Sparsemax. The NumPy twins are pyentmax/mappings/sparsemax.py, with the derivation, and for the
+ * search `newton_sparsemax` in pyentmax/thresholds/newton.py; kernels and their arguments:
+ * forward.cuh.
  *
  * With gaps x = z − max z ≤ 0 and the threshold as t = −τ,
  *

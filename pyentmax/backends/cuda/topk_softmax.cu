@@ -1,5 +1,6 @@
-/* Top-k softmax, with a k for each row. The NumPy twin is pyentmax/mappings/topk_softmax.py;
- * kernels and their arguments: forward.cuh; the parameter is k. The Jacobian is softmax's.
+/* Top-k softmax, with a k for each row. The NumPy twins are pyentmax/mappings/topk_softmax.py, and
+ * for the search `bisect_kth_largest` in pyentmax/thresholds/selection.py; kernels and their
+ * arguments: forward.cuh; the parameter is k. The Jacobian is softmax's.
  *
  * No sort: the bits of a float that is not negative are in the order of the floats. So the k-th
  * smallest distance from the top is found by halving a bracket of integers, a bit a pass, and often

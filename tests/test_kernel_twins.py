@@ -1,0 +1,169 @@
+"""Every kernel names its twin in Python, the twin exists, and both compute the same.
+
+The comments of a kernel's source say "twin" and a path in the package, or `name` in that path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pyentmax
+from pyentmax import thresholds
+from pyentmax.mappings._total_variation import condat_tv
+
+ROOT = Path(__file__).parents[1]
+CUDA = ROOT / "pyentmax" / "backends" / "cuda"
+IN_FOLDERS = (ROOT / "cython_ext" / "thresholds").is_dir()
+SOURCES = sorted(
+    path
+    for pattern in ("cython_ext/*/**/*.h", "pyentmax/backends/cuda/*.cu*")
+    for path in ROOT.glob(pattern)
+)
+SUMS_ALONE = ("softmax.cu", "separable.cuh", "grad_alpha.cu")  # their `solve` does not search
+TABLE = re.findall(r"^    (\S+\.(?:h|cuh?)) +(\w+(?:, \w+)*)$", thresholds.__doc__ or "", re.M)
+
+
+def comments(source: str) -> str:
+    """The comments on one line each, without what frames them."""
+    found = re.findall(r"/\*(.*?)\*/", source, re.S)
+    return "\n".join(re.sub(r"\s*\n\s*\*?\s*", " ", comment) for comment in found)
+
+
+def paths(text: str) -> Iterator[str]:
+    """The Python files that a text names, a/{b,c}.py being two."""
+    for path in re.findall(r"pyentmax/[\w/{},]+\.py", text):
+        before, braces, after = re.fullmatch(r"([^{]*)(?:\{(.*)\})?(.*)", path).groups()
+        yield from (before + name + after for name in (braces or "").split(","))
+
+
+def faults(source: str) -> list[str]:
+    """What the comments of a kernel's source name that does not exist."""
+    text = comments(source)
+    found = [f"no {path}" for path in paths(text) if not (ROOT / path).is_file()]
+    for name, path in re.findall(r"`(\w+)` in (pyentmax/[\w/]+\.py)", text):
+        file = ROOT / path
+        if file.is_file() and not re.search(rf"^def {name}\b", file.read_text("utf-8"), re.M):
+            found.append(f"no {name} in {path}")
+    return found
+
+
+def test_the_twins_that_kernels_name_exist() -> None:
+    assert len(SOURCES) > 15
+    found = [
+        f"{path.relative_to(ROOT)}: {fault}"
+        for path in SOURCES
+        for fault in faults(path.read_text(encoding="utf-8"))
+    ]
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("comment", "fault"),
+    [
+        ("/* The NumPy twin is pyentmax/mappings/sparsemax.py. */", []),
+        ("/* twins: pyentmax/mappings/{sparsemax,\n * softmin}.py */", ["no pyentmax/"]),
+        ("/* `guess` in pyentmax/thresholds/newton.py */", ["no guess in"]),
+        ("/* `newton` in\n * pyentmax/thresholds/newton.py */", []),
+    ],
+)
+def test_a_twin_that_is_missing_is_told(comment: str, fault: list[str]) -> None:
+    found = faults(comment.replace(",\n * ", ","))
+    assert len(found) == len(fault)
+    assert all(a.startswith(b) for a, b in zip(found, fault, strict=True))
+
+
+def test_every_search_of_a_kernel_is_in_the_table_of_twins() -> None:
+    """Those of the CPU lie in one folder, those of the GPU are functions named solve or search."""
+    searches = {path for path in SOURCES if path.parent.name == "thresholds"}
+    searches |= {
+        path
+        for path in CUDA.glob("*.cu*")
+        if path.name not in SUMS_ALONE
+        and re.search(r"void (solve|search)\(", path.read_text(encoding="utf-8"))
+    }
+    listed = {
+        (ROOT if kernel.startswith("cython_ext") else ROOT / "pyentmax") / kernel
+        for kernel, _ in TABLE
+    }
+    assert searches <= listed, sorted(searches - listed)
+    missing = sorted(
+        path for path in listed if not path.is_file() and (IN_FOLDERS or path.suffix != ".h")
+    )
+    assert not missing
+    for kernel, twins in TABLE:
+        for twin in twins.split(", "):
+            assert callable(getattr(thresholds, twin, None)), f"{kernel}: no {twin}"
+
+
+def score_rows(d: int) -> np.ndarray:
+    rng = np.random.default_rng(d)
+    z = rng.standard_normal((8, d)) * np.geomspace(1e-3, 30, 8)[:, None]
+    z[:, : d // 3] = np.round(z[:, : d // 3])
+    z[4:, d // 2] = -np.inf
+    return z - z.max(axis=-1, keepdims=True)
+
+
+SEARCHES: dict[str, tuple[float, Callable[..., thresholds.Threshold]]] = {
+    "sparsemax": (2, thresholds.newton_sparsemax),
+    "entmax15": (1.5, thresholds.newton_entmax15),
+    "entmax at 1.25": (1.25, lambda x, t=1: thresholds.halley_norm(x, 1.25, t)),
+    "entmax at 1.75": (1.75, lambda x, t=1: thresholds.halley_norm(x, 1.75, t)),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.parametrize("d", [7, 40, 3000])
+def test_a_twin_computes_what_the_kernel_does(name: str, d: int) -> None:
+    """Up to ε of the scores, which changes p by its slope, p^{2−α}, times that."""
+    alpha, solve = SEARCHES[name]
+    z = score_rows(d)
+    p = pyentmax.entmax(z, alpha)
+    for search in (solve, lambda x: thresholds.prune_chunks(x, solve)):
+        tau = search((alpha - 1) * z).tau
+        twin = np.maximum((alpha - 1) * z - tau, 0) ** (1 / (alpha - 1))
+        reach = np.max(np.where(p > 0, -z, 1), axis=-1, keepdims=True)
+        slope = np.where(p > 0, np.maximum(p, 1e-300) ** (2 - alpha), 0)
+        room = 16 * np.finfo(float).eps * (p + slope * np.maximum(reach, 1) / (alpha - 1))
+        assert (np.abs(p - twin) <= room + 1e-15).all()
+
+
+def test_the_twin_of_steep_entmax_computes_what_the_kernel_does() -> None:
+    z = score_rows(40)
+    for alpha in (2.5, 4.0):
+        beta = np.array([alpha - 1])
+        twin, p = thresholds.secant_p_max(z, beta).p, pyentmax.entmax(z, alpha)
+        np.testing.assert_allclose(twin**beta, p**beta, rtol=0, atol=1e-14)
+
+
+def test_the_twins_of_bounded_mappings_compute_what_the_kernels_do() -> None:
+    z = score_rows(40)
+    upper = np.random.default_rng(1).random(z.shape) * 0.2
+    p, q, r = pyentmax.csparsemax(z, upper), pyentmax.csoftmax(z, upper), z.clip(-5)
+    for fill in (thresholds.newton_water_fill, thresholds.bracketed_water_fill):
+        room = 64 * np.finfo(float).eps * np.max(np.where(p > 0, -z, 1))
+        np.testing.assert_allclose(fill(z, upper, 1).p, p, rtol=0, atol=room)
+        np.testing.assert_allclose(fill(z, upper, 1, exponential=True).p, q, rtol=0, atol=room)
+        budget = fill(r, np.ones_like(r), 3).p
+        np.testing.assert_allclose(budget, pyentmax.budget_sparsemax(r, 3), rtol=0, atol=room)
+
+
+def test_the_twins_of_top_k_find_what_the_kernels_keep() -> None:
+    z = score_rows(3000)
+    for k in (1, 5, 2000):
+        kept = pyentmax.topk_softmax_support(z, k)
+        for select in (thresholds.kth_largest, thresholds.bisect_kth_largest):
+            np.testing.assert_array_equal(z >= select(z, k).score, kept)
+
+
+@pytest.mark.parametrize("strength", [0.01, 0.1, 1, 10])
+def test_the_twin_of_the_gpus_smoothing_computes_what_fusedmax_does(strength: float) -> None:
+    z = score_rows(30)[:4] + np.random.default_rng(2).standard_normal((4, 30))
+    smoothed = np.stack([condat_tv(row, strength) for row in z])
+    p = pyentmax.fusedmax(z, strength)
+    np.testing.assert_allclose(pyentmax.sparsemax(smoothed), p, rtol=0, atol=1e-14)
+    assert (condat_tv([2.0], strength) == [2.0]).all()
