@@ -1,5 +1,5 @@
 /* ∂p/∂α of α-entmax at p: a template. The NumPy twin, with the derivation of both forms, is
- * entmax_grad_alpha in pyentmax/mappings/entmax.py; proposition 1 of Correia, Niculae and Martins
+ * `entmax_grad_alpha` in pyentmax/mappings/entmax.py; proposition 1 of Correia, Niculae and Martins
  * (2019).
  */
 #ifndef PYENTMAX_MAPPINGS_ENTMAX_GRAD_ALPHA_H

@@ -37,7 +37,7 @@ static ptrdiff_t TYPED(keep_reached)(double *x, ptrdiff_t *place, ptrdiff_t n, d
 }
 
 /* Newton's method on (sum q^alpha)^beta, a norm of [1 + w]+ and so a convex function of s: from the
- * left it rises to where the norm is 1 (pyentmax/thresholds/newton.py, `newton`, which bounds the
+ * left it rises to where the norm is 1 (`newton` in pyentmax/thresholds/newton.py, which bounds the
  * steps by 60 for rows that memory holds), and what once falls off the support stays off. The start
  * is at the left: by convexity, m entries have sum q^alpha >= m (1 + mean w)^(1/beta).
  *

@@ -1,5 +1,6 @@
-/* The threshold of α-entmax for α > 2: a template. The NumPy twin, with the derivation, is
- * bisect_p_max in pyentmax/thresholds/bisection.py.
+/* The threshold of α-entmax for α > 2: a template. The NumPy twin is `secant_p_max` in
+ * pyentmax/thresholds/secant.py; the derivation is that of `bisect_p_max` in
+ * pyentmax/thresholds/bisection.py.
  *
  * The sum is neither convex nor concave in the threshold here, and p leaves 0 so steeply that one
  * ulp of the threshold may be a large part of 1. So the largest probability q is enclosed, with

@@ -1,5 +1,5 @@
-/* The threshold of α-entmax for 1 < α < 2: a template. The NumPy twin, with the derivation, is
- * pyentmax/mappings/entmax.py.
+/* The threshold of α-entmax for 1 < α < 2: a template. The NumPy twin is `halley_norm` in
+ * pyentmax/thresholds/halley.py.
  *
  * With β = α - 1 and b = 1/β, scores are kept as gaps x = β (z - max z) <= 0 and the threshold as
  * t = -tau, so that
