@@ -275,6 +275,7 @@ TOPK_SPARSEMAX = Mapping(
     jacobian=topk_sparsemax_jacobian,
     omega=topk_sparsemax_omega,
     parameters=(K.name,),
+    permutation_equivariant=False,  # ties go by their places
     omega_at_vertices=0.0,
 ).with_own(
     loss=topk_sparsemax_loss,

@@ -30,6 +30,9 @@ FORWARDS: dict[str, tuple[Callable[..., Any], float]] = {
 # Further mappings that keep the contract; those below need an order and take one axis only.
 STRUCTURED: dict[str, Callable[..., Any]] = {
     "topk_softmax(2)": lambda z, axis=-1, **options: pyentmax.topk_softmax(z, 2, axis, **options),
+    "topk_sparsemax(2)": lambda z, axis=-1, **options: pyentmax.topk_sparsemax(
+        z, 2, axis, **options
+    ),
     "fusedmax(0)": lambda z, axis=-1, **options: pyentmax.fusedmax(z, 0, axis, **options),
     "fusedmax(0.2)": lambda z, axis=-1, **options: pyentmax.fusedmax(z, 0.2, axis, **options),
     "oscarmax(0)": lambda z, axis=-1, **options: pyentmax.oscarmax(z, 0, axis, **options),
@@ -54,6 +57,7 @@ SUPPORTS: dict[str, Callable[..., Any]] = {
     "entmax(1.5)": partial(pyentmax.entmax_support, alpha=1.5),
     "entmax(4)": partial(pyentmax.entmax_support, alpha=4),
     "topk_softmax(2)": partial(pyentmax.topk_softmax_support, k=2),
+    "topk_sparsemax(2)": partial(pyentmax.topk_sparsemax_support, k=2),
     "fusedmax(0.2)": partial(pyentmax.fusedmax_support, strength=0.2),
     "oscarmax(0.1)": partial(pyentmax.oscarmax_support, strength=0.1),
     "csoftmax(1)": partial(pyentmax.csoftmax_support, upper=1),

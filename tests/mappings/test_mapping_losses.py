@@ -38,7 +38,10 @@ def draw_problem(record: Mapping, data: st.DataObject) -> tuple[np.ndarray, Any,
     z = data.draw(ROW)
     y = data.draw(st.integers(0, D - 1)) if data.draw(st.booleans()) else draw_target(data)
     # A strength beyond every gap only fuses all scores; past 1e6 rounding is all that is left.
-    values = (min(v, 100.0) if isinstance(v, float) else v for v in draw_params(record, data, z))
+    values = [min(v, 100.0) if isinstance(v, float) else v for v in draw_params(record, data, z)]
+    assert record.omega is not None
+    if isinstance(y, np.ndarray) and np.isinf(record.omega(y, *values)):
+        y = np.eye(D)[np.argmax(y)]  # top-k sparsemax has no finite loss with so many non-zeros
     return z, y, dict(zip(record.parameters, values, strict=True))
 
 
@@ -46,6 +49,7 @@ def size_of(record: Mapping, z: np.ndarray, params: dict[str, Any]) -> float:
     """The size of the terms that a loss is computed from: its rounding is some ε of that."""
     uniform = np.full(D, 1 / D)
     omega = np.abs(record.omega(uniform, *params.values()))
+    omega = np.where(np.isinf(omega), 0, omega)
     corner = np.abs(record.omega(np.eye(D)[0], *params.values()))
     return float(1 + np.ptp(z) + omega + corner)
 
