@@ -26,6 +26,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pyentmax.backends import choice, threads
 from pyentmax.calls.binding import Binder
+from pyentmax.calls.documentation import GRADIENT, PRODUCT, with_sections
 from pyentmax.calls.kinds import Kind, OfProbabilities, OfScores, Parameter
 from pyentmax.calls.lazy import cut_alike
 
@@ -88,7 +89,7 @@ def product(
 
     `kernel` names another function's kernel that does the same.
     """
-    return _accelerated(OfProbabilities(parameters, one_axis=one_axis), kernel)
+    return _accelerated(OfProbabilities(parameters, one_axis=one_axis), kernel, PRODUCT)
 
 
 def jacobian(
@@ -122,7 +123,8 @@ def parameter_vjp(
             with_mask=with_mask,
             one_axis=one_axis,
             gradient=True,
-        )
+        ),
+        sections=GRADIENT,
     )
 
 
@@ -136,17 +138,17 @@ def regularizer(
     return _arranged(kind)
 
 
-def of_kind(
-    kind: Kind, kernel: str | None = None
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def of_kind(kind: Kind, sections: str) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """A function with a kind of calls of its own, as the losses have."""
-    return _accelerated(kind, kernel)
+    return _accelerated(kind, sections=sections)
 
 
 def _accelerated(
-    kind: Kind, kernel: str | None = None
+    kind: Kind, kernel: str | None = None, sections: str = ""
 ) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        if sections:
+            with_sections(body, sections, arrays=2)
         return accelerated(body, kind, kernel or body.__name__)
 
     return decorate

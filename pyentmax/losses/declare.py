@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from pyentmax.backends import declare
+from pyentmax.calls.documentation import LOSS
 from pyentmax.calls.kinds import Parameter
 from pyentmax.calls.options import Options, spelled_out
 from pyentmax.calls.rows import ScoreRows
@@ -31,7 +32,7 @@ def loss(
     """A loss: ``f(z, y, *parameters, axis=-1, **options)``, of `LossOptions`."""
 
     def decorate(body: Callable[P, R]) -> declare.Accelerated[P, R]:
-        return declare.of_kind(OfTargets(parameters))(spelled_out(body))
+        return declare.of_kind(OfTargets(parameters), sections=LOSS)(spelled_out(body))
 
     return decorate
 

@@ -123,15 +123,6 @@ def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any =
 def budget_sparsemax_jvp(p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v: v less its mean over the free entries 0 < p_i < 1; 0 elsewhere.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape, p = budget_sparsemax(z, budget)
-    budget, axis, mask : as in `budget_sparsemax`
-
-    Returns
-    -------
-    array of p's shape
-
     Examples
     --------
     >>> print(budget_sparsemax_jvp([1.0, 0.75, 0.25, 0.0], [9.0, -1.0, 0.0, 9.0], 2))
@@ -151,15 +142,6 @@ def budget_sparsemax_vjp_budget(
     """Σ_i g_i ∂p_i/∂k, the gradient in the budget of a loss with gradient g in p.
 
     The mean of g over the free entries; 0 where there are none, since p then stands at a corner.
-
-    Parameters
-    ----------
-    p, g : arrays of one shape, p = budget_sparsemax(z, budget)
-    budget, axis, mask : as in `budget_sparsemax`
-
-    Returns
-    -------
-    array of budget's shape
 
     Examples
     --------

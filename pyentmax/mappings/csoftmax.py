@@ -139,15 +139,6 @@ def csoftmax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) ->
 def csoftmax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), s = p where p is below its bound, else 0.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape, p = csoftmax(z, upper)
-    upper, axis, mask : as in `csoftmax`
-
-    Returns
-    -------
-    array of p's shape
-
     Examples
     --------
     >>> print(csoftmax_jvp([0.5, 0.25, 0.25], [9.0, -1.0, 0.0], [0.5, 1.0, 1.0]))

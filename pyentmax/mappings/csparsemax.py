@@ -116,15 +116,6 @@ def csparsemax_support(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None) 
 def csparsemax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v: v less its mean over the free entries 0 < p_i < u_i; 0 elsewhere.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape, p = csparsemax(z, upper)
-    upper, axis, mask : as in `csparsemax`
-
-    Returns
-    -------
-    array of p's shape
-
     Examples
     --------
     >>> print(csparsemax_jvp([0.5, 0.3, 0.2, 0.0], [9.0, -1.0, 0.0, 9.0], [0.5, 1.0, 1.0, 1.0]))

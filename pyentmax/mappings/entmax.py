@@ -166,15 +166,6 @@ def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None
 def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), s = p^{2−α} on the support (Peters et al. 2019, Prop. 1).
 
-    Parameters
-    ----------
-    p, v : arrays of one shape, p = entmax(z, alpha)
-    alpha, axis, mask : as in `entmax`
-
-    Returns
-    -------
-    array of p's shape
-
     Examples
     --------
     >>> print(entmax_jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
@@ -249,15 +240,6 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
 def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
     """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
 
-    Parameters
-    ----------
-    p, g : arrays of one shape, p = entmax(z, alpha)
-    alpha, axis, mask : as in `entmax`
-
-    Returns
-    -------
-    array of alpha's shape
-
     Examples
     --------
     >>> p = entmax([2.0, 1.6, -1.0], 1.5)
@@ -287,20 +269,6 @@ def entmax_loss(
 
     For a label, p·z − z_y + H_α(p) at p = entmax(z, alpha): cross-entropy at α = 1, the sparsemax
     loss at 2, and max z − z_y (the perceptron's) at ∞.
-
-    Parameters
-    ----------
-    z, y, alpha : scores; labels or distributions; the shape, as in `pyentmax.entmax`
-    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `fenchel_young_loss`, and for an alpha below 1
 
     Examples
     --------

@@ -130,15 +130,6 @@ def entmax15_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
 def entmax15_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), s = √p, at the output p = entmax15(z) (Peters et al., Prop. 1).
 
-    Parameters
-    ----------
-    p, v : arrays of one shape
-    axis, mask : as in `entmax15`
-
-    Returns
-    -------
-    array of p's shape
-
     Examples
     --------
     >>> print(entmax15_jvp([0.25, 0.25, 0.25, 0.25, 0.0], [-1.0, 0.0, 0.0, 0.0, 9.0]))
@@ -179,20 +170,6 @@ def entmax15_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
     """The 1.5-entmax loss (Peters et al. 2019, §3.2), 0 from a margin of 2 on.
 
     For a label, p·z − z_y + H(p) at p = entmax15(z), H Tsallis' 1.5-entropy.
-
-    Parameters
-    ----------
-    z, y : scores; labels or distributions
-    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `fenchel_young_loss`
 
     Examples
     --------

@@ -158,20 +158,6 @@ def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     precision may tie more. For scores in float16 compute p = fusedmax(z.astype(np.float32)), keep
     that p for the derivatives, and round only what goes on. Without strength nothing is fused.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape
-    strength, axis, mask : as in `fusedmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `fusedmax`, and if p and v differ in shape
-
     Examples
     --------
     >>> print(fusedmax_jvp([0.3, 0.3, 0.4, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))

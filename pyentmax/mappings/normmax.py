@@ -152,15 +152,6 @@ def normmax_support(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = Non
 def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = t − p Σt with t = s ∘ (v − p·v), s = p (‖p‖_α/p)^{α−1}/(α−1) on the support.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape, p = normmax(z, alpha)
-    alpha, axis, mask : as in `normmax`
-
-    Returns
-    -------
-    array of p's shape
-
     Examples
     --------
     >>> print(normmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0]).round(6))
@@ -213,20 +204,6 @@ def normmax_loss(
 
     For a label, p·z − z_y + 1 − ‖p‖_α at p = normmax(z, alpha): Ω of a label is 1, not 0. Since
     Ω*(z) is the threshold τ, it is also τ + 1 − z_y.
-
-    Parameters
-    ----------
-    z, y, alpha : scores; labels or distributions; the norm's order, as in `pyentmax.normmax`
-    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `fenchel_young_loss`, and for an alpha that is not above 1
 
     Examples
     --------

@@ -152,20 +152,6 @@ def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     p = oscarmax(z.astype(np.float32)), keep that p for the derivatives, and round only what goes
     on. Without strength nothing is fused.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape
-    strength, axis, mask : as in `oscarmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `oscarmax`, and if p and v differ in shape
-
     Examples
     --------
     >>> print(oscarmax_jvp([0.3, 0.4, 0.3, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
@@ -205,20 +191,6 @@ def oscarmax_vjp_strength(
     A group's u is the mean of z_i + λ (i − (d−1)/2) over its places i in the falling order, hence
     moves with the mean place; that p shows, and what is the same for all sparsemax takes out
     again. Where λ = 0 this is the derivative to the right.
-
-    Parameters
-    ----------
-    p, g : arrays of one shape, p = oscarmax(z, strength)
-    strength, axis, mask : as in `oscarmax`
-
-    Returns
-    -------
-    array of strength's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `oscarmax`, and if p and g differ in shape
 
     Examples
     --------

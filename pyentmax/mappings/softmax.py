@@ -125,15 +125,6 @@ def softmax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
 def softmax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = p ∘ (v − p·v) at the output p = softmax(z).
 
-    Parameters
-    ----------
-    p, v : arrays of one shape
-    axis, mask : as in `softmax`
-
-    Returns
-    -------
-    array of p's shape
-
     Examples
     --------
     >>> print(softmax_jvp([0.5, 0.5], [1.0, 0.0]))
@@ -176,20 +167,6 @@ def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions])
 
     Equal to PyTorch's and scikit-learn's log loss for labels; for soft targets it is theirs less
     the entropy of q, which makes 0 its minimum.
-
-    Parameters
-    ----------
-    z, y : scores; labels or distributions
-    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `fenchel_young_loss`
 
     Examples
     --------

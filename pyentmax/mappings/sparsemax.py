@@ -127,15 +127,6 @@ def sparsemax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
 def sparsemax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v at the output p = sparsemax(z): v less its mean on the support, 0 off it.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape
-    axis, mask : as in `sparsemax`
-
-    Returns
-    -------
-    array of p's shape
-
     Examples
     --------
     >>> print(sparsemax_jvp([0.75, 0.25, 0.0], [-1.0, 0.0, 9.0]))
@@ -179,20 +170,6 @@ def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions
 
     For a label, p·z − z_y + ½ Σ p (1 − p) at p = sparsemax(z): a smooth hinge, exactly 0 where z_y
     exceeds every other score by 1.
-
-    Parameters
-    ----------
-    z, y : scores; labels or distributions
-    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `fenchel_young_loss`
 
     Examples
     --------

@@ -117,20 +117,6 @@ def topk_softmax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None
 
     p is 0 wherever a score was dropped, so that it tells all, and k is only checked.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape
-    k, axis, mask : as in `topk_softmax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `topk_softmax`, and if p and v differ in shape
-
     Examples
     --------
     >>> print(topk_softmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0], 2))

@@ -146,20 +146,6 @@ def topk_sparsemax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = No
 
     p is 0 wherever a score was dropped, so that it tells all, and k is only checked.
 
-    Parameters
-    ----------
-    p, v : arrays of one shape
-    k, axis, mask : as in `topk_sparsemax`
-
-    Returns
-    -------
-    array of p's shape
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `topk_sparsemax`, and if p and v differ in shape
-
     Examples
     --------
     >>> print(topk_sparsemax_jvp([0.55, 0.0, 0.45], [-1.0, 9.0, 0.0], 2))
@@ -208,20 +194,6 @@ def topk_sparsemax_loss(
     For a label, p·z − z_y + ½ Σ p (1 − p) at p = topk_sparsemax(z, k): sparsemax's loss, of which
     the gradient touches k scores and the label's. A target distribution with more than k non-zeros
     costs infinity, and so does a label that is smoothed over more.
-
-    Parameters
-    ----------
-    z, y, k : scores; labels or distributions; the most non-zeros, as in `topk_sparsemax`
-    axis, reduction, weight, mask, ignore_index, label_smoothing : as in `fenchel_young_loss`
-
-    Returns
-    -------
-    float, or array of the labels' shape for "none"
-
-    Raises
-    ------
-    ValueError, TypeError
-        as in `fenchel_young_loss` and `topk_sparsemax`
 
     Examples
     --------
