@@ -2,22 +2,23 @@
 
 Every function draws into the axes that it is given, or into a new figure of suitable size, and
 returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
-so the functions work in a notebook, in a script without a display, and in threads.
+so the functions work in a notebook, in a script without a display, and in threads. Without
+Matplotlib they raise an ImportError that says what to install.
 """
 
 from __future__ import annotations
 
-from pyentmax.plotting._figures import BLUE as BLUE
-from pyentmax.plotting._figures import EDGE as EDGE
-from pyentmax.plotting._figures import GREEN as GREEN
-from pyentmax.plotting._figures import GREY as GREY
-from pyentmax.plotting._figures import INK as INK
-from pyentmax.plotting._figures import ORANGE as ORANGE
-from pyentmax.plotting._figures import PALE as PALE
-from pyentmax.plotting._figures import PURPLE as PURPLE
-from pyentmax.plotting._figures import RULE as RULE
-from pyentmax.plotting._figures import VERMILION as VERMILION
 from pyentmax.plotting._figures import save_figure
+from pyentmax.plotting._palette import BLUE as BLUE
+from pyentmax.plotting._palette import EDGE as EDGE
+from pyentmax.plotting._palette import GREEN as GREEN
+from pyentmax.plotting._palette import GREY as GREY
+from pyentmax.plotting._palette import INK as INK
+from pyentmax.plotting._palette import ORANGE as ORANGE
+from pyentmax.plotting._palette import PALE as PALE
+from pyentmax.plotting._palette import PURPLE as PURPLE
+from pyentmax.plotting._palette import RULE as RULE
+from pyentmax.plotting._palette import VERMILION as VERMILION
 from pyentmax.plotting.attention import plot_attention
 from pyentmax.plotting.comparisons import plot_accuracy_by_alpha, plot_time_and_accuracy
 from pyentmax.plotting.forced import plot_forced_decoding

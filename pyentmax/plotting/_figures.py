@@ -1,23 +1,22 @@
-"""What all figures share: colours, new axes, and saving."""
+"""What all figures share: axes, text and saving."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, east_asian_width
 
+from pyentmax.plotting._palette import INK, RULE
 from pyentmax.system.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["save_figure"]
-
-# Okabe and Ito's palette, whose colours differ under every common form of colour blindness.
-BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
-INK, GREY, RULE, PALE, EDGE = "#1F2933", "#6B7785", "#DDE3E9", "#E6F0F8", "#8FBEDD"
 
 # The width of a character of this font in units of its size, so that the width of a text is known
 # before anything is drawn.
@@ -31,16 +30,52 @@ def text_width(text: str) -> float:
     return CHARACTER * (sum(category(c) not in above for c in text) + wide)
 
 
-def new_axes(width: float, height: float, *, fill: bool = False) -> Axes:
-    """Axes in a new figure of this size in inches; ``fill`` leaves no margin around them."""
+def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
+    """The axes or, if there are none, those of a new figure of this size in inches."""
+    require_matplotlib()
     from matplotlib.figure import Figure
 
-    if fill:
-        figure = Figure(figsize=(width, height))
+    return ax or Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+
+def text_axes(
+    ax: Axes | None, size: tuple[float, float], **limits: Any
+) -> tuple[Axes, float, Callable[..., Any]]:
+    """Axes for a picture made of text, whose unit of length is the size of its font.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes or None
+        None stands for those of a new figure, in which the font has 13 points.
+    size : (float, float)
+        Width and height in units.
+    **limits
+        ``xlim`` and ``ylim`` of the axes.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+    unit : float
+        In points, for the current size of the axes.
+    write : callable
+        Writes a text at (x, y), in this font.
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    width, height = size
+    if ax is None:
+        inch = 13 / 72  # per unit
+        figure = Figure(figsize=(width * inch, height * inch))
         # No layout engine, whatever Matplotlib's settings: there is no margin to lay out.
         figure.set_layout_engine("none")
-        return figure.add_axes((0, 0, 1, 1))
-    return Figure(figsize=(width, height), layout="constrained").add_subplot()
+        ax = figure.add_axes((0, 0, 1, 1))
+    ax.set(aspect="equal", **limits)
+    ax.set_axis_off()
+    box = ax.get_window_extent()
+    unit = min(box.width / width, box.height / height) * 72 / ax.figure.dpi
+    style: dict[str, Any] = {"color": INK, "fontsize": unit, "va": "center_baseline"}
+    return ax, unit, partial(ax.text, family=MONOSPACED, **style)
 
 
 def require_matplotlib() -> None:
@@ -71,14 +106,9 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
     ax : matplotlib Axes
         As the functions of `pyentmax.plotting` return them.
     path : path
-        Its suffix chooses the format: .png, .svg or .pdf.
+        Its suffix chooses the format: .png, .svg or .pdf. Returned as a pathlib.Path.
     dpi : float
         Dots per inch of a PNG.
-
-    Returns
-    -------
-    pathlib.Path
-        The path.
 
     Raises
     ------
@@ -111,13 +141,6 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
         raise ValueError(f"the path must end in .png, .svg or .pdf, got {path.name!r}")
     # The salt of SVG identifiers would otherwise be drawn at random.
     with rc_context({"svg.hashsalt": "pyentmax"}), replacing(path) as file:
-        figure.savefig(
-            file,
-            format=suffix[1:],
-            dpi=dpi,
-            bbox_inches="tight",
-            pad_inches=0.1,
-            facecolor="white",
-            metadata=metadata[suffix],
-        )
+        saved = {"format": suffix[1:], "metadata": metadata[suffix], "dpi": dpi}
+        figure.savefig(file, bbox_inches="tight", pad_inches=0.1, facecolor="white", **saved)
     return path

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.plotting._figures import BLUE, INK, RULE, new_axes, require_matplotlib
+from pyentmax.plotting._figures import axes_or_new, require_matplotlib
+from pyentmax.plotting._palette import BLUE, INK, RULE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,18 +31,12 @@ def plot_attention(
     source, target : sequences of str
         Labels of columns and rows.
     ax : matplotlib Axes, optional
-        Where to draw; by default a new figure of suitable size, with a colour bar.
-
-    Returns
-    -------
-    matplotlib Axes
+        Where to draw; by default a new figure of suitable size, here with a colour bar.
 
     Raises
     ------
     ValueError
         If the weights do not have one row per target token and one column per source token.
-    ImportError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -61,10 +56,9 @@ def plot_attention(
             f"for each of the {len(source)} source tokens, not shape {weights.shape}"
         )
     new_figure = ax is None
-    if ax is None:
-        width = 0.36 * len(source) + 0.1 * max(map(len, target), default=0)
-        height = 0.36 * len(target) + 0.1 * max(map(len, source), default=0)
-        ax = new_axes(width + 1.3, max(height + 0.5, 2.0))
+    width = 0.36 * len(source) + 0.1 * max(map(len, target), default=0)
+    height = 0.36 * len(target) + 0.1 * max(map(len, source), default=0)
+    ax = axes_or_new(ax, width + 1.3, max(height + 0.5, 2.0))
 
     rows, columns = np.nonzero(weights > 0)
     inset = 0.06  # separates the outlines of neighbours

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.plotting._figures import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    VERMILION,
-    new_axes,
-    percent_axis,
-    require_matplotlib,
-)
+from pyentmax.plotting._figures import axes_or_new, percent_axis
+from pyentmax.plotting._palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,19 +31,12 @@ def plot_accuracy_by_alpha(
     ----------
     accuracies : mapping
         Role, such as "attention" → α → accuracies of the seeds, from 0 to 1.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
+    ax : as in `plot_attention`
 
     Raises
     ------
     ValueError
         If a role has no accuracies, or if there are more than six roles.
-    ImportError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -60,10 +44,8 @@ def plot_accuracy_by_alpha(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('α', 'dev accuracy')
     """
-    require_matplotlib()
+    ax = axes_or_new(ax, 5.4, 3.6)
     _check_lines(accuracies)
-    if ax is None:
-        ax = new_axes(5.4, 3.6)
     alphas = {alpha for line in accuracies.values() for alpha in line}
     # Lines are shifted, so that error bars at the same α do not hide each other.
     spacing = 0.02 * (max(alphas, default=0) - min(alphas, default=0))
@@ -73,13 +55,8 @@ def plot_accuracy_by_alpha(
         mean = [v.mean() for v in values]
         error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in values]
         shift = spacing * (number - (len(accuracies) - 1) / 2)
-        style: dict[str, Any] = {
-            "color": COLOURS[number],
-            "marker": MARKERS[number],
-            "ms": 5,
-            "lw": 1.8,
-        }
-        ax.errorbar(x + shift, mean, error, label=role, capsize=3, **style)
+        style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number], "label": role}
+        ax.errorbar(x + shift, mean, error, capsize=3, ms=5, lw=1.8, **style)
     ax.set_xticks(sorted(alphas), [f"{alpha:g}" for alpha in sorted(alphas)])
     ax.set(xlabel="α", ylabel="dev accuracy")
     percent_axis(ax)
@@ -101,19 +78,12 @@ def plot_time_and_accuracy(
     runs : mapping
         Label → one (seconds, accuracies) per run, each with one entry per validation. All runs of a
         label must have the same number of validations.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
+    ax : as in `plot_attention`
 
     Raises
     ------
     ValueError
         If a label has no runs, or if there are more than six labels.
-    ImportError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -121,10 +91,8 @@ def plot_time_and_accuracy(
     >>> ax.get_xlabel()
     'CPU seconds of training'
     """
-    require_matplotlib()
+    ax = axes_or_new(ax, 5.8, 3.8)
     _check_lines(runs)
-    if ax is None:
-        ax = new_axes(5.8, 3.8)
     for number, (label, label_runs) in enumerate(runs.items()):
         colour = COLOURS[number]
         curves = np.asarray(label_runs, dtype=float)  # runs, (seconds, accuracies), validations

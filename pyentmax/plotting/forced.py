@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyentmax.decoding import ForcedDecoding, ForcedStep
 from pyentmax.decoding.hypothesis_tree import format_percent
-from pyentmax.plotting._figures import (
-    BLUE,
-    EDGE,
-    GREY,
-    INK,
-    MONOSPACED,
-    PALE,
-    VERMILION,
-    new_axes,
-    require_matplotlib,
-    text_width,
-)
+from pyentmax.plotting._figures import require_matplotlib, text_axes, text_width
+from pyentmax.plotting._palette import BLUE, EDGE, GREY, INK, PALE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,15 +45,6 @@ def plot_forced_decoding(
     max_others : int
         How many other tokens a step shows at most; a last line counts the rest.
 
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib is not installed.
-
     Examples
     --------
     >>> import numpy as np
@@ -82,24 +63,12 @@ def plot_forced_decoding(
         lefts.append(lefts[-1] + column.width + (CLOSE if joined else GAP))
     width = lefts[-1] + columns[-1].width
     height = ROW * max(len(column.lines) for column in columns)
-    if ax is None:
-        inch = 13 / 72  # per unit, which makes the font 13 points
-        ax = new_axes((width + 1) * inch, (height + 1) * inch, fill=True)
-    ax.set(xlim=(-0.5, width + 0.5), ylim=(height + 0.5, -0.5), aspect="equal")
-    ax.set_axis_off()
-    box = ax.get_window_extent()
-    unit = min(box.width / (width + 1), box.height / (height + 1)) * 72 / ax.figure.dpi
-
-    def write(x: float, y: float, text: str, **style: Any) -> None:
-        style = {"color": INK, "fontsize": unit, "va": "center_baseline", **style}
-        ax.text(x, y, text, family=MONOSPACED, **style)
+    limits = {"xlim": (-0.5, width + 0.5), "ylim": (height + 0.5, -0.5)}
+    ax, unit, write = text_axes(ax, (width + 1, height + 1), **limits)
 
     def outline(left: float, right: float, lines: int, **style: Any) -> None:
-        shape = "round,pad=0,rounding_size=0.35"
-        corner = (left, 0.1)
-        ax.add_patch(
-            FancyBboxPatch(corner, right - left, lines * ROW - 0.2, shape, lw=0.09 * unit, **style)
-        )
+        style |= {"boxstyle": "round,pad=0,rounding_size=0.35", "lw": 0.09 * unit}
+        ax.add_patch(FancyBboxPatch((left, 0.1), right - left, lines * ROW - 0.2, **style))
 
     run: float | None = None  # left edge of the current run of steps without a choice
     for left, column, joined in zip(lefts, columns, _joins_next(columns), strict=True):

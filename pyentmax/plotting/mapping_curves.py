@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.mappings.entmax import entmax
-from pyentmax.plotting._figures import (
-    BLUE,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    RULE,
-    VERMILION,
-    new_axes,
-    require_matplotlib,
-)
+from pyentmax.plotting._figures import axes_or_new
+from pyentmax.plotting._palette import BLUE, GREEN, ORANGE, PURPLE, RULE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,26 +23,14 @@ def plot_mapping_curves(ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib is not installed.
+    ax : as in `plot_attention`
 
     Examples
     --------
     >>> len(plot_mapping_curves().lines)
     5
     """
-    require_matplotlib()
-    if ax is None:
-        ax = new_axes(5.4, 3.8)
+    ax = axes_or_new(ax, 5.4, 3.8)
     reach = 4.5
     t = np.linspace(-reach, reach, 901)
     z = np.stack([t, np.zeros_like(t)], axis=-1)

@@ -8,15 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.analysis import Calibration, SupportSizes
-from pyentmax.plotting._figures import (
-    BLUE,
-    GREY,
-    INK,
-    VERMILION,
-    new_axes,
-    percent_axis,
-    require_matplotlib,
-)
+from pyentmax.plotting._figures import axes_or_new, percent_axis
+from pyentmax.plotting._palette import BLUE, GREY, INK, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,17 +28,7 @@ def plot_exactness_by_beam(
         Beam width → share, such as `pyentmax.analysis.exactness_by_beam` gives.
     single : float, optional
         Share of the sources with a single possible sequence, drawn as a line for comparison.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib is not installed.
+    ax : as in `plot_attention`
 
     Examples
     --------
@@ -53,9 +36,7 @@ def plot_exactness_by_beam(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('beam', 'share of sources')
     """
-    require_matplotlib()
-    if ax is None:
-        ax = new_axes(5.0, 3.4)
+    ax = axes_or_new(ax, 5.0, 3.4)
     widths = sorted(shares)
     ax.plot(widths, [shares[k] for k in widths], "o-", color=BLUE, lw=2, label="beam search exact")
     if single is not None:
@@ -74,19 +55,9 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, max_size:
     Parameters
     ----------
     sizes : SupportSizes
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
+    ax : as in `plot_attention`
     max_size : int
         Supports of this size and larger share the last bar.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -95,22 +66,17 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, max_size:
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['attention, mean 1.50', 'output, mean 1.00']
     """
-    require_matplotlib()
-    if ax is None:
-        ax = new_axes(5.4, 3.4)
-    lines = [
-        ("attention", sizes.attention, sizes.mean_attention, BLUE),
-        ("output", sizes.output, sizes.mean_output, VERMILION),
-    ]
+    ax = axes_or_new(ax, 5.4, 3.4)
+    lines = [("attention", sizes.attention, BLUE), ("output", sizes.output, VERMILION)]
     first = min(1, int(sizes.attention.min()))  # 0 where a fertility is used up
-    last = min(max_size, max(int(sizes.attention.max()), int(sizes.output.max())))
+    largest = max(int(sizes.attention.max()), int(sizes.output.max()))
+    last = min(max_size, largest)
     x = np.arange(first, last + 1)
-    for number, (name, counts, mean, colour) in enumerate(lines):
+    for number, (name, counts, colour) in enumerate(lines):
         share = np.bincount(np.minimum(counts, last), minlength=last + 1)[first:] / len(counts)
         place = x + 0.4 * (number - 0.5)
-        ax.bar(place, share, 0.38, color=colour, label=f"{name}, mean {mean:.2f}")
-    cut = max(sizes.attention.max(), sizes.output.max()) > last
-    ax.set_xticks(x, [f"{n}" if n < last or not cut else f"{n}+" for n in x])
+        ax.bar(place, share, 0.38, color=colour, label=f"{name}, mean {counts.mean():.2f}")
+    ax.set_xticks(x, [f"{n}+" if n == last < largest else f"{n}" for n in x])
     ax.set(xlabel="size of the support", ylabel="share of target positions")
     percent_axis(ax)
     ax.legend(frameon=False)
@@ -127,19 +93,12 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     ----------
     calibrations : mapping
         Label → result of `pyentmax.analysis.calibration`; at most two.
-    ax : matplotlib Axes, optional
-        Where to draw; a new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
+    ax : as in `plot_attention`
 
     Raises
     ------
     ValueError
         If there are more than two.
-    ImportError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -148,13 +107,11 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['best, ECE 45.0%']
     """
-    require_matplotlib()
+    ax = axes_or_new(ax, 4.4, 4.4)
     from matplotlib.lines import Line2D
 
     if len(calibrations) > 2:
         raise ValueError(f"expected one or two calibrations, got {len(calibrations)}")
-    if ax is None:
-        ax = new_axes(4.4, 4.4)
     ax.plot([0, 1], [0, 1], color=GREY, lw=1, zorder=1)
     styles = [(BLUE, "o"), (VERMILION, "D")]
     legend = []
@@ -162,9 +119,8 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
         p = np.array([one.confidence for one in found.bins])
         accuracy = np.array([one.accuracy for one in found.bins])
         share = np.array([one.count for one in found.bins]) / found.count
-        ax.vlines(
-            p, np.minimum(p, accuracy), np.maximum(p, accuracy), color=colour, lw=1, alpha=0.6
-        )
+        low, high = np.minimum(p, accuracy), np.maximum(p, accuracy)
+        ax.vlines(p, low, high, color=colour, lw=1, alpha=0.6)
         area = 18 + 220 * share
         ax.scatter(p, accuracy, area, color=colour, marker=marker, alpha=0.85, ec=INK, lw=0.5)
         name = f"{label}, ECE {found.error:.1%}"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyentmax.plotting._figures import BLUE, RULE, VERMILION, new_axes, require_matplotlib
+from pyentmax.plotting._figures import axes_or_new
+from pyentmax.plotting._palette import BLUE, RULE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,8 +36,6 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     ------
     ValueError
         If a list is missing or their lengths differ.
-    ImportError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -45,7 +44,7 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('update', 'training loss')
     """
-    require_matplotlib()
+    ax = axes_or_new(ax, 6.4, 3.6)
     from matplotlib.ticker import PercentFormatter
 
     names = ("update", "loss", "dev_accuracy")
@@ -56,8 +55,6 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
             f"lengths are {lengths}"
         )
     update, loss, accuracy = (np.asarray(history[name], dtype=float) for name in names)
-    if ax is None:
-        ax = new_axes(6.4, 3.6)
     ax.plot(update, loss, color=BLUE, lw=2)
     ax.set_ylim(bottom=0)
     ax.set_xlabel("update")

@@ -8,17 +8,8 @@ from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 from pyentmax.decoding.hypothesis_tree import EMPTY, HypothesisNode, HypothesisTree, format_percent
-from pyentmax.plotting._figures import (
-    BLUE,
-    EDGE,
-    GREY,
-    INK,
-    MONOSPACED,
-    PALE,
-    new_axes,
-    require_matplotlib,
-    text_width,
-)
+from pyentmax.plotting._figures import require_matplotlib, text_axes, text_width
+from pyentmax.plotting._palette import BLUE, EDGE, GREY, PALE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,18 +31,7 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     ----------
     tree : HypothesisTree
         Such as ``HypothesisTree.build(result.hypotheses, vocabulary.tokens.__getitem__)``.
-    ax : matplotlib Axes, optional
-        Where to draw; the text is scaled to the current size of the axes. By default a new figure
-        of suitable size.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    ImportError
-        If Matplotlib is not installed.
+    ax : as in `plot_forced_decoding`
 
     Examples
     --------
@@ -78,17 +58,8 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     end = column + max(map(text_width, strings)) + 1.2 + max(map(text_width, percents))
     height = len(leaves) * ROW
 
-    if ax is None:
-        inch = 13 / 72  # per unit, which makes the font 13 points
-        ax = new_axes((end + 1) * inch, height * inch, fill=True)
-    ax.set(xlim=(-0.5, end + 0.5), ylim=(height - ROW / 2, -ROW / 2), aspect="equal")
-    ax.set_axis_off()
-    box = ax.get_window_extent()
-    unit = min(box.width / (end + 1), box.height / height) * 72 / ax.figure.dpi  # in points
-
-    def write(x: float, y: float, text: str, **style: Any) -> None:
-        style = {"color": INK, "fontsize": unit, "va": "center_baseline", **style}
-        ax.text(x, y, text, family=MONOSPACED, **style)
+    limits = {"xlim": (-0.5, end + 0.5), "ylim": (height - ROW / 2, -ROW / 2)}
+    ax, unit, write = text_axes(ax, (end + 1, height), **limits)
 
     for position in positions:
         if position.parent is not None:
@@ -99,12 +70,10 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
             curve = Curve(path, [Curve.MOVETO, *3 * [Curve.CURVE4]])
             ax.add_patch(PathPatch(curve, fill=False, ec=EDGE, lw=thickness, capstyle="butt"))
     for position in positions:
-        box_style = "round,pad=0,rounding_size=0.4"
         corner, width = (position.left, position.y - BOX / 2), position.right - position.left
+        style: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.4", "ec": BLUE}
         colour = "white" if position.node.is_leaf else PALE
-        ax.add_patch(
-            FancyBboxPatch(corner, width, BOX, box_style, fc=colour, ec=BLUE, lw=0.09 * unit)
-        )
+        ax.add_patch(FancyBboxPatch(corner, width, BOX, fc=colour, lw=0.09 * unit, **style))
         run, mark = _box_text(tree, position.node)
         write(position.left + PADDING, position.y, run)
         write(position.right - PADDING, position.y, mark, color=GREY, ha="right")
@@ -117,9 +86,8 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
             write(position.left - 0.25, y, format_percent(position.node.share), **small)
     for position, string, percent in zip(leaves, strings, percents, strict=True):
         weight = "bold" if position.node.probability == best else "normal"
-        ax.plot(
-            [position.right + 0.3, column - 0.4], [position.y] * 2, ":", color=GREY, lw=0.09 * unit
-        )
+        dots = [position.right + 0.3, column - 0.4]
+        ax.plot(dots, [position.y] * 2, ":", color=GREY, lw=0.09 * unit)
         write(column, position.y, string, weight=weight)
         write(end, position.y, percent, weight=weight, ha="right")
     return ax
@@ -145,9 +113,8 @@ def _positions(tree: HypothesisTree) -> Iterator[_Position]:
         left = 0.0 if parent is None else parent.right + gap
         run, mark = _box_text(tree, node)
         space = 0.35 if run and mark else 0.0
-        position = _Position(
-            node, parent, left, left + 2 * PADDING + text_width(run + mark) + space
-        )
+        right = left + 2 * PADDING + text_width(run + mark) + space
+        position = _Position(node, parent, left, right)
         branches = [below(child, position) for child in node.children]
         heads = [branch[0].y for branch in branches]
         position.y = (heads[0] + heads[-1]) / 2 if heads else ROW * next(row)
