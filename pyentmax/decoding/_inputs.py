@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, Step
 
 
-def checked_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:
+def as_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:
     """The batch of sources and its mask as arrays of the same (B, S) shape."""
     ids, mask = np.asarray(source), np.asarray(source_mask)
     if ids.ndim != 2 or ids.dtype.kind not in "iu":
@@ -40,11 +40,9 @@ def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
     The default depends on each source's own length, never on the padding that its batch happens to
     need, so that a sentence is decoded the same in every batch.
     """
-    if max_length is None:
-        limits: IntArray = 2 * source_mask.sum(axis=1) + 10
-    else:
-        limits = np.full(len(source_mask), positive("max_length", max_length))
-    return limits
+    if max_length is not None:
+        return np.full(len(source_mask), positive("max_length", max_length))
+    return 2 * source_mask.sum(axis=1) + 10
 
 
 def possible_continuations(
@@ -55,7 +53,7 @@ def possible_continuations(
     ``total`` holds their scores, ``source_index`` the source of each row, ``length`` its number of
     tokens so far.
     """
-    possible: BoolArray = step.support & np.isfinite(total)
+    possible = step.support & np.isfinite(total)
     stuck = np.flatnonzero(~possible.any(axis=1))
     if stuck.size:
         tokens = np.broadcast_to(length, source_index.shape)[stuck[0]]

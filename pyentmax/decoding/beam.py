@@ -7,18 +7,12 @@ all, and its result is not an approximation (Peters et al. 2019, §4.1).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.decoding._inputs import (
-    checked_source,
-    length_limits,
-    positive,
-    possible_continuations,
-)
+from pyentmax.decoding._inputs import as_source, length_limits, positive, possible_continuations
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
@@ -110,7 +104,7 @@ def beam_search(
     >>> print(result.reason)
     Not proved complete: 1 possible continuation of mass 0.25 was pruned, first at step 1 (beam 1).
     """
-    source, source_mask = checked_source(source, source_mask)
+    source, source_mask = as_source(source, source_mask)
     beam = positive("beam", beam)
     limit = length_limits(source_mask, max_length)
     sources = len(source)
@@ -225,14 +219,12 @@ class _Endings:
         as probable as the best open prefix of their source, no better one can follow.
         """
         first = np.searchsorted(source_index, source_index)  # of a source, its best prefix
-        settled: BoolArray = self.best[source_index, -1] >= score[first]
-        return settled
+        return self.best[source_index, -1] >= score[first]
 
-    def masses(self) -> FloatArray:
+    def masses(self) -> NDArray[Any]:
         """The sum of the probabilities, for each source."""
         source_index, score = self.concatenated()[:2]
-        masses: NDArray[Any] = np.bincount(source_index, np.exp(score), minlength=len(self.best))
-        return masses
+        return np.bincount(source_index, np.exp(score), minlength=len(self.best))
 
     def concatenated(self) -> list[NDArray[Any]]:
         """Sources, scores, lengths and rows of all endings."""
@@ -252,14 +244,17 @@ def _hypotheses(
     source_index, score, length, row = (part[order] for part in places)
     is_complete = is_complete[order]
     rows = backpointers.rows(length, row)
-    tokens, attention_of = backpointers.tokens_of(rows), backpointers.attention_getter()
+    tokens = backpointers.tokens_of(rows)
+    weights = backpointers.attention  # of all rows, those of step t from row start[t] on
+    start = np.cumsum([0, *map(len, weights)])
+    all_weights = np.concatenate(weights) if weights else None
     listed: list[list[Hypothesis]] = [[] for _ in source_mask]
     endings = zip(source_index.tolist(), length.tolist(), is_complete.tolist(), strict=True)
     for k, (i, n, ended) in enumerate(endings):
         attention = None
-        if attention_of is not None:
+        if all_weights is not None:
             seen = n + 1 if ended else n
-            attention = attention_of(rows[k, :seen])[:, source_mask[i]]
+            attention = all_weights[start[:seen] + rows[k, :seen]][:, source_mask[i]]
         listed[i].append(Hypothesis(tuple(tokens[k][:n]), float(score[k]), attention, ended))
     return listed
 
@@ -297,25 +292,8 @@ class _Backpointers:
 
     def tokens_of(self, rows: IntArray) -> list[list[int]]:
         """The tokens of each hypothesis; those after its length mean nothing."""
-        steps = rows.shape[1] - 1
-        if not steps:
-            return [[] for _ in rows]
-        columns = [self.tokens[t][rows[:, t + 1]] for t in range(steps)]
-        tokens: list[list[int]] = np.stack(columns, axis=1).tolist()
-        return tokens
-
-    def attention_getter(self) -> Callable[[IntArray], FloatArray] | None:
-        """A function from a hypothesis's rows to its attention; None if none was kept."""
-        if not self.attention:
-            return None
-        all_rows = np.concatenate(self.attention)
-        start = np.cumsum([0] + [len(part) for part in self.attention])
-
-        def attention_of(rows: IntArray) -> FloatArray:
-            weights: FloatArray = all_rows[start[: len(rows)] + rows]
-            return weights
-
-        return attention_of
+        columns = [self.tokens[t][rows[:, t + 1]] for t in range(rows.shape[1] - 1)]
+        return np.reshape(columns, (len(columns), len(rows))).T.tolist()
 
 
 class _Omissions:
@@ -368,30 +346,18 @@ class _Omissions:
                 "Exact and complete: no possible continuation was pruned and every branch ended, "
                 "so no other string has a probability above zero."
             )
+        pruned = f"pruned, first at step {self.pruned_first[i]} (beam {beam})"
+        still_open = f"still open at the limit of {limit} tokens"
         parts = []
-        if n := self.pruned[i]:
-            parts.append(
-                f"{_continuations(n)} of mass {self.pruned_mass[i]:.2g} {_were(n)} pruned, "
-                f"first at step {self.pruned_first[i]} (beam {beam})"
-            )
-        if n := self.cut_off[i]:
-            parts.append(
-                f"{_continuations(n)} of mass {self.cut_mass[i]:.2g} {_were(n)} still open at the "
-                f"limit of {limit} tokens"
-            )
-        if n := self.underflowed[i]:
-            parts.append(
-                f"{_continuations(n)} {_were(n)} too improbable for the model's floating-point type"
-            )
-        return "Not proved complete: " + ", and ".join(parts) + "."
-
-
-def _continuations(n: int) -> str:
-    return f"{n} possible continuation{'' if n == 1 else 's'}"
-
-
-def _were(n: int) -> str:
-    return "was" if n == 1 else "were"
+        for n, mass, fate in (
+            (self.pruned[i], f" of mass {self.pruned_mass[i]:.2g}", pruned),
+            (self.cut_off[i], f" of mass {self.cut_mass[i]:.2g}", still_open),
+            (self.underflowed[i], "", "too improbable for the model's floating-point type"),
+        ):
+            if n:
+                noun, verb = ("continuation", "was") if n == 1 else ("continuations", "were")
+                parts.append(f"{n} possible {noun}{mass} {verb} {fate}")
+        return f"Not proved complete: {', and '.join(parts)}."
 
 
 def _dense_reason(mass: float) -> str:

@@ -17,14 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import (
-    checked_source,
-    length_limits,
-    positive,
-    possible_continuations,
-)
+from pyentmax.decoding._inputs import as_source, length_limits, positive, possible_continuations
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
-from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
+from pyentmax.models.protocol import FloatArray, JoinableDecodable
 
 __all__ = ["exact_search"]
 
@@ -68,23 +63,17 @@ def exact_search(
     Parameters
     ----------
     model : JoinableDecodable
-        The model to decode.
-    source, source_mask : (B, S) int array, (B, S) bool array
-        Token ids and True where they are real.
+    source, source_mask, max_length, keep_attention : as in `beam_search`
     n_best : int or None
         Stop once this many strings are proved to be the best ones. None: list the whole support.
     budget : int
         The most prefixes that are expanded for one source.
     normalize : bool
         Whether strings are compared by log-probability divided by length.
-    max_length : int, optional
-        The most tokens of a hypothesis, end symbol not counted; by default 2 × source length + 10.
     width : int
         Prefixes of a source that share a step of the model. A width of 1 expands the fewest
         prefixes, which is fastest for the best strings of many sources; a larger one takes fewer
         steps.
-    keep_attention : bool
-        Whether hypotheses carry their attention weights.
 
     Returns
     -------
@@ -97,8 +86,7 @@ def exact_search(
     Raises
     ------
     ValueError
-        If the arrays do not fit together, if a number is below 1, or if the model gives a row no
-        possible token (as NaN scores do).
+        As in `beam_search`, and if any other number is below 1.
 
     References
     ----------
@@ -139,7 +127,7 @@ def exact_search(
     >>> print(result.reason)
     The best string is proved. No other has a probability above 0.3, all others together 0.6.
     """
-    source, source_mask = checked_source(source, source_mask)
+    source, source_mask = as_source(source, source_mask)
     wanted = math.inf if n_best is None else positive("n_best", n_best)
     budget, width = positive("budget", budget), positive("width", width)
     limits = length_limits(source_mask, max_length)
@@ -167,7 +155,8 @@ def exact_search(
         total = score[:, None] + np.minimum(step.log_prob, 0)
         length = np.array([prefix.length for prefix in prefixes])
         possible = possible_continuations(step, total, source_index, length)
-        _close_underflow(searches, source_index, step, possible, score)
+        for row, token in zip(*np.nonzero(step.support & ~possible), strict=True):
+            searches[source_index[row]].underflow(score[row], step.log_prob[row, token])
 
         for row in np.flatnonzero(possible[:, model.eos]).tolist():
             searches[source_index[row]].finish(float(total[row, model.eos]), prefixes[row])
@@ -270,25 +259,6 @@ def _gather(model: JoinableDecodable[State], places: Sequence[_OpenPrefix]) -> S
     return parts[0] if len(parts) == 1 else model.join(parts)
 
 
-def _close_underflow(
-    searches: Sequence[_Search],
-    source_index: IntArray,
-    step: Step,
-    possible: BoolArray,
-    score: FloatArray,
-) -> None:
-    """Account for tokens of the support whose probability rounds to zero.
-
-    It is less than the smallest normal number of the float type; that of a NaN is unknown.
-    """
-    tiny = math.log(np.finfo(step.log_prob.dtype).tiny)
-    for row, token in zip(*np.nonzero(step.support & ~possible), strict=True):
-        factor = tiny if np.isneginf(step.log_prob[row, token]) else 0.0
-        search = searches[source_index[row]]
-        search.close(score[row : row + 1] + factor)
-        search.underflowed += 1
-
-
 class _Search:
     """The search of one source: what is open, what is finished and what will not be expanded."""
 
@@ -318,9 +288,17 @@ class _Search:
 
     def close(self, scores: FloatArray, too_long: bool = False) -> None:
         """Record prefixes that will not be expanded."""
-        self.unexpanded.append(
-            _Unexpanded(float(scores.max()), float(np.exp(scores).sum()), too_long)
-        )
+        mass = float(np.exp(scores).sum())
+        self.unexpanded.append(_Unexpanded(float(scores.max()), mass, too_long))
+
+    def underflow(self, score: float, log_prob: Any) -> None:
+        """Close a token of the support whose probability rounds to zero.
+
+        It is less than the smallest normal number of the float type; that of a NaN is unknown.
+        """
+        tiny = math.log(np.finfo(log_prob.dtype).tiny)
+        self.close(np.array([score + (tiny if np.isneginf(log_prob) else 0.0)]))
+        self.underflowed += 1
 
     def trim(self) -> None:
         """Close prefixes that the remaining budget cannot reach, since enough better ones wait."""
@@ -350,9 +328,8 @@ class _Search:
 
     def result(self, sparse: bool, positions: int | None) -> SearchResult:
         """What was found, and what is proved about it."""
-        unexpanded = self.unexpanded + [
-            _Unexpanded(-o.cost, math.exp(-o.cost), False) for o in self.open
-        ]
+        still_open = [_Unexpanded(-o.cost, math.exp(-o.cost), False) for o in self.open]
+        unexpanded = self.unexpanded + still_open
         # What exceeds the limit takes no part in the comparison by length.
         rivals = [x.score for x in unexpanded if not (self.normalize and x.too_long)]
         bar = self.bound(max(rivals, default=-math.inf))
@@ -370,15 +347,9 @@ class _Search:
         bound = math.exp(max((x.score for x in unexpanded), default=-math.inf))
         mass_bound = float(sum(x.mass for x in unexpanded))
         mass = float(sum(h.probability for h in listed if h.finished))
-        return SearchResult(
-            listed,
-            exact=sparse and not unexpanded,
-            mass=mass,
-            reason=self._reason(sparse, proved, bound, mass_bound),
-            proved=proved,
-            bound=bound,
-            mass_bound=mass_bound,
-        )
+        reason = self._reason(sparse, proved, bound, mass_bound)
+        exact = sparse and not unexpanded
+        return SearchResult(listed, exact, mass, reason, proved, bound, mass_bound)
 
     def _reason(self, sparse: bool, proved: int, bound: float, mass_bound: float) -> str:
         if sparse and not (self.open or self.unexpanded):
@@ -397,17 +368,12 @@ class _Search:
         text += (
             f". No other has a probability above {bound:.3g}, all others together {mass_bound:.3g}."
         )
-        if proved < self.wanted:
-            text += "".join(self._obstacles())
-        return text
-
-    def _obstacles(self) -> list[str]:
-        """Sentences that say why no more is proved."""
-        obstacles = []
+        if proved >= self.wanted:
+            return text
         if not self.budget_left:
-            obstacles.append(f" The budget of {self.budget} prefixes is used up.")
+            text += f" The budget of {self.budget} prefixes is used up."
         if self.cut:
-            obstacles.append(f" Strings beyond the limit of {self.limit} tokens are possible.")
+            text += f" Strings beyond the limit of {self.limit} tokens are possible."
         if self.underflowed:
-            obstacles.append(" Some are too improbable for the model's floating-point type.")
-        return obstacles
+            text += " Some are too improbable for the model's floating-point type."
+        return text

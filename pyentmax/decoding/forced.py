@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import checked_source
+from pyentmax.decoding._inputs import as_source
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
 __all__ = ["ForcedDecoding", "ForcedStep", "forced_decoding"]
@@ -60,8 +60,7 @@ class ForcedDecoding:
     @property
     def possible(self) -> BoolArray:
         """(T,) bool array: whether the forced token was possible."""
-        found: BoolArray = self.support[np.arange(len(self.tokens)), self.tokens]
-        return found
+        return self.support[np.arange(len(self.tokens)), self.tokens]
 
     @property
     def token_log_probs(self) -> FloatArray:
@@ -87,10 +86,7 @@ class ForcedDecoding:
 
 
 def forced_decoding(
-    model: Decodable[State],
-    source: ArrayLike,
-    source_mask: ArrayLike,
-    targets: Sequence[ArrayLike],
+    model: Decodable[State], source: ArrayLike, source_mask: ArrayLike, targets: Sequence[ArrayLike]
 ) -> list[ForcedDecoding]:
     """Feed each source's target to the model, and record its distribution at every step.
 
@@ -99,9 +95,7 @@ def forced_decoding(
 
     Parameters
     ----------
-    model : Decodable
-    source, source_mask : (B, S) int array, (B, S) bool array
-        Token ids and True where they are real.
+    model, source, source_mask : as in `beam_search`
     targets : sequence of B int sequences
         Without begin and end symbols.
 
@@ -142,7 +136,7 @@ def forced_decoding(
     >>> twice.probability, twice.possible
     (0.0, array([ True, False,  True]))
     """
-    source, source_mask = checked_source(source, source_mask)
+    source, source_mask = as_source(source, source_mask)
     if len(targets) != len(source):
         raise ValueError(
             f"expected one target for each of the {len(source)} sources, got {len(targets)}"

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import checked_source, length_limits
+from pyentmax.decoding._inputs import as_source, length_limits
 from pyentmax.models.protocol import Decodable, IntArray
 
 __all__ = ["greedy_search"]
@@ -26,12 +26,7 @@ def greedy_search(
 
     Parameters
     ----------
-    model : Decodable
-        The model to decode.
-    source, source_mask : (B, S) int array, (B, S) bool array
-        Token ids and True where they are real.
-    max_length : int, optional
-        The most tokens of an output, end symbol not counted; by default 2 × source length + 10.
+    model, source, source_mask, max_length : as in `beam_search`
 
     Returns
     -------
@@ -62,7 +57,7 @@ def greedy_search(
     >>> [tokens.tolist() for tokens in greedy_search(Copy(), source, source > 0)]
     [[3, 1, 4], [2]]
     """
-    source, source_mask = checked_source(source, source_mask)
+    source, source_mask = as_source(source, source_mask)
     limit = length_limits(source_mask, max_length)
     sources = len(source)
     if sources == 0:

@@ -66,7 +66,7 @@ class HypothesisTree:
     end : str
         How the end symbol is shown.
     separator : str
-        What stands between the tokens of a string.
+        What stands between the tokens of a string: "" for characters, " " for words.
 
     Examples
     --------
@@ -105,10 +105,8 @@ class HypothesisTree:
             Such as ``result.hypotheses`` of a beam search. An unfinished one ends in "…".
         decode : callable
             The text of a token, such as ``vocabulary.tokens.__getitem__``.
-        end : str
-            How the end symbol is shown.
-        separator : str
-            What stands between the tokens of a string: "" for characters, " " for words.
+        end, separator : str
+            Become the tree's.
 
         Raises
         ------
