@@ -1,7 +1,8 @@
 """The API reference: a directive for its pages, and a build that fails where a name is missing.
 
 ``.. reference:: MODULE`` documents the names in its body, or all public names of the module where
-it has no body: first a table of them, then each from its docstring. Elsewhere, code such as
+it has no body: first a table of them, then each from its docstring. ``.. textbooks::`` shows the
+textbook version of every mapping, and ``.. commands::`` the help texts. Elsewhere, code such as
 ``entmax15`` or ``pyentmax.data.Vocabulary`` in a text becomes a link to its place there.
 """
 
@@ -30,6 +31,7 @@ import pyentmax
 from pyentmax import cli
 
 COMMANDS = "pyentmax.cli"  # has a page of its own, with its help texts
+TEXTBOOK = ("textbook", "textbook_jacobian", "textbook_loss")  # fields of a mapping's record
 NO_SOURCE = ("pyentmax.__main__", "pyentmax._cpu")  # runs when imported; is compiled
 
 logger = logging.getLogger(__name__)
@@ -77,14 +79,14 @@ def public_names(module: ModuleType) -> list[str]:
 def missing_names(documented: set[str]) -> list[str]:
     """The public names that none of the documented ones, given in full, stands for.
 
-    A name counts where another module's of the same name is the same object: the losses belong to
-    `pyentmax` and to `pyentmax.losses`, and are documented once.
+    A name counts where another module's of the same name is the same object: entropies belong to
+    `pyentmax` and to `pyentmax.entropies`, and are documented once.
     """
     objects: dict[str, list[Any]] = {}
     for full_name in documented:
         if exists(full_name):  # else a page is outdated, and Sphinx says so
             name = full_name.rpartition(".")[2]
-            objects.setdefault(name, []).append(pkgutil.resolve_name(full_name))
+            objects.setdefault(name, []).append(named(full_name))
     return [
         f"{module.__name__}.{name}"
         for module in (pyentmax, *public_modules(pyentmax))
@@ -112,11 +114,15 @@ def entry(module: ModuleType, name: str) -> list[str]:
         explained = [f"   {line}" for line in explanation(module, name)]
         return [f".. py:data:: {name}", *shown, "", *explained]
     if value.__name__ != name:
-        signature = inspect.signature(value)
-        bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-        signature = signature.replace(parameters=bare, return_annotation=signature.empty)
-        return [f".. py:function:: {name}{signature}", "", f"   {summary(module, name)}"]
+        return [f".. py:function:: {name}{signature(value)}", "", f"   {summary(module, name)}"]
     return [f".. autofunction:: {full_name}"]
+
+
+def signature(function: Any) -> inspect.Signature:
+    """What a function takes, without types."""
+    whole = inspect.signature(function)
+    bare = [p.replace(annotation=p.empty) for p in whole.parameters.values()]
+    return whole.replace(parameters=bare, return_annotation=whole.empty)
 
 
 def is_class(value: Any) -> bool:
@@ -179,6 +185,39 @@ class Reference(SphinxDirective):
         for name in names:
             lines += ["", *entry(module, name)]
         return [*lines, ""]
+
+
+class Textbooks(SphinxDirective):
+    """``.. textbooks::``: each mapping's problem, and its textbook functions as they are written.
+
+    A new mapping appears by itself.
+    """
+
+    def run(self) -> list[nodes.Node]:
+        """The nodes of headings, problems and sources."""
+        lines = []
+        for record in pyentmax.MAPPINGS.values():
+            functions = [getattr(record, name) for name in TEXTBOOK]
+            functions = [function for function in functions if function is not None]
+            module = import_module(functions[0].__module__)
+            lines += [record.name, "-" * len(record.name), ""]
+            lines += [f".. automodule:: {module.__name__}", "   :no-members:", ""]
+            lines += [f".. py:currentmodule:: {module.__name__}", ""]
+            for function in functions:
+                lines += self.shown(function)
+            file = "/".join(module.__name__.split("."))
+            lines += [f"The rest of it: ``{file}.py``.", ""]
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
+
+    def shown(self, function: Any) -> list[str]:
+        """A textbook function by its source, whose docstring explains it."""
+        source = inspect.getsource(function).splitlines()
+        return [
+            f".. py:function:: {function.__name__}{signature(function)}",
+            *("", "   .. code-block:: python", ""),
+            *(f"      {line}" for line in source),
+            "",
+        ]
 
 
 class Commands(SphinxDirective):
@@ -317,10 +356,23 @@ def meanings(name: str, module: str | None, alike: list[str]) -> list[str]:
 def exists(full_name: str) -> bool:
     """Whether a dotted name is that of a module or of something in one."""
     try:
-        pkgutil.resolve_name(full_name)
-    except (ImportError, AttributeError):
+        named(full_name)
+    except ImportError:
         return False
     return True
+
+
+def named(full_name: str) -> Any:
+    """What a dotted name stands for.
+
+    A function goes before the module of its name: `pyentmax.thresholds.bisection` is both.
+    """
+    first, *others = full_name.split(".")
+    found: Any = import_module(first)
+    for name in others:
+        inner = getattr(found, name, None)
+        found = import_module(f"{found.__name__}.{name}") if inner is None else inner
+    return found
 
 
 def ancestors(node: nodes.Node) -> Iterator[nodes.Node]:
@@ -333,6 +385,7 @@ def ancestors(node: nodes.Node) -> Iterator[nodes.Node]:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Register all of it."""
     app.add_directive("reference", Reference)
+    app.add_directive("textbooks", Textbooks)
     app.add_directive("commands", Commands)
     app.add_role("name", name_role)
     app.connect("autodoc-process-docstring", keep_mathematics, priority=400)  # before napoleon's

@@ -9,10 +9,13 @@ import importlib.util
 import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+import pyentmax
 
 pytestmark = pytest.mark.docs
 
@@ -55,10 +58,31 @@ def test_names_without_an_entry_are_told(build):
     _, warned = build(".. reference:: pyentmax.entropies\n\n.. reference:: pyentmax.nn", "")
     missing = {line.split()[1] for line in warned.splitlines() if "on no page" in line}
     assert {"pyentmax.softmax", "pyentmax.MAPPINGS", "pyentmax.data.Vocabulary"} <= missing
-    assert "pyentmax.losses.softmax_loss" in missing
+    assert "pyentmax.losses.targets.Target" in missing
     assert "pyentmax.gini_entropy" not in missing  # it is pyentmax.entropies.gini_entropy
     assert not {name for name in missing if name.startswith(("pyentmax.nn.", "pyentmax.entropies"))}
     assert not {name for name in missing if "._" in name}
+
+
+def test_a_function_is_not_taken_for_the_module_of_its_name(build):
+    _, warned = build(".. reference:: pyentmax.thresholds", "`pyentmax.thresholds.bisection`")
+    assert "pyentmax.thresholds" not in warned
+
+
+def test_textbook_versions_are_shown_by_their_source(build):
+    site, warned = build(".. textbooks::", "`pyentmax.mappings.csparsemax.textbook`")
+    html = (site / "index.html").read_text()
+    text = re.sub("<.*?>", "", html)
+    functions = [
+        getattr(record, f"textbook{which}")
+        for record in pyentmax.MAPPINGS.values()
+        for which in ("", "_jacobian", "_loss")
+    ]
+    assert text.count("def textbook") == sum(function is not None for function in functions)
+    assert "tau = (np.cumsum(falling) - 1) / rho" in unescape(text)
+    assert "Problem: argmin over the simplex of ½‖p − z‖²" in text
+    assert "#pyentmax.mappings.csparsemax.textbook" in (site / "page.html").read_text()
+    assert "textbook" not in warned
 
 
 def test_code_that_names_something_is_a_link(build):

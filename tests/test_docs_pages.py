@@ -1,5 +1,7 @@
 """Every block of code in the documentation's pages runs, and prints what stands under it.
 
+Markdown first; the reference's pages hold examples with prompts only.
+
 The blocks of a page run in order, in one namespace and one empty folder. Python with prompts is run
 as a doctest, Python without them as a script, ``sh`` by a shell; a ``text`` block right after an
 ``sh`` block is what it prints. A comment in front says what a block needs, or why it is not run:
@@ -33,6 +35,11 @@ PAGES = [
     page
     for page in sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")])
     if page.name not in ELSEWHERE or page.parent.name == "guide"
+]
+REFERENCE = [
+    page
+    for page in sorted((ROOT / "docs" / "api").glob("*.rst"))
+    if ">>>" in page.read_text("utf-8")
 ]
 FENCE = re.compile(
     r"^(?:<!-- (?P<mark>.*?) -->\n)?```(?P<language>.*)\n(?P<code>(?s:.*?))^```$", re.MULTILINE
@@ -138,6 +145,13 @@ def test_a_page_does_what_it_says(page, needs, tmp_path, monkeypatch):
         pytest.skip(f"{page.name} needs {', '.join(missing)} for some of its blocks")
     monkeypatch.chdir(tmp_path)
     assert run_page(page.name, page.read_text("utf-8"), needs)
+
+
+@pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.name)
+def test_a_page_of_the_reference_does_what_it_says(page):
+    done = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert done.attempted
+    assert not done.failed
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -111,7 +111,7 @@ def counted(workers: Any) -> int:
 def run(
     kernel: Callable[..., Any], operands: tuple[Any, ...], out: Any = None, workers: Any = None
 ) -> Any:
-    """What kernel(*operands, out=out) gives, a generalised ufunc's result or results.
+    """What ``kernel(*operands, out=out)`` gives, a generalised ufunc's result or results.
 
     The first operand is as large as any. Where the array `out` shares memory with an operand, other
     than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts
