@@ -95,10 +95,11 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
         return 130
     print(f"trained in {time.perf_counter() - started:.0f} s\n")
 
-    result = inflector.inflect(LEMMA, TAGS)
+    word = Example(LEMMA, "", tuple(TAGS.split(";")))
+    result = inflector.inflect(word.lemma, word.tags)
     which = "Every past participle" if result.exact else "The likeliest past participles"
     print(f'{which} of "{LEMMA}" that the model finds possible:\n')
-    print(describe(inflector, LEMMA, TAGS, result))
+    print(describe(inflector, word, result))
 
     statistics = exactness_statistics(inflector.predict(dev))
     print(
@@ -108,7 +109,7 @@ Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
 {LEMMA.capitalize()} and its compounds: {_accuracy(inflector, family)}."""
     )
 
-    files = draw(inflector, LEMMA, TAGS, result, out)
+    files = draw(inflector, word, result, out)
     files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
     python = os.path.relpath(sys.executable) if ".venv" in sys.executable else "python"

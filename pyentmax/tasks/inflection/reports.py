@@ -19,16 +19,17 @@ MOST_OTHERS = 8  # tokens that were possible besides the forced one
 END = "</s>"
 
 
-def describe(inflector: WordDecoder, lemma: str, tags: str, result: SearchResult) -> str:
+def describe(inflector: WordDecoder, word: Example, result: SearchResult) -> str:
     """The hypotheses as a tree with their probabilities, and what the search proves, as text.
 
     A list that is not complete can be long, so only its most probable hypotheses are shown.
     """
     shown = _shown(result)
-    lines = [f"{lemma}  {tags}", ""]
+    lines = [_title(word), ""]
     lines += [f"  {line}" for line in str(hypothesis_tree(inflector, shown)).splitlines()]
     finished = [h for h in shown if h.finished]
-    lines += ["", f"{_strings(len(finished))}, total probability {_total(finished)}"]
+    count, mass = len(finished), sum(h.probability for h in finished)
+    lines += ["", f"{count} string{'s' * (count != 1)}, total probability {mass:.6f}"]
     if more := len(result.hypotheses) - len(shown):
         lines.append(f"{more} less probable found but not shown")
     return "\n".join([*lines, textwrap.fill(result.reason, 88)])
@@ -38,12 +39,8 @@ def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:
     return result.hypotheses if result.exact else result.hypotheses[:MOST_LISTED]
 
 
-def _strings(count: int) -> str:
-    return f"{count} string{'' if count == 1 else 's'}"
-
-
-def _total(hypotheses: Sequence[Hypothesis]) -> str:
-    return f"{sum(h.probability for h in hypotheses):.6f}"
+def _title(word: Example) -> str:
+    return f"{word.lemma}  {';'.join(word.tags)}"
 
 
 def hypothesis_tree(inflector: WordDecoder, hypotheses: Sequence[Hypothesis]) -> HypothesisTree:
@@ -51,18 +48,15 @@ def hypothesis_tree(inflector: WordDecoder, hypotheses: Sequence[Hypothesis]) ->
     return HypothesisTree.build(hypotheses, lambda token: inflector.target.tokens[token])
 
 
-def describe_forced(
-    inflector: WordDecoder, lemma: str, tags: str, form: str, decoding: ForcedDecoding
-) -> str:
-    """What was possible at each step of a forced form, as text."""
+def describe_forced(inflector: WordDecoder, word: Example, decoding: ForcedDecoding) -> str:
+    """What was possible at each step of a word's forced form, as text."""
 
     def show(token: int) -> str:
         return inflector.target.tokens[token].replace(" ", "␣")
 
-    steps = decoding.steps
-    lines = [f"{lemma}  {tags}: {form}", "", "  step  forced      probability  also possible"]
+    lines = [f"{_title(word)}: {word.form}", "", "  step  forced      probability  also possible"]
     impossible = []
-    for number, step in enumerate(steps, start=1):
+    for number, step in enumerate(decoding.steps, start=1):
         others = [f"{show(i)} {format_percent(p)}" for i, p in step.others[:MOST_OTHERS]]
         if len(step.others) > MOST_OTHERS:
             others.append(f"and {len(step.others) - MOST_OTHERS} more")
@@ -80,64 +74,48 @@ def describe_forced(
 
 
 def draw_forced(
-    inflector: WordDecoder,
-    lemma: str,
-    tags: str,
-    form: str,
-    decoding: ForcedDecoding,
-    folder: Path,
-    language: str | None = None,
+    inflector: WordDecoder, word: Example, decoding: ForcedDecoding, folder: Path
 ) -> list[Path]:
-    """Draw the steps of a forced form and the attention at each; returns the files."""
+    """Draw the steps of a word's forced form and the attention at each; returns the files."""
     from pyentmax.plotting import plot_attention, plot_forced_decoding, save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = _file_name(f"{lemma}-{tags}-{form}")
+    name = _file_name(word.lemma, ";".join(word.tags), word.form)
     with _warned_of_missing_characters():
         ax = plot_forced_decoding(decoding, inflector.target.tokens.__getitem__)
-        ax.set_title(f"{lemma}  {tags}: {form}", fontsize=10, loc="left")
+        ax.set_title(f"{_title(word)}: {word.form}", fontsize=10, loc="left")
         files = [save_figure(ax, folder / f"{name}-forced.png")]
-        source = source_tokens(Example(lemma, "", tuple(tags.split(";")), language))
-        ax = plot_attention(decoding.attention, source, [*form, END])
+        ax = plot_attention(decoding.attention, source_tokens(word), [*word.form, END])
         files.append(save_figure(ax, folder / f"{name}-forced-attention.png"))
     return files
 
 
-def draw(
-    inflector: WordDecoder,
-    lemma: str,
-    tags: str,
-    result: SearchResult,
-    folder: Path,
-    language: str | None = None,
-) -> list[Path]:
+def draw(inflector: WordDecoder, word: Example, result: SearchResult, folder: Path) -> list[Path]:
     """Draw the tree of hypotheses and the best one's attention; returns the files."""
     from pyentmax.plotting import plot_attention, plot_hypothesis_tree, save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = _file_name(f"{lemma}-{tags}")
+    name = _file_name(word.lemma, ";".join(word.tags))
     shown = _shown(result)
     mass = sum(h.probability for h in shown if h.finished)
     claim = "complete" if result.exact else f"not proved complete, {mass:.4g} of the mass is shown"
-    files = []
     with _warned_of_missing_characters():
         ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))
-        ax.set_title(f"{lemma}  {tags}: {claim}", fontsize=10, loc="left")
-        files.append(save_figure(ax, folder / f"{name}-tree.png"))
+        ax.set_title(f"{_title(word)}: {claim}", fontsize=10, loc="left")
+        files = [save_figure(ax, folder / f"{name}-tree.png")]
 
         best = result.best
         if best.attention is None:
             raise ValueError("attention: the search was told not to keep it (keep_attention=False)")
-        source = source_tokens(Example(lemma, "", tuple(tags.split(";")), language))
         target = [inflector.target.tokens[t] for t in best.tokens] + [END] * best.finished
-        ax = plot_attention(best.attention, source, target)
+        ax = plot_attention(best.attention, source_tokens(word), target)
         files.append(save_figure(ax, folder / f"{name}-attention.png"))
     return files
 
 
-def _file_name(text: str) -> str:
-    """The text without characters that file systems or shells treat specially."""
-    return re.sub(r"[\\/:*?\"<>|;\s]+", ".", text)
+def _file_name(*parts: str) -> str:
+    """The parts without characters that file systems or shells treat specially."""
+    return re.sub(r"[\\/:*?\"<>|;\s]+", ".", "-".join(parts))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import pytest
 
 from pyentmax.cli import main
 from pyentmax.tasks.inflection import Inflector
-from pyentmax.tasks.inflection.experiments import cluster, table1
+from pyentmax.tasks.inflection.experiments import cells, cluster, table1
 from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
 from pyentmax.tasks.inflection.experiments.table1 import Settings
 from pyentmax.training import load_checkpoint
@@ -134,7 +134,7 @@ def test_the_command(client, folder, tmp_path, capsys):
     assert (out / "table.md").read_text() in said
     assert len(list(out.glob("*/result.json"))) == 3  # two models and their ensemble
     # Asked for more, it trains only what is missing; one that fails does not stop the others.
-    client.run(setattr, table1, "_train_cell", refuse_to_train)
+    client.run(setattr, cells, "train_cell", refuse_to_train)
     assert main([*command, "--attention", "1", "2"]) == 1
     said = capsys.readouterr().out
     assert said.count(" finished") == 2

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
+
+from pyentmax.tasks.inflection.examples import Example, language_of, read_examples
 
 
 def add_folder(parser: argparse.ArgumentParser, option: str) -> None:
@@ -14,3 +19,16 @@ def add_folder(parser: argparse.ArgumentParser, option: str) -> None:
         metavar="DIR",
         help="folder that holds conll2018/; if not given, that in PYENTMAX_DATA, or a download",
     )
+
+
+def read_marked(paths: Sequence[Path], multilingual: bool) -> list[Example]:
+    """Read examples, if ``multilingual`` marked with the language that their file's name tells."""
+    languages = [language_of(path) for path in paths] if multilingual else None
+    return read_examples(paths, languages=languages)
+
+
+def fields_from(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
+    """The values of the options that are named like fields of a dataclass."""
+    return {
+        field.name: getattr(args, field.name) for field in fields(settings) if field.name in args
+    }

@@ -11,20 +11,17 @@ from typing import Any
 from pyentmax.calls.devices import DEVICES
 from pyentmax.nn.attention import SCORES
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.inflection.commands.options import add_folder
+from pyentmax.tasks.inflection.commands.options import add_folder, fields_from
 from pyentmax.tasks.inflection.conll2018 import conll2018_languages
+from pyentmax.tasks.inflection.experiments import cluster, figure4, figure6, one_language, table1
 from pyentmax.tasks.inflection.experiments.cells import Cell, is_finished
+from pyentmax.tasks.inflection.experiments.table1_report import write_report
+from pyentmax.tasks.records import open_folder
 
 
-def add_reproduce(commands: Commands) -> None:
-    """Add the `reproduce` commands of this task's experiments."""
-    _add_table1(commands)
-    _add_figure4(commands)
-    _add_figure6(commands)
-
-
-def _add_table1(commands: Commands) -> None:
-    table1 = commands.add(
+def add_table1(commands: Commands) -> None:
+    """Add the `reproduce table1` command."""
+    parser = commands.add(
         "reproduce table1",
         run=_table1,
         help="multilingual inflection with each loss and attention",
@@ -34,10 +31,10 @@ def _add_table1(commands: Commands) -> None:
         "continues where it was stopped; losses, attentions and seeds can be added later. Defaults "
         "are the paper's where it gives them. Its accuracies are on the test files, these on dev.",
     )
-    add = table1.add_argument
+    add = parser.add_argument
     add("--setting", choices=("high", "medium", "low"), default="medium", help="training files")
     add("--languages", nargs="+", default=["all"], metavar="NAME", help="or 'all'")
-    add_folder(table1, "--data")
+    add_folder(parser, "--data")
     add("--out", type=Path, metavar="DIR", help="table1-SETTING if not given")
     add("--loss", nargs="+", default=["1", "1.5", "2"], metavar="MAPPING", help="α, or names")
     add("--attention", nargs="+", default=["1", "1.5", "2"], metavar="MAPPING", help="the same")
@@ -63,26 +60,11 @@ def _add_table1(commands: Commands) -> None:
 
 
 def _table1(args: argparse.Namespace) -> int:
-    from pyentmax.tasks.inflection.experiments import table1
-    from pyentmax.tasks.inflection.experiments.table1_report import write_report
-
     names = args.languages
     if names == ["all"]:
         names = conll2018_languages(f"train-{args.setting}", args.data)
-    settings = table1.Settings(
-        setting=args.setting,
-        languages=tuple(sorted(set(names))),
-        epochs=args.epochs,
-        validate_every=args.validate_every,
-        hidden=args.hidden,
-        layers=args.layers,
-        dropout=args.dropout,
-        score=args.score,
-        batch_size=args.batch_size,
-        rate=args.rate,
-        schedule=args.schedule,
-        beam=args.beam,
-    )
+    chosen = fields_from(args, table1.Settings) | {"languages": tuple(sorted(set(names)))}
+    settings = table1.Settings(**chosen)
     cells = table1.grid(args.loss, args.attention, args.seed)
     out = args.out or Path(f"table1-{args.setting}")
     data = table1.read_data(args.data, settings)
@@ -127,11 +109,10 @@ def _train_here(
 def _cells_on_cluster(
     args: argparse.Namespace, out: Path, cells: Sequence[Any], settings: Any
 ) -> int:
-    from pyentmax.tasks.inflection.experiments.cluster import run_on_cluster
-    from pyentmax.tasks.inflection.experiments.table1_report import write_report
-
     failed = 0
-    outcomes = run_on_cluster(args.scheduler, out, cells, settings, args.data, device=args.device)
+    outcomes = cluster.run_on_cluster(
+        args.scheduler, out, cells, settings, args.data, device=args.device
+    )
     for number, (cell, error) in enumerate(outcomes, start=1):
         state = "finished" if error is None else f"failed: {error}"
         print(f"model {number} of {len(cells)}: {cell} {state}", flush=True)
@@ -142,8 +123,9 @@ def _cells_on_cluster(
     return 1 if failed else 0
 
 
-def _add_figure4(commands: Commands) -> None:
-    figure4 = commands.add(
+def add_figure4(commands: Commands) -> None:
+    """Add the `reproduce figure4` command."""
+    parser = commands.add(
         "reproduce figure4",
         run=_figure4,
         help="accuracy against α, for the attention and for the output",
@@ -152,22 +134,20 @@ def _add_figure4(commands: Commands) -> None:
         "the accuracies and draws them with standard errors over the seeds. The same command "
         "continues where it was stopped; values of α and seeds can be added later.",
     )
-    alphas = ["1", "1.25", "1.5", "1.75", "2"]
-    figure4.add_argument(
-        "--alpha", nargs="+", default=alphas, metavar="A", help="numbers of 1 or more"
-    )
-    _add_small_runs(figure4, "medium", layers=2, updates=1200, batch_size=16, validations=2)
+    add = parser.add_argument
+    alphas = list(figure4.ALPHAS)
+    add("--alpha", nargs="+", default=alphas, metavar="A", help="numbers of 1 or more")
+    _add_small_runs(parser, setting="medium", layers=2, updates=1200, batch_size=16, validations=2)
 
 
 def _figure4(args: argparse.Namespace) -> int:
-    from pyentmax.tasks.inflection.experiments import figure4
-
     out = args.out or Path("figure4")
     return _small_runs(args, figure4, figure4.grid(args.alpha, args.seed), out, out)
 
 
-def _add_figure6(commands: Commands) -> None:
-    figure6 = commands.add(
+def add_figure6(commands: Commands) -> None:
+    """Add the `reproduce figure6` command."""
+    parser = commands.add(
         "reproduce figure6",
         run=_figure6,
         help="training time against accuracy: softmax, exact 1.5-entmax, bisection",
@@ -176,46 +156,34 @@ def _add_figure6(commands: Commands) -> None:
         "validation against the CPU seconds of training until then. With PYENTMAX_BACKEND="
         "reference all mappings are plain NumPy, as bisection is; the same --out can hold both.",
     )
-    figure6.add_argument(
-        "--mapping",
-        nargs="+",
-        default=["1", "1.5", "bisection:1.5"],
-        help="α, a mapping's name, or bisection:ALPHA",
-    )
-    _add_small_runs(figure6, "high", layers=1, updates=3100, batch_size=32, validations=10)
+    add = parser.add_argument
+    mappings = list(figure6.MAPPINGS)
+    add("--mapping", nargs="+", default=mappings, help="α, a mapping's name, or bisection:ALPHA")
+    _add_small_runs(parser, setting="high", layers=1, updates=3100, batch_size=32, validations=10)
 
 
 def _figure6(args: argparse.Namespace) -> int:
-    from pyentmax.tasks.inflection.experiments import figure6
-
     out = args.out or Path("figure6")
     cells = figure6.grid(args.mapping, args.seed)
     return _small_runs(args, figure6, cells, out, out / figure6.backend())
 
 
-def _add_small_runs(
-    parser: argparse.ArgumentParser,
-    setting: str,
-    *,
-    layers: int,
-    updates: int,
-    batch_size: int,
-    validations: int,
-) -> None:
-    """The options that experiments on one language share."""
+def _add_small_runs(parser: argparse.ArgumentParser, **defaults: str | int) -> None:
+    """The options that experiments on one language share, some with defaults of their own."""
     add = parser.add_argument
     add_folder(parser, "--data")
     add("--out", type=Path, metavar="DIR", help="the figure's name if not given")
     add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
     add("--language", default="english", help="as the shared task names its files")
-    add("--setting", choices=("high", "medium", "low"), default=setting, help="training file")
+    add("--setting", choices=("high", "medium", "low"), help="training file")
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
-    add("--layers", type=int, default=layers, help="of encoder and decoder")
-    add("--updates", type=int, default=updates, help="steps of Adam")
-    add("--batch-size", type=int, default=batch_size, help="examples per update")
+    add("--layers", type=int, help="of encoder and decoder")
+    add("--updates", type=int, help="steps of Adam")
+    add("--batch-size", type=int, help="examples per update")
     add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
-    add("--validations", type=int, default=validations, help="how many there are in all")
+    add("--validations", type=int, help="how many there are in all")
     add("--quiet", action="store_true", help="no progress")
+    parser.set_defaults(**defaults)
 
 
 def _small_runs(
@@ -223,20 +191,9 @@ def _small_runs(
 ) -> int:
     """Train the models that an experiment on one language lacks, and draw its figure."""
     from pyentmax.plotting._figures import require_matplotlib
-    from pyentmax.tasks.inflection.experiments import one_language
-    from pyentmax.tasks.records import open_folder
 
     require_matplotlib()  # rather an error now than after an hour of training
-    settings = one_language.Settings(
-        language=args.language,
-        setting=args.setting,
-        hidden=args.hidden,
-        layers=args.layers,
-        updates=args.updates,
-        batch_size=args.batch_size,
-        rate=args.rate,
-        validations=args.validations,
-    )
+    settings = one_language.Settings(**fields_from(args, one_language.Settings))
     data = one_language.read_data(args.data, settings)
     open_folder(out, asdict(settings))
     code = _train_here(

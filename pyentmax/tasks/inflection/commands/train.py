@@ -7,16 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyentmax.calls.devices import DEVICES
+from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.nn.attention import LEARNED, SCORES
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.inflection.examples import (
-    Example,
-    compounds_of,
-    hold_out,
-    language_of,
-    read_examples,
-    source_tokens,
-)
+from pyentmax.tasks.inflection.commands.options import fields_from, read_marked
+from pyentmax.tasks.inflection.examples import Example, compounds_of, hold_out, source_tokens
 from pyentmax.tasks.inflection.training import train_inflector
 from pyentmax.training import TrainingConfig
 
@@ -47,12 +42,7 @@ def add_train(commands: Commands) -> None:
     )
     add("--attention", default="1.5", metavar="MAPPING", help="α, a mapping's name, or 'learned'")
     add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
-    add(
-        "--fertility",
-        type=float,
-        metavar="F",
-        help="most attention that a source token gets",
-    )
+    add("--fertility", type=float, metavar="F", help="most attention that a source token gets")
     add("--loss", default="1.5", metavar="MAPPING", help="of the output: α, or a mapping's name")
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
     add("--layers", type=int, default=1, help="of encoder and decoder")
@@ -75,10 +65,8 @@ def add_train(commands: Commands) -> None:
 
 
 def _train_seq2seq(args: argparse.Namespace) -> int:
-    languages = [language_of(path) for path in args.train] if args.multilingual else None
-    dev_languages = [language_of(path) for path in args.dev] if args.multilingual else None
-    examples = read_examples(args.train, languages=languages)
-    dev = read_examples(args.dev, languages=dev_languages)
+    examples = read_marked(args.train, args.multilingual)
+    dev = read_marked(args.dev, args.multilingual)
     _note_unknown(examples, dev)
     if args.hold_out:
         lemmas = {example.lemma for example in examples}
@@ -90,15 +78,6 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
             held |= found
         examples, left_out = hold_out(examples, held)
         print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
-    config = TrainingConfig(
-        updates=args.updates,
-        rate=args.rate,
-        schedule=args.schedule,
-        clip=args.clip,
-        validate_every=args.validate_every,
-        patience=args.patience,
-        seed=args.seed,
-    )
     last = args.out / "last.npz"
     if last.exists() and not args.resume:
         raise ValueError(
@@ -107,19 +86,14 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
     inflector, history = train_inflector(
         examples,
         dev,
-        config,
+        TrainingConfig(**fields_from(args, TrainingConfig)),
         batch_size=args.batch_size,
         directory=args.out,
         resume=args.resume,
         progress=not args.quiet,
-        hidden=args.hidden,
-        layers=args.layers,
-        dropout=args.dropout,
-        attention=args.attention,
-        output=args.loss,
-        score=args.score,
-        fertility=args.fertility,
         device=args.device,
+        output=args.loss,
+        **fields_from(args, RNNSeq2SeqConfig),
     )
     if history.interrupted:
         print(f"interrupted; continue with the same command and --resume ({last})")

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from pyentmax.tasks.command_line import Commands, add_models
-from pyentmax.tasks.inflection.examples import language_of, read_examples
+from pyentmax.tasks.inflection.commands.options import read_marked
+from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.inflection.inflector import load_word_decoder
 from pyentmax.tasks.inflection.reports import describe, describe_forced, draw, draw_forced
 
@@ -44,9 +45,10 @@ def _inflect(args: argparse.Namespace) -> int:
         budget=args.budget,
         max_length=args.max_length,
     )
-    print(describe(inflector, args.lemma, args.tags, result))
+    word = Example(args.lemma, "", tuple(args.tags.split(";")), args.language)
+    print(describe(inflector, word, result))
     if args.pictures is not None:
-        for path in draw(inflector, args.lemma, args.tags, result, args.pictures, args.language):
+        for path in draw(inflector, word, result, args.pictures):
             print(f"picture: {path}")
     return 0
 
@@ -72,10 +74,10 @@ def add_force(commands: Commands) -> None:
 def _force(args: argparse.Namespace) -> int:
     inflector = load_word_decoder(args.models)
     decoding = inflector.force(args.lemma, args.tags, args.form, args.language)
-    print(describe_forced(inflector, args.lemma, args.tags, args.form, decoding))
+    word = Example(args.lemma, args.form, tuple(args.tags.split(";")), args.language)
+    print(describe_forced(inflector, word, decoding))
     if args.pictures is not None:
-        word = (args.lemma, args.tags, args.form)
-        for path in draw_forced(inflector, *word, decoding, args.pictures, args.language):
+        for path in draw_forced(inflector, word, decoding, args.pictures):
             print(f"picture: {path}")
     return 0
 
@@ -104,11 +106,9 @@ def add_analyse(commands: Commands) -> None:
 def _analyse(args: argparse.Namespace) -> int:
     from pyentmax.tasks.inflection.experiments import sparsity
 
-    languages = [language_of(path) for path in args.examples] if args.multilingual else None
-    examples = read_examples(args.examples, languages=languages)
     report = sparsity.measure(
         load_word_decoder(args.models),
-        examples,
+        read_marked(args.examples, args.multilingual),
         beam=args.beam,
         budget=args.budget,
         progress=not args.quiet,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pyentmax.tasks.inflection.examples import Example
+from pyentmax.tasks.inflection.conll2018 import conll2018_files
+from pyentmax.tasks.inflection.examples import Example, read_examples
 from pyentmax.tasks.inflection.inflector import Inflector
 from pyentmax.tasks.inflection.training import train_inflector
 from pyentmax.tasks.records import read_json
@@ -37,6 +39,17 @@ class Data(NamedTuple):
     dev: list[Example]
 
 
+def read_data(folder: Path | None, setting: str, languages: Sequence[str], *, marked: bool) -> Data:
+    """Training and development examples of some languages, marked with their language or not.
+
+    ``folder`` and errors are those of :func:`pyentmax.tasks.inflection.conll2018_files`; a
+    malformed file is a DataError too.
+    """
+    marks = languages if marked else None
+    files = [conll2018_files(languages, split, folder) for split in (f"train-{setting}", "dev")]
+    return Data(*(read_examples(paths, languages=marks) for paths in files))
+
+
 def is_finished(out: Path, cell: Cell) -> bool:
     """Whether the result of a cell has been written."""
     return (out / cell.folder / RESULT).exists()
@@ -51,14 +64,9 @@ def finished_results(out: Path) -> list[dict[str, Any]]:
 def train_cell(
     out: Path, cell: Cell, settings: Any, config: TrainingConfig, data: Data, **options: Any
 ) -> tuple[Inflector, History]:
-    """Train or resume the model of a cell.
+    """Train or resume the model of a cell; ``options`` are more options of `train_inflector`.
 
-    Parameters
-    ----------
-    settings
-        An experiment's own: hidden, layers, dropout and batch_size are taken from it.
-    **options
-        More options of `train_inflector`.
+    Of an experiment's settings, it takes hidden, layers, dropout and batch_size.
     """
     folder = out / cell.folder
     return train_inflector(

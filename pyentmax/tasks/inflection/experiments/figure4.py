@@ -50,12 +50,10 @@ def grid(alphas: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
 
 def write_report(out: Path) -> None:
     """Write ``figure4.csv`` from the finished models."""
-    rows = [{name: _rounded(result[name]) for name in COLUMNS} for result in finished_results(out)]
+    rows = [{name: result[name] for name in COLUMNS} for result in finished_results(out)]
+    for row in rows:
+        row.update({name: f"{x:.1f}" for name, x in row.items() if isinstance(x, float)})
     write_csv(out / "figure4.csv", COLUMNS, rows)
-
-
-def _rounded(value: Any) -> Any:
-    return f"{value:.1f}" if isinstance(value, float) else value
 
 
 def draw(out: Path) -> Path:

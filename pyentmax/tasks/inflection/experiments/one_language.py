@@ -12,15 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyentmax.analysis import exactness_statistics, word_accuracy
-from pyentmax.tasks.inflection.conll2018 import conll2018_files
-from pyentmax.tasks.inflection.examples import read_examples
-from pyentmax.tasks.inflection.experiments.cells import (
-    RESULT,
-    Cell,
-    Data,
-    is_finished,
-    train_cell,
-)
+from pyentmax.tasks.inflection.experiments import cells
+from pyentmax.tasks.inflection.experiments.cells import RESULT, Cell, Data, is_finished
 from pyentmax.tasks.records import write_json
 from pyentmax.training import TrainingConfig
 
@@ -29,32 +22,20 @@ from pyentmax.training import TrainingConfig
 class Settings:
     """The settings that all models of an experiment share.
 
-    Parameters
-    ----------
-    language, setting : str
-        Those of the files, such as "english" and "medium".
-    hidden, layers, dropout
-        Of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
-    updates, rate
-        Of :class:`pyentmax.training.TrainingConfig`; the rate decays linearly to zero.
-    batch_size : int
-        Examples per update.
-    validations : int
-        How many there are during training.
-    beam : int
-        Width of the beam of the search after the last update.
+    They are fields of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig` and
+    :class:`pyentmax.training.TrainingConfig` where nothing else is said.
     """
 
-    language: str = "english"
-    setting: str = "medium"
+    language: str = "english"  #: as the files are named
+    setting: str = "medium"  #: size of the training file
     hidden: int = 128
     layers: int = 2
     dropout: float = 0.3
     updates: int = 1200
-    batch_size: int = 16
-    rate: float = 3e-3
-    validations: int = 10
-    beam: int = 5
+    batch_size: int = 16  #: examples per update
+    rate: float = 3e-3  #: decays linearly to zero
+    validations: int = 10  #: how many there are during training
+    beam: int = 5  #: width of the search after the last update
 
     def __post_init__(self) -> None:
         if self.validations < 1:
@@ -71,13 +52,8 @@ class Settings:
 
 
 def read_data(folder: Path | None, settings: Settings) -> Data:
-    """Training and development examples, not marked with their language.
-
-    ``folder`` is as for :func:`pyentmax.tasks.inflection.conll2018_files`, whose errors may be
-    raised.
-    """
-    splits = (f"train-{settings.setting}", "dev")
-    return Data(*(read_examples(conll2018_files([settings.language], s, folder)) for s in splits))
+    """Training and development examples, as by `cells.read_data`, not marked with a language."""
+    return cells.read_data(folder, settings.setting, [settings.language], marked=False)
 
 
 def run_cell(
@@ -89,7 +65,7 @@ def run_cell(
     """
     if is_finished(out, cell):
         return True
-    inflector, history = train_cell(
+    inflector, history = cells.train_cell(
         out,
         cell,
         settings,

@@ -27,7 +27,6 @@ from pyentmax.analysis import (
     support_sizes,
     word_accuracy,
 )
-from pyentmax.decoding import SearchResult
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.records import write_csv, write_json
@@ -37,54 +36,26 @@ PAPER_BEAM = 5
 
 @dataclass(frozen=True)
 class ExactSearchGain:
-    """What exact search adds where beam search is not exact.
+    """What exact search adds where beam search is not exact."""
 
-    Attributes
-    ----------
-    beam : int
-        The width of the beam: 5 as in the paper, or the report's own width if that is smaller.
-    sources : int
-        Number of sources for which this beam is not exact.
-    proved : int
-        Number of those for which exact search proves the most probable string.
-    missed : int
-        Number of the latter for which the report's beam listed another string first.
-    """
-
-    beam: int
-    sources: int
-    proved: int
-    missed: int
+    beam: int  #: width of the beam: 5 as in the paper, or the report's own if that is smaller
+    sources: int  #: number of sources for which this beam is not exact
+    proved: int  #: number of those for which exact search proves the most probable string
+    missed: int  #: number of the latter for which the report's beam listed another string first
 
 
 @dataclass(frozen=True)
 class SparsityReport:
-    """What `measure` found.
+    """What `measure` found."""
 
-    Attributes
-    ----------
-    beam : int
-        Width of the beam; all figures but the support sizes come from its search.
-    accuracy : float
-        Share of examples whose best string is the reference.
-    exactness : ExactnessStatistics
-    by_beam : dict
-        Width, up to ``beam``, → share of sources for which a beam of that width is exact.
-    gain : ExactSearchGain
-    supports : SupportSizes
-        Under forced decoding of the references.
-    best, listed : Calibration or None
-        Of the best string of each source, and of all listed strings; None if no string ended.
-    """
-
-    beam: int
-    accuracy: float
+    beam: int  #: width of the beam; all figures but the support sizes come from its search
+    accuracy: float  #: share of examples whose best string is the reference
     exactness: ExactnessStatistics
-    by_beam: dict[int, float]
+    by_beam: dict[int, float]  #: width, up to ``beam``, → share of sources for which it is exact
     gain: ExactSearchGain
-    supports: SupportSizes
-    best: Calibration | None
-    listed: Calibration | None
+    supports: SupportSizes  #: under forced decoding of the references
+    best: Calibration | None  #: of the best string of each source; None if no string ended
+    listed: Calibration | None  #: of all listed strings; None if no string ended
 
 
 def measure(
@@ -99,29 +70,26 @@ def measure(
     """Compute all statistics of a model on some examples.
 
     This takes one beam search, an exact search where that is not exact, and one forced decoding.
-
-    Parameters
-    ----------
-    decoder : WordDecoder
-    examples : sequence of Example
-    beam : int
-        Width of the beam search.
-    budget : int
-        Largest number of prefixes that the exact search expands for a source.
-    batch_size : int
-        Examples that are decoded together.
-    progress : bool
-        Whether to show a bar.
-
-    Raises
-    ------
-    ValueError
-        If there is no example, or ``beam`` or ``budget`` is below 1.
+    The options are those of `WordDecoder.predict`. A ValueError says that there is no example, or
+    that ``beam`` or ``budget`` is below 1.
     """
     if not examples:
         raise ValueError("examples: expected at least one, got none")
     results = decoder.predict(examples, beam, batch_size, progress=progress)
     decodings = decoder.force_all(examples, batch_size, progress=progress)
+    # Exact search, where a beam as wide as the paper's is not exact.
+    width = min(PAPER_BEAM, beam)
+    needed = [smallest_exact_beam(result) for result in results]
+    undecided = [i for i, n in enumerate(needed) if n is None or n > width]
+    found = decoder.predict(
+        [examples[i] for i in undecided],
+        batch_size=batch_size,
+        search="exact",
+        budget=budget,
+        progress=progress,
+    )
+    proved = [(i, result) for i, result in zip(undecided, found, strict=True) if result.proved]
+    missed = sum(result.best.tokens != results[i].best.tokens for i, result in proved)
     references = [example.form for example in examples]
     forms = [decoder.form(result.best.tokens) for result in results]
     calibrations = []
@@ -133,42 +101,16 @@ def measure(
         accuracy=word_accuracy(forms, references),
         exactness=exactness_statistics(results),
         by_beam=exactness_by_beam(results, range(1, beam + 1)),
-        gain=_gain(decoder, examples, results, beam, budget, batch_size, progress),
+        gain=ExactSearchGain(width, len(undecided), len(proved), missed),
         supports=support_sizes(said for _, said in decodings),
         best=calibrations[0],
         listed=calibrations[1],
     )
 
 
-def _gain(
-    decoder: WordDecoder,
-    examples: Sequence[Example],
-    results: Sequence[SearchResult],
-    beam: int,
-    budget: int,
-    batch_size: int,
-    progress: bool,
-) -> ExactSearchGain:
-    """Run exact search where a beam as wide as the paper's is not exact."""
-    width = min(PAPER_BEAM, beam)
-    needed = [smallest_exact_beam(result) for result in results]
-    undecided = [i for i, n in enumerate(needed) if n is None or n > width]
-    found = decoder.predict(
-        [examples[i] for i in undecided],
-        batch_size=batch_size,
-        search="exact",
-        n_best=1,
-        budget=budget,
-        progress=progress,
-    )
-    proved = [(i, result) for i, result in zip(undecided, found, strict=True) if result.proved]
-    missed = sum(result.best.tokens != results[i].best.tokens for i, result in proved)
-    return ExactSearchGain(width, len(undecided), len(proved), missed)
-
-
 def describe(report: SparsityReport) -> str:
     """The report as lines of text."""
-    exactness, supports = report.exactness, report.supports
+    exactness, supports, gain = report.exactness, report.supports, report.gain
     rows = [
         ("examples", f"{exactness.count:,}"),
         (f"right, beam {report.beam}", f"{report.accuracy:.1%}"),
@@ -177,7 +119,6 @@ def describe(report: SparsityReport) -> str:
         ("their total probability, mean", f"{exactness.mean_mass:.4f}"),
     ]
     rows += [(f"beam {k} is exact", f"{share:.1%}") for k, share in report.by_beam.items()]
-    gain = report.gain
     rows += [
         (f"not exact with beam {gain.beam}", f"{gain.sources:,}"),
         ("  best string proved by exact search", _share(gain.proved, gain.sources)),

@@ -26,22 +26,17 @@ from typing import Any
 from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.system.files import locked
-from pyentmax.tasks.inflection.conll2018 import conll2018_files
 from pyentmax.tasks.inflection.decoder import WordDecoder
-from pyentmax.tasks.inflection.examples import Example, read_examples
-from pyentmax.tasks.inflection.experiments.cells import (
-    RESULT,
-    Cell,
-    Data,
-    is_finished,
-    train_cell,
-)
+from pyentmax.tasks.inflection.examples import Example
+from pyentmax.tasks.inflection.experiments import cells
+from pyentmax.tasks.inflection.experiments.cells import RESULT, Cell, Data, is_finished
 from pyentmax.tasks.inflection.inflector import load_word_decoder
 from pyentmax.tasks.records import open_folder, write_json, write_text
 from pyentmax.training import TrainingConfig
 
 LOCK = "lock"
 EPOCHS = {"high": 30, "medium": 100, "low": 300}
+"""Our choice: the paper does not say."""
 EPOCHS_PER_VALIDATION = {"high": 1, "medium": 10, "low": 100}
 """Every epoch in the high setting, every ten in medium (§4.1); the paper has no low setting."""
 
@@ -50,38 +45,22 @@ EPOCHS_PER_VALIDATION = {"high": 1, "medium": 10, "low": 100}
 class Settings:
     """The settings that all cells of a table share. Defaults are the paper's where it gives them.
 
-    Parameters
-    ----------
-    setting : {"high", "medium", "low"}
-        Size of the training files.
-    languages : tuple of str
-        As the shared task names its files, sorted.
-    epochs : int, optional
-        Passes over the training data. The paper does not say: 30 for high, 100 for medium.
-    validate_every : int, optional
-        Epochs between validations.
-    hidden, layers, dropout, score
-        Of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
-    batch_size : int
-        Examples per update.
-    rate, schedule
-        Of :class:`pyentmax.training.TrainingConfig`.
-    beam : int
-        Width of the beam of the search that makes the predictions.
+    They are fields of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig` and
+    :class:`pyentmax.training.TrainingConfig` where nothing else is said.
     """
 
-    setting: str
-    languages: tuple[str, ...]
-    epochs: int | None = None
-    validate_every: int | None = None
+    setting: str  #: "high", "medium" or "low": size of the training files
+    languages: tuple[str, ...]  #: as the shared task names its files, sorted
+    epochs: int | None = None  #: passes over the training data; `EPOCHS` if not given
+    validate_every: int | None = None  #: epochs; `EPOCHS_PER_VALIDATION` if not given
     hidden: int = 300
     layers: int = 2
     dropout: float = 0.3
     score: str = "bilinear"
-    batch_size: int = 64
+    batch_size: int = 64  #: examples per update
     rate: float = 1e-3
     schedule: str = "halve"
-    beam: int = 5
+    beam: int = 5  #: width of the search that makes the predictions
 
     def __post_init__(self) -> None:
         if self.setting not in EPOCHS:
@@ -110,35 +89,15 @@ class Settings:
         )
 
 
-# --- data -----------------------------------------------------------------------------------------
-
-
 def read_data(folder: Path | None, settings: Settings) -> Data:
-    """All training and development examples, marked with their language.
-
-    Parameters
-    ----------
-    folder : Path or None
-        As for :func:`pyentmax.tasks.inflection.conll2018_files`, whose errors may be raised.
-
-    Raises
-    ------
-    DataError
-        If a language has no file, or a file is malformed.
-    """
-    parts = []
-    for split in (f"train-{settings.setting}", "dev"):
-        paths = conll2018_files(settings.languages, split, folder)
-        parts.append(read_examples(paths, languages=settings.languages))
-    return Data(*parts)
-
-
-# --- cells ----------------------------------------------------------------------------------------
+    """Training and development examples, as by `cells.read_data`, marked with their language."""
+    return cells.read_data(folder, settings.setting, settings.languages, marked=True)
 
 
 def open_table(out: Path, settings: Settings) -> None:
     """Create the folder of a table, or check that the one there has the same settings."""
-    open_folder(out, _plain(settings))
+    # The languages as they come back from the file: JSON has no tuples.
+    open_folder(out, asdict(settings) | {"languages": list(settings.languages)})
 
 
 def run_cell(
@@ -158,45 +117,32 @@ def run_cell(
     if is_finished(out, cell):
         return True
     with locked(out / cell.folder / LOCK, f"training {cell.folder}"):
-        return is_finished(out, cell) or _train_cell(out, cell, settings, data, device, progress)
-
-
-def _train_cell(
-    out: Path, cell: Cell, settings: Settings, data: Data, device: str, progress: bool
-) -> bool:
-    config = settings.training(len(data.train), cell.seed)
-    decoder, history = train_cell(
-        out,
-        cell,
-        settings,
-        config,
-        data,
-        progress=progress,
-        purpose="table 1",
-        device=device,
-        score=settings.score,
-    )
-    if history.interrupted:
-        return False
-    about = {
-        "loss": cell.loss,
-        "attention": cell.attention,
-        "seed": cell.seed,
-        "models": 1,
-        "updates": history.update[-1],
-        "train_seconds": round(history.seconds[-1], 1),
-    }
-    _write_result(out / cell.folder, about, decoder, settings, data.dev)
+        if is_finished(out, cell):
+            return True
+        config = settings.training(len(data.train), cell.seed)
+        options = {"purpose": "table 1", "device": device, "score": settings.score}
+        decoder, history = cells.train_cell(
+            out, cell, settings, config, data, progress=progress, **options
+        )
+        if history.interrupted:
+            return False
+        about = {
+            **cell._asdict(),
+            "models": 1,
+            "updates": history.update[-1],
+            "train_seconds": round(history.seconds[-1], 1),
+        }
+        _write_result(out / cell.folder, about, decoder, settings, data.dev)
     return True
 
 
-def run_ensembles(out: Path, cells: Iterable[Cell], settings: Settings, data: Data) -> None:
+def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: Data) -> None:
     """Decode with the averaged probabilities of each pair's seeds, if there are several.
 
-    An ensemble consists of the pair's seeds among ``cells``; all of them must be finished.
+    An ensemble consists of the pair's seeds among ``trained``; all of them must be finished.
     """
     seeds: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for cell in cells:
+    for cell in trained:
         seeds[cell[:2]].append(cell.seed)
     for (loss, attention), of_pair in seeds.items():
         members = [Cell(loss, attention, seed) for seed in sorted(of_pair)]
@@ -205,14 +151,9 @@ def run_ensembles(out: Path, cells: Iterable[Cell], settings: Settings, data: Da
         if len(members) == 1 or not ready or (folder / RESULT).exists():
             continue
         decoder = load_word_decoder([out / cell.folder for cell in members])
-        about = {
-            "loss": loss,
-            "attention": attention,
-            "seed": " ".join(str(cell.seed) for cell in members),
-            "models": len(members),
-            "updates": 0,
-            "train_seconds": 0.0,
-        }
+        seed = " ".join(str(cell.seed) for cell in members)
+        about = {"loss": loss, "attention": attention, "seed": seed, "models": len(members)}
+        about |= {"updates": 0, "train_seconds": 0.0}
         _write_result(folder, about, decoder, settings, data.dev)
 
 
@@ -242,11 +183,10 @@ def _write_result(
         }
         lines = (f"{dev[i].lemma}\t{forms[i]}\t{';'.join(dev[i].tags)}\n" for i in places)
         write_text(folder / "predictions" / language, "".join(lines))
-    count = len(languages)
     summary = {
         # Means over languages, as in the shared task's scorer.
-        "accuracy": sum(x["accuracy"] for x in languages.values()) / count,
-        "levenshtein": sum(x["levenshtein"] for x in languages.values()) / count,
+        "accuracy": sum(x["accuracy"] for x in languages.values()) / len(languages),
+        "levenshtein": sum(x["levenshtein"] for x in languages.values()) / len(languages),
         "single": 100 * statistics.single,
         "exact": 100 * statistics.exact,
         "decode_seconds": round(seconds, 1),
@@ -268,8 +208,3 @@ def grid(losses: Sequence[str], attentions: Sequence[str], seeds: Sequence[int])
             RNNSeq2SeqConfig(source_size=1, target_size=1, attention=attention, output=loss)
     pairs = [(loss, attention) for loss in losses for attention in attentions]
     return [Cell(loss, attention, seed) for seed in seeds for loss, attention in pairs]
-
-
-def _plain(settings: Settings) -> dict[str, Any]:
-    """The settings in the form in which they come back from a file."""
-    return asdict(settings) | {"languages": list(settings.languages)}

@@ -19,29 +19,16 @@ class Published(NamedTuple):
     ensemble: float
 
 
-PAPER: dict[str, dict[tuple[str, str], Published]] = {
-    "high": {
-        ("1", "1"): Published(93.15, 94.20),
-        ("1", "1.5"): Published(92.32, 93.50),
-        ("1", "2"): Published(90.98, 92.60),
-        ("1.5", "1"): Published(94.36, 94.96),
-        ("1.5", "1.5"): Published(94.44, 95.00),
-        ("1.5", "2"): Published(94.05, 94.74),
-        ("2", "1"): Published(94.59, 95.10),
-        ("2", "1.5"): Published(94.47, 95.01),
-        ("2", "2"): Published(94.32, 94.89),
-    },
-    "medium": {
-        ("1", "1"): Published(82.55, 85.68),
-        ("1", "1.5"): Published(83.20, 85.63),
-        ("1", "2"): Published(83.13, 85.65),
-        ("1.5", "1"): Published(84.88, 86.38),
-        ("1.5", "1.5"): Published(84.93, 86.55),
-        ("1.5", "2"): Published(84.93, 86.59),
-        ("2", "1"): Published(84.95, 86.41),
-        ("2", "1.5"): Published(85.03, 86.61),
-        ("2", "2"): Published(84.96, 86.47),
-    },
+PAPER = {
+    ("1", "1"): {"high": Published(93.15, 94.20), "medium": Published(82.55, 85.68)},
+    ("1", "1.5"): {"high": Published(92.32, 93.50), "medium": Published(83.20, 85.63)},
+    ("1", "2"): {"high": Published(90.98, 92.60), "medium": Published(83.13, 85.65)},
+    ("1.5", "1"): {"high": Published(94.36, 94.96), "medium": Published(84.88, 86.38)},
+    ("1.5", "1.5"): {"high": Published(94.44, 95.00), "medium": Published(84.93, 86.55)},
+    ("1.5", "2"): {"high": Published(94.05, 94.74), "medium": Published(84.93, 86.59)},
+    ("2", "1"): {"high": Published(94.59, 95.10), "medium": Published(84.95, 86.41)},
+    ("2", "1.5"): {"high": Published(94.47, 95.01), "medium": Published(85.03, 86.61)},
+    ("2", "2"): {"high": Published(94.32, 94.89), "medium": Published(84.96, 86.47)},
 }
 """Peters et al. (2019), Table 1: (loss, attention) → test accuracy in percent, all languages."""
 
@@ -50,32 +37,29 @@ CELL_COLUMNS = (
     "decode_seconds date"
 ).split()
 LANGUAGE_COLUMNS = "loss attention seed models language examples accuracy levenshtein".split()
-
-
 DECIMALS = {"accuracy": 2, "levenshtein": 4, "single": 1, "exact": 1}
 
 
 def write_report(out: Path, settings: Settings) -> str:
     """Write ``cells.csv``, ``languages.csv`` and ``table.md``; returns the table."""
     results = finished_results(out)
-    cells = [{name: _rounded(name, result[name]) for name in CELL_COLUMNS} for result in results]
     languages = [
-        {
-            name: _rounded(name, (result | {"language": language} | scores)[name])
-            for name in LANGUAGE_COLUMNS
-        }
+        result | {"language": language} | scores
         for result in results
         for language, scores in sorted(result["languages"].items())
     ]
-    write_csv(out / "cells.csv", CELL_COLUMNS, cells)
-    write_csv(out / "languages.csv", LANGUAGE_COLUMNS, languages)
+    write_csv(out / "cells.csv", CELL_COLUMNS, [_row(r, CELL_COLUMNS) for r in results])
+    write_csv(
+        out / "languages.csv", LANGUAGE_COLUMNS, [_row(r, LANGUAGE_COLUMNS) for r in languages]
+    )
     table = format_table(results, settings)
     write_text(out / "table.md", table + "\n")
     return table
 
 
-def _rounded(name: str, value: Any) -> Any:
-    return f"{value:.{DECIMALS[name]}f}" if name in DECIMALS else value
+def _row(found: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    rounded = {name: f"{found[name]:.{places}f}" for name, places in DECIMALS.items()}
+    return {name: (found | rounded)[name] for name in columns}
 
 
 def format_table(results: Sequence[dict[str, Any]], settings: Settings) -> str:
@@ -92,7 +76,6 @@ def format_table(results: Sequence[dict[str, Any]], settings: Settings) -> str:
         "| ensemble | paper | its ensemble |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
-    paper = PAPER.get(settings.setting, {})
     for loss, attention in sorted({(r["loss"], r["attention"]) for r in results}):
         of_pair = [r for r in results if (r["loss"], r["attention"]) == (loss, attention)]
         single = [r for r in of_pair if r["models"] == 1]
@@ -101,7 +84,7 @@ def format_table(results: Sequence[dict[str, Any]], settings: Settings) -> str:
             continue
         largest = max(several, key=lambda r: r["models"], default=None)
         ensemble = "–" if largest is None else f"{largest['accuracy']:.2f} ({largest['models']})"
-        published = paper.get((loss, attention))
+        published = PAPER.get((loss, attention), {}).get(settings.setting)
         theirs = ("–", "–") if published is None else tuple(f"{x:.2f}" for x in published)
         means = {
             name: statistics.mean(r[name] for r in single)
