@@ -35,6 +35,50 @@ from pyentmax.mappings import _simplex
 
 Elementwise = Callable[[Any], Any]
 
+
+def textbook(z: Any, omega_grad_inverse: Elementwise) -> np.ndarray:
+    """argmax_{p ∈ Δ} p·z − Σ g(p_i) (Peters et al. 2019, Def. 1), for one vector, given (g')⁻¹.
+
+    p_i = (g')⁻¹(z_i − τ) in [0, 1], where Σp falls as τ rises: halve a bracket of it.
+
+    >>> textbook([1.0, 0.5, -2.0], lambda t: t).round(6)
+    array([0.75, 0.25, 0.  ])
+    """
+    z = np.asarray(z, float)
+    low, high = z.min() - 1e3, z.max() + 1e3
+    for _ in range(60):
+        tau = (low + high) / 2
+        p = np.clip(omega_grad_inverse(z - tau), 0, 1)
+        low, high = (tau, high) if p.sum() >= 1 else (low, tau)
+    return p / p.sum()
+
+
+def textbook_jacobian(p: Any, omega_second_derivative: Elementwise) -> np.ndarray:
+    """J = diag(s) − s sᵀ/Σs, s = 1/g''(p) on the support (Peters et al. 2019, Prop. 2).
+
+    >>> textbook_jacobian([0.5, 0.5], lambda p: 1 / p)
+    array([[ 0.25, -0.25],
+           [-0.25,  0.25]])
+    """
+    p = np.asarray(p, float)
+    s = np.where(p > 0, 1 / omega_second_derivative(np.where(p > 0, p, 1)), 0)
+    return np.diag(s) - np.outer(s, s) / s.sum()
+
+
+def textbook_loss(z: Any, y: int, omega: Elementwise, omega_grad_inverse: Elementwise) -> float:
+    """L = p·z − Σ g(p_i) + Ω(e_y) − z_y (Peters et al. 2019, Def. 2).
+
+    >>> float(textbook_loss([0.0, 0.0], 0, lambda p: p**2 / 2, lambda t: t))
+    0.25
+    """
+    z, q = np.asarray(z, float), np.eye(len(np.asarray(z)))[y]
+    p = textbook(z, omega_grad_inverse)
+    return p @ z - np.sum(omega(p)) + np.sum(omega(q)) - z[y]
+
+
+# What follows is right for every input: Ω of any scale, so that the bracket has to be found first;
+# a (g')⁻¹ that is steep, or undefined below g'(0); and rows that hold a NaN.
+
 # Where to look for the ends of the bracket: ±2ᵏ and 0, so that scales of Ω from 1e-9 to 1e9 do.
 _POWERS = tuple(2.0**k for k in range(-30, 31))
 _LADDER = (*(-t for t in reversed(_POWERS)), 0.0, *_POWERS)
