@@ -109,6 +109,13 @@ def test_any_model_learns_from_any_batches(tmp_path, stop, capsys):
     np.testing.assert_array_equal(again.params["scores"], models[0].params["scores"])
 
 
+def test_gradients_are_clipped():
+    # A gradient that is clipped to far below Adam's ε of 1e-8 moves next to nothing.
+    model = Bigrams()
+    train(model, Windows(), config(clip=1e-14), validate, progress=False)
+    assert 0 < np.abs(model.params["scores"]).max() < 1e-5
+
+
 def test_the_seed_fixes_everything():
     a, b, c = new_model(), new_model(), new_model()
     first, second = run(a), run(b)
