@@ -15,6 +15,7 @@ from pyentmax.data.errors import DataError
 from pyentmax.data.vocabulary import BOS, EOS, PAD
 
 Pair = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Source ids and target ids."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,17 +24,12 @@ class Batch:
 
     Attributes
     ----------
-    source : int64 array of shape (B, S)
-        Source ids, padded with `PAD`.
-    source_mask : bool array of shape (B, S)
-        True where *source* is a token, not padding.
-    target_in : int64 array of shape (B, T)
-        What the decoder reads: `BOS`, then the target, padded.
-    target_out : int64 array of shape (B, T)
-        What it is to predict: the target, then `EOS`, padded.
-    target_mask : bool array of shape (B, T)
-        True where *target_in* and *target_out* are tokens.
-    index : int64 array of shape (B,)
+    source, source_mask : arrays of shape (B, S)
+        Source ids, padded with `PAD`; and True where they are tokens, not padding.
+    target_in, target_out, target_mask : arrays of shape (B, T)
+        What the decoder reads: `BOS`, then the target, padded. What it is to predict: the target,
+        then `EOS`, padded. True where these are tokens.
+    index : array of shape (B,)
         The positions of the pairs in the data set.
     """
 
@@ -58,28 +54,17 @@ class Batch:
         """
         if xp is np:
             return self
-        return replace(
-            self,
-            source=xp.asarray(self.source),
-            source_mask=xp.asarray(self.source_mask),
-            target_in=xp.asarray(self.target_in),
-            target_out=xp.asarray(self.target_out),
-            target_mask=xp.asarray(self.target_mask),
-        )
+        moved = {name: xp.asarray(x) for name, x in vars(self).items() if name != "index"}
+        return replace(self, **moved)
 
 
 def make_batch(pairs: Sequence[Pair], index: ArrayLike) -> Batch:
     """The pairs at the positions *index*, padded to the longest source and target among them.
 
-    Parameters
-    ----------
-    pairs : sequence of (source ids, target ids)
-    index : int array-like of shape (B,)
-
     Raises
     ------
     DataError
-        If *index* is empty, or a source is: there would be nothing to attend to.
+        If *index* is empty or no list, or a source is empty: there would be nothing to attend to.
 
     Examples
     --------
@@ -119,7 +104,6 @@ def bucketed_batches(
 
     Parameters
     ----------
-    pairs : sequence of (source ids, target ids)
     batch_size : int
         Pairs per batch; the batch of the longest pairs may hold fewer.
     rng : numpy.random.Generator, optional
@@ -143,7 +127,8 @@ def bucketed_batches(
     """
     if batch_size < 1:
         raise DataError(f"batch_size must be at least 1, got {batch_size}")
-    source_lengths, target_lengths = _lengths(pairs)
+    source_lengths = np.array([len(source) for source, _ in pairs])
+    target_lengths = np.array([len(target) for _, target in pairs])
     ties = np.arange(len(pairs)) if rng is None else rng.permutation(len(pairs))
     order = np.lexsort((ties, target_lengths, source_lengths))
     batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
@@ -154,19 +139,8 @@ class BucketedPairs:
     """Batches of a fixed number of pairs of similar lengths: a source of batches for training.
 
     Each epoch cuts the pairs again, by `bucketed_batches`. Another way to cut them, such as by the
-    number of tokens, is another class with the same attributes and methods.
-
-    Parameters
-    ----------
-    pairs : sequence of (source ids, target ids)
-    batch_size : int
-        Pairs per batch.
-
-    Attributes
-    ----------
-    unit : str
-    identity : dict
-        As for :class:`pyentmax.training.BatchSource`.
+    number of tokens, is another class with the methods and attributes of a
+    :class:`pyentmax.training.BatchSource`.
 
     Raises
     ------
@@ -204,10 +178,6 @@ class BucketedPairs:
 def fingerprint(pairs: Sequence[Pair]) -> str:
     """A short text for a data set, the same only for the same pairs in the same order.
 
-    Parameters
-    ----------
-    pairs : sequence of (source ids, target ids)
-
     Examples
     --------
     >>> fingerprint([(np.array([5, 6]), np.array([7]))])
@@ -217,11 +187,6 @@ def fingerprint(pairs: Sequence[Pair]) -> str:
     for source, target in pairs:
         digest.update(json.dumps([list(map(int, source)), list(map(int, target))]).encode())
     return f"{len(pairs)} examples, {digest.hexdigest()[:16]}"
-
-
-def _lengths(pairs: Sequence[Pair]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    source = np.array([len(source) for source, _ in pairs], dtype=np.int64)
-    return source, np.array([len(target) for _, target in pairs], dtype=np.int64)
 
 
 def _pad(

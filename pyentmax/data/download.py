@@ -22,19 +22,15 @@ _TIMEOUT = 30  # seconds without an answer
 
 
 def local_folder(inside: str, folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """The folder of a data set on this machine, if the user has one.
+    """The folder of a data set on this machine; None if the files have to be downloaded.
 
     Parameters
     ----------
     inside : str
         The place of the data set inside a data folder, such as ``"conll2018/task1"``.
     folder : path, optional
-        The data folder. If not given, the environment variable ``PYENTMAX_DATA`` names it.
-
-    Returns
-    -------
-    Path or None
-        None if neither names a folder: the files have to be downloaded.
+        The data folder. If not given, the environment variable ``PYENTMAX_DATA`` names it; if
+        that is not set either, there is none.
 
     Raises
     ------
@@ -66,7 +62,7 @@ def fetch(
     Parameters
     ----------
     names : sequence of str
-        The files, by their paths inside the data set.
+        The files, by their paths inside the data set; returned in this order.
     checksums : mapping of str to str
         The SHA-256 of each file that the data set has.
     inside : str
@@ -75,11 +71,6 @@ def fetch(
         The address below which they are, ending in a slash.
     source : str
         What to put into a data folder by hand, for the message without a connection.
-
-    Returns
-    -------
-    list of Path
-        In the order of ``names``.
 
     Raises
     ------

@@ -94,16 +94,11 @@ class Vocabulary:
 
         Parameters
         ----------
-        tokens : sequence of str
         what : str
             What *tokens* are, for the error message, such as ``"lemma 'draw'"``.
         unknown : str, optional
             The token that replaces those outside the vocabulary, such as ``"<unk>"``. By default
             they are an error.
-
-        Returns
-        -------
-        array of shape (len(tokens),)
 
         Raises
         ------

@@ -16,12 +16,8 @@ def keep_freed_memory() -> bool:
     An update of a model allocates its activations and gradients and then frees them all. glibc
     returns so much memory to the operating system, which has to clear and map every page again for
     the next update: a fifth of the time of a large model. From this call on, up to 1 GiB stays with
-    the process, which never holds more than it has needed at its peak.
-
-    Returns
-    -------
-    bool
-        Whether the setting was made; False where the C library is not glibc.
+    the process, which never holds more than it has needed at its peak. Returns whether the setting
+    was made: False where the C library is not glibc.
 
     Examples
     --------

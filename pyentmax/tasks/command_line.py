@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 
 class Formatter(argparse.HelpFormatter):
@@ -22,17 +22,12 @@ class Formatter(argparse.HelpFormatter):
         return action.help if quiet else f"{action.help} (default: %(default)s)"
 
 
-class Group(NamedTuple):
-    """A first word that several commands share."""
-
-    help: str
-    of: str  # what the second word names; the attribute of the parsed arguments
-
-
+# First words that several commands share → their help, and what the second word names: the
+# attribute of the parsed arguments.
 GROUPS = {
-    "train": Group("train a model", "model"),
-    "data": Group("fetch a data set", "dataset"),
-    "reproduce": Group("an experiment of the papers", "experiment"),
+    "train": ("train a model", "model"),
+    "data": ("fetch a data set", "dataset"),
+    "reproduce": ("an experiment of the papers", "experiment"),
 }
 
 
@@ -98,8 +93,8 @@ class Commands:
 
     def _group(self, name: str) -> Any:
         if name not in self._second:
-            parser = self._first.add_parser(name, help=GROUPS[name].help)
-            of = GROUPS[name].of
+            help, of = GROUPS[name]
+            parser = self._first.add_parser(name, help=help)
             self._second[name] = parser.add_subparsers(dest=of, required=True, metavar=of.upper())
         return self._second[name]
 

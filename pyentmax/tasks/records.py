@@ -37,16 +37,8 @@ def read_json(path: Path) -> Any:
 def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
     """Create the folder of an experiment, or check that the one there has the same settings.
 
-    Parameters
-    ----------
-    out : Path
-    settings : mapping
-        Kept in the folder's ``settings.json``, so in a form that JSON can hold.
-
-    Raises
-    ------
-    ValueError
-        If the folder holds results of other settings; the message says which.
+    They are kept in its ``settings.json``, so in a form that JSON can hold. A ValueError says which
+    are not the same.
     """
     path = out / SETTINGS
     if not path.exists():

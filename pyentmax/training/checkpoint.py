@@ -25,7 +25,6 @@ def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, An
 
     Parameters
     ----------
-    path : str or Path
     arrays : dict of arrays
         Those on a GPU are copied to the host first.
     meta : dict
@@ -43,25 +42,14 @@ def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, An
 
 
 def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Read what :func:`save_checkpoint` wrote.
-
-    Parameters
-    ----------
-    path : str or Path
-    kind : str
-        What ``meta["kind"]`` must be.
-
-    Returns
-    -------
-    arrays, meta : dicts
-        As they were saved, the arrays as NumPy's.
+    """Read arrays, as NumPy's, and the description that :func:`save_checkpoint` wrote.
 
     Raises
     ------
     FileNotFoundError
         If there is no such file.
     CheckpointError
-        If the file is truncated, damaged or of another kind.
+        If the file is truncated or damaged, or its ``meta["kind"]`` is not *kind*.
     """
     path = Path(path)
     if not path.is_file():

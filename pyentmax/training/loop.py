@@ -197,16 +197,9 @@ class _Run:
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
         # In the form in which it comes back from a file, so that the two can be compared.
-        self.identity = json.loads(
-            json.dumps(
-                {
-                    "settings": asdict(config),
-                    "model": {name: list(x.shape) for name, x in model.params.items()},
-                    **batches.identity,
-                    **identity,
-                }
-            )
-        )
+        shapes = {name: list(x.shape) for name, x in model.params.items()}
+        whole = {"settings": asdict(config), "model": shapes, **batches.identity, **identity}
+        self.identity = json.loads(json.dumps(whole))
 
     def finished(self) -> bool:
         """Whether all updates are done, or patience is exhausted."""
@@ -247,9 +240,7 @@ class _Run:
         if self.xp is np:
             self._must_be_finite("training loss", loss.item())
         loss.backward()
-        gradients = {
-            name: tensor.grad for name, tensor in params.items() if tensor.grad is not None
-        }
+        gradients = {name: x.grad for name, x in params.items() if x.grad is not None}
         norm = clip_gradients(gradients, self.config.clip)
         if self.xp is np:
             self._must_be_finite("norm of the gradient", norm)

@@ -49,21 +49,16 @@ def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[i
 
 
 class Run(Protocol):
-    """What `Progress` needs to know of a run."""
+    """What `Progress` needs to know of a run: see the training loop's."""
 
     history: Any
     updates: int
 
     @property
-    def speed(self) -> str:
-        """What is done per second, with its unit."""
-
+    def speed(self) -> str: ...
     @property
-    def recent_loss(self) -> float:
-        """Mean training loss since the last validation."""
-
-    def settle(self) -> None:
-        """Wait until all updates are done, so that the time measured is complete."""
+    def recent_loss(self) -> float: ...
+    def settle(self) -> None: ...
 
 
 class Progress:

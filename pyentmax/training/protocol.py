@@ -9,8 +9,6 @@ import numpy as np
 
 from pyentmax.autograd import Tensor
 
-__all__ = ["BatchSource", "Trainable"]
-
 Batch = TypeVar("Batch")
 Accepted = TypeVar("Accepted", contravariant=True)
 

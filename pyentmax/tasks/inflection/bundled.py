@@ -11,13 +11,9 @@ def english_verbs() -> list[Example]:
     """English verbs: five forms of each of some 2,200, every common irregular verb among them.
 
     The table is our own: two word lists and the rules of spelling give it, by
-    ``tools/make_english_verbs.py`` in the repository. American spelling, one form per cell.
-
-    Returns
-    -------
-    list of Example
-        Sorted by lemma; for each the infinitive, third person singular, past, past participle and
-        present participle, with UniMorph tags.
+    ``tools/make_english_verbs.py`` in the repository. American spelling, one form per cell. Sorted
+    by lemma; for each the infinitive, third person singular, past, past participle and present
+    participle, with UniMorph tags.
 
     Examples
     --------

@@ -29,33 +29,9 @@ _URL = "https://raw.githubusercontent.com/sigmorphon/conll2018/master/task1/"
 
 
 def conll2018_languages(split: str, folder: str | os.PathLike[str] | None = None) -> list[str]:
-    """The languages that have files of a split.
+    """The languages that have files of a split, sorted, with the spelling of the files.
 
-    Parameters
-    ----------
-    split : {"train-low", "train-medium", "train-high", "dev"}
-    folder : path, optional
-        As for :func:`conll2018_files`.
-
-    Returns
-    -------
-    list of str
-        Sorted, with the spelling of the files.
-
-    Raises
-    ------
-    DataError
-        If there is no such split, or the folder does not hold ``conll2018/task1``.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     task = Path(folder, "conll2018", "task1", "all")
-    ...     task.mkdir(parents=True)
-    ...     Path(task, "welsh-dev").touch()
-    ...     conll2018_languages("dev", folder)
-    ['welsh']
+    Parameters, errors and an example are those of :func:`conll2018_files`.
     """
     _check_split(split)
     return sorted(_known(local_folder(_INSIDE, folder)).get(split, {}))
@@ -64,7 +40,7 @@ def conll2018_languages(split: str, folder: str | os.PathLike[str] | None = None
 def conll2018_files(
     languages: Iterable[str], split: str, folder: str | os.PathLike[str] | None = None
 ) -> list[Path]:
-    """The files of some languages, from a folder, or from the cache, downloaded on first use.
+    """The files of some languages, in that order: from a folder, or downloaded on first use.
 
     Parameters
     ----------
@@ -77,16 +53,11 @@ def conll2018_files(
         names it; if that is not set either, the files are downloaded into the user's cache
         (``pooch.os_cache("pyentmax")``).
 
-    Returns
-    -------
-    list of Path
-        One file per language, in the order of *languages*.
-
     Raises
     ------
     DataError
-        If a language is unknown or has no such file, the folder is not as described, or a
-        download does not have the known checksum; such a download is not kept.
+        If there is no such split, a language is unknown or has no such file, the folder is not as
+        described, or a download does not have the known checksum; such a download is not kept.
     ConnectionError
         If a download fails. Files that were complete before are kept.
     ImportError
@@ -104,7 +75,9 @@ def conll2018_files(
     ...     task = Path(folder, "conll2018", "task1", "all")
     ...     task.mkdir(parents=True)
     ...     Path(task, "welsh-dev").touch()
+    ...     conll2018_languages("dev", folder)
     ...     [path.name for path in conll2018_files(["welsh"], "dev", folder)]
+    ['welsh']
     ['welsh-dev']
     """
     _check_split(split)

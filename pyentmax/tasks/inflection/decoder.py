@@ -71,7 +71,6 @@ class WordDecoder:
 
         Parameters
         ----------
-        lemma : str
         tags : str or sequence of str
             Such as ``"V;V.PTCP;PST"``.
         language : str, optional
@@ -127,13 +126,7 @@ class WordDecoder:
             As for `inflect`, or if the target vocabulary lacks a character of the form.
         """
         ids, mask = self._source(lemma, tags, language)
-        for character in form:
-            if character not in self.target:
-                alphabet = "".join(t for t in self.target.tokens if len(t) == 1)
-                raise DataError(
-                    f"unknown character {character!r} in form {form!r}: expected characters that "
-                    f"occur in the training data's forms, {alphabet!r}"
-                )
+        _check_characters(f"form {form!r}", form, self.target, "training data's forms")
         target = self.target.encode(target_tokens(form), what=f"form {form!r}")
         with limit_blas(blas_threads):
             return forced_decoding(self.model, ids, mask, [target])[0]
@@ -181,13 +174,7 @@ class WordDecoder:
         prefix = "lang="
         languages = [t.removeprefix(prefix) for t in bracketed if t.startswith(prefix)]
         known = [t for t in bracketed if not t.startswith(prefix)]
-        for character in lemma:
-            if character not in self.source:
-                alphabet = "".join(t for t in self.source.tokens if len(t) == 1)
-                raise DataError(
-                    f"unknown character {character!r} in lemma {lemma!r}: expected characters that "
-                    f"occur in the training data, {alphabet!r}"
-                )
+        _check_characters(f"lemma {lemma!r}", lemma, self.source, "training data")
         for tag in tags:
             if tag not in known:
                 raise DataError(
@@ -216,7 +203,6 @@ class WordDecoder:
 
         Parameters
         ----------
-        examples : sequence of Example
         batch_size : int, default 64
             Examples that are decoded together.
         progress : bool, default False
@@ -234,6 +220,16 @@ class WordDecoder:
                 results |= {int(i): result for i, result in zip(index, found, strict=True)}
                 advance(len(batch))
         return [results[i] for i in range(len(pairs))]
+
+
+def _check_characters(what: str, text: str, known: Vocabulary, where: str) -> None:
+    for character in text:
+        if character not in known:
+            alphabet = "".join(t for t in known.tokens if len(t) == 1)
+            raise DataError(
+                f"unknown character {character!r} in {what}: expected characters that occur in the "
+                f"{where}, {alphabet!r}"
+            )
 
 
 def _search(

@@ -50,7 +50,7 @@ class Example(NamedTuple):
 def read_examples(
     paths: _PathLike | Sequence[_PathLike], *, languages: Sequence[str | None] | None = None
 ) -> list[Example]:
-    """Read examples of inflection from one or several files.
+    """Read examples of inflection from one or several files, repeated lines included.
 
     Parameters
     ----------
@@ -59,11 +59,6 @@ def read_examples(
     languages : sequence of str or None, optional
         The language of each file, in the order of *paths*; see `language_of`. By default the
         examples have no language.
-
-    Returns
-    -------
-    list of Example
-        In the order of the files and of their lines, repeated lines included.
 
     Raises
     ------
@@ -98,11 +93,8 @@ def read_examples(
 def language_of(path: _PathLike) -> str:
     """The language of a file named as in the shared tasks, such as ``LANGUAGE-train-high``.
 
-    Parameters
-    ----------
-    path : path
-        Of a file whose name ends in ``-train-low``, ``-train-medium``, ``-train-high``, ``-train``,
-        ``-dev`` or ``-test``.
+    The name ends in ``-train``, with or without ``-low``, ``-medium`` or ``-high``, in ``-dev`` or
+    in ``-test``.
 
     Raises
     ------
@@ -161,16 +153,11 @@ def encode_examples(
 
     Parameters
     ----------
-    examples : iterable of Example
     source, target : Vocabulary
         Of tags and lemmas, and of forms.
     unknown : str, optional
         The token that replaces those outside the vocabularies, such as ``"<unk>"`` for characters
         of development data that the training data does not have. By default they are an error.
-
-    Returns
-    -------
-    list of (source ids, target ids)
 
     Raises
     ------
@@ -185,35 +172,20 @@ def encode_examples(
     >>> encode_examples([example], source, target)
     [(array([5, 4, 6, 7]), array([7, 4, 5, 6]))]
     """
-    return [
-        (
-            source.encode(
-                source_tokens(example),
-                what=f"lemma {example.lemma!r} with tags {';'.join(example.tags)!r}",
-                unknown=unknown,
-            ),
-            target.encode(
-                target_tokens(example.form), what=f"form {example.form!r}", unknown=unknown
-            ),
-        )
-        for example in examples
-    ]
+    pairs = []
+    for example in examples:
+        lemma = f"lemma {example.lemma!r} with tags {';'.join(example.tags)!r}"
+        form = f"form {example.form!r}"
+        read = source.encode(source_tokens(example), what=lemma, unknown=unknown)
+        written = target.encode(target_tokens(example.form), what=form, unknown=unknown)
+        pairs.append((read, written))
+    return pairs
 
 
 def compounds_of(base: str, lemmas: Iterable[str]) -> list[str]:
-    """The lemmas that end in *base*, and *base* itself: its compounds, as far as spelling shows.
+    """The lemmas that end in *base*, itself included: its compounds, as far as spelling shows.
 
-    Parameters
-    ----------
-    base : str
-        Such as "draw".
-    lemmas : iterable of str
-        Those to search.
-
-    Returns
-    -------
-    list of str
-        Sorted, without repetitions.
+    They are sorted, without repetitions.
 
     Raises
     ------
@@ -233,18 +205,9 @@ def compounds_of(base: str, lemmas: Iterable[str]) -> list[str]:
 def hold_out(
     examples: Iterable[Example], lemmas: Iterable[str]
 ) -> tuple[list[Example], list[Example]]:
-    """Split *examples* by lemma, so that no form of a held-out lemma is left for training.
+    """Split *examples* by lemma, so that no form of the *lemmas* held out is left for training.
 
-    Parameters
-    ----------
-    examples : iterable of Example
-    lemmas : iterable of str
-        The lemmas to hold out.
-
-    Returns
-    -------
-    kept, held : lists of Example
-        In the order of *examples*.
+    Returns the examples that are kept and those that are held out, both in their order.
 
     Examples
     --------

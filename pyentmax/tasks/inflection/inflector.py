@@ -59,7 +59,6 @@ class Inflector(WordDecoder):
 
         Parameters
         ----------
-        examples : sequence of Example
         rng : numpy.random.Generator
             Draws the parameters.
         **config
@@ -101,11 +100,7 @@ class Inflector(WordDecoder):
         for name, unused in LATER_OPTIONS.items():
             if config[name] == unused:
                 del config[name]
-        return {
-            "config": config,
-            "source": self.source.to_json(),
-            "target": self.target.to_json(),
-        }
+        return {"config": config, "source": self.source.to_json(), "target": self.target.to_json()}
 
     def save(self, path: str | Path) -> None:
         """Write the model with its vocabularies to one ``.npz``, by `save_checkpoint`."""
@@ -153,10 +148,7 @@ class Inflector(WordDecoder):
 def load_word_decoder(paths: Sequence[str | Path]) -> WordDecoder:
     """The model of one checkpoint, or the ensemble of several with the same vocabularies.
 
-    Parameters
-    ----------
-    paths : sequence of paths
-        As for :meth:`Inflector.load`.
+    Each path is as for :meth:`Inflector.load`.
 
     Raises
     ------

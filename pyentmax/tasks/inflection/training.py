@@ -33,7 +33,7 @@ def train_inflector(
     blas_threads: int | None = None,
     **model: Any,
 ) -> tuple[Inflector, History]:
-    """Train a model of inflection.
+    """Train a model of inflection; returns it with its history.
 
     Parameters
     ----------
@@ -52,11 +52,6 @@ def train_inflector(
     **model
         Fields of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
 
-    Returns
-    -------
-    inflector : Inflector
-    history : History
-
     Raises
     ------
     ImportError, ValueError
@@ -66,11 +61,8 @@ def train_inflector(
     with limit_blas(blas_threads, announce=progress):
         inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
         inflector.model.move_to(xp)
-        identity = {
-            "purpose": purpose,
-            **inflector.description(),
-            "dev": fingerprint(inflector.pairs(dev)),
-        }
+        dev_print = fingerprint(inflector.pairs(dev))
+        identity = {"purpose": purpose, **inflector.description(), "dev": dev_print}
         history = train(
             inflector.model,
             BucketedPairs(inflector.pairs(examples), batch_size),
