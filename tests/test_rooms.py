@@ -7,6 +7,7 @@ inside functions count, and so does `importlib`.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -138,6 +139,23 @@ def test_a_room_imports_only_rooms_before_it() -> None:
         offence for path, source in package.items() for offence in offences(source, path, modules)
     ]
     assert not found, "\n" + "\n".join(found)
+
+
+def rooms_in(page: str) -> list[str]:
+    """The rooms that a page lists, in its order."""
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
+    if page == "README.md":
+        _, _, text = text.partition("\npyentmax/ ")
+        text, _, _ = text.partition("\ncython_ext/")
+        return [name.removesuffix(".py") for name in re.findall(r"^  (\w+(?:\.py)?)", text, re.M)]
+    _, _, text = text.partition("| room |")
+    table, _, _ = text.partition("\n\n")
+    return re.findall(r"^\| `(\w+)` \|", table, re.M)
+
+
+def test_the_pages_list_the_rooms() -> None:
+    assert rooms_in("CONTRIBUTING.md") == ROOMS
+    assert rooms_in("README.md") == [room for room in ROOMS if room not in (ROOT, "__main__")]
 
 
 def test_no_file_imports_itself_by_way_of_others() -> None:
