@@ -5,21 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["levenshtein", "mean_levenshtein", "word_accuracy"]
-
 
 def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -> float:
     """Share of the predictions that equal their reference, from 0 to 1.
 
     Parameters
     ----------
-    predictions, references : sequences of the same length
+    predictions, references : sequences of the same length, not empty
         Of strings, tuples of tokens, or anything else that ``==`` compares as a whole.
-
-    Raises
-    ------
-    ValueError
-        If they differ in length or are empty.
 
     Examples
     --------
@@ -33,9 +26,7 @@ def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -
 def levenshtein(a: Sequence[object], b: Sequence[object]) -> int:
     """The fewest insertions, deletions and substitutions that turn ``a`` into ``b``.
 
-    Parameters
-    ----------
-    a, b : str or sequences of tokens
+    Both are strings, or sequences of tokens.
 
     Examples
     --------
@@ -59,13 +50,8 @@ def mean_levenshtein(
 
     Parameters
     ----------
-    predictions, references : sequences of the same length
+    predictions, references : sequences of the same length, not empty
         Of strings or sequences of tokens.
-
-    Raises
-    ------
-    ValueError
-        If they differ in length or are empty.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -10,14 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pyentmax.decoding import Decodable, SearchResult
-
-__all__ = [
-    "ExactnessStatistics",
-    "empty_string_probability",
-    "exactness_by_beam",
-    "exactness_statistics",
-    "smallest_exact_beam",
-]
 
 State = TypeVar("State")
 
@@ -55,16 +48,7 @@ class ExactnessStatistics:
 
 
 def exactness_statistics(results: Sequence[SearchResult]) -> ExactnessStatistics:
-    """Summary of the certificates of many searches.
-
-    Raises
-    ------
-    ValueError
-        If there are no results.
-
-    References
-    ----------
-    Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, §4.1.
+    """Summary of the certificates of one or more searches.
 
     Examples
     --------
@@ -105,12 +89,8 @@ def smallest_exact_beam(result: SearchResult) -> int | None:
     if not result.exact:
         return None
     strings = [hypothesis.tokens for hypothesis in result.hypotheses]
-    longest = max(map(len, strings))
-    open_prefixes = (
-        len({tokens[:length] for tokens in strings if len(tokens) >= length})
-        for length in range(1, longest + 1)
-    )
-    return max(open_prefixes, default=1)
+    prefixes = {tokens[:length] for tokens in strings for length in range(1, len(tokens) + 1)}
+    return max(Counter(map(len, prefixes)).values(), default=1)
 
 
 def exactness_by_beam(
@@ -122,7 +102,7 @@ def exactness_by_beam(
 
     Parameters
     ----------
-    results : sequence of SearchResult
+    results : sequence of SearchResult, not empty
         From a beam search at least as wide as the widest of ``beams``, or from an exact search that
         lists everything.
     beams : iterable of int
@@ -130,16 +110,7 @@ def exactness_by_beam(
     Returns
     -------
     dict
-        Beam width → share, from 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        If there are no results.
-
-    References
-    ----------
-    Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, §4.1 (beam 5).
+        Beam width → share, from 0 to 1. Peters et al. (2019, §4.1) give it for beam 5.
 
     Examples
     --------
@@ -168,9 +139,7 @@ def empty_string_probability(
 
     Parameters
     ----------
-    model : Decodable
-    source, source_mask : (B, S) int array, (B, S) bool array
-        Token ids and True where they are real.
+    model, source, source_mask : as in `pyentmax.decoding.beam_search`
 
     Returns
     -------
@@ -191,6 +160,5 @@ def empty_string_probability(
     """
     state = model.encode(source, source_mask)
     step, _ = model.step(state, np.full(len(source), model.bos))
-    possible = step.support[:, model.eos]
-    probability: NDArray[np.float64] = np.exp(step.log_prob[:, model.eos].astype(np.float64))
-    return np.where(possible, probability, 0.0)
+    probability = np.exp(step.log_prob[:, model.eos].astype(np.float64))
+    return np.where(step.support[:, model.eos], probability, 0.0)

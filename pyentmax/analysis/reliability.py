@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 
 from pyentmax.decoding import SearchResult
 
-__all__ = ["Calibration", "CalibrationBin", "calibration", "listed_predictions"]
-
 
 @dataclass(frozen=True)
 class CalibrationBin:
@@ -71,21 +69,11 @@ def calibration(confidence: ArrayLike, correct: ArrayLike, bins: int = 10) -> Ca
     Parameters
     ----------
     confidence : (n,) array
-        Probability that the model gave each prediction, from 0 to 1.
+        Probability that the model gave each of n > 0 predictions, from 0 to 1.
     correct : (n,) bool array
         Whether each prediction is correct.
     bins : int
         M.
-
-    Returns
-    -------
-    Calibration
-
-    Raises
-    ------
-    ValueError
-        If the two differ in length, if there are no predictions, or if a confidence is not a
-        probability.
 
     References
     ----------
@@ -116,18 +104,13 @@ def calibration(confidence: ArrayLike, correct: ArrayLike, bins: int = 10) -> Ca
         raise ValueError(f"bins must be at least 1, not {bins}")
     upper = np.arange(1, bins + 1) / bins
     place = np.minimum(np.searchsorted(upper, p), bins - 1)
-    found = tuple(
-        CalibrationBin(
-            b / bins,
-            (b + 1) / bins,
-            int(np.sum(place == b)),
-            float(p[place == b].mean()),
-            float(correct[place == b].mean()),
-        )
-        for b in np.unique(place).tolist()
-    )
+    found = []
+    for b in np.unique(place).tolist():
+        inside = place == b
+        means = float(p[inside].mean()), float(correct[inside].mean())
+        found.append(CalibrationBin(b / bins, (b + 1) / bins, int(np.sum(inside)), *means))
     error = sum(one.count / p.size * abs(one.accuracy - one.confidence) for one in found)
-    return Calibration(float(error), found)
+    return Calibration(float(error), tuple(found))
 
 
 def listed_predictions(
@@ -156,11 +139,6 @@ def listed_predictions(
     Returns
     -------
     confidence, correct : lists of the same length
-
-    Raises
-    ------
-    ValueError
-        If there is not exactly one reference per result.
 
     Examples
     --------

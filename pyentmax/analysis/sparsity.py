@@ -10,11 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.decoding import ForcedDecoding
 
-__all__ = ["SupportSizes", "density", "support_size", "support_sizes"]
-
 
 def support_size(p: ArrayLike, axis: int = -1) -> NDArray[np.int64]:
-    """Number of entries above zero along ``axis``.
+    """Number of entries above zero along ``axis``, as an int array of p's shape without it.
 
     Parameters
     ----------
@@ -23,17 +21,12 @@ def support_size(p: ArrayLike, axis: int = -1) -> NDArray[np.int64]:
     axis : int
         The axis that each distribution lies along.
 
-    Returns
-    -------
-    int array of p's shape without ``axis``
-
     Examples
     --------
     >>> support_size([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
     array([2, 1])
     """
-    counts: NDArray[np.int64] = np.count_nonzero(np.asarray(p) > 0, axis=axis, keepdims=True)
-    return np.squeeze(counts, axis=axis)
+    return np.asarray(np.count_nonzero(np.asarray(p) > 0, axis=axis))
 
 
 def density(p: ArrayLike, axis: int = -1, *, mask: ArrayLike | None = None) -> float:
@@ -41,18 +34,10 @@ def density(p: ArrayLike, axis: int = -1, *, mask: ArrayLike | None = None) -> f
 
     Parameters
     ----------
-    p : array
-        Probabilities such as attention weights, or their boolean support.
-    axis : int
-        The axis that each distribution lies along.
+    p, axis : as in `support_size`
     mask : bool array, optional
         Broadcastable to ``p``; True where an entry is allowed. Distributions without an allowed
-        entry do not count.
-
-    Raises
-    ------
-    ValueError
-        If no distribution has an allowed entry.
+        entry do not count, but at least one must have one.
 
     References
     ----------
@@ -66,9 +51,7 @@ def density(p: ArrayLike, axis: int = -1, *, mask: ArrayLike | None = None) -> f
     0.5
     """
     positive = np.asarray(p) > 0
-    allowed = np.broadcast_to(
-        True if mask is None else np.asarray(mask, dtype=bool), positive.shape
-    )
+    allowed = np.broadcast_to(True if mask is None else mask, positive.shape).astype(bool)
     available = support_size(allowed, axis)
     counts = available > 0
     if not counts.any():
@@ -127,13 +110,8 @@ def support_sizes(decodings: Iterable[ForcedDecoding]) -> SupportSizes:
 
     Parameters
     ----------
-    decodings : iterable of ForcedDecoding
+    decodings : iterable of ForcedDecoding, not empty
         Read one by one, so that they need not all be in memory.
-
-    Raises
-    ------
-    ValueError
-        If there are none.
 
     References
     ----------
@@ -161,8 +139,5 @@ def support_sizes(decodings: Iterable[ForcedDecoding]) -> SupportSizes:
         raise ValueError("support sizes need at least one decoded target, but there are none")
     attention, output, lengths, vocabulary = zip(*counts, strict=True)
     return SupportSizes(
-        np.concatenate(attention),
-        np.concatenate(output),
-        np.concatenate(lengths),
-        max(vocabulary),
+        np.concatenate(attention), np.concatenate(output), np.concatenate(lengths), max(vocabulary)
     )

@@ -20,19 +20,7 @@ def random_bits(seed: int, shape: tuple[int, ...], xp: ModuleType = np) -> Any:
     """64 random bits per place: what SplitMix64 (Steele et al. 2014) draws, starting from a seed.
 
     The i-th number is a bijective mix of seed + i · step modulo 2⁶⁴. So all places are computed at
-    once, and every array module computes the same.
-
-    Parameters
-    ----------
-    seed : int
-        From 0 to 2⁶⁴ − 1.
-    shape : tuple of int
-    xp : module
-        The array module to compute in.
-
-    Returns
-    -------
-    uint64 array of the shape
+    once, and every array module ``xp`` computes the same uint64 array. The seed is below 2⁶⁴.
 
     Examples
     --------

@@ -167,11 +167,6 @@ def dropout(x: Tensor, rate: float, rng: Any | None) -> Tensor:
         mask is a function of that seed and of the element's place. None switches dropout off, as
         when a trained model is used.
 
-    Raises
-    ------
-    ValueError
-        If ``rate`` is not in [0, 1).
-
     Examples
     --------
     >>> dropout(Tensor(np.ones(6)), 0.5, np.random.default_rng(0)).data

@@ -34,7 +34,7 @@ def check_jacobian(
     fn : callable
         From an array of z's shape to one of the same shape; maps each row along ``axis`` by itself.
     z : array
-        Scores.
+        Scores, at least one and all finite.
     jacobian : callable
         From fn's output to an array of shape batch + (d, d), whose entry (i, j) is ∂fn_i/∂z_j.
     axis : int
@@ -49,12 +49,6 @@ def check_jacobian(
     CheckReport
         Prints as a table, and Jupyter shows it as a picture. For random directions, its entries are
         (direction, …, i).
-
-    Raises
-    ------
-    ValueError
-        If the Jacobian or fn's output does not have the right shape, or if z is empty or not
-        finite.
 
     Examples
     --------
@@ -87,9 +81,8 @@ def check_jacobian(
     what = "Jacobian"
     if d <= ENTRY_LIMIT:
         # Rows do not mix, so one score of every row is perturbed at a time.
-        numeric = numeric_derivatives(
-            by_rows, rows, (np.broadcast_to(e, rows.shape) for e in np.eye(d))
-        )
+        entries = (np.broadcast_to(e, rows.shape) for e in np.eye(d))
+        numeric = numeric_derivatives(by_rows, rows, entries)
         numeric = numeric.rearranged(lambda values: np.moveaxis(values, 0, -1))
     else:
         what = "Jacobian along random directions"
@@ -121,25 +114,19 @@ def check_vjp(
     fn : callable
         From an array of z's shape to p, an array.
     z : array
-        Scores.
+        Scores, at least one and all finite.
     vjp : callable
         From p and v, both of p's shape, to an array of z's shape.
     jvp : callable, optional
         From p and u, which has z's shape, to an array of p's shape.
     rng : numpy.random.Generator, optional
         Draws v and u; by default a generator with a fixed seed.
-    rtol, atol : float
-        Tolerance, relative to the largest numeric entry, and absolute.
+    rtol, atol : as in `check_jacobian`
 
     Returns
     -------
     CheckReport
         For random directions, ``where`` is the number of the direction.
-
-    Raises
-    ------
-    ValueError
-        If a product does not have the right shape, or if z is empty or not finite.
 
     Examples
     --------
@@ -184,20 +171,9 @@ def check_gradient(
     ----------
     loss : callable
         From z to a loss, or to several losses (one per row, say), which are summed.
-    z : array
     gradient : callable
         From z to an array of z's shape.
-    rng, rtol, atol
-        As in `check_vjp`.
-
-    Returns
-    -------
-    CheckReport
-
-    Raises
-    ------
-    ValueError
-        If the gradient does not have z's shape, or if z is empty or not finite.
+    z, rng, rtol, atol : as in `check_vjp`
 
     Examples
     --------

@@ -108,11 +108,12 @@ def _window(
     """The matrix of the batch, its rows and columns to show, and a note about the selection."""
     block, matrix = where[:-2], shape[-2:] if len(shape) > 1 else (1, *shape)
     at = (0, *where)[-2:]
-    starts = [
-        min(max(i - MAX_CELLS // 2, 0), max(n - MAX_CELLS, 0))
-        for i, n in zip(at, matrix, strict=True)
-    ]
-    rows, columns = (slice(s, min(s + MAX_CELLS, n)) for s, n in zip(starts, matrix, strict=True))
+
+    def shown(i: int, n: int) -> slice:
+        start = min(max(i - MAX_CELLS // 2, 0), max(n - MAX_CELLS, 0))
+        return slice(start, min(start + MAX_CELLS, n))
+
+    rows, columns = map(shown, at, matrix)
     notes = []
     if block:
         notes.append(f"matrix [{', '.join(map(str, block))}] of a batch of {shape[:-2]}")
@@ -121,12 +122,8 @@ def _window(
             f"rows {rows.start}–{rows.stop - 1} of {matrix[0]}, "
             f"columns {columns.start}–{columns.stop - 1} of {matrix[1]}"
         )
-    return (
-        block,
-        rows,
-        columns,
-        f"Shown: {', '.join(notes)}, around the largest error" * bool(notes),
-    )
+    note = f"Shown: {', '.join(notes)}, around the largest error" if notes else ""
+    return block, rows, columns, note
 
 
 def _index(block: tuple[int, ...], i: int, j: int, ndim: int) -> str:

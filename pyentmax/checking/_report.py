@@ -114,18 +114,15 @@ class CheckReport:
 
     def _rows(self) -> list[tuple[str, str]]:
         place = ", ".join(str(i) for i in self.where)
+        largest = f"{self.largest_error:.2e} at [{place}]   (tolerance {self.tolerance:.2e})"
         rows = [
-            (
-                "largest error",
-                f"{self.largest_error:.2e} at [{place}]   (tolerance {self.tolerance:.2e})",
-            ),
+            ("largest error", largest),
             ("analytic", f"{self.analytic:+.12e}"),
             ("numeric", f"{self.numeric:+.12e}   (±{self.estimate:.1e}, step {self.step:.1e})"),
         ]
         if self.duality is not None:
-            rows.append(
-                ("JVP-VJP gap", f"{self.duality:.2e}   (tolerance {DUALITY_TOLERANCE:.2e})")
-            )
+            gap = f"{self.duality:.2e}   (tolerance {DUALITY_TOLERANCE:.2e})"
+            rows.append(("JVP-VJP gap", gap))
         return rows
 
     def raise_if_failed(self) -> CheckReport:

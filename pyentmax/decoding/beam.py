@@ -16,8 +16,6 @@ from pyentmax.decoding._inputs import as_source, length_limits, positive, possib
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
-__all__ = ["beam_search"]
-
 State = TypeVar("State")
 
 
@@ -127,9 +125,8 @@ def beam_search(
         possible = possible_continuations(step, total, source_index, length)
         omitted.underflow(source_index, step.support & ~possible)
 
-        finished.add(
-            np.flatnonzero(possible[:, model.eos]), source_index, total[:, model.eos], length
-        )
+        ended = np.flatnonzero(possible[:, model.eos])
+        finished.add(ended, source_index, total[:, model.eos], length)
         possible[:, model.eos] = False
 
         at_limit = limit[source_index] == length
@@ -158,9 +155,8 @@ def beam_search(
         reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass)
         exact = sparse and omitted.none(i)
         proved, bound = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
-        results.append(
-            SearchResult(tuple(hypotheses[i]), exact, mass, reason, proved, bound, mass_bound=bound)
-        )
+        listed = tuple(hypotheses[i])
+        results.append(SearchResult(listed, exact, mass, reason, proved, bound, mass_bound=bound))
     return results
 
 

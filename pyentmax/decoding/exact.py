@@ -21,8 +21,6 @@ from pyentmax.decoding._inputs import as_source, length_limits, positive, possib
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.models.protocol import FloatArray, JoinableDecodable
 
-__all__ = ["exact_search"]
-
 State = TypeVar("State")
 
 

@@ -12,8 +12,6 @@ from numpy.typing import ArrayLike
 from pyentmax.decoding._inputs import as_source
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
-__all__ = ["ForcedDecoding", "ForcedStep", "forced_decoding"]
-
 State = TypeVar("State")
 
 
@@ -97,17 +95,12 @@ def forced_decoding(
     ----------
     model, source, source_mask : as in `beam_search`
     targets : sequence of B int sequences
-        Without begin and end symbols.
+        One per source, without begin and end symbols.
 
     Returns
     -------
     list of B ForcedDecoding
         In the order of the sources.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not fit together, or if there is not exactly one target per source.
 
     References
     ----------

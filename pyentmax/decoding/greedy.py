@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from pyentmax.decoding._inputs import as_source, length_limits
 from pyentmax.models.protocol import Decodable, IntArray
 
-__all__ = ["greedy_search"]
-
 State = TypeVar("State")
 
 
@@ -33,11 +31,6 @@ def greedy_search(
     list of B int arrays
         The tokens before the end symbol, or up to the length limit if that came first. Ties go to
         the lowest token id.
-
-    Raises
-    ------
-    ValueError
-        If the arrays do not fit together or ``max_length`` is below 1.
 
     Examples
     --------

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from pyentmax.models.protocol import FloatArray
 
-__all__ = ["SearchResult", "Hypothesis"]
-
 
 @dataclass(frozen=True, eq=False)
 class Hypothesis:

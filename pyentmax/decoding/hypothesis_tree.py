@@ -13,8 +13,6 @@ from os.path import commonprefix
 
 from pyentmax.decoding.hypotheses import Hypothesis
 
-__all__ = ["HypothesisNode", "HypothesisTree", "format_percent"]
-
 EMPTY = "(empty)"  # how a string of no tokens is listed
 CUT_OFF = "…"  # ends a hypothesis that the length limit left unfinished
 
@@ -101,17 +99,12 @@ class HypothesisTree:
 
         Parameters
         ----------
-        hypotheses : iterable of Hypothesis
+        hypotheses : iterable of Hypothesis, not empty
             Such as ``result.hypotheses`` of a beam search. An unfinished one ends in "…".
         decode : callable
             The text of a token, such as ``vocabulary.tokens.__getitem__``.
         end, separator : str
             Become the tree's.
-
-        Raises
-        ------
-        ValueError
-            If there are no hypotheses.
         """
         strings = [
             ((*map(decode, h.tokens), end if h.finished else CUT_OFF), h.probability)

@@ -9,8 +9,6 @@ import numpy as np
 
 from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
 
-__all__ = ["Ensemble"]
-
 
 class Ensemble:
     r"""A model whose next-token probabilities are the mean of its members'.
@@ -118,5 +116,4 @@ def _log_mean_exp(log_probs: Sequence[FloatArray]) -> FloatArray:
     largest = np.where(np.isneginf(top), 0, top)  # −∞ − (−∞) would be NaN
     mean = np.exp(stacked.astype(np.float64) - largest).mean(axis=0)
     with np.errstate(divide="ignore"):
-        result: FloatArray = (largest + np.log(mean)).astype(stacked.dtype)
-    return result
+        return (largest + np.log(mean)).astype(stacked.dtype)

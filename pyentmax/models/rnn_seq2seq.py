@@ -145,10 +145,7 @@ class RNNSeq2Seq:
     """
 
     def __init__(self, config: RNNSeq2SeqConfig, params: Parameters, bos: int, eos: int) -> None:
-        self.config = config
-        self.params = params
-        self.bos = bos
-        self.eos = eos
+        self.config, self.params, self.bos, self.eos = config, params, bos, eos
         learned = config.attention == LEARNED
         self.attention = None if learned else choose_mapping(config.attention)
         self.output = choose_mapping(config.output)
@@ -204,12 +201,7 @@ class RNNSeq2Seq:
         return float(to_host(learned_alpha(self.params, "attention").data)[0])
 
     # --- training ---------------------------------------------------------------------------------
-    def loss(
-        self,
-        params: Parameters,
-        batch: PairBatch,
-        rng: Generator | None = None,
-    ) -> Tensor:
+    def loss(self, params: Parameters, batch: PairBatch, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per target token, with the reference sequence as input.
 
         Parameters
@@ -235,9 +227,8 @@ class RNNSeq2Seq:
     ) -> Tensor:
         """Scores z of shape (T, B, V) for every next token, given those before it."""
         state = self._encode(params, source, source_mask, rng)
-        embedded = dropout(
-            embedding(params, "target_embedding", target_in.T), self.config.dropout, rng
-        )
+        embedded = embedding(params, "target_embedding", target_in.T)
+        embedded = dropout(embedded, self.config.dropout, rng)
         # The embeddings' part of the first layer's gates, in one product for all steps.
         gates = linear(params, "decoder.0", embedded)
         outputs = []
@@ -358,17 +349,9 @@ def _check_sources(mask: Array) -> None:
         raise ValueError(f"source_mask: row {empty} has no token to attend to")
 
 
-def _detached(state: DecoderState) -> DecoderState:
-    """The same state as arrays, off the tape."""
-
-    def data(x: Any) -> Array:
-        return x.data if isinstance(x, Tensor) else x
-
-    return DecoderState(
-        tuple(data(weight) for weight in state.weights),
-        tuple(data(layer) for layer in state.layers),
-        data(state.input_feed),
-        Memory(*(data(part) for part in state.memory)),
-        state.source_index,
-        data(state.coverage),
-    )
+def _detached(state: Any) -> Any:
+    """The same state, or part of one, as arrays off the tape."""
+    if isinstance(state, tuple):
+        parts = map(_detached, state)
+        return state._make(parts) if hasattr(state, "_make") else tuple(parts)
+    return state.data if isinstance(state, Tensor) else state

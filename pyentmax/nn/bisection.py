@@ -17,8 +17,6 @@ from pyentmax.mappings import MAPPINGS
 from pyentmax.thresholds.bisection import bisection
 from pyentmax.thresholds.threshold import beta_per_row
 
-__all__ = ["BISECTION", "entmax_by_bisection"]
-
 
 def entmax_by_bisection(
     z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
@@ -28,15 +26,6 @@ def entmax_by_bisection(
     Parameters
     ----------
     z, alpha, axis, mask, out : as in `pyentmax.entmax`, with a finite α above 1
-
-    Returns
-    -------
-    array of z's shape
-
-    Raises
-    ------
-    ValueError
-        If α is not above 1 and finite; otherwise as in `pyentmax.entmax`.
 
     Examples
     --------
@@ -57,10 +46,7 @@ def _support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> A
 
 
 BISECTION = replace(
-    MAPPINGS["entmax"],
-    name="bisection",
-    forward=entmax_by_bisection,
-    support=_support,
+    MAPPINGS["entmax"], name="bisection", forward=entmax_by_bisection, support=_support
 )
 """The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is
 the same mapping."""

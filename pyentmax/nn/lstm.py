@@ -97,13 +97,13 @@ def lstm(
             before[t] = h
             dh = dh + gradient[t]
             dc_before = xp.empty_like(start)
+            out = (da[t], dc_before)
             if all_active[t]:
-                lstm_cell_vjp(dh, dc, gates[t], tanh_cells[t], c, out=(da[t], dc_before))
+                lstm_cell_vjp(dh, dc, gates[t], tanh_cells[t], c, out=out)
                 dh, dc = da[t].reshape(batch, width) @ transposed, dc_before
             else:
                 # Where the mask is False the step did nothing, and gradients pass it unchanged.
                 on = active[t][:, None]
-                out = (da[t], dc_before)
                 lstm_cell_vjp(dh * on, dc * on, gates[t], tanh_cells[t], c, out=out)
                 dh = da[t].reshape(batch, width) @ transposed + dh * ~on
                 dc = dc_before + dc * ~on
@@ -111,8 +111,7 @@ def lstm(
         return da.reshape(a.shape), GradientProduct(before.reshape(-1, n), rows)
 
     sequence = Tensor(packed, parents=(a, recurrent), vjp=vjp)
-    final = order[-1]
-    last_h = sequence[final : final + 1]
+    last_h = sequence[order[-1] : order[-1] + 1]
     return sequence[:steps], concatenate([last_h, sequence[steps:]], axis=0)
 
 
@@ -160,12 +159,8 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
         da = da.reshape(batch, 4 * n)
         d_both = da @ weight.data.T
         d_state[0] = d_both[:, -n:]
-        return (
-            da.sum(axis=0) if a.ndim == 1 else da,
-            d_both[:, :-n],
-            d_state,
-            GradientProduct(both, da),
-        )
+        d_a = da.sum(axis=0) if a.ndim == 1 else da
+        return d_a, d_both[:, :-n], d_state, GradientProduct(both, da)
 
     return Tensor(new, parents=(a, x, state, weight), vjp=vjp)
 
@@ -178,36 +173,24 @@ def init_lstm(
     U is orthogonal gate by gate, and the forget gate's bias is 1, so that at first a cell remembers
     (Jozefowicz et al. 2015).
     """
+    weight = [glorot_uniform(rng, inputs, hidden, dtype) for _ in range(4)]
+    recurrent = [orthogonal(rng, hidden, dtype) for _ in range(4)]
     bias = np.zeros(4 * hidden, dtype)
     bias[hidden : 2 * hidden] = 1
-    return {
-        f"{name}.weight": np.concatenate(
-            [glorot_uniform(rng, inputs, hidden, dtype) for _ in range(4)], axis=1
-        ),
-        f"{name}.recurrent": np.concatenate(
-            [orthogonal(rng, hidden, dtype) for _ in range(4)], axis=1
-        ),
-        f"{name}.bias": bias,
-    }
+    params = {"weight": np.hstack(weight), "recurrent": np.hstack(recurrent), "bias": bias}
+    return {f"{name}.{part}": x for part, x in params.items()}
 
 
 def init_bilstm(
     rng: Generator, name: str, inputs: int, hidden: int, dtype: Any = np.float32
 ) -> Parameters:
-    """Two LSTMs of half the width, ``name.forward`` and ``name.backward``, to be concatenated.
-
-    Raises
-    ------
-    ValueError
-        If ``hidden`` is odd.
-    """
+    """Two LSTMs, ``name.forward`` and ``name.backward``, each of half the even width ``hidden``."""
     if hidden % 2:
         raise ValueError(
             f"hidden: expected an even number, since each direction gets half; got {hidden}"
         )
-    return init_lstm(rng, f"{name}.forward", inputs, hidden // 2, dtype) | init_lstm(
-        rng, f"{name}.backward", inputs, hidden // 2, dtype
-    )
+    params = init_lstm(rng, f"{name}.forward", inputs, hidden // 2, dtype)
+    return params | init_lstm(rng, f"{name}.backward", inputs, hidden // 2, dtype)
 
 
 def bilstm(
@@ -224,13 +207,10 @@ def bilstm(
     >>> hidden.shape, last.shape
     ((5, 1, 4), (2, 1, 4))
     """
-    forward, forward_last = lstm(
-        linear(params, f"{name}.forward", x), params[f"{name}.forward.recurrent"], mask
-    )
-    backward, backward_last = lstm(
-        linear(params, f"{name}.backward", x),
-        params[f"{name}.backward.recurrent"],
-        mask,
-        reverse=True,
-    )
-    return concatenate([forward, backward]), concatenate([forward_last, backward_last])
+    hidden, last = [], []
+    for way in (f"{name}.forward", f"{name}.backward"):
+        reverse = way.endswith(".backward")
+        both = lstm(linear(params, way, x), params[f"{way}.recurrent"], mask, reverse)
+        hidden.append(both[0])
+        last.append(both[1])
+    return concatenate(hidden), concatenate(last)

@@ -113,10 +113,7 @@ class Adam:
         self.second = {k: array_module(x).zeros_like(x) for k, x in params.items()}
 
     def step(self, gradients: Parameters, rate: float) -> None:
-        """Move every parameter that has a gradient.
-
-        The gradients are overwritten: they serve as scratch space.
-        """
+        """Move every parameter that has a gradient; gradients are overwritten, as scratch space."""
         self.updates += 1
         beta1, beta2 = self.betas
         # The bias corrections are numbers, so they go into the step size and into ε:
@@ -129,11 +126,9 @@ class Adam:
 
     def state(self) -> dict[str, Any]:
         """Everything needed to continue: arrays under flat names."""
-        return (
-            {"updates": self.updates}
-            | {f"first.{k}": m for k, m in self.first.items()}
-            | {f"second.{k}": v for k, v in self.second.items()}
-        )
+        first = {f"first.{k}": m for k, m in self.first.items()}
+        second = {f"second.{k}": v for k, v in self.second.items()}
+        return {"updates": self.updates} | first | second
 
     def load(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state` returned, from arrays on the host or on the same device."""

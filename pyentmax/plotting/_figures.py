@@ -16,8 +16,6 @@ from pyentmax.system.files import replacing
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["save_figure"]
-
 # The width of a character of this font in units of its size, so that the width of a text is known
 # before anything is drawn.
 MONOSPACED, CHARACTER = "DejaVu Sans Mono", 0.602
@@ -41,24 +39,10 @@ def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
 def text_axes(
     ax: Axes | None, size: tuple[float, float], **limits: Any
 ) -> tuple[Axes, float, Callable[..., Any]]:
-    """Axes for a picture made of text, whose unit of length is the size of its font.
+    """Axes for a picture made of text, its font size in points, and its ``write(x, y, text)``.
 
-    Parameters
-    ----------
-    ax : matplotlib Axes or None
-        None stands for those of a new figure, in which the font has 13 points.
-    size : (float, float)
-        Width and height in units.
-    **limits
-        ``xlim`` and ``ylim`` of the axes.
-
-    Returns
-    -------
-    ax : matplotlib Axes
-    unit : float
-        In points, for the current size of the axes.
-    write : callable
-        Writes a text at (x, y), in this font.
+    ``size`` and the limits ``xlim`` and ``ylim`` are in units of that font. It has 13 points in a
+    new figure; in given axes, it is as large as they allow at their current size.
     """
     require_matplotlib()
     from matplotlib.figure import Figure

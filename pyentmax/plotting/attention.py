@@ -14,8 +14,6 @@ from pyentmax.plotting._palette import BLUE, INK, RULE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_attention"]
-
 
 def plot_attention(
     weights: ArrayLike, source: Sequence[str], target: Sequence[str], ax: Axes | None = None

@@ -13,8 +13,6 @@ from pyentmax.plotting._palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMIL
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_accuracy_by_alpha", "plot_time_and_accuracy"]
-
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)
 MARKERS = "os^Dv*"
 

@@ -14,8 +14,6 @@ from pyentmax.plotting._palette import BLUE, EDGE, GREY, INK, PALE, VERMILION
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_forced_decoding"]
-
 # Sizes in units of the font size.
 PADDING, GAP, CLOSE, ROW, LABEL = 0.5, 0.5, -0.85, 1.7, 0.72
 IMPOSSIBLE = "impossible"

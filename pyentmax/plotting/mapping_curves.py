@@ -13,8 +13,6 @@ from pyentmax.plotting._palette import BLUE, GREEN, ORANGE, PURPLE, RULE, VERMIL
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_mapping_curves"]
-
 
 def plot_mapping_curves(ax: Axes | None = None) -> Axes:
     """Draw α-entmax in two dimensions: p₁ of the scores z = (t, 0) (Peters et al. 2019, Figure 3).

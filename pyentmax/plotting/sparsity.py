@@ -14,8 +14,6 @@ from pyentmax.plotting._palette import BLUE, GREY, INK, VERMILION
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_exactness_by_beam", "plot_reliability", "plot_support_sizes"]
-
 
 def plot_exactness_by_beam(
     shares: Mapping[int, float], single: float | None = None, ax: Axes | None = None

@@ -13,8 +13,6 @@ from pyentmax.plotting._palette import BLUE, RULE, VERMILION
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_training_curve"]
-
 
 def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
     """Draw the training loss and the dev accuracy over the updates.

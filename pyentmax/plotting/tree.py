@@ -14,8 +14,6 @@ from pyentmax.plotting._palette import BLUE, EDGE, GREY, PALE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["plot_hypothesis_tree"]
-
 # Sizes of the hypothesis tree in units of its font size.
 PADDING, ROW, BOX = 0.55, 2.5, 1.7
 

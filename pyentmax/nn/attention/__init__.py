@@ -5,12 +5,7 @@ decoder's step), ``multi_head`` for many queries and several heads at once (a Tr
 ``alpha`` makes α a parameter, and ``constrained`` bounds the weights of a position.
 """
 
-from pyentmax.nn.attention.alpha import (
-    LEARNED,
-    init_learned_alpha,
-    learned_alpha,
-    learned_entmax,
-)
+from pyentmax.nn.attention.alpha import LEARNED, init_learned_alpha, learned_alpha, learned_entmax
 from pyentmax.nn.attention.constrained import CONSTRAINED, constrained_attention
 from pyentmax.nn.attention.multi_head import (
     causal_mask,
@@ -20,19 +15,8 @@ from pyentmax.nn.attention.multi_head import (
     scaled_dot_product_attention,
     split_heads,
 )
-from pyentmax.nn.attention.scores import (
-    SCORES,
-    Score,
-    additive_scores,
-    choose_score,
-    dot_scores,
-)
-from pyentmax.nn.attention.single_query import (
-    AttentionMapping,
-    Memory,
-    attend,
-    weighted_average,
-)
+from pyentmax.nn.attention.scores import SCORES, Score, additive_scores, choose_score, dot_scores
+from pyentmax.nn.attention.single_query import AttentionMapping, Memory, attend, weighted_average
 
 __all__ = [
     "CONSTRAINED",

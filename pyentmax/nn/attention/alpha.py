@@ -1,9 +1,7 @@
 """α as a parameter of the attention: α = 1 + σ(a), between softmax and sparsemax.
 
-References
-----------
-Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §4 and Eq. 10 (one α
-per attention head).
+Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §4 and Eq. 10, learn one α per
+attention head.
 """
 
 from __future__ import annotations
@@ -24,10 +22,7 @@ LEARNED = "learned"
 
 
 def init_learned_alpha(
-    name: str,
-    shape: tuple[int, ...] = (1,),
-    rng: Generator | None = None,
-    dtype: Any = np.float32,
+    name: str, shape: tuple[int, ...] = (1,), rng: Generator | None = None, dtype: Any = np.float32
 ) -> Parameters:
     """The parameter a under ``name.alpha_logit``.
 

@@ -23,16 +23,13 @@ def constrained_attention(scores: Tensor, upper: Any, name: str, mask: Array) ->
     Parameters
     ----------
     scores : (…, S) Tensor
+        The weights have the same shape.
     upper : (…, S) Tensor or array
         Fertility minus coverage, the attention already spent. Rounding may put it slightly below 0.
     name : str
         Of the mapping without bounds, "softmax" or "sparsemax".
     mask : (…, S) bool array
         True where a position may get weight.
-
-    Returns
-    -------
-    (…, S) Tensor
 
     References
     ----------

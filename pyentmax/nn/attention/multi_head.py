@@ -101,7 +101,7 @@ def multi_head_attention(
         From scores (…, heads, T, S) and ``mask=`` to weights, such as ``choose_mapping(1.5)`` or
         ``learned_entmax(params, name)``.
     heads : int
-        Divides the width n.
+        A divisor of the width n.
     mask : (…, S) bool array, optional
         False where a key is padding. If all of a row is padding, its output is zero.
     causal : bool, default False
@@ -112,11 +112,6 @@ def multi_head_attention(
     -------
     output : (…, T, n) Tensor
     weights : (…, heads, T, S) Tensor
-
-    Raises
-    ------
-    ValueError
-        If ``heads`` does not divide the width.
 
     Examples
     --------
@@ -158,11 +153,6 @@ def causal_mask(queries: int, keys: int, xp: ModuleType = np) -> Array:
 
 def split_heads(x: Any, heads: int) -> Tensor:
     """(…, T, n) → (…, heads, T, n / heads): the h-th part of each row goes to head h.
-
-    Raises
-    ------
-    ValueError
-        If ``heads`` does not divide n.
 
     Examples
     --------

@@ -57,11 +57,8 @@ def additive_scores(query: Any, keys: Any, v: Any) -> Tensor:
     def vjp(g: Array) -> tuple[Array, Array, Array]:
         g = g[..., None]
         gradient = g * (v.data * (1 - hidden * hidden))
-        return (
-            gradient.sum(axis=-2),
-            gradient,
-            (g * hidden).sum(axis=tuple(range(hidden.ndim - 1))),
-        )
+        rows = tuple(range(hidden.ndim - 1))
+        return gradient.sum(axis=-2), gradient, (g * hidden).sum(axis=rows)
 
     return Tensor(hidden @ v.data, parents=(query, keys, v), vjp=vjp)
 
@@ -72,13 +69,11 @@ class Score(NamedTuple):
     Attributes
     ----------
     initialize : callable
-        From a generator, the name, the width d and a dtype, the parameters.
+        (generator, name, width d, dtype) → parameters.
     keys : callable
-        From the parameters, the name and the values (…, S, d), the keys (…, S, d); called once
-        per sequence.
+        (parameters, name, values (…, S, d)) → keys (…, S, d); called once per sequence.
     compare : callable
-        From the parameters, the name, a query (…, d) and the keys, the scores (…, S); called once
-        per step.
+        (parameters, name, query (…, d), keys) → scores (…, S); called once per step.
     """
 
     initialize: Callable[[Generator, str, int, Any], Parameters]
@@ -125,13 +120,7 @@ SCORES: dict[str, Score] = {
 
 
 def choose_score(name: str) -> Score:
-    """The score with a name in :data:`SCORES`.
-
-    Raises
-    ------
-    ValueError
-        If there is none; the message lists the names.
-    """
+    """The score with a name in :data:`SCORES`; for another name, an error that lists them."""
     if name not in SCORES:
         raise ValueError(f"score: expected one of {', '.join(SCORES)}; got {name!r}")
     return SCORES[name]
