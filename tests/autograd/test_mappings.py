@@ -16,6 +16,7 @@ PARAMETERS = {
     "entmax": 1.3,
     "normmax": 2.5,
     "topk_softmax": 2,
+    "topk_sparsemax": 2,
     "fusedmax": 0.3,
     "oscarmax": 0.1,
     "csoftmax": 0.6,
