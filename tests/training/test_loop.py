@@ -116,6 +116,14 @@ def test_gradients_are_clipped():
     assert 0 < np.abs(model.params["scores"]).max() < 1e-5
 
 
+def test_the_first_update_goes_at_the_rate_asked_for():
+    # Adam's first step is the rate itself, up or down, whatever the gradient; no rate is left for
+    # a second.
+    model = Bigrams()
+    train(model, Windows(), config(updates=1, validate_every=1), validate, progress=False)
+    np.testing.assert_allclose(np.abs(model.params["scores"]).max(), 0.02, rtol=1e-5)
+
+
 def test_the_seed_fixes_everything():
     a, b, c = new_model(), new_model(), new_model()
     first, second = run(a), run(b)
