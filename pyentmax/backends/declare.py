@@ -163,24 +163,23 @@ def _arranged(kind: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def accelerated(body: Callable[P, R], kind: Kind, name: str) -> Accelerated[P, R]:
     """A function of users' arrays, of a body of rows: with the kernels of that name."""
-    bind, plain = Binder(body), kind.plain()
-    rest = bind.rest
+    bind, plain = Binder(body), kind.plain(body)
 
     @functools.wraps(body)
     def public(*args: Any, workers: int | None = None, **kwargs: Any) -> R:
-        if not kwargs and len(args) in rest:
-            values = args + rest[len(args)]
-        else:
-            values = bind(args, kwargs)
         if workers is not None:
             workers = threads.counted(workers)
         kernel = choice.kernels().get(name)
         if kernel is not None and plain is not None:
-            operands = plain(*values)
+            try:
+                operands = plain(*args, **kwargs)
+            except TypeError:  # no such arguments: `bind` says which
+                operands = None
             if operands is not None:
                 if workers is None and operands[0].size < threads.ENTRIES_PER_WORKER:
                     return cast("R", kernel(*operands))
                 return cast("R", threads.run(kernel, operands, workers=workers))
+        values = bind(args, kwargs)
         answer = choice.run_on_gpu(name, kind.parameters, values)
         if answer is not NotImplemented:
             return cast("R", answer)

@@ -33,30 +33,29 @@ class Binder:
         self._name = function.__name__
         self._signature = inspect.signature(function)
         parameters = self._signature.parameters.values()
-        self._parameters = [(p.name, p.default) for p in parameters]
-        self._positional = sum(p.kind is not p.KEYWORD_ONLY for p in parameters)
-        # By the number of positional arguments: the defaults of the rest, where all have one.
-        defaults = [p.default for p in parameters]
-        self.rest: dict[int, tuple[Any, ...]] = {
-            count: tuple(defaults[count:])
-            for count in range(self._positional + 1)
-            if inspect.Parameter.empty not in defaults[count:]
+        pairs = [(p.name, p.default) for p in parameters]
+        positional = sum(p.kind is not p.KEYWORD_ONLY for p in parameters)
+        # By the number of positional arguments: the names and defaults of all others, and the
+        # defaults alone where each has one.
+        self._others = {count: pairs[count:] for count in range(positional + 1)}
+        self._rest: dict[int, tuple[Any, ...]] = {
+            count: tuple(default for _, default in others)
+            for count, others in self._others.items()
+            if all(default is not MISSING for _, default in others)
         }
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments in order."""
-        if not kwargs and len(args) in self.rest:
-            return args + self.rest[len(args)]
-        values, taken = list(args), 0
-        for name, default in self._parameters[len(args) :]:
-            if name in kwargs:
-                taken += 1
-                default = kwargs[name]
-            values.append(default)
-        missing = any(value is inspect.Parameter.empty for value in values)
-        if missing or taken < len(kwargs) or len(args) > self._positional:
+        if not kwargs and len(args) in self._rest:
+            return args + self._rest[len(args)]
+        given = dict(kwargs)
+        others = [given.pop(*pair) for pair in self._others.get(len(args), ())]
+        if given or len(args) not in self._others or any(value is MISSING for value in others):
             try:
                 self._signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{self._name}() {error}") from None
-        return tuple(values)
+        return (*args, *others)
+
+
+MISSING = inspect.Parameter.empty

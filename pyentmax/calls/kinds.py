@@ -7,6 +7,7 @@ parameters as columns. Either result goes back into the form that the caller exp
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -54,17 +55,18 @@ class Kind(Protocol):
     def parameters(self) -> tuple[Parameter, ...]:
         """Those that follow the arrays."""
 
-    def plain(self) -> Plain | None:
+    def plain(self, function: Callable[..., Any]) -> Plain | None:
         """A function of a call's arguments: the operands of an ordinary call, or None.
 
-        It saves small calls the checks: what it returns operands for needs none.
+        It saves small calls the checks: what it returns operands for needs none. `function` has the
+        signature of the calls.
         """
 
     def arranged(self, values: Values) -> ArrangedCall:
         """A call with these arguments, in order."""
 
 
-def plain_scores(z: Any, axis: Any, mask: Any, out: Any = None) -> Values | None:
+def plain_scores(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Values | None:
     """Kernel operands where nothing needs checking or arranging, else None."""
     if type(z) is np.ndarray and z.dtype in KERNEL_DTYPES and z.ndim:
         if axis == -1 and type(axis) is int and out is None and z.shape[-1]:
@@ -75,7 +77,7 @@ def plain_scores(z: Any, axis: Any, mask: Any, out: Any = None) -> Values | None
     return None
 
 
-def plain_product(p: Any, v: Any, axis: Any, mask: Any) -> Values | None:
+def plain_product(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Values | None:
     """The same for a product with the Jacobian."""
     if type(p) is np.ndarray and type(v) is np.ndarray and p.dtype in KERNEL_DTYPES:
         if axis == -1 and type(axis) is int and p.dtype == v.dtype and p.shape == v.shape:
@@ -113,20 +115,20 @@ class OfScores:
     support: bool = False
     dead: float = 0
 
-    def plain(self) -> Plain | None:
+    def plain(self, function: Callable[..., Any]) -> Plain | None:
         """As in `Kind`."""
         if not self.parameters:
             return plain_scores
-        if len(self.parameters) > 1:
-            return None
-        quick = self.parameters[0].quick
+        (parameter,) = self.parameters
+        quick, default = parameter.quick, _default(function, parameter.name)
 
-        def plain(z: Any, value: Any, axis: Any, mask: Any, out: Any = None) -> Values | None:
-            operands = plain_scores(z, axis, mask, out)
-            if operands is None:
-                return None
+        def plain(z: Any, *rest: Any, **options: Any) -> Values | None:
+            value, *axis = rest or (options.pop(parameter.name, default),)
             operand = quick(value)
-            return None if operand is None else (*operands, operand)
+            if operand is None:
+                return None
+            operands = plain_scores(z, *axis, **options)
+            return None if operands is None else (*operands, operand)
 
         return plain
 
@@ -135,45 +137,33 @@ class OfScores:
         return ScoreCall(self, values)
 
 
-class ScoreCall:
+class ScoreCall(ScoreRows):
     """One call of the kind `OfScores`."""
 
-    __slots__ = ("_kind", "_rows", "_values")
+    __slots__ = ("_kind", "_values")
 
     def __init__(self, kind: OfScores, values: Values) -> None:
-        z, *rest = values
-        count = len(kind.parameters)
-        axis, mask, *out = rest[count:]
-        self._kind = kind
-        self._rows = ScoreRows(z, axis, mask=mask, out=out[0] if out else None)
+        z, *given = values
+        axis, mask, *out = given[len(kind.parameters) :]
+        super().__init__(z, axis, mask=mask, out=out[0] if out else None, dead=kind.dead)
         if kind.one_axis:
-            _check_order(self._rows.axes, axis)
-        pairs = zip(kind.parameters, rest[:count], strict=True)
-        self._values = [parameter.of_scores(value, self._rows) for parameter, value in pairs]
-
-    @property
-    def kernel_ready(self) -> bool:
-        return self._rows.kernel_ready
+            _check_order(self.axes, axis)
+        self._kind = kind
+        pairs = zip(kind.parameters, given, strict=False)
+        self._values = [parameter.of_scores(value, self) for parameter, value in pairs]
 
     def operands(self) -> Values:
         """Scores, mask, and parameters."""
-        d = self._rows.z.shape[-1]
         pairs = zip(self._kind.parameters, self._values, strict=True)
-        return (*self._rows.operands(), *(p.operand(value, d) for p, value in pairs))
-
-    def target(self) -> Any:
-        return self._rows.target()
-
-    def restore(self, result: Any) -> Any:
-        return self._rows.restore(result, self._kind.dead)
+        own = [parameter.operand(value, self.z.shape[-1]) for parameter, value in pairs]
+        return (*super().operands(), *own)
 
     def run(self, body: Callable[..., Any]) -> Any:
-        scores = flattened(self._rows.scores(shifted=self._kind.shifted))
+        """The body's result, as the caller expects it."""
         pairs = zip(self._kind.parameters, self._values, strict=True)
-        result = body(scores, *(p.column(value, self._rows.batch) for p, value in pairs))
-        if self._kind.support:
-            return self._rows.restore_support(result)
-        return self._rows.restore(result, self._kind.dead)
+        columns = [parameter.column(value, self.batch) for parameter, value in pairs]
+        result = body(flattened(self.scores(shifted=self._kind.shifted)), *columns)
+        return self.restore_support(result) if self._kind.support else self.restore(result)
 
 
 @dataclass(frozen=True)
@@ -210,22 +200,24 @@ class OfProbabilities:
     matrix: bool = False
     gradient: bool = False
 
-    def plain(self) -> Plain | None:
+    def plain(self, function: Callable[..., Any]) -> Plain | None:
         """As in `Kind`."""
-        if not self.direction or self.gradient or len(self.parameters) > 1:
+        if not self.direction or self.gradient:
             return None
         if not self.parameters:
             return plain_product
         (parameter,) = self.parameters
         if not parameter.in_product:
             return None
+        quick, default = parameter.quick, _default(function, parameter.name)
 
-        def plain(p: Any, v: Any, value: Any, axis: Any, mask: Any) -> Values | None:
-            operands = plain_product(p, v, axis, mask)
-            if operands is None:
+        def plain(p: Any, v: Any, *rest: Any, **options: Any) -> Values | None:
+            value, *axis = rest or (options.pop(parameter.name, default),)
+            operand = quick(value)
+            if operand is None:
                 return None
-            operand = parameter.quick(value)
-            return None if operand is None else (*operands, operand)
+            operands = plain_product(p, v, *axis, **options)
+            return None if operands is None else (*operands, operand)
 
         return plain
 
@@ -234,10 +226,10 @@ class OfProbabilities:
         return ProbabilityCall(self, values)
 
 
-class ProbabilityCall:
+class ProbabilityCall(ProbabilityRows):
     """One call of the kind `OfProbabilities`."""
 
-    __slots__ = ("_kind", "_rows", "_scores", "_shapes", "_values")
+    __slots__ = ("_kind", "_scores", "_shapes", "_values")
 
     def __init__(self, kind: OfProbabilities, values: Values) -> None:
         p, *rest = values
@@ -245,37 +237,31 @@ class ProbabilityCall:
         count = len(kind.parameters)
         given, rest = rest[:count], rest[count:]
         z = rest.pop(0) if kind.with_scores else None
-        axis, *masks = rest
-        mask = masks[0] if masks else None
-        self._kind = kind
-        self._rows = ProbabilityRows(p, v, axis, mask=mask)
+        axis, mask = rest if len(rest) == 2 else (rest[0], None)
+        super().__init__(p, v, axis, mask=mask)
         if kind.one_axis:
-            _check_order(self._rows.axes, axis)
+            _check_order(self.axes, axis)
+        self._kind = kind
         self._shapes = [np.shape(value) for value in given]
         pairs = zip(kind.parameters, given, strict=True)
-        self._values = [
-            parameter.of_probabilities(value, self._rows) for parameter, value in pairs
-        ]
+        self._values = [parameter.of_probabilities(value, self) for parameter, value in pairs]
         self._scores: ScoreRows | None = None
         if kind.with_scores:
             self._scores = ScoreRows(z, axis, mask=mask)
-            if self._scores.shape != self._rows.shape:
+            self.kernel_ready = self.kernel_ready and self._scores.kernel_ready
+            if self._scores.shape != self.shape:
                 raise ValueError(
-                    f"z must have the shape of p, {self._rows.shape}, got {self._scores.shape}"
+                    f"z must have the shape of p, {self.shape}, got {self._scores.shape}"
                 )
-
-    @property
-    def kernel_ready(self) -> bool:
-        return self._rows.kernel_ready and (self._scores is None or self._scores.kernel_ready)
 
     def operands(self) -> Values:
         """p, v, parameters and scores, as far as the kernel takes them."""
-        d = self._rows.p.shape[-1]
         pairs = zip(self._kind.parameters, self._values, strict=True)
+        d = self.p.shape[-1]
         return (
-            self._rows.p,
-            *([self._rows.v] if self._kind.direction else []),
-            *(p.operand(value, d) for p, value in pairs if p.in_product),
+            self.p,
+            *([self.v] if self._kind.direction else []),
+            *[p.operand(value, d) for p, value in pairs if p.in_product],
             *([] if self._scores is None else [self._scores.z]),
         )
 
@@ -283,28 +269,34 @@ class ProbabilityCall:
         """Derivatives have no ``out`` to write to."""
 
     def restore(self, result: Any) -> Any:
-        kind, rows = self._kind, self._rows
+        """A result for each entry, row or pair of entries, as the caller expects it."""
+        kind = self._kind
         if kind.gradient:
-            return kind.parameters[0].gradient(result, self._shapes[0], rows)
+            return kind.parameters[0].gradient(result, self._shapes[0], self)
         if kind.matrix:
-            return result.reshape((*rows.p.shape, rows.p.shape[-1]))
+            return result.reshape((*self.p.shape, self.p.shape[-1]))
         if kind.per_row:
-            return rows.in_callers_dtype(result.reshape(rows.batch))
-        return rows.restore(result)
+            return self.in_callers_dtype(result.reshape(self.batch))
+        return self.entries(result)
 
     def run(self, body: Callable[..., Any]) -> Any:
-        kind, rows = self._kind, self._rows
-        p = flattened(rows.p)
-        seen = [p, flattened(rows.v)] if kind.direction else [p]
+        """The body's result, as the caller expects it."""
+        kind, p = self._kind, flattened(self.p)
         pairs = zip(kind.parameters, self._values, strict=True)
-        seen += [parameter.column(value, rows.batch) for parameter, value in pairs]
+        seen = [p, flattened(self.v)] if kind.direction else [p]
+        seen += [parameter.column(value, self.batch) for parameter, value in pairs]
         if self._scores is not None:
             seen.append(flattened(self._scores.z))
         if not kind.with_mask:
             return self.restore(body(*seen))
         everything = np.ones_like(p, dtype=bool)
-        mask = everything if rows.mask is None else flattened(rows.mask)
+        mask = everything if self.mask is None else flattened(self.mask)
         return self.restore(body(*seen, mask=mask))
+
+
+def _default(function: Callable[..., Any], name: str) -> Any:
+    default = inspect.signature(function).parameters[name].default
+    return None if default is inspect.Parameter.empty else default
 
 
 def _check_order(axes: tuple[int, ...], axis: Any) -> None:

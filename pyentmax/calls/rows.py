@@ -26,6 +26,8 @@ KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 class ScoreRows:
     """Scores z of one call, arranged in rows along the last axis.
 
+    `dead` is what the result has in a row with nothing left.
+
     Attributes
     ----------
     z : array, shape batch + (d,)
@@ -45,6 +47,7 @@ class ScoreRows:
 
     __slots__ = (
         "_answer",
+        "_dead",
         "_out",
         "_target",
         "_top",
@@ -59,17 +62,18 @@ class ScoreRows:
     )
 
     def __init__(
-        self, z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None, name: str = "z"
+        self, z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None, dead: float = 0
     ) -> None:
-        z, self._answer = as_floating(z, name)
-        self.shape, self.axes = z.shape, check_axis(z.shape, axis, name)
+        z, self._answer = as_floating(z, "z")
+        self.shape, self.axes = z.shape, check_axis(z.shape, axis, "z")
         self._out = check_out(out, z, self._answer)
         self.on_host = isinstance(z, np.ndarray)
         self.kernel_ready = isinstance(chunk_type(z), np.ndarray) and z.dtype in KERNEL_DTYPES
         self.z = to_rows(z, self.axes)
         self.batch = self.z.shape[:-1]
-        self.mask = None if mask is None else to_rows(check_mask(mask, z, name), self.axes)
+        self.mask = None if mask is None else to_rows(check_mask(mask, z, "z"), self.axes)
         self.wrong: Any = None
+        self._dead = dead
         self._target: Any = None
         self._top: Any = None
 
@@ -121,13 +125,14 @@ class ScoreRows:
         """Rows with a finite largest score, shape batch + (1,); after `scores`."""
         return np.isfinite(self._top)
 
-    def restore(self, p: Any, dead: float = 0) -> Any:
-        """p in the caller's shape, dtype and ``out``; `dead` or NaN in rows without a maximum."""
+    def restore(self, p: Any) -> Any:
+        """p in the caller's shape, dtype and ``out``; NaN, or `dead`, in rows without a maximum."""
         if p is self._target is not None:
             return self._out
-        p = p.reshape(self.z.shape)
+        if p.ndim != self.z.ndim:
+            p = p.reshape(self.z.shape)
         if self._top is not None and self._has_broken_rows():
-            instead = np.where(self._top == -np.inf, dead, np.nan).astype(p.dtype)
+            instead = np.where(self._top == -np.inf, self._dead, np.nan).astype(p.dtype)
             p = np.where(np.isfinite(self._top), p, instead)
         if self.wrong is not None:
             p = np.where(self.wrong[..., None], np.nan, p).astype(p.dtype, copy=False)
@@ -203,7 +208,7 @@ class ProbabilityRows:
         self.mask = None if mask is None else to_rows(mask, self.axes)
         self.batch = self.p.shape[:-1]
 
-    def restore(self, rows: Any) -> Any:
+    def entries(self, rows: Any) -> Any:
         """What a derivative gives for each entry, in the caller's shape and dtype."""
         rows = unflattened(rows, self.p.shape)
         return from_rows(rows, self.shape, self.axes).astype(self._answer, copy=False)

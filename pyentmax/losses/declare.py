@@ -43,7 +43,7 @@ class OfTargets:
 
     parameters: tuple[Parameter, ...] = ()
 
-    def plain(self) -> None:
+    def plain(self, function: Callable[..., Any]) -> None:
         """No targets are so ordinary that they need no check."""
 
     def arranged(self, values: tuple[Any, ...]) -> LossCall:

@@ -174,7 +174,7 @@ def separable_jvp(
     [ 1. -1.  0.]
     """
     rows = ProbabilityRows(p, v, axis, mask=mask)
-    return rows.restore(_simplex.product(_curvature(rows.p, omega_second_derivative), rows.v))
+    return rows.entries(_simplex.product(_curvature(rows.p, omega_second_derivative), rows.v))
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
