@@ -8,6 +8,7 @@ from pathlib import Path
 from pyentmax.tasks.command_line import Commands, add_models
 from pyentmax.tasks.inflection.commands.options import read_marked
 from pyentmax.tasks.inflection.examples import Example
+from pyentmax.tasks.inflection.experiments import sparsity
 from pyentmax.tasks.inflection.inflector import load_word_decoder
 from pyentmax.tasks.inflection.reports import describe, describe_forced, draw, draw_forced
 
@@ -104,8 +105,6 @@ def add_analyse(commands: Commands) -> None:
 
 
 def _analyse(args: argparse.Namespace) -> int:
-    from pyentmax.tasks.inflection.experiments import sparsity
-
     report = sparsity.measure(
         load_word_decoder(args.models),
         read_marked(args.examples, args.multilingual),

@@ -120,9 +120,9 @@ def run_cell(
         if is_finished(out, cell):
             return True
         config = settings.training(len(data.train), cell.seed)
-        options = {"purpose": "table 1", "device": device, "score": settings.score}
+        identity = {"purpose": "table 1", "score": settings.score}
         decoder, history = cells.train_cell(
-            out, cell, settings, config, data, progress=progress, **options
+            out, cell, settings, config, data, device=device, progress=progress, **identity
         )
         if history.interrupted:
             return False
