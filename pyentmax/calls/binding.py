@@ -50,7 +50,8 @@ class Binder:
             return args + self._rest[len(args)]
         given = dict(kwargs)
         others = [given.pop(*pair) for pair in self._others.get(len(args), ())]
-        if given or len(args) not in self._others or any(value is MISSING for value in others):
+        missing = len(args) not in self._rest and any(value is MISSING for value in others)
+        if given or missing or len(args) not in self._others:
             try:
                 self._signature.bind(*args, **kwargs)
             except TypeError as error:

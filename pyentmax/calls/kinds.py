@@ -149,11 +149,15 @@ class ScoreCall(ScoreRows):
         if kind.one_axis:
             _check_order(self.axes, axis)
         self._kind = kind
-        pairs = zip(kind.parameters, given, strict=False)
-        self._values = [parameter.of_scores(value, self) for parameter, value in pairs]
+        self._values: list[Any] = []
+        if kind.parameters:
+            pairs = zip(kind.parameters, given, strict=False)
+            self._values = [parameter.of_scores(value, self) for parameter, value in pairs]
 
     def operands(self) -> Values:
         """Scores, mask, and parameters."""
+        if not self._values:
+            return super().operands()
         pairs = zip(self._kind.parameters, self._values, strict=True)
         own = [parameter.operand(value, self.z.shape[-1]) for parameter, value in pairs]
         return (*super().operands(), *own)
