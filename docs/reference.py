@@ -31,7 +31,6 @@ import pyentmax
 from pyentmax import cli
 
 COMMANDS = "pyentmax.cli"  # has a page of its own, with its help texts
-TEXTBOOK = ("textbook", "textbook_jacobian", "textbook_loss")  # fields of a mapping's record
 NO_SOURCE = ("pyentmax.__main__", "pyentmax._cpu")  # runs when imported; is compiled
 
 logger = logging.getLogger(__name__)
@@ -190,34 +189,34 @@ class Reference(SphinxDirective):
 class Textbooks(SphinxDirective):
     """``.. textbooks::``: each mapping's problem, and its textbook functions as they are written.
 
-    A new mapping appears by itself.
+    A new mapping appears by itself. ``.. textbooks:: MODULE`` shows the functions of that one.
     """
+
+    optional_arguments = 1
 
     def run(self) -> list[nodes.Node]:
         """The nodes of headings, problems and sources."""
         lines = []
-        for record in pyentmax.MAPPINGS.values():
-            functions = [getattr(record, name) for name in TEXTBOOK]
-            functions = [function for function in functions if function is not None]
-            module = import_module(functions[0].__module__)
+        if self.arguments:
+            lines = self.functions(import_module(self.arguments[0]))
+        for record in () if self.arguments else pyentmax.MAPPINGS.values():
+            module = import_module(record.textbook.__module__)
             lines += [record.name, "-" * len(record.name), ""]
             lines += [f".. automodule:: {module.__name__}", "   :no-members:", ""]
-            lines += [f".. py:currentmodule:: {module.__name__}", ""]
-            for function in functions:
-                lines += self.shown(function)
-            file = "/".join(module.__name__.split("."))
-            lines += [f"The rest of it: ``{file}.py``.", ""]
+            lines += self.functions(module)
+            lines += [f"The rest of it: ``{module.__name__.replace('.', '/')}.py``.", ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
-    def shown(self, function: Any) -> list[str]:
-        """A textbook function by its source, whose docstring explains it."""
-        source = inspect.getsource(function).splitlines()
-        return [
-            f".. py:function:: {function.__name__}{signature(function)}",
-            *("", "   .. code-block:: python", ""),
-            *(f"      {line}" for line in source),
-            "",
-        ]
+    def functions(self, module: ModuleType) -> list[str]:
+        """The module's textbook functions by their source, whose docstrings explain them."""
+        lines = [f".. py:currentmodule:: {module.__name__}", ""]
+        for name, function in vars(module).items():
+            if name.startswith("textbook"):
+                source = inspect.getsource(function).splitlines()
+                lines += [f".. py:function:: {name}{signature(function)}", ""]
+                lines += ["   .. code-block:: python", ""]
+                lines += [*(f"      {line}" for line in source), ""]
+        return lines
 
 
 class Commands(SphinxDirective):

@@ -1,4 +1,4 @@
-"""What the notebooks share: a figure's colours and description, the triangle of p, one BLAS thread.
+"""What the notebooks share: figures, code to read, the triangle of p, and one BLAS thread.
 
 The colours are Okabe and Ito's, told apart under every common form of colour blindness; curves
 differ in their dashes too, so that the figures can be read in black and white.
@@ -7,6 +7,7 @@ differ in their dashes too, so that the figures can be read in black and white.
 from __future__ import annotations
 
 import base64
+import inspect
 import io
 from contextlib import ExitStack
 from html import escape
@@ -35,6 +36,7 @@ __all__ = [
     "draw_simplex",
     "hold_blas",
     "show",
+    "show_source",
     "simplex_grid",
     "simplex_xy",
 ]
@@ -91,6 +93,12 @@ def show(figure: Any, alt: str) -> None:
     data = base64.b64encode(buffer.getvalue()).decode()
     source = f"data:image/png;base64,{data}"
     display(HTML(f'<img alt="{escape(alt)}" style="max-width: 100%" src="{source}">'))
+
+
+def show_source(*functions: Any) -> None:
+    """Display functions of the library as they are written there."""
+    code = "\n\n".join(inspect.getsource(function) for function in functions)
+    display({"text/markdown": f"```python\n{code}```", "text/plain": code}, raw=True)
 
 
 def simplex_xy(p: Any) -> Any:

@@ -14,10 +14,17 @@ from typing import Any
 
 import pytest
 
+import pyentmax
+
 FOLDER = Path(__file__).parents[1] / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
 LARGEST = 1_500_000  # bytes
 NEEDS = "executing notebooks needs the extra: pip install pyentmax[notebooks]"
+
+MAPPINGS = "\n".join(
+    file.read_text(encoding="utf-8")
+    for file in Path(str(pyentmax.__file__)).with_name("mappings").glob("*.py")
+)
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name[:2])
 
@@ -42,6 +49,13 @@ def described(data: Any) -> bool:
     return "image/png" not in data and html.count("<img") == len(alternatives)
 
 
+def as_in_the_library(data: Any) -> bool:
+    """Every function of the library that an output shows stands there like that."""
+    shown = "".join(data.get("text/markdown", ""))
+    functions = shown.removeprefix("```python\n").removesuffix("```").split("\n\n\n")
+    return all(function.strip() in MAPPINGS for function in functions)
+
+
 def faults(notebook: Any) -> list[str]:
     """What is wrong with a notebook as committed."""
     found = []
@@ -58,6 +72,8 @@ def faults(notebook: Any) -> list[str]:
                 found.append(f"cell {cell['id']} failed: {output['ename']}")
             if not described(output.get("data", {})):
                 found.append(f"cell {cell['id']} has a picture that no text describes")
+            if not as_in_the_library(output.get("data", {})):
+                found.append(f"cell {cell['id']} shows code that the library no longer has")
             if output.get("name") == "stderr":
                 found.append(f"cell {cell['id']} wrote to stderr: {output['text']}")
     text = "".join("".join(cell["source"]) for cell in notebook["cells"])
@@ -102,11 +118,14 @@ def test_every_fault_is_found():
         return faults(notebook)
 
     error = {"output_type": "error", "ename": "AssertionError", "evalue": "", "traceback": []}
+    shown = {"output_type": "display_data", "metadata": {}}
     stderr = {"output_type": "stream", "name": "stderr", "text": "careful"}
     assert "changed after" in broken(lambda c: c[code]["source"].append("\n# more"))[0]
     assert "top to bottom" in broken(lambda c: c[code].update(execution_count=None))[0]
     assert "AssertionError" in broken(lambda c: c[code]["outputs"].append(error))[0]
     assert "stderr" in broken(lambda c: c[code]["outputs"].append(stderr))[0]
+    old = {"text/markdown": ["```python\n", "def textbook(z):\n", "    return z\n", "```"]}
+    assert "no longer has" in broken(lambda c: c[code]["outputs"].append({**shown, "data": old}))[0]
     i, j = picture
     bare = {"text/html": ['<img alt="" src="">']}
     assert "no text describes" in broken(lambda c: c[i]["outputs"][j].update(data=bare))[0]
