@@ -257,6 +257,7 @@ def test_alpha_broadcasts_over_the_batch(axis: Any) -> None:
     alphas = np.array([1, 1.0001, 1.2, 1.5, 2, 2.5, 4, np.inf])
     alpha = np.resize(alphas, batch)
     p = pyentmax.entmax(z, alpha, axis)
+    np.testing.assert_array_equal(pyentmax.entmax_support(z, alpha, axis), p > 0)
     for value in np.unique(alpha):
         rows = np.expand_dims(alpha == value, (0, 1, 2) if axis is None else axis)
         same = np.broadcast_to(rows, z.shape)
