@@ -51,6 +51,7 @@ def check_syntax(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ALONE)
 def test_every_header_compiles_on_its_own(header):
     table = "-DKERNELS=kernels"  # what builds/table.h calls what it defines
