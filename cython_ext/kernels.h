@@ -8,6 +8,7 @@
 #include "mappings/entmax_jvp.h"
 #include "mappings/entmax_grad_alpha.h"
 #include "mappings/topk_softmax.h"
+#include "mappings/topk_sparsemax.h"
 #include "mappings/fusedmax.h"
 #include "mappings/oscarmax.h"
 #include "mappings/csoftmax.h"

@@ -85,7 +85,7 @@ static void TYPED(mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdif
     leave_no_float_flags();
 }
 
-/* A mapping that keeps k of the n scores, k <= n; scratch as above. */
+/* A mapping that keeps k of the n scores, k <= n; scratch holds scratch_size(n) + n values. */
 typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, ptrdiff_t k,
                 REAL *restrict scratch);
@@ -98,9 +98,9 @@ static void TYPED(topk_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t
     const ptrdiff_t rows = dims[0], n = dims[1];
     const ptrdiff_t z_stride = steps[4], mask_stride = steps[5], p_stride = steps[6];
     if (rows == 0 || n == 0) return;
-    REAL *scratch = scratch_or_error(scratch_size(n) + 2 * n, sizeof(REAL));
+    REAL *scratch = scratch_or_error(scratch_size(n) + 3 * n, sizeof(REAL));
     if (scratch == NULL) return;
-    REAL *room = scratch + scratch_size(n);
+    REAL *room = scratch + scratch_size(n) + n;
 
     for (ptrdiff_t r = 0; r < rows; r++) {
         char *to = args[3] + r * steps[3];
