@@ -20,6 +20,7 @@
 #include "losses/sparsemax.h"
 #include "losses/entmax15.h"
 #include "losses/entmax.h"
+#include "losses/topk_sparsemax.h"
 
 #include "training/lstm.h"
 #include "training/adam.h"

@@ -31,6 +31,7 @@ def rows_of_every_kind(rng, dtype):
 FURTHER_OPERANDS = {
     "entmax": lambda rng, z: (rng.choice([1, 1 + 1e-9, 1.2, 1.5, 1.9, 2, 3, np.inf], 20),),
     "topk_softmax": lambda rng, z: (rng.integers(1, 40, 20),),
+    "topk_sparsemax": lambda rng, z: (rng.integers(1, 8, 20),),
     "fusedmax": lambda rng, z: (rng.choice([0, 0.03, 0.5, 1e30], 20),),
     "oscarmax": lambda rng, z: (rng.choice([0, 0.003, 0.1, 1e30], 20),),
     "csoftmax": lambda rng, z: (rng.uniform(0, 3 / z.shape[1], z.shape).astype(z.dtype),),
@@ -48,6 +49,11 @@ for loss in ("entmax_loss", "entmax_loss_and_grad"):
     FURTHER_OPERANDS[loss] = lambda rng, z: (
         *FURTHER_OPERANDS["softmax_loss"](rng, z),
         *FURTHER_OPERANDS["entmax"](rng, z),
+    )
+for loss in ("topk_sparsemax_loss", "topk_sparsemax_loss_and_grad"):
+    FURTHER_OPERANDS[loss] = lambda rng, z: (
+        *FURTHER_OPERANDS["softmax_loss"](rng, z),
+        *FURTHER_OPERANDS["topk_sparsemax"](rng, z),
     )
 
 

@@ -1,0 +1,128 @@
+/* The loss of top-k sparsemax and a label y, with its gradient p - e_y: a template. The NumPy twin
+ * is pyentmax/losses/definition.py.
+ *
+ * With Omega(p) = |p|^2/2 - 1/2 on vectors of at most k entries above 0, and u = x_y + t,
+ *
+ *     L = p.z - |p|^2/2 + 1/2 - z_y = (|p|^2 + 1)/2 - u.
+ *
+ * For a y among the k entries it is the loss of sparsemax among these. A y that is not, though its
+ * u is above 0, has the loss of the last of the k, and in addition what it scores below that: both
+ * are sums of terms that are not negative, so nothing cancels.
+ */
+#ifndef PYENTMAX_LOSSES_TOPK_SPARSEMAX_H
+#define PYENTMAX_LOSSES_TOPK_SPARSEMAX_H
+
+#include "gufunc/loss_loop.h"
+#include "mappings/topk_sparsemax.h"
+
+/* As for the other losses, with a k behind the weight. */
+#define TOPK_LOSS_OPERANDS(real) real, NPY_BOOL, NPY_INT64, real, NPY_INT64, real, NPY_BOOL
+#define TOPK_LOSS_AND_GRAD_OPERANDS(real) TOPK_LOSS_OPERANDS(real), real
+
+#define TEMPLATE "losses/topk_sparsemax.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+KERNEL("topk_sparsemax_loss", "(n),(n),(),(),()->(),()",
+       "As sparsemax_loss, with k behind the weight.", 5, 2, TOPK_LOSS_OPERANDS,
+       topk_sparsemax_loss_loop, topk_sparsemax_loss)
+KERNEL("topk_sparsemax_loss_and_grad", "(n),(n),(),(),()->(),(),(n)",
+       "As sparsemax_loss_and_grad, with k behind the weight.", 5, 3, TOPK_LOSS_AND_GRAD_OPERANDS,
+       topk_sparsemax_loss_loop, topk_sparsemax_loss_and_grad)
+
+#elif defined(REAL)
+
+/* Some entry with that p, which is the least of those above 0. */
+static ptrdiff_t TYPED(place_of)(const REAL *p, ptrdiff_t n, REAL value) {
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (p[i] == value) return i;
+    return 0;
+}
+
+static bool TYPED(topk_sparsemax_loss_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                           ptrdiff_t label, REAL weight, ptrdiff_t k,
+                                           REAL *restrict scratch, double *loss) {
+    TYPED(TopkThreshold) at;
+    if (!TYPED(find_topk_sparsemax)(z, p, n, k, scratch, &at)) return TYPED(settled_loss)(p, loss);
+    const REAL own = p[label], x = z[label] - at.largest;
+    const REAL last_p = (at.kth + at.t) + at.rest; /* of the k */
+    const double u = (double)x + at.t + at.rest;
+    const bool left_out = own == 0 && u > 0 && last_p > 0; /* at.kth = -inf: none is */
+    const ptrdiff_t apart = left_out ? TYPED(place_of)(p, n, last_p) : label;
+
+    const REAL kept = p[apart];
+    p[apart] = 0;
+    double mass = 0, squares = 0;
+    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        REAL sum[LANES] = {0}, square[LANES] = {0};
+        ptrdiff_t i = start;
+        for (; i + LANES <= end; i += LANES)
+            for (int j = 0; j < LANES; j++) {
+                sum[j] += p[i + j];
+                square[j] += p[i + j] * p[i + j];
+            }
+        for (int j = 0; i + j < end; j++) {
+            sum[j] += p[i + j];
+            square[j] += p[i + j] * p[i + j];
+        }
+        mass += TYPED(lane_sum)(sum);
+        squares += TYPED(lane_sum)(square);
+    }
+    const double o = kept > 0 ? mass : 1;
+    *loss = (o * o + squares) / 2;
+    if (left_out)
+        *loss += (double)at.kth - x;
+    else
+        *loss += u < 0 ? -u : 0;
+    p[apart] = kept;
+    for (ptrdiff_t i = 0; i < n; i++) p[i] *= weight;
+    p[label] = (REAL)(0 - (own > 0 ? mass : 1) * weight);
+    return true;
+}
+
+/* Data of the loop: with the gradient? */
+static const bool TYPED(topk_sparsemax_loss) = false, TYPED(topk_sparsemax_loss_and_grad) = true;
+
+/* (n),(n),(),(),()->(),(),(n): as loss_loop, with a k for each row behind its weight. */
+static void TYPED(topk_sparsemax_loss_loop)(char **args, const ptrdiff_t *dims,
+                                            const ptrdiff_t *steps, void *data) {
+    const bool with_gradient = *(const bool *)data;
+    const ptrdiff_t rows = dims[0], n = dims[1], operands = with_gradient ? 8 : 7;
+    const ptrdiff_t z_stride = steps[operands], mask_stride = steps[operands + 1];
+    const ptrdiff_t stride = with_gradient ? steps[operands + 2] : 0;
+    if (rows == 0 || n == 0) return;
+    REAL *scratch = scratch_or_error(scratch_size(n) + 3 * n, sizeof(REAL));
+    if (scratch == NULL) return;
+    REAL *room = scratch + scratch_size(n) + n;
+
+    for (ptrdiff_t r = 0; r < rows; r++) {
+        char *at[8];
+        for (int j = 0; j < operands; j++) at[j] = args[j] + r * steps[j];
+        const REAL *z = TYPED(masked)(at[0], z_stride, at[1], mask_stride, n, room);
+        const int64_t label = *(const int64_t *)at[2], k = *(const int64_t *)at[4];
+        const REAL weight = *(const REAL *)at[3];
+        REAL *gradient = with_gradient ? TYPED(target)(at[7], stride, room + n) : room + n;
+        double loss = 0;
+        bool counts = false;
+        if (weight == 0) {
+            TYPED(fill)(gradient, n, 0);
+        } else if (label < 0 || label >= n) {
+            counts = TYPED(no_label_row)(z, gradient, n, scratch, &loss);
+        } else if (k < 1) {
+            TYPED(fill)(gradient, n, (REAL)NAN);
+            counts = TYPED(settled_loss)(gradient, &loss);
+        } else {
+            counts = TYPED(topk_sparsemax_loss_row)(z, gradient, n, (ptrdiff_t)label, weight,
+                                                    k < n ? (ptrdiff_t)k : n, scratch, &loss);
+        }
+        *(REAL *)at[5] = (REAL)(counts ? loss * weight : 0);
+        *(bool *)at[6] = counts;
+        if (with_gradient) TYPED(deliver)(gradient, at[7], stride, n);
+    }
+    free(scratch);
+    leave_no_float_flags();
+}
+
+#endif
