@@ -85,7 +85,7 @@ def forward(dtype: np.dtype, rounds: int) -> None:
     columns = ["copy", *EXACT, *(f"α = {alpha}" for alpha in ALPHAS)]
     print_header(
         "Forward: multiples of `torch.softmax`",
-        ["shape", "rows", "torch, µs a row", *columns],
+        ["shape", "rows", "torch, µs per row", *columns],
     )
     for shape in SHAPES:
         for kind, z in rows_of_every_kind(shape, dtype):
@@ -101,7 +101,7 @@ def products(dtype: np.dtype, rounds: int) -> None:
     columns = [*EXACT, *(f"α = {alpha}" for alpha in ALPHAS)]
     print_header(
         "Jacobian products: multiples of `np.multiply(p, v, out=…)`",
-        ["shape", "rows", "multiply, µs a row", *columns],
+        ["shape", "rows", "multiply, µs per row", *columns],
     )
     for shape in SHAPES:
         for scale in (0.1, 1, 5):
@@ -121,7 +121,7 @@ def losses(dtype: np.dtype, rounds: int) -> None:
     """Loss and gradient for one label a row."""
     print_header(
         "Loss and gradient: multiples of `torch.nn.functional.cross_entropy` and its backward",
-        ["shape", "rows", "torch, µs a row", *EXACT, "α = 1.25"],
+        ["shape", "rows", "torch, µs per row", *EXACT, "α = 1.25"],
     )
     for shape in SHAPES:
         y = np.random.default_rng(1).integers(0, shape[1], shape[0])
@@ -163,7 +163,7 @@ def growth(dtype: np.dtype, rounds: int) -> None:
     """Cost with the length of a row, the number of scores being the same."""
     columns = ["copy", "torch.softmax", *EXACT, "α = 1.25"]
     print_header(
-        "Length of a row: nanoseconds a score, a million standard normal scores in all",
+        "Length of a row: nanoseconds per score, a million standard normal scores in all",
         ["length", *columns],
     )
     for n in LENGTHS:

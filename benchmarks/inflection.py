@@ -1,4 +1,4 @@
-"""Accuracy and exactness on the English files of CoNLL-SIGMORPHON 2018, one row a run.
+"""Accuracy and exactness on the English files of CoNLL-SIGMORPHON 2018, one row per run.
 
     PYENTMAX_DATA=FOLDER python benchmarks/inflection.py [--settings high-1-3100 …] [--losses 1.5 …]
 

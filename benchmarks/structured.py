@@ -37,7 +37,7 @@ def measure(rounds: int) -> None:
     """One thread, every shape, scale and mapping."""
     print(f"{datetime.date.today()}, float32, {platform.platform()}")
     pyentmax.show_config()
-    print("\nbody / kernel, in time a row (µs a row of the kernel)")
+    print("\nbody / kernel, in time a row (µs per row of the kernel)")
     print(f"{'shape':>10} {'scale':>5} {'mapping':>16} {'given':>9} {'forward':>16}{'product':>16}")
     for shape in SHAPES:
         for scale in SCALES:
