@@ -280,7 +280,7 @@ class ProbabilityCall(ProbabilityRows):
         if kind.matrix:
             return result.reshape((*self.p.shape, self.p.shape[-1]))
         if kind.per_row:
-            return self.in_callers_dtype(result.reshape(self.batch))
+            return self.in_callers_dtype(result.reshape(self.batch)[()])
         return self.entries(result)
 
     def run(self, body: Callable[..., Any]) -> Any:

@@ -101,7 +101,7 @@ class PerRow:
 
     def gradient(self, each: Any, shape: tuple[int, ...], rows: ProbabilityRows) -> Any:
         """The sum of what each row gives, as often as it used the value: its derivative."""
-        return rows.in_callers_dtype(reduce_to(each.reshape(rows.batch), shape))
+        return rows.in_callers_dtype(reduce_to(each.reshape(rows.batch)[()], shape))
 
     def on_device(self, value: Any, array: Any, batch: tuple[int, ...]) -> Any:
         """What a CUDA kernel takes: a float, or float64 per row on the device.

@@ -115,8 +115,11 @@ def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any =
     >>> print(budget_sparsemax_support([3.0, 1.0, 0.5, -2.0], 2))
     [ True  True  True False]
     """
-    # In a row with nothing left, which stands as zeros here, the budget may be anything.
-    return budget_sparsemax(z, np.fmin(budget[:, 0], z.shape[-1])) > 0
+    # In a row with nothing left, which stands as zeros here, the budget may be anything; and one
+    # that rounds to nothing takes nothing.
+    least = np.finfo(z.dtype).tiny
+    p = budget_sparsemax(z, np.clip(budget[:, 0], least, z.shape[-1]))
+    return (p > 0) & (budget > 0)
 
 
 @declare.product(BUDGET)
