@@ -37,13 +37,14 @@ with the same names of variables, to be read beside it:
     cython_ext/mappings/normmax.h             newton
     cython_ext/thresholds/water_filling.h     newton_water_fill
     cython_ext/thresholds/kth_largest.h       kth_largest, radix_select
-    backends/cuda/sparsemax.cu                newton_sparsemax
+    backends/cuda/sparsemax.cuh               newton_sparsemax
     backends/cuda/entmax15.cu                 newton_entmax15
     backends/cuda/newton.cuh                  newton
     backends/cuda/entmax.cu                   newton, bisect_p_max
     backends/cuda/normmax.cu                  newton
     backends/cuda/bounded.cuh                 bracketed_water_fill
     backends/cuda/topk_softmax.cu             bisect_kth_largest
+    backends/cuda/topk_sparsemax.cu           newton_sparsemax, bisect_kth_largest
 """
 
 from pyentmax.thresholds.bisection import MaxProbability, bisect_p_max, bisection

@@ -205,6 +205,7 @@ FORWARD = {
     "entmax15": Kernel("entmax15.cu", "forward", "Entmax15"),
     "entmax": Kernel("entmax.cu", "forward", "Entmax", gathers=True),
     "topk_softmax": Kernel("topk_softmax.cu", "forward", "TopkSoftmax"),
+    "topk_sparsemax": Kernel("topk_sparsemax.cu", "forward", "TopkSparsemax"),
     "normmax": Kernel("normmax.cu", "forward", "Normmax", gathers=True),
 }
 DERIVATIVES = {
@@ -226,4 +227,5 @@ LOSSES = {
     "entmax15": Kernel("losses.cu", "loss", "Entmax15Loss"),
     "entmax": Kernel("losses.cu", "loss", "EntmaxLoss", gathers=True),
     "normmax": Kernel("losses.cu", "loss", "NormmaxLoss", gathers=True),
+    "topk_sparsemax": Kernel("losses.cu", "loss", "TopkSparsemaxLoss"),
 }

@@ -15,16 +15,18 @@ import pyentmax
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
-USUAL = {"entmax": 1.25, "normmax": 1.7, "topk_softmax": 3}
+USUAL = {"entmax": 1.25, "normmax": 1.7, "topk_softmax": 3, "topk_sparsemax": 3}
 VALUES = {
     "entmax": [1.0, 1 + 1e-9, 1.05, 1.5, 1.9, 2.0, 2.5, 4.0, np.inf],
     "normmax": [1.01, 1.5, 2.0, 3.0, 20.0, np.inf],
     "topk_softmax": [1, 2, 5, 100, 1000000],
+    "topk_sparsemax": [1, 2, 5, 100, 1000000],
 }
 INVALID = {
     "entmax": [0.5, np.nan, -np.inf],
     "normmax": [1.0, np.nan, 0.5],
     "topk_softmax": [0, 1.5],
+    "topk_sparsemax": [0, 1.5, np.nan, -np.inf],
 }
 
 
@@ -59,7 +61,8 @@ def bounds(name: str, p: np.ndarray, parameter: Any, number: NumberType) -> list
     That is all that is promised for α > 2; and for half types, where one of float32's ε can be more
     than an ulp of a small p.
     """
-    orders = {"sparsemax": 2.0, "entmax15": 1.5, "entmax": parameter, "normmax": parameter}
+    orders = {"sparsemax": 2.0, "topk_sparsemax": 2.0, "entmax15": 1.5}
+    orders |= {"entmax": parameter, "normmax": parameter}
     alpha = np.asarray(orders.get(name, 1.0))[..., None]
     half = number is not FLOAT32 and number is not FLOAT64
     move = np.finfo(number.computed).eps * np.where(alpha > 2, 16.0, 2.0 * half)
@@ -110,6 +113,37 @@ def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
     launch(name, form, FLOAT32, z, p, parameter=parameter)
     assert np.isnan(p[::2]).all()
     check(name, FLOAT32, z[1::2], p[1::2], parameter=right)
+
+
+def rows_with_ties(n: int) -> np.ndarray:
+    """Rows in which scores tie, or all but tie, for one place or another; float64."""
+    rng = np.random.default_rng(n)
+    steps = rng.integers(0, 5, (4, n))
+    first = np.arange(n) == rng.integers(n)
+    rows = [
+        -steps[0] / 64.0,  # ties within the support
+        np.where(first, 0.25, -steps[1] / 4.0),  # and outside, and at its very edge
+        np.where(first, 0.75, 1e-9 * steps[2]),  # other scores, but in float32 the same gaps
+        np.where(first, 0.75, np.where(steps[3] % 2, 0.0, -0.0)),
+        np.where(rng.random(n) < 0.2, 0.5, -np.inf),
+    ]
+    return np.array(rows)
+
+
+@form_and_type(FORMS)
+def test_ties_for_the_kth_place(form: Form, number: NumberType) -> None:
+    """Whatever the number of those that tie, p is the body's at every index, in place too."""
+    for n, schedule in zip(form.lengths[1:], [REVERSED, 1, IN_ORDER, 2, 3], strict=False):
+        k = np.unique(np.maximum([1, 2, 3, 4, n // 3, n // 2 + 1, n - 1, n], 1))
+        k = k.astype(float)[:, None]
+        rows = rows_with_ties(n)
+        z = number.rounded(np.broadcast_to(rows, (len(k), *rows.shape)))
+        p = np.empty_like(z)
+        launch("topk_sparsemax", form, number, z, p, parameter=k, schedule=schedule, room=24)
+        check("topk_sparsemax", number, z, p, parameter=k)
+        assert ((number.exact(p) != 0).sum(axis=-1) <= k).all()
+        launch("topk_sparsemax", form, number, z, z, parameter=k, schedule=schedule, room=24)
+        np.testing.assert_array_equal(z, p)
 
 
 @pytest.mark.parametrize("name", FORWARD)

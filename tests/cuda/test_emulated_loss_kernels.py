@@ -16,7 +16,11 @@ import pyentmax
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
-ALPHAS = {"entmax": [1.0, 1.3, 2.0, 3.0, np.inf], "normmax": [1.2, 2.0, 4.0]}
+PARAMETERS = {
+    "entmax": [1.0, 1.3, 2.0, 3.0, np.inf],
+    "normmax": [1.2, 2.0, 4.0],
+    "topk_sparsemax": [1.0, 3.0, 40.0],
+}
 
 
 class Case:
@@ -25,9 +29,9 @@ class Case:
     def __init__(self, name: str, number: NumberType, n: int, wanted: bool = True) -> None:
         rng = np.random.default_rng(n)
         z = score_rows(n)[:: 1 if n < 600 else 2]
-        self.alpha = np.array(ALPHAS[name])[:, None] if name in ALPHAS else None
-        if self.alpha is not None:
-            z = np.broadcast_to(z, (len(self.alpha), *z.shape))
+        self.parameter = np.array(PARAMETERS[name])[:, None] if name in PARAMETERS else None
+        if self.parameter is not None:
+            z = np.broadcast_to(z, (len(self.parameter), *z.shape))
         self.name, self.number, self.z = name, number, number.rounded(z)
         batch = self.z.shape[:-1]
         self.label = rng.integers(n, size=(*batch, 1))
@@ -36,14 +40,14 @@ class Case:
         self.loss, self.counted = np.empty((2, *batch, 1))
 
     def run(self, form: Form, mask: Any = None, **how: Any) -> None:
-        parameter = 0.0 if self.alpha is None else self.alpha
+        parameter = 0.0 if self.parameter is None else self.parameter
         outputs = [self.gradient, self.loss, self.counted]
         LOSSES[self.name].run(form, self.number, [self.z, mask, self.label, *outputs],
                               parameter=parameter, weight=self.weight, **how)  # fmt: skip
 
     def check(self, mask: Any = None) -> None:
         body = getattr(pyentmax, f"{self.name}_loss_and_grad").reference
-        parameters = [] if self.alpha is None else [self.alpha]
+        parameters = [] if self.parameter is None else [self.parameter]
         z, weight = self.number.exact(self.z), self.weight[..., None]
         with np.errstate(invalid="ignore"):
             loss, gradient = body(z, self.label[..., 0], *parameters, reduction="none", mask=mask)
@@ -61,7 +65,8 @@ class Case:
             half = self.number not in (FLOAT32, FLOAT64)
             allowed = np.maximum(self.number.ulp(gradient), 1e-6) if half else tolerance / 4
             # For α > 2 p is exact for scores moved by 8ε, and an entry at the threshold moves far.
-            alpha = np.asarray(1.0 if self.alpha is None else self.alpha)[..., None]
+            alpha = self.parameter if self.name in ("entmax", "normmax") else 1.0
+            alpha = np.asarray(alpha)[..., None]
             steep = (alpha > 2) & np.isfinite(alpha)
             move = 32 * np.finfo(self.number.computed).eps * alpha
             far = np.where(steep, np.where(steep, move, 1) ** (1 / np.maximum(alpha - 1, 1)), 0)

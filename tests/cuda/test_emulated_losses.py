@@ -17,10 +17,12 @@ import pyentmax
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(unavailable()), reason=unavailable())]
 
-NAMES = ["softmax", "sparsemax", "entmax15", "entmax", "normmax"]
-ALPHAS: dict[str, list[Any]] = {
+NAMES = ["softmax", "sparsemax", "entmax15", "entmax", "normmax", "topk_sparsemax"]
+USUAL = {"topk_sparsemax": (2,)}  # where there is no default
+PARAMETERS: dict[str, list[Any]] = {
     "entmax": [1.0, 1.001, 1.5, 3.0, np.inf],
     "normmax": [1.3, 2.0, np.inf],
+    "topk_sparsemax": [1, 3, 100],
 }
 TOLERANCE = {"float16": 1e-3, "float32": 2e-6, "float64": 1e-13}
 NOWHERE = -100  # a label to ignore
@@ -52,16 +54,17 @@ def inputs(shape: tuple[int, ...], dtype: Any = np.float32) -> tuple[np.ndarray,
     return z, y
 
 
-def check(gpu: Any, name: str, z: np.ndarray, y: np.ndarray, *alpha: Any, **options: Any) -> None:
+def check(gpu: Any, name: str, z: np.ndarray, y: np.ndarray, *given: Any, **options: Any) -> None:
     """Loss and gradient on the device are the body's; one launch, and no copy to or fro."""
+    given = given or USUAL.get(name, ())
     options = {"ignore_index": NOWHERE, **options}
     on_device = {key: moved(value) for key, value in options.items()}
     function, device_z, device_y = getattr(pyentmax, f"{name}_loss_and_grad"), moved(z), moved(y)
-    expected = function.reference(z.astype(np.float64), y, *alpha, **options)
+    expected = function.reference(z.astype(np.float64), y, *given, **options)
     gpu.launches.clear()
     fake_cupy.copies.reset()
-    loss, gradient = function(device_z, device_y, *alpha, **on_device)
-    alone = getattr(pyentmax, f"{name}_loss")(device_z, device_y, *alpha, **on_device)
+    loss, gradient = function(device_z, device_y, *given, **on_device)
+    alone = getattr(pyentmax, f"{name}_loss")(device_z, device_y, *given, **on_device)
     assert fake_cupy.copies.to_host == fake_cupy.copies.to_device == 0
     assert sum(launch.name.startswith("loss_") for launch in gpu.launches) == 2
     assert loss.dtype == gradient.dtype == z.dtype
@@ -75,10 +78,10 @@ def check(gpu: Any, name: str, z: np.ndarray, y: np.ndarray, *alpha: Any, **opti
     ("name", "dtype"),
     [*((name, np.float32) for name in NAMES), ("entmax", np.float64), ("sparsemax", np.float16)],
 )
-def test_every_type_and_alpha(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
-    for alpha in ALPHAS.get(name, [None]):
+def test_every_type_and_parameter(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
+    for parameter in PARAMETERS.get(name, [None]):
         z, y = inputs((7, 9), dtype)
-        check(gpu, name, z, y, *([] if alpha is None else [alpha]), reduction="none")
+        check(gpu, name, z, y, *([] if parameter is None else [parameter]), reduction="none")
 
 
 @pytest.mark.parametrize("name", ["normmax_loss", "normmax_loss_and_grad"])

@@ -87,7 +87,9 @@ def test_rows_in_shared_memory(name: str, n: int) -> None:
     np.testing.assert_allclose(product, wide, rtol=0, atol=1e-5 * max(1.0, np.abs(wide).max()))
 
 
-@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax", "normmax"])
+@pytest.mark.parametrize(
+    "name", ["softmax", "sparsemax", "entmax15", "entmax", "normmax", "topk_sparsemax"]
+)
 @pytest.mark.parametrize("dtype", DTYPES, ids=lambda t: t.__name__)
 def test_losses_in_every_form(name: str, dtype: Any) -> None:
     function, params = getattr(pyentmax, f"{name}_loss_and_grad"), parameters(name)

@@ -14,7 +14,7 @@
 #include "separable.cuh"
 
 template <typename C> struct Entmax {
-    static constexpr bool COSTLY = true;
+    static constexpr bool COSTLY = true, BY_RANK = false;
     Newton<C> low;
     C excess = 0; /* β ≤ 1: what is left to divide out */
     C q_low = 0, q_high = 1, factor_low = 0, factor_high = 1, share = 0; /* β > 1 */

@@ -12,7 +12,7 @@
 #include "separable.cuh"
 
 template <typename C> struct Entmax15 {
-    static constexpr bool COSTLY = false;
+    static constexpr bool COSTLY = false, BY_RANK = false;
     C t = 1, rest = 0, excess;
 
     __device__ explicit Entmax15(double) {}

@@ -22,12 +22,18 @@
  *
  *     COSTLY                        whether a visit costs so much that the entries in reach, of which
  *                                   there may be few, are better gathered
+ *     BY_RANK                       whether it looks at scores and their indices, not at gaps
  *     M(parameter)                  of this row
  *     valid()                       whether the parameter is; if not, the row is NaN
  *     scale(), reach()              gaps are x = scale (z − max z); an entry with z ≤ max z − reach,
  *                                   or −∞, cannot get probability
  *     solve(team, row, n, sound)    find what probability() needs; nothing is asked where not sound
  *     probability(x)                of an entry with gap x
+ *
+ * If BY_RANK there are, instead of the last two,
+ *
+ *     solve(team, row, top, n, sound)
+ *     gap(score), probability(score, i)
  *
  * A row with a NaN or +∞ is NaN, a row of nothing but −∞ is zeros: neither is sound.
  */
@@ -58,15 +64,47 @@ __device__ inline void solved(Team &team, Row &row, unsigned n, double parameter
     M<C> mapping(parameter);
     const C top = team.largest(row.read(mapping.reach()));
     const bool sound = is_finite(top) && mapping.valid();
-    row.centre(top, mapping.scale());
-    if constexpr (M<C>::COSTLY || !Row::ON_CHIP) {
+    if constexpr (M<C>::BY_RANK) {
+        row.keep_scores(top);
+        mapping.solve(team, row, top, n, sound);
+        finish(row, mapping, top, sound);
+    } else if constexpr (M<C>::COSTLY || !Row::ON_CHIP) {
+        row.centre(top, mapping.scale());
         const Gathered<Row> gathered(row, -mapping.reach() * mapping.scale(), shared, room);
         mapping.solve(team, gathered, n, sound);
         finish(gathered, mapping, top, sound);
     } else {
+        row.centre(top, mapping.scale());
         mapping.solve(team, row, n, sound);
         finish(row, mapping, top, sound);
     }
+}
+
+/* visit(gap, p) each entry that this thread looks after, p being its probability. */
+template <class Row, class M, class Visit>
+__device__ inline void each_probability(const Row &row, const M &mapping, Visit visit) {
+    typedef typename Row::C C;
+    if constexpr (M::BY_RANK)
+        row.each_at([&](C score, unsigned i) {
+            visit(mapping.gap(score), mapping.probability(score, i));
+        });
+    else
+        row.each([&](C x) { visit(x, mapping.probability(x)); });
+}
+
+/* Write finish(p, i) for each entry i, where p is its probability, or `instead` if not sound. */
+template <typename T, class Row, class M, class Finish>
+__device__ inline void write_probabilities(const Row &row, const Line<T> &out, const M &mapping,
+                                           bool sound, Compute<T> instead, Finish finish) {
+    typedef Compute<T> C;
+    if constexpr (M::BY_RANK)
+        row.write(
+            out, [](C score) { return score; },
+            [&](C score, unsigned i) {
+                return finish(sound ? mapping.probability(score, i) : instead, i);
+            });
+    else
+        row.write(out, [&](C x) { return sound ? mapping.probability(x) : instead; }, finish);
 }
 
 template <typename T> struct WriteProbabilities {
@@ -76,9 +114,8 @@ template <typename T> struct WriteProbabilities {
     template <class Row, class M>
     __device__ void operator()(const Row &row, const M &mapping, C top, bool sound) const {
         const C instead = top == -infinity<C>() ? (C)0 : not_a_number<C>();
-        row.write(
-            p, [&](C x) { return sound ? mapping.probability(x) : instead; },
-            [](C value, unsigned) { return value; });
+        write_probabilities(row, p, mapping, sound, instead,
+                            [](C value, unsigned) { return value; });
     }
 };
 
@@ -182,8 +219,9 @@ __global__ void __launch_bounds__(32 * WARPS, blocks_with(REGISTERS<Compute<T>>,
     unsigned *const marks = reinterpret_cast<unsigned *>(kept + WARPS * storage.room);
     Team team(parts);
     const Place place(batch, blockIdx.x);
-    Streamed<T, WARPS, M<Compute<T>>::COSTLY> row({z, place}, {mask, place}, batch.n, marks,
-                                                  storage.words);
+    typedef M<Compute<T>> Mapping;
+    Streamed<T, WARPS, Mapping::COSTLY || Mapping::BY_RANK> row({z, place}, {mask, place}, batch.n,
+                                                                marks, storage.words);
     solved<M>(team, row, batch.n, value_at(parameter, place), kept, storage.room,
               WriteProbabilities<T>{{p, place}});
 }

@@ -22,6 +22,7 @@ ENTMAX15 = Kernel("forward", "Entmax15", "entmax15.cu")
 ENTMAX = Kernel("forward", "Entmax", "entmax.cu", gathers=True)
 NORMMAX = Kernel("forward", "Normmax", "normmax.cu", gathers=True)
 TOPK_SOFTMAX = Kernel("forward", "TopkSoftmax", "topk_softmax.cu")
+TOPK_SPARSEMAX = Kernel("forward", "TopkSparsemax", "topk_sparsemax.cu")
 CSOFTMAX = Kernel("bounded", "Csoftmax", "bounded.cu")
 CSPARSEMAX = Kernel("bounded", "Csparsemax", "bounded.cu")
 BUDGET_SPARSEMAX = Kernel("bounded", "BudgetSparsemax", "bounded.cu")
@@ -35,6 +36,7 @@ SPARSEMAX_LOSS = Kernel("loss", "SparsemaxLoss", "losses.cu")
 ENTMAX15_LOSS = Kernel("loss", "Entmax15Loss", "losses.cu")
 ENTMAX_LOSS = Kernel("loss", "EntmaxLoss", "losses.cu", gathers=True)
 NORMMAX_LOSS = Kernel("loss", "NormmaxLoss", "losses.cu", gathers=True)
+TOPK_SPARSEMAX_LOSS = Kernel("loss", "TopkSparsemaxLoss", "losses.cu")
 ENTMAX_GRAD_ALPHA = Kernel("derivative", "EntmaxGradAlpha", "grad_alpha.cu")
 
 KERNELS: dict[str, Run] = {
@@ -44,6 +46,7 @@ KERNELS: dict[str, Run] = {
     "entmax": forward(ENTMAX),
     "normmax": forward(NORMMAX),
     "topk_softmax": forward(TOPK_SOFTMAX),
+    "topk_sparsemax": forward(TOPK_SPARSEMAX),
     "csoftmax": bounded(CSOFTMAX),
     "csparsemax": bounded(CSPARSEMAX),
     "budget_sparsemax": bounded(BUDGET_SPARSEMAX),
@@ -70,4 +73,6 @@ KERNELS: dict[str, Run] = {
     "entmax_loss_and_grad": loss(ENTMAX_LOSS, with_gradient=True),
     "normmax_loss": loss(NORMMAX_LOSS, with_gradient=False),
     "normmax_loss_and_grad": loss(NORMMAX_LOSS, with_gradient=True),
+    "topk_sparsemax_loss": loss(TOPK_SPARSEMAX_LOSS, with_gradient=False),
+    "topk_sparsemax_loss_and_grad": loss(TOPK_SPARSEMAX_LOSS, with_gradient=True),
 }

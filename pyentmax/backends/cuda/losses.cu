@@ -10,7 +10,7 @@
 #include "entmax15.cu"
 #include "normmax.cu"
 #include "softmax.cu"
-#include "sparsemax.cu"
+#include "topk_sparsemax.cu"
 
 /* Ω* = log Σ e^g. The largest entries, g = 0, are counted and the others summed, so that these keep
  * their digits beside them. */
@@ -29,11 +29,13 @@ template <typename C> struct SoftmaxLoss : Softmax<C> {
 };
 
 /* −Ω(p) = ½ Σ p (1 − p) */
-template <typename C> struct SparsemaxLoss : Sparsemax<C> {
-    using Sparsemax<C>::Sparsemax;
+template <typename C, class Mapping> struct GiniLoss : Mapping {
+    using Mapping::Mapping;
     __device__ void weigh(C g, C p, C (&sums)[2]) const { sums[0] += p * (g + (1 - p) / 2); }
     __device__ C conjugate(const C (&sums)[2]) const { return sums[0]; }
 };
+template <typename C> using SparsemaxLoss = GiniLoss<C, Sparsemax<C>>;
+template <typename C> using TopkSparsemaxLoss = GiniLoss<C, TopkSparsemax<C>>;
 
 /* −Ω(p) = 4/3 Σ (p − p^{3/2}) */
 template <typename C> struct Entmax15Loss : Entmax15<C> {

@@ -49,8 +49,7 @@ template <typename T, class Team> struct WriteLoss {
     __device__ void operator()(const Row &row, const L &mapping, C top, bool sound) const {
         C sums[2] = {0, 0};
         const C unscaled = 1 / mapping.scale();
-        row.each([&](C x) {
-            const C p = mapping.probability(x);
+        each_probability(row, mapping, [&](C x, C p) {
             if (p > 0) mapping.weigh(x * unscaled, p, sums);
         });
         team.sum(sums);
@@ -65,8 +64,8 @@ template <typename T, class Team> struct WriteLoss {
             *counted = counts ? weight : 0;
         }
         if (!gradient.at) return;
-        row.write(
-            gradient, [&](C x) { return sound ? mapping.probability(x) : not_a_number<C>(); },
+        write_probabilities(
+            row, gradient, mapping, sound, not_a_number<C>(),
             [&](C p, unsigned i) { return counts ? (i == place ? p - 1 : p) * scale : (C)0; });
     }
 };

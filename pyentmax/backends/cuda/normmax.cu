@@ -9,7 +9,7 @@
 #include "newton.cuh"
 
 template <typename C> struct Normmax {
-    static constexpr bool COSTLY = true;
+    static constexpr bool COSTLY = true, BY_RANK = false;
     Newton<C> found;
     C power, share = 0;
     bool right;

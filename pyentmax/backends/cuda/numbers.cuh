@@ -56,7 +56,27 @@ template <typename C> __device__ inline bool is_finite(C x) {
 /* [x]+, 0 for a NaN too. */
 template <typename C> __device__ inline C positive(C x) { return x > 0 ? x : (C)0; }
 
+/* x, but the compiler cannot tell: what is computed with it in one pass over a row is computed anew
+ * in the next, instead of taking a register for each entry in between. */
+#ifdef __CUDA_ARCH__
+__device__ inline float anew(float x) {
+    asm volatile("" : "+f"(x));
+    return x;
+}
+__device__ inline double anew(double x) {
+    asm volatile("" : "+d"(x));
+    return x;
+}
+#else
+template <typename C> __device__ inline C anew(C x) { return x; }
+#endif
+
+/* Whole numbers in the order of floats that are not negative, and back. */
 __device__ inline unsigned bits_of(float x) { return (unsigned)__float_as_int(x); }
 __device__ inline unsigned long long bits_of(double x) {
     return (unsigned long long)__double_as_longlong(x);
+}
+__device__ inline float number_of(unsigned bits) { return __int_as_float((int)bits); }
+__device__ inline double number_of(unsigned long long bits) {
+    return __longlong_as_double((long long)bits);
 }

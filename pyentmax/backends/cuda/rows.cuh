@@ -128,7 +128,10 @@ __device__ inline Compute<T> score_at(const Line<const T> &z, const Line<const b
  *     read(reach)              read the row; returns the largest score of this thread
  *     score(i)                 of entry i, as it is in memory
  *     centre(top, scale)       from then on entries are gaps, x = scale (z − top) ≤ 0
- *     each(visit)              visit the gaps that this thread looks after
+ *     keep_scores(top)         or they stay scores, −∞ for some that are out of reach; `gap` below
+ *                              then means a score
+ *     each(visit)              visit(gap) each that this thread looks after
+ *     each_at(visit)           visit(gap, i) likewise, where i is the entry's index
  *     write(out, map, finish)  write finish(map(gap), i) for each entry i
  *
  * and in `write`, and in `each` where it is asked to gather, all lanes of a warp make every call
@@ -169,9 +172,13 @@ template <typename T, class Team, int ITEMS> struct Registers {
 #pragma unroll
         for (int k = 0; k < ITEMS; k++) x[k] = (x[k] - top) * scale;
     }
-    template <class Visit> __device__ void each(Visit visit) const {
+    __device__ void keep_scores(C) {}
+    template <class Visit> __device__ void each_at(Visit visit) const {
 #pragma unroll
-        for (int k = 0; k < ITEMS; k++) visit(x[k]);
+        for (int k = 0; k < ITEMS; k++) visit(x[k], first + k / V * V * Team::SIZE + k % V);
+    }
+    template <class Visit> __device__ void each(Visit visit) const {
+        each_at([&](C gap, unsigned) { visit(gap); });
     }
     template <class Map, class Finish>
     __device__ void write(const Line<T> &out, Map map, Finish finish) const {
@@ -263,6 +270,10 @@ template <typename T, int WARPS, bool COSTLY> struct Held {
                 if (pack[j] > -reach * scale) in_reach |= 1u << k;
         }
     }
+    __device__ void keep_scores(C top_) {
+        centre(top_, 1);
+        top = 0;
+    }
     /* Gaps of pack k, or −∞ where none of them is in reach. */
     __device__ void load(unsigned k, C (&pack)[V]) const {
         if (in_reach >> k & 1) {
@@ -272,12 +283,12 @@ template <typename T, int WARPS, bool COSTLY> struct Held {
             for (int j = 0; j < V; j++) pack[j] = -infinity<C>();
         }
     }
-    template <class Visit> __device__ void each(Visit visit) const {
+    template <class Visit> __device__ void each_at(Visit visit) const {
         const auto visit_pack = [&](unsigned k) {
             C pack[V];
             load(k, pack);
 #pragma unroll
-            for (int j = 0; j < V; j++) visit(pack[j]);
+            for (int j = 0; j < V; j++) visit(pack[j], start(k) + j);
         };
         if constexpr (COSTLY) {
             for (unsigned k = 0; warp_start(k) < n; k++)
@@ -285,6 +296,9 @@ template <typename T, int WARPS, bool COSTLY> struct Held {
         } else {
             for (unsigned left = in_reach; left; left &= left - 1) visit_pack(__ffs(left) - 1);
         }
+    }
+    template <class Visit> __device__ void each(Visit visit) const {
+        each_at([&](C gap, unsigned) { visit(gap); });
     }
     template <class Map, class Finish>
     __device__ void write(const Line<T> &out, Map map, Finish finish) const {
@@ -368,6 +382,7 @@ template <typename T, int WARPS, bool COSTLY> struct Streamed {
         top = top_;
         scale = scale_;
     }
+    __device__ void keep_scores(C) { centre(0, 1); }
     __device__ unsigned marked(unsigned word) const {
         return word < words ? marks[word] : ALL_LANES;
     }
@@ -382,17 +397,20 @@ template <typename T, int WARPS, bool COSTLY> struct Streamed {
             for (int j = 0; j < V; j++) pack[j] = -infinity<C>();
         }
     }
-    template <class Visit> __device__ void each(Visit visit) const {
+    template <class Visit> __device__ void each_at(Visit visit) const {
         in_order<AHEAD_IN_VISITS>(
             [&](unsigned start, unsigned word, C(&pack)[V]) {
                 if (!marked(word)) return false;
                 load_gaps(start, word, pack);
                 return true;
             },
-            [&](unsigned, unsigned, const C(&pack)[V]) {
+            [&](unsigned start, unsigned, const C(&pack)[V]) {
 #pragma unroll
-                for (int j = 0; j < V; j++) visit(pack[j]);
+                for (int j = 0; j < V; j++) visit(pack[j], start + lane * V + j);
             });
+    }
+    template <class Visit> __device__ void each(Visit visit) const {
+        each_at([&](C gap, unsigned) { visit(gap); });
     }
     template <class Map, class Finish>
     __device__ void write(const Line<T> &out, Map map, Finish finish) const {

@@ -8,7 +8,7 @@
 #include "separable.cuh"
 
 template <typename C> struct Softmax {
-    static constexpr bool COSTLY = false;
+    static constexpr bool COSTLY = false, BY_RANK = false;
     C share;
 
     __device__ explicit Softmax(double) {}

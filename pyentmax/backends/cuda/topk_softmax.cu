@@ -3,13 +3,12 @@
  * arguments: forward.cuh; the parameter is k. The Jacobian is softmax's.
  *
  * No sort: the bits of a float that is not negative are in the order of the floats. So the k-th
- * smallest distance from the top is found by halving a bracket of integers, a bit a pass, and often
- * sooner: as soon as exactly k entries lie within the middle.
+ * smallest distance from the top is found by halving a bracket of integers (selection.cuh).
  */
-#include "forward.cuh"
+#include "selection.cuh"
 
 template <typename C> struct TopkSoftmax {
-    static constexpr bool COSTLY = false;
+    static constexpr bool COSTLY = false, BY_RANK = false;
     typedef decltype(bits_of((C)0)) Bits;
     C k, share;
     Bits farthest = bits_of(infinity<C>());
@@ -22,20 +21,11 @@ template <typename C> struct TopkSoftmax {
 
     template <class Team, class Row>
     __device__ void solve(Team &team, const Row &row, unsigned n, bool sound) {
-        Bits nearest = 0;
-        bool moving = sound && k < n;
-        for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
-            const Bits middle = nearest + (farthest - nearest) / 2;
-            C within[1] = {0};
-            row.each([&](C x) { within[0] += bits_of(fabs(x)) <= middle ? (C)1 : (C)0; });
-            team.sum(within);
-            if (!moving) continue;
-            if (within[0] >= k)
-                farthest = middle;
-            else
-                nearest = middle + 1;
-            moving = nearest < farthest && within[0] != k;
-        }
+        farthest = selected(team, k, (Bits)0, farthest, sound && k < n, [&](Bits distance) {
+            C within = 0;
+            row.each([&](C x) { within += bits_of(fabs(x)) <= distance ? (C)1 : (C)0; });
+            return within;
+        });
         C total[1] = {0};
         row.each([&](C x) { total[0] += kept(x); });
         team.sum(total);
