@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from pathlib import Path
+
+# A shell makes what it starts in the background deaf to Ctrl-C, which some tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_report_header() -> list[str]:

@@ -34,9 +34,11 @@ every_case = pytest.mark.parametrize(("record", "params"), CASES)
 TOLERANCE = 1e-11
 
 
-def scores() -> np.ndarray:
+def scores(record: Mapping | None = None) -> np.ndarray:
+    # fusedmax's projected gradient takes a fifth of a second per row.
+    count = 8 if record is MAPPINGS["fusedmax"] else 40
     rng = np.random.default_rng(0)
-    return rng.standard_normal((40, D)) * np.geomspace(0.1, 4, 40)[:, None]
+    return rng.standard_normal((count, D)) * np.geomspace(0.1, 4, count)[:, None]
 
 
 @pytest.mark.parametrize("record", MAPPINGS.values(), ids=MAPPINGS.keys())
@@ -59,7 +61,7 @@ def test_the_library_computes_what_the_paper_prints(
     record: Mapping, params: tuple[Any, ...]
 ) -> None:
     assert record.textbook is not None
-    for z in scores():
+    for z in scores(record):
         found = record.forward(z, *params)
         np.testing.assert_allclose(record.textbook(z, *params), found, rtol=0, atol=TOLERANCE)
 
@@ -80,7 +82,7 @@ def test_and_its_loss(record: Mapping, params: tuple[Any, ...]) -> None:
     if record.textbook_loss is None:
         return
     options = dict(zip(record.parameters, params, strict=True))
-    for number, z in enumerate(scores()):
+    for number, z in enumerate(scores(record)):
         y = number % D
         found = pyentmax.fenchel_young_loss(z, y, record, **options)
         np.testing.assert_allclose(
