@@ -62,6 +62,32 @@ def test_float32_sums_over_a_strided_axis_are_as_accurate(name: str) -> None:
         assert abs(p[:, j].sum(dtype=np.float64) - 1) <= 4 * 2.0**-23 * np.sqrt(50_000)
 
 
+@pytest.mark.parametrize("name", [name for name in UP_TO_2 if name.endswith(".reference")])
+def test_a_leader_does_not_pay_for_the_rounding_of_many_small_entries(name: str) -> None:
+    """Half for one, half for 50,000: what they owe to the rounding of τ is theirs to give back."""
+    forward, alpha = FORWARDS[name]
+    beta, d = alpha - 1, 50_000
+    for lead in np.linspace(0.4, 0.6, 9):
+        share = (1 - lead) / d
+        gap = np.log(lead / share) if beta == 0 else (lead**beta - share**beta) / beta
+        z = np.full(d + 1, -gap, np.float32)
+        z[0] = 0
+        # In closed form but for the rounding of the gap, which bisection takes as it is.
+        best = _leading_probability(float(-z[1]), beta, d)
+        allowed = 4 * best + 16 * best ** (2 - alpha) * max(1.0, gap)
+        assert abs(float(forward(z)[0]) - best) <= np.finfo(np.float32).eps * allowed
+
+
+def _leading_probability(gap: float, beta: float, d: int) -> float:
+    """p with p + d q = 1, where p leads by the gap: (p^β − q^β)/β = gap."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        p = (low + high) / 2
+        q = p * np.exp(-gap) if beta == 0 else max(p**beta - beta * gap, 0) ** (1 / beta)
+        low, high = (p, high) if p + d * q < 1 else (low, p)
+    return low
+
+
 def _longest_double_solution(y: np.ndarray, alpha: float) -> np.ndarray:
     """α-entmax in extended precision where the machine has it, by bisection on c."""
     y = y.astype(np.longdouble)
