@@ -39,9 +39,10 @@
 #elif defined(REAL)
 
 /* A mapping: scores z to probabilities p. -inf excludes an entry; nothing left gives zeros; a NaN
- * or +inf gives NaN throughout. scratch holds scratch_size(n) values. block, if there is one, does
- * BLOCK rows of at most SHORT entries at once, each as if it were alone; the first count are
- * wanted. */
+ * or +inf gives NaN throughout. p may be where z is, if a caller's `out` is its input: an entry is
+ * written once z is no longer needed there. scratch holds scratch_size(n) values. block, if there
+ * is one, does BLOCK rows of at most SHORT entries at once, each as if it were alone; the first
+ * count are wanted. */
 typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
