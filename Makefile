@@ -16,7 +16,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 KERNELS := $(BIN)/python setup.py --quiet build_ext --inplace
 INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-build-isolation --editable
-C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch])
+C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
 .PHONY: help demo test test-slow lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean

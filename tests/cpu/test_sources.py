@@ -40,7 +40,7 @@ def includes(file: str) -> set[str]:
     return set(re.findall(r'^(?:#include|cdef extern from) "(.+)"', TEXTS[file], re.M)) - {TYPES}
 
 
-def check_syntax(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+def check_syntax(text: str, *flags: str | Path) -> subprocess.CompletedProcess[str]:
     """What a compiler says about a translation unit."""
     if shutil.which(COMPILER) is None or not Path(PYTHON_HEADERS, "Python.h").exists():
         pytest.skip("needs a C compiler and the headers of Python")
@@ -56,6 +56,14 @@ def check_syntax(text: str, *flags: str) -> subprocess.CompletedProcess[str]:
 def test_every_header_compiles_on_its_own(header):
     table = "-DKERNELS=kernels"  # what builds/table.h calls what it defines
     done = check_syntax(f'#include "{header}"\n', table)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_stand_ins_for_headers_of_python_and_numpy_hold_what_the_kernels_use():
+    """So that a host without the cross compiler sees what would break under it."""
+    stand_ins = Path(__file__).parent / "aarch64"
+    runner = (stand_ins / "runner.c").read_text()
+    done = check_syntax(f'{runner}\n#include "builds/table.h"\n', "-DKERNELS=k", "-I", stand_ins)
     assert done.returncode == 0, done.stderr
 
 

@@ -1,5 +1,8 @@
 /* Stands in for Python's header: the little that the kernels use of it, which is for running out of
  * memory. A program without an interpreter has no exception to set, so it ends. */
+#ifndef STAND_IN_PYTHON_H
+#define STAND_IN_PYTHON_H
+
 #include <stdlib.h>
 
 typedef int PyGILState_STATE;
@@ -13,3 +16,5 @@ static inline void PyGILState_Release(PyGILState_STATE state) {
 static inline void PyErr_NoMemory(void) {
     abort();
 }
+
+#endif
