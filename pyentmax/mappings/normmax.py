@@ -242,7 +242,7 @@ def _log_q(z: Any, alpha: Any) -> Any:
 def _diagonal(p: Any, alpha: Any) -> Any:
     """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support."""
     power = (1 / (alpha - 1)).astype(p.dtype)
-    norm = alpha_norm(p, alpha[:, 0] if alpha.size > 1 else alpha[0, 0])[..., None]
+    norm = alpha_norm(p, alpha[0, 0] if alpha.size == 1 else alpha[:, 0])[..., None]
     on = p != 0
     # The power of α − 1 is a division by 0 at α = ∞, where p only ever jumps: s = 0.
     # By logarithms, since norm/p overflows for a denormal p.

@@ -278,3 +278,9 @@ def test_norm_entropy_at_the_edges() -> None:
         norm_entropy([1.0], 0.5)
     with pytest.raises(ValueError, match="alpha must be at least 1, got nan"):
         norm_entropy([1.0], np.nan)
+
+
+def test_an_empty_batch_with_an_alpha_per_row() -> None:
+    empty, alpha = np.zeros((2, 0, 3)), np.full((2, 0), 1.5)
+    assert pyentmax.normmax_jvp.reference(empty, empty, alpha).shape == (2, 0, 3)
+    assert pyentmax.normmax_jacobian(empty, alpha).shape == (2, 0, 3, 3)
