@@ -6,11 +6,20 @@ Prints Markdown, a row as soon as it is measured. A number is a median over roun
 a row compares takes its turn, mostly as a multiple of a yardstick in the same round, so that a
 machine shared with other work, or one that changes its clock, disturbs all alike. One thread on
 either side, but for the last table.
+
+Two numbers in a cell are two regimes. Hot: nothing but the calls compared, so that their data and
+code are in the caches. Cold: before each call, outside the timing, other code reads and writes 64
+MiB of other data, as the rest of a training step does.
+
+What arrays are freed into stays with the process, for all that is compared: whether the C library
+hands memory back to the system and has it zeroed again hangs on what a process did before, costs
+more than a short call, and is no kernel's merit.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import datetime
 import platform
 import subprocess
@@ -46,6 +55,7 @@ def main() -> None:
     if unknown := set(args.tables) - set(TABLES):
         parser.error(f"no such table: {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
+    keep_memory()
     with pyentmax.set_workers(1):
         print_stamp(args)
         for name in args.tables or TABLES:
@@ -71,6 +81,17 @@ medians of {args.rounds} interleaved rounds, one thread.
 | Python, system | {platform.python_version()}, {platform.platform()} |""")
 
 
+def keep_memory() -> None:
+    """Let the C library keep what is freed, where it is one that can be told (glibc)."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    trim_threshold, mmap_threshold = -1, -3  # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+    mallopt(trim_threshold, 1 << 30)
+    mallopt(mmap_threshold, 1 << 30)
+
+
 def processor() -> str:
     """The processor's name where the system tells it."""
     try:
@@ -84,7 +105,7 @@ def forward(dtype: np.dtype, rounds: int) -> None:
     """Scores to probabilities, on rows of every kind."""
     columns = ["copy", *EXACT, *(f"α = {alpha}" for alpha in ALPHAS)]
     print_header(
-        "Forward: multiples of `torch.softmax`",
+        "Forward: multiples of `torch.softmax`, hot / cold",
         ["shape", "rows", "torch, µs per row", *columns],
     )
     for shape in SHAPES:
@@ -93,34 +114,35 @@ def forward(dtype: np.dtype, rounds: int) -> None:
             runs["copy"] = z.copy
             runs |= {name: partial(getattr(pyentmax, name), z) for name in EXACT}
             runs |= {alpha: partial(pyentmax.entmax, z, alpha) for alpha in ALPHAS}
-            print_multiples([size(shape), kind], medians(runs, rounds), shape[0])
+            print_multiples([size(shape), kind], runs, rounds, shape[0])
 
 
 def products(dtype: np.dtype, rounds: int) -> None:
     """The Jacobian at p times a vector: forward and reverse mode alike."""
-    columns = [*EXACT, *(f"α = {alpha}" for alpha in ALPHAS)]
+    columns = ["multiply", *EXACT, *(f"α = {alpha}" for alpha in ALPHAS)]
     print_header(
-        "Jacobian products: multiples of `np.multiply(p, v, out=…)`",
-        ["shape", "rows", "multiply, µs per row", *columns],
+        "Jacobian products: multiples of the backward pass of `torch.softmax`, hot / cold",
+        ["shape", "rows", "torch, µs per row", *columns],
     )
     for shape in SHAPES:
         for scale in (0.1, 1, 5):
             z = (scale * np.random.default_rng(0).standard_normal(shape)).astype(dtype)
-            v, out = np.flip(z).copy(), np.empty_like(z)
-            p = pyentmax.softmax(z)
-            runs: dict[Any, Run] = {"multiply": partial(np.multiply, p, v, out=out)}
+            v, p = np.flip(z).copy(), pyentmax.softmax(z)
+            runs: dict[Any, Run] = {"torch": torch_softmax_backward(p, v)}
+            runs["multiply"] = partial(np.multiply, p, v)
             for name in EXACT:
                 p = getattr(pyentmax, name)(z)
                 runs[name] = partial(getattr(pyentmax, f"{name}_vjp"), p, v)
             for alpha in ALPHAS:
                 runs[alpha] = partial(pyentmax.entmax_vjp, pyentmax.entmax(z, alpha), v, alpha)
-            print_multiples([size(shape), f"scale {scale}"], medians(runs, rounds), shape[0])
+            print_multiples([size(shape), f"scale {scale}"], runs, rounds, shape[0])
 
 
 def losses(dtype: np.dtype, rounds: int) -> None:
     """Loss and gradient for one label a row."""
     print_header(
-        "Loss and gradient: multiples of `torch.nn.functional.cross_entropy` and its backward",
+        "Loss and gradient: multiples of `torch.nn.functional.cross_entropy` and its backward, "
+        "hot / cold",
         ["shape", "rows", "torch, µs per row", *EXACT, "α = 1.25"],
     )
     for shape in SHAPES:
@@ -129,7 +151,7 @@ def losses(dtype: np.dtype, rounds: int) -> None:
             runs: dict[Any, Run] = {"torch": partial(torch_loss_and_grad, z, y)}
             runs |= {n: partial(getattr(pyentmax, f"{n}_loss_and_grad"), z, y) for n in EXACT}
             runs["entmax"] = partial(pyentmax.entmax_loss_and_grad, z, y, 1.25)
-            print_multiples([size(shape), kind], medians(runs, rounds), shape[0])
+            print_multiples([size(shape), kind], runs, rounds, shape[0])
 
 
 def peers(dtype: np.dtype, rounds: int) -> None:
@@ -240,6 +262,13 @@ TABLES = {
 }
 
 
+def torch_softmax_backward(p: np.ndarray, v: np.ndarray) -> Run:
+    """What PyTorch's autograd calls for softmax; the arrays are not copied."""
+    product = torch.ops.aten._softmax_backward_data
+    probabilities = torch.from_numpy(p)
+    return partial(product, torch.from_numpy(v), probabilities, -1, probabilities.dtype)
+
+
 def torch_loss_and_grad(z: np.ndarray, y: np.ndarray) -> tuple[torch.Tensor, torch.Tensor]:
     """Cross-entropy and its gradient by PyTorch's autograd; the arrays are not copied."""
     scores = torch.from_numpy(z).requires_grad_()
@@ -268,13 +297,33 @@ def repeat(run: Run, calls: int) -> None:
         run()
 
 
-def medians(runs: dict[Any, Run], rounds: int) -> dict[Any, float]:
-    """Seconds of each run: the median over rounds in which each takes its turn, after a first."""
+class OtherWork:
+    """What a program does between two calls of a mapping: other code, on 64 MiB of other data."""
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self._weights = rng.standard_normal(1 << 24, dtype=np.float32)
+        self._matrix = rng.standard_normal((256, 256), dtype=np.float32)
+        self._row = torch.from_numpy(self._weights[: 1 << 16])
+
+    def __call__(self) -> None:
+        np.multiply(self._weights, np.float32(-1), out=self._weights)
+        np.matmul(self._matrix, self._matrix)
+        np.sort(self._matrix, axis=0)
+        torch.cumsum(torch.tanh(self._row), 0)
+
+
+def medians(runs: dict[Any, Run], rounds: int, between: Run = lambda: None) -> dict[Any, float]:
+    """Seconds of each run: the median over rounds in which each takes its turn, after a first.
+
+    `between` runs before each of them, untimed.
+    """
     seconds: dict[Any, list[float]] = {name: [] for name in runs}
     for run in runs.values():
         run()
     for _ in range(rounds):
         for name, run in runs.items():
+            between()
             start = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - start)
@@ -291,10 +340,13 @@ def print_header(title: str, columns: list[str]) -> None:
     print(f"\n## {title}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
 
 
-def print_multiples(labels: list[str], taken: dict[Any, float], rows: int) -> None:
+def print_multiples(labels: list[str], runs: dict[Any, Run], rounds: int, rows: int) -> None:
     """The yardstick, which comes first, in microseconds a row; the others as multiples of it."""
-    unit, *others = taken.values()
-    print_row([*labels, f"{unit / rows * 1e6:.3f}", *(f"{t / unit:.2f}" for t in others)])
+    cells = []
+    for taken in (medians(runs, rounds), medians(runs, rounds, OtherWork())):
+        unit, *others = taken.values()
+        cells.append([f"{unit / rows * 1e6:.3f}", *(f"{t / unit:.2f}" for t in others)])
+    print_row([*labels, *(f"{hot} / {cold}" for hot, cold in zip(*cells, strict=True))])
 
 
 def print_row(cells: list[str]) -> None:
