@@ -18,6 +18,13 @@ from pyentmax.mappings.regularized import (
     separable_mapping,
     separable_vjp,
 )
+from pyentmax.sparse_attention import (
+    AttentionWeights,
+    attention,
+    attention_jvp,
+    attention_vjp,
+    attention_vjp_alpha,
+)
 
 try:
     __version__ = version("pyentmax")
@@ -25,9 +32,14 @@ except PackageNotFoundError:  # a checkout that was not installed
     __version__ = "0+unknown"
 
 __all__ = [
+    "AttentionWeights",
     "CheckReport",
     "MAPPINGS",
     "Mapping",
+    "attention",
+    "attention_jvp",
+    "attention_vjp",
+    "attention_vjp_alpha",
     "check_gradient",
     "check_jacobian",
     "check_vjp",

@@ -29,6 +29,7 @@ ROOMS = [
     "losses",
     "mappings",
     "fenchel_young",
+    "sparse_attention",
     "checking",
     ROOT,
     "autograd",

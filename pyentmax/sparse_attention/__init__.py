@@ -1,0 +1,30 @@
+"""Attention whose weights are sparse, at a cost that follows their support.
+
+For queries Q, keys K and values V, attention is three lines:
+
+    S = scale · Q Kᵀ        scores, a row for each query
+    P = π(S)                weights: a mapping of `pyentmax.MAPPINGS`, row by row
+    O = P V                 the output
+
+`dense` has them, with the derivative beside them. But P has T · S entries, and where π is sparse
+nearly all of them are zeros that neither O nor any gradient needs. So what runs for NumPy's arrays
+goes through S one tile of queries after the other, while the tile lies in the processor's cache,
+and keeps of P what is not zero (`weights`). From then on, forward and backward, time and memory
+follow the support.
+"""
+
+from pyentmax.sparse_attention.functions import (
+    attention,
+    attention_jvp,
+    attention_vjp,
+    attention_vjp_alpha,
+)
+from pyentmax.sparse_attention.weights import AttentionWeights
+
+__all__ = [
+    "AttentionWeights",
+    "attention",
+    "attention_jvp",
+    "attention_vjp",
+    "attention_vjp_alpha",
+]

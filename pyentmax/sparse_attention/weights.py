@@ -1,0 +1,143 @@
+"""The weights of attention without their zeros."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+INT32_MAX = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True)
+class AttentionWeights:
+    """The weights of all queries as one matrix in compressed sparse rows.
+
+    The rows of all heads follow each other: query t of the head with flat index h is row h T + t.
+    Its weights are ``data[indptr[row]:indptr[row + 1]]``, for the keys in the same slice of
+    `indices`, which rise.
+
+    A query that saw no key has an empty row. One with a NaN among its scores has a NaN for every
+    key that it may see.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        batch + (T, S), the shape of `to_dense`
+    data : array of the non-zero weights
+        in the dtype that attention computed in, float32 for half types
+    indices : array of int32
+        the key of each
+    indptr : array of int64, of length batch · T + 1
+        where each row begins
+
+    Examples
+    --------
+    >>> from pyentmax import attention
+    >>> query, key = np.array([[4.0], [0.0]]), np.array([[1.0], [0.5], [-1.0]])
+    >>> output, weights = attention(query, key, key, 2, scale=1, return_weights=True)
+    >>> print(weights.to_dense().round(4))
+    [[1.     0.     0.    ]
+     [0.3333 0.3333 0.3333]]
+    >>> print(weights.support_sizes, round(weights.density, 4))
+    [1 3] 0.6667
+    """
+
+    shape: tuple[int, ...]
+    data: Any
+    indices: Any
+    indptr: Any
+
+    @classmethod
+    def from_dense(cls, dense: Any) -> AttentionWeights:
+        """Keep what is not zero of an array of shape batch + (T, S)."""
+        rows = dense.reshape(math.prod(dense.shape[:-1]), dense.shape[-1])
+        row, column = np.nonzero(rows)
+        indptr = np.zeros(len(rows) + 1, np.int64)
+        np.cumsum(np.count_nonzero(rows, axis=1), out=indptr[1:])
+        return cls(dense.shape, rows[row, column], column.astype(np.int32), indptr)
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The batch shape, the heads among it."""
+        return self.shape[:-2]
+
+    @property
+    def support_sizes(self) -> Any:
+        """How many keys each query attends to, of shape batch + (T,)."""
+        return np.diff(self.indptr).reshape(self.shape[:-1])
+
+    @property
+    def density(self) -> float:
+        """The share of all weights that are not zero; 0 where there are none at all."""
+        return self.data.size / max(1, math.prod(self.shape))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return int(self.data.nbytes + self.indices.nbytes + self.indptr.nbytes)
+
+    def to_dense(self) -> Any:
+        """All weights, zeros included, as an array of shape batch + (T, S)."""
+        dense = np.zeros(self.shape, self.data.dtype)
+        rows = dense.reshape(len(self.indptr) - 1, self.shape[-1])
+        rows[np.repeat(np.arange(len(rows)), np.diff(self.indptr)), self.indices] = self.data
+        return dense
+
+    def csr(self, *head: int) -> Any:
+        """One head's weights as a `scipy.sparse` CSR array of shape (T, S).
+
+        It shares `data` and `indices`, without a copy.
+
+        Parameters
+        ----------
+        *head : int
+            the index of the head in the batch shape; nothing, where that is ()
+
+        Raises
+        ------
+        IndexError
+            if there is no such head
+        ImportError
+            if SciPy is not installed
+
+        Examples
+        --------
+        >>> from pyentmax import attention
+        >>> x = np.eye(3)[None] * 9
+        >>> _, weights = attention(x, x, x, return_weights=True)
+        >>> print(weights.csr(0).nnz)
+        3
+        """
+        if len(head) != len(self.batch):
+            raise IndexError(
+                f"one head is wanted, by {len(self.batch)} indices into the batch shape "
+                f"{self.batch}, got {len(head)}"
+            )
+        for n, i in zip(self.batch, head, strict=True):
+            if not -n <= i < n:
+                raise IndexError(f"no head {head} in the batch shape {self.batch}")
+        flat = 0
+        for n, i in zip(self.batch, head, strict=True):
+            flat = flat * n + i % n
+        t, s = self.shape[-2:]
+        ends = self.indptr[flat * t : (flat + 1) * t + 1]
+        entries, ends = slice(ends[0], ends[-1]), ends - ends[0]
+        if ends[-1] <= INT32_MAX:
+            ends = ends.astype(np.int32)  # as the indices, or SciPy would copy those
+        matrix = _scipy_sparse().csr_array((t, s), dtype=self.data.dtype)
+        # Its constructor would copy what is less than half of another array.
+        matrix.data, matrix.indices, matrix.indptr = self.data[entries], self.indices[entries], ends
+        return matrix
+
+
+def _scipy_sparse() -> Any:
+    try:
+        import scipy.sparse
+    except ImportError as error:
+        raise ImportError(
+            "sparse results need SciPy, which is not installed; pip install 'pyentmax[sparse]'"
+        ) from error
+    return scipy.sparse

@@ -1,0 +1,353 @@
+"""Attention and its derivatives: against single queries, and against finite differences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import Case, normal, one_by_one, random_case, visible
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pyentmax import (
+    AttentionWeights,
+    attention,
+    attention_jvp,
+    attention_vjp,
+    attention_vjp_alpha,
+    entmax,
+)
+
+RNG = np.random.default_rng(5)
+# Rounding of the products in front of the threshold, of a few dozen terms.
+ROOM = {np.float64: 1e-12, np.float32: 2e-5, np.float16: 2e-3}
+VJP_OPTIONS = ("mapping", "mask", "causal", "offset", "scale", "k", "strength", "budget", "upper")
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_query_gets_what_it_would_get_alone(seed: int) -> None:
+    case, batch = random_case(seed)
+    output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)
+    expected, expected_weights = one_by_one(case, batch)
+    np.testing.assert_allclose(output, expected, rtol=0, atol=ROOM[np.float64])
+    dense = weights.to_dense()
+    np.testing.assert_allclose(dense, expected_weights, rtol=0, atol=ROOM[np.float64])
+    assert not dense[~visible(case, batch)].any()
+    assert (weights.data != 0).all()
+    np.testing.assert_array_equal(weights.support_sizes, (dense != 0).sum(-1))
+    assert weights.density == (dense != 0).mean()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("seed", range(6))
+def test_precision_is_that_of_the_arrays(seed: int, dtype: Any) -> None:
+    case, batch = random_case(seed, dtype)
+    output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)
+    assert output.dtype == dtype
+    assert weights.data.dtype == np.float32
+    expected, _ = one_by_one(case, batch)
+    room = ROOM[dtype] * max(1, np.abs(expected).max())
+    np.testing.assert_allclose(output, expected, rtol=0, atol=room)
+    for gradient in attention_vjp(
+        weights, *case.arrays, np.ones_like(output), case.alpha, **case.options
+    ):
+        assert gradient.dtype == dtype
+
+
+def gradients_by_difference(
+    function: Callable[..., Any], arrays: list[np.ndarray], g: np.ndarray, step: float = 1e-6
+) -> list[np.ndarray]:
+    """Central differences of the sum of ``g * function(*arrays)``."""
+    found = []
+    for array in arrays:
+        gradient = np.zeros_like(array)
+        for index in np.ndindex(array.shape):
+            kept = array[index]
+            values = []
+            for moved in (kept + step, kept - step):
+                array[index] = moved
+                values.append(np.sum(g * function(*arrays)))
+            array[index] = kept
+            gradient[index] = (values[0] - values[1]) / (2 * step)
+        found.append(gradient)
+    return found
+
+
+DIFFERENTIATED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "plain": ((5, 3), (7, 3), {}),
+    "causal": ((2, 5, 3), (2, 5, 3), {"causal": True}),
+    "behind a cache": ((5, 3), (8, 3), {"causal": True, "offset": 3}),
+    "grouped": ((4, 3, 3), (2, 4, 3), {}),
+    "broadcast": ((4, 3, 3), (1, 4, 3), {"mask": RNG.random((3, 4)) < 0.7}),
+    "queries shared": ((3, 3), (2, 5, 3), {}),
+    "scaled": ((3, 3), (5, 3), {"scale": 0.9}),
+    "top-k": ((3, 3), (9, 3), {"mapping": "topk_softmax", "k": 3}),
+    "sparse top-k": ((3, 3), (9, 3), {"mapping": "topk_sparsemax", "k": 2}),
+    "fused": (
+        (3, 3),
+        (6, 3),
+        {"mapping": "fusedmax", "strength": 0.1, "mask": RNG.random((3, 6)) < 0.8},
+    ),
+    "clustered": ((3, 3), (6, 3), {"mapping": "oscarmax", "strength": 0.02}),
+    "bounded": ((3, 3), (6, 3), {"mapping": "csoftmax", "upper": 0.3}),
+    "bounded, sparse": ((3, 3), (6, 3), {"mapping": "csparsemax", "upper": 0.4, "causal": False}),
+    "budget": ((3, 3), (6, 3), {"mapping": "budget_sparsemax", "budget": 2}),
+    "of a norm": ((3, 3), (6, 3), {"mapping": "normmax"}),
+    "softmax": ((3, 3), (6, 3), {"mapping": "softmax"}),
+    "entmax15": ((3, 3), (6, 3), {"mapping": "entmax15"}),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIATED)
+def test_gradients_are_those_of_differences(name: str) -> None:
+    rng = np.random.default_rng(3)
+    q_shape, k_shape, options = DIFFERENTIATED[name]
+    arrays = [normal(rng, q_shape), normal(rng, k_shape), normal(rng, (*k_shape[:-1], 2))]
+
+    def function(*arrays: Any) -> Any:
+        return attention(*arrays, **options)
+
+    output, weights = attention(*arrays, return_weights=True, **options)
+    g = normal(rng, output.shape)
+    expected = gradients_by_difference(function, arrays, g)
+    found = attention_vjp(weights, *arrays, g, **options)
+    for gradient, difference in zip(found, expected, strict=True):
+        np.testing.assert_allclose(gradient, difference, rtol=0, atol=1e-7)  # step² and ε/step
+
+    tangents = [normal(rng, a.shape) for a in arrays]
+    along = attention_jvp(weights, *arrays, *tangents, **options)
+    product = sum(np.sum(a * b) for a, b in zip(found, tangents, strict=True))
+    np.testing.assert_allclose(np.sum(along * g), product, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.2, 1.5, 2.0, [1.25, 1.5, 1.75, 2.0], [[1.4], [1.6]]])
+def test_the_gradient_of_alpha_is_that_of_differences(alpha: Any) -> None:
+    rng = np.random.default_rng(4)
+    alpha = np.array(alpha)
+    query, key, value = normal(rng, (2, 4, 3, 5)), normal(rng, (2, 2, 6, 5)), normal(rng, (6, 3))
+    output, weights = attention(query, key, value, alpha, return_weights=True)
+    g = normal(rng, output.shape)
+    found = attention_vjp_alpha(weights, value, g, alpha)
+    assert np.shape(found) == alpha.shape
+    step = 1e-6
+    for index in np.ndindex(alpha.shape):
+        moved = np.zeros(alpha.shape)
+        moved[index] = step
+        if alpha[index] == 1:  # from above alone
+            values = [
+                np.sum(g * attention(query, key, value, alpha + n * moved)) for n in (0, 1, 2)
+            ]
+            expected = (4 * values[1] - values[2] - 3 * values[0]) / (2 * step)
+        else:
+            up = np.sum(g * attention(query, key, value, alpha + moved))
+            expected = (up - np.sum(g * attention(query, key, value, alpha - moved))) / (2 * step)
+        np.testing.assert_allclose(np.asarray(found)[index], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_a_head_has_its_own_alpha() -> None:
+    query, key, value = normal(RNG, (2, 3, 4, 5)), normal(RNG, (2, 3, 6, 5)), normal(RNG, (6, 2))
+    together = attention(query, key, value, [1, 1.5, 2])
+    for head, alpha in enumerate([1, 1.5, 2]):
+        alone = attention(query[:, head], key[:, head], value, alpha)
+        np.testing.assert_allclose(together[:, head], alone, rtol=0, atol=ROOM[np.float64])
+
+
+def test_the_weights_are_scipys_csr_without_a_copy() -> None:
+    pytest.importorskip("scipy")
+    query, key = normal(RNG, (2, 3, 4, 5)), normal(RNG, (2, 3, 6, 5))
+    _, weights = attention(query, key, key, 2, return_weights=True)
+    dense = weights.to_dense()
+    for head in np.ndindex(2, 3):
+        matrix = weights.csr(*head)
+        np.testing.assert_array_equal(matrix.toarray(), dense[head])
+        assert np.shares_memory(matrix.data, weights.data)
+        assert np.shares_memory(matrix.indices, weights.indices)
+        assert matrix.has_sorted_indices
+    with pytest.raises(IndexError, match="one head is wanted, by 2 indices"):
+        weights.csr(0)
+    with pytest.raises(IndexError, match=r"no head \(0, 3\)"):
+        weights.csr(0, 3)
+
+
+def test_queries_without_keys_give_zeros_and_take_no_gradient() -> None:
+    query, key, value = normal(RNG, (4, 3)), normal(RNG, (5, 3)), normal(RNG, (5, 2))
+    mask = np.ones((4, 5), bool)
+    mask[1] = False
+    output, weights = attention(query, key, value, mask=mask, return_weights=True)
+    assert not output[1].any()
+    assert weights.support_sizes[1] == 0
+    g = np.full((4, 2), np.nan)
+    g[[0, 2, 3]] = 1
+    g_query, g_key, g_value = attention_vjp(weights, query, key, value, g)
+    assert not g_query[1].any()
+    assert np.isfinite(g_key).all()
+    assert np.isfinite(g_value).all()
+    assert not attention(query, key, value, causal=True, offset=-2)[:2].any()
+
+
+def test_a_nan_stays_in_its_query_and_with_keys_that_nobody_sees() -> None:
+    query, key, value = normal(RNG, (4, 3)), normal(RNG, (5, 3)), normal(RNG, (5, 2))
+    expected = attention(query, key, value, mask=np.arange(5) != 3)
+    broken = query.copy(), key.copy(), value.copy()
+    broken[0][2, 0] = np.nan
+    broken[1][3] = np.nan
+    broken[2][3] = [np.inf, np.nan]
+    mask = np.broadcast_to(np.arange(5) != 3, (4, 5))
+    output, weights = attention(*broken, mask=mask, return_weights=True)
+    assert np.isnan(output[2]).all()
+    rest = [0, 1, 3]
+    np.testing.assert_allclose(output[rest], expected[rest], rtol=0, atol=ROOM[np.float64])
+    np.testing.assert_array_equal(np.isnan(weights.to_dense()), mask & (np.arange(4) == 2)[:, None])
+    g_query, g_key, g_value = attention_vjp(weights, *broken, np.ones((4, 2)))
+    assert np.isfinite(g_query[rest]).all()
+    assert np.isnan(g_query[2]).all()
+    assert not g_key[3].any()
+    assert not g_value[3].any()
+
+
+def test_a_value_that_gets_no_weight_may_hold_anything() -> None:
+    key = np.array([[1.0], [-1.0]])
+    value = np.array([[1.0], [np.nan]])
+    output, weights = attention([[9.0]], key, value, return_weights=True)
+    np.testing.assert_array_equal(output, [[1.0]])
+    for gradient in attention_vjp(weights, [[9.0]], key, value, [[1.0]]):
+        assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize(
+    ("shapes", "output"),
+    [
+        (((0, 3), (4, 3), (4, 2)), (0, 2)),
+        (((3, 3), (0, 3), (0, 2)), (3, 2)),
+        (((3, 3), (4, 3), (4, 0)), (3, 0)),
+        (((0, 3, 3), (0, 4, 3), (4, 2)), (0, 3, 2)),
+        (((2, 3, 0), (2, 4, 0), (4, 2)), (2, 3, 2)),
+    ],
+)
+def test_empty_shapes(shapes: tuple[tuple[int, ...], ...], output: tuple[int, ...]) -> None:
+    arrays = [normal(RNG, shape) for shape in shapes]
+    found, weights = attention(*arrays, return_weights=True)
+    assert found.shape == output
+    assert weights.to_dense().shape == (*output[:-1], shapes[1][-2])
+    assert np.isfinite(found).all()
+    for gradient, shape in zip(attention_vjp(weights, *arrays, found), shapes, strict=True):
+        assert gradient.shape == shape
+    assert attention_jvp(weights, *arrays, *arrays).shape == output
+    assert attention_vjp_alpha(weights, arrays[2], found) == 0 or found.size
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 3), max_size=3),
+    st.lists(st.booleans(), min_size=9, max_size=9),
+    st.integers(0, 3),
+    st.integers(0, 3),
+)
+def test_batch_shapes_broadcast(
+    batch: list[int], ones: list[bool], key_drops: int, value_drops: int
+) -> None:
+    def shape(kept: list[bool], drops: int) -> tuple[int, ...]:
+        return tuple(1 if one else n for n, one in zip(batch, kept, strict=False))[drops:]
+
+    rng = np.random.default_rng(0)
+    query = normal(rng, (*shape(ones[:3], 0), 2, 3))
+    key = normal(rng, (*shape(ones[3:6], key_drops), 4, 3))
+    value = normal(rng, (*shape(ones[6:], value_drops), 4, 2))
+    output, weights = attention(query, key, value, return_weights=True)
+    whole = np.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    each = [np.broadcast_to(x, (*whole, *x.shape[-2:])) for x in (query, key, value)]
+    np.testing.assert_allclose(output, attention(*each), rtol=0, atol=ROOM[np.float64])
+    g = normal(rng, output.shape)
+    found = attention_vjp(weights, query, key, value, g)
+    separate = attention_vjp(weights, *each, g)
+    for a, b, x in zip(found, separate, (query, key, value), strict=True):
+        axes = tuple(range(b.ndim - x.ndim))
+        summed = b.sum(axis=axes)
+        stretched = tuple(i for i, n in enumerate(x.shape) if n == 1 and summed.shape[i] != 1)
+        summed = summed.sum(axis=stretched, keepdims=True)
+        np.testing.assert_allclose(a, summed, rtol=0, atol=ROOM[np.float64])
+
+
+def test_inputs_are_not_overwritten_and_may_lie_anyhow() -> None:
+    query, key, value = (normal(RNG, (3, 4, 2)).transpose(1, 2, 0)[:, ::-1] for _ in range(3))
+    expected = attention(query.copy(), key.copy(), value.copy())
+    for array in (query, key, value):
+        array.setflags(write=False)
+    output, weights = attention(query, key, value, return_weights=True)
+    np.testing.assert_array_equal(output, expected)
+    attention_vjp(weights, query, key, value, output)
+
+
+def test_integers_and_lists_are_taken() -> None:
+    output = attention([[1]], [[1], [0]], [[1], [3]], 2, scale=1)
+    assert output.dtype == np.float64
+    np.testing.assert_array_equal(output, [[1.0]])
+
+
+def test_scores_are_scaled_by_the_root_of_the_features() -> None:
+    query, key, value = normal(RNG, (2, 16)), normal(RNG, (5, 16)), normal(RNG, (5, 3))
+    expected = entmax(query @ key.T / 4, 1.5) @ value
+    np.testing.assert_allclose(attention(query, key, value), expected, rtol=0, atol=1e-14)
+
+
+X = np.zeros((2, 4, 3, 5))
+WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (ValueError, r"query must have at least two axes", lambda: attention(X[0, 0, 0], X, X)),
+        (ValueError, r"as many features", lambda: attention(X, X[..., :4], X)),
+        (ValueError, r"as many positions", lambda: attention(X, X, X[..., :2, :])),
+        (ValueError, r"batch shapes .* \(3,\)", lambda: attention(X, X[0, :3], X)),
+        (ValueError, r"alpha of shape \(3,\)", lambda: attention(X, X, X, [1.5] * 3)),
+        (ValueError, r"alpha must be at least 1, got 0.5", lambda: attention(X, X, X, 0.5)),
+        (ValueError, r"alpha must be at least 1", lambda: attention(X, X, X, [1, 2, 0.5, 2])),
+        (TypeError, r"mask must be boolean", lambda: attention(X, X, X, mask=[1, 0, 1])),
+        (ValueError, r"mask of shape \(2,\)", lambda: attention(X, X, X, mask=[True, False])),
+        (TypeError, r"causal must be True or False", lambda: attention(X, X, X, causal=3)),
+        (ValueError, r"offset shifts what is causal", lambda: attention(X, X, X, offset=3)),
+        (TypeError, r"offset must be a whole", lambda: attention(X, X, X, causal=True, offset=1.5)),
+        (ValueError, r"scale must be finite", lambda: attention(X, X, X, scale=np.inf)),
+        (TypeError, r"scale must be a number", lambda: attention(X, X, X, scale="1")),
+        (ValueError, r"mapping must be one of", lambda: attention(X, X, X, mapping="entmax2")),
+        (TypeError, r"mapping must be a Mapping", lambda: attention(X, X, X, mapping=entmax)),
+        (
+            TypeError,
+            r"takes the parameters \(k\)",
+            lambda: attention(X, X, X, mapping="topk_softmax"),
+        ),
+        (TypeError, r"takes the parameters \(alpha\)", lambda: attention(X, X, X, k=2)),
+        (TypeError, r"query must hold real numbers", lambda: attention(X * 1j, X, X)),
+        (TypeError, r"value is a numpy.ma", lambda: attention(X, X, np.ma.masked_array(X))),
+        (ValueError, r"workers must be 1 or more", lambda: attention(X, X, X, workers=0)),
+        (TypeError, r"weights must be the AttentionWeights", lambda: attention_vjp(X, X, X, X, X)),
+        (ValueError, r"do not belong", lambda: attention_vjp(WEIGHTS, X[0], X[0], X[0], X[0])),
+        (ValueError, r"g must have the shape", lambda: attention_vjp(WEIGHTS, X, X, X, X[0])),
+        (
+            ValueError,
+            r"d_key must have the shape",
+            lambda: attention_jvp(WEIGHTS, X, X, X, X, X[0], X),
+        ),
+        (
+            ValueError,
+            r"k must be at least 1",
+            lambda: attention(X, X, X, mapping="topk_softmax", k=0),
+        ),
+    ],
+)
+def test_errors_say_what_was_expected(error: Any, message: str, call: Callable[[], Any]) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_a_case_is_not_like_the_other() -> None:
+    """The random cases reach what they are to try."""
+    cases = [random_case(seed)[0] for seed in range(60)]
+    assert sum("mask" in case.options for case in cases) > 10
+    assert sum("causal" in case.options for case in cases) > 10
+    assert sum(np.ndim(case.alpha) for case in cases) > 10
+    assert isinstance(cases[0], Case)
