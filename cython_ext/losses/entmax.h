@@ -51,8 +51,8 @@ KERNEL("entmax_loss_and_grad", "(n),(n),(),(),()->(),(),(n)",
 static REAL TYPED(score_of_largest)(const REAL *z, const REAL *p, ptrdiff_t n, const REAL *maxima,
                                     REAL largest_p) {
     ptrdiff_t i = 0;
-    while (TYPED(lane_max)(maxima + i / CHUNK * LANES) < largest_p) i += CHUNK;
-    while (p[i] < largest_p) i++;
+    while (i + CHUNK < n && TYPED(lane_max)(maxima + i / CHUNK * LANES) < largest_p) i += CHUNK;
+    while (i < n - 1 && p[i] < largest_p) i++;
     const ptrdiff_t end = n - i < CHUNK ? n : i + CHUNK;
     REAL largest = z[i];
     for (; i < end; i++)

@@ -70,23 +70,25 @@ static void TYPED(center)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
 /* J v from s, in its place, where one entry has most of the weight. */
 static void TYPED(center_dominated)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
                                     const TYPED(Balance) *all) {
-    const REAL below = all->largest * (REAL)0.9; /* nothing else is so large */
-    ptrdiff_t k = 0;
+    const REAL less = all->largest * (REAL)0.9, below = less < all->largest ? less : (REAL)0;
+    ptrdiff_t k = 0; /* its place: nothing else is above 0.9 of it, which rounds up if denormal */
     while (k + LANES <= n && !TYPED(any_above)(s + k, below)) k += LANES;
-    while (!(s[k] > below)) k++;
+    while (k < n - 1 && s[k] != all->largest) k++;
     TYPED(Balance) others = {0};
     s[k] = 0;
     for (ptrdiff_t start = 0; start < n; start += LEAF)
         TYPED(add_weights)(s + start, v + start, n - start < LEAF ? n - start : LEAF, v[k],
                            &others);
     TYPED(center)(s, v, n, v[k], (REAL)(others.along / all->weight));
+    others.along += v[k] - v[k]; /* a NaN if v_k is no number, as 0 times it is */
     s[k] = (REAL)(-all->largest / all->weight * others.along);
 }
 
-/* J v from s, in its place: the mean over the whole row. A NaN dominates nothing. */
+/* J v from s, in its place: the mean over the whole row. Neither a NaN dominates nor an s that is
+ * not positive, which only p that are no probabilities have. */
 static void TYPED(jacobian_product)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
                                     const TYPED(Balance) *all) {
-    if (all->largest > all->weight * 0.6)
+    if (all->largest > 0 && all->largest > all->weight * 0.6)
         TYPED(center_dominated)(s, v, n, all);
     else
         TYPED(center)(s, v, n, 0, (REAL)(all->along / all->weight));

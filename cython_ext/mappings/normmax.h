@@ -53,7 +53,7 @@ static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restr
     }
     double *x = scratch, *q = scratch + n, *q_alpha = scratch + 2 * n;
     ptrdiff_t *place = (ptrdiff_t *)(scratch + 3 * n), first = 0, size = 1;
-    while (z[first] != largest) first++;
+    while (first < n - 1 && z[first] != largest) first++;
     x[0] = 0;
     place[0] = first;
     for (ptrdiff_t i = 0; i < n; i++) {

@@ -29,7 +29,7 @@ static REAL TYPED(kth_largest)(REAL *values, ptrdiff_t n, ptrdiff_t k) {
         for (ptrdiff_t i = 0; i < n; i++)
             count[TYPED(rising_key)(values[i]) >> shift & ((1 << DIGIT_BITS) - 1)]++;
         TYPED(Key) digit = (1 << DIGIT_BITS) - 1;
-        for (; k > count[digit]; digit--) k -= count[digit];
+        for (; digit > 0 && k > count[digit]; digit--) k -= count[digit];
         if (count[digit] == n) continue;
         ptrdiff_t size = 0;
         for (ptrdiff_t i = 0; i < n; i++) {

@@ -148,7 +148,7 @@ static double first_shift(const double *score, const double *bound, ptrdiff_t n,
     const double largest = largest_of(score, n);
     double low = reach, high = (double)INFINITY;
     if (bounds_within(low, largest, score, bound, n, scratch) >= total) return largest;
-    while (high - low > 1) {
+    for (int pass = 0; pass < 64 && high - low > 1; pass++) { /* each takes a bit off the bracket */
         const double gap = middle_float(low, high);
         if (gap == low) break;
         if (bounds_within(gap, largest, score, bound, n, scratch) >= total)

@@ -4,6 +4,10 @@ For Ω(p) = Σ g(p_i) the optimality condition on the support is g'(p_i) = z_i �
 p_i by s_i (dz_i − dτ) with s_i = 1/g''(p_i), and Σ dp = 0 fixes dτ = (s·dz)/Σs (Peters et al.
 2019, Prop. 2). Off the support s = 0. J is symmetric, so its product with v serves as JVP and
 as VJP.
+
+All of this looks at p alone and believes it. Of a p that is not negative the formulas hold whatever
+it sums to; of any other array, of logarithms say, a row gets numbers that mean nothing, or NaN.
+Kernels do the same: no row, whatever it holds, touches another or leaves its memory.
 """
 
 from __future__ import annotations
@@ -38,11 +42,12 @@ def product(s: Any, v: Any, share: Any = None) -> Any:
     v = np.where(s != 0, v, 0)  # off the support v may hold anything, a NaN too
     share = _share(s) if share is None else share
     k = np.argmax(share, axis=-1, keepdims=True)
-    v = np.where(s != 0, v - np.take_along_axis(v, k, axis=-1), 0)
-    rest, at_k = _without_largest(s, k)
-    mean = np.sum(share * v, axis=-1, keepdims=True)
-    along = np.sum(rest * v, axis=-1, keepdims=True)
-    return np.where(s != 0, np.where(at_k, -share * along, rest * (v - mean)), 0)
+    with np.errstate(invalid="ignore"):  # what infinities on the support leave without a value
+        v = np.where(s != 0, v - np.take_along_axis(v, k, axis=-1), 0)
+        rest, at_k = _without_largest(s, k)
+        mean = np.sum(share * v, axis=-1, keepdims=True)
+        along = np.sum(rest * v, axis=-1, keepdims=True)
+        return np.where(s != 0, np.where(at_k, -share * along, rest * (v - mean)), 0)
 
 
 def dense(s: Any, share: Any = None) -> Any:

@@ -173,7 +173,7 @@ def budget_sparsemax_jacobian(p: Any, budget: Any, axis: Any = -1) -> Any:
 
 def _free(p: Any) -> Any:
     # 1 where p is free to move, written so that a NaN stays a NaN.
-    return np.where(np.isnan(p), p, (p > 0) & (p < 1))
+    return np.where(p >= 1, 0, np.where(p > 0, 1, p))
 
 
 BUDGET_SPARSEMAX = Mapping(

@@ -184,7 +184,7 @@ def csparsemax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
 
 def _curvature(p: Any, upper: Any) -> Any:
     # 1 on the free entries, written so that a NaN stays a NaN.
-    return np.where(np.isnan(p), p, np.where(full_entries(p, upper), 0, np.sign(p)))
+    return np.where(full_entries(p, upper), 0, np.where(p > 0, 1, p))
 
 
 CSPARSEMAX = Mapping(

@@ -238,7 +238,7 @@ def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
 
 def _curvature(p: Any) -> Any:
     # 1 on the support, written so that a NaN stays a NaN.
-    return np.where(np.isnan(p), p, np.sign(p))
+    return np.where(p > 0, 1, p)
 
 
 SPARSEMAX = Mapping(

@@ -7,7 +7,7 @@
 /* Also, with bounds, constrained sparsemax's. */
 template <typename C> struct SparsemaxCurvature : RisingCurvature<C> {
     using RisingCurvature<C>::RisingCurvature;
-    __device__ C s(C p) const { return p != p ? p : (C)1; }
+    __device__ C s(C p) const { return p > 0 ? (C)1 : p; }
     __device__ C relative(C p, C) const { return s(p); }
 };
 template <typename C> using SparsemaxJvp = Product<C, SparsemaxCurvature<C>>;

@@ -1,0 +1,119 @@
+"""Kernels over operands that keep no promise: any numbers come out, but nothing leaves its row.
+
+The operands and the checks are in broken_promises.py, which runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from broken_promises import LONG, ROWS, SHORT
+from kernel_rows import FLOATS
+
+import pyentmax as pe
+
+_cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+
+KERNELS = [name for name, kernel in next(iter(_cpu.BUILDS.values())).items() if kernel.signature]
+JVPS = [name for name in KERNELS if name.endswith("_jvp")]
+SCRIPT = Path(__file__).with_name("broken_promises.py")
+
+needs_protection = pytest.mark.skipif(os.name == "nt", reason="pages are protected by mprotect")
+
+
+def run_over_broken_rows(*kernels: str, lengths: list[int], seeds: int = 1) -> None:
+    command = [sys.executable, str(SCRIPT), *kernels, "--seeds", str(seeds), "--lengths"]
+    package = str(Path(str(pe.__file__)).parents[1])
+    done = subprocess.run(
+        [*command, *map(str, lengths)],
+        env={**os.environ, "PYTHONPATH": package},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, f"{kernels} ended with {done.returncode}:\n{done.stderr}"
+
+
+@needs_protection
+def test_no_product_leaves_its_row() -> None:
+    run_over_broken_rows(*JVPS, lengths=[1, 2, 16, 33, 300])
+
+
+@needs_protection
+def test_no_other_kernel_leaves_its_row() -> None:
+    others = [name for name in KERNELS if name not in JVPS]
+    run_over_broken_rows(*others, lengths=[2, 17, 257])
+
+
+@needs_protection
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_no_kernel_leaves_its_row_whatever_it_holds(kernel: str) -> None:
+    run_over_broken_rows(kernel, lengths=SHORT, seeds=12)
+    run_over_broken_rows(kernel, lengths=LONG, seeds=2)
+
+
+LOG_P = np.log([0.09, 0.245, 0.665])
+
+
+@pytest.mark.parametrize(
+    ("product", "p", "v", "parameters"),
+    [
+        (pe.softmax_jvp, [-1.0], [1.0], ()),
+        (pe.softmax_jvp, LOG_P, [1.0, 1.0, 1.0], ()),
+        (pe.softmax_jvp, LOG_P, [1.0, 2.0, 4.0], ()),
+        (pe.softmax_jvp, [0.0, -1e-20, 0.0], [1.0, 2.0, 4.0], ()),
+        (pe.softmax_jvp, [1e-323, 0.0], [1.0, 2.0], ()),
+        (pe.softmax_jvp, [5e-324, 2e-323, 0.0], [1.0, 2.0, 3.0], ()),
+        (pe.sparsemax_jvp, [-1.0, 0.0], [1.0, 1.0], ()),
+        (pe.sparsemax_jvp, [-1.0, -2.0], [1.0, 3.0], ()),
+        (pe.topk_softmax_jvp, [-1.0, 0.0], [1.0, 1.0], (1,)),
+        (pe.csoftmax_jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
+        (pe.csparsemax_jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
+        (pe.budget_sparsemax_jvp, [-1.0, 0.0], [1.0, 1.0], (1.0,)),
+        (pe.entmax_jvp, [7.0, 2.0, 1e-3], [1.0, 2.0, 4.0], (1.3,)),
+    ],
+)
+def test_a_product_of_what_is_no_distribution_is_that_of_the_formula(
+    product, p, v, parameters
+) -> None:
+    p, v = np.array(p), np.array(v)
+    expected = product.reference(p, v, *parameters)
+    for n in (len(p), 40, 300):  # in a short row, in whole lanes, in chunks
+        here, there = np.zeros((2, n))
+        here[: len(p)], there[: len(p)] = p, v
+        found = product(here, there, *parameters)
+        np.testing.assert_allclose(found[: len(p)], expected, rtol=1e-14, atol=1e-323)
+        assert not found[len(p) :].any()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "csoftmax", "csparsemax"])
+def test_kernels_and_bodies_agree_where_p_sums_to_anything(name, dtype) -> None:
+    rng = np.random.default_rng(1)
+    product, eps = getattr(pe, f"{name}_jvp"), np.finfo(dtype).eps
+    bounds = (np.inf,) if name.startswith("c") else ()
+    for n in (1, 5, 33, 300):
+        p = (rng.random((ROWS, n)) * 10.0 ** rng.integers(-9, 9, (ROWS, 1))).astype(dtype)
+        p[:, 1:] *= rng.random((ROWS, n - 1)) < 0.6
+        v = rng.standard_normal(p.shape).astype(dtype)
+        found, expected = product(p, v, *bounds), product.reference(p, v, *bounds)
+        room = 32 * eps * np.abs(p).max(axis=-1, keepdims=True) ** (name != "sparsemax")
+        assert (np.abs(found - expected) <= np.maximum(room, 32 * eps)).all()
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15"])
+def test_a_direction_without_a_number_on_the_support_spoils_the_row(name) -> None:
+    # The Jacobian of a certain row is 0, but 0 times a NaN or ∞ is a NaN, and the body says so.
+    product = getattr(pe, f"{name}_jvp")
+    for bad in (np.nan, np.inf):
+        for n in (3, 40, 300):
+            p, v = np.zeros(n), np.ones(n)
+            p[1], v[1] = 1, bad
+            expected = np.where(p > 0, np.nan, 0)
+            np.testing.assert_array_equal(product(p, v), expected)
+            np.testing.assert_array_equal(product.reference(p, v), expected)
