@@ -84,6 +84,30 @@ def linear(x: Any, weight: Any, bias: Any | None = None) -> Tensor:
     return Tensor(y, parents=parents, vjp=vjp)
 
 
+def linear_by_rows(x: Any, table: Any, bias: Any | None = None) -> Tensor:
+    """x Tᵀ + b, for a table T (V, n) with a row per output: scores of words by their embeddings.
+
+    Examples
+    --------
+    >>> linear_by_rows(np.array([[1.0, 2.0]]), np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])).data
+    array([[1., 2., 3.]])
+    """
+    x, table = as_tensor(x), as_tensor(table)
+    y = x.data @ table.data.T
+    parents = [x, table]
+    if bias is not None:
+        parents.append(as_tensor(bias))
+        y += parents[2].data
+
+    def vjp(g: Array) -> list[Any]:
+        rows = g.reshape(-1, g.shape[-1])
+        gx = g @ table.data if x.requires_grad else None
+        gradients = [gx, GradientProduct(rows, x.data.reshape(-1, x.shape[-1]))]
+        return gradients if bias is None else [*gradients, rows.sum(axis=0)]
+
+    return Tensor(y, parents=parents, vjp=vjp)
+
+
 def take_rows(table: Any, index: Array) -> Tensor:
     """``table[index]``: rows of a matrix (V, n) by an integer array of any shape (an embedding).
 
@@ -103,6 +127,27 @@ def take_rows(table: Any, index: Array) -> Tensor:
         parents=(table,),
         vjp=lambda g: (_add_rows(g.reshape(-1, g.shape[-1]), index.reshape(-1), table.data),),
     )
+
+
+def select_rows(x: Any, index: Array) -> Tensor:
+    """The rows of a matrix (N, n) at some places, none of them twice.
+
+    Unlike `take_rows` it has no gradients to sum, and is several times faster.
+
+    Examples
+    --------
+    >>> select_rows(np.eye(3), np.array([0, 2])).data
+    array([[1., 0., 0.],
+           [0., 0., 1.]])
+    """
+    x = as_tensor(x)
+
+    def vjp(g: Array) -> tuple[Array]:
+        gradient = x.xp.zeros_like(x.data)
+        gradient[index] = g
+        return (gradient,)
+
+    return Tensor(x.data[index], parents=(x,), vjp=vjp)
 
 
 def _add_rows(rows: Array, index: Array, like: Array) -> Array:
@@ -176,15 +221,16 @@ def dropout(x: Tensor, rate: float, rng: Any | None) -> Tensor:
         raise ValueError(f"dropout: expected a rate in [0, 1), got {rate!r}")
     if rng is None or rate == 0:
         return x
-    factors = _dropout_factors(x, rate, rng)
+    factors = dropout_factors(x.data, rate, rng)
     return Tensor(x.data * factors, parents=(x,), vjp=lambda g: (g * factors,))
 
 
-def _dropout_factors(x: Tensor, rate: float, rng: Any) -> Array:
+def dropout_factors(x: Array, rate: float, rng: Any) -> Array:
     """An array like x: 1/(1 − rate) where an element is kept, 0 where it is dropped."""
-    if x.xp is np:
+    xp = array_module(x)
+    if xp is np:
         keep = rng.random(x.shape, dtype=np.float32) >= rate
     else:
-        bits = random_bits(int(rng.integers(2**64, dtype=np.uint64)), x.shape, x.xp)
+        bits = random_bits(int(rng.integers(2**64, dtype=np.uint64)), x.shape, xp)
         keep = bits >= np.uint64(int(rate * 2**64))
     return keep * x.dtype.type(1 / (1 - rate))

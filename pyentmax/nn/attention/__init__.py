@@ -2,14 +2,18 @@
 
 ``scores`` compares a query with keys, ``single_query`` averages values for one query (a recurrent
 decoder's step), ``multi_head`` for many queries and several heads at once (a Transformer's layer),
-``alpha`` makes α a parameter, and ``constrained`` bounds the weights of a position.
+``heads`` has the products of all heads, ``alpha`` makes α a parameter, and ``constrained`` bounds the weights of a position.
 """
 
 from pyentmax.nn.attention.alpha import LEARNED, init_learned_alpha, learned_alpha, learned_entmax
 from pyentmax.nn.attention.constrained import CONSTRAINED, constrained_attention
+from pyentmax.nn.attention.heads import additive_head_scores, head_averages, head_scores
 from pyentmax.nn.attention.multi_head import (
+    HEAD_SCORES,
+    attend_heads,
     causal_mask,
     init_multi_head_attention,
+    keys_and_values,
     merge_heads,
     multi_head_attention,
     scaled_dot_product_attention,
@@ -20,19 +24,25 @@ from pyentmax.nn.attention.single_query import AttentionMapping, Memory, attend,
 
 __all__ = [
     "CONSTRAINED",
+    "HEAD_SCORES",
     "LEARNED",
     "SCORES",
     "AttentionMapping",
     "Memory",
     "Score",
+    "additive_head_scores",
     "additive_scores",
+    "attend_heads",
     "attend",
     "causal_mask",
     "choose_score",
     "constrained_attention",
     "dot_scores",
+    "head_averages",
+    "head_scores",
     "init_learned_alpha",
     "init_multi_head_attention",
+    "keys_and_values",
     "learned_alpha",
     "learned_entmax",
     "merge_heads",

@@ -46,21 +46,23 @@ def init_learned_alpha(
     return {f"{name}.alpha_logit": a.astype(dtype)}
 
 
-def learned_alpha(params: Parameters, name: str) -> Tensor:
-    """α = 1 + σ(a) with the parameter a under ``name``.
+def learned_alpha(params: Parameters, name: str, *, trained: bool = True) -> Tensor:
+    """α = 1 + σ(a) with the parameter a under ``name``; it gets a gradient if it is trained.
 
     Examples
     --------
     >>> learned_alpha(init_learned_alpha("attention"), "attention").data
     array([1.5], dtype=float32)
     """
-    return 1 + sigmoid(as_tensor(params[f"{name}.alpha_logit"]))
+    logit = as_tensor(params[f"{name}.alpha_logit"])
+    return 1 + sigmoid(logit if trained else as_tensor(logit.data))
 
 
-def learned_entmax(params: Parameters, name: str) -> AttentionMapping:
+def learned_entmax(params: Parameters, name: str, *, trained: bool = True) -> AttentionMapping:
     """α-entmax with the α under ``name``, which gets a gradient: the sum of g ∘ ∂p/∂α.
 
-    The sum goes over all rows that share an α: over the batch and the queries of a head, say.
+    The sum goes over all rows that share an α: over the batch and the queries of a head, say. An α
+    that is not trained gets none, and stays as it was drawn.
 
     Examples
     --------
@@ -74,6 +76,7 @@ def learned_entmax(params: Parameters, name: str) -> AttentionMapping:
     """
 
     def mapping(z: Tensor, *, mask: Array | None = None) -> Tensor:
-        return MAPPING_OPS["entmax"](z, learned_alpha(params, name), mask=mask)
+        alpha = learned_alpha(params, name, trained=trained)
+        return MAPPING_OPS["entmax"](z, alpha if trained else alpha.data, mask=mask)
 
     return mapping

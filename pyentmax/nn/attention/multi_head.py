@@ -23,10 +23,18 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.autograd import dropout
 from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.nn.attention.heads import (
+    additive_head_scores,
+    by_head,
+    head_averages,
+    head_scores,
+    merge,
+)
 from pyentmax.nn.attention.single_query import AttentionMapping
-from pyentmax.nn.initializers import Generator, Parameters
+from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.nn.linear import init_linear, linear
 
 
@@ -66,13 +74,47 @@ def scaled_dot_product_attention(
     return weights @ value, weights
 
 
+HEAD_SCORES = ("scaled", "bilinear", "dot", "additive")
+"""How a head compares queries with keys; the names and formulas are those of
+:data:`pyentmax.nn.attention.SCORES`, where W = W_K W_Qᵀ comes from the two projections:
+
+    scaled     k·q / √d   of projected q and k   (Vaswani et al. 2017, §3.2.1)
+    bilinear   k·q        of projected q and k
+    dot        k·q        of the head's part of the inputs, without projections
+    additive   v·tanh(k + q)   of projected q and k, with a v per head
+"""
+
+
 def init_multi_head_attention(
-    rng: Generator, name: str, width: int, dtype: Any = np.float32
+    rng: Generator,
+    name: str,
+    width: int,
+    dtype: Any = np.float32,
+    *,
+    bias: bool = False,
+    score: str = "scaled",
+    heads: int = 1,
 ) -> Parameters:
-    """Projections (width, width): ``name.query``, ``.key``, ``.value`` and ``.output.weight``."""
+    """Projections (width, width): ``name.query``, ``.key``, ``.value`` and ``.output.weight``.
+
+    With ``bias`` each has one; the score "dot" has neither query nor key, and "additive" in
+    addition ``name.v`` (heads, width / heads).
+
+    Examples
+    --------
+    >>> sorted(init_multi_head_attention(np.random.default_rng(0), "a", 4, score="dot"))
+    ['a.output.weight', 'a.value.weight']
+    """
+    _check_score(score)
     params: Parameters = {}
     for part in ("query", "key", "value", "output"):
-        params |= init_linear(rng, f"{name}.{part}", width, width, bias=False, dtype=dtype)
+        if score != "dot" or part in ("value", "output"):
+            params |= init_linear(rng, f"{name}.{part}", width, width, bias=bias, dtype=dtype)
+    if score == "additive":
+        d = width // heads
+        params[f"{name}.v"] = np.stack(
+            [glorot_uniform(rng, d, 1, dtype)[:, 0] for _ in range(heads)]
+        )
     return params
 
 
@@ -87,6 +129,9 @@ def multi_head_attention(
     heads: int,
     mask: Array | None = None,
     causal: bool = False,
+    score: str = "scaled",
+    rate: float = 0.0,
+    rng: Generator | None = None,
 ) -> tuple[Tensor, Tensor]:
     """MultiHead(Q, K, V): self, context or key-value attention, by what Q, K and V are.
 
@@ -103,15 +148,23 @@ def multi_head_attention(
     heads : int
         A divisor of the width n.
     mask : (…, S) bool array, optional
-        False where a key is padding. If all of a row is padding, its output is zero.
+        False where a key is padding. If all of a row is padding, its averages are zero, and its
+        output is the bias of the output's projection, if there is one.
     causal : bool, default False
         Whether a query sees only the keys up to its own position. With fewer queries than keys,
         the queries are those of the last positions.
+    score : str, default "scaled"
+        One of :data:`HEAD_SCORES`, the one that the parameters were made for.
+    rate : float, default 0
+        Of dropout on the weights, after the mapping, where ``rng`` is given.
+    rng : numpy.random.Generator, optional
+        Switches dropout on.
 
     Returns
     -------
     output : (…, T, n) Tensor
     weights : (…, heads, T, S) Tensor
+        As the mapping gives them, without dropout.
 
     Examples
     --------
@@ -127,16 +180,61 @@ def multi_head_attention(
     >>> weights.data[0, 0, 0]
     array([1., 0., 0.])
     """
-    q, k, v = (
-        split_heads(linear(params, f"{name}.{part}", x), heads)
-        for part, x in (("query", query), ("key", key), ("value", value))
-    )
+    keys, values = keys_and_values(params, name, key, value, score)
     allowed = None if mask is None else mask[..., None, None, :]
     if causal:
-        before = causal_mask(q.shape[-2], k.shape[-2], q.xp)
+        before = causal_mask(as_tensor(query).shape[-2], keys.shape[-2], keys.xp)
         allowed = before if allowed is None else allowed & before
-    averages, weights = scaled_dot_product_attention(q, k, v, mapping, allowed)
-    return linear(params, f"{name}.output", merge_heads(averages)), weights
+    options: dict[str, Any] = {"heads": heads, "mask": allowed, "score": score}
+    return attend_heads(params, name, query, keys, values, mapping, rate=rate, rng=rng, **options)
+
+
+def keys_and_values(
+    params: Parameters, name: str, key: Any, value: Any, score: str = "scaled"
+) -> tuple[Tensor, Tensor]:
+    """What queries are compared with and what is averaged, (…, S, n) both: all that depends on K, V.
+
+    A decoder computes them once per source or token and keeps them.
+    """
+    _check_score(score)
+    keys = as_tensor(key) if score == "dot" else linear(params, f"{name}.key", key)
+    return keys, linear(params, f"{name}.value", value)
+
+
+def attend_heads(
+    params: Parameters,
+    name: str,
+    query: Any,
+    keys: Any,
+    values: Any,
+    mapping: AttentionMapping,
+    *,
+    heads: int,
+    mask: Array | None = None,
+    score: str = "scaled",
+    rate: float = 0.0,
+    rng: Generator | None = None,
+) -> tuple[Tensor, Tensor]:
+    """MultiHead from what :func:`keys_and_values` gave, as `multi_head_attention` but for the mask.
+
+    ``mask`` is broadcastable to the scores, (…, heads, T, S).
+    """
+    q = as_tensor(query) if score == "dot" else linear(params, f"{name}.query", query)
+    if score == "additive":
+        scores = additive_head_scores(q, keys, params[f"{name}.v"])
+    else:
+        d = q.shape[-1] // max(heads, 1)
+        scores = head_scores(q, keys, heads, d**-0.5 if score == "scaled" else 1.0)
+    # Here, on dense arrays, is the place for attention whose cost follows the support: from q, keys
+    # and values to the averages, where the weights are not asked for.
+    weights = mapping(scores, mask=mask)
+    averages = head_averages(dropout(weights, rate, rng), values)
+    return linear(params, f"{name}.output", averages), weights
+
+
+def _check_score(score: str) -> None:
+    if score not in HEAD_SCORES:
+        raise ValueError(f"score: expected one of {', '.join(HEAD_SCORES)}; got {score!r}")
 
 
 def causal_mask(queries: int, keys: int, xp: ModuleType = np) -> Array:
@@ -160,10 +258,7 @@ def split_heads(x: Any, heads: int) -> Tensor:
     (5, 2, 3, 4)
     """
     x = as_tensor(x)
-    *leading, width = x.shape
-    if heads < 1 or width % heads:
-        raise ValueError(f"heads: expected a divisor of the width {width}, got {heads}")
-    return x.reshape(*leading, heads, width // heads).swapaxes(-2, -3)
+    return Tensor(by_head(x.data, heads), parents=(x,), vjp=lambda g: (merge(g),))
 
 
 def merge_heads(x: Any) -> Tensor:
@@ -174,6 +269,5 @@ def merge_heads(x: Any) -> Tensor:
     >>> merge_heads(np.ones((5, 2, 3, 4))).shape
     (5, 3, 8)
     """
-    x = as_tensor(x).swapaxes(-2, -3)
-    *leading, heads, width = x.shape
-    return x.reshape(*leading, heads * width)
+    x = as_tensor(x)
+    return Tensor(merge(x.data), parents=(x,), vjp=lambda g: (by_head(g, x.shape[-3]),))

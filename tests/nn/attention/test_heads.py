@@ -1,0 +1,124 @@
+"""The products of all heads: against loops over heads, and gradients against differences."""
+
+import numpy as np
+import pytest
+from finite_differences import assert_gradients
+
+from pyentmax.autograd import Tensor
+from pyentmax.nn.attention import (
+    HEAD_SCORES,
+    SCORES,
+    additive_head_scores,
+    head_averages,
+    head_scores,
+    init_multi_head_attention,
+    learned_entmax,
+    multi_head_attention,
+)
+from pyentmax.nn.mapping_choice import choose_mapping
+
+HEADS, D, T, S = 3, 2, 4, 5
+N = HEADS * D
+LEADING = [(), (2,), (2, 3)]
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def part(x, head):
+    return x[..., head * D : (head + 1) * D]
+
+
+@pytest.mark.parametrize("leading", LEADING)
+def test_scores_and_averages_are_those_of_each_head_alone(leading):
+    q, k, v = (normal(*leading, n, N, seed=n) for n in (T, S, S + 1))
+    v, p, w = v[..., :S, :], normal(*leading, HEADS, T, S), normal(HEADS, D, seed=9)
+    scores, additive = head_scores(q, k, HEADS, 0.5).data, additive_head_scores(q, k, w).data
+    averages = head_averages(p, v).data
+    for h in range(HEADS):
+        qh, kh, vh = (part(x, h) for x in (q, k, v))
+        expected = 0.5 * np.einsum("...td,...sd->...ts", qh, kh)
+        np.testing.assert_allclose(scores[..., h, :, :], expected, rtol=1e-12, atol=1e-14)
+        hidden = np.tanh(qh[..., :, None, :] + kh[..., None, :, :])
+        np.testing.assert_allclose(additive[..., h, :, :], hidden @ w[h], rtol=1e-12, atol=1e-14)
+        expected = np.einsum("...ts,...sd->...td", p[..., h, :, :], vh)
+        np.testing.assert_allclose(part(averages, h), expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("leading", LEADING)
+def test_gradients(leading):
+    q, k, v = (normal(*leading, n, N, seed=n) for n in (T, S, S))
+    assert_gradients(lambda q, k: head_scores(q, k, HEADS, 0.7), q, k, rtol=1e-6, atol=1e-8)
+    w = normal(HEADS, D, seed=9)
+    assert_gradients(additive_head_scores, q, k, w, rtol=1e-6, atol=1e-8)
+    p = normal(*leading, HEADS, T, S)
+    assert_gradients(head_averages, p, v, rtol=1e-6, atol=1e-8)
+
+
+def test_a_transposed_view_is_as_good_as_its_copy():
+    q = normal(T, 2, N).transpose(1, 0, 2)
+    k = normal(2, S, N, seed=1)
+    copied = head_scores(q.copy(), k, HEADS).data
+    np.testing.assert_allclose(head_scores(q, k, HEADS).data, copied, rtol=1e-12, atol=1e-14)
+
+
+def test_the_heads_scores_are_named_like_the_other_scores():
+    assert sorted(HEAD_SCORES) == sorted(SCORES)
+
+
+@pytest.mark.parametrize("score", HEAD_SCORES)
+@pytest.mark.parametrize("bias", [False, True])
+def test_gradients_of_the_whole_layer(score, bias):
+    rng = np.random.default_rng(1)
+    params = init_multi_head_attention(rng, "a", N, np.float64, bias=bias, score=score, heads=HEADS)
+    params = {name: 2 * x + 0.1 * rng.standard_normal(x.shape) for name, x in params.items()}
+    params["a.alpha_logit"] = np.array([[-1.0], [0.0], [1.0]])
+    mask = np.array([[True] * 5, [True, True, True, False, False]])
+
+    def function(x, h, *arrays):
+        given = dict(zip(params, arrays, strict=True))
+        return multi_head_attention(
+            given,
+            "a",
+            x,
+            h,
+            h,
+            learned_entmax(given, "a"),
+            heads=HEADS,
+            mask=mask,
+            score=score,
+            rate=0.2,
+            rng=np.random.default_rng(3),
+        )[0]
+
+    x, h = normal(2, T, N), normal(2, S, N, seed=1)
+    assert_gradients(function, x, h, *params.values(), rtol=1e-5, atol=1e-7)
+
+
+def test_dropout_falls_on_the_weights_and_spares_what_is_returned():
+    params = init_multi_head_attention(np.random.default_rng(0), "a", N, np.float64)
+    x = normal(1, S, N)
+    args, options = (params, "a", x, x, x, choose_mapping("softmax")), {"heads": HEADS}
+    plain, weights = multi_head_attention(*args, **options)
+    rng = np.random.default_rng(0)
+    dropped, same = multi_head_attention(*args, **options, rate=0.5, rng=rng)
+    np.testing.assert_array_equal(same.data, weights.data)
+    assert not np.allclose(dropped.data, plain.data, rtol=0.01, atol=0.01)
+    off, _ = multi_head_attention(*args, **options, rate=0.5)
+    np.testing.assert_array_equal(off.data, plain.data)
+
+
+def test_an_alpha_that_is_not_trained_gets_no_gradient():
+    params = {"a.alpha_logit": Tensor(normal(HEADS, 1), requires_grad=True)}
+    z = Tensor(normal(2, HEADS, T, S), requires_grad=True)
+    fixed, free = (learned_entmax(params, "a", trained=trained)(z) for trained in (False, True))
+    np.testing.assert_array_equal(fixed.data, free.data)
+    fixed.backward(normal(2, HEADS, T, S, seed=1))
+    assert params["a.alpha_logit"].grad is None
+    assert z.grad is not None
+
+
+def test_an_unknown_score_is_an_error():
+    with pytest.raises(ValueError, match="score: expected one of scaled, .*got 'cosine'"):
+        init_multi_head_attention(np.random.default_rng(0), "a", N, score="cosine")
