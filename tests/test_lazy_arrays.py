@@ -13,6 +13,7 @@ from compiled_functions import arguments, compiled_functions
 
 import pyentmax
 from pyentmax.backends import choice
+from pyentmax.calls.kinds import OfProbabilities
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
@@ -119,6 +120,103 @@ def test_nothing_is_computed_behind_the_callers_back() -> None:
         for lazy in (pyentmax.softmax(trap, mask=MASK), pyentmax.softmax_jvp(trap, trap)):
             with pytest.raises(AssertionError, match="computed"):
                 lazy.compute()
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda hidden: pyentmax.softmax(hidden), "z"),
+        (lambda hidden: pyentmax.sparsemax.reference(hidden), "z"),
+        (lambda hidden: pyentmax.softmax_jvp(hidden, LAZY), "p"),
+        (lambda hidden: pyentmax.softmax_jvp(LAZY, hidden), "v"),
+        (lambda hidden: pyentmax.entmax(LAZY, hidden[..., 0]), "alpha"),
+        (lambda hidden: pyentmax.csoftmax(LAZY, hidden), "upper"),
+        (lambda hidden: pyentmax.softmax(LAZY, mask=hidden > 0), "mask"),
+        (lambda hidden: pyentmax.softmax_loss(Z, hidden), "y"),
+    ],
+)
+def test_dask_arrays_of_masked_chunks_are_refused_as_those_of_numpy_are(
+    call: Any, name: str
+) -> None:
+    """A kernel sees the data below the mask: hidden scores got probability."""
+    with pytest.raises(TypeError, match=rf"^{name} is a (Dask array of masked chunks|numpy\.ma)"):
+        call(da.ma.masked_greater(LAZY, 0.5))
+
+
+def selected(array: np.ndarray) -> Any:
+    """All rows, of which Dask does not know how many they are before it computes the condition."""
+    return da.from_array(array, chunks=(15, -1))[da.ones(len(array), chunks=15, dtype=bool)]
+
+
+SELECTED = selected(Z[0])
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", [n for n in compiled_functions() if "_loss" not in n])
+def test_chunks_of_unknown_sizes_work_or_the_error_says_what_to_do(name: str) -> None:
+    """They raised Dask's inner errors, or "v must have the shape of p, (nan, 8), got (nan, 8)"."""
+    function = getattr(pyentmax, name)
+    given = arguments(function, Z[0].shape, Z.dtype)
+    lazy = [selected(x) if np.shape(x) == Z[0].shape else x for x in given]
+    if isinstance(function.kind, OfProbabilities) and function.kind.direction:
+        works = False
+    else:
+        works = all(np.ndim(x) == 0 for x in given[1:]) and "budget" not in name
+    if works:
+        result = function(*lazy)
+        assert np.isnan(result.shape[0])
+        np.testing.assert_array_equal(result.compute(), function(*given))
+        return
+    with pytest.raises(ValueError, match=r"chunks of unknown sizes.*compute_chunk_sizes\(\)"):
+        function(*lazy)
+    known = [x.compute_chunk_sizes() if isinstance(x, da.Array) else x for x in lazy]
+    np.testing.assert_array_equal(function(*known).compute(), function(*given))
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: pyentmax.softmax(SELECTED, mask=SELECTED > 0), "z"),
+        (lambda: pyentmax.softmax(SELECTED, mask=MASK[0]), "z"),
+        (lambda: pyentmax.softmax(SELECTED, axis=None), "z"),
+        (lambda: pyentmax.softmax(SELECTED, axis=0), "z"),
+        (lambda: pyentmax.softmax(SELECTED.T), "z"),
+        (lambda: pyentmax.entmax(SELECTED, K), "the array that alpha goes with"),
+        (lambda: pyentmax.entmax(LAZY[0], SELECTED[:, 0] * 0 + 1.5), "alpha"),
+        (lambda: pyentmax.softmax_jvp(SELECTED, SELECTED), "p"),
+        (lambda: pyentmax.softmax_jvp(LAZY[0], SELECTED), "v"),
+        (lambda: pyentmax.budget_sparsemax_vjp_budget(SELECTED, SELECTED, 2), "p"),
+        (lambda: pyentmax.csoftmax(SELECTED, 1), "z"),
+    ],
+)
+def test_what_cannot_be_fitted_to_unknown_sizes_is_named(call: Any, name: str) -> None:
+    with pytest.raises(ValueError, match=f"^{name} is a Dask array with chunks of unknown sizes"):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: pyentmax.softmax(Z, mask=LAZY > 0), "mask"),
+        (lambda: pyentmax.softmax.reference(Z, mask=LAZY > 0), "mask"),
+        (lambda: pyentmax.sparsemax_support(Z, mask=LAZY > 0), "mask"),
+        (lambda: pyentmax.entmax(Z[0], da.from_array(K / 2 + 1, chunks=7)), "alpha"),
+        (lambda: pyentmax.topk_softmax(Z, da.from_array(K, chunks=7)), "k"),
+        (lambda: pyentmax.csparsemax(Z, LAZY * 0 + 1), "upper"),
+        (lambda: pyentmax.budget_sparsemax(Z, da.from_array(K, chunks=7)), "budget"),
+        (lambda: pyentmax.sparsemax_jvp(pyentmax.sparsemax(Z), LAZY), "v"),
+        (lambda: pyentmax.softmax_loss(Z[0], da.from_array(K, chunks=7)), "y"),
+        (lambda: pyentmax.softmax_loss(Z[0], K, weight=da.ones(40, chunks=7)), "weight"),
+    ],
+)
+def test_what_is_lazy_beside_scores_in_memory_is_refused_with_the_remedy(
+    call: Any, name: str
+) -> None:
+    """Dask complained of "different chunksize present", or computed it behind the caller's back."""
+    with pytest.raises(TypeError, match=rf"^{name} is a lazy Dask array.*{name}\.compute\(\)"):
+        call()
 
 
 @pytest.mark.parametrize(

@@ -44,8 +44,14 @@ def beside(array: Any, other: Any, name: str) -> Any:
 
     A single number follows freely: it goes to a GPU as an argument of the kernel that writes it.
     Anything follows a lazy array, and then is as lazy: a small array that is broadcast to one of
-    many gigabytes stays small.
+    many gigabytes stays small. A lazy one does not follow an array in memory, for it would have to
+    be computed.
     """
+    if is_lazy(array) and not is_lazy(other):
+        raise TypeError(
+            f"{name} is a lazy Dask array, and the array that it goes with lies in memory: pass "
+            f"{name}.compute(), or both as Dask arrays (dask.array.from_array)"
+        )
     if on_device(array) == on_device(other):
         return np.asarray(array, like=other) if is_lazy(other) else array
     if isinstance(array, np.ndarray) and not array.ndim:

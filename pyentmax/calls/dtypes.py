@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.lazy import is_lazy
+from pyentmax.calls.lazy import chunk_type, is_lazy
 
 MASKED_BY_CALLER = ("z", "p", "v")  # the arguments that mask= goes with
 
@@ -21,9 +21,10 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     >>> print(array.dtype, answer)
     float32 float16
     """
-    if isinstance(array, np.ma.MaskedArray):
+    if is_masked(array):
         raise TypeError(
-            f"{name} is a numpy.ma array; pass a plain array "
+            f"{name} is a {'Dask array of masked chunks' if is_lazy(array) else 'numpy.ma array'}; "
+            "pass a plain array "
             + ("and its mask, inverted, as mask=" if name in MASKED_BY_CALLER else "(.filled(…))")
         )
     if not hasattr(array, "__array_function__"):
@@ -49,6 +50,14 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
             "int64 or a floating dtype first"
         )
     return array.astype(compute, copy=False), answer
+
+
+def is_masked(array: Any) -> bool:
+    """Whether an array is one of numpy.ma, or a lazy one whose chunks will be.
+
+    NumPy's functions and the kernels see the data below such a mask, and not the mask.
+    """
+    return isinstance(chunk_type(array), np.ma.MaskedArray)
 
 
 def _shortened(array: Any) -> str:

@@ -242,7 +242,7 @@ class ProbabilityCall(ProbabilityRows):
         given, rest = rest[:count], rest[count:]
         z = rest.pop(0) if kind.with_scores else None
         axis, mask = rest if len(rest) == 2 else (rest[0], None)
-        super().__init__(p, v, axis, mask=mask)
+        super().__init__(p, v, axis, mask=mask, alone=not kind.direction)
         if kind.one_axis:
             _check_order(self.axes, axis)
         self._kind = kind

@@ -22,7 +22,25 @@ def is_lazy(array: Any) -> bool:
 
 def chunk_type(array: Any) -> Any:
     """The array, or an empty array of a lazy one's chunks' type."""
-    return array._meta if is_lazy(array) else array
+    return getattr(array, "_meta", array) if is_lazy(array) else array
+
+
+def check_known(array: Any, name: str, axes: tuple[int, ...] | None = None) -> None:
+    """Refuse a lazy array whose length along one of the axes (by default all) is unknown.
+
+    Dask does not know it where the array was selected by what has not been computed: it is NaN.
+
+    Raises
+    ------
+    ValueError
+        that says what to do
+    """
+    if is_lazy(array) and np.isnan([array.shape[a] for a in axes or range(array.ndim)]).any():
+        raise ValueError(
+            f"{name} is a Dask array with chunks of unknown sizes, of shape {array.shape}; call "
+            "its compute_chunk_sizes() before, or map the function over the chunks of whole rows with "
+            "dask.array.map_blocks"
+        )
 
 
 def broadcast_to(array: Any, like: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.lazy import check_known
 from pyentmax.calls.rows import (
     ProbabilityRows,
     ScoreRows,
@@ -72,8 +73,11 @@ class PerRow:
         """
         value = self._numbers(value)
         batch = like.shape[:-1]
+        if value.ndim:
+            check_known(value, self.name)
+            check_known(like, f"the array that {self.name} goes with")
         try:
-            fits = np.broadcast_shapes(value.shape, batch) == batch
+            fits = not value.ndim or np.broadcast_shapes(value.shape, batch) == batch
         except ValueError:
             fits = False
         if not fits:
@@ -144,6 +148,7 @@ class Budget(PerRow):
 
     def of_scores(self, value: Any, rows: ScoreRows) -> Any:
         """The budgets per row, in the dtype of the scores."""
+        check_known(rows.z, "z")
         budget = super().of_scores(value, rows)
         places = np.sum(rows.live(), axis=-1)
         fits = (budget <= places) | (places == 0)
@@ -173,6 +178,7 @@ class UpperBounds:
 
     def of_scores(self, value: Any, rows: ScoreRows) -> Any:
         """Bounds like z in the dtype to compute in: 0 where an entry is ruled out, at most 2."""
+        check_known(rows.z, "z")
         live = rows.live()
         upper, precision = as_floating(value, self.name)
         upper = beside(upper, rows.z, self.name)
@@ -195,6 +201,7 @@ class UpperBounds:
 
     def of_probabilities(self, value: Any, rows: ProbabilityRows) -> Any:
         """Bounds like p, rounded as p was, so that they equal what is at its bound."""
+        check_known(rows.p, "p")
         upper, _ = as_floating(value, self.name)
         upper = self._fitted(beside(upper, rows.p, self.name), rows.shape, "p")
         upper = to_rows(upper, rows.axes)

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.lazy import broadcast_to, chunk_type, is_lazy
+from pyentmax.calls.dtypes import as_floating, is_masked
+from pyentmax.calls.lazy import broadcast_to, check_known, chunk_type, is_lazy
 
 # A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
 EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))
@@ -66,6 +66,7 @@ class ScoreRows:
     ) -> None:
         z, self._answer = as_floating(z, "z")
         self.shape, self.axes = z.shape, check_axis(z.shape, axis, "z")
+        check_known(z, "z", self.axes if mask is None and len(self.axes) == 1 else None)
         self._out = check_out(out, z, self._answer)
         self.on_host = isinstance(z, np.ndarray)
         self.kernel_ready = isinstance(chunk_type(z), np.ndarray) and z.dtype in KERNEL_DTYPES
@@ -167,7 +168,8 @@ class ScoreRows:
 class ProbabilityRows:
     """Probabilities p and a direction v of one call of a derivative, arranged in rows.
 
-    Off the support v plays no part, so masked entries may hold anything.
+    Off the support v plays no part, so masked entries may hold anything. A derivative that takes p
+    `alone` has p for v.
 
     Attributes
     ----------
@@ -190,16 +192,22 @@ class ProbabilityRows:
         "v",
     )
 
-    def __init__(self, p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> None:
+    def __init__(
+        self, p: Any, v: Any, axis: Any = -1, *, mask: Any = None, alone: bool = False
+    ) -> None:
         p, self.precision = as_floating(p, "p")
-        v, answer = as_floating(v, "v")
+        v, answer = (p, self.precision) if alone else as_floating(v, "v")
         v = beside(v, p, "v")
         self._answer = np.promote_types(self.precision, answer)
         compute = np.promote_types(p.dtype, v.dtype)
         p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
-        if p.shape != v.shape:
-            raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
         self.shape, self.axes = p.shape, check_axis(p.shape, axis, "p")
+        everything = not alone or mask is not None or len(self.axes) > 1
+        check_known(p, "p", None if everything else self.axes)
+        if not alone:
+            check_known(v, "v")
+            if p.shape != v.shape:
+                raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
         self.kernel_ready = isinstance(chunk_type(p), np.ndarray) and p.dtype in KERNEL_DTYPES
         if mask is not None:
             mask = check_mask(mask, p, "p")
@@ -238,7 +246,7 @@ def check_axis(shape: tuple[int, ...], axis: Any, name: str) -> tuple[int, ...]:
 
 def check_mask(mask: Any, z: Any, name: str) -> Any:
     """The mask, broadcast to z without a copy."""
-    if isinstance(mask, np.ma.MaskedArray):
+    if is_masked(mask):
         raise TypeError("mask is a numpy.ma array; pass a plain one, True where a score is kept")
     if not hasattr(mask, "__array_function__"):
         mask = np.asarray(mask)

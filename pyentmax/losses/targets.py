@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.dtypes import as_floating, is_masked
 from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT
 from pyentmax.calls.rows import ScoreRows
@@ -50,7 +50,7 @@ def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> t
 
     On a GPU, where looking would wait for it, a row whose target is wrong weighs NaN.
     """
-    if isinstance(y, np.ma.MaskedArray):
+    if is_masked(y):
         raise TypeError(
             "y is a numpy.ma array; pass plain labels, those to leave out set to ignore_index, or "
             "plain distributions and mask="

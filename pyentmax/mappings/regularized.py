@@ -205,7 +205,7 @@ def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any =
     [[ 0.25 -0.25]
      [-0.25  0.25]]
     """
-    rows = ProbabilityRows(p, p, axis)
+    rows = ProbabilityRows(p, p, axis, alone=True)
     return _simplex.dense(_curvature(rows.p, omega_second_derivative))
 
 
@@ -249,7 +249,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
      [-0.5  0.5  0. ]
      [ 0.   0.   0. ]]
     """
-    rows = ProbabilityRows(p, p, axis)
+    rows = ProbabilityRows(p, p, axis, alone=True)
     hessian = _array(omega_hessian(rows.p))
     shape = (*rows.p.shape, rows.p.shape[-1])
     try:
