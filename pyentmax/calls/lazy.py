@@ -38,8 +38,8 @@ def check_known(array: Any, name: str, axes: tuple[int, ...] | None = None) -> N
     if is_lazy(array) and np.isnan([array.shape[a] for a in axes or range(array.ndim)]).any():
         raise ValueError(
             f"{name} is a Dask array with chunks of unknown sizes, of shape {array.shape}; call "
-            "its compute_chunk_sizes() before, or map the function over the chunks of whole rows with "
-            "dask.array.map_blocks"
+            "its compute_chunk_sizes() before, or map the function over the chunks of whole rows "
+            "with dask.array.map_blocks"
         )
 
 
