@@ -175,6 +175,65 @@ class BucketedPairs:
         return len(batch)
 
 
+class TokenBatches:
+    """Batches of as many pairs of similar lengths as fit into a number of tokens, padding included.
+
+    A batch of B pairs whose longest source and target, with the end symbol, have S and T tokens
+    takes B · max(S, T). So an update sees about as many tokens, and takes about as long, whether
+    its sentences are short or long (Vaswani et al. 2017, §5.1). Pairs are sorted by target length,
+    then by source length, ties and the order of the batches drawn anew in each epoch.
+
+    Raises
+    ------
+    DataError
+        If there is no pair, or one does not fit into a batch of its own.
+
+    Examples
+    --------
+    >>> pairs = [(np.array([5] * n), np.array([7])) for n in (2, 1, 6, 2)]
+    >>> batches = TokenBatches(pairs, tokens=6)
+    >>> [batch.source.shape for batch in batches.epoch(np.random.default_rng(0))]
+    [(1, 6), (3, 2)]
+    """
+
+    unit = "tokens"
+
+    def __init__(self, pairs: Sequence[Pair], tokens: int) -> None:
+        if not len(pairs):
+            raise DataError("pairs: expected at least one example, got none")
+        self.pairs, self.tokens = pairs, tokens
+        self._source = np.array([len(source) for source, _ in pairs])
+        self._target = np.array([len(target) + 1 for _, target in pairs])
+        self._size = np.maximum(self._source, self._target)
+        if (self._size > tokens).any():
+            longest = int(self._size.argmax())
+            raise DataError(
+                f"tokens: expected at least the length of the longest pair, {self._size[longest]} "
+                f"tokens of pair {longest}, got {tokens}; allow more, or leave long pairs out"
+            )
+        self.identity = {"tokens": tokens, "examples": fingerprint(pairs)}
+
+    def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
+        """The batches of one epoch, in an order that *rng* draws."""
+        batches = self._cut(rng.permutation(len(self.pairs)))
+        for i in rng.permutation(len(batches)):
+            yield make_batch(self.pairs, batches[i])
+
+    def count(self, batch: Batch) -> int:
+        """The number of target tokens, without padding."""
+        return int(batch.target_mask.sum())
+
+    def _cut(self, ties: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+        order = np.lexsort((ties, self._source, self._target))
+        batches, start, widest = [], 0, 0
+        for stop, size in enumerate(self._size[order].tolist()):
+            if max(widest, size) * (stop + 1 - start) > self.tokens:
+                batches.append(order[start:stop])
+                start, widest = stop, 0
+            widest = max(widest, size)
+        return [*batches, order[start:]]
+
+
 def fingerprint(pairs: Sequence[Pair]) -> str:
     """A short text for a data set, the same only for the same pairs in the same order.
 

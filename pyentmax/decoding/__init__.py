@@ -1,4 +1,4 @@
-"""Decoding: greedy, beam and exact search with certificates, forced decoding, hypothesis trees."""
+"""Decoding: greedy, beam and exact search with certificates, sampling, forced decoding, trees."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pyentmax.decoding.forced import ForcedDecoding, ForcedStep, forced_decoding
 from pyentmax.decoding.greedy import greedy_search
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.decoding.hypothesis_tree import HypothesisNode, HypothesisTree
+from pyentmax.decoding.sampling import ancestral_sampling
 from pyentmax.models.protocol import Decodable, JoinableDecodable, Step
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "HypothesisTree",
     "JoinableDecodable",
     "Step",
+    "ancestral_sampling",
     "beam_search",
     "exact_search",
     "forced_decoding",

@@ -24,6 +24,7 @@ from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, ta
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.protocol import IntArray, PairBatch, Step
+from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
     CONSTRAINED,
     LEARNED,
@@ -66,6 +67,8 @@ class RNNSeq2SeqConfig:
         The most attention that a source position gets over all steps (Malaviya et al. 2018). The
         attention must be softmax or sparsemax. It becomes csoftmax or csparsemax, bounded by what
         is left of the fertility, with a sink beside the source.
+    label_smoothing : float
+        The target's share that is spread over the vocabulary.
 
     Raises
     ------
@@ -83,6 +86,7 @@ class RNNSeq2SeqConfig:
     output: str = "1.5"
     score: str = "bilinear"
     fertility: float | None = None
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("source_size", "target_size", "hidden", "layers"):
@@ -90,8 +94,9 @@ class RNNSeq2SeqConfig:
                 raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
         if self.hidden % 2:
             raise ValueError(f"hidden: expected an even number, got {self.hidden}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout: expected a rate in [0, 1), got {self.dropout}")
+        for name in ("dropout", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected a rate in [0, 1), got {getattr(self, name)}")
         attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
         if self.output == LEARNED:
             raise ValueError(
@@ -215,7 +220,8 @@ class RNNSeq2Seq:
         batch = batch.on(self.xp)
         scores = self.scores(params, batch.source, batch.source_mask, batch.target_in, rng)
         weight = batch.target_mask.T.astype(scores.dtype)
-        return self.output.loss(scores, batch.target_out.T, weight=weight)
+        options = {"weight": weight, "label_smoothing": self.config.label_smoothing}
+        return self.output.loss(scores, batch.target_out.T, **options)
 
     def scores(
         self,
@@ -240,7 +246,7 @@ class RNNSeq2Seq:
     def _encode(
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None
     ) -> DecoderState:
-        _check_sources(mask)
+        check_sources(mask)
         rate = self.config.dropout
         time_mask = mask.T
         x = embedding(params, "source_embedding", source.T)
@@ -297,7 +303,7 @@ class RNNSeq2Seq:
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
         """The decoder's state before the first token, as arrays off the tape."""
-        _check_sources(source_mask)
+        check_sources(source_mask)
         xp = self.xp
         state = self._encode(self.params, xp.asarray(source), xp.asarray(source_mask), None)
         return _detached(state)
@@ -340,13 +346,6 @@ class RNNSeq2Seq:
             np.concatenate([state.source_index for state in states]),
             None if states[0].coverage is None else xp.concatenate([s.coverage for s in states]),
         )
-
-
-def _check_sources(mask: Array) -> None:
-    """Refuse an empty source. A mask on a GPU is not looked at, since that would wait for it."""
-    if isinstance(mask, np.ndarray) and not mask.any(axis=1).all():
-        empty = int(np.flatnonzero(~mask.any(axis=1))[0])
-        raise ValueError(f"source_mask: row {empty} has no token to attend to")
 
 
 def _detached(state: Any) -> Any:

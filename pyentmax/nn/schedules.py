@@ -65,3 +65,37 @@ class HalveOnPlateau:
     def load(self, state: dict[str, float]) -> None:
         """Restore what :meth:`state` returned."""
         self.current, self.last_loss = float(state["current"]), float(state["last_loss"])
+
+
+class InverseSquareRoot:
+    """Up to ``rate`` in ``warmup`` equal steps, then down with the square root of the updates.
+
+        rate · min((t + 1) / warmup, √(warmup / (t + 1)))        (Vaswani et al. 2017, Eq. 3)
+
+    with the peak as the parameter; theirs is n^−½ · warmup^−½, n being the width of the model.
+
+    Examples
+    --------
+    >>> schedule = InverseSquareRoot(0.4, warmup=4)
+    >>> [round(schedule.rate(update), 6) for update in (0, 1, 3, 15)]
+    [0.1, 0.2, 0.4, 0.2]
+    """
+
+    def __init__(self, rate: float, warmup: int) -> None:
+        self.peak = rate
+        self.warmup = warmup
+
+    def rate(self, update: int) -> float:
+        """The rate of update number ``update``, counted from 0."""
+        t = update + 1
+        return self.peak * min(t / self.warmup, (self.warmup / t) ** 0.5)
+
+    def on_validation(self, loss: float) -> None:
+        """Ignore the validation loss: this schedule does not depend on it."""
+
+    def state(self) -> dict[str, float]:
+        """Nothing: only the number of updates changes, and the caller counts it."""
+        return {}
+
+    def load(self, state: dict[str, float]) -> None:
+        """Restore what :meth:`state` returned."""

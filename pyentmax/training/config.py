@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
+
+SCHEDULES = ("linear", "halve", "inverse_sqrt")
+LATER_SETTINGS = {"warmup": None, "betas": (0.9, 0.999), "accumulate": 1, "average": 1}
 
 
 @dataclass(frozen=True)
@@ -15,8 +19,9 @@ class TrainingConfig:
         Number of steps of the optimiser.
     rate : float
         Adam's step size at the start.
-    schedule : {"linear", "halve"}
-        Decay to zero over ``updates``, or halve whenever the validation loss has risen.
+    schedule : {"linear", "halve", "inverse_sqrt"}
+        Decay to zero over ``updates``; halve whenever the validation loss has risen; or rise over
+        the first ``warmup`` updates to ``rate`` and fall with the square root of their number.
     clip : float
         Largest global norm of the gradient.
     validate_every : int or None
@@ -25,6 +30,15 @@ class TrainingConfig:
         Stop after this many validations without a better accuracy; None never stops early.
     seed : int
         Fixes the order of the batches and the dropout masks.
+    warmup : int or None
+        Updates until the rate is at its highest; for the schedule "inverse_sqrt", which needs it.
+    betas : (float, float)
+        Decay of Adam's two moments; the papers on Transformers take (0.9, 0.98).
+    accumulate : int
+        Batches per update. Their losses are averaged, each with the weight of what its source
+        counts in it (`BatchSource.count`), tokens or examples.
+    average : int
+        Validate, and keep, the mean of the parameters at the last so many validations.
     """
 
     updates: int = 3000
@@ -34,9 +48,15 @@ class TrainingConfig:
     validate_every: int | None = None
     patience: int | None = None
     seed: int = 0
+    warmup: int | None = None
+    betas: tuple[float, float] = (0.9, 0.999)
+    accumulate: int = 1
+    average: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("updates", "validate_every", "patience"):
+        # A tuple that came through a file is a list.
+        object.__setattr__(self, "betas", tuple(self.betas))
+        for name in ("updates", "validate_every", "patience", "warmup", "accumulate", "average"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: expected at least 1, got {value}")
@@ -45,5 +65,24 @@ class TrainingConfig:
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
         if self.seed < 0:
             raise ValueError(f"seed: expected a number from 0 up, got {self.seed}")
-        if self.schedule not in ("linear", "halve"):
-            raise ValueError(f"schedule: expected 'linear' or 'halve', got {self.schedule!r}")
+        if self.schedule not in SCHEDULES:
+            known = ", ".join(map(repr, SCHEDULES))
+            raise ValueError(f"schedule: expected one of {known}; got {self.schedule!r}")
+        if (self.warmup is None) == (self.schedule == "inverse_sqrt"):
+            raise ValueError(
+                "warmup: expected with the schedule 'inverse_sqrt', and with no other; got "
+                f"{self.warmup} with {self.schedule!r}"
+            )
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas}")
+
+    def identity(self) -> dict[str, Any]:
+        """The settings, in the form in which a run is compared with the one that it goes on from.
+
+        Those that early runs lack are left out where they have no effect.
+        """
+        settings = asdict(self)
+        for name, unused in LATER_SETTINGS.items():
+            if settings[name] == unused:
+                del settings[name]
+        return settings

@@ -21,7 +21,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -32,7 +32,7 @@ import numpy as np
 from pyentmax.autograd import Tensor
 from pyentmax.calls.devices import array_module
 from pyentmax.nn.optim import Adam, clip_gradients
-from pyentmax.nn.schedules import HalveOnPlateau, LinearDecay
+from pyentmax.nn.schedules import HalveOnPlateau, InverseSquareRoot, LinearDecay
 from pyentmax.system.blas import limit_blas
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.training.checkpoint import (
@@ -137,12 +137,14 @@ def train(
     shown = Progress(config.updates, run.updates, progress)
     limit = limit_blas(blas_threads, announce=progress)
     with limit, closing(shown), finish_first() as asked_to_stop:
-        for batch in run.remaining():
-            run.update(batch)
+        for batches_of_update in run.remaining():
+            run.update(batches_of_update)
             shown.updated(run)
             if run.updates % validate_every == 0 or run.updates == config.updates:
                 run.settle()
-                run.validated(validate(model))
+                with run.averaged():
+                    run.validated(validate(model))
+                run.save()
                 shown.validated(run)
             if asked_to_stop():
                 run.history.interrupted = True
@@ -176,12 +178,8 @@ class _Run:
         order_seed, dropout_seed = np.random.SeedSequence(config.seed).spawn(2)
         self.order_rng = np.random.default_rng(order_seed)
         self.dropout_rng = np.random.default_rng(dropout_seed)
-        self.optimizer = Adam(model.params)
-        self.schedule = (
-            LinearDecay(config.rate, config.updates)
-            if config.schedule == "linear"
-            else HalveOnPlateau(config.rate)
-        )
+        self.optimizer = Adam(model.params, config.betas)
+        self.schedule = _schedule(config)
         self.history = History()
         self.updates = 0
         self.stale = 0
@@ -196,9 +194,11 @@ class _Run:
         self.count = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
+        # The parameters at the last validations, oldest first, if they are to be averaged.
+        self.recent: list[dict[str, Any]] = []
         # In the form in which it comes back from a file, so that the two can be compared.
         shapes = {name: list(x.shape) for name, x in model.params.items()}
-        whole = {"settings": asdict(config), "model": shapes, **batches.identity, **identity}
+        whole = {"settings": config.identity(), "model": shapes, **batches.identity, **identity}
         self.identity = json.loads(json.dumps(whole))
 
     def finished(self) -> bool:
@@ -218,13 +218,17 @@ class _Run:
         """Mean training loss since the last validation; waits for a GPU."""
         return float(self.loss_sum) / max(self.loss_count, 1)
 
-    def remaining(self) -> Iterator[Any]:
-        """Batches, epoch after epoch, until the run is finished."""
+    def remaining(self) -> Iterator[list[Any]]:
+        """The batches of each update, until the run is finished."""
+        batches = self._endless()
         while not self.finished():
+            yield list(islice(batches, self.config.accumulate))
+
+    def _endless(self) -> Iterator[Any]:
+        """Batches, epoch after epoch."""
+        while True:
             self.epoch_state = self.order_rng.bit_generator.state
             for batch in islice(self.batches.epoch(self.order_rng), self.done_in_epoch, None):
-                if self.finished():
-                    return
                 # Counted before the batch is used: a checkpoint after it must not repeat it.
                 self.done_in_epoch += 1
                 yield batch
@@ -232,24 +236,31 @@ class _Run:
                 raise ValueError("batches: expected at least one in each epoch, got none")
             self.done_in_epoch = 0
 
-    def update(self, batch: Any) -> None:
+    def update(self, batches: list[Any]) -> None:
         """One step of the optimiser."""
         started = self.clock()
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
-        loss = self.model.loss(params, batch, self.dropout_rng)
-        if self.xp is np:
-            self._must_be_finite("training loss", loss.item())
-        loss.backward()
+        counts = [self.batches.count(batch) for batch in batches]
+        mean: Any = 0.0
+        for batch, count in zip(batches, counts, strict=True):
+            loss = self.model.loss(params, batch, self.dropout_rng)
+            if len(batches) > 1:
+                loss = loss * (count / sum(counts))
+            if self.xp is np:
+                self._must_be_finite("training loss", loss.item())
+            # Gradients add up in the parameters; what the batch needed is freed before the next.
+            loss.backward()
+            mean = mean + loss.data.astype(np.float64)
         gradients = {name: x.grad for name, x in params.items() if x.grad is not None}
         norm = clip_gradients(gradients, self.config.clip)
         if self.xp is np:
             self._must_be_finite("norm of the gradient", norm)
         self.optimizer.step(gradients, self.schedule.rate(self.updates))
         self.updates += 1
-        self.loss_sum = self.loss_sum + loss.data.astype(np.float64)
+        self.loss_sum = self.loss_sum + mean
         self.norm_sum = self.norm_sum + norm
         self.loss_count += 1
-        self.count += self.batches.count(batch)
+        self.count += sum(counts)
         self.seconds += self.clock() - started
 
     def settle(self) -> None:
@@ -273,8 +284,24 @@ class _Run:
                 "the checkpoints are those of the last validation"
             )
 
+    @contextmanager
+    def averaged(self) -> Iterator[None]:
+        """Within it, the model has the mean of its parameters at the last validations and now."""
+        if self.config.average == 1:
+            yield
+            return
+        now = {name: x.copy() for name, x in self.model.params.items()}
+        self.recent = [*self.recent, now][-self.config.average :]
+        for name, x in self.model.params.items():
+            x[...] = sum(then[name] for then in self.recent) / len(self.recent)
+        try:
+            yield
+        finally:
+            for name, x in self.model.params.items():
+                x[...] = now[name]
+
     def validated(self, validation: Validation) -> None:
-        """Record a validation, and write the checkpoints."""
+        """Record a validation, and keep the parameters if they are the best."""
         self._must_be_finite("validation loss", validation.loss)
         history = self.history
         improved = validation.accuracy > history.best_accuracy
@@ -290,7 +317,6 @@ class _Run:
             if self.directory is not None and self.save_best is not None:
                 self.save_best(self.directory / BEST)
             self.best = {name: x.copy() for name, x in self.model.params.items()}
-        self.save()
 
     def take_best(self) -> None:
         """Put the parameters of the best validation into the model."""
@@ -320,6 +346,8 @@ class _Run:
         arrays |= with_prefix("optimizer", self.optimizer.state())
         if self.best is not None:
             arrays |= with_prefix("best", self.best)
+        for age, params in enumerate(reversed(self.recent)):
+            arrays |= with_prefix(f"recent.{age}", params)
         meta = {
             "kind": TRAINING_STATE,
             "identity": self.identity,
@@ -348,6 +376,9 @@ class _Run:
         self.optimizer.load(without_prefix("optimizer", arrays))
         best = without_prefix("best", arrays)
         self.best = {name: self.xp.asarray(x) for name, x in best.items()} or None
+        recent = [without_prefix(f"recent.{age}", arrays) for age in range(self.config.average)]
+        on_device = [{name: self.xp.asarray(x) for name, x in then.items()} for then in recent]
+        self.recent = [then for then in reversed(on_device) if then]
         self.schedule.load(meta["schedule"])
         self.order_rng.bit_generator.state = meta["epoch_state"]
         self.dropout_rng.bit_generator.state = meta["dropout_state"]
@@ -355,3 +386,11 @@ class _Run:
         self.loss_sum = meta["loss_sum"]
         for name in _NUMBERS:
             setattr(self, name, meta[name])
+
+
+def _schedule(config: TrainingConfig) -> LinearDecay | HalveOnPlateau | InverseSquareRoot:
+    if config.schedule == "linear":
+        return LinearDecay(config.rate, config.updates)
+    if config.warmup is not None:  # and so only for "inverse_sqrt"
+        return InverseSquareRoot(config.rate, config.warmup)
+    return HalveOnPlateau(config.rate)

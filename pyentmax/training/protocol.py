@@ -66,4 +66,5 @@ class BatchSource(Protocol[Batch]):
         """
 
     def count(self, batch: Batch) -> int:
-        """How many units a batch holds, for the speed that the user sees."""
+        """How many units a batch holds: for the speed that the user sees, and as the weight of its
+        mean loss among those of the other batches of an update."""

@@ -13,6 +13,7 @@ from pyentmax.data import (
     PAD,
     BucketedPairs,
     DataError,
+    TokenBatches,
     bucketed_batches,
     fingerprint,
     make_batch,
@@ -144,3 +145,41 @@ def test_a_batch_keeps_its_own_index():
     batch = make_batch(as_pairs([([5], [6])] * 2), index)
     index[0] = 1
     assert batch.index.tolist() == [0]
+
+
+# --- by tokens ------------------------------------------------------------------------------------
+def many_pairs(count=300):
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 20, size=(count, 2))
+    return [(np.full(n, i + 4), np.full(m, i + 4)) for i, (n, m) in enumerate(lengths)]
+
+
+def test_every_pair_is_in_one_batch_and_no_batch_has_more_than_its_tokens():
+    pairs = many_pairs()
+    source = TokenBatches(pairs, 100)
+    batches = list(source.epoch(np.random.default_rng(1)))
+    assert sorted(i for batch in batches for i in batch.index) == list(range(len(pairs)))
+    sizes = [len(b) * max(b.source.shape[1], b.target_in.shape[1]) for b in batches]
+    assert max(sizes) <= 100
+    assert np.mean(sizes) > 85
+    assert sum(map(source.count, batches)) == sum(len(target) + 1 for _, target in pairs)
+
+
+def test_batches_by_tokens_have_little_padding_and_depend_on_the_generator_alone():
+    source = TokenBatches(many_pairs(), 100)
+    batches = list(source.epoch(np.random.default_rng(1)))
+    assert np.mean([b.target_mask.mean() for b in batches]) > 0.9
+    again, other = (
+        [b.index.tolist() for b in source.epoch(np.random.default_rng(seed))] for seed in (1, 2)
+    )
+    assert again == [b.index.tolist() for b in batches]
+    assert other != again
+
+
+def test_pairs_that_do_not_fit_are_named():
+    pairs = [(np.array([5]), np.array([7])), (np.array([5]), np.array([7] * 9))]
+    with pytest.raises(DataError, match="longest pair, 10 tokens of pair 1, got 9"):
+        TokenBatches(pairs, 9)
+    assert len(list(TokenBatches(pairs, 10).epoch(np.random.default_rng(0)))) == 2
+    with pytest.raises(DataError, match="at least one example, got none"):
+        TokenBatches([], 9)

@@ -1,4 +1,4 @@
-"""The layers of a Transformer besides attention: values by their formulas, gradients by differences."""
+"""The layers of a Transformer besides attention: formulas, and gradients against differences."""
 
 import numpy as np
 import pytest

@@ -390,10 +390,117 @@ def test_the_progress_speaks_of_examples_loss_and_accuracy(capsys):
         ("updates", 0, "updates: expected at least 1, got 0"),
         ("rate", 0.0, "rate: expected a positive number, got 0.0"),
         ("clip", float("nan"), "clip: expected a positive number, got nan"),
-        ("schedule", "cosine", "schedule: expected 'linear' or 'halve', got 'cosine'"),
+        ("schedule", "cosine", "schedule: expected one of 'linear', .*; got 'cosine'"),
         ("patience", 0, "patience: expected at least 1, got 0"),
+        ("accumulate", 0, "accumulate: expected at least 1, got 0"),
+        ("average", 0, "average: expected at least 1, got 0"),
+        ("warmup", 5, "warmup: expected with the schedule 'inverse_sqrt', and with no other"),
+        ("schedule", "inverse_sqrt", "warmup: expected with the schedule 'inverse_sqrt'"),
+        ("betas", (0.9, 1.0), "betas: expected two numbers in"),
     ],
 )
 def test_bad_settings(field, value, message):
     with pytest.raises(ValueError, match=message):
         TrainingConfig(**{field: value})
+
+
+class OneBatch:
+    """The same examples in every epoch, in one batch or cut in two parts of different weight."""
+
+    unit = "tokens"
+    identity = {"cut": "in two"}
+
+    def __init__(self, *parts):
+        self.parts = parts
+
+    def epoch(self, rng):
+        yield from self.parts
+
+    def count(self, batch):
+        return len(batch) - 1
+
+
+def test_accumulated_batches_make_the_update_of_all_their_tokens_together():
+    # A row for each pair of tokens: windows of 3 and of 7 tokens have 2 and 6 of 8 pairs.
+    text = np.array([0, 1, 2, 3, 0, 1, 2, 3, 0])
+    whole, parts = OneBatch(text), OneBatch(text[:3], text[2:])
+    models = [Bigrams(), Bigrams()]
+    once = train(models[0], whole, config(), validate, progress=False)
+    twice = train(models[1], parts, config(accumulate=2), validate, progress=False)
+    # float32, over 40 updates of rate 0.02.
+    np.testing.assert_allclose(
+        models[1].params["scores"], models[0].params["scores"], rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose(twice.loss, once.loss, rtol=1e-4)
+
+
+def test_validation_sees_the_mean_of_the_last_parameters():
+    seen, means = [], []
+
+    def check(model):
+        means.append(model.params["scores"].copy())
+        return Validation(1.0, float(len(means)))
+
+    class Watched(Bigrams):
+        def loss(self, params, batch, rng=None):
+            seen.append(self.params["scores"].copy())
+            return super().loss(params, batch, rng)
+
+    model = Watched()
+    train(model, Windows(), config(average=3), check, progress=False)
+    after = [seen[10], seen[20], seen[30]]  # parameters before the update after each validation
+    np.testing.assert_array_equal(means[0], after[0])
+    for found, parts in ((means[1], after[:2]), (means[2], after)):
+        np.testing.assert_allclose(found, np.mean(parts, axis=0), rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(model.params["scores"], means[3])  # the best: the last mean
+
+
+def test_the_rate_warms_up_and_falls_with_the_square_root(monkeypatch):
+    rates = []
+
+    class Watched(loop.Adam):
+        def step(self, gradients, rate):
+            rates.append(rate)
+            super().step(gradients, rate)
+
+    monkeypatch.setattr(loop, "Adam", Watched)
+    settings = config(schedule="inverse_sqrt", warmup=10, betas=(0.9, 0.98))
+    run(new_model(), config=settings)
+    t = np.arange(1, 41)
+    np.testing.assert_allclose(rates, 0.02 * np.minimum(t / 10, (10 / t) ** 0.5), rtol=1e-12)
+
+
+@pytest.mark.parametrize("stop", [10, 20])
+def test_a_run_with_everything_on_goes_on_to_the_last_digit(tmp_path, stop):
+    # Three batches per update, of epochs of seven: an update spans two epochs.
+    changes = {"accumulate": 3, "average": 2, "schedule": "inverse_sqrt", "warmup": 8}
+    settings = config(**changes, betas=(0.9, 0.98))
+    whole = new_model()
+    expected = run(whole, config=settings)
+    model = new_model()
+
+    def check(model):
+        if len(seen := [*calls, 1]) * 10 > stop:
+            os.kill(os.getpid(), signal.SIGINT)
+        calls[:] = seen
+        return validate(model)
+
+    calls = []
+    assert run(model, tmp_path, config=settings, validate=check).interrupted
+    again = new_model(seed=1)
+    history = run(again, tmp_path, config=settings, resume=True)
+    assert figures(history) == figures(expected)
+    for name, x in whole.params.items():
+        np.testing.assert_array_equal(again.params[name], x)
+
+
+def test_a_run_from_before_there_were_these_settings_goes_on(tmp_path):
+    assert set(config().identity()) == {
+        "updates",
+        "rate",
+        "schedule",
+        "clip",
+        "validate_every",
+        "patience",
+        "seed",
+    }

@@ -2,7 +2,8 @@
 
 ``scores`` compares a query with keys, ``single_query`` averages values for one query (a recurrent
 decoder's step), ``multi_head`` for many queries and several heads at once (a Transformer's layer),
-``heads`` has the products of all heads, ``alpha`` makes α a parameter, and ``constrained`` bounds the weights of a position.
+``heads`` has the products of all heads, ``alpha`` makes α a parameter, and ``constrained`` bounds
+the weights of a position.
 """
 
 from pyentmax.nn.attention.alpha import LEARNED, init_learned_alpha, learned_alpha, learned_entmax

@@ -192,7 +192,7 @@ def multi_head_attention(
 def keys_and_values(
     params: Parameters, name: str, key: Any, value: Any, score: str = "scaled"
 ) -> tuple[Tensor, Tensor]:
-    """What queries are compared with and what is averaged, (…, S, n) both: all that depends on K, V.
+    """What queries are compared with and what is averaged, (…, S, n) both: the part of K and V.
 
     A decoder computes them once per source or token and keeps them.
     """

@@ -26,7 +26,7 @@ from pyentmax.training import (
 )
 
 KIND = "inflection model"
-LATER_OPTIONS = {"score": "bilinear", "fertility": None}
+LATER_OPTIONS = {"score": "bilinear", "fertility": None, "label_smoothing": 0.0}
 
 
 class Inflector(WordDecoder):

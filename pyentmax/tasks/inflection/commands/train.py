@@ -47,6 +47,7 @@ def add_train(commands: Commands) -> None:
     add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
     add("--layers", type=int, default=1, help="of encoder and decoder")
     add("--dropout", type=float, default=0.3, help="rate")
+    add("--label-smoothing", type=float, default=0.0, help="target's share for all tokens alike")
     add("--updates", type=int, default=3000, help="steps of Adam")
     add("--batch-size", type=int, default=32, help="examples per update")
     add("--rate", type=float, default=3e-3, help="Adam's step size at the start")

@@ -1,0 +1,150 @@
+"""Ancestral sampling: strings drawn from the model, token by token.
+
+Each token comes from the model's own distribution given those before it, so that a string is drawn
+with its probability. With a sparse output mapping nothing impossible is ever drawn, and nothing has
+to be cut off: what `top_k` and `nucleus` do to a dense one, the mapping has done.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pyentmax.decoding._inputs import as_source, length_limits, positive, possible_continuations
+from pyentmax.decoding.hypotheses import Hypothesis
+from pyentmax.models.protocol import Decodable, FloatArray
+
+State = TypeVar("State")
+
+
+def ancestral_sampling(
+    model: Decodable[State],
+    source: ArrayLike,
+    source_mask: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    samples: int = 1,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    nucleus: float | None = None,
+    max_length: int | None = None,
+) -> list[list[Hypothesis]]:
+    """Draw strings for each source.
+
+    Parameters
+    ----------
+    model, source, source_mask, max_length : as in `beam_search`
+    rng : numpy.random.Generator
+        Draws one number per open string and step.
+    samples : int
+        Strings per source, independent of each other.
+    temperature : float
+        Probabilities are raised to the power 1/temperature and normalised: below 1 the draws stay
+        closer to the most probable string. The support stays what it is.
+    top_k : int, optional
+        Draw among the k most probable tokens only (Fan et al. 2018).
+    nucleus : float, optional
+        Draw among the fewest most probable tokens that have this mass (Holtzman et al. 2020).
+
+    Returns
+    -------
+    list of B lists of Hypothesis
+        In the order in which they were drawn; a string may come more than once. ``log_prob`` is
+        that of the model, whatever the temperature. Those that the length limit cut off are
+        unfinished.
+
+    Raises
+    ------
+    ValueError
+        As in `beam_search`, or if a number is out of its range.
+
+    Examples
+    --------
+    >>> from pyentmax.decoding import Step
+    >>> class Coin:  # writes token 2 or 3, and ends
+    ...     bos, eos, output_is_sparse = 0, 1, True
+    ...     table = np.array([[0, 0, 0.75, 0.25], [0, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]])
+    ...     def encode(self, source, source_mask):
+    ...         return source
+    ...     def step(self, state, tokens):
+    ...         p = self.table[tokens]
+    ...         with np.errstate(divide="ignore"):
+    ...             return Step(np.log(p), p > 0, np.ones(state.shape)), state
+    ...     def select(self, state, rows):
+    ...         return state[rows]
+    >>> source, rng = np.array([[4]]), np.random.default_rng(0)
+    >>> [drawn] = ancestral_sampling(Coin(), source, source > 0, rng, samples=1000)
+    >>> sum(h.tokens == (2,) for h in drawn)
+    769
+    """
+    source, source_mask = as_source(source, source_mask)
+    samples = positive("samples", samples)
+    if not (temperature > 0 and np.isfinite(temperature)):
+        raise ValueError(f"temperature must be a number above 0, not {temperature}")
+    if top_k is not None:
+        top_k = positive("top_k", top_k)
+    if nucleus is not None and not 0 < nucleus <= 1:
+        raise ValueError(f"nucleus must be a mass in (0, 1], not {nucleus}")
+    limit = length_limits(source_mask, max_length).repeat(samples)
+    strings = len(limit)
+    if not strings:
+        return []
+    drawn: list[list[int]] = [[] for _ in range(strings)]
+    log_prob, finished = np.zeros(strings), np.zeros(strings, bool)
+    state = model.encode(source, source_mask)
+    owner = np.arange(strings)  # the string that each row of the state continues
+    if samples > 1:
+        state = model.select(state, owner // samples)
+    tokens = np.full(strings, model.bos)
+    length = 0
+    while owner.size:
+        step, state = model.step(state, tokens)
+        total = log_prob[owner, None] + step.log_prob
+        possible = possible_continuations(step, total, owner // samples, length)
+        log_p = np.where(possible, step.log_prob, -np.inf).astype(np.float64)
+        # A string at its limit may still end; whatever else is drawn leaves it unfinished.
+        tokens = _draw(log_p, rng, temperature, top_k, nucleus)
+        ended = tokens == model.eos
+        finished[owner[ended]] = True
+        going = ~ended & (length < limit[owner])
+        counted = ended | going
+        rows = np.flatnonzero(counted)
+        log_prob[owner[rows]] += log_p[rows, tokens[rows]]
+        for i, token in zip(owner[going].tolist(), tokens[going].tolist(), strict=True):
+            drawn[i].append(token)
+        owner, tokens = owner[going], tokens[going]
+        if owner.size and not going.all():
+            state = model.select(state, np.flatnonzero(going))
+        length += 1
+    hypotheses = [
+        Hypothesis(tuple(drawn[i]), float(log_prob[i]), None, bool(finished[i]))
+        for i in range(strings)
+    ]
+    return [hypotheses[i : i + samples] for i in range(0, strings, samples)]
+
+
+def _draw(
+    log_p: FloatArray,
+    rng: np.random.Generator,
+    temperature: float,
+    top_k: int | None,
+    nucleus: float | None,
+) -> np.ndarray:
+    """A token of each row."""
+    p = np.exp((log_p - log_p.max(axis=1, keepdims=True)) / temperature)
+    if top_k is not None or nucleus is not None:
+        order = np.argsort(-p, axis=1, kind="stable")
+        ranked = np.take_along_axis(p, order, axis=1)
+        if top_k is not None:
+            ranked[:, top_k:] = 0
+        if nucleus is not None:
+            # A token stays if those before it do not have the mass yet; so the first always does.
+            before = np.cumsum(ranked, axis=1) - ranked
+            ranked[before >= nucleus * ranked.sum(axis=1, keepdims=True)] = 0
+        np.put_along_axis(p, order, ranked, axis=1)
+    cumulative = np.cumsum(p, axis=1)
+    # In (0, total]: never on the flat stretch of what is impossible before the first possible one.
+    u = (1 - rng.random(len(p))) * cumulative[:, -1]
+    return (cumulative < u[:, None]).sum(axis=1)

@@ -1,0 +1,613 @@
+"""The Transformer of Vaswani et al. (2017) with any mapping in every head, and any output loss.
+
+    encoder    x ← embeddings + positions;  L times  x ← x + self(x),  x ← x + network(x)
+    decoder    the same with causal self-attention, and attention to the encoder between the two
+    output     y_t ~ π'(V x_t + b)
+
+where each sum is normalised: after it (post-norm, as in the papers) or before its second term
+(pre-norm). Every head's weights are π(q·k/√d), π any mapping: 1.5-entmax, explicit top-k (Explicit
+Sparse Transformer), or α-entmax with an α of the head's own, α = 1 + σ(a) with a drawn from N(0, 1)
+(Correia, Niculae & Martins 2019, §3).
+
+Sequences are (batch, time) arrays of token ids. In decoding, the keys and values of the source and
+of the tokens read so far are kept, so that a step computes one position only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.autograd import Tensor, as_tensor, dropout, linear_by_rows, select_rows
+from pyentmax.autograd.gradients import Array
+from pyentmax.calls.devices import array_module, to_host
+from pyentmax.models.protocol import IntArray, PairBatch, Step
+from pyentmax.models.sources import check_sources
+from pyentmax.nn.attention import (
+    HEAD_SCORES,
+    LEARNED,
+    AttentionMapping,
+    attend_heads,
+    causal_mask,
+    init_learned_alpha,
+    init_multi_head_attention,
+    keys_and_values,
+    learned_alpha,
+    learned_entmax,
+)
+from pyentmax.nn.feed_forward import feed_forward, init_feed_forward
+from pyentmax.nn.initializers import Generator, Parameters
+from pyentmax.nn.layer_norm import init_norm, norm
+from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
+from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.nn.positions import sinusoidal_positions
+
+KINDS = ("encoder", "context", "decoder")
+"""The three attentions: of the encoder to itself, of the decoder to the encoder, of the decoder to
+itself. α-entmax has an α of its own for each."""
+
+ALPHA_PER = ("head", "layer", "kind", "model")
+TIED = ("none", "output", "all")
+NORMS = ("post", "pre")
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """The sizes and mappings of a model; the defaults are the shape of Transformer-Base.
+
+    Parameters
+    ----------
+    source_size, target_size : int
+        Sizes of the two vocabularies.
+    width : int
+        Of embeddings and layers: a multiple of ``heads``, and even.
+    layers, heads, inner : int
+        Depth of encoder and decoder, heads per attention, width inside the feed-forward networks.
+    dropout : float
+        Dropout rate on embeddings and on what each layer adds.
+    attention_dropout, inner_dropout : float
+        Dropout rates on attention weights and inside the feed-forward networks.
+    attention : str
+        The mapping of every head: an α or a name as for `choose_mapping`, such as
+        "topk_softmax:8", or "learned".
+    inference_attention : str, optional
+        The mapping in its place where the model is used and not trained (without a generator for
+        dropout): another k, or "softmax". Explicit Sparse Transformer, Table 5.
+    alpha_per : {"head", "layer", "kind", "model"}
+        What has an α of its own, if it is learned: each head of each layer of each kind, each layer
+        of each kind, each kind, or only the whole.
+    alpha_trained : bool
+        False leaves each α as it was drawn.
+    output : str
+        The mapping of the output, trained with its own Fenchel-Young loss.
+    label_smoothing : float
+        The target's share that is spread over the vocabulary.
+    score : str
+        One of :data:`pyentmax.nn.attention.HEAD_SCORES`.
+    attention_bias : bool
+        Whether the projections of attention have biases.
+    norm : {"post", "pre"}
+        Layer norm after each sum, or on each layer's input and once at the end.
+    tied : {"none", "output", "all"}
+        "output": the target's embeddings are the rows of the output's matrix; "all": the source's
+        too, for a joint vocabulary.
+    scale_embeddings : bool
+        Whether embeddings are multiplied by √width.
+
+    Raises
+    ------
+    ValueError
+        If a size is not positive or does not fit, a rate is out of range, or a choice is unknown.
+    """
+
+    source_size: int
+    target_size: int
+    width: int = 512
+    layers: int = 6
+    heads: int = 8
+    inner: int = 2048
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    inner_dropout: float = 0.0
+    attention: str = "1.5"
+    inference_attention: str | None = None
+    alpha_per: str = "head"
+    alpha_trained: bool = True
+    output: str = "1.5"
+    label_smoothing: float = 0.0
+    score: str = "scaled"
+    attention_bias: bool = True
+    norm: str = "post"
+    tied: str = "none"
+    scale_embeddings: bool = True
+
+    def __post_init__(self) -> None:
+        for name in ("source_size", "target_size", "width", "layers", "heads", "inner"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if self.width % 2:
+            raise ValueError(f"width: expected an even number, got {self.width}")
+        if self.width % self.heads:
+            raise ValueError(
+                f"heads: expected a divisor of the width {self.width}, got {self.heads}"
+            )
+        for name in ("dropout", "attention_dropout", "inner_dropout", "label_smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected a rate in [0, 1), got {getattr(self, name)}")
+        for name, known in (
+            ("alpha_per", ALPHA_PER),
+            ("score", HEAD_SCORES),
+            ("norm", NORMS),
+            ("tied", TIED),
+        ):
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"{name}: expected one of {', '.join(known)}; got {getattr(self, name)!r}"
+                )
+        if self.tied == "all" and self.source_size != self.target_size:
+            raise ValueError(
+                "tied: 'all' needs one vocabulary for both sides, got sizes "
+                f"{self.source_size} and {self.target_size}"
+            )
+        for choice in (self.attention, self.inference_attention):
+            if choice not in (LEARNED, None):
+                choose_mapping(choice)
+        if self.inference_attention == LEARNED != self.attention:
+            raise ValueError(
+                f"inference_attention: {LEARNED!r} needs the attention to be {LEARNED!r} too"
+            )
+        if self.output == LEARNED:
+            raise ValueError(
+                "output: expected a fixed α or a mapping's name; only the attention's α can be "
+                f"{LEARNED!r}"
+            )
+        choose_mapping(self.output)
+
+
+class TransformerState(NamedTuple):
+    """What the decoder carries from step to step; each tuple has an entry per layer."""
+
+    memory: tuple[Any, ...]  # keys and values of the source, (rows, S, n) each
+    memory_mask: Any  # (rows, S): where the source has tokens
+    past: tuple[Any, ...]  # keys and values of the tokens read so far, (rows, T, n) each
+    lengths: IntArray  # (rows,): how many of the T are a row's own; on the host
+    source_index: IntArray  # (rows,): which encoded source a row decodes; on the host
+
+
+class KeysValues(NamedTuple):
+    """Keys and values of an attention, each (…, S, n)."""
+
+    keys: Any
+    values: Any
+
+
+class Transformer:
+    """A model: its configuration and a flat dict of parameter arrays.
+
+    Parameters
+    ----------
+    config : TransformerConfig
+    params : dict of arrays
+        As :meth:`initialize` makes them.
+    bos, eos : int
+        Ids of the target tokens that begin and end a sequence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> config = TransformerConfig(9, 7, width=8, layers=2, heads=2, inner=16)
+    >>> model = Transformer.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    >>> source = np.array([[3, 4, 5]])
+    >>> step, state = model.step(model.encode(source, source > 0), np.array([model.bos]))
+    >>> step.log_prob.shape, step.attention.shape
+    ((1, 7), (1, 3))
+    """
+
+    def __init__(self, config: TransformerConfig, params: Parameters, bos: int, eos: int) -> None:
+        self.config = config
+        self.params = params
+        self.bos, self.eos = bos, eos
+        self.output = choose_mapping(config.output)
+
+    @classmethod
+    def initialize(
+        cls, config: TransformerConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
+    ) -> Transformer:
+        """A model with random parameters drawn from ``rng``."""
+        n = config.width
+        params = init_embedding(rng, "target_embedding", config.target_size, n, dtype)
+        if config.tied != "all":
+            params |= init_embedding(rng, "source_embedding", config.source_size, n, dtype)
+        for kind, layer, name in _attentions(config):
+            params |= init_multi_head_attention(
+                rng,
+                name,
+                n,
+                dtype,
+                bias=config.attention_bias,
+                score=config.score,
+                heads=config.heads,
+            )
+            params |= init_norm(f"{name}.norm", n, dtype)
+            if config.attention == LEARNED:
+                alpha = _alpha_name(config, kind, layer)
+                if f"{alpha}.alpha_logit" not in params:
+                    shape = (config.heads if config.alpha_per == "head" else 1, 1)
+                    params |= init_learned_alpha(alpha, shape, rng, dtype)
+        for name in _networks(config):
+            params |= init_feed_forward(rng, name, n, config.inner, dtype)
+            params |= init_norm(f"{name}.norm", n, dtype)
+        if config.norm == "pre":
+            params |= init_norm("encoder.norm", n, dtype) | init_norm("decoder.norm", n, dtype)
+        if config.tied == "none":
+            params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
+        else:
+            params["output.bias"] = np.zeros(config.target_size, dtype)
+        return cls(config, params, bos, eos)
+
+    def check_parameters(self) -> None:
+        """Raise a ValueError unless the parameters' names and shapes fit the configuration."""
+        expected = self.initialize(self.config, np.random.default_rng(0), self.bos, self.eos).params
+        for name in sorted(expected.keys() | self.params.keys()):
+            shapes = [p[name].shape if name in p else "none" for p in (expected, self.params)]
+            if shapes[0] != shapes[1]:
+                raise ValueError(f"parameter {name}: expected shape {shapes[0]}, got {shapes[1]}")
+
+    @property
+    def xp(self) -> ModuleType:
+        """The array module of the parameters: numpy, or cupy."""
+        return array_module(next(iter(self.params.values())))
+
+    def move_to(self, xp: ModuleType) -> None:
+        """Move the parameters to another array module, cupy or numpy; the model computes there."""
+        move = to_host if xp is np else xp.asarray
+        self.params = {name: move(x) for name, x in self.params.items()}
+
+    @property
+    def output_is_sparse(self) -> bool:
+        """Whether the output mapping can give a token the probability 0."""
+        return self.output.sparse
+
+    def alphas(self) -> dict[str, np.ndarray]:
+        """The learned α of each kind's heads, (layers, heads); empty if they are not learned."""
+        config = self.config
+        if config.attention != LEARNED:
+            return {}
+        found = {kind: np.empty((config.layers, config.heads)) for kind in KINDS}
+        for kind, layer, _ in _attentions(config):
+            alpha = learned_alpha(self.params, _alpha_name(config, kind, layer))
+            found[kind][layer] = to_host(alpha.data)[:, 0]
+        return found
+
+    # --- training ---------------------------------------------------------------------------------
+    def loss(self, params: Parameters, batch: PairBatch, rng: Generator | None = None) -> Tensor:
+        """Mean Fenchel-Young loss per target token, with the reference sequence as input.
+
+        Parameters
+        ----------
+        params : dict of Tensors (or of arrays, for no gradient)
+        batch : PairBatch
+            Such as :func:`pyentmax.data.make_batch` makes. It is moved to the parameters' device.
+        rng : numpy.random.Generator, optional
+            Switches dropout on, and the attention of training.
+        """
+        # The scores of padding would cost as much as all others, and count nothing.
+        places = array_module(batch.target_mask).flatnonzero(batch.target_mask)
+        padded = len(places) < batch.target_mask.size
+        batch = batch.on(self.xp)
+        hidden = self._hidden(params, batch.source, batch.source_mask, batch.target_in, rng)
+        hidden = hidden.reshape(-1, self.config.width)
+        labels = batch.target_out.reshape(-1)
+        if padded:
+            places = self.xp.asarray(places)
+            hidden, labels = select_rows(hidden, places), labels[places]
+        smoothing = self.config.label_smoothing
+        return self.output.loss(self._output(params, hidden), labels, label_smoothing=smoothing)
+
+    def scores(
+        self,
+        params: Parameters,
+        source: Array,
+        source_mask: Array,
+        target_in: Array,
+        rng: Generator | None = None,
+    ) -> Tensor:
+        """Scores z of shape (B, T, V) for every next token, given those before it."""
+        return self._output(params, self._hidden(params, source, source_mask, target_in, rng))
+
+    def attention_weights(
+        self, source: Array, source_mask: Array, target_in: Array
+    ) -> dict[str, list[Array]]:
+        """The weights of every head as the model reads a target: kind → (B, H, T, S) per layer."""
+        weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
+        xp = self.xp
+        source, mask, read = map(xp.asarray, (source, source_mask, target_in))
+        self._hidden(self.params, source, mask, read, None, weights)
+        return weights
+
+    def _hidden(
+        self,
+        params: Parameters,
+        source: Array,
+        source_mask: Array,
+        target_in: Array,
+        rng: Generator | None,
+        weights: dict[str, list[Array]] | None = None,
+    ) -> Tensor:
+        """The decoder's last layer, (B, T, n)."""
+        run = _Run(self.config, params, rng, weights)
+        memory = self._encode(run, source, source_mask)
+        x = self._embed(run, "target", target_in, np.arange(target_in.shape[1]))
+        causal = causal_mask(target_in.shape[1], target_in.shape[1], x.xp)
+        allowed = source_mask[:, None, None, :]
+        for k in range(self.config.layers):
+            layer = f"decoder.{k}"
+            x = run.self_attention("decoder", k, f"{layer}.self", x, causal)
+            context = run.keys_and_values(f"{layer}.context", memory)
+            x = run.attention("context", k, f"{layer}.context", x, context, allowed)
+            x = run.network(f"{layer}.network", x)
+        return run.last(x, "decoder")
+
+    def _encode(self, run: _Run, source: Array, mask: Array) -> Tensor:
+        check_sources(mask)
+        x = self._embed(run, "source", source, np.arange(source.shape[1]))
+        for k in range(self.config.layers):
+            x = run.self_attention("encoder", k, f"encoder.{k}.self", x, mask[:, None, None, :])
+            x = run.network(f"encoder.{k}.network", x)
+        return run.last(x, "encoder")
+
+    def _embed(self, run: _Run, side: str, tokens: Array, positions: IntArray) -> Tensor:
+        """Embeddings and positions, (B, T, n), for positions of shape (T,) or (B, T)."""
+        n = self.config.width
+        table = "target" if self.config.tied == "all" else side
+        x = embedding(run.params, f"{table}_embedding", tokens)
+        if self.config.scale_embeddings:
+            x = x * n**0.5
+        encoded = sinusoidal_positions(positions, n, x.dtype)
+        return dropout(x + x.xp.asarray(encoded), self.config.dropout, run.rng)
+
+    def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
+        if self.config.tied == "none":
+            return linear(params, "output", hidden)
+        return linear_by_rows(hidden, params["target_embedding.weight"], params["output.bias"])
+
+    # --- decoding ---------------------------------------------------------------------------------
+    def encode(self, source: Array, source_mask: Array) -> TransformerState:
+        """The decoder's state before the first token, as arrays off the tape."""
+        check_sources(source_mask)
+        xp, config = self.xp, self.config
+        run = _Run(config, self.params, None)
+        mask = xp.asarray(source_mask)
+        hidden = self._encode(run, xp.asarray(source), mask)
+        rows = len(source)
+        names = [f"decoder.{k}.context" for k in range(config.layers)]
+        memory = tuple(_detached(run.keys_and_values(name, hidden)) for name in names)
+        nothing = xp.zeros((rows, 0, config.width), hidden.dtype)
+        past = (KeysValues(nothing, nothing),) * config.layers
+        return TransformerState(memory, mask, past, np.zeros(rows, dtype=np.int64), np.arange(rows))
+
+    def step(self, state: TransformerState, tokens: Array) -> tuple[Step, TransformerState]:
+        """Read one token per row; return what may come next, on the host, and the new state."""
+        xp, lengths = self.xp, state.lengths
+        weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
+        run = _Run(self.config, self.params, None, weights)
+        x = self._embed(run, "target", xp.asarray(tokens)[:, None], lengths[:, None])
+        longest = state.past[0].keys.shape[1]
+        # Rows of one length need no mask: what was read last stands last.
+        level = bool((lengths == longest).all())
+        own = None if level else xp.asarray(np.arange(longest + 1) <= lengths[:, None])
+        allowed = None if own is None else own[:, None, None, :]
+        of_source = state.memory_mask[:, None, None, :]
+        past = []
+        for k in range(self.config.layers):
+            layer = f"decoder.{k}"
+            kept = _Past(run, f"{layer}.self", state.past[k], lengths, level)
+            x = run.attention("decoder", k, f"{layer}.self", x, kept, allowed)
+            past.append(kept.longer)
+            x = run.attention("context", k, f"{layer}.context", x, state.memory[k], of_source)
+            x = run.network(f"{layer}.network", x)
+        scores = self._output(self.params, run.last(x, "decoder")[:, 0])
+        log_prob, support = self.output.log_probabilities(scores.data)
+        attention = weights["context"][-1][:, :, 0].mean(axis=1)
+        step = Step(*map(to_host, (log_prob, support, attention)))
+        return step, state._replace(past=tuple(past), lengths=lengths + 1)
+
+    def select(self, state: TransformerState, rows: Array) -> TransformerState:
+        """The state of the given rows; a row may be repeated."""
+        source_index, lengths = state.source_index[rows], state.lengths[rows]
+        rows = self.xp.asarray(rows)
+        # If rows only changed places within their source, what they attend to is the same.
+        same = np.array_equal(source_index, state.source_index)
+
+        def taken(parts: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(KeysValues(*(x[rows] for x in part)) for part in parts)
+
+        return TransformerState(
+            state.memory if same else taken(state.memory),
+            state.memory_mask if same else state.memory_mask[rows],
+            taken(state.past),
+            lengths,
+            source_index,
+        )
+
+    def join(self, states: Sequence[TransformerState]) -> TransformerState:
+        """The rows of several states of one encoding, one state after the other."""
+        xp = self.xp
+        longest = max(state.past[0].keys.shape[1] for state in states)
+
+        def joined(parts: Sequence[tuple[Any, ...]], length: int | None = None) -> tuple[Any, ...]:
+            return tuple(
+                KeysValues(
+                    *(
+                        xp.concatenate([_lengthened(x, length) for x in arrays])
+                        for arrays in zip(*layer, strict=True)
+                    )
+                )
+                for layer in zip(*parts, strict=True)
+            )
+
+        return TransformerState(
+            joined([state.memory for state in states]),
+            xp.concatenate([state.memory_mask for state in states]),
+            joined([state.past for state in states], longest),
+            np.concatenate([state.lengths for state in states]),
+            np.concatenate([state.source_index for state in states]),
+        )
+
+
+class _Run:
+    """One pass through a model's layers: what they share.
+
+    Parameters
+    ----------
+    rng : generator, optional
+        Switches on dropout and the attention of training.
+    weights : dict of lists, optional
+        Where the weights of each attention are appended, as arrays.
+    """
+
+    def __init__(
+        self,
+        config: TransformerConfig,
+        params: Parameters,
+        rng: Generator | None,
+        weights: dict[str, list[Array]] | None = None,
+    ) -> None:
+        self.config, self.params, self.rng, self.weights = config, params, rng, weights
+        self.pre = config.norm == "pre"
+
+    def attention(
+        self,
+        kind: str,
+        layer: int,
+        name: str,
+        x: Tensor,
+        memory: KeysValues | Callable[[Tensor], KeysValues],
+        allowed: Array | None,
+    ) -> Tensor:
+        """x + attention(x), normalised.
+
+        ``memory`` is what x attends to, or gives it from x as it enters the projections.
+        """
+        config = self.config
+        query = norm(self.params, f"{name}.norm", x) if self.pre else x
+        keys, values = memory(query) if callable(memory) else memory
+        y, weights = attend_heads(
+            self.params,
+            name,
+            query,
+            keys,
+            values,
+            self._mapping(kind, layer),
+            heads=config.heads,
+            mask=allowed,
+            score=config.score,
+            rate=config.attention_dropout,
+            rng=self.rng,
+        )
+        if self.weights is not None:
+            self.weights[kind].append(weights.data)
+        return self._added(x, y, name)
+
+    def self_attention(
+        self, kind: str, layer: int, name: str, x: Tensor, allowed: Array | None
+    ) -> Tensor:
+        """The same, of x to itself."""
+        own = partial(self.keys_and_values, name)
+        return self.attention(kind, layer, name, x, own, allowed)
+
+    def keys_and_values(self, name: str, x: Tensor) -> KeysValues:
+        """The keys and values of an attention to x."""
+        return KeysValues(*keys_and_values(self.params, name, x, x, self.config.score))
+
+    def network(self, name: str, x: Tensor) -> Tensor:
+        """x + network(x), normalised."""
+        inside = norm(self.params, f"{name}.norm", x) if self.pre else x
+        y = feed_forward(self.params, name, inside, self.config.inner_dropout, self.rng)
+        return self._added(x, y, name)
+
+    def _added(self, x: Tensor, y: Tensor, name: str) -> Tensor:
+        total = x + dropout(y, self.config.dropout, self.rng)
+        return total if self.pre else norm(self.params, f"{name}.norm", total)
+
+    def last(self, x: Tensor, name: str) -> Tensor:
+        """What comes out of the last layer: normalised, if each layer's input is."""
+        return norm(self.params, f"{name}.norm", x) if self.pre else x
+
+    def _mapping(self, kind: str, layer: int) -> AttentionMapping:
+        config = self.config
+        choice = config.attention
+        if self.rng is None and config.inference_attention is not None:
+            choice = config.inference_attention
+        if choice != LEARNED:
+            return choose_mapping(choice)
+        name = _alpha_name(config, kind, layer)
+        return learned_entmax(self.params, name, trained=config.alpha_trained)
+
+
+def _attentions(config: TransformerConfig) -> Iterator[tuple[str, int, str]]:
+    """Kind, layer and name of every attention."""
+    for k in range(config.layers):
+        yield "encoder", k, f"encoder.{k}.self"
+    for k in range(config.layers):
+        yield "decoder", k, f"decoder.{k}.self"
+        yield "context", k, f"decoder.{k}.context"
+
+
+def _networks(config: TransformerConfig) -> list[str]:
+    return [f"{side}.{k}.network" for side in ("encoder", "decoder") for k in range(config.layers)]
+
+
+def _alpha_name(config: TransformerConfig, kind: str, layer: int) -> str:
+    """Where the α of an attention lies: with its layer and kind, its kind, or the model."""
+    if config.alpha_per == "model":
+        return "attention"
+    return f"attention.{kind}" if config.alpha_per == "kind" else f"attention.{kind}.{layer}"
+
+
+class _Past:
+    """The keys and values of all tokens so far, once the last one's are computed.
+
+    ``longer`` then holds them for the next step.
+    """
+
+    def __init__(
+        self, run: _Run, name: str, before: KeysValues, lengths: IntArray, level: bool
+    ) -> None:
+        self.run, self.name, self.before = run, name, before
+        self.lengths, self.level = lengths, level
+        self.longer = before
+
+    def __call__(self, x: Tensor) -> KeysValues:
+        new = _detached(self.run.keys_and_values(self.name, x))
+        pairs = zip(self.before, new, strict=True)
+        self.longer = KeysValues(*(_appended(a, b, self.lengths, self.level) for a, b in pairs))
+        return self.longer
+
+
+def _appended(past: Array, new: Array, lengths: IntArray, level: bool) -> Array:
+    """Each row's (1, n) after its ``lengths`` first entries, in a new array."""
+    if level:
+        return array_module(past).concatenate([past, new], axis=1)
+    longer = _lengthened(past, past.shape[1] + 1)
+    longer[np.arange(len(lengths)), lengths] = new[:, 0]
+    return longer
+
+
+def _lengthened(x: Array, length: int | None) -> Array:
+    """(rows, T, n) with zeros behind, up to a length; itself without one or if it is as long."""
+    if length is None or x.shape[1] == length:
+        return x
+    xp = array_module(x)
+    zeros = xp.zeros((x.shape[0], length - x.shape[1], x.shape[2]), x.dtype)
+    return xp.concatenate([x, zeros], axis=1)
+
+
+def _detached(pair: KeysValues) -> KeysValues:
+    """The same off the tape."""
+    return KeysValues(*(as_tensor(x).data for x in pair))

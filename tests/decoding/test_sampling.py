@@ -1,0 +1,115 @@
+"""Ancestral sampling: the frequencies are the probabilities, and nothing impossible is drawn."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from pyentmax.decoding import Step, ancestral_sampling, exact_search
+
+SOURCE = np.array([[4, 4], [5, 0]])
+MASK = SOURCE > 0
+
+
+class Chain:
+    """A table of probabilities by source token and last token: 2 and 3 are words, 1 ends."""
+
+    bos, eos, output_is_sparse = 0, 1, True
+    tables = {
+        4: np.array([[0, 0.1, 0.6, 0.3], [0, 1, 0, 0], [0, 0.5, 0, 0.5], [0, 1, 0, 0]]),
+        5: np.array([[0, 0, 0, 1.0], [0, 1, 0, 0], [0, 1, 0, 0], [0, 0.8, 0.2, 0]]),
+    }
+
+    def encode(self, source, source_mask):
+        return source[:, 0]
+
+    def step(self, state, tokens):
+        p = np.array([self.tables[s][t] for s, t in zip(state, tokens, strict=True)])
+        with np.errstate(divide="ignore"):
+            return Step(np.log(p), p > 0, np.ones((len(p), 2))), state
+
+    def select(self, state, rows):
+        return state[rows]
+
+    def join(self, states):
+        return np.concatenate(states)
+
+
+def sample(samples=4000, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    return ancestral_sampling(Chain(), SOURCE, MASK, rng, samples=samples, **options)
+
+
+def test_frequencies_are_the_probabilities():
+    exact = exact_search(Chain(), SOURCE, MASK, n_best=None)
+    for drawn, result in zip(sample(), exact, strict=True):
+        assert result.exact
+        counts = Counter(h.tokens for h in drawn)
+        assert set(counts) == {h.tokens for h in result.hypotheses}
+        for h in result.hypotheses:
+            p = h.probability
+            # Four standard errors of a frequency.
+            error = 4 * (p * (1 - p) / 4000) ** 0.5
+            assert counts[h.tokens] / 4000 == pytest.approx(p, rel=0, abs=error)
+        expected = {h.tokens: h.log_prob for h in result.hypotheses}
+        for h in drawn:
+            assert h.finished
+            assert h.log_prob == pytest.approx(expected[h.tokens], rel=1e-12, abs=1e-12)
+
+
+def test_a_low_temperature_draws_the_most_probable_and_keeps_the_models_probability():
+    cold, other = sample(samples=20, temperature=0.01)
+    assert {h.tokens for h in cold} <= {(2,), (2, 3)}  # a tie: 0.6 · 0.5
+    assert {h.log_prob for h in cold} == {np.log(0.6) + np.log(0.5)}
+    assert {h.tokens for h in other} == {(3,)}
+    hot, _ = sample(temperature=1e6)
+    counts = Counter(h.tokens[:1] for h in hot)
+    for first in ((), (2,), (3,)):  # all alike, but none that is impossible
+        assert counts[first] / 4000 == pytest.approx(1 / 3, rel=0, abs=0.04)
+
+
+@pytest.mark.parametrize("options", [{"top_k": 2}, {"nucleus": 0.85}])
+def test_the_improbable_can_be_left_out(options):
+    first, _ = sample(**options)
+    assert {h.tokens for h in first} == {(2,), (2, 3), (3,)}
+    alone, _ = sample(samples=10, **{next(iter(options)): 1 if "top_k" in options else 0.6})
+    assert {h.tokens[0] for h in alone} == {2}
+
+
+def test_the_length_limit_cuts_off():
+    drawn, other = sample(samples=200, max_length=1)
+    assert {(h.tokens, h.finished) for h in drawn} == {
+        ((), True),
+        ((2,), True),
+        ((2,), False),
+        ((3,), True),
+    }
+    by_fate = {(h.tokens, h.finished): h.log_prob for h in drawn}
+    assert by_fate[(2,), False] == pytest.approx(np.log(0.6), rel=1e-12, abs=0)
+    assert by_fate[(2,), True] == pytest.approx(np.log(0.3), rel=1e-12, abs=0)
+    assert {h.finished for h in other} == {True, False}
+
+
+def test_the_same_generator_draws_the_same():
+    for a, b in zip(sample(50, seed=3), sample(50, seed=3), strict=True):
+        assert [h.tokens for h in a] == [h.tokens for h in b]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"samples": 0}, "samples must be at least 1"),
+        ({"temperature": 0}, "temperature must be a number above 0, not 0"),
+        ({"temperature": float("nan")}, "temperature must be"),
+        ({"top_k": 0}, "top_k must be at least 1"),
+        ({"nucleus": 0}, "nucleus must be a mass"),
+    ],
+)
+def test_a_number_out_of_range(options, message):
+    with pytest.raises(ValueError, match=message):
+        sample(**options)
+
+
+def test_no_source():
+    rng = np.random.default_rng(0)
+    assert ancestral_sampling(Chain(), SOURCE[:0], MASK[:0], rng) == []

@@ -1,0 +1,466 @@
+"""The Transformer: its gradients, padding, and that training and decoding compute the same."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pyentmax.autograd import Tensor
+from pyentmax.data import Batch, TokenBatches, make_batch
+from pyentmax.decoding import beam_search, exact_search, forced_decoding, greedy_search
+from pyentmax.models.ensemble import Ensemble
+from pyentmax.models.protocol import Step
+from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
+from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.training import TrainingConfig, Validation, train
+
+SOURCE = np.array([[4, 5, 6, 7], [5, 4, 3, 0], [6, 6, 0, 0]])
+SOURCE_MASK = SOURCE > 0
+TARGET_IN = np.array([[1, 3, 4], [1, 4, 0], [1, 5, 3]])
+TARGET_OUT = np.array([[3, 4, 2], [4, 2, 0], [5, 3, 2]])
+BATCH = Batch(SOURCE, SOURCE_MASK, TARGET_IN, TARGET_OUT, TARGET_OUT > 0, np.arange(3))
+DROPOUTS = {"dropout": 0.2, "attention_dropout": 0.1, "inner_dropout": 0.15}
+
+
+def small(seed=0, dtype=np.float64, sharpness=1.0, **changes):
+    """A model of two layers; its heads and output are sharper the larger ``sharpness``."""
+    options = {
+        "source_size": 8,
+        "target_size": 6,
+        "width": 4,
+        "layers": 2,
+        "heads": 2,
+        "inner": 6,
+        "dropout": 0.0,
+    }
+    rng = np.random.default_rng(seed)
+    config = TransformerConfig(**options | changes)
+    model = Transformer.initialize(config, rng, bos=1, eos=2, dtype=dtype)
+    for name, x in model.params.items():
+        if "bias" in name or "gain" in name:  # zeros and ones would hide a wrong factor
+            x += rng.normal(0, 0.3, x.shape).astype(dtype)
+        if "query" in name or name.startswith("output"):
+            x *= sharpness
+    return model
+
+
+def loss_of(model, params, seed=None):
+    rng = None if seed is None else np.random.default_rng(seed)
+    return model.loss(params, BATCH, rng)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"attention": "learned", "norm": "pre"},
+        {"attention": "learned", "alpha_per": "kind", "tied": "output"},
+        {"attention": "topk_softmax:2", "output": "softmax", "label_smoothing": 0.1},
+        {"attention": "2", "output": "1.33", "tied": "all", "source_size": 6, "score": "additive"},
+        {"attention": "softmax", "score": "dot", "norm": "pre", "scale_embeddings": False},
+        {"attention": "1.25", "score": "bilinear", "attention_bias": False, "label_smoothing": 0.2},
+        {"attention": "learned", "norm": "pre"} | DROPOUTS,
+        {"attention": "topk_softmax:2", "inference_attention": "softmax"} | DROPOUTS,
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())) or "defaults",
+)
+def test_gradient_of_every_parameter(changes):
+    model = small(sharpness=3.0, **changes)
+    seed = 5 if "dropout" in changes else None
+    batch = replace(BATCH, source=np.minimum(SOURCE, model.config.source_size - 1))
+    rng, step = np.random.default_rng(0), 1e-6
+
+    def loss(params):
+        return model.loss(params, batch, None if seed is None else np.random.default_rng(seed))
+
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    loss(params).backward()
+    for name, x in model.params.items():
+        gradient = params[name].grad
+        assert gradient is not None, f"{name} got no gradient"
+        direction = rng.standard_normal(x.shape)
+        kept = x.copy()
+        x += step * direction
+        above = loss(model.params).item()
+        x[...] = kept - step * direction
+        below = loss(model.params).item()
+        x[...] = kept
+        np.testing.assert_allclose(
+            (gradient * direction).sum(),
+            (above - below) / (2 * step),
+            rtol=2e-5,
+            atol=1e-8,
+            err_msg=f"directional derivative of the loss in {name}",
+        )
+
+
+def test_the_loss_is_the_mean_over_the_tokens_that_are_not_padding():
+    model = small(label_smoothing=0.1)
+    scores = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
+    mapping, chosen = choose_mapping("1.5"), TARGET_OUT > 0
+    expected = mapping.loss(
+        Tensor(scores[chosen]), TARGET_OUT[chosen], label_smoothing=0.1, reduction="mean"
+    )
+    assert loss_of(model, model.params).item() == pytest.approx(expected.item(), rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("attention", ["1.5", "softmax", "topk_softmax:2", "learned"])
+def test_a_padded_batch_gives_what_its_sentences_give_alone(attention):
+    model = small(attention=attention, sharpness=3.0, dtype=np.float32)
+    together = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
+    for i, (n, m) in enumerate([(4, 3), (3, 2), (2, 3)]):
+        one = (SOURCE[i : i + 1, :n], SOURCE_MASK[i : i + 1, :n], TARGET_IN[i : i + 1, :m])
+        alone = model.scores(model.params, *one).data[0]
+        np.testing.assert_allclose(together[i, :m], alone, rtol=1e-5, atol=1e-5)
+
+
+def test_no_token_sees_those_after_it():
+    model = small()
+    scores = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
+    for t in range(1, 3):
+        changed = TARGET_IN.copy()
+        changed[:, t:] = 5
+        other = model.scores(model.params, SOURCE, SOURCE_MASK, changed).data
+        np.testing.assert_allclose(other[:, :t], scores[:, :t], rtol=1e-12, atol=1e-13)
+        assert np.abs(other[:2, t:] - scores[:2, t:]).max() > 1e-3
+
+
+def test_positions_matter():
+    model = small()
+    one, other = (
+        model.scores(model.params, np.array([s]), np.ones((1, 3), bool), TARGET_IN[:1]).data
+        for s in ([4, 5, 6], [6, 5, 4])
+    )
+    assert np.abs(one - other).max() > 1e-3
+
+
+# --- the cache ------------------------------------------------------------------------------------
+class WithoutCache:
+    """The same model to the decoders, which reads every prefix from its beginning."""
+
+    def __init__(self, model):
+        self.model, self.bos, self.eos = model, model.bos, model.eos
+        self.output_is_sparse = model.output_is_sparse
+
+    def encode(self, source, source_mask):
+        rows = np.arange(len(source))
+        return source, source_mask, np.zeros((len(source), 0), int), np.zeros_like(rows)
+
+    def step(self, state, tokens):
+        source, mask, prefix, lengths = state
+        prefix = np.concatenate([prefix, np.zeros((len(prefix), 1), int)], axis=1)
+        prefix[np.arange(len(prefix)), lengths] = tokens
+        model = self.model
+        rows = np.arange(len(prefix)), lengths
+        z = model.scores(model.params, source, mask, prefix).data[rows]
+        log_prob, support = model.output.log_probabilities(z)
+        weights = model.attention_weights(source, mask, prefix)["context"][-1]
+        attention = weights.mean(axis=1)[rows]
+        return Step(log_prob, support, attention), (source, mask, prefix, lengths + 1)
+
+    def select(self, state, rows):
+        return tuple(part[rows] for part in state)
+
+    def join(self, states):
+        longest = max(state[2].shape[1] for state in states)
+        states = [
+            (*s[:2], np.pad(s[2], ((0, 0), (0, longest - s[2].shape[1]))), s[3]) for s in states
+        ]
+        return tuple(np.concatenate(parts) for parts in zip(*states, strict=True))
+
+
+def copier(sharpness=6.0, seed=3, **changes):
+    return small(seed=seed, sharpness=sharpness, **changes)
+
+
+OPTIONS = [
+    {"attention": "learned"},
+    {"attention": "topk_softmax:2", "inference_attention": "softmax", "norm": "pre"},
+    {"score": "additive", "tied": "output", "output": "softmax"},
+]
+
+
+@pytest.mark.parametrize("changes", OPTIONS)
+def test_decoding_with_and_without_the_cache_agrees_in_every_token(changes):
+    model = copier(**changes)
+    other = WithoutCache(model)
+    args = (SOURCE, SOURCE_MASK)
+    for a, b in zip(
+        greedy_search(model, *args, max_length=12),
+        greedy_search(other, *args, max_length=12),
+        strict=True,
+    ):
+        np.testing.assert_array_equal(a, b)
+    searches = [
+        lambda m: beam_search(m, *args, beam=4, max_length=8),
+        lambda m: exact_search(m, *args, n_best=3, budget=60, max_length=8, width=3),
+    ]
+    for search in searches:
+        for a, b in zip(search(model), search(other), strict=True):
+            assert [h.tokens for h in a.hypotheses] == [h.tokens for h in b.hypotheses]
+            assert (a.exact, a.proved) == (b.exact, b.proved)
+            for g, h in zip(a.hypotheses, b.hypotheses, strict=True):
+                assert g.log_prob == pytest.approx(h.log_prob, rel=1e-9, abs=1e-9)
+                np.testing.assert_allclose(g.attention, h.attention, rtol=1e-9, atol=1e-12)
+
+
+def test_exact_search_steps_prefixes_of_different_lengths_together():
+    seen = []
+
+    class Watched(Transformer):
+        def step(self, state, tokens):
+            seen.append(len(set(state.lengths.tolist())))
+            return super().step(state, tokens)
+
+    model = copier(attention="learned")
+    model = Watched(model.config, model.params, 1, 2)
+    exact_search(model, SOURCE, SOURCE_MASK, n_best=5, budget=60, max_length=8)
+    assert max(seen) > 1
+
+
+def test_forced_decoding_gives_the_probabilities_of_training():
+    model = copier()
+    targets = [[3, 4], [4], [5, 3]]
+    scores = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
+    for i, decoding in enumerate(forced_decoding(model, SOURCE, SOURCE_MASK, targets)):
+        steps = len(targets[i]) + 1
+        p = model.output.probabilities(scores[i, :steps])[0]
+        np.testing.assert_allclose(np.exp(decoding.log_prob), p, rtol=1e-9, atol=1e-12)
+
+
+def test_steps_leave_the_state_as_it_was():
+    model = copier()
+    state = model.encode(SOURCE, SOURCE_MASK)
+    first, after = model.step(state, np.array([1, 1, 1]))
+    both = model.join([after, model.select(state, np.array([2, 0]))])
+    kept = [x.copy() for pair in both.past for x in pair]
+    model.step(both, np.array([3, 4, 5, 1, 1]))
+    for x, before in zip((x for pair in both.past for x in pair), kept, strict=True):
+        np.testing.assert_array_equal(x, before)
+    again, _ = model.step(state, np.array([1, 1, 1]))
+    np.testing.assert_array_equal(again.log_prob, first.log_prob)
+    mixed, _ = model.step(both, np.array([3, 4, 5, 1, 1]))
+    np.testing.assert_allclose(mixed.log_prob[3:], first.log_prob[[2, 0]], rtol=1e-9, atol=1e-12)
+
+
+def test_the_certificate_of_a_complete_beam_holds():
+    # Every string of at most four tokens, by forced decoding: the beam lists those that are
+    # possible, with their probabilities, and no other.
+    model = copier(sharpness=9.0, seed=5)
+    source, mask = SOURCE[:1], SOURCE_MASK[:1]
+    limit = 4
+    [result] = beam_search(model, source, mask, beam=200, max_length=limit)
+    strings = [s for n in range(limit + 1) for s in itertools.product((0, 1, 3, 4, 5), repeat=n)]
+    copies = (np.repeat(source, len(strings), axis=0), np.repeat(mask, len(strings), axis=0))
+    possible = {
+        s: d.probability
+        for s, d in zip(strings, forced_decoding(model, *copies, strings), strict=True)
+        if d.possible.all()
+    }
+    listed = {h.tokens: h.probability for h in result.hypotheses if h.finished}
+    assert set(listed) == set(possible)
+    assert 1 < len(listed) < len(strings)
+    for string, p in possible.items():
+        assert listed[string] == pytest.approx(p, rel=1e-9, abs=1e-15)
+    mass = sum(possible.values())
+    assert result.mass == pytest.approx(mass, rel=1e-9, abs=0)
+    if result.exact:
+        assert mass == pytest.approx(1, rel=1e-6, abs=0)
+
+
+def test_it_is_a_member_of_an_ensemble():
+    models = [copier(seed=seed) for seed in (3, 4)]
+    ensemble = Ensemble(models)
+    step, _ = ensemble.step(ensemble.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))
+    alone = [m.step(m.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))[0] for m in models]
+    mean = np.mean([np.exp(s.log_prob) for s in alone], axis=0)
+    np.testing.assert_allclose(np.exp(step.log_prob), mean, rtol=1e-9, atol=1e-12)
+
+
+# --- attention ------------------------------------------------------------------------------------
+def test_every_head_of_every_layer_and_kind_has_an_alpha_of_its_own():
+    counts = {
+        per: sum(
+            x.size
+            for n, x in small(attention="learned", alpha_per=per).params.items()
+            if "alpha" in n
+        )
+        for per in ("head", "layer", "kind", "model")
+    }
+    assert counts == {"head": 3 * 2 * 2, "layer": 3 * 2, "kind": 3, "model": 1}
+    for per in counts:
+        alphas = small(attention="learned", alpha_per=per).alphas()
+        assert sorted(alphas) == sorted(KINDS)
+        assert {a.shape for a in alphas.values()} == {(2, 2)}
+        together = np.concatenate([a.ravel() for a in alphas.values()])
+        assert ((together > 1) & (together < 2)).all()
+        assert len(set(together.tolist())) == counts[per]
+    assert small().alphas() == {}
+
+
+def test_each_learned_alpha_governs_its_head():
+    model = small(attention="learned", sharpness=4.0)
+    free = model.attention_weights(SOURCE, SOURCE_MASK, TARGET_IN)
+    model.params["attention.context.1.alpha_logit"][1] = 40.0
+    other = model.attention_weights(SOURCE, SOURCE_MASK, TARGET_IN)
+    for kind in KINDS:
+        for layer in range(2):
+            changed = np.abs(free[kind][layer] - other[kind][layer]).max(axis=(0, 2, 3)) > 1e-9
+            assert changed.tolist() == [False, (kind, layer) == ("context", 1)]
+
+
+def test_alphas_stay_as_drawn_unless_they_are_trained():
+    model = small(attention="learned", alpha_trained=False)
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    loss_of(model, params).backward()
+    without = {name for name, x in params.items() if x.grad is None}
+    assert without == {name for name in params if "alpha" in name}
+    assert len(without) == 6
+
+
+def test_training_and_inference_have_mappings_of_their_own():
+    both = small(attention="topk_softmax:1", inference_attention="topk_softmax:3", dropout=0.0)
+    one, three = (
+        replace(both.config, attention=a, inference_attention=None)
+        for a in ("topk_softmax:1", "topk_softmax:3")
+    )
+    trained, used = (Transformer(c, both.params, 1, 2) for c in (one, three))
+    assert loss_of(both, both.params, seed=0).item() == loss_of(trained, both.params, seed=0).item()
+    assert loss_of(both, both.params).item() == loss_of(used, both.params).item()
+    state = both.encode(SOURCE, SOURCE_MASK)
+    for weights in both.attention_weights(SOURCE, SOURCE_MASK, TARGET_IN)["encoder"]:
+        assert (weights > 0).sum(axis=-1).max() == 3
+    step, _ = both.step(state, np.array([1, 1, 1]))
+    other, _ = used.step(used.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))
+    np.testing.assert_array_equal(step.log_prob, other.log_prob)
+
+
+# --- configuration --------------------------------------------------------------------------------
+def test_the_defaults_are_transformer_base():
+    config = TransformerConfig(100, 100)
+    assert (config.width, config.layers, config.heads, config.inner) == (512, 6, 8, 2048)
+    assert config.norm == "post"
+    assert small().output_is_sparse
+    assert not small(output="softmax").output_is_sparse
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"width": 0}, "width: expected at least 1, got 0"),
+        ({"width": 3, "heads": 1}, "width: expected an even number, got 3"),
+        ({"heads": 3}, "heads: expected a divisor of the width 4, got 3"),
+        ({"inner_dropout": 1.0}, "inner_dropout: expected a rate"),
+        ({"label_smoothing": -0.1}, "label_smoothing: expected a rate"),
+        ({"norm": "both"}, "norm: expected one of post, pre; got 'both'"),
+        ({"tied": "all"}, "tied: 'all' needs one vocabulary"),
+        ({"alpha_per": "token"}, "alpha_per: expected one of head, layer, kind, model"),
+        ({"attention": "hardmax"}, "mapping: expected"),
+        ({"inference_attention": "topk_softmax"}, "mapping: expected topk_softmax:K"),
+        ({"inference_attention": "learned"}, "needs the attention to be 'learned' too"),
+        ({"output": "learned"}, "output: expected a fixed α"),
+        ({"score": "cosine"}, "score: expected one of"),
+    ],
+)
+def test_a_configuration_that_cannot_be(change, message):
+    with pytest.raises(ValueError, match=message):
+        small(**change)
+
+
+def test_parameters_that_do_not_fit_are_named():
+    model = small()
+    model.check_parameters()
+    model.params["output.bias"] = np.zeros(7)
+    with pytest.raises(ValueError, match=r"output.bias: expected shape \(6,\), got \(7,\)"):
+        model.check_parameters()
+    del model.params["output.bias"]
+    with pytest.raises(ValueError, match=r"output.bias: expected shape \(6,\), got none"):
+        model.check_parameters()
+
+
+def test_an_empty_source_is_an_error():
+    model = small()
+    empty = np.array([[True, True], [False, False]])
+    with pytest.raises(ValueError, match="source_mask: row 1 has no token to attend to"):
+        model.encode(np.array([[4, 5], [0, 0]]), empty)
+
+
+def test_float32_stays_float32():
+    model = small(dtype=np.float32, attention="learned", norm="pre", tied="output")
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    loss = loss_of(model, params, seed=0)
+    loss.backward()
+    assert {loss.dtype, *(x.grad.dtype for x in params.values())} <= {np.dtype(np.float32)}
+    step, state = model.step(model.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))
+    assert {step.log_prob.dtype, state.past[0].keys.dtype} == {np.dtype(np.float32)}
+
+
+def test_batches_of_the_data_room_fit():
+    model = small()
+    pairs = [(np.array([4, 5]), np.array([3])), (np.array([6]), np.array([4, 5]))]
+    assert np.isfinite(model.loss(model.params, make_batch(pairs, [0, 1])).item())
+
+
+# --- training -------------------------------------------------------------------------------------
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_run_resumes_to_the_last_digit(tmp_path):
+    rng = np.random.default_rng(0)
+    words = (rng.integers(3, 6, size=n) for n in rng.integers(1, 6, size=40))
+    batches = TokenBatches([(w, w[::-1]) for w in words], 24)
+    settings = TrainingConfig(
+        updates=12,
+        rate=0.01,
+        schedule="inverse_sqrt",
+        warmup=4,
+        betas=(0.9, 0.98),
+        validate_every=4,
+        accumulate=2,
+        average=2,
+    )
+    options = {"attention": "learned", "dtype": np.float32, "source_size": 6, "tied": "all"}
+
+    class Mortal(Transformer):
+        def loss(self, params, batch, rng=None):
+            self.left = getattr(self, "left", 19) - 1
+            if not self.left:
+                raise Killed
+            return super().loss(params, batch, rng)
+
+    def validate(model):
+        total = float(sum(np.abs(x).sum(dtype=np.float64) for x in model.params.values()))
+        return Validation(total, total % 1)
+
+    def go(model, directory=None, resume=False):
+        run = {"directory": directory, "resume": resume, "progress": False, "keep": "last"}
+        return train(model, batches, settings, validate, **run)
+
+    whole, mortal, again = (small(**options, **DROPOUTS) for _ in range(3))
+    expected = go(whole)
+    with pytest.raises(Killed):
+        go(Mortal(mortal.config, mortal.params, 1, 2), tmp_path)
+    history = go(again, tmp_path, resume=True)
+    assert (history.loss, history.dev_loss) == (expected.loss, expected.dev_loss)
+    for name, x in whole.params.items():
+        np.testing.assert_array_equal(again.params[name], x, err_msg=name)
+
+
+def test_it_learns_to_reverse():
+    rng = np.random.default_rng(0)
+    words = [rng.integers(3, 8, size=n) for n in rng.integers(1, 6, size=300)]
+    config = TransformerConfig(8, 8, width=32, layers=1, heads=2, inner=32, dropout=0.0, norm="pre")
+    model = Transformer.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    settings = TrainingConfig(updates=300, rate=1e-2, schedule="inverse_sqrt", warmup=50)
+    batches = TokenBatches([(w, w[::-1]) for w in words], 200)
+
+    def validate(model):
+        return Validation(0.0, 0.0)
+
+    history = train(model, batches, settings, validate, progress=False, keep="last")
+    assert history.loss[-1] < 0.1 * history.loss[0]
+    new = np.array([[3, 7, 5, 4]])
+    [found] = greedy_search(model, new, new > 0)
+    assert found.tolist() == [4, 5, 7, 3]
