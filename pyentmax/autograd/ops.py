@@ -67,7 +67,7 @@ def linear(x: Any, weight: Any, bias: Any | None = None) -> Tensor:
     until the backward pass reaches W, so that a weight shared by many steps is multiplied out once.
     """
     x, weight = as_tensor(x), as_tensor(weight)
-    y = x.data @ weight.data
+    y = times_matrix(x.data, weight.data)
     if bias is None:
         parents: tuple[Tensor, ...] = (x, weight)
     else:
@@ -77,11 +77,23 @@ def linear(x: Any, weight: Any, bias: Any | None = None) -> Tensor:
 
     def vjp(g: Array) -> tuple[Any, ...]:
         rows = g.reshape(-1, g.shape[-1])
-        gx = g @ weight.data.T if x.requires_grad else None
+        gx = times_matrix(g, weight.data.T) if x.requires_grad else None
         gw = GradientProduct(x.data.reshape(-1, x.shape[-1]), rows)
         return (gx, gw) if bias is None else (gx, gw, rows.sum(axis=0))
 
     return Tensor(y, parents=parents, vjp=vjp)
+
+
+def times_matrix(x: Array, matrix: Array) -> Array:
+    """x @ matrix for x (…, n), as one product of all rows.
+
+    With leading axes `@` would run a product for each of their entries: for the sentences of a
+    batch that is half as fast.
+    """
+    if x.ndim < 3:
+        return x @ matrix
+    rows = x.reshape(-1, x.shape[-1]) @ matrix
+    return rows.reshape(*x.shape[:-1], matrix.shape[-1])
 
 
 def linear_by_rows(x: Any, table: Any, bias: Any | None = None) -> Tensor:
@@ -93,7 +105,7 @@ def linear_by_rows(x: Any, table: Any, bias: Any | None = None) -> Tensor:
     array([[1., 2., 3.]])
     """
     x, table = as_tensor(x), as_tensor(table)
-    y = x.data @ table.data.T
+    y = times_matrix(x.data, table.data.T)
     parents = [x, table]
     if bias is not None:
         parents.append(as_tensor(bias))
@@ -101,7 +113,7 @@ def linear_by_rows(x: Any, table: Any, bias: Any | None = None) -> Tensor:
 
     def vjp(g: Array) -> list[Any]:
         rows = g.reshape(-1, g.shape[-1])
-        gx = g @ table.data if x.requires_grad else None
+        gx = times_matrix(g, table.data) if x.requires_grad else None
         gradients = [gx, GradientProduct(rows, x.data.reshape(-1, x.shape[-1]))]
         return gradients if bias is None else [*gradients, rows.sum(axis=0)]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pyentmax.autograd import GradientProduct, Tensor, as_tensor
 from pyentmax.autograd.gradients import Array
-from pyentmax.autograd.ops import dropout_factors
+from pyentmax.autograd.ops import dropout_factors, times_matrix
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.linear import init_linear
 
@@ -42,25 +42,25 @@ def feed_forward(
     biases = [as_tensor(params[f"{layer}.bias"]) for layer in layers]
     x = as_tensor(x)
     xp = x.xp
-    hidden = x.data @ weights[0].data
+    hidden = times_matrix(x.data, weights[0].data)
     hidden += biases[0].data
     xp.maximum(hidden, 0, out=hidden)
     factors = None
     if rng is not None and rate:
         factors = dropout_factors(hidden, rate, rng)
         hidden *= factors
-    y = hidden @ weights[1].data
+    y = times_matrix(hidden, weights[1].data)
     y += biases[1].data
 
     def vjp(g: Array) -> tuple[Any, ...]:
         rows = g.reshape(-1, g.shape[-1])
-        gh = g @ weights[1].data.T
+        gh = times_matrix(g, weights[1].data.T)
         if factors is not None:
             gh *= factors
         gh *= hidden > 0  # not rectified away
         inner = gh.reshape(-1, gh.shape[-1])
         return (
-            gh @ weights[0].data.T if x.requires_grad else None,
+            times_matrix(gh, weights[0].data.T) if x.requires_grad else None,
             GradientProduct(x.data.reshape(-1, x.shape[-1]), inner),
             inner.sum(axis=0),
             GradientProduct(hidden.reshape(-1, hidden.shape[-1]), rows),

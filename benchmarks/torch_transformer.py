@@ -1,0 +1,116 @@
+"""The Transformer of `pyentmax.models.transformer` in PyTorch, from the same parameters.
+
+Written as one would for PyTorch: its fused layer norm, cross-entropy and Adam, its batched
+products. With a mapping other than softmax the weights come from the `entmax` package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from pyentmax.nn.positions import sinusoidal_positions
+
+Mapping = Callable[[torch.Tensor], torch.Tensor]
+
+
+class TorchTransformer(nn.Module):
+    """Encoder-decoder with the parameters of a `pyentmax` Transformer, post-norm with biases."""
+
+    def __init__(self, model: Any, mapping: Mapping | None = None) -> None:
+        super().__init__()
+        config = model.config
+        assert (config.norm, config.score) == ("post", "scaled")
+        self.config, self.mapping = config, mapping
+        self.names = {name: name.replace(".", "_") for name in model.params}
+        for name, x in model.params.items():
+            # A linear layer of PyTorch holds its weight transposed, which is the faster way there.
+            two = name.endswith("weight") and "embedding" not in name
+            value = torch.from_numpy(np.ascontiguousarray(x.T if two else x))
+            self.register_parameter(self.names[name], nn.Parameter(value))
+        self.positions = torch.from_numpy(sinusoidal_positions(np.arange(512), config.width))
+        self.heads = config.heads
+
+    def p(self, name: str) -> torch.Tensor:
+        return getattr(self, self.names[name])
+
+    def linear(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x, self.p(f"{name}.weight"), self.p(f"{name}.bias"))
+
+    def norm(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        width = (x.shape[-1],)
+        return F.layer_norm(x, width, self.p(f"{name}.norm.gain"), self.p(f"{name}.norm.bias"))
+
+    def drop(self, x: torch.Tensor) -> torch.Tensor:
+        return F.dropout(x, self.config.dropout, self.training)
+
+    def split(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, n = x.shape
+        return x.view(b, t, self.heads, n // self.heads).transpose(1, 2)
+
+    def weights(self, scores: torch.Tensor, name: str) -> torch.Tensor:
+        if self.mapping is None:
+            return scores.softmax(dim=-1)
+        return self.mapping(scores)
+
+    def attend(self, name: str, x: torch.Tensor, memory: torch.Tensor, mask: torch.Tensor) -> Any:
+        q = self.split(self.linear(f"{name}.query", x))
+        k = self.split(self.linear(f"{name}.key", memory))
+        v = self.split(self.linear(f"{name}.value", memory))
+        scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+        weights = self.weights(scores.masked_fill(~mask, -torch.inf), name)
+        y = (weights @ v).transpose(1, 2).flatten(2)
+        return self.norm(name, x + self.drop(self.linear(f"{name}.output", y)))
+
+    def network(self, name: str, x: torch.Tensor) -> torch.Tensor:
+        y = self.linear(f"{name}.output", self.linear(f"{name}.inner", x).relu())
+        return self.norm(name, x + self.drop(y))
+
+    def embed(self, side: str, tokens: torch.Tensor) -> torch.Tensor:
+        table = "target" if self.config.tied == "all" else side
+        x = F.embedding(tokens, self.p(f"{table}_embedding.weight")) * self.config.width**0.5
+        return self.drop(x + self.positions[: tokens.shape[1]])
+
+    def encode(self, source: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        x = self.embed("source", source)
+        for k in range(self.config.layers):
+            x = self.attend(f"encoder.{k}.self", x, x, mask[:, None, None])
+            x = self.network(f"encoder.{k}.network", x)
+        return x
+
+    def hidden(
+        self, source: torch.Tensor, mask: torch.Tensor, target_in: torch.Tensor
+    ) -> torch.Tensor:
+        memory = self.encode(source, mask)
+        x = self.embed("target", target_in)
+        t = x.shape[1]
+        causal = torch.ones(t, t, dtype=torch.bool).tril()
+        for k in range(self.config.layers):
+            x = self.attend(f"decoder.{k}.self", x, x, causal)
+            x = self.attend(f"decoder.{k}.context", x, memory, mask[:, None, None])
+            x = self.network(f"decoder.{k}.network", x)
+        return x
+
+    def output(self, hidden: torch.Tensor) -> torch.Tensor:
+        table = "output" if self.config.tied == "none" else "target_embedding"
+        return F.linear(hidden, self.p(f"{table}.weight"), self.p("output.bias"))
+
+    def loss(self, batch: Any) -> torch.Tensor:
+        source, mask, target_in, target_out, real = (
+            torch.from_numpy(x)
+            for x in (
+                batch.source,
+                batch.source_mask,
+                batch.target_in,
+                batch.target_out,
+                batch.target_mask,
+            )
+        )
+        hidden = self.hidden(source, mask, target_in)[real]
+        smoothing = self.config.label_smoothing
+        return F.cross_entropy(self.output(hidden), target_out[real], label_smoothing=smoothing)
