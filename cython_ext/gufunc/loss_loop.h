@@ -89,7 +89,15 @@ static void TYPED(loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t
             z[j] = z[0];
             gradient[j] = room + (2 * j + 1) * n;
         }
-        if (side_by_side) kernel->mapping->block(z, gradient, count, n, scratch);
+        if (side_by_side) {
+            const ptrdiff_t next = start + count,
+                            left = rows - next < at_once ? rows - next : at_once;
+            const char *write = args[kernel->with_gradient ? 6 : 0];
+            const ptrdiff_t write_step = steps[kernel->with_gradient ? 6 : 0];
+            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], write + next * write_step,
+                                   write_step, n * (ptrdiff_t)sizeof(REAL), left);
+            kernel->mapping->block(z, gradient, count, n, &ahead, scratch);
+        }
 
         for (int j = 0; j < count; j++) {
             const ptrdiff_t r = start + j;

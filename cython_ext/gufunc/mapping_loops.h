@@ -9,6 +9,7 @@
 #include "gufunc/kernel.h"
 #include "gufunc/operands.h"
 #include "gufunc/workspace.h"
+#include "rows/ahead.h"
 
 /* Rows of the table, in kernels.h, for mappings of each kind; `text` is the mapping's name in
  * prose. */
@@ -42,11 +43,11 @@
  * or +inf gives NaN throughout. p may be where z is, if a caller's `out` is its input: an entry is
  * written once z is no longer needed there. scratch holds scratch_size(n) values. block, if there
  * is one, does BLOCK rows of at most SHORT entries at once, each as if it were alone; the first
- * count are wanted. */
+ * count are wanted, and `ahead` says where the next ones are. */
 typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
-                  REAL *restrict scratch);
+                  Ahead *ahead, REAL *restrict scratch);
 } TYPED(Mapping);
 
 /* (n),(n)->(n): scores and mask to probabilities; data is the Mapping. */
@@ -75,9 +76,13 @@ static void TYPED(mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdif
             z[j] = z[0];
             p[j] = room + (2 * j + 1) * n;
         }
-        if (at_once > 1)
-            mapping->block(z, p, count, n, scratch);
-        else
+        if (at_once > 1) {
+            const ptrdiff_t next = start + count,
+                            left = rows - next < at_once ? rows - next : at_once;
+            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[2] + next * steps[2],
+                                   steps[2], n * (ptrdiff_t)sizeof(REAL), left);
+            mapping->block(z, p, count, n, &ahead, scratch);
+        } else
             mapping->row(z[0], p[0], n, scratch);
         for (int j = 0; j < count; j++)
             TYPED(deliver)(p[j], args[2] + (start + j) * steps[2], p_stride, n);

@@ -20,8 +20,9 @@
         TYPED(take_logs)(p, n); \
     } \
     static void TYPED(log_##name##_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], \
-                                          int count, ptrdiff_t n, REAL *restrict scratch) { \
-        TYPED(name).block(z, p, count, n, scratch); \
+                                          int count, ptrdiff_t n, Ahead *ahead, \
+                                          REAL *restrict scratch) { \
+        TYPED(name).block(z, p, count, n, ahead, scratch); \
         for (int j = 0; j < count; j++) TYPED(take_logs)(p[j], n); \
     } \
     static const TYPED(Mapping) \

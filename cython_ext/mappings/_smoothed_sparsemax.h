@@ -61,7 +61,7 @@ static void TYPED(smoothed_sparsemax_loop)(char **args, const ptrdiff_t *dims,
             p[j] = row_scratch + scratch_size(n) + (2 * j + 1) * n;
         }
         if (at_once > 1)
-            TYPED(sparsemax).block(u, p, count, n, row_scratch);
+            TYPED(sparsemax).block(u, p, count, n, &(Ahead){0}, row_scratch);
         else
             TYPED(sparsemax).row(u[0], p[0], n, row_scratch);
         for (int j = 0; j < count; j++)

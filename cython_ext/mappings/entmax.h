@@ -40,7 +40,7 @@ static void TYPED(start_from_sample)(const REAL *x, ptrdiff_t n, TYPED(EntmaxCol
     for (ptrdiff_t g = 0; g < groups; g++)
         memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
     TYPED(entmax_find_root)(room, size, true, (double)n / (double)size, (REAL)0.01, columns,
-                            room + size);
+                            &(Ahead){0}, room + size);
 }
 
 /* The Solver. The first time, for the largest entries, it only bounds t: by a tangent. */
@@ -53,13 +53,13 @@ static REAL TYPED(entmax_below_2_solve)(REAL *x, ptrdiff_t n, REAL t, const void
     for (int j = 0; j < BLOCK; j++) alpha[j] = wanted->alpha;
     TYPED(start_entmax_columns)(columns, alpha, n, t);
     if (*wanted->start == 0) {
-        TYPED(entmax_find_root)(x, n, true, 1, (REAL)0.03, columns, wanted->s);
+        TYPED(entmax_find_root)(x, n, true, 1, (REAL)0.03, columns, &(Ahead){0}, wanted->s);
         const REAL part = columns->rest[0] * columns->beta[0];
         t = (1 - part) / columns->steepness[0] * (1 + 2 * ENTMAX_ROUNDING);
         t = t < 1 ? t : (REAL)1;
     } else {
         if (n >= WORTH_A_SAMPLE) TYPED(start_from_sample)(x, n, columns, wanted->s);
-        TYPED(entmax_find_root)(x, n, true, 1, ENTMAX_ROUNDING, columns, wanted->s);
+        TYPED(entmax_find_root)(x, n, true, 1, ENTMAX_ROUNDING, columns, &(Ahead){0}, wanted->s);
     }
     *wanted->start = t;
     return t;
@@ -82,7 +82,7 @@ static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, 
 
 /* Each row with its own α. */
 static void TYPED(entmax_below_2_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                        ptrdiff_t n, const double alpha[BLOCK],
+                                        ptrdiff_t n, const double alpha[BLOCK], Ahead *ahead,
                                         REAL *restrict scratch) {
     REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
     TYPED(EntmaxColumns) columns;
@@ -91,7 +91,7 @@ static void TYPED(entmax_below_2_block)(const REAL *const z[BLOCK], REAL *const 
     TYPED(start_entmax_columns)(&columns, alpha, n, 1);
     for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
-    TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, tile_p);
+    TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
     TYPED(entmax_finish)(x, n * BLOCK, &columns, tile_p);
     TYPED(separate)(tile_p, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
@@ -195,10 +195,13 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
             p[j] = room + (2 * j + 1) * n;
             alpha[j] = alpha[0];
         }
+        const ptrdiff_t next = start + count, left = rows - next < at_most ? rows - next : at_most;
+        Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[3] + next * steps[3],
+                               steps[3], n * (ptrdiff_t)sizeof(REAL), left);
         if (at_most > 1 && run.by_block)
-            TYPED(entmax_below_2_block)(z, p, count, n, alpha, scratch);
+            TYPED(entmax_below_2_block)(z, p, count, n, alpha, &ahead, scratch);
         else if (at_most > 1 && run.own && run.own->block)
-            run.own->block(z, p, count, n, scratch);
+            run.own->block(z, p, count, n, &ahead, scratch);
         else
             for (int j = 0; j < count; j++) {
                 if (run.own)

@@ -138,7 +138,7 @@ NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
 }
 
 static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                  ptrdiff_t n, REAL *restrict h) {
+                                  ptrdiff_t n, Ahead *ahead, REAL *restrict h) {
     REAL largest[BLOCK];
     TYPED(BlockMoments) m;
     TYPED(Entmax15Columns) c;
@@ -148,7 +148,7 @@ static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOC
         c.lower[j] = c.size_before[j] = 0;
     }
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(block_moments)(h, n, c.t, true, &m);
+        TYPED(block_moments)(h, n, c.t, true, ahead, &m);
         if (!TYPED(entmax15_step)(&m, &c)) break;
     }
     for (ptrdiff_t i = 0; i < n; i++)

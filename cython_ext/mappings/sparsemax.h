@@ -73,12 +73,12 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
 }
 
 /* Michelot's algorithm in every column of a tile until none of them moves. */
-static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, REAL *restrict t,
+static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, Ahead *ahead, REAL *restrict t,
                                      REAL *restrict rest) {
     TYPED(BlockMoments) m;
     REAL size_before[BLOCK] = {0};
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(block_moments)(x, n, t, false, &m);
+        TYPED(block_moments)(x, n, t, false, ahead, &m);
         BITS moving = 0;
         for (int j = 0; j < BLOCK; j++) {
             const REAL moved = m.size[j] == size_before[j] ? (REAL)0 : (REAL)1;
@@ -92,11 +92,11 @@ static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, REAL *restrict 
 }
 
 static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                   ptrdiff_t n, REAL *restrict x) {
+                                   ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
     REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
     TYPED(interleave)(z, n, 1, x, largest);
     for (int j = 0; j < BLOCK; j++) t[j] = 1;
-    TYPED(sparsemax_columns)(x, n, t, rest);
+    TYPED(sparsemax_columns)(x, n, ahead, t, rest);
     for (ptrdiff_t i = 0; i < n; i++)
         for (int j = 0; j < BLOCK; j++) {
             const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];

@@ -9,6 +9,7 @@
 #ifndef PYENTMAX_ROWS_TILES_H
 #define PYENTMAX_ROWS_TILES_H
 
+#include "rows/ahead.h"
 #include "rows/lanes.h"
 
 #define TEMPLATE "rows/tiles.h"
@@ -181,7 +182,7 @@ static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const 
  * halves of a block are written out, for only arrays of one vector are sure to stay in registers.
  */
 ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
-                                        const REAL *restrict t, const bool squared,
+                                        const REAL *restrict t, const bool squared, Ahead *ahead,
                                         TYPED(BlockMoments) *restrict total) {
     const REAL zero = (REAL)(n < 0); /* as in moments */
     for (int j = 0; j < BLOCK; j++) total->squares[j] = total->sum[j] = total->size[j] = 0;
@@ -190,6 +191,7 @@ ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
         REAL squares[LANES] = {0}, sum[LANES] = {0}, more_squares[LANES] = {0},
              more_sum[LANES] = {0};
         BITS outside[LANES] = {0}, more_outside[LANES] = {0};
+        ask_ahead(ahead);
         for (ptrdiff_t i = start; i < end; i++)
             for (int j = 0; j < LANES; j++) {
                 REAL u = tile[i * BLOCK + j] + t[j], w = tile[i * BLOCK + LANES + j] + t[LANES + j];

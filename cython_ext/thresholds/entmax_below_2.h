@@ -15,6 +15,7 @@
 #define PYENTMAX_THRESHOLDS_ENTMAX_BELOW_2_H
 
 #include "elementary/powers.h"
+#include "rows/ahead.h"
 #include "thresholds/search.h"
 
 /* 2^-400 or 2^-60: keeps w = 0 in the domain of powers(). */
@@ -89,10 +90,13 @@ static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
 
 /* Each column's sums; or of one row, the row's in every column, times a weight. */
 static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
-                              const TYPED(EntmaxColumns) *at, REAL *s, TYPED(PowerSums) *sums) {
+                              const TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *s,
+                              TYPED(PowerSums) *sums) {
     *sums = (TYPED(PowerSums)){0};
-    for (ptrdiff_t i = 0; i < n; i += LEAF)
+    for (ptrdiff_t i = 0; i < n; i += LEAF) {
+        ask_ahead(ahead);
         TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, sums);
+    }
     if (!one_row) return;
     double power = 0, slope = 0, bend = 0;
     for (int j = 0; j < BLOCK; j++) {
@@ -148,10 +152,11 @@ static bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
 
 /* Steps until no column moves. s holds every entry's s times 2^SHIFT then. */
 static void TYPED(entmax_find_root)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
-                                    REAL tolerance, TYPED(EntmaxColumns) *columns, REAL *s) {
+                                    REAL tolerance, TYPED(EntmaxColumns) *columns, Ahead *ahead,
+                                    REAL *s) {
     TYPED(PowerSums) sums;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(power_sums)(x, n, one_row, weight, columns, s, &sums);
+        TYPED(power_sums)(x, n, one_row, weight, columns, ahead, s, &sums);
         if (!TYPED(entmax_step)(columns, &sums, tolerance, pass >= 8)) return;
     }
 }
