@@ -125,6 +125,7 @@ class DecoderState(NamedTuple):
     memory: Memory
     source_index: IntArray  # (B,): which encoded source a row decodes; on the host
     coverage: Any = None  # (B, S): the sum of past attention, where a fertility bounds it
+    transposed: tuple[Any, ...] = ()  # the weights transposed, for the backward passes of training
 
 
 class RNNSeq2Seq:
@@ -233,6 +234,9 @@ class RNNSeq2Seq:
     ) -> Tensor:
         """Scores z of shape (T, B, V) for every next token, given those before it."""
         state = self._encode(params, source, source_mask, rng)
+        if any(weight.requires_grad for weight in state.weights):
+            transposed = tuple(weight.data.T.copy() for weight in state.weights)
+            state = state._replace(transposed=transposed)
         embedded = embedding(params, "target_embedding", target_in.T)
         embedded = dropout(embedded, self.config.dropout, rng)
         # The embeddings' part of the first layer's gates, in one product for all steps.
@@ -274,10 +278,11 @@ class RNNSeq2Seq:
         rate = self.config.dropout
         x = as_tensor(state.input_feed)
         layers = []
-        for k, (weight, before) in enumerate(zip(state.weights, state.layers, strict=True)):
+        transposed = state.transposed or [None] * len(state.layers)
+        for k, before in enumerate(state.layers):
             if k:
                 gates, x = params[f"decoder.{k}.bias"], dropout(x, rate, rng)
-            after = lstm_step(gates, x, before, weight)
+            after = lstm_step(gates, x, before, state.weights[k], transposed[k])
             layers.append(after)
             x = after[0]
         scores = self.score.compare(params, "attention", x, state.memory.keys)

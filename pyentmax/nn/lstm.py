@@ -115,7 +115,9 @@ def lstm(
     return sequence[:steps], concatenate([last_h, sequence[steps:]], axis=0)
 
 
-def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
+def lstm_step(
+    a: Any, x: Any, state: Any, weight: Any, transposed: Array | None = None
+) -> Tensor:
     """One step of an LSTM as one operation on the tape.
 
     Parameters
@@ -128,6 +130,9 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
         Hidden state and cell.
     weight : Tensor of shape (n + H, 4H)
         W on top of U.
+    transposed : array of shape (4H, n + H), optional
+        The transpose of ``weight``, contiguous. The products of the backward pass are faster with
+        it, so that a decoder, which takes many steps with the same weight, makes it once.
 
     Returns
     -------
@@ -157,7 +162,7 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
         da, d_state = xp.empty_like(gates), xp.empty_like(new)
         lstm_cell_vjp(gradient[0], gradient[1], gates, tanh_c, c, out=(da, d_state[1]))
         da = da.reshape(batch, 4 * n)
-        d_both = da @ weight.data.T
+        d_both = da @ (weight.data.T if transposed is None else transposed)
         d_state[0] = d_both[:, -n:]
         d_a = da.sum(axis=0) if a.ndim == 1 else da
         return d_a, d_both[:, :-n], d_state, GradientProduct(both, da)
