@@ -71,6 +71,7 @@ def train(
     resume: bool = False,
     progress: bool = True,
     clock: Callable[[], float] = time.perf_counter,
+    save_every: float = 300.0,
     blas_threads: int | None = None,
 ) -> History:
     """Train a model in place.
@@ -86,7 +87,8 @@ def train(
     validate : callable
         Given the model, returns a :class:`Validation`.
     directory : path, optional
-        Where ``last.npz`` and ``best.npz`` go after each validation. None writes nothing.
+        Where ``last.npz`` and ``best.npz`` go after each validation, and ``last.npz`` in between
+        too. None writes nothing.
     save_best : callable, optional
         Given a path, writes the model there, with everything that it takes to use it.
     keep : {"best", "last"}
@@ -103,6 +105,9 @@ def train(
     clock : callable, default `time.perf_counter`
         Measures the seconds. `time.process_time` counts only those that this process computes,
         whatever else runs on the machine.
+    save_every : float, default 300
+        Seconds of updates, by that clock, after which ``last.npz`` is written between validations:
+        a run that is killed repeats no more. The numbers do not depend on it.
     blas_threads : int, optional
         How many threads BLAS may use: 1 unless given, or unless the call stands within a
         :func:`pyentmax.system.blas.limit_blas` block.
@@ -146,6 +151,9 @@ def train(
                     run.validated(validate(model))
                 run.save()
                 shown.validated(run)
+            elif run.seconds - run.saved_at >= save_every:
+                run.settle()
+                run.save()
             if asked_to_stop():
                 run.history.interrupted = True
                 run.settle()
@@ -193,6 +201,7 @@ class _Run:
         self.loss_count = 0
         self.count = 0
         self.seconds = 0.0
+        self.saved_at = 0.0  # seconds when last.npz was written
         self.best: dict[str, Any] | None = None
         # The parameters at the last validations, oldest first, if they are to be averaged.
         self.recent: list[dict[str, Any]] = []
@@ -339,6 +348,7 @@ class _Run:
 
     def save(self) -> None:
         """Write ``last.npz``: everything that it takes to resume the run."""
+        self.saved_at = self.seconds
         if self.directory is None:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -386,6 +396,7 @@ class _Run:
         self.loss_sum = meta["loss_sum"]
         for name in _NUMBERS:
             setattr(self, name, meta[name])
+        self.saved_at = self.seconds
 
 
 def _schedule(config: TrainingConfig) -> LinearDecay | HalveOnPlateau | InverseSquareRoot:

@@ -342,6 +342,46 @@ def test_seconds_are_those_of_the_clock_and_leave_out_validation():
     assert history.seconds == [10, 20, 30, 40]
 
 
+def test_a_run_killed_between_validations_repeats_only_what_followed_its_last_checkpoint(tmp_path):
+    now = [0.0]  # a clock that goes on by 1 at each reading: an update takes a second
+
+    def clock():
+        now[0] += 1
+        return now[0]
+
+    class Killed(BaseException):
+        pass
+
+    class Limited(BucketedPairs):
+        """The same batches, but the process dies when the 29th is asked for."""
+
+        asked = 0
+
+        def count(self, batch):
+            self.asked += 1
+            if self.asked == 29:
+                raise Killed
+            return super().count(batch)
+
+    settings = config(validate_every=20)
+    expected_model, model = new_model(), new_model(seed=5)
+    expected = run(expected_model, config=settings, clock=clock)
+    with pytest.raises(Killed):
+        run(
+            new_model(),
+            tmp_path,
+            config=settings,
+            batches=Limited(PAIRS, 8),
+            clock=clock,
+            save_every=3,
+        )
+    _, meta = load_checkpoint(tmp_path / "last.npz", "training state")
+    assert meta["updates"] == 26  # 20 were validated, and then 23 and 26 saved
+    history = run(model, tmp_path, config=settings, clock=clock, resume=True)
+    assert figures(history) == figures(expected)
+    assert checksum(model) == checksum(expected_model)
+
+
 def test_leftovers_of_a_killed_run_are_cleared(tmp_path):
     (tmp_path / ".last.npz.abc123.tmp").write_bytes(b"half")
     (tmp_path / "notes.tmp").write_text("the user's own")
