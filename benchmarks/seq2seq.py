@@ -147,7 +147,7 @@ class Worker:
 # --- in a worker ----------------------------------------------------------------------------------
 def work(args: argparse.Namespace) -> None:
     """Answer the words on the standard input until it ends."""
-    from pyentmax.system.memory import keep_freed_memory
+    from pyentmax.system.memory import keep_freed_memory, peak_memory
 
     keep_freed_memory()  # as training does; PyTorch gains from it just as well
     hidden, layers, batch, alpha = *map(int, args.case[:3]), args.case[3]
@@ -166,14 +166,6 @@ def work(args: argparse.Namespace) -> None:
             count = actions[what]()
             answer = count / (clock() - started)
         print(json.dumps(answer), flush=True)
-
-
-def peak_memory() -> float:
-    """The most memory that this process has had at a time, in MB."""
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
 
 
 class Data:

@@ -115,9 +115,7 @@ def lstm(
     return sequence[:steps], concatenate([last_h, sequence[steps:]], axis=0)
 
 
-def lstm_step(
-    a: Any, x: Any, state: Any, weight: Any, transposed: Array | None = None
-) -> Tensor:
+def lstm_step(a: Any, x: Any, state: Any, weight: Any, transposed: Array | None = None) -> Tensor:
     """One step of an LSTM as one operation on the tape.
 
     Parameters

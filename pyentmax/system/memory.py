@@ -1,4 +1,4 @@
-"""What happens to the memory of arrays that are freed."""
+"""How much memory a process has needed, and what happens to the memory of freed arrays."""
 
 from __future__ import annotations
 
@@ -8,6 +8,22 @@ import sys
 # From <malloc.h>. The largest threshold that glibc takes for blocks of their own is 32 MiB.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _KEPT, _LARGEST_BLOCK = 1 << 30, 1 << 25
+
+
+def peak_memory() -> float | None:
+    """The most memory that this process has had at a time, in MB; None where nobody tells.
+
+    Examples
+    --------
+    >>> peak_memory() > 1
+    True
+    """
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
 
 
 def keep_freed_memory() -> bool:

@@ -102,6 +102,33 @@ def test_the_command_trains_every_cell_and_writes_tables(folder, tmp_path, capsy
     assert "±" in table
 
 
+def test_validations_read_the_first_words_of_each_language(folder, tmp_path, monkeypatch):
+    from pyentmax.tasks.inflection import Inflector
+
+    validate, seen = Inflector.validate, []
+
+    def watched(self, examples, batch_size=128):
+        seen.append([(example.language, example.lemma) for example in examples])
+        return validate(self, examples, batch_size)
+
+    monkeypatch.setattr(Inflector, "validate", watched)
+    out, small = tmp_path / "table", ("--loss", "1", "--attention", "1")
+    assert main(arguments(folder, out, *small, "--validate-on", "3")) == 0
+    lemmas = {"northish": STEMS[:3], "southish": STEMS[:2]}
+    assert seen == 2 * [[(language, w) for language in LANGUAGES for w in lemmas[language]]]
+    # The result is that of all words.
+    assert [r["examples"] for r in rows(out / "languages.csv")] == ["6", "2"]
+    assert float(rows(out / "cells.csv")[0]["memory_mb"]) > 1
+    with pytest.raises(ValueError, match="validate_on: expected at least 1, got 0"):
+        Settings("medium", ("northish",), validate_on=0)
+
+
+def test_a_table_from_before_a_setting_goes_on(folder, tmp_path):
+    out = tmp_path / "table"
+    assert main(arguments(folder, out, "--loss", "1", "--attention", "1")) == 0
+    assert "validate_on" not in (out / "settings.json").read_text()
+
+
 def test_a_finished_cell_is_left_alone_and_others_can_be_added(folder, tmp_path):
     out = tmp_path / "table"
     small = ("--loss", "1.5", "--attention", "1")

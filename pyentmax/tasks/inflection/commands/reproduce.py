@@ -45,6 +45,7 @@ def add_table1(commands: Commands) -> None:
     add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
     add("--epochs", type=int, metavar="N", help="30 (high), 100 (medium) or 300 (low)")
     add("--validate-every", type=int, metavar="EPOCHS", help="1 (high), 10 (medium), 100 (low)")
+    add("--validate-on", type=int, metavar="N", help="words of each language; all if not given")
     add("--batch-size", type=int, default=64, help="examples per update")
     add("--rate", type=float, default=1e-3, help="Adam's step size at the start")
     add("--schedule", choices=("linear", "halve"), default="halve", help="as for train")

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ from typing import Any
 from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.system.files import locked
+from pyentmax.system.memory import peak_memory
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.inflection.experiments import cells
@@ -61,6 +62,7 @@ class Settings:
     rate: float = 1e-3
     schedule: str = "halve"
     beam: int = 5  #: width of the search that makes the predictions
+    validate_on: int | None = None  #: words of each language that a validation reads; all if None
 
     def __post_init__(self) -> None:
         if self.setting not in EPOCHS:
@@ -71,9 +73,10 @@ class Settings:
             object.__setattr__(self, "epochs", EPOCHS[self.setting])
         if self.validate_every is None:
             object.__setattr__(self, "validate_every", EPOCHS_PER_VALIDATION[self.setting])
-        for name in ("epochs", "validate_every", "beam", "batch_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        for name in ("epochs", "validate_every", "beam", "batch_size", "validate_on"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: expected at least 1, got {value}")
 
     def training(self, examples: int, seed: int) -> TrainingConfig:
         """The settings of a cell's training run on this number of examples."""
@@ -97,7 +100,28 @@ def read_data(folder: Path | None, settings: Settings) -> Data:
 def open_table(out: Path, settings: Settings) -> None:
     """Create the folder of a table, or check that the one there has the same settings."""
     # The languages as they come back from the file: JSON has no tuples.
-    open_folder(out, asdict(settings) | {"languages": list(settings.languages)})
+    kept = asdict(settings) | {"languages": list(settings.languages)}
+    if settings.validate_on is None:  # as in tables from before there was this setting
+        del kept["validate_on"]
+    open_folder(out, kept)
+
+
+def validation_words(dev: Sequence[Example], count: int | None) -> list[Example]:
+    """The first ``count`` words of each language, or all; the files have them in random order.
+
+    Examples
+    --------
+    >>> dev = [Example(lemma, "", (), language) for language in "xy" for lemma in "abc"]
+    >>> [word.language + word.lemma for word in validation_words(dev, 2)]
+    ['xa', 'xb', 'ya', 'yb']
+    """
+    of_language: Counter[str | None] = Counter()
+    chosen = []
+    for word in dev:
+        of_language[word.language] += 1
+        if count is None or of_language[word.language] <= count:
+            chosen.append(word)
+    return chosen
 
 
 def run_cell(
@@ -111,8 +135,10 @@ def run_cell(
 ) -> bool:
     """Train or resume a cell, and write its result; returns False if Ctrl-C stopped it.
 
-    The model of the best validation decodes the development examples. A finished cell is left as
-    it is. If another process is training the cell, the call waits, so that none is trained twice.
+    The model of the best validation decodes the development examples. Seconds are those that the
+    process computes, whatever else runs on the machine, unless a GPU does the work. A finished cell
+    is left as it is. If another process is training the cell, the call waits, so that none is
+    trained twice.
     """
     if is_finished(out, cell):
         return True
@@ -122,7 +148,15 @@ def run_cell(
         config = settings.training(len(data.train), cell.seed)
         identity = {"purpose": "table 1", "score": settings.score}
         decoder, history = cells.train_cell(
-            out, cell, settings, config, data, device=device, progress=progress, **identity
+            out,
+            cell,
+            settings,
+            config,
+            data._replace(dev=validation_words(data.dev, settings.validate_on)),
+            device=device,
+            progress=progress,
+            clock=time.process_time if device == "cpu" else time.perf_counter,
+            **identity,
         )
         if history.interrupted:
             return False
@@ -131,6 +165,7 @@ def run_cell(
             "models": 1,
             "updates": history.update[-1],
             "train_seconds": round(history.seconds[-1], 1),
+            "memory_mb": peak_memory(),
         }
         _write_result(out / cell.folder, about, decoder, settings, data.dev)
     return True
@@ -153,7 +188,7 @@ def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: 
         decoder = load_word_decoder([out / cell.folder for cell in members])
         seed = " ".join(str(cell.seed) for cell in members)
         about = {"loss": loss, "attention": attention, "seed": seed, "models": len(members)}
-        about |= {"updates": 0, "train_seconds": 0.0}
+        about |= {"updates": 0, "train_seconds": 0.0, "memory_mb": peak_memory()}
         _write_result(folder, about, decoder, settings, data.dev)
 
 

@@ -34,10 +34,10 @@ PAPER = {
 
 CELL_COLUMNS = (
     "loss attention seed models accuracy levenshtein single exact updates train_seconds "
-    "decode_seconds date"
+    "decode_seconds memory_mb date"
 ).split()
 LANGUAGE_COLUMNS = "loss attention seed models language examples accuracy levenshtein".split()
-DECIMALS = {"accuracy": 2, "levenshtein": 4, "single": 1, "exact": 1}
+DECIMALS = {"accuracy": 2, "levenshtein": 4, "single": 1, "exact": 1, "memory_mb": 0}
 
 
 def write_report(out: Path, settings: Settings) -> str:
@@ -58,8 +58,13 @@ def write_report(out: Path, settings: Settings) -> str:
 
 
 def _row(found: dict[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    rounded = {name: f"{found[name]:.{places}f}" for name, places in DECIMALS.items()}
-    return {name: (found | rounded)[name] for name in columns}
+    # Results from before memory was noted, and systems that do not tell, have none.
+    rounded = {
+        name: f"{found[name]:.{places}f}"
+        for name, places in DECIMALS.items()
+        if found.get(name) is not None
+    }
+    return {name: (found | rounded).get(name, "") for name in columns}
 
 
 def format_table(results: Sequence[dict[str, Any]], settings: Settings) -> str:
