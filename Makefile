@@ -19,10 +19,11 @@ INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-build-isolation --editable
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
-.PHONY: help demo test test-slow lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
+.PHONY: help demo demo-translation test test-slow lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
+	@echo 'make demo-translation  the same of translation: a Transformer, every translation of a sentence'
 	@echo 'make test        the test suite, doctests and README included, in some four minutes'
 	@echo 'make test-slow   its second stage: CUDA emulated, AArch64, processes, builds, long rows in many digits'
 	@echo 'make lint        ruff, mypy and clang-format'
@@ -37,6 +38,9 @@ help:
 
 demo: $(VENV)/.models
 	$(BIN)/python -m pyentmax demo
+
+demo-translation: $(VENV)/.models
+	$(BIN)/python -m pyentmax demo-translation
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS)

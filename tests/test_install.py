@@ -48,6 +48,8 @@ def test_the_typing_marker_and_the_data_come_along():
     package = importlib.resources.files("pyentmax")
     assert (package / "py.typed").is_file()
     assert (package / "tasks" / "inflection" / "english_verbs.tsv").is_file()
+    assert (package / "tasks" / "translation" / "toy_german.tsv").is_file()
+    assert (package / "tasks" / "translation" / "configs" / "toy-rnn.toml").is_file()
     assert (package / "backends" / "cuda" / "softmax.cu").is_file()
     assert (package / "backends" / "cuda" / "rows.cuh").is_file()
 

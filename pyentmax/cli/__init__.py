@@ -17,8 +17,9 @@ from pyentmax.backends.choice import describe_backend
 from pyentmax.system.blas import describe_blas, limit_blas
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
+from pyentmax.tasks.translation.commands import add_commands as add_translation
 
-TASKS = [add_inflection]
+TASKS = [add_inflection, add_translation]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,0 +1,33 @@
+"""Translation: parallel text, sub-words, models on disk, and their training."""
+
+from pyentmax.tasks.translation.configuration import Experiment, read_experiment
+from pyentmax.tasks.translation.parallel import (
+    SentencePair,
+    read_parallel,
+    read_table,
+    toy_german,
+)
+from pyentmax.tasks.translation.segmentation import Subwords, Words
+from pyentmax.tasks.translation.training import train_translator
+from pyentmax.tasks.translation.translator import (
+    SentenceDecoder,
+    Translator,
+    best_by_length,
+    load_sentence_decoder,
+)
+
+__all__ = [
+    "Experiment",
+    "SentenceDecoder",
+    "SentencePair",
+    "Subwords",
+    "Translator",
+    "Words",
+    "best_by_length",
+    "load_sentence_decoder",
+    "read_experiment",
+    "read_parallel",
+    "read_table",
+    "toy_german",
+    "train_translator",
+]

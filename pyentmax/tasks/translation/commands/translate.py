@@ -1,0 +1,68 @@
+"""``translate``: sentences, with a trained model."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pyentmax.data import DataError
+from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.translation.reports import describe, draw
+from pyentmax.tasks.translation.translator import load_sentence_decoder
+
+
+def add_translate(commands: Commands) -> None:
+    """Add the `translate` command."""
+    parser = commands.add(
+        "translate",
+        run=_translate,
+        help="sentences, or every translation that a model finds possible",
+        description="Translate sentences, given here or one per line of standard input: the best "
+        "translation of each on a line of its own. With --list, every one that the search finds, as a tree "
+        "with its probabilities, and whether that is all there are.",
+    )
+    add = parser.add_argument
+    add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
+    # One at least: an optional list would be taken as empty where an option comes before it.
+    add("sentences", nargs="+", metavar="SENTENCE", help="in quotes; or - for standard input")
+    add(
+        "--ensemble",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="MODEL",
+        help="one more, whose probabilities are averaged with the first one's; may be repeated",
+    )
+    add("--list", action="store_true", help="all translations, with probabilities")
+    add("--search", choices=("beam", "exact"), default="beam", help="exact: of --list")
+    add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
+    add("--best", type=int, metavar="N", help="exact: prove the N best; all if not given")
+    add("--budget", type=int, default=1000, help="exact: most prefixes to expand")
+    add("--whole", action="store_true", help="compare by the probability of the whole, not by mean")
+    add("--pictures", type=Path, metavar="DIR", help="with --list: draw tree and attention there")
+
+
+def _translate(args: argparse.Namespace) -> int:
+    decoder = load_sentence_decoder([args.model, *args.ensemble])
+    sentences = args.sentences
+    if sentences == ["-"]:
+        sentences = [line.rstrip("\n") for line in sys.stdin]
+    for number, sentence in enumerate(sentences, start=1):
+        if not sentence.split():
+            raise DataError(f"sentence {number}: expected at least one word, got an empty one")
+    if not args.list:
+        for translation in decoder.translate_all(
+            sentences, beam=args.beam, normalize=not args.whole
+        ):
+            print(translation)
+        return 0
+    for sentence in sentences:
+        result = decoder.translate(
+            sentence, search=args.search, beam=args.beam, n_best=args.best, budget=args.budget
+        )
+        print(describe(decoder, sentence, result), end="\n\n")
+        if args.pictures is not None:
+            for path in draw(decoder, sentence, result, args.pictures):
+                print(f"picture: {path}")
+    return 0

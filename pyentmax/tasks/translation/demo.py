@@ -1,0 +1,97 @@
+"""``python -m pyentmax demo-translation``: from training to pictures in a minute.
+
+Trains a small Transformer, whose every head learns its own α, on the bundled toy German, and
+translates a sentence with the word that has two translations: the complete list of what the model
+finds possible, and where it looked for each word.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from pyentmax.plotting import plot_training_curve, save_figure
+from pyentmax.tasks.translation.configuration import Experiment, read_experiment
+from pyentmax.tasks.translation.parallel import SentencePair
+from pyentmax.tasks.translation.reports import describe, draw
+from pyentmax.tasks.translation.training import train_translator
+from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, load_checkpoint
+
+PURPOSE = "demo-translation"
+CONFIG = "toy-transformer"
+AMBIGUOUS = "die frau hat die alte bank gemalt"
+CLEAR = "sucht der onkel in der stadt ein rotes ei ?"
+
+
+def demo_pairs(experiment: Experiment) -> tuple[list[SentencePair], list[SentencePair]]:
+    """The pairs to train on, without the sentences to be shown, and those to validate on."""
+    train, dev = experiment.pairs()
+    return [pair for pair in train if pair.source not in (AMBIGUOUS, CLEAR)], dev
+
+
+def run_demo(out: Path, seed: int, device: str = "cpu", updates: int | None = None) -> int:
+    """Train, translate, print and draw; returns the exit code."""
+    _check_free(out)
+    experiment = read_experiment(CONFIG, "transformer")
+    train, dev = demo_pairs(experiment)
+    settings = experiment.training | {"seed": seed}
+    if updates is not None:
+        settings["updates"] = updates
+    model = experiment.model
+    print(
+        f"""
+Training a Transformer of {model["layers"]} layers with {model["heads"]} heads each on \
+{len(train):,} sentence pairs, seed {seed}.
+Every head learns its own α between 1 (softmax) and 2 (sparsemax). The output is 1.5-entmax,
+so that most words get a probability of exactly zero.
+""",
+        flush=True,
+    )
+    started = time.perf_counter()
+    translator, history = train_translator(
+        "transformer",
+        train,
+        dev,
+        TrainingConfig(**settings),
+        tokens=experiment.data["tokens"],
+        directory=out,
+        purpose=PURPOSE,
+        device=device,
+        **model,
+    )
+    if history.interrupted:
+        print("interrupted before the end of training")
+        return 130
+    print(f"trained in {time.perf_counter() - started:.0f} s\n")
+    files = []
+    for sentence in (AMBIGUOUS, CLEAR):
+        result = translator.translate(sentence)
+        print(describe(translator, sentence, result), end="\n\n")
+        files += draw(translator, sentence, result, out)
+    found = translator.translate_all([pair.source for pair in dev])
+    right = sum(a == pair.target for a, pair in zip(found, dev, strict=True))
+    print(f"Sentences never seen: {right} of {len(dev)} translated as in the corpus.")
+    for kind, alphas in translator.model.alphas().items():
+        each = "  ".join(" ".join(f"{alpha:.2f}" for alpha in layer) for layer in alphas)
+        print(f"α of the {kind} heads, by layer: {each}")
+    files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
+    print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
+    print(
+        f"""
+Try next:
+  python -m pyentmax translate {out} --list "die frau hat die alte bank im park gemalt"
+  python -m pyentmax train rnn --config toy-rnn --out toy-rnn
+  python -m pyentmax train transformer --help"""
+    )
+    return 0
+
+
+def _check_free(out: Path) -> None:
+    """Refuse a folder that holds a run of the user's; an older demonstration is overwritten."""
+    last = out / LAST
+    if last.exists():
+        _, meta = load_checkpoint(last, TRAINING_STATE)
+        if meta["identity"].get("purpose") != PURPOSE:
+            raise ValueError(
+                f"{out} holds a run that is not the demonstration's: give another --out"
+            )

@@ -1,0 +1,55 @@
+"""What the commands print and draw about a translation."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+from pyentmax.decoding import Hypothesis, HypothesisTree, SearchResult
+from pyentmax.tasks.translation.translator import SentenceDecoder
+
+MOST_LISTED = 20  # hypotheses of a list that is not complete
+END = "</s>"
+
+
+def describe(decoder: SentenceDecoder, sentence: str, result: SearchResult) -> str:
+    """The translations as a tree with their probabilities, and what the search proves, as text.
+
+    A list that is not complete can be long, so only its most probable translations are shown.
+    """
+    shown = _shown(result)
+    lines = [sentence, "", *(f"  {line}" for line in str(_tree(decoder, shown)).splitlines())]
+    finished = [h for h in shown if h.finished]
+    count, mass = len(finished), sum(h.probability for h in finished)
+    lines += ["", f"{count} translation{'s' * (count != 1)}, total probability {mass:.6f}"]
+    if more := len(result.hypotheses) - len(shown):
+        lines.append(f"{more} less probable found but not shown")
+    return "\n".join([*lines, textwrap.fill(result.reason, 88)])
+
+
+def draw(decoder: SentenceDecoder, sentence: str, result: SearchResult, folder: Path) -> list[Path]:
+    """Draw the tree of translations and the best one's attention; returns the files."""
+    from pyentmax.plotting import plot_attention, plot_hypothesis_tree, save_figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    name = re.sub(r"[\\/:*?\"<>|;\s]+", ".", sentence).strip(".")[:80]
+    shown = _shown(result)
+    ax = plot_hypothesis_tree(_tree(decoder, shown))
+    ax.set_title(sentence, fontsize=10, loc="left")
+    files = [save_figure(ax, folder / f"{name}-tree.png")]
+    best = result.best
+    if best.attention is None:
+        raise ValueError("attention: the search was told not to keep it (keep_attention=False)")
+    target = [decoder.target.tokens[t] for t in best.tokens] + [END] * best.finished
+    ax = plot_attention(best.attention, decoder.segmenter.split(sentence), target)
+    files.append(save_figure(ax, folder / f"{name}-attention.png"))
+    return files
+
+
+def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:
+    return result.hypotheses if result.exact else result.hypotheses[:MOST_LISTED]
+
+
+def _tree(decoder: SentenceDecoder, hypotheses: tuple[Hypothesis, ...]) -> HypothesisTree:
+    return HypothesisTree.build(hypotheses, decoder.target.tokens.__getitem__, separator=" ")

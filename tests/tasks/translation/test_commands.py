@@ -1,0 +1,230 @@
+"""The commands of translation, from configurations and files to what is printed."""
+
+import io
+import sys
+
+import pytest
+
+from pyentmax.cli import main
+from pyentmax.data import DataError
+from pyentmax.tasks.translation import Translator, demo, read_experiment, toy_german
+
+SMALL = """
+[data]
+train = ["train.de", "train.en"]
+dev = "dev.tsv"
+tokens = 300
+
+[model]
+width = 8
+layers = 1
+heads = 2
+inner = 8
+
+[training]
+updates = 4
+rate = 1e-2
+schedule = "inverse_sqrt"
+warmup = 2
+betas = [0.9, 0.98]
+accumulate = 2
+average = 2
+"""
+RNN = SMALL.replace(
+    "width = 8\nlayers = 1\nheads = 2\ninner = 8", "hidden = 8\nlabel_smoothing = 0.1"
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    pairs = toy_german()[:120]
+    (tmp_path / "train.de").write_text("".join(p.source + "\n" for p in pairs[:100]), "utf-8")
+    (tmp_path / "train.en").write_text("".join(p.target + "\n" for p in pairs[:100]), "utf-8")
+    (tmp_path / "dev.tsv").write_text("".join("\t".join(p) + "\n" for p in pairs[100:]), "utf-8")
+    (tmp_path / "small.toml").write_text(SMALL, "utf-8")
+    (tmp_path / "rnn.toml").write_text(RNN, "utf-8")
+    return tmp_path
+
+
+def run(*words):
+    return main([str(word) for word in words])
+
+
+@pytest.mark.parametrize(("model", "config"), [("transformer", "small"), ("rnn", "rnn")])
+def test_train_resume_and_translate(folder, capsys, monkeypatch, model, config):
+    out = folder / "run"
+    command = ("train", model, "--config", folder / f"{config}.toml", "--out", out, "--quiet")
+    assert run(*command) == 0
+    assert "4 updates in" in capsys.readouterr().out
+    assert Translator.load(out).architecture == model
+    assert run(*command) == 1
+    assert "already holds a run" in capsys.readouterr().err
+    assert run(*command, "--resume") == 0
+    assert run(*command, "--resume", "--seed", 1) == 1
+    assert "belongs to another run" in capsys.readouterr().err
+
+    assert run("translate", out, "der hund", "das ei") == 0
+    given = capsys.readouterr().out.splitlines()[2:]
+    assert len(given) == 2
+    monkeypatch.setattr(sys, "stdin", io.StringIO("der hund\ndas ei\n"))
+    assert run("translate", out, "-") == 0
+    assert capsys.readouterr().out.splitlines()[2:] == given
+    assert run("translate", out, "--ensemble", out, "der hund", "das ei") == 0
+    assert len(capsys.readouterr().out.splitlines()[2:]) == 2
+    assert run("translate", out, "--list", "der hund", "--search", "exact", "--budget", 5) == 0
+    assert "total probability" in capsys.readouterr().out
+
+
+def test_subwords_from_a_number_or_a_file(folder, capsys):
+    out, path = folder / "run", folder / "small.toml"
+    path.write_text(SMALL.replace("[data]", "[data]\nsubwords = 110"), "utf-8")
+    command = ("train", "transformer", "--config", path, "--out", out, "--quiet")
+    assert run(*command) == 0
+    translator = Translator.load(out)
+    assert len(translator.source) == len(translator.target) == 110
+    (folder / "joint.model").write_bytes(translator.segmenter.state())
+    path.write_text(SMALL.replace("[data]", '[data]\nsubwords = "joint.model"'), "utf-8")
+    assert run(*command[:-2], folder / "other", "--quiet") == 0
+    assert Translator.load(folder / "other").source == translator.source
+    (folder / "joint.model").write_bytes(b"broken")
+    assert run(*command[:-2], folder / "third", "--quiet") == 1
+    assert "joint.model: expected a sentencepiece model" in capsys.readouterr().err
+    assert not (folder / "third").exists()
+
+
+def test_bad_files_are_told_in_one_line(folder, capsys):
+    command = ("train", "transformer", "--config", folder / "small.toml", "--out", folder / "run")
+    (folder / "train.en").write_text("a\n", "utf-8")
+    assert run(*command) == 1
+    error = capsys.readouterr().err
+    assert "100 in" in error
+    assert "and 1 in" in error
+    assert error.count("\n") == 1
+    (folder / "train.en").unlink()
+    assert run(*command) == 1
+    assert "train.en: No such file" in capsys.readouterr().err
+    assert not (folder / "run").exists()
+    assert run("translate", folder / "run", "x") == 1
+    assert "no checkpoint" in capsys.readouterr().err
+
+
+def test_an_empty_sentence_is_named(folder, capsys, monkeypatch):
+    command = ("train", "transformer", "--config", folder / "small.toml", "--out", folder / "run")
+    run(*command, "--quiet")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("der hund\n\n"))
+    assert run("translate", folder / "run", "-") == 1
+    assert "sentence 2: expected at least one word" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[data]", "[data", "expected TOML"),
+        ("[data]", "[date]", "expected the tables data, model, training; got 'date'"),
+        ("tokens = 300", "token = 300", r"\[data\]: expected train, .*; got 'token'"),
+        ("tokens = 300", "tokens = 0", r"\[data\] tokens: expected a number above 0, got 0"),
+        ("tokens = 300", "tokens = 9\nbatch_size = 3", "expected tokens or batch_size, got both"),
+        ("tokens = 300", "subwords = 0.5", r"\[data\] subwords: expected a number or a model"),
+        ('dev = "dev.tsv"', "", r"\[data\] dev: expected two files .* got None"),
+        ('dev = "dev.tsv"', 'dev = ["a"]', r"\[data\] dev: expected two files"),
+        ("width = 8", "hidden = 8", r"\[model\]: expected width, .*; got 'hidden'"),
+        ("updates = 4", "epochs = 4", r"\[training\]: expected updates, .*; got 'epochs'"),
+    ],
+)
+def test_a_configuration_that_cannot_be_read(folder, old, new, message):
+    path = folder / "small.toml"
+    path.write_text(SMALL.replace(old, new), "utf-8")
+    with pytest.raises(DataError, match=message):
+        read_experiment(path, "transformer")
+
+
+def test_values_that_do_not_fit_are_errors_of_one_line(folder, capsys):
+    path = folder / "small.toml"
+    for old, new, message in (
+        ("warmup = 2", "", "warmup: expected with the schedule"),
+        ("heads = 2", "heads = 3", "heads: expected a divisor"),
+        (
+            "updates = 4",
+            'updates = "four"',
+            "[training] updates: expected a whole number, got 'four'",
+        ),
+        ("width = 8", "width = 8.5", "[model] width: expected a whole number, got 8.5"),
+        ("layers = 1", "attention_bias = 1", "attention_bias: expected true or false, got 1"),
+        ("betas = [0.9, 0.98]", "betas = 0.9", "betas: expected a list, got 0.9"),
+        ("layers = 1", "attention = 0.5", "mapping: expected"),
+        ("tokens = 300", "tokens = 3", "the length of the longest pair"),
+    ):
+        path.write_text(SMALL.replace(old, new), "utf-8")
+        assert run("train", "transformer", "--config", path, "--out", folder / "run") == 1
+        error = capsys.readouterr().err
+        assert message in error
+        assert error.count("\n") == 1
+
+
+def test_shipped_configurations_are_found_by_name():
+    for name in ("rnn", "transformer"):
+        experiment = read_experiment(f"toy-{name}", name)
+        train, dev = experiment.pairs()
+        assert (len(train), len(dev)) == (3000, 200)
+        assert not {p.source for p in train} & {p.source for p in dev}
+    with pytest.raises(
+        DataError, match="expected a file or one of toy-rnn, toy-transformer.*; got"
+    ):
+        read_experiment("nowhere.toml", "rnn")
+
+
+def test_an_alpha_may_be_written_as_a_number(folder):
+    path = folder / "small.toml"
+    path.write_text(
+        SMALL.replace("layers = 1", "layers = 1\nattention = 1.25\noutput = 2"), "utf-8"
+    )
+    model = read_experiment(path, "transformer").model
+    assert (model["attention"], model["output"]) == ("1.25", "2")
+
+
+def test_long_pairs_can_be_left_out_of_training(folder):
+    path = folder / "small.toml"
+    path.write_text(SMALL.replace("tokens = 300", "longest = 6"), "utf-8")
+    train, dev = read_experiment(path, "transformer").pairs()
+    assert 0 < len(train) < 100
+    assert max(len(side.split()) for pair in train for side in pair) == 6
+    assert len(dev) == 20
+
+
+@pytest.mark.slow
+def test_a_short_demonstration(tmp_path, capsys):
+    assert demo.run_demo(tmp_path, seed=0, updates=40) == 0
+    text = capsys.readouterr().out
+    assert demo.AMBIGUOUS in text
+    assert "total probability" in text
+    assert "of 200 translated as in the corpus" in text
+    assert "α of the context heads" in text
+    pictures = {p.name for p in tmp_path.glob("*.png")}
+    assert len(pictures) == 5
+    assert all(str(tmp_path / name) in text for name in pictures)
+
+
+def test_the_demonstration_shows_sentences_that_it_has_not_seen():
+    train, dev = demo.demo_pairs(read_experiment(demo.CONFIG, "transformer"))
+    assert not {demo.AMBIGUOUS, demo.CLEAR} & {pair.source for pair in train}
+    words = {word for pair in train for word in pair.source.split()}
+    assert set(demo.AMBIGUOUS.split()) | set(demo.CLEAR.split()) <= words
+
+
+def test_a_folder_with_a_run_of_the_users_is_left_alone(folder):
+    run("train", "transformer", "--config", folder / "small.toml", "--out", folder / "run")
+    before = (folder / "run" / "best.npz").read_bytes()
+    with pytest.raises(ValueError, match="a run that is not the demonstration's"):
+        demo.run_demo(folder / "run", seed=0)
+    assert (folder / "run" / "best.npz").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_demonstration_lists_both_translations_and_no_other(tmp_path, capsys):
+    assert demo.run_demo(tmp_path, seed=0) == 0
+    found = Translator.load(tmp_path).translate(demo.AMBIGUOUS)
+    assert found.exact
+    sentences = {"the woman has painted the old bank", "the woman has painted the old bench"}
+    translator = Translator.load(tmp_path)
+    assert {translator.sentence(h.tokens) for h in found.hypotheses} == sentences
+    assert "Exact and complete" in capsys.readouterr().out

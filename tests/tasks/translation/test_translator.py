@@ -1,0 +1,186 @@
+"""Models of translation: sub-words, files, validation, search and ensembles."""
+
+import numpy as np
+import pytest
+
+from pyentmax.data import DataError, Vocabulary
+from pyentmax.tasks.translation import (
+    SentencePair,
+    Subwords,
+    Translator,
+    Words,
+    load_sentence_decoder,
+    toy_german,
+    train_translator,
+)
+from pyentmax.training import CheckpointError, TrainingConfig, load_checkpoint, save_checkpoint
+
+PAIRS = toy_german()[:200]
+SHAPES = {
+    "rnn": {"hidden": 8, "dropout": 0.1, "label_smoothing": 0.1},
+    "transformer": {"width": 8, "layers": 1, "heads": 2, "inner": 8, "attention": "learned"},
+}
+
+
+@pytest.fixture(scope="module")
+def subwords():
+    return Subwords.learn((side for pair in toy_german()[:500] for side in pair), 120)
+
+
+def untrained(architecture="transformer", segmenter=None, seed=0, pairs=PAIRS, **changes):
+    rng = np.random.default_rng(seed)
+    shape = SHAPES[architecture] | changes
+    return Translator.untrained(architecture, pairs, segmenter or Words(), rng, **shape)
+
+
+# --- sub-words ------------------------------------------------------------------------------------
+def test_subwords_spell_every_sentence(subwords):
+    vocabulary = subwords.vocabulary()
+    assert len(vocabulary) == 120
+    for pair in toy_german()[:500]:
+        for sentence in pair:
+            pieces = subwords.split(sentence)
+            assert all(piece in vocabulary for piece in pieces)
+            assert subwords.join(pieces) == sentence
+
+
+def test_the_same_sentences_give_the_same_subwords(subwords):
+    again = Subwords.learn((side for pair in toy_german()[:500] for side in pair), 120)
+    assert again.vocabulary() == subwords.vocabulary()
+
+
+def test_a_vocabulary_that_the_sentences_do_not_allow():
+    with pytest.raises(DataError, match="a vocabulary of 5000 sub-words: "):
+        Subwords.learn(["ein hund", "eine katze"], 5000)
+
+
+def test_a_broken_model_is_an_error(tmp_path, subwords):
+    path = tmp_path / "broken.model"
+    for damage in (b"", b"not a model", subwords.state()[: len(subwords.state()) // 2]):
+        path.write_bytes(damage)
+        with pytest.raises(DataError, match=r"broken.model: expected"):
+            Subwords.read(path)
+    path.write_bytes(subwords.state())
+    assert Subwords.read(path).vocabulary() == subwords.vocabulary()
+
+
+# --- files ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("architecture", SHAPES)
+@pytest.mark.parametrize("cut", ["words", "subwords"])
+def test_a_model_comes_back_from_its_file(tmp_path, architecture, cut, subwords):
+    translator = untrained(architecture, subwords if cut == "subwords" else None)
+    translator.save(tmp_path / "best.npz")
+    loaded = Translator.load(tmp_path)
+    assert loaded.description() == translator.description()
+    assert loaded.architecture == architecture
+    sentence = PAIRS[0].source
+    one, other = (t.translate(sentence, max_length=6) for t in (translator, loaded))
+    assert [h.tokens for h in one.hypotheses] == [h.tokens for h in other.hypotheses]
+    assert [h.log_prob for h in one.hypotheses] == [h.log_prob for h in other.hypotheses]
+
+
+def test_a_checkpoint_of_another_task_or_a_damaged_one(tmp_path, subwords):
+    path = tmp_path / "best.npz"
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        Translator.load(path)
+    save_checkpoint(path, {"w": np.zeros(3)}, {"kind": "inflection model"})
+    with pytest.raises(CheckpointError, match="expected 'translation model', .*'inflection model'"):
+        Translator.load(path)
+    untrained(segmenter=subwords).save(path)
+    params, meta = load_checkpoint(path, "translation model")
+    broken = params | {"segmenter.state": params["segmenter.state"][:50]}
+    for arrays, changed in (
+        (broken, meta),
+        (params, meta | {"architecture": "perceptron"}),
+        (params, meta | {"config": meta["config"] | {"width": 10}}),
+        ({k: x for k, x in params.items() if k != "segmenter.state"}, meta),
+        (params, {k: x for k, x in meta.items() if k != "source"}),
+    ):
+        save_checkpoint(path, arrays, changed)
+        with pytest.raises(CheckpointError, match=r"best.npz: parts are missing or do not fit"):
+            Translator.load(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
+        Translator.load(path)
+
+
+# --- use ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("architecture", SHAPES)
+def test_validation_counts_tokens_that_are_the_most_probable(architecture):
+    translator = untrained(architecture)
+    pairs = translator.pairs(PAIRS[:20])
+    validation = translator.validate(pairs, batch_size=8)
+    right = tokens = 0
+    for pair, (_, target) in zip(PAIRS[:20], pairs, strict=True):
+        decoding = translator.force(*pair)
+        right += (decoding.log_prob.argmax(axis=1) == [*target, 2]).sum()
+        tokens += len(target) + 1
+    assert validation.accuracy == pytest.approx(right / tokens, rel=1e-9, abs=0)
+    everything = translator.validate(pairs, batch_size=100)
+    # float32
+    assert everything.loss == pytest.approx(validation.loss, rel=1e-5, abs=0)
+    assert everything.accuracy == validation.accuracy
+
+
+def test_unknown_words_are_never_right():
+    translator = untrained()
+    translator.model.params["output.bias"][3] = 100.0  # always <unk>
+    known = translator.validate(translator.pairs([SentencePair("der hund", "the dog")]))
+    strange = translator.validate(translator.pairs([SentencePair("der hund", "xyz xyz")]))
+    assert known.accuracy == strange.accuracy == 0.0
+
+
+def test_sentences_in_batches_get_what_they_get_alone():
+    translator = untrained(seed=3)
+    sentences = [pair.source for pair in PAIRS[:7]]
+    together = translator.translate_all(sentences, beam=2, batch_size=3)
+    alone = [translator.translate_all([sentence], beam=2)[0] for sentence in sentences]
+    assert together == alone
+    whole = translator.translate_all(sentences, beam=2, normalize=False)
+    best = [translator.translate(s, beam=2).best.tokens for s in sentences]
+    assert whole == [translator.sentence(tokens) for tokens in best]
+
+
+def test_bad_requests():
+    translator = untrained()
+    with pytest.raises(DataError, match="at least one word"):
+        translator.translate("  ")
+    with pytest.raises(ValueError, match="search: expected 'beam' or 'exact', got 'depth'"):
+        translator.translate("der hund", search="depth")
+    with pytest.raises(ValueError, match="architecture: expected rnn or transformer"):
+        Translator.untrained("mlp", PAIRS, Words(), np.random.default_rng(0))
+
+
+def test_models_of_both_architectures_decode_as_one(tmp_path):
+    paths = [tmp_path / f"{name}.npz" for name in SHAPES]
+    for name, path in zip(SHAPES, paths, strict=True):
+        untrained(name, output="softmax").save(path)
+    ensemble = load_sentence_decoder(paths)
+    pair = PAIRS[0]
+    together = ensemble.force(*pair)
+    members = [Translator.load(path).force(*pair) for path in paths]
+    mean = np.mean([np.exp(member.log_prob) for member in members], axis=0)
+    np.testing.assert_allclose(np.exp(together.log_prob), mean, rtol=1e-5, atol=1e-8)
+    other = untrained(pairs=PAIRS[:50])
+    other.save(paths[1])
+    with pytest.raises(CheckpointError, match="its vocabularies are not those of"):
+        load_sentence_decoder(paths)
+
+
+@pytest.mark.parametrize("architecture", SHAPES)
+def test_training_is_fixed_by_the_seed_and_can_be_resumed(tmp_path, architecture):
+    settings = TrainingConfig(updates=6, rate=0.01, validate_every=3)
+    options = {"tokens": 200, "progress": False} | SHAPES[architecture]
+    run = (architecture, PAIRS[:60], PAIRS[60:70], settings)
+    one, first = train_translator(*run, directory=tmp_path, **options)
+    _, second = train_translator(*run, directory=tmp_path, resume=True, **options)
+    assert (first.dev_loss, first.loss) == (second.dev_loss, second.loss)
+    assert Translator.load(tmp_path).description() == one.description()
+    with pytest.raises(CheckpointError, match="belongs to another run"):
+        train_translator(*run, directory=tmp_path, resume=True, purpose="x", **options)
+
+
+def test_words_know_what_occurs():
+    assert isinstance(Words().vocabulary(["ein hund", "ein"]), Vocabulary)
+    assert len(Words().vocabulary(["ein hund", "ein"])) == 6
