@@ -19,8 +19,8 @@ def add_translate(commands: Commands) -> None:
         run=_translate,
         help="sentences, or every translation that a model finds possible",
         description="Translate sentences, given here or one per line of standard input: the best "
-        "translation of each on a line of its own. With --list, every one that the search finds, as a tree "
-        "with its probabilities, and whether that is all there are.",
+        "translation of each on a line of its own. With --list, every one that the search finds, "
+        "as a tree with its probabilities, and whether that is all there are.",
     )
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
