@@ -35,6 +35,9 @@ class Mapping:
     loss, loss_and_grad : ``(z, y, *params, axis=-1, **options)``
         the mapping's own Fenchel-Young loss, and the loss with its gradient; None where the generic
         one has to do
+    doubtful : ``doubtful(z, on, *params)`` -> `pyentmax.thresholds.proof.Doubt` or None
+        which of the entries off the support ``on``, as found, are not proved to be off it, for rows
+        on the host and numbers as parameters; None where the mapping's zeros cannot be proved
     textbook, textbook_jacobian, textbook_loss : functions of one vector
         as the paper prints them: ``(z, *params)``, ``(p, *params)``, ``(z, y, *params)``
     sparse : bool
@@ -74,11 +77,12 @@ class Mapping:
     log: Callable[..., Any] | None = field(default=None, init=False)
     loss: Callable[..., Any] | None = field(default=None, init=False)
     loss_and_grad: Callable[..., Any] | None = field(default=None, init=False)
+    doubtful: Callable[..., Any] | None = field(default=None, init=False)
     textbook: Callable[..., Any] | None = field(default=None, init=False)
     textbook_jacobian: Callable[..., Any] | None = field(default=None, init=False)
     textbook_loss: Callable[..., Any] | None = field(default=None, init=False)
 
-    def with_own(self, **functions: Callable[..., Any]) -> Mapping:
+    def with_own(self, **functions: Callable[..., Any] | None) -> Mapping:
         """The record with functions that are right for this very mapping alone.
 
         ``dataclasses.replace`` leaves them out: of a record with another forward or Ω they would be

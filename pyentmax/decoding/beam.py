@@ -41,9 +41,9 @@ def beam_search(
     whose probability rounds to zero within the support is not impossible, only too improbable for
     its float type, and then the list is not proved complete.
 
-    With a sparse output mapping the search continues until nothing is open. With a dense one
-    (``model.output_is_sparse`` is False) it stops once ``beam`` finished hypotheses are at least as
-    probable as the best open prefix, and it is never exact.
+    With a sparse output mapping the search continues until nothing is open. With a dense one, or
+    one whose zeros are not proved (``model.output_is_sparse`` is False), it stops once ``beam``
+    finished hypotheses are at least as probable as the best open prefix, and it is never exact.
 
     Parameters
     ----------
@@ -117,9 +117,10 @@ def beam_search(
     source_index = np.arange(sources)
     score = np.zeros(sources)
     tokens = np.full(sources, model.bos)
-    length = 0
+    length, zeros = 0, False
     while source_index.size:
         step, state = model.step(state, tokens)
+        zeros = zeros or not (model.output_is_sparse or step.support.all())
         backpointers.record_attention(step.attention)
         total = score[:, None] + step.log_prob
         possible = possible_continuations(step, total, source_index, length)
@@ -152,7 +153,7 @@ def beam_search(
     hypotheses = _hypotheses(backpointers, finished, unfinished, source_mask)
     results, sparse = [], model.output_is_sparse
     for i, mass in enumerate(finished.masses().tolist()):
-        reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass)
+        reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass, zeros)
         exact = sparse and omitted.none(i)
         proved, bound = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
         listed = tuple(hypotheses[i])
@@ -356,8 +357,11 @@ class _Omissions:
         return f"Not proved complete: {', and '.join(parts)}."
 
 
-def _dense_reason(mass: float) -> str:
+def _dense_reason(mass: float, zeros: bool) -> str:
+    why = "a dense output mapping gives every continuation a probability above zero, "
+    if zeros:
+        why = "the zeros of the output mapping are not proved, "
     return (
-        "Never complete: a dense output mapping gives every continuation a probability above zero, "
-        f"so infinitely many strings are possible; the listed ones hold mass {mass:.4g}."
+        f"Never complete: {why}so infinitely many strings are possible; the listed ones hold mass "
+        f"{mass:.4g}."
     )

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from pyentmax.decoding._inputs import as_source, length_limits, positive, possible_continuations
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
-from pyentmax.models.protocol import FloatArray, JoinableDecodable
+from pyentmax.models.protocol import FloatArray, JoinableDecodable, unseen
 
 State = TypeVar("State")
 
@@ -78,8 +78,9 @@ def exact_search(
     list of B SearchResult
         Everything found, best score first. The first ``proved`` hypotheses are proved to be the
         best; ``bound`` and ``mass_bound`` limit what was not found. The list is ``exact`` if
-        nothing was left open. The support of a dense mapping (``model.output_is_sparse`` is False)
-        is infinite, so its list is never exact, although its best strings can be proved.
+        nothing was left open. The support of a dense mapping, or of one whose zeros are not proved
+        (``model.output_is_sparse`` is False), is infinite, so its list is never exact, although its
+        best strings can be proved.
 
     Raises
     ------
@@ -137,6 +138,7 @@ def exact_search(
     for row, search in enumerate(searches):
         search.add(0.0, _Prefix(None, model.bos, 0), block, row)
 
+    zeros = False
     while chosen := [(i, o) for i, search in enumerate(searches) for o in search.next(width)]:
         chosen.sort(key=lambda item: item[1].block.number)  # so each state is selected from once
         source_index = np.array([i for i, _ in chosen])
@@ -144,6 +146,7 @@ def exact_search(
         prefixes = [place.prefix for place in places]
         state = _gather(model, places)
         step, state = model.step(state, np.array([prefix.token for prefix in prefixes]))
+        zeros = zeros or not (model.output_is_sparse or step.support.all())
         block = _Block(block.number + 1, state, len(chosen))
         if keep_attention:
             for i, prefix, attention in zip(source_index, prefixes, step.attention, strict=True):
@@ -153,8 +156,12 @@ def exact_search(
         total = score[:, None] + np.minimum(step.log_prob, 0)
         length = np.array([prefix.length for prefix in prefixes])
         possible = possible_continuations(step, total, source_index, length)
-        for row, token in zip(*np.nonzero(step.support & ~possible), strict=True):
-            searches[source_index[row]].underflow(score[row], step.log_prob[row, token])
+        hidden = step.support & ~possible
+        if hidden.any():
+            # That of a NaN is unknown.
+            most = np.where(np.isneginf(step.log_prob), unseen(step)[:, None], 0.0)
+            for row, token in zip(*np.nonzero(hidden), strict=True):
+                searches[source_index[row]].underflow(score[row] + most[row, token])
 
         for row in np.flatnonzero(possible[:, model.eos]).tolist():
             searches[source_index[row]].finish(float(total[row, model.eos]), prefixes[row])
@@ -187,7 +194,7 @@ def exact_search(
 
     positions = source_mask.sum(axis=1)
     return [
-        search.result(model.output_is_sparse, int(n) if keep_attention else None)
+        search.result(model.output_is_sparse, zeros, int(n) if keep_attention else None)
         for search, n in zip(searches, positions, strict=True)
     ]
 
@@ -289,13 +296,9 @@ class _Search:
         mass = float(np.exp(scores).sum())
         self.unexpanded.append(_Unexpanded(float(scores.max()), mass, too_long))
 
-    def underflow(self, score: float, log_prob: Any) -> None:
-        """Close a token of the support whose probability rounds to zero.
-
-        It is less than the smallest normal number of the float type; that of a NaN is unknown.
-        """
-        tiny = math.log(np.finfo(log_prob.dtype).tiny)
-        self.close(np.array([score + (tiny if np.isneginf(log_prob) else 0.0)]))
+    def underflow(self, most: float) -> None:
+        """Close a token of the support without a log-probability, but for what it is at most."""
+        self.close(np.array([most]))
         self.underflowed += 1
 
     def trim(self) -> None:
@@ -324,8 +327,12 @@ class _Search:
             self.expanded += 1
         return chosen
 
-    def result(self, sparse: bool, positions: int | None) -> SearchResult:
-        """What was found, and what is proved about it."""
+    def result(self, sparse: bool, zeros: bool, positions: int | None) -> SearchResult:
+        """What was found, and what is proved about it.
+
+        Where the mapping is not ``sparse``, ``zeros`` says whether it gave any all the same, which
+        then are not proved.
+        """
         still_open = [_Unexpanded(-o.cost, math.exp(-o.cost), False) for o in self.open]
         unexpanded = self.unexpanded + still_open
         # What exceeds the limit takes no part in the comparison by length.
@@ -345,17 +352,22 @@ class _Search:
         bound = math.exp(max((x.score for x in unexpanded), default=-math.inf))
         mass_bound = float(sum(x.mass for x in unexpanded))
         mass = float(sum(h.probability for h in listed if h.finished))
-        reason = self._reason(sparse, proved, bound, mass_bound)
+        reason = self._reason(sparse, zeros, proved, bound, mass_bound)
         exact = sparse and not unexpanded
         return SearchResult(listed, exact, mass, reason, proved, bound, mass_bound)
 
-    def _reason(self, sparse: bool, proved: int, bound: float, mass_bound: float) -> str:
+    def _reason(
+        self, sparse: bool, zeros: bool, proved: int, bound: float, mass_bound: float
+    ) -> str:
         if sparse and not (self.open or self.unexpanded):
             return (
                 "Exact and complete: every possible prefix was expanded, so no other string has a "
                 "probability above zero."
             )
-        text = "" if sparse else "A dense output mapping makes infinitely many strings possible. "
+        text = ""
+        if not sparse:
+            why = "Without proof of its zeros an" if zeros else "A dense"
+            text = f"{why} output mapping makes infinitely many strings possible. "
         if proved:
             text += "The best string is" if proved == 1 else f"The {proved} best strings are"
             text += " proved"

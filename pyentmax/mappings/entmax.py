@@ -24,6 +24,7 @@ from pyentmax.mappings import _simplex
 from pyentmax.sparse_output import csr
 from pyentmax.thresholds.bisection import bisect_p_max
 from pyentmax.thresholds.newton import newton
+from pyentmax.thresholds.proof import doubtful
 from pyentmax.thresholds.tsallis import in_support, log_tsallis_exp, tsallis_exp
 
 if TYPE_CHECKING:
@@ -435,6 +436,11 @@ def _phi(x: Any) -> Any:
     return np.where(near, series, (np.expm1(large) - large) / (large * large))
 
 
+def _doubtful(z: Any, on: Any, alpha: float) -> Any:
+    # At α = 1 nothing is off, and at ∞ what is off is below the largest score: no rounding there.
+    return None if alpha in (1, np.inf) else doubtful(z, on, 1 / (alpha - 1), alpha - 1)
+
+
 ENTMAX = Mapping(
     name="entmax",
     forward=entmax,
@@ -449,6 +455,7 @@ ENTMAX = Mapping(
 ).with_own(
     conjugate=_conjugate,
     log=log_entmax,
+    doubtful=_doubtful,
     loss=entmax_loss,
     loss_and_grad=entmax_loss_and_grad,
     textbook=textbook,

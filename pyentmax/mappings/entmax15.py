@@ -21,6 +21,7 @@ from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
 from pyentmax.sparse_output import csr
+from pyentmax.thresholds.proof import doubtful
 from pyentmax.thresholds.sorting import sort_entmax15
 
 if TYPE_CHECKING:
@@ -219,6 +220,10 @@ def entmax15_csr(z: Any, *, mask: Any = None) -> Any:
     return csr(entmax15, z, mask)
 
 
+def _doubtful(z: Any, on: Any) -> Any:
+    return doubtful(z, on, power=2, beta=0.5)
+
+
 ENTMAX15 = Mapping(
     name="entmax15",
     forward=entmax15,
@@ -230,6 +235,7 @@ ENTMAX15 = Mapping(
     omega_at_vertices=0.0,
 ).with_own(
     log=log_entmax15,
+    doubtful=_doubtful,
     loss=entmax15_loss,
     loss_and_grad=entmax15_loss_and_grad,
     textbook=textbook,

@@ -35,6 +35,7 @@ from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
 from pyentmax.thresholds.newton import newton
+from pyentmax.thresholds.proof import doubtful
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -253,6 +254,12 @@ def _diagonal(p: Any, alpha: Any) -> Any:
     return np.where(on, power * p * steep, 0)
 
 
+def _doubtful(z: Any, on: Any, alpha: float) -> Any:
+    # With q = [z − τ]₊^{1/(α−1)} τ is where Σ q^α = 1, and p = q/Σq ≤ q.
+    doubt = doubtful(z, on, power=1 if alpha == np.inf else alpha / (alpha - 1))
+    return doubt and doubt._replace(most=doubt.most ** (1 / alpha))
+
+
 NORMMAX = Mapping(
     name="normmax",
     forward=normmax,
@@ -264,6 +271,7 @@ NORMMAX = Mapping(
     parameters=(ALPHA.name,),
     omega_at_vertices=1.0,
 ).with_own(
+    doubtful=_doubtful,
     loss=normmax_loss,
     loss_and_grad=normmax_loss_and_grad,
     textbook=textbook,

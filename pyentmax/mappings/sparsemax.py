@@ -21,6 +21,7 @@ from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
 from pyentmax.sparse_output import csr
+from pyentmax.thresholds.proof import doubtful
 from pyentmax.thresholds.sorting import sort_sparsemax
 
 if TYPE_CHECKING:
@@ -241,6 +242,10 @@ def _curvature(p: Any) -> Any:
     return np.where(p > 0, 1, p)
 
 
+def _doubtful(z: Any, on: Any) -> Any:
+    return doubtful(z, on, power=1)
+
+
 SPARSEMAX = Mapping(
     name="sparsemax",
     forward=sparsemax,
@@ -252,6 +257,7 @@ SPARSEMAX = Mapping(
     omega_at_vertices=0.0,
 ).with_own(
     log=log_sparsemax,
+    doubtful=_doubtful,
     loss=sparsemax_loss,
     loss_and_grad=sparsemax_loss_and_grad,
     textbook=textbook,

@@ -165,6 +165,11 @@ def _kept(x: Any, k: Any) -> Any:
     return x >= np.take_along_axis(np.sort(x, axis=-1), place, axis=-1)
 
 
+def _doubtful(z: Any, on: Any, k: float) -> None:
+    # What is off is below the k-th largest score: no rounding there.
+    return None
+
+
 TOPK_SOFTMAX = Mapping(
     name="topk_softmax",
     forward=topk_softmax,
@@ -175,6 +180,7 @@ TOPK_SOFTMAX = Mapping(
     omega=None,
     parameters=(K.name,),
 ).with_own(
+    doubtful=_doubtful,
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,
 )

@@ -35,6 +35,7 @@ from pyentmax.mappings.sparsemax import (
     sparsemax_support,
 )
 from pyentmax.sparse_output import csr
+from pyentmax.thresholds.proof import doubtful
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -238,6 +239,10 @@ def _kept(z: Any, k: Any) -> Any:
     return np.where(place < np.fmin(k, z.shape[-1]), z, -np.inf).astype(z.dtype, copy=False)
 
 
+def _doubtful(z: Any, on: Any, k: float) -> Any:
+    return doubtful(_kept(z, k), on, power=1)
+
+
 TOPK_SPARSEMAX = Mapping(
     name="topk_sparsemax",
     forward=topk_sparsemax,
@@ -250,6 +255,7 @@ TOPK_SPARSEMAX = Mapping(
     permutation_equivariant=False,  # ties go by their places
     omega_at_vertices=0.0,
 ).with_own(
+    doubtful=_doubtful,
     loss=topk_sparsemax_loss,
     loss_and_grad=topk_sparsemax_loss_and_grad,
     textbook=textbook,

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, JoinableDecodable, Step
+from pyentmax.models.protocol import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    JoinableDecodable,
+    Step,
+    unseen,
+)
 
 
 class Ensemble:
@@ -93,6 +100,7 @@ class Ensemble:
             _log_mean_exp([step.log_prob for step in steps]),
             np.any([step.support for step in steps], axis=0),
             np.mean([step.attention for step in steps], axis=0),
+            np.max([unseen(step) for step in steps], axis=0),  # a mean is no larger
         )
         return step, tuple(s for _, s in pairs)
 

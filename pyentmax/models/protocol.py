@@ -8,6 +8,7 @@ computes on a GPU, only its state stays there.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -23,6 +24,7 @@ __all__ = [
     "JoinableDecodable",
     "PairBatch",
     "Step",
+    "unseen",
 ]
 
 IntArray = NDArray[np.integer[Any]]
@@ -67,14 +69,33 @@ class Step(NamedTuple):
         Log-probability of each token as the next one; −inf off the support.
     support : (rows, vocabulary) bool array
         True where the output mapping gives a probability above zero. It is the support of the
-        mapping itself (u > 0), not of the floats: a probability may round to zero within it.
+        mapping itself (u > 0), not of the floats: a probability may round to zero within it. Since
+        certificates rest on it, it is False only where that is beyond doubt.
     attention : (rows, source) float array
         Weights of the source positions in this step.
+    unseen : (rows,) float array, optional
+        Where a log-probability is −∞ within the support, what it is at most. By default that of the
+        smallest normal number of the float type, as where a probability rounds to zero.
     """
 
     log_prob: FloatArray
     support: BoolArray
     attention: FloatArray
+    unseen: FloatArray | None = None
+
+
+def unseen(step: Step) -> FloatArray:
+    """What a log-probability of −∞ within the support is at most, for each row of a step.
+
+    Examples
+    --------
+    >>> print(unseen(Step(np.zeros((1, 2)), np.ones((1, 2), bool), np.ones((1, 3)))).round(1))
+    [-708.4]
+    """
+    if step.unseen is None:
+        tiny = np.finfo(step.log_prob.dtype).tiny
+        return np.full(len(step.log_prob), math.log(tiny))
+    return step.unseen
 
 
 class Decodable(Protocol[State]):
@@ -95,7 +116,7 @@ class Decodable(Protocol[State]):
 
     @property
     def output_is_sparse(self) -> bool:
-        """Whether the output mapping can give probabilities that are exactly zero."""
+        """Whether the output mapping can give probabilities of exactly zero, proved to be so."""
 
     def encode(self, source: IntArray, source_mask: BoolArray) -> State:
         """State before the first token, one row per (B, S) source; without dropout."""

@@ -196,8 +196,8 @@ class RNNSeq2Seq:
 
     @property
     def output_is_sparse(self) -> bool:
-        """Whether the output mapping can give a token the probability 0."""
-        return self.output.sparse
+        """Whether the output mapping can give a token the probability 0, and this is proved."""
+        return self.output.proves_zeros
 
     @property
     def attention_alpha(self) -> float | None:
@@ -321,8 +321,8 @@ class RNNSeq2Seq:
         gates = linear(self.params, "decoder.0", embedded).data[self.xp.asarray(place)]
         state, weights = self._decode_step(self.params, gates, state, None)
         scores = linear(self.params, "output", state.input_feed)
-        log_prob, support = self.output.log_probabilities(scores.data)
-        return Step(*map(to_host, (log_prob, support, weights.data))), _detached(state)
+        log_prob, support, unseen = self.output.certified(scores.data)
+        return Step(log_prob, support, to_host(weights.data), unseen), _detached(state)
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of the given rows; a row may be repeated."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.rows import ScoreRows
+from pyentmax.log_probabilities import log_sum_exp
 from pyentmax.mappings import MAPPINGS
 from pyentmax.thresholds.bisection import bisection
 from pyentmax.thresholds.threshold import beta_per_row
@@ -33,20 +34,38 @@ def entmax_by_bisection(
     [0.64 0.36 0.  ]
     """
     rows = ScoreRows(z, axis, mask=mask, out=out)
-    beta = beta_per_row(alpha, rows.z)
-    x = beta * rows.scores()
-    p = np.maximum(x - bisection(x, alpha).tau, 0) ** (1 / beta)
+    above, beta = _above(rows, alpha)
+    p = above ** (1 / beta)
     # The bracket ends one bit of a float wide, so the sum is off by as little: hence line 7.
     return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
 
 
+def _above(rows: ScoreRows, alpha: Any) -> tuple[Any, Any]:
+    """[(α−1) z − τ]₊ and α − 1."""
+    beta = beta_per_row(alpha, rows.z)
+    x = beta * rows.scores()
+    return np.maximum(x - bisection(x, alpha).tau, 0), beta
+
+
 def _support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
-    """Where bisection leaves probability."""
-    return entmax_by_bisection(z, alpha, axis, mask=mask) > 0
+    """Where (α−1) z exceeds the threshold, though a float underflow to 0 as α nears 1."""
+    rows = ScoreRows(z, axis, mask=mask)
+    above, _ = _above(rows, alpha)
+    return rows.restore_support(above > 0)
+
+
+def _log(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
+    """log p, finite on the support."""
+    rows = ScoreRows(z, axis, mask=mask, dead=-np.inf)
+    above, beta = _above(rows, alpha)
+    with np.errstate(divide="ignore"):
+        log_p = np.log(above) / beta
+    log_p = log_p - np.max(log_p, axis=-1, keepdims=True)
+    return rows.restore(log_p - log_sum_exp(log_p))
 
 
 BISECTION = replace(
     MAPPINGS["entmax"], name="bisection", forward=entmax_by_bisection, support=_support
-)
+).with_own(log=_log, doubtful=MAPPINGS["entmax"].doubtful)
 """The record of α-entmax with another algorithm. It is not in `pyentmax.MAPPINGS`, because it is
 the same mapping."""

@@ -9,6 +9,7 @@ import numpy as np
 from pyentmax.autograd import MAPPING_OPS, Tensor, fenchel_young_loss
 from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.mappings import on_tape
+from pyentmax.calls.devices import to_host
 from pyentmax.mappings import MAPPINGS
 from pyentmax.nn.bisection import BISECTION
 
@@ -35,6 +36,15 @@ class ChosenMapping(NamedTuple):
         return _RECORDS[self.name].sparse and self.alpha != 1
 
     @property
+    def proves_zeros(self) -> bool:
+        """Whether the mapping is sparse and its zeros can be proved, as certificates ask.
+
+        So it is for α-entmax by any algorithm, sparsemax, normmax and the two top-k mappings. Where
+        scores are smoothed first (fusedmax, oscarmax), or bounded, no proof is known.
+        """
+        return self.sparse and _RECORDS[self.name].doubtful is not None
+
+    @property
     def alpha(self) -> float | None:
         """α if the mapping is an α-entmax, otherwise None."""
         if _RECORDS[self.name].omega is MAPPINGS["entmax"].omega:
@@ -58,6 +68,27 @@ class ChosenMapping(NamedTuple):
             return log_p, log_p > -np.inf
         p, support = self.probabilities(z)
         return np.where(p > 0, np.log(np.where(p > 0, p, 1)), -np.inf), support
+
+    def certified(self, z: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """log p on the host, where p may be above 0, and what it is at most where log p hides it.
+
+        What the mapping's own support leaves out may be there because of rounding. Here an entry is
+        ruled out only if that is proved, or never where it cannot be (see `proves_zeros`). The last
+        array is the logarithm of a probability per row, None if nothing is hidden.
+
+        Examples
+        --------
+        >>> log_p, possible, most = choose_mapping(2).certified(np.array([[1.0, 1e-30, 0.0]]))
+        >>> print(log_p, possible, most < -34)
+        [[  0. -inf -inf]] [[ True  True False]] [ True]
+        """
+        log_p, support = map(to_host, self.log_probabilities(z))
+        doubtful = _RECORDS[self.name].doubtful
+        doubt = doubtful and doubtful(to_host(z), support, *self.params)
+        if not doubt:
+            return log_p, support, None
+        most = np.log(np.maximum(doubt.most, np.finfo(log_p.dtype).tiny))
+        return log_p, support | doubt.where, most
 
     def loss(self, z: Tensor, y: Array, **options: Any) -> Tensor:
         """The mapping's Fenchel-Young loss, on the tape."""

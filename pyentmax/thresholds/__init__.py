@@ -23,6 +23,9 @@ y = z − max z. The mappings' defaults are `sort_sparsemax`, `sort_entmax15`, `
 `bisect_p_max`: no row can drive their number of passes past a small bound, and they meet the
 accuracy contract in float32 too.
 
+Near the threshold rounding decides which scores exceed it. `doubtful` says which zeros are proved
+all the same, as the certificates of decoding ask.
+
 Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead,
 and top-k softmax needs the k-th largest score of a row (`kth_largest`).
 
@@ -56,6 +59,7 @@ from pyentmax.thresholds.newton import (
     newton_sparsemax,
     newton_threshold,
 )
+from pyentmax.thresholds.proof import Doubt, doubtful
 from pyentmax.thresholds.pruning import condat, michelot, prune_chunks
 from pyentmax.thresholds.secant import secant_p_max
 from pyentmax.thresholds.selection import Selection, bisect_kth_largest, kth_largest, radix_select
@@ -76,6 +80,7 @@ from pyentmax.thresholds.water_filling import (
 )
 
 __all__ = [
+    "Doubt",
     "MaxProbability",
     "Normalizer",
     "Selection",
@@ -86,6 +91,7 @@ __all__ = [
     "bisection",
     "bracketed_water_fill",
     "condat",
+    "doubtful",
     "halley",
     "halley_norm",
     "in_support",

@@ -45,7 +45,9 @@ def test_a_chosen_bisection_has_the_gradients_of_entmax(z, alpha):
             p = entmax_by_bisection(z, alpha)
             np.testing.assert_allclose(scores.grad, pe.entmax_vjp(p, g, alpha), rtol=1e-12)
     for ours, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-11)
+        # Above α = 2 p leaves 0 steeply: an ulp of the threshold is its root in p.
+        atol = 1e-11 if alpha <= 2 else 1e-6
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=atol)
 
 
 def test_log_probabilities_and_support_are_those_of_bisection():

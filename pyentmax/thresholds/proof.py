@@ -1,0 +1,145 @@
+"""Which zeros are proved, whatever rounding did to the threshold that made them.
+
+Certificates of decoding say that no other string is possible. They need more than p_i = 0: a small
+probability underflows, and beside a rounded threshold it may come out as 0. With
+
+    p_i = [β(z_i − τ)]₊ᵏ,    Σ p_i = 1,
+
+which is α-entmax for β = α − 1 and k = 1/β, a zero can be proved from the scores alone, without τ:
+the sum falls as τ rises, so that z_i ≤ τ if and only if
+
+    f(z_i) = Σ_j [β(z_j − z_i)]₊ᵏ ≥ 1.
+
+If this holds for the largest score off the support, it holds for all of them: one pass per row.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+
+EPSILON = float(np.finfo(np.float64).eps)
+_HOPELESS = 80.0  # an error of the logarithm from which on sums prove nothing
+_LARGEST_RATIONAL = 16  # the largest power that is worth taking of rational numbers
+
+
+class Doubt(NamedTuple):
+    """Zeros that are not proved.
+
+    Attributes
+    ----------
+    where : bool array of the scores' shape
+        True where p came out as 0 but is not proved to be.
+    most : array of shape batch
+        What such a probability is at most; 0 in rows without one.
+    """
+
+    where: Any
+    most: Any
+
+
+def doubtful(z: Any, on: Any, power: float, beta: float = 1.0) -> Doubt | None:
+    """The entries off the support ``on`` that are not proved to be off it; None if all are.
+
+    Parameters
+    ----------
+    z : array of scores
+        Rows along the last axis, on the host.
+    on : bool array of z's shape
+        True where p came out above 0.
+    power, beta : float
+        k and β.
+
+    Examples
+    --------
+    The last score lies exactly at sparsemax's threshold, and then above it, by less than an ulp:
+
+    >>> on = np.array([True, True, False])
+    >>> doubtful(np.array([1.0, 0.5, 0.25]), on, power=1) is None
+    True
+    >>> doubtful(np.array([1.0, 0.5, 0.25 + 1e-16]), on, power=1).where
+    array([False, False,  True])
+    """
+    if z.ndim != 2:
+        d = z.shape[-1]
+        doubt = doubtful(z.reshape(-1, d), on.reshape(-1, d), power, beta)
+        return doubt and Doubt(doubt.where.reshape(on.shape), doubt.most.reshape(on.shape[:-1]))
+    # In most rows of a trained model a single term is 1: what is off lies 1/β below the largest,
+    # −∞ in any case. Where NaN and ∞ leave no probabilities at all, there is nothing to prove.
+    with np.errstate(over="ignore", invalid="ignore"):
+        lowest = z.dtype.type(-(1 + 8 * np.finfo(z.dtype).eps) / beta)
+        near = (z - np.maximum.reduce(z, axis=1, keepdims=True) > lowest) > on
+    if not near.any():
+        return None
+    rows = np.flatnonzero(near.any(axis=1))
+    highest = np.where(near[rows], z[rows], -np.inf).max(axis=1, keepdims=True)
+    formula = _Formula(power, beta)
+    where, most = np.zeros_like(on), np.zeros(len(z))
+    for row in rows[~formula.at_least_one(z[rows], highest)[:, 0]]:
+        scores = z[row].astype(np.float64)
+        where[row] = near[row] & (scores > formula.highest_proved(scores, near[row]))
+        if where[row].any():
+            most[row] = formula.most(scores, scores[where[row]].max())
+    return Doubt(where, most) if where.any() else None
+
+
+class _Formula(NamedTuple):
+    """f, and what is certain of it."""
+
+    power: float
+    beta: float
+
+    def sums(self, z: Any, t: Any) -> tuple[Any, float]:
+        """f(t) of each row, and how far off its logarithm may be.
+
+        With u = ε/2 the unit roundoff, a term's base is off by 4u at most, relatively: by a
+        difference, a product, and β itself. A power takes this k times and adds a few u of its own,
+        the sum of d terms (d − 1)u. Underflow makes the sum smaller, which proves nothing wrong.
+        """
+        slack = float(np.finfo(z.dtype).eps) * (4 * self.power + 8 + z.shape[-1])
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            base = np.maximum(z - t, 0) * z.dtype.type(self.beta)
+            terms = base if self.power == 1 else base**self.power
+            return terms.sum(axis=-1, keepdims=True), slack
+
+    def at_least_one(self, z: Any, t: Any) -> Any:
+        """True where f(t) ≥ 1 beyond doubt."""
+        sums, slack = self.sums(z, t)
+        return sums >= math.exp(slack) if slack < _HOPELESS else np.zeros_like(sums, dtype=bool)
+
+    def highest_proved(self, z: Any, off: Any) -> float:
+        """The highest of one row's scores off the support with f ≥ 1; −∞ if there is none."""
+        scores = np.unique(z[off])
+        proved, doubted = -1, len(scores)
+        while doubted - proved > 1:
+            middle = (proved + doubted) // 2
+            if self.decide(z, float(scores[middle])):
+                proved = middle
+            else:
+                doubted = middle
+        return float(scores[proved]) if proved >= 0 else -math.inf
+
+    def decide(self, z: Any, t: float) -> bool:
+        """Whether f(t) ≥ 1 in one row: by rational numbers where floats do not tell and they do."""
+        if self.at_least_one(z, t).item() or self.beta * (z.max() - t) >= 1 + 4 * EPSILON:
+            return True
+        sums, slack = self.sums(z, t)
+        rational = float(self.power).is_integer() and self.power <= _LARGEST_RATIONAL
+        if not rational or sums.item() < math.exp(-slack):
+            return False
+        above = (Fraction(self.beta) * (Fraction(x) - Fraction(t)) for x in z[z > t].tolist())
+        return sum(base ** int(self.power) for base in above) >= 1
+
+    def most(self, z: Any, t: float) -> float:
+        """What the probability of a score t is at most, if f(t) < 1.
+
+        From t down to τ the sum grows by p itself or more, up to 1: p ≤ 1 − f(t). And with b the
+        largest base at t, p = sᵏ where b + s ≤ 1.
+        """
+        sums, slack = self.sums(z, t)
+        by_sum = max(1 - sums.item() * math.exp(-min(slack, _HOPELESS)), 0.0) + slack
+        base = max(1 - self.beta * (float(z.max()) - t), 0.0) + 4 * EPSILON
+        return min(by_sum, base**self.power, 1.0)
