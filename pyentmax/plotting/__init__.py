@@ -20,7 +20,11 @@ from pyentmax.plotting._palette import PURPLE as PURPLE
 from pyentmax.plotting._palette import RULE as RULE
 from pyentmax.plotting._palette import VERMILION as VERMILION
 from pyentmax.plotting.attention import plot_attention
-from pyentmax.plotting.comparisons import plot_accuracy_by_alpha, plot_time_and_accuracy
+from pyentmax.plotting.comparisons import (
+    plot_accuracy_by_alpha,
+    plot_learning_curves,
+    plot_time_and_accuracy,
+)
 from pyentmax.plotting.forced import plot_forced_decoding
 from pyentmax.plotting.mapping_curves import plot_mapping_curves
 from pyentmax.plotting.sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
@@ -33,6 +37,7 @@ __all__ = [
     "plot_exactness_by_beam",
     "plot_forced_decoding",
     "plot_hypothesis_tree",
+    "plot_learning_curves",
     "plot_mapping_curves",
     "plot_reliability",
     "plot_support_sizes",

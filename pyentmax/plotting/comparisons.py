@@ -1,4 +1,4 @@
-"""Comparisons of trained models: accuracy against α, and against training time."""
+"""Comparisons of trained models: accuracy against α, training time and epochs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.plotting._figures import axes_or_new, percent_axis
+from pyentmax.plotting._figures import axes_or_new, percent_axis, require_matplotlib
 from pyentmax.plotting._palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
@@ -105,6 +105,59 @@ def plot_time_and_accuracy(
     percent_axis(ax)
     ax.legend(frameon=False)
     return ax
+
+
+def plot_learning_curves(
+    runs: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float], Sequence[float]]]],
+    title: str | None = None,
+) -> Axes:
+    """Draw accuracy against epochs on the left, and against hours on the right, in a new figure.
+
+    Each run has a line. The runs of a label share its colour, and may have got equally far or not.
+
+    Parameters
+    ----------
+    runs : mapping
+        Label → one (epochs, hours, accuracies) per run, each with one entry per validation.
+    title : str, optional
+        Of the legend.
+
+    Returns
+    -------
+    matplotlib Axes
+        Those on the left; ``ax.figure.axes`` has both.
+
+    Raises
+    ------
+    ValueError
+        If a label has no runs, or if there are more than six labels.
+
+    Examples
+    --------
+    >>> ax = plot_learning_curves({"softmax": [([1, 2], [0.1, 0.2], [0.5, 0.8])]})
+    >>> [axes.get_xlabel() for axes in ax.figure.axes]
+    ['epochs', 'hours of updates']
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    _check_lines(runs)
+    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, sharey=True)
+    for number, (label, label_runs) in enumerate(runs.items()):
+        for epochs, hours, accuracy in label_runs:
+            style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number]}
+            style |= {"ms": 3.5, "lw": 1.6, "label": label}
+            left.plot(epochs, accuracy, **style)
+            right.plot(hours, accuracy, **style)
+            label = f"_{label}"  # Matplotlib leaves such labels out of the legend
+    left.set(xlabel="epochs", ylabel="dev accuracy")
+    right.set(xlabel="hours of updates")
+    for ax in (left, right):
+        ax.set_xlim(0, None)
+        percent_axis(ax)
+    right.legend(frameon=False, title=title, loc="lower right")
+    return left
 
 
 def _check_lines(lines: Mapping[str, object]) -> None:

@@ -123,6 +123,22 @@ def test_validations_read_the_first_words_of_each_language(folder, tmp_path, mon
         Settings("medium", ("northish",), validate_on=0)
 
 
+def test_a_report_trains_nothing_and_shows_unfinished_models(folder, tmp_path, monkeypatch, capsys):
+    out, small = tmp_path / "table", ("--loss", "1", "--attention", "1")
+    with monkeypatch.context() as patch:
+        patch.setattr(table1, "_write_result", lambda *_: (_ for _ in ()).throw(RuntimeError))
+        with pytest.raises(RuntimeError):
+            main(arguments(folder, out, *small))
+    capsys.readouterr()
+    assert main(arguments(folder, out, *small, "--report")) == 0
+    said = capsys.readouterr().out
+    assert "| epoch | 1 / 1 |" in said
+    assert "curves.png" in said
+    assert [r["epoch"] for r in rows(out / "curves.csv")] == ["3", "6"]
+    assert rows(out / "cells.csv") == []
+    assert (out / "curves.png").stat().st_size > 1000
+
+
 def test_a_table_from_before_a_setting_goes_on(folder, tmp_path):
     out = tmp_path / "table"
     assert main(arguments(folder, out, "--loss", "1", "--attention", "1")) == 0

@@ -10,11 +10,13 @@ from typing import Any
 
 from pyentmax.calls.devices import DEVICES
 from pyentmax.nn.attention import SCORES
+from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands.options import add_folder, fields_from
 from pyentmax.tasks.inflection.conll2018 import conll2018_languages
 from pyentmax.tasks.inflection.experiments import cluster, figure4, figure6, one_language, table1
 from pyentmax.tasks.inflection.experiments.cells import Cell, is_finished
+from pyentmax.tasks.inflection.experiments.table1_curves import draw_curves, write_curves
 from pyentmax.tasks.inflection.experiments.table1_report import write_report
 from pyentmax.tasks.records import open_folder
 
@@ -57,6 +59,7 @@ def add_table1(commands: Commands) -> None:
         help="of a Dask cluster, whose workers train one model each at a time; they must see the "
         "same folders, and should have one thread each",
     )
+    add("--report", action="store_true", help="train nothing: tables and curves of what there is")
     add("--quiet", action="store_true", help="no progress")
 
 
@@ -68,6 +71,10 @@ def _table1(args: argparse.Namespace) -> int:
     settings = table1.Settings(**chosen)
     cells = table1.grid(args.loss, args.attention, args.seed)
     out = args.out or Path(f"table1-{args.setting}")
+    require_matplotlib()  # rather an error now than after hours of training
+    if args.report:
+        table1.open_table(out, settings)
+        return _report_table1(out, settings)
     data = table1.read_data(args.data, settings)
     table1.open_table(out, settings)
     print(
@@ -89,7 +96,15 @@ def _table1(args: argparse.Namespace) -> int:
     if code:
         return code
     table1.run_ensembles(out, cells, settings, data)
-    print(f"\n{write_report(out, settings)}\n\nwritten: {out}/cells.csv, languages.csv, table.md")
+    return _report_table1(out, settings)
+
+
+def _report_table1(out: Path, settings: table1.Settings) -> int:
+    """Write and print everything that the folder of a table tells so far."""
+    print(f"\n{write_report(out, settings)}\n\n{write_curves(out, settings)}\n")
+    written = "cells.csv, languages.csv, table.md, families.md, curves.csv, curves.md"
+    picture = draw_curves(out, settings)
+    print(f"written: {out}/{written}" + (f", {picture.name}" if picture else ""))
     return 0
 
 
@@ -191,8 +206,6 @@ def _small_runs(
     args: argparse.Namespace, figure: Any, cells: Sequence[Any], out: Path, folder: Path
 ) -> int:
     """Train the models that an experiment on one language lacks, and draw its figure."""
-    from pyentmax.plotting._figures import require_matplotlib
-
     require_matplotlib()  # rather an error now than after an hour of training
     settings = one_language.Settings(**fields_from(args, one_language.Settings))
     data = one_language.read_data(args.data, settings)

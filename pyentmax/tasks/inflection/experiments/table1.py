@@ -10,7 +10,8 @@ folder holds everything about it, so that a run can be stopped and resumed at an
         predictions/LANGUAGE                best forms in the shared task's format
         result.json                         written last: the cell is finished
     OUT/loss-1.5.attention-1.ensemble-3/    predictions and result of an ensemble of seeds
-    OUT/cells.csv languages.csv table.md    all finished cells, rewritten after each one
+    OUT/cells.csv languages.csv table.md families.md    all finished cells, rewritten after each one
+    OUT/curves.csv curves.md curves.png     the validations of all cells, unfinished ones too
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The finished cells of Table 1 as CSV files, and as a table with the paper's numbers."""
+"""The finished cells of Table 1 as CSV files, as a table with the paper's numbers, by family."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyentmax.tasks.inflection.experiments.cells import finished_results
+from pyentmax.tasks.inflection.experiments.language_families import FAMILIES, FAMILY_OF
 from pyentmax.tasks.inflection.experiments.table1 import Settings
 from pyentmax.tasks.records import write_csv, write_text
 
@@ -41,7 +42,10 @@ DECIMALS = {"accuracy": 2, "levenshtein": 4, "single": 1, "exact": 1, "memory_mb
 
 
 def write_report(out: Path, settings: Settings) -> str:
-    """Write ``cells.csv``, ``languages.csv`` and ``table.md``; returns the table."""
+    """Write ``cells.csv``, ``languages.csv``, ``table.md`` and ``families.md``.
+
+    Returns the table.
+    """
     results = finished_results(out)
     languages = [
         result | {"language": language} | scores
@@ -54,6 +58,7 @@ def write_report(out: Path, settings: Settings) -> str:
     )
     table = format_table(results, settings)
     write_text(out / "table.md", table + "\n")
+    write_text(out / "families.md", format_families(results) + "\n")
     return table
 
 
@@ -100,6 +105,31 @@ def format_table(results: Sequence[dict[str, Any]], settings: Settings) -> str:
             f"| {means['levenshtein']:.3f} | {means['single']:.0f}% | {means['exact']:.0f}% "
             f"| {ensemble} | {theirs[0]} | {theirs[1]} |"
         )
+    return "\n".join(lines)
+
+
+def format_families(results: Sequence[dict[str, Any]]) -> str:
+    """A Markdown table of the accuracy by family, a mean over its languages and a pair's seeds.
+
+    Families are those of `language_families`; other languages are "other".
+    """
+    single = [r for r in results if r["models"] == 1]
+    pairs = sorted({(r["loss"], r["attention"]) for r in single})
+    accuracies: dict[str, dict[tuple[str, str], list[float]]] = {}
+    members: dict[str, set[str]] = {}
+    for result in single:
+        for language, scores in result["languages"].items():
+            family = FAMILY_OF.get(language, "other")
+            members.setdefault(family, set()).add(language)
+            of_pair = accuracies.setdefault(family, {})
+            of_pair.setdefault((result["loss"], result["attention"]), []).append(scores["accuracy"])
+    lines = [
+        "| family | languages | " + " | ".join(" / ".join(pair) for pair in pairs) + " |",
+        "| --- | --- |" + " --- |" * len(pairs),
+    ]
+    for family in filter(accuracies.get, (*FAMILIES, "other")):
+        means = [f"{statistics.mean(accuracies[family][pair]):.1f}" for pair in pairs]
+        lines.append(f"| {family} | {len(members[family])} | " + " | ".join(means) + " |")
     return "\n".join(lines)
 
 
