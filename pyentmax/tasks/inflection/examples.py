@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -222,6 +223,26 @@ def hold_out(
     for example in examples:
         (held if example.lemma in out else kept).append(example)
     return kept, held
+
+
+def first_words(examples: Iterable[Example], count: int | None) -> list[Example]:
+    """The first ``count`` examples of each language, or all; files have them in random order.
+
+    Examples
+    --------
+    >>> examples = [Example(lemma, "", (), language) for language in "xy" for lemma in "abc"]
+    >>> [example.language + example.lemma for example in first_words(examples, 2)]
+    ['xa', 'xb', 'ya', 'yb']
+    """
+    if count is None:
+        return list(examples)
+    seen: Counter[str | None] = Counter()
+    chosen = []
+    for example in examples:
+        seen[example.language] += 1
+        if seen[example.language] <= count:
+            chosen.append(example)
+    return chosen
 
 
 def _read_file(path: Path, language: str | None) -> list[Example]:

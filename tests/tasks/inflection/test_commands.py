@@ -85,6 +85,9 @@ def test_analyse(run, files, capsys, tmp_path):
     assert len(re.findall("beam . is exact", text)) == 3
     assert {p.suffix for p in out.iterdir()} == {".json", ".csv", ".png"}
     assert len(list(out.iterdir())) == 7
+    capsys.readouterr()
+    assert main([*arguments, "--first", "4", "--quiet"]) == 0
+    assert re.search(r"examples +4\n", capsys.readouterr().out)
     assert main(["analyse", str(run), "--examples", str(files), "--beam", "0"]) == 1
     assert "beam must be at least 1" in capsys.readouterr().err
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyentmax.tasks.command_line import Commands, add_models
 from pyentmax.tasks.inflection.commands.options import read_marked
-from pyentmax.tasks.inflection.examples import Example
+from pyentmax.tasks.inflection.examples import Example, first_words
 from pyentmax.tasks.inflection.experiments import sparsity
 from pyentmax.tasks.inflection.inflector import load_word_decoder
 from pyentmax.tasks.inflection.reports import describe, describe_forced, draw, draw_forced
@@ -98,6 +98,7 @@ def add_analyse(commands: Commands) -> None:
     add = analyse.add_argument
     add("--examples", nargs="+", type=Path, required=True, metavar="FILE", help="as for train")
     add("--multilingual", action="store_true", help="mark examples with their file's language")
+    add("--first", type=int, metavar="N", help="examples of each language; all if not given")
     add("--beam", type=int, default=10, help="width of the search, and the widest in the table")
     add("--budget", type=int, default=1000, help="of exact search where a beam of 5 is not exact")
     add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
@@ -107,7 +108,7 @@ def add_analyse(commands: Commands) -> None:
 def _analyse(args: argparse.Namespace) -> int:
     report = sparsity.measure(
         load_word_decoder(args.models),
-        read_marked(args.examples, args.multilingual),
+        first_words(read_marked(args.examples, args.multilingual), args.first),
         beam=args.beam,
         budget=args.budget,
         progress=not args.quiet,

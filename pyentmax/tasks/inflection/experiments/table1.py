@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.system.files import locked
 from pyentmax.system.memory import peak_memory
 from pyentmax.tasks.inflection.decoder import WordDecoder
-from pyentmax.tasks.inflection.examples import Example
+from pyentmax.tasks.inflection.examples import Example, first_words
 from pyentmax.tasks.inflection.experiments import cells
 from pyentmax.tasks.inflection.experiments.cells import RESULT, Cell, Data, is_finished
 from pyentmax.tasks.inflection.inflector import load_word_decoder
@@ -107,24 +107,6 @@ def open_table(out: Path, settings: Settings) -> None:
     open_folder(out, kept)
 
 
-def validation_words(dev: Sequence[Example], count: int | None) -> list[Example]:
-    """The first ``count`` words of each language, or all; the files have them in random order.
-
-    Examples
-    --------
-    >>> dev = [Example(lemma, "", (), language) for language in "xy" for lemma in "abc"]
-    >>> [word.language + word.lemma for word in validation_words(dev, 2)]
-    ['xa', 'xb', 'ya', 'yb']
-    """
-    of_language: Counter[str | None] = Counter()
-    chosen = []
-    for word in dev:
-        of_language[word.language] += 1
-        if count is None or of_language[word.language] <= count:
-            chosen.append(word)
-    return chosen
-
-
 def run_cell(
     out: Path,
     cell: Cell,
@@ -153,7 +135,7 @@ def run_cell(
             cell,
             settings,
             config,
-            data._replace(dev=validation_words(data.dev, settings.validate_on)),
+            data._replace(dev=first_words(data.dev, settings.validate_on)),
             device=device,
             progress=progress,
             clock=time.process_time if device == "cpu" else time.perf_counter,
