@@ -22,5 +22,8 @@
 #include "losses/entmax.h"
 #include "losses/topk_sparsemax.h"
 
+#include "attention/entmax_rows.h"
+#include "attention/compressed_rows.h"
+
 #include "training/lstm.h"
 #include "training/adam.h"

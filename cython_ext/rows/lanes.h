@@ -57,6 +57,11 @@ static inline REAL TYPED(lane_max)(const REAL *lane) {
  * lie before it. */
 static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to);
 
+/* The same, and of the numbers that go with x those beside what is kept. `to` and `numbers_to` lie
+ * apart from x and numbers. */
+static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
+                                             REAL *to, int32_t *numbers_to);
+
 /* The reverse: write the values at `from`, in order, to where x exceeds floor, and 0 elsewhere;
  * return how many were taken. Up to LANES values are read. */
 static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *from, REAL *to);
@@ -74,6 +79,17 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
         return LANES;
     }
     _mm512_storeu_ps(to, _mm512_maskz_compress_ps(above, lanes));
+    return __builtin_popcount(above);
+}
+
+static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
+                                             REAL *to, int32_t *numbers_to) {
+    const __m512 lanes = _mm512_loadu_ps(x);
+    const __mmask16 above = _mm512_cmp_ps_mask(lanes, _mm512_set1_ps(floor), _CMP_GT_OQ);
+    if (above == 0) return 0;
+    const __m512i beside = _mm512_loadu_si512(numbers);
+    _mm512_storeu_ps(to, _mm512_maskz_compress_ps(above, lanes));
+    _mm512_storeu_si512(numbers_to, _mm512_maskz_compress_epi32(above, beside));
     return __builtin_popcount(above);
 }
 
@@ -99,6 +115,22 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     _mm512_storeu_pd(to, _mm512_maskz_compress_pd(low_above, low));
     _mm512_storeu_pd(to + low_count, _mm512_maskz_compress_pd(high_above, high));
     return low_count + __builtin_popcount(high_above);
+}
+
+static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
+                                             REAL *to, int32_t *numbers_to) {
+    const __m512d bound = _mm512_set1_pd(floor);
+    const __m512d low = _mm512_loadu_pd(x), high = _mm512_loadu_pd(x + LANES / 2);
+    const __mmask8 low_above = _mm512_cmp_pd_mask(low, bound, _CMP_GT_OQ);
+    const __mmask8 high_above = _mm512_cmp_pd_mask(high, bound, _CMP_GT_OQ);
+    if ((low_above | high_above) == 0) return 0;
+    const __mmask16 above = (__mmask16)(low_above | (unsigned)high_above << 8);
+    const ptrdiff_t low_count = __builtin_popcount(low_above);
+    const __m512i beside = _mm512_loadu_si512(numbers);
+    _mm512_storeu_pd(to, _mm512_maskz_compress_pd(low_above, low));
+    _mm512_storeu_pd(to + low_count, _mm512_maskz_compress_pd(high_above, high));
+    _mm512_storeu_si512(numbers_to, _mm512_maskz_compress_epi32(above, beside));
+    return __builtin_popcount(above);
 }
 
 static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
@@ -129,6 +161,25 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     _mm256_storeu_ps(to, _mm256_permutevar8x32_ps(low, TYPED(kept_lanes)(low_above)));
     _mm256_storeu_ps(to + low_count, _mm256_permutevar8x32_ps(high, TYPED(kept_lanes)(high_above)));
     return low_count + __builtin_popcount(high_above);
+}
+
+static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
+                                             REAL *to, int32_t *numbers_to) {
+    const __m256 bound = _mm256_set1_ps(floor);
+    ptrdiff_t size = 0;
+    for (int j = 0; j < LANES; j += 8) {
+        const __m256 lanes = _mm256_loadu_ps(x + j);
+        const __m256i beside = _mm256_loadu_si256((const __m256i *)(numbers + j));
+        const unsigned above = (unsigned)_mm256_movemask_ps(
+            _mm256_cmp_ps(lanes, bound, _CMP_GT_OQ));
+        if (above == 0) continue;
+        const __m256i kept = TYPED(kept_lanes)(above);
+        _mm256_storeu_ps(to + size, _mm256_permutevar8x32_ps(lanes, kept));
+        _mm256_storeu_si256((__m256i *)(numbers_to + size),
+                            _mm256_permutevar8x32_epi32(beside, kept));
+        size += __builtin_popcount(above);
+    }
+    return size;
 }
 
 static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *from, REAL *to) {
@@ -167,6 +218,22 @@ static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
         const REAL entry = x[j];
         to[size] = entry;
         size += entry > floor;
+    }
+    return size;
+}
+
+#endif
+
+#if !HAS_AVX512 && (!HAS_AVX2 || IS_DOUBLE)
+
+static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const int32_t *numbers,
+                                             REAL *to, int32_t *numbers_to) {
+    if (!TYPED(any_above)(x, floor)) return 0;
+    ptrdiff_t size = 0;
+    for (int j = 0; j < LANES; j++) {
+        to[size] = x[j];
+        numbers_to[size] = numbers[j];
+        size += x[j] > floor;
     }
     return size;
 }

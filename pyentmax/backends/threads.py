@@ -16,9 +16,9 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from pyentmax.calls.gufuncs import core_dimensions
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
+
+P = TypeVar("P")
 
 # Entries for which a further thread pays: 150 µs of the fastest kernel, where handing work over and
 # waiting for the last piece take 50 to 100 µs.
@@ -126,6 +128,26 @@ def run(
         if batch.length > 1 and (out is None or not any(_entangled(out, x) for x in operands)):
             return batch.map(count, out)
     return kernel(*operands) if out is None else kernel(*operands, out=out)
+
+
+def each(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], workers: int) -> None:
+    """Work on every piece, on so many threads, which take one after the other, in order.
+
+    Each thread calls `start` once, for a function with buffers of its own, and that with pieces.
+    """
+    left = deque(pieces)
+
+    def work() -> None:
+        do = start()
+        while True:
+            try:
+                piece = left.popleft()
+            except IndexError:
+                return
+            do(piece)
+
+    if left:
+        _share(work, min(workers, len(left)) - 1, left.clear)
 
 
 class _Batch:

@@ -51,6 +51,9 @@ class Mapping:
         J = Jᵀ, so that the VJP is the JVP
     omega_at_vertices : float or None
         Ω(e_y) where it is the same for every vertex, else None
+    support_alpha : float or None
+        the α whose entmax has the same Jacobian at p on the support: 1 for softmax of some entries,
+        2 for sparsemax of some. None where there is no such α, or it is a parameter
     omega_takes_mask : bool
         Ω depends on which entries there are, and omega takes mask= as the mapping does
     """
@@ -71,6 +74,7 @@ class Mapping:
     permutation_equivariant: bool = True
     symmetric: bool = True
     omega_at_vertices: float | None = None
+    support_alpha: float | None = None
     omega_takes_mask: bool = False
     # Of the mapping itself, see `with_own`.
     conjugate: Callable[..., Any] | None = field(default=None, init=False)

@@ -233,6 +233,7 @@ ENTMAX15 = Mapping(
     jacobian=entmax15_jacobian,
     omega=entmax15_omega,
     omega_at_vertices=0.0,
+    support_alpha=1.5,
 ).with_own(
     log=log_entmax15,
     doubtful=_doubtful,

@@ -232,6 +232,7 @@ SOFTMAX = Mapping(
     omega=softmax_omega,
     sparse=False,
     omega_at_vertices=0.0,
+    support_alpha=1.0,
 ).with_own(
     conjugate=_conjugate,
     log=log_softmax,

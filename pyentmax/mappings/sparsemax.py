@@ -255,6 +255,7 @@ SPARSEMAX = Mapping(
     jacobian=sparsemax_jacobian,
     omega=sparsemax_omega,
     omega_at_vertices=0.0,
+    support_alpha=2.0,
 ).with_own(
     log=log_sparsemax,
     doubtful=_doubtful,

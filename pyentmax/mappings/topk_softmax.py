@@ -179,6 +179,7 @@ TOPK_SOFTMAX = Mapping(
     jacobian=topk_softmax_jacobian,
     omega=None,
     parameters=(K.name,),
+    support_alpha=1.0,
 ).with_own(
     doubtful=_doubtful,
     textbook=textbook,

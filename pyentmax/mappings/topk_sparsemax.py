@@ -254,6 +254,7 @@ TOPK_SPARSEMAX = Mapping(
     parameters=(K.name,),
     permutation_equivariant=False,  # ties go by their places
     omega_at_vertices=0.0,
+    support_alpha=2.0,
 ).with_own(
     doubtful=_doubtful,
     loss=topk_sparsemax_loss,

@@ -22,7 +22,12 @@ from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import reduce_to
 from pyentmax.mappings import MAPPINGS
 from pyentmax.mappings.entmax import ALPHA, ENTMAX
+from pyentmax.mappings.entmax15 import ENTMAX15
+from pyentmax.mappings.softmax import SOFTMAX
+from pyentmax.mappings.sparsemax import SPARSEMAX
 from pyentmax.sparse_attention.weights import AttentionWeights
+
+SPECIAL = (SOFTMAX, ENTMAX15, SPARSEMAX)  # α-entmax of one α
 
 
 class Inputs:
@@ -195,10 +200,13 @@ class RowMapping:
     record : Mapping
     values : tuple of arrays
         the parameters, of shapes that broadcast against batch + (T,), or as scores for bounds
+    bounds : tuple of bool
+        which of them are bounds, a number for each score
     """
 
     record: Mapping
     values: tuple[Any, ...]
+    bounds: tuple[bool, ...]
 
     def forward(self, scores: Any, mask: Any) -> Any:
         """Weights; none in a row without keys."""
@@ -235,6 +243,10 @@ class Setting:
     Attributes
     ----------
     mapping : RowMapping
+    entmax : bool
+        whether the mapping is the α-entmax of `support_alpha`
+    support_alpha : float, array that broadcasts to the batch shape, or None
+        the α whose entmax has the mapping's Jacobian on the support, if there is one
     mask : bool array that broadcasts to batch + (T, S), or None
     reach : int or None
         query t sees keys 0 … t + reach at most
@@ -264,11 +276,15 @@ class Setting:
                 f"{self.record.name} takes the parameters ({', '.join(wanted)}), "
                 f"got ({', '.join(got)})"
             )
-        self.mapping = RowMapping(self.record, _values(self.record, parameters, inputs))
+        self.mapping = _row_mapping(self.record, parameters, inputs)
+        self.support_alpha = self.record.support_alpha
+        self.entmax = any(self.record is record for record in (ENTMAX, *SPECIAL))
         if self.record is ENTMAX:
             like = np.broadcast_to(np.float64(0), (*inputs.outer, 1))
             if isinstance(alpha, np.ndarray) or not hasattr(alpha, "__array_function__"):
                 ALPHA.checked(alpha, like)
+            self.support_alpha = self.mapping.values[0][..., 0]
+        self.alpha = 1.0 if self.support_alpha is None else self.support_alpha
         self.own_mask = None if mask is None else _mask(mask, inputs)
         self.reach = _reach(causal, offset)
         self.scale = _scale(scale, inputs.query.shape[-1])
@@ -312,15 +328,16 @@ def _record(mapping: str | Mapping | None) -> Mapping:
     return mapping
 
 
-def _values(record: Mapping, parameters: dict[str, Any], inputs: Inputs) -> tuple[Any, ...]:
+def _row_mapping(record: Mapping, parameters: dict[str, Any], inputs: Inputs) -> RowMapping:
     declared = getattr(getattr(record.forward, "kind", None), "parameters", ())
     bounds = {p.name for p in declared if isinstance(p, UpperBounds)}
-    return tuple(
+    values = tuple(
         inputs.per_score(parameters[name], name)
         if name in bounds
         else inputs.per_head(parameters[name], name)[..., None]
         for name in record.parameters
     )
+    return RowMapping(record, values, tuple(name in bounds for name in record.parameters))
 
 
 def _mask(mask: Any, inputs: Inputs) -> Any:

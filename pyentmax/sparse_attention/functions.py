@@ -8,8 +8,9 @@ import numpy as np
 
 from pyentmax.backends import threads
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.rows import reduce_to
 from pyentmax.mappings.entmax import ENTMAX
-from pyentmax.sparse_attention import dense
+from pyentmax.sparse_attention import dense, tiles
 from pyentmax.sparse_attention.arguments import Inputs, Setting
 from pyentmax.sparse_attention.weights import AttentionWeights
 
@@ -94,6 +95,10 @@ def attention(
     )
     if workers is not None:
         threads.counted(workers)
+    if tiles.takes(inputs):
+        output, kept = tiles.forward(inputs, setting, return_weights, workers)
+        output = inputs.output(output)
+        return output if kept is None else (output, inputs.outer_weights(kept))
     output, weights = dense.attention(
         inputs.query, inputs.key, inputs.value, setting.mapping, setting.mask, setting.scale
     )
@@ -164,6 +169,10 @@ def attention_vjp(
     )
     if workers is not None:
         threads.counted(workers)
+    if tiles.takes(inputs):
+        found = tiles.backward(inputs, setting, weights, g, workers)
+        g_query, g_key, g_value = (inputs.gradient(x, i) for i, x in enumerate(found))
+        return g_query, g_key, g_value
     gradients = dense.attention_vjp(
         weights.to_dense(),
         inputs.query,
@@ -236,6 +245,8 @@ def attention_jvp(
     )
     if workers is not None:
         threads.counted(workers)
+    if tiles.takes(inputs):
+        return inputs.output(tiles.along(inputs, setting, weights, tangents, workers))
     output = dense.attention_jvp(
         weights.to_dense(),
         inputs.query,
@@ -286,6 +297,10 @@ def attention_vjp_alpha(
     setting = Setting(inputs, alpha, ENTMAX, {})
     if workers is not None:
         threads.counted(workers)
+    if tiles.takes(inputs):
+        each = tiles.of_alpha(inputs, setting, weights, g, workers)
+        gradient = reduce_to(each.reshape(inputs.outer), setting.alpha_shape)
+        return gradient.astype(inputs.answer, copy=False)[()]
     gradient = dense.attention_vjp_alpha(
         weights.to_dense(), inputs.value, g, setting.mapping, setting.mask
     )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from pyentmax.backends import choice
 
 INT32_MAX = np.iinfo(np.int32).max
 
@@ -131,6 +134,74 @@ class AttentionWeights:
         # Its constructor would copy what is less than half of another array.
         matrix.data, matrix.indices, matrix.indptr = self.data[entries], self.indices[entries], ends
         return matrix
+
+
+class CollectedRows:
+    """Compressed rows that come in tiles, from several threads, in about the order of the tiles."""
+
+    def __init__(self, count: int, dtype: Any) -> None:
+        self._data, self._indices = np.empty(0, dtype), np.empty(0, np.int32)
+        self._indptr = np.zeros(count + 1, np.int64)
+        self._count = self._next = 0
+        self._share = 0.0
+        self._early: dict[int, tuple[Any, ...]] = {}
+        self._lock = threading.Lock()
+
+    def add(
+        self, number: int, share: float, first: int, data: Any, indices: Any, ends: Any
+    ) -> None:
+        """Take the rows of the tile of that number, from row `first` on; copies what it keeps.
+
+        `share` is the tile's part of all the work, from which the room is estimated.
+        """
+        with self._lock:
+            if number != self._next:
+                self._early[number] = share, first, data.copy(), indices.copy(), ends
+                return
+            self._append(share, first, data, indices, ends)
+            while self._next in self._early:
+                self._append(*self._early.pop(self._next))
+
+    def weights(self, shape: tuple[int, ...]) -> AttentionWeights:
+        """All rows."""
+        for array in (self._data, self._indices):
+            array.resize(self._count, refcheck=False)
+        return AttentionWeights(shape, self._data, self._indices, self._indptr)
+
+    def _append(self, share: float, first: int, data: Any, indices: Any, ends: Any) -> None:
+        self._next += 1
+        self._share += share
+        start, stop = self._count, self._count + len(data)
+        if stop > len(self._data):
+            # As if the rest had as many. What is not used costs no memory, only addresses.
+            room = max(int(stop / max(self._share, 1e-9) * 1.1), stop + stop // 2)
+            self._data, self._indices = (
+                _with_room(array, start, room) for array in (self._data, self._indices)
+            )
+        self._data[start:stop], self._indices[start:stop] = data, indices
+        self._indptr[first + 1 : first + 1 + len(ends)] = start + ends
+        self._count = stop
+
+
+def _with_room(array: Any, count: int, room: int) -> Any:
+    larger = np.empty(room, array.dtype)
+    larger[:count] = array[:count]
+    return larger
+
+
+def pack(dense: Any, values: Any, columns: Any, ends: Any) -> None:
+    """Write what is not zero of an array of rows, its columns, and where each row ends."""
+    flat = dense.reshape(-1, dense.shape[-1])
+    compiled = choice.packer()
+    if compiled is not None and flat.size:
+        flat_ends = np.empty(len(flat), np.int64)
+        compiled(np.ascontiguousarray(flat), values, columns, flat_ends, 0)
+        ends[...] = flat_ends.reshape(ends.shape)
+        return
+    found = np.nonzero(flat)
+    count = len(found[0])
+    values[:count], columns[:count] = flat[found], found[1]
+    ends[...] = np.cumsum(np.count_nonzero(flat, axis=1)).reshape(ends.shape)
 
 
 def _scipy_sparse() -> Any:

@@ -1,0 +1,427 @@
+/* Products with a matrix in compressed sparse rows: a template. The NumPy twins have the same
+ * names, in pyentmax/sparse_attention/compressed_rows.py.
+ *
+ * Row r has the weights w[start .. end) in the columns at the same places, which rise. Sums over a
+ * row go from left to right, those over a column from top to bottom, each entry of a result by
+ * itself; so they have the same bits at any width of vectors, and however rows or columns are
+ * shared among threads.
+ */
+#ifndef PYENTMAX_ATTENTION_COMPRESSED_ROWS_H
+#define PYENTMAX_ATTENTION_COMPRESSED_ROWS_H
+
+#include <numpy/ndarraytypes.h>
+
+#include "gufunc/kernel.h"
+#include "gufunc/operands.h"
+#include "mappings/entmax_grad_alpha.h"
+#include "mappings/entmax_jvp.h"
+#include "rows/lanes.h"
+
+#define ROWS_DOTS_OPERANDS(real) NPY_INT32, NPY_INT64, NPY_INT64, real, real, real
+#define ROWS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, real
+#define COLUMNS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, NPY_INT64, real
+#define ROWS_JVP_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, NPY_DOUBLE, real
+#define ROWS_VJP_ALPHA_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real
+#define ROWS_SPREAD_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, NPY_INT64, real
+#define ROWS_PICK_OPERANDS(real) NPY_INT32, NPY_INT64, NPY_INT64, real, real
+
+/* An inner loop has no return value; NumPy looks for an exception. Called without the GIL. */
+static inline void value_error(const char *message) {
+    PyGILState_STATE state = PyGILState_Ensure();
+    PyErr_SetString(PyExc_ValueError, message);
+    PyGILState_Release(state);
+}
+
+/* Do n entries of a size follow each other? NumPy gives a single one the step 0. */
+static inline bool is_contiguous(ptrdiff_t step, ptrdiff_t n, size_t size) {
+    return n <= 1 || step == (ptrdiff_t)size;
+}
+
+/* Where the entries of some rows begin and end. */
+typedef struct {
+    const char *starts, *ends;
+    ptrdiff_t start_step, end_step;
+} RowEnds;
+
+static inline ptrdiff_t row_start(const RowEnds *rows, ptrdiff_t r) {
+    return (ptrdiff_t)*(const int64_t *)(rows->starts + r * rows->start_step);
+}
+
+static inline ptrdiff_t row_end(const RowEnds *rows, ptrdiff_t r) {
+    return (ptrdiff_t)*(const int64_t *)(rows->ends + r * rows->end_step);
+}
+
+/* Are all rows within `entries`, and their columns, if any are given, below n? An error is set
+ * otherwise. */
+static bool rows_fit(const RowEnds *rows, ptrdiff_t count, ptrdiff_t entries,
+                     const int32_t *columns, ptrdiff_t n) {
+    const uint32_t limit = n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+    uint32_t wrong = 0;
+    for (ptrdiff_t r = 0; r < count; r++) {
+        const ptrdiff_t start = row_start(rows, r), end = row_end(rows, r);
+        wrong |= start < 0 || end < start || end > entries;
+        if (wrong) break;
+        if (columns == NULL) continue;
+        for (ptrdiff_t i = start; i < end; i++) wrong |= (uint32_t)columns[i] >= limit;
+    }
+    if (wrong) value_error("compressed rows: a row or a column lies outside of the matrix");
+    return !wrong;
+}
+
+/* The first of columns[start .. end) that is not below `least`, or end. */
+static inline ptrdiff_t first_column(const int32_t *columns, ptrdiff_t start, ptrdiff_t end,
+                                     int64_t least) {
+    while (start < end) {
+        const ptrdiff_t middle = start + (end - start) / 2;
+        if (columns[middle] < least)
+            start = middle + 1;
+        else
+            end = middle;
+    }
+    return start;
+}
+
+#define TEMPLATE "attention/compressed_rows.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+KERNEL_WITHOUT_RECORD("rows_dots", "(c),(h,m),(h,m),(h,m,e),(h,n,e)->(c)",
+                      "Columns, starts and ends of rows, g and v to the products g_i v_j.", 5, 1,
+                      ROWS_DOTS_OPERANDS, rows_dots_loop)
+KERNEL_WITHOUT_RECORD("rows_product", "(c),(c),(m),(m),(n,e)->(m,e)",
+                      "Weights, columns, starts and ends of rows, and x to the sums w_ij x_j.", 5,
+                      1, ROWS_PRODUCT_OPERANDS, rows_product_loop)
+KERNEL_WITHOUT_RECORD("columns_product", "(c),(c),(m),(m),(m,e),()->(b,e)",
+                      "Weights, columns, starts and ends of rows, x and a first column to the sums "
+                      "w_ij x_i.",
+                      6, 1, COLUMNS_PRODUCT_OPERANDS, columns_product_loop)
+KERNEL_WITHOUT_RECORD("rows_entmax_jvp", "(c),(c),(h,m),(h,m),(h),()->(c)",
+                      "Weights, v, starts and ends of rows, alpha and a factor to the products of "
+                      "entmax's Jacobian with v.",
+                      6, 1, ROWS_JVP_OPERANDS, rows_entmax_jvp_loop)
+KERNEL_WITHOUT_RECORD("rows_entmax_vjp_alpha", "(c),(c),(h,m),(h,m),(h)->(h,m)",
+                      "Weights, g, starts and ends of rows, and alpha to what each row contributes "
+                      "to the gradient of alpha.",
+                      5, 1, ROWS_VJP_ALPHA_OPERANDS, rows_entmax_vjp_alpha_loop)
+KERNEL_WITHOUT_RECORD("rows_spread", "(c),(c),(m),(m),()->(m,b)",
+                      "Weights, columns, starts and ends of rows, and a first column to all "
+                      "entries.",
+                      5, 1, ROWS_SPREAD_OPERANDS, rows_spread_loop)
+KERNEL_WITHOUT_RECORD("rows_pick", "(c),(h,m),(h,m),(h,m,n)->(c)",
+                      "Columns, starts and ends of rows, and all entries to those in the columns.",
+                      4, 1, ROWS_PICK_OPERANDS, rows_pick_loop)
+
+#elif defined(REAL)
+
+static inline REAL TYPED(dot)(const REAL *restrict a, const REAL *restrict b, ptrdiff_t n) {
+    REAL sum[LANES] = {0};
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) sum[j] += a[i + j] * b[i + j];
+    for (int j = 0; i + j < n; j++) sum[j] += a[i + j] * b[i + j];
+    return TYPED(lane_sum)(sum);
+}
+
+/* (c),(h,m),(h,m),(h,m,e),(h,n,e)->(c) */
+static void TYPED(rows_dots_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                  void *data) {
+    (void)data;
+    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3], width = dims[4], n = dims[5];
+    const ptrdiff_t *own = steps + 6; /* c, h m, h m, h m e, h n e, c */
+    if (!is_contiguous(own[0], entries, sizeof(int32_t))
+        || !is_contiguous(own[7], width, sizeof(REAL))
+        || !is_contiguous(own[10], width, sizeof(REAL))
+        || !is_contiguous(own[11], entries, sizeof(REAL))) {
+        value_error("rows_dots: rows must be contiguous");
+        return;
+    }
+    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
+        const int32_t *columns = (const int32_t *)(args[0] + turn * steps[0]);
+        REAL *out = (REAL *)(args[5] + turn * steps[5]);
+        for (ptrdiff_t h = 0; h < heads; h++) {
+            const RowEnds rows = {args[1] + turn * steps[1] + h * own[1],
+                                  args[2] + turn * steps[2] + h * own[3], own[2], own[4]};
+            const char *g = args[3] + turn * steps[3] + h * own[5];
+            const char *v = args[4] + turn * steps[4] + h * own[8];
+            if (!rows_fit(&rows, m, entries, columns, n)) return;
+            for (ptrdiff_t r = 0; r < m; r++) {
+                const REAL *g_row = (const REAL *)(g + r * own[6]);
+                for (ptrdiff_t i = row_start(&rows, r); i < row_end(&rows, r); i++)
+                    out[i] = TYPED(dot)(g_row, (const REAL *)(v + columns[i] * own[9]), width);
+            }
+        }
+    }
+    leave_no_float_flags();
+}
+
+/* to[0 .. width) = sum_i w[i] x[columns[i]], rows of x being `step` bytes apart. Arrays of one
+ * vector stay in registers. */
+static void TYPED(combine)(const REAL *restrict w, const int32_t *restrict columns, ptrdiff_t count,
+                           const char *restrict x, ptrdiff_t step, ptrdiff_t width,
+                           REAL *restrict to) {
+    ptrdiff_t at = 0;
+    for (; at + 4 * LANES <= width; at += 4 * LANES) {
+        REAL a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, d[LANES] = {0};
+        for (ptrdiff_t i = 0; i < count; i++) {
+            const REAL *row = (const REAL *)(x + columns[i] * step) + at;
+            const REAL weight = w[i];
+            for (int j = 0; j < LANES; j++) a[j] += weight * row[j];
+            for (int j = 0; j < LANES; j++) b[j] += weight * row[LANES + j];
+            for (int j = 0; j < LANES; j++) c[j] += weight * row[2 * LANES + j];
+            for (int j = 0; j < LANES; j++) d[j] += weight * row[3 * LANES + j];
+        }
+        for (int j = 0; j < LANES; j++) {
+            to[at + j] = a[j];
+            to[at + LANES + j] = b[j];
+            to[at + 2 * LANES + j] = c[j];
+            to[at + 3 * LANES + j] = d[j];
+        }
+    }
+    for (; at + LANES <= width; at += LANES) {
+        REAL a[LANES] = {0};
+        for (ptrdiff_t i = 0; i < count; i++) {
+            const REAL *row = (const REAL *)(x + columns[i] * step) + at;
+            for (int j = 0; j < LANES; j++) a[j] += w[i] * row[j];
+        }
+        for (int j = 0; j < LANES; j++) to[at + j] = a[j];
+    }
+    if (at == width) return;
+    for (ptrdiff_t j = at; j < width; j++) to[j] = 0;
+    for (ptrdiff_t i = 0; i < count; i++) {
+        const REAL *row = (const REAL *)(x + columns[i] * step);
+        for (ptrdiff_t j = at; j < width; j++) to[j] += w[i] * row[j];
+    }
+}
+
+/* (c),(c),(m),(m),(n,e)->(m,e) */
+static void TYPED(rows_product_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                     void *data) {
+    (void)data;
+    const ptrdiff_t entries = dims[1], m = dims[2], n = dims[3], width = dims[4];
+    const ptrdiff_t *own = steps + 6; /* c, c, m, m, n e, m e */
+    if (!is_contiguous(own[0], entries, sizeof(REAL))
+        || !is_contiguous(own[1], entries, sizeof(int32_t))
+        || !is_contiguous(own[5], width, sizeof(REAL))
+        || !is_contiguous(own[7], width, sizeof(REAL))) {
+        value_error("rows_product: rows must be contiguous");
+        return;
+    }
+    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
+        const REAL *w = (const REAL *)(args[0] + turn * steps[0]);
+        const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
+        const RowEnds rows = {args[2] + turn * steps[2], args[3] + turn * steps[3], own[2], own[3]};
+        if (!rows_fit(&rows, m, entries, columns, n)) return;
+        for (ptrdiff_t r = 0; r < m; r++) {
+            const ptrdiff_t start = row_start(&rows, r);
+            TYPED(combine)(w + start, columns + start, row_end(&rows, r) - start,
+                           args[4] + turn * steps[4], own[4], width,
+                           (REAL *)(args[5] + turn * steps[5] + r * own[6]));
+        }
+    }
+    leave_no_float_flags();
+}
+
+/* Add w[i] x to the rows columns[i] - first of `to`. */
+static void TYPED(distribute)(const REAL *restrict w, const int32_t *restrict columns,
+                              ptrdiff_t count, const REAL *restrict x, ptrdiff_t width,
+                              int64_t first, char *restrict to, ptrdiff_t step) {
+    for (ptrdiff_t i = 0; i < count; i++) {
+        REAL *row = (REAL *)(to + (columns[i] - first) * step);
+        const REAL weight = w[i];
+        for (ptrdiff_t j = 0; j < width; j++) row[j] += weight * x[j];
+    }
+}
+
+/* (c),(c),(m),(m),(m,e),()->(b,e) */
+static void TYPED(columns_product_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                        void *data) {
+    (void)data;
+    const ptrdiff_t entries = dims[1], m = dims[2], width = dims[3], block = dims[4];
+    const ptrdiff_t *own = steps + 7; /* c, c, m, m, m e, b e */
+    if (!is_contiguous(own[0], entries, sizeof(REAL))
+        || !is_contiguous(own[1], entries, sizeof(int32_t))
+        || !is_contiguous(own[5], width, sizeof(REAL))
+        || !is_contiguous(own[7], width, sizeof(REAL))) {
+        value_error("columns_product: rows must be contiguous");
+        return;
+    }
+    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
+        const REAL *w = (const REAL *)(args[0] + turn * steps[0]);
+        const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
+        const RowEnds rows = {args[2] + turn * steps[2], args[3] + turn * steps[3], own[2], own[3]};
+        const int64_t first = *(const int64_t *)(args[5] + turn * steps[5]);
+        char *to = args[6] + turn * steps[6];
+        if (!rows_fit(&rows, m, entries, NULL, 0)) return; /* its columns are looked at below */
+        for (ptrdiff_t j = 0; j < block; j++)
+            memset(to + j * own[6], 0, (size_t)width * sizeof(REAL));
+        for (ptrdiff_t r = 0; r < m; r++) {
+            const ptrdiff_t from = row_start(&rows, r), all = row_end(&rows, r);
+            const ptrdiff_t start = first_column(columns, from, all, first);
+            const ptrdiff_t end = first_column(columns, start, all, first + block);
+            uint32_t wrong = 0;
+            for (ptrdiff_t i = start; i < end; i++)
+                wrong |= (uint32_t)columns[i] - (uint32_t)first >= (uint32_t)block;
+            if (wrong) {
+                value_error("columns_product: the columns of a row must rise");
+                return;
+            }
+            TYPED(distribute)(w + start, columns + start, end - start,
+                              (const REAL *)(args[4] + turn * steps[4] + r * own[4]), width, first,
+                              to, own[6]);
+        }
+    }
+    leave_no_float_flags();
+}
+
+/* J v of one row of n non-zeros, times a factor; s = p^(2-α) stands in out. */
+static void TYPED(sparse_row_jvp)(const REAL *restrict v, REAL *restrict out, ptrdiff_t n,
+                                  REAL factor) {
+    TYPED(Balance) all = {0};
+    for (ptrdiff_t start = 0; start < n; start += LEAF)
+        TYPED(add_weights)(out + start, v + start, n - start < LEAF ? n - start : LEAF, 0, &all);
+    TYPED(jacobian_product)(out, v, n, &all);
+    for (ptrdiff_t i = 0; i < n; i++) out[i] *= factor;
+}
+
+/* (c),(c),(h,m),(h,m),(h),()->(c) */
+static void TYPED(rows_entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                        void *data) {
+    (void)data;
+    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3];
+    const ptrdiff_t *own = steps + 7; /* c, c, h m, h m, h, c */
+    if (!is_contiguous(own[0], entries, sizeof(REAL))
+        || !is_contiguous(own[1], entries, sizeof(REAL))
+        || !is_contiguous(own[7], entries, sizeof(REAL))) {
+        value_error("rows_entmax_jvp: rows must be contiguous");
+        return;
+    }
+    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
+        const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
+        const REAL *v = (const REAL *)(args[1] + turn * steps[1]);
+        const REAL factor = (REAL) * (const double *)(args[5] + turn * steps[5]);
+        REAL *out = (REAL *)(args[6] + turn * steps[6]);
+        for (ptrdiff_t h = 0; h < heads; h++) {
+            const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
+                                  args[3] + turn * steps[3] + h * own[4], own[3], own[5]};
+            const double alpha = *(const double *)(args[4] + turn * steps[4] + h * own[6]);
+            if (!rows_fit(&rows, m, entries, NULL, 0)) return;
+            for (ptrdiff_t r = 0; r < m; r++) {
+                const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
+                if (n == 0) continue;
+                if (alpha > 2) {
+                    TYPED(entmax_jvp_above_2_row)(p + start, v + start, out + start, n, alpha);
+                    for (ptrdiff_t i = start; i < start + n; i++) out[i] *= factor;
+                    continue;
+                }
+                for (ptrdiff_t i = 0; i < n; i += LEAF)
+                    TYPED(inverse_curvature)(p + start + i, n - i < LEAF ? n - i : LEAF, alpha,
+                                             out + start + i);
+                TYPED(sparse_row_jvp)(v + start, out + start, n, factor);
+            }
+        }
+    }
+    leave_no_float_flags();
+}
+
+/* (c),(c),(h,m),(h,m),(h)->(h,m) */
+static void TYPED(rows_entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims,
+                                              const ptrdiff_t *steps, void *data) {
+    (void)data;
+    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3];
+    const ptrdiff_t *own = steps + 6; /* c, c, h m, h m, h, h m */
+    if (!is_contiguous(own[0], entries, sizeof(REAL))
+        || !is_contiguous(own[1], entries, sizeof(REAL))) {
+        value_error("rows_entmax_vjp_alpha: rows must be contiguous");
+        return;
+    }
+    REAL *room = NULL;
+    ptrdiff_t most = -1;
+    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
+        const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
+        const REAL *g = (const REAL *)(args[1] + turn * steps[1]);
+        for (ptrdiff_t h = 0; h < heads; h++) {
+            const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
+                                  args[3] + turn * steps[3] + h * own[4], own[3], own[5]};
+            const double alpha = *(const double *)(args[4] + turn * steps[4] + h * own[6]);
+            if (!rows_fit(&rows, m, entries, NULL, 0)) {
+                free(room);
+                return;
+            }
+            for (ptrdiff_t r = 0; r < m; r++) {
+                const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
+                if (n > most) {
+                    free(room);
+                    room = scratch_or_error(3 * n, sizeof(REAL));
+                    if (room == NULL) return;
+                    most = n;
+                }
+                if (n > 0) TYPED(grad_alpha_row)(p + start, room, n, alpha, room + n);
+                *(REAL *)(args[5] + turn * steps[5] + h * own[7]
+                          + r * own[8]) = n > 0 ? TYPED(dot)(room, g + start, n) : (REAL)0;
+            }
+        }
+    }
+    free(room);
+    leave_no_float_flags();
+}
+
+/* (c),(c),(m),(m),()->(m,b) */
+static void TYPED(rows_spread_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                    void *data) {
+    (void)data;
+    const ptrdiff_t entries = dims[1], m = dims[2], block = dims[3];
+    const ptrdiff_t *own = steps + 6; /* c, c, m, m, m b */
+    if (!is_contiguous(own[0], entries, sizeof(REAL))
+        || !is_contiguous(own[1], entries, sizeof(int32_t))
+        || !is_contiguous(own[5], block, sizeof(REAL))) {
+        value_error("rows_spread: rows must be contiguous");
+        return;
+    }
+    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
+        const REAL *w = (const REAL *)(args[0] + turn * steps[0]);
+        const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
+        const RowEnds rows = {args[2] + turn * steps[2], args[3] + turn * steps[3], own[2], own[3]};
+        const int64_t first = *(const int64_t *)(args[4] + turn * steps[4]);
+        if (!rows_fit(&rows, m, entries, NULL, 0)) return;
+        for (ptrdiff_t r = 0; r < m; r++) {
+            REAL *to = (REAL *)(args[5] + turn * steps[5] + r * own[4]);
+            const ptrdiff_t from = row_start(&rows, r), all = row_end(&rows, r);
+            memset(to, 0, (size_t)block * sizeof(REAL));
+            for (ptrdiff_t i = first_column(columns, from, all, first); i < all; i++) {
+                if (columns[i] < first || columns[i] >= first + block) break;
+                to[columns[i] - first] = w[i];
+            }
+        }
+    }
+}
+
+/* (c),(h,m),(h,m),(h,m,n)->(c) */
+static void TYPED(rows_pick_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                  void *data) {
+    (void)data;
+    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3], n = dims[4];
+    const ptrdiff_t *own = steps + 5; /* c, h m, h m, h m n, c */
+    if (!is_contiguous(own[0], entries, sizeof(int32_t)) || !is_contiguous(own[7], n, sizeof(REAL))
+        || !is_contiguous(own[8], entries, sizeof(REAL))) {
+        value_error("rows_pick: rows must be contiguous");
+        return;
+    }
+    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
+        const int32_t *columns = (const int32_t *)(args[0] + turn * steps[0]);
+        REAL *out = (REAL *)(args[4] + turn * steps[4]);
+        for (ptrdiff_t h = 0; h < heads; h++) {
+            const RowEnds rows = {args[1] + turn * steps[1] + h * own[1],
+                                  args[2] + turn * steps[2] + h * own[3], own[2], own[4]};
+            if (!rows_fit(&rows, m, entries, columns, n)) return;
+            for (ptrdiff_t r = 0; r < m; r++) {
+                const REAL *row = (const REAL *)(args[3] + turn * steps[3] + h * own[5]
+                                                 + r * own[6]);
+                for (ptrdiff_t i = row_start(&rows, r); i < row_end(&rows, r); i++)
+                    out[i] = row[columns[i]];
+            }
+        }
+    }
+}
+
+#endif

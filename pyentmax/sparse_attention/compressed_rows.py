@@ -1,0 +1,119 @@
+"""Matrices in compressed sparse rows: how they come from scores, and products with them.
+
+Each function has a compiled kernel of its name; what stands here is the twin that says what the
+kernel computes, and runs where there are no kernels. All take plain arrays and write to ``out``.
+
+Rows stand in the order of heads and queries, one after the other: row (h, r) has the entries
+``starts[h, r]`` up to ``ends[h, r]`` of the arrays of weights and columns.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pyentmax.backends.choice import writes_out
+from pyentmax.mappings.entmax import entmax, entmax_grad_alpha, entmax_jvp
+
+# A kernel writes whole vectors, of which the last may have little that counts.
+OVERHANG = 16
+
+
+@writes_out
+def entmax_rows(
+    scores: Any, mask: Any, visible: Any, alpha: Any, *, out: tuple[Any, Any, Any]
+) -> None:
+    """The non-zeros of α-entmax of scores (h, m, n), their columns, and the ends of rows (h, m).
+
+    Row r looks at its first ``visible[r]`` columns, where the mask lets it. Each head has an α.
+    There is room for all entries in ``out``, and for `OVERHANG` more. A row with a NaN gets one in
+    every column that it sees.
+    """
+    values, columns, ends = out
+    seen = mask & (np.arange(scores.shape[-1]) < visible[:, None])
+    weights = np.where(seen, entmax.reference(scores, alpha[:, None], mask=seen), 0)
+    found = np.nonzero(weights)
+    count = len(found[-1])
+    values[:count], columns[:count] = weights[found], found[-1]
+    ends[...] = np.cumsum(np.count_nonzero(weights, axis=-1)).reshape(ends.shape)
+
+
+@writes_out
+def rows_dots(columns: Any, starts: Any, ends: Any, g: Any, v: Any, *, out: Any) -> None:
+    """g_i · v_j for each entry (i, j), of g (h, m, e) and v (h, n, e)."""
+    h, i, entries = _places(starts, ends)
+    out[entries] = np.einsum("ce,ce->c", g[h, i], v[h, columns[entries]])
+
+
+@writes_out
+def rows_product(w: Any, columns: Any, starts: Any, ends: Any, x: Any, *, out: Any) -> None:
+    """Σ_j w_ij x_j for each row i, of x (…, n, e) with as many heads as `starts` has."""
+    h, i, entries = _places(starts, ends)
+    heads = out.reshape(-1, *out.shape[-2:])
+    heads[...] = 0
+    x = np.broadcast_to(x, (*starts.shape[:-1], *x.shape[-2:])).reshape(-1, *x.shape[-2:])
+    np.add.at(heads, (h, i), w[entries, None] * x[h, columns[entries]])
+
+
+@writes_out
+def columns_product(
+    w: Any, columns: Any, starts: Any, ends: Any, x: Any, first: Any, *, out: Any
+) -> None:
+    """Σ_i w_ij x_i for the columns j from `first` on that `out`, (…, b, e), has room for."""
+    h, i, entries = _places(starts, ends)
+    heads = out.reshape(-1, *out.shape[-2:])
+    heads[...] = 0
+    j = columns[entries] - int(first)
+    kept = (j >= 0) & (j < heads.shape[1])
+    x = x.reshape(-1, *x.shape[-2:])
+    np.add.at(heads, (h[kept], j[kept]), (w[entries, None] * x[h, i])[kept])
+
+
+@writes_out
+def rows_entmax_jvp(
+    p: Any, v: Any, starts: Any, ends: Any, alpha: Any, factor: Any, *, out: Any
+) -> None:
+    """J v of α-entmax for each row, p and v being its non-zeros, times a factor."""
+    for h, head in enumerate(zip(starts, ends, strict=True)):
+        for start, end in zip(*head, strict=True):
+            if start < end:
+                row = entmax_jvp.reference(p[start:end], v[start:end], alpha[h])
+                out[start:end] = row * factor
+
+
+@writes_out
+def rows_entmax_vjp_alpha(p: Any, g: Any, starts: Any, ends: Any, alpha: Any, *, out: Any) -> None:
+    """Σ g ∘ ∂p/∂α over each row, p and g being its non-zeros."""
+    for h, head in enumerate(zip(starts, ends, strict=True)):
+        for r, (start, end) in enumerate(zip(*head, strict=True)):
+            slope = entmax_grad_alpha.reference(p[start:end], alpha[h]) if start < end else 0
+            out[h, r] = np.sum(slope * g[start:end])
+
+
+@writes_out
+def rows_spread(w: Any, columns: Any, starts: Any, ends: Any, first: Any, *, out: Any) -> None:
+    """All entries, zeros included, of the columns from `first` on that `out`, (…, m, b), has."""
+    h, i, entries = _places(starts, ends)
+    heads = out.reshape(-1, *out.shape[-2:])
+    heads[...] = 0
+    j = columns[entries] - int(first)
+    kept = (j >= 0) & (j < heads.shape[-1])
+    heads[h[kept], i[kept], j[kept]] = w[entries][kept]
+
+
+@writes_out
+def rows_pick(columns: Any, starts: Any, ends: Any, matrix: Any, *, out: Any) -> None:
+    """The reverse: of a matrix (h, m, n) what stands in the columns."""
+    h, i, entries = _places(starts, ends)
+    out[entries] = matrix[h, i, columns[entries]]
+
+
+def _places(starts: Any, ends: Any) -> tuple[Any, Any, slice]:
+    """Head and row of each entry, and which entries these are."""
+    starts, ends = (np.reshape(x, (-1, np.shape(x)[-1])) for x in (starts, ends))
+    if not starts.size:
+        return np.empty(0, np.int64), np.empty(0, np.int64), slice(0, 0)
+    h, i = np.indices(starts.shape).reshape(2, -1)
+    sizes = (ends - starts).ravel()
+    return h.repeat(sizes), i.repeat(sizes), slice(int(starts[0, 0]), int(ends[-1, -1]))

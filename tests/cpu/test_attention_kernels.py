@@ -1,0 +1,213 @@
+"""The kernels of attention: as their twins, the same bits from every build, and no wild reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyentmax.sparse_attention import compressed_rows
+
+_cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
+
+BUILDS = list(_cpu.BUILDS)
+NAMES = [
+    "entmax_rows",
+    "rows_dots",
+    "rows_product",
+    "columns_product",
+    "rows_entmax_jvp",
+    "rows_entmax_vjp_alpha",
+    "rows_spread",
+    "rows_pick",
+]
+HEADS, M, N = 2, 5, 600
+WIDTHS = [1, 16, 50, 64, 147]
+ROOM = {np.float32: 3e-5, np.float64: 1e-13}  # sums of some hundred products of order 1
+
+
+def scores(rng: np.random.Generator, dtype: Any) -> np.ndarray:
+    z = rng.standard_normal((HEADS, M, N)) * np.geomspace(0.3, 8, M)[:, None]
+    z[0, 1, :7] = np.sort(z[0, 1, :7])
+    z[1, 2, 5] = -np.inf
+    z[1, 3] = np.round(z[1, 3])
+    return z.astype(dtype)
+
+
+def rows(dtype: Any, alpha: float = 1.5) -> tuple[Any, Any, Any, Any]:
+    """Weights, columns, starts and ends, of rows some of which are empty or full."""
+    rng = np.random.default_rng(1)
+    weights = compressed_entmax(rng, dtype, alpha)
+    weights[0, 3] = 0
+    weights[1, 0] = rng.random(N)
+    found = np.nonzero(weights)
+    sizes = np.count_nonzero(weights, axis=-1)
+    ends = np.cumsum(sizes).reshape(HEADS, M)
+    return weights[found], found[-1].astype(np.int32), ends - sizes, ends
+
+
+def compressed_entmax(rng: np.random.Generator, dtype: Any, alpha: float) -> np.ndarray:
+    z = scores(rng, dtype)
+    return _cpu.entmax(z, np.ones(z.shape, bool), np.full(z.shape[:-1], alpha))
+
+
+def calls(name: str, dtype: Any) -> Any:
+    """Operands and empty results for a kernel."""
+    rng = np.random.default_rng(2)
+    if name == "entmax_rows":
+        z = scores(rng, dtype)
+        mask = rng.random(z.shape) < 0.9
+        mask[1, 4] = False
+        visible = np.array([N, 7, 1, 300, 256])
+        for alpha in ([1.5, 2], [1.2, 1.9], [1, 2.5], [np.inf, 1.5]):
+            results = (
+                np.zeros(z.size + 16, dtype),
+                np.zeros(z.size + 16, np.int32),
+                np.zeros((HEADS, M), np.int64),
+            )
+            yield (z, mask, visible, np.array(alpha, float)), results
+            yield (z, np.broadcast_to(True, z.shape), np.full(M, N), np.array(alpha)), results
+        return
+    for alpha in (1.0, 1.33, 1.5, 2.0, 3.0):
+        w, columns, starts, ends = rows(dtype, alpha)
+        if name in ("rows_entmax_jvp", "rows_entmax_vjp_alpha"):
+            v = rng.standard_normal(w.shape).astype(dtype)
+            alphas = np.full(HEADS, alpha)
+            if name == "rows_entmax_jvp":
+                yield (w, v, starts, ends, alphas, np.float64(0.3)), np.zeros_like(w)
+            else:
+                yield (w, v, starts, ends, alphas), np.zeros((HEADS, M), dtype)
+    for width in WIDTHS:
+        x = rng.standard_normal((HEADS, M, width)).astype(dtype)
+        y = rng.standard_normal((HEADS, N, width)).astype(dtype)
+        if name == "rows_dots":
+            yield (columns, starts, ends, x, y), np.zeros_like(w)
+        elif name == "rows_product":
+            yield (w, columns, starts, ends, y), np.zeros_like(x)
+            yield (w, columns, starts, ends, y[0]), np.zeros_like(x)
+        elif name == "columns_product":
+            for first, size in ((0, N), (100, 64), (599, 1)):
+                out = np.zeros((HEADS, size, width), dtype)
+                yield (w, columns, starts, ends, x, np.int64(first)), out
+    if name == "rows_spread":
+        yield (w, columns, starts, ends, np.int64(0)), np.ones((HEADS, M, N), dtype)
+        yield (w, columns, starts, ends, np.int64(90)), np.ones((HEADS, M, 120), dtype)
+    if name == "rows_pick":
+        matrix = rng.standard_normal((HEADS, M, N)).astype(dtype)
+        yield (columns, starts, ends, matrix), np.zeros_like(w)
+
+
+def results(function: Any, operands: Any, out: Any) -> list[np.ndarray]:
+    out = tuple(x.copy() for x in (out if isinstance(out, tuple) else (out,)))
+    function(*operands, out=out if len(out) > 1 else out[0])
+    if len(out) == 3:  # what lies behind the last end means nothing
+        count = out[2].flat[-1]
+        return [out[0][:count], out[1][:count], out[2]]
+    return list(out)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kernel_computes_what_its_twin_does(name: str, dtype: Any) -> None:
+    for operands, out in calls(name, dtype):
+        found = results(_cpu.BUILDS[BUILDS[0]][name], operands, out)
+        expected = results(getattr(compressed_rows, name).reference, operands, out)
+        if name == "entmax_rows":  # in all entries, as one may be at the threshold
+            dense = []
+            for values, columns, ends in (found, expected):
+                sizes = np.diff(ends.ravel(), prepend=0)
+                dense.append(np.zeros((HEADS * M, N)))
+                dense[-1][np.arange(HEADS * M).repeat(sizes), columns] = values
+                for start, end in zip(ends.ravel() - sizes, ends.ravel(), strict=True):
+                    assert (np.diff(columns[start:end]) > 0).all()
+            np.testing.assert_allclose(*dense, rtol=0, atol=ROOM[dtype])
+        else:
+            scale = max(1, np.abs(expected[0]).max())
+            np.testing.assert_allclose(found[0], expected[0], rtol=0, atol=ROOM[dtype] * scale)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("build", BUILDS[:-1])
+def test_every_build_gives_the_same_bits(build: str, name: str, dtype: Any) -> None:
+    for operands, out in calls(name, dtype):
+        found, expected = (
+            results(_cpu.BUILDS[b][name], operands, out) for b in (build, BUILDS[-1])
+        )
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_non_zeros_are_those_of_the_mapping(dtype: Any) -> None:
+    for (z, mask, visible, alpha), out in calls("entmax_rows", dtype):
+        values, columns, ends = results(_cpu.entmax_rows, (z, mask, visible, alpha), out)
+        seen = mask & (np.arange(N) < visible[:, None])
+        p = _cpu.entmax(z, seen, np.broadcast_to(alpha[:, None], z.shape[:-1]))
+        starts = np.append(0, ends.ravel()[:-1]).reshape(ends.shape)
+        dense = np.zeros_like(p)
+        _cpu.rows_spread(values, columns, starts, ends, np.int64(0), out=dense)
+        np.testing.assert_allclose(dense, p, rtol=0, atol=16 * np.finfo(dtype).eps)
+
+
+def test_a_row_with_a_nan_has_one_wherever_it_sees() -> None:
+    z = np.zeros((1, 3, 5))
+    z[0, 1, 2], z[0, 2, 4] = np.nan, np.inf
+    mask = np.ones(z.shape, bool)
+    mask[0, 1, 0] = False
+    out = np.zeros(31), np.zeros(31, np.int32), np.zeros((1, 3), np.int64)
+    operands = z, mask, np.array([2, 4, 4]), np.array([1.5])
+    values, columns, ends = results(_cpu.entmax_rows, operands, out)
+    assert ends.tolist() == [[2, 5, 9]]
+    assert columns.tolist() == [0, 1, 1, 2, 3, 0, 1, 2, 3]
+    np.testing.assert_array_equal(values, [0.5, 0.5, *[np.nan] * 3, *[0.25] * 4])
+
+
+BROKEN = {
+    "a column beyond": lambda w, c, s, e: (w, np.where(c == c.max(), N, c).astype(np.int32), s, e),
+    "a column below": lambda w, c, s, e: (w, np.where(c == c.min(), -1, c).astype(np.int32), s, e),
+    "a row beyond": lambda w, c, s, e: (w, c, s, e + (e == e.max())),
+    "a row below": lambda w, c, s, e: (w, c, s - 10**12, e),
+    "a row backwards": lambda w, c, s, e: (w, c, e, s),
+    "entries apart": lambda w, c, s, e: (w.repeat(2)[::2], c.repeat(2)[::2], s, e),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("build", BUILDS)
+def test_rows_that_lie_outside_are_an_error(build: str, fault: str) -> None:
+    w, columns, starts, ends = BROKEN[fault](*rows(np.float64))
+    x, y = np.ones((HEADS, M, 64)), np.ones((HEADS, N, 64))
+    first, alpha = np.int64(0), np.full(HEADS, 1.5)
+    kernels = _cpu.BUILDS[build]
+    attempts = {
+        "rows_dots": ((columns, starts, ends, x, y), np.zeros(len(w))),
+        "rows_product": ((w, columns, starts, ends, y), x),
+        "columns_product": ((w, columns, starts, ends, x, first), y),
+        "rows_entmax_jvp": ((w, w, starts, ends, alpha, 1.0), np.zeros(len(w))),
+        "rows_entmax_vjp_alpha": ((w, w, starts, ends, alpha), np.zeros((HEADS, M))),
+        "rows_spread": ((w, columns, starts, ends, first), np.zeros((HEADS, M, N))),
+        "rows_pick": ((columns, starts, ends, np.ones((HEADS, M, N))), np.zeros(len(w))),
+    }
+    for name, (operands, out) in attempts.items():
+        if "column" in fault and name.startswith("rows_entmax"):
+            continue  # which look at no columns
+        if "a column" in fault and name in ("columns_product", "rows_spread"):
+            continue  # which look at those of a block only
+        with pytest.raises(ValueError, match="outside of the matrix|must be contiguous"):
+            kernels[name](*operands, out=out)
+
+
+def test_columns_that_do_not_rise_are_an_error() -> None:
+    columns = np.array([5, 200, 6, 7, 8], np.int32)  # which looks sorted to a search in halves
+    operands = np.ones(5), columns, np.array([0]), np.array([5]), np.ones((1, 2)), np.int64(3)
+    with pytest.raises(ValueError, match="must rise"):
+        _cpu.columns_product(*operands, out=np.zeros((80, 2)))
+
+
+def test_results_without_room_for_all_entries_are_an_error() -> None:
+    z = np.zeros((1, 2, 40))
+    out = np.zeros(80), np.zeros(80, np.int32), np.zeros((1, 2), np.int64)
+    with pytest.raises(ValueError, match="room for all entries"):
+        _cpu.entmax_rows(z, z == 0, np.array([40, 40]), np.array([1.5]), out=out)
