@@ -58,12 +58,23 @@ class TorchTransformer(nn.Module):
             return scores.softmax(dim=-1)
         return self.mapping(scores)
 
+    def keys_values(self, name: str, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return (
+            self.split(self.linear(f"{name}.key", memory)),
+            self.split(self.linear(f"{name}.value", memory)),
+        )
+
     def attend(self, name: str, x: torch.Tensor, memory: torch.Tensor, mask: torch.Tensor) -> Any:
+        return self.attend_to(name, x, *self.keys_values(name, memory), mask)
+
+    def attend_to(
+        self, name: str, x: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any
+    ) -> torch.Tensor:
         q = self.split(self.linear(f"{name}.query", x))
-        k = self.split(self.linear(f"{name}.key", memory))
-        v = self.split(self.linear(f"{name}.value", memory))
         scores = (q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
-        weights = self.weights(scores.masked_fill(~mask, -torch.inf), name)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        weights = self.weights(scores, name)
         y = (weights @ v).transpose(1, 2).flatten(2)
         return self.norm(name, x + self.drop(self.linear(f"{name}.output", y)))
 
@@ -71,10 +82,10 @@ class TorchTransformer(nn.Module):
         y = self.linear(f"{name}.output", self.linear(f"{name}.inner", x).relu())
         return self.norm(name, x + self.drop(y))
 
-    def embed(self, side: str, tokens: torch.Tensor) -> torch.Tensor:
+    def embed(self, side: str, tokens: torch.Tensor, start: int = 0) -> torch.Tensor:
         table = "target" if self.config.tied == "all" else side
         x = F.embedding(tokens, self.p(f"{table}_embedding.weight")) * self.config.width**0.5
-        return self.drop(x + self.positions[: tokens.shape[1]])
+        return self.drop(x + self.positions[start : start + tokens.shape[1]])
 
     def encode(self, source: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         x = self.embed("source", source)
@@ -114,3 +125,36 @@ class TorchTransformer(nn.Module):
         hidden = self.hidden(source, mask, target_in)[real]
         smoothing = self.config.label_smoothing
         return F.cross_entropy(self.output(hidden), target_out[real], label_smoothing=smoothing)
+
+    @torch.inference_mode()
+    def greedy(self, source: np.ndarray, bos: int, eos: int, steps: int) -> list[list[int]]:
+        """Greedy search with a cache, for sources of one length; what ends leaves the batch."""
+        tokens = torch.from_numpy(source)
+        memory = self.encode(tokens, torch.ones_like(tokens, dtype=torch.bool))
+        layers = range(self.config.layers)
+        context = [self.keys_values(f"decoder.{k}.context", memory) for k in layers]
+        past: list[Any] = [None] * len(layers)
+        last = torch.full((len(source), 1), bos)
+        owner = torch.arange(len(source))
+        found: list[list[int]] = [[] for _ in source]
+        for t in range(steps + 1):
+            x = self.embed("target", last, t)
+            for k in layers:
+                new = self.keys_values(f"decoder.{k}.self", x)
+                both = zip(past[k], new, strict=True) if past[k] else ()
+                past[k] = tuple(torch.cat(pair, dim=2) for pair in both) or new
+                x = self.attend_to(f"decoder.{k}.self", x, *past[k], None)
+                x = self.attend_to(f"decoder.{k}.context", x, *context[k], None)
+                x = self.network(f"decoder.{k}.network", x)
+            best = self.output(x[:, 0]).log_softmax(dim=-1).argmax(dim=-1)
+            going = best != eos if t < steps else torch.zeros_like(best, dtype=torch.bool)
+            for i, token in zip(owner[going].tolist(), best[going].tolist(), strict=True):
+                found[i].append(token)
+            if not going.any():
+                break
+            if not going.all():
+                owner = owner[going]
+                past = [tuple(x[going] for x in pair) for pair in past]
+                context = [tuple(x[going] for x in pair) for pair in context]
+            last = best[going][:, None]
+        return found

@@ -25,6 +25,7 @@ import numpy as np  # noqa: E402
 
 from pyentmax.autograd import Tensor  # noqa: E402
 from pyentmax.data import TokenBatches  # noqa: E402
+from pyentmax.decoding import greedy_search  # noqa: E402
 from pyentmax.models.transformer import Transformer, TransformerConfig  # noqa: E402
 from pyentmax.nn.optim import Adam, clip_gradients  # noqa: E402
 from pyentmax.system.memory import keep_freed_memory  # noqa: E402
@@ -98,6 +99,7 @@ def main() -> None:
     add("--dropout", type=float, default=0.3)
     add("--tied", default="output")
     add("--alone", action="store_true", help="ours only, for a machine without PyTorch")
+    add("--decode", action="store_true", help="greedy search of 64 sentences, too")
     add("--profile", action="store_true", help="where our time goes")
     args = parser.parse_args()
     keep_freed_memory()
@@ -149,6 +151,34 @@ def main() -> None:
     if len(sides) > 1:
         ratio = np.median(np.array(seconds[1]) / np.array(seconds[0]))
         print(f"ours / PyTorch: {ratio:.2f} × the speed")
+    if args.decode and not args.alone:
+        theirs = Theirs(model, args.attention)
+        _decode(model, theirs.model, args.pairs)
+
+
+def _decode(model: Transformer, theirs: Any, pairs: int) -> None:
+    """Greedy search in turns, with the untrained models: all strings reach the length limit."""
+    theirs.eval()
+    rng = np.random.default_rng(3)
+    source = rng.integers(4, model.config.source_size, (64, 16))
+    mask, steps = np.ones_like(source, bool), 16
+    sides = [
+        lambda: [x.tolist() for x in greedy_search(model, source, mask, max_length=steps)],
+        lambda: theirs.greedy(source, model.bos, model.eos, steps),
+    ]
+    seconds: list[list[float]] = [[], []]
+    for i in range(pairs // 2 + 1):
+        found = []
+        for side, times in zip(sides, seconds, strict=True):
+            start = time.perf_counter()
+            found.append(side())
+            times.append(time.perf_counter() - start)
+        if not i:
+            same = np.mean([a == b for a, b in zip(*found, strict=True)])
+            print(f"greedy search: {same:.0%} of the strings are the same")
+    ratio = np.median(np.array(seconds[1][1:]) / np.array(seconds[0][1:]))
+    ours = 1000 * np.median(seconds[0][1:])
+    print(f"ours {ours:.0f} ms for 64 sentences; ours / PyTorch: {ratio:.2f} × the speed")
 
 
 if __name__ == "__main__":

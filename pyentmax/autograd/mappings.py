@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from pyentmax import fenchel_young
 from pyentmax.autograd.ops import as_tensor
 from pyentmax.autograd.tensor import Array, Tensor
@@ -72,11 +74,72 @@ def fenchel_young_loss(z: Any, y: Array, mapping: Any = "entmax15", **options: A
     computed together, and the backward pass is one product with a number.
     """
     z = as_tensor(z)
-    loss, gradient = fenchel_young.fenchel_young_loss_and_grad(z.data, y, mapping, **options)
+    found = smoothed_labels(z.data, y, mapping, **options)
+    if found is None:
+        found = fenchel_young.fenchel_young_loss_and_grad(z.data, y, mapping, **options)
+    loss, gradient = found
 
     def vjp(g: Array) -> tuple[Array]:
+        if g.ndim == 0:
+            # A loss by itself has the gradient 1, and z often more bytes than all else.
+            return (gradient if z.xp is np and g == 1 else gradient * g,)
         # For reduction="none" each row has its own gradient; g then lacks the class axis.
-        g = g if g.ndim == 0 else z.xp.expand_dims(g, options.get("axis", -1))
-        return (gradient * g,)
+        return (gradient * z.xp.expand_dims(g, options.get("axis", -1)),)
 
     return Tensor(z.xp.asarray(loss), parents=(z,), vjp=vjp)
+
+
+_ALPHA_ENTMAX = ("softmax", "entmax15", "sparsemax", "entmax")  # Ω is symmetric, and 0 at labels
+
+
+def smoothed_labels(
+    z: Array,
+    y: Array,
+    mapping: Any,
+    *,
+    label_smoothing: float = 0.0,
+    weight: Any = None,
+    reduction: str = "mean",
+    **options: Any,
+) -> tuple[Any, Array] | None:
+    """Loss and gradient of smoothed labels for the work of labels; None where it is not for these.
+
+    With q = (1 − ε) e_y + ε/d, and Ω(e_y) = 0, all that differs from the loss of the label is
+
+        L(z; q) = L(z; e_y) + ε (z_y − mean z) + Ω(q)        ∇ = p − e_y + ε (e_y − 1/d)
+
+    so that the distributions q, as large as z, are never made. It is for plain α-entmax of the last
+    axis on the host, with scores that are finite.
+    """
+    record: Any = MAPPINGS.get(mapping) if isinstance(mapping, str) else mapping
+    if not label_smoothing or not any(record is MAPPINGS[name] for name in _ALPHA_ENTMAX):
+        return None
+    if not set(options) <= set(record.parameters):
+        return None
+    if any(np.ndim(value) for value in options.values()):
+        return None
+    if not (type(z) is type(y) is np.ndarray and z.dtype in (np.float32, np.float64)):
+        return None
+    if reduction == "none" or y.dtype.kind not in "iu" or y.shape != z.shape[:-1] or not y.size:
+        return None
+    center = z.mean(axis=-1, dtype=np.float64)
+    if not np.isfinite(center).all() or not 0 < label_smoothing <= 1:
+        return None
+    loss, gradient = fenchel_young.fenchel_young_loss_and_grad(
+        z, y, record, weight=weight, reduction=reduction, **options
+    )
+    d = z.shape[-1]
+    share = np.broadcast_to(1.0 if weight is None else weight, y.shape).astype(np.float64)
+    if reduction == "mean":
+        share = share / (share.sum() or 1.0)
+    label = np.where(share == 0, 0, y)[..., None]  # of weight 0, it may be anything
+    smoothed = np.full(d, label_smoothing / d)
+    smoothed[0] += 1 - label_smoothing
+    constant = float(record.omega(smoothed, *options.values()))
+    at_label = np.take_along_axis(z, label, axis=-1)[..., 0]
+    loss = loss + (share * (label_smoothing * (at_label - center) + constant)).sum()
+    pull = (label_smoothing * share[..., None]).astype(z.dtype)
+    gradient -= pull / d
+    kept = np.take_along_axis(gradient, label, axis=-1)
+    np.put_along_axis(gradient, label, kept + pull, axis=-1)
+    return z.dtype.type(loss), gradient

@@ -97,3 +97,70 @@ def test_loss_along_another_axis():
     assert_gradients(
         lambda z: ag.fenchel_young_loss(z, y, "entmax15", axis=0, reduction="none"), Z, rtol=1e-5
     )
+
+
+SMOOTHED = {"softmax": {}, "entmax15": {}, "sparsemax": {}, "entmax": {"alpha": 1.3}}
+
+
+@pytest.mark.parametrize("name", SMOOTHED)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_smoothed_labels_are_distributions_made_by_hand(name, reduction, weighted):
+    z, y, epsilon = 3 * RNG.standard_normal((6, 5)), RNG.integers(5, size=6), 0.2
+    weight = np.array([0.5, 0, 2, 1, 0.1, 0]) if weighted else None
+    options = {"reduction": reduction, "weight": weight, **SMOOTHED[name]}
+    q = (1 - epsilon) * np.eye(5)[y] + epsilon / 5
+    expected, gradient = pyentmax.fenchel_young_loss_and_grad(z, q, name, **options)
+    labels = np.where(weight == 0, -7, y) if weighted else y  # those of weight 0 may be anything
+    tensor = Tensor(z, requires_grad=True)
+    loss = ag.fenchel_young_loss(tensor, labels, name, label_smoothing=epsilon, **options)
+    np.testing.assert_allclose(loss.data, expected, rtol=1e-12, atol=1e-13)
+    loss.sum().backward()
+    np.testing.assert_allclose(tensor.grad, gradient, rtol=1e-12, atol=1e-13)
+    assert_gradients(
+        lambda z: ag.fenchel_young_loss(z, labels, name, label_smoothing=epsilon, **options),
+        z,
+        rtol=1e-5,
+        atol=1e-8,
+    )
+
+
+@pytest.mark.parametrize("name", SMOOTHED)
+def test_smoothed_labels_of_large_scores_lose_no_digits(name):
+    z, y = RNG.standard_normal((6, 50)).astype(np.float32), RNG.integers(50, size=6)
+    options = {"label_smoothing": 0.1, **SMOOTHED[name]}
+    near, far = (
+        ag.fenchel_young_loss(Tensor(z + shift), y, name, **options).data
+        for shift in (np.float32(0), np.float32(4096))
+    )
+    # Moved to 4096, scores themselves are rounded to 2⁻¹².
+    np.testing.assert_allclose(far, near, rtol=1e-3, atol=1e-3)
+    assert near.dtype == np.float32
+
+
+def test_smoothing_leaves_out_what_has_no_score():
+    z, y = RNG.standard_normal((3, 5)), np.array([0, 1, 2])
+    z[:, 4] = -np.inf
+    options = {"label_smoothing": 0.2}
+    found = ag.fenchel_young_loss(Tensor(z), y, "entmax15", **options).data
+    q = 0.8 * np.eye(4)[y] + 0.2 / 4
+    expected = pyentmax.fenchel_young_loss(z[:, :4], q, "entmax15")
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_smoothing_that_cannot_be():
+    z, y = Tensor(np.zeros((3, 5))), np.array([0, 1, 2])
+    with pytest.raises(ValueError, match="label_smoothing"):
+        ag.fenchel_young_loss(z, y, "entmax15", label_smoothing=1.5)
+    with pytest.raises(ValueError, match="labels must be in"):
+        ag.fenchel_young_loss(z, y + 3, "entmax15", label_smoothing=0.1)
+
+
+def test_the_gradient_of_a_loss_can_be_asked_for_twice():
+    z = Tensor(RNG.standard_normal((3, 5)), requires_grad=True)
+    loss = ag.fenchel_young_loss(z, np.array([0, 1, 2]), "entmax15")
+    loss.backward()
+    once = z.grad.copy()
+    z.grad *= 7  # the caller's own
+    (2 * loss).backward()
+    np.testing.assert_allclose(z.grad, 9 * once, rtol=1e-12)
