@@ -28,27 +28,44 @@ JVP(sparsemax, "sparsemax")
 
 #elif defined(REAL)
 
+/* How many gaps are t below 0 exactly. */
+static ptrdiff_t TYPED(count_at)(const REAL *x, ptrdiff_t n, REAL t) {
+    BITS count[PAIR] = {0};
+    for (ptrdiff_t i = 0; i < n; i += PAIR)
+        for (int j = 0; j < PAIR; j++) count[j] += x[i + j] == -t;
+    ptrdiff_t all = 0;
+    for (int j = 0; j < PAIR; j++) all += count[j];
+    return all;
+}
+
 /* Find t with f(t) = 1, from a start at or above it (Michelot's algorithm).
  *
  * f is convex and piecewise linear, so the root of its tangent is at or above the root wanted, and
- * is that root as soon as no entry leaves the support on the way there. */
+ * is that root as soon as no entry leaves the support on the way there.
+ *
+ * t is rounded, and at_t says what it lacks. Where it was rounded up and thousands of entries are
+ * right at it, of which the size holds each, they share in that no longer: they are taken out of
+ * the size as soon as the sum would show it. */
 static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, const void *context, Moments *at_t) {
     (void)context;
     double size_before = 0;
+    bool last = false;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        const Moments m = *at_t = TYPED(moments)(x, n, t, false);
-        if (m.size == size_before) break;
+        Moments m = *at_t = TYPED(moments)(x, n, t, false);
+        if (m.size == size_before || last) {
+            if (m.sum - 1 < 2 * EPSILON * sqrt((double)n)) break;
+            m.size = at_t->size -= (double)TYPED(count_at)(x, n, t);
+            const REAL next = (REAL)(t + (1 - m.sum) / m.size);
+            if (next == t || last) break;
+            last = true;
+            t = next;
+            continue;
+        }
         size_before = m.size;
         t = (REAL)(t + (1 - m.sum) / m.size);
-        if (m.size < n / 2) n = TYPED(shrink)(x, n, t);
+        if (m.size < n / 2) n = TYPED(shrink)(x, n, TYPED(reach)(t));
     }
     return t;
-}
-
-/* A little more than t: a chunk right at t has its share of what t lacks, and thousands of such
- * shares are seen in the sum. */
-static inline REAL TYPED(reach)(REAL t) {
-    return t * (1 + 2 * EPSILON);
 }
 
 /* t is the root but rounded: what is missing from the sum, shared by all of the support, makes

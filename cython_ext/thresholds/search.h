@@ -46,6 +46,13 @@ static inline ptrdiff_t TYPED(pad)(REAL *x, ptrdiff_t n) {
     return whole_lanes(n);
 }
 
+/* A little more than t, which is rounded: entries right at it have their share of what it lacks,
+ * and thousands of such shares are seen in the sum. */
+static inline REAL TYPED(reach)(REAL t) {
+    const REAL above = t * (1 + 4 * EPSILON);
+    return above < 1 ? above : (REAL)1;
+}
+
 /* Drop the gaps that t does not reach, in place; n and what is returned are whole lanes. */
 static ptrdiff_t TYPED(shrink)(REAL *x, ptrdiff_t n, REAL t) {
     ptrdiff_t size = 0;
@@ -73,8 +80,7 @@ static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest
 
 /* Find t; false if the row has no threshold, and p is written already.
  *
- * The chunks' maxima are solved first, as a part of the row that holds most of what matters. Its t
- * is rounded, by a few units of the last place; an entry lost to that has a g as small. */
+ * The chunks' maxima are solved first, as a part of the row that holds most of what matters. */
 static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL scale,
                           TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
                           TYPED(Search) *found) {
@@ -89,7 +95,7 @@ static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
         size += TYPED(keep_above)(maxima + i, -1, kept + size);
     }
     size = TYPED(pad)(kept, size);
-    REAL t = solve(kept, size, 1, context, &found->at_t);
+    REAL t = TYPED(reach)(solve(kept, size, 1, context, &found->at_t));
 
     size = TYPED(gather)(z, n, largest, scale, t, maxima, kept);
     t = solve(kept, size, t, context, &found->at_t);

@@ -130,6 +130,33 @@ static double find_level(const double *a, const double *u, ptrdiff_t n, double t
     return t;
 }
 
+/* p at a level, and its sum: rest is what the level lacks. */
+static double filled(const double *a, const double *u, ptrdiff_t n, double t, double rest,
+                     const Rise rise, double *value) {
+    for (ptrdiff_t i = 0; i < n; i++) {
+        double p = raised(a[i], t, rise) + slope_of(a[i], rise) * rest;
+        p = p > 0 ? p : 0;
+        value[i] = p < u[i] ? p : u[i];
+    }
+    return sum_of(value, n);
+}
+
+/* p at the level where it sums to the total, from a guess.
+ *
+ * With SHIFTED, a level is rounded for all entries alike, and where it ends between two floats, or
+ * some entries are so near to it that not even the rest is theirs alike, thousands add that up. So
+ * what does not sum up is filled again, from a little below: there the level has all its digits. */
+static void fill_to(double *a, const double *u, ptrdiff_t n, double total, double guess,
+                    double highest, double most, Rise rise, double *value) {
+    double rest, t = find_level(a, u, n, total, guess, highest, most, rise, &rest);
+    const double sum = filled(a, u, n, t, rest, rise, value);
+    if (rise == SCALED || fabs(sum - total) <= DBL_EPSILON * sqrt((double)n) * total) return;
+    const double below = t * (1 - 4 * DBL_EPSILON);
+    for (ptrdiff_t i = 0; i < n; i++) a[i] = u[i] > 0 ? a[i] + below : 0;
+    t = find_level(a, u, n, total, t - below, highest - below, most, rise, &rest);
+    filled(a, u, n, t, rest, rise, value);
+}
+
 /* The sum of the bounds of scores at most so far below the largest. */
 static double bounds_within(double gap, double largest, const double *score, const double *bound,
                             ptrdiff_t n, double *scratch) {
@@ -214,16 +241,13 @@ ALWAYS_INLINE void TYPED(water_fill)(const REAL *restrict z, const REAL *restric
         const double highest = largest_of(spare, padded);
         for (ptrdiff_t i = 0; i < padded; i++) spare[i] = u[i] > 0 ? 1 : 0;
         const double guess = first_level(left, sum_of(a, padded), sum_of(spare, padded), rise);
-        double t = 0, rest = 0;
+        const double first = guess < highest ? guess : highest, most = sum_of(u, padded);
         if (left > 0)
-            t = find_level(a, u, padded, left, guess < highest ? guess : highest, highest,
-                           sum_of(u, padded), rise, &rest);
+            fill_to(a, u, padded, left, first, highest, most, rise, spare);
+        else
+            filled(a, u, padded, 0, 0, rise, spare);
         for (ptrdiff_t i = 0; i < n; i++) {
-            double value = raised(a[i], t, rise) + slope_of(a[i], rise) * rest;
-            value = value > 0 ? value : 0;
-            value = value < u[i] ? value : u[i];
-            value = score[i] > shift ? bound[i] : value;
-            p[i] = (REAL)value;
+            p[i] = (REAL)(score[i] > shift ? bound[i] : spare[i]);
             spare[i] = p[i] < bound[i] ? score[i] : -(double)INFINITY;
         }
         const double largest_open = largest_of(spare, n);

@@ -99,7 +99,9 @@ def newton_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False)
     step leaves the bracket, the secant through its ends is tried, or its middle, by turns. Ten
     passes are enough for most rows. From the 21st on every other one halves the bracket in the
     order of floating-point numbers, of which there are fewer than 2⁶³ above 0: 150 passes at most.
-    All of it is in double, whatever y is.
+    All of it is in double, whatever y is. A level is rounded for all entries alike, and thousands
+    add that up; a row that does not sum to `total` for it is filled again from a little below,
+    where the level has all its digits.
 
     Parameters
     ----------
@@ -119,53 +121,83 @@ def newton_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False)
     >>> print(newton_water_fill(np.array([1.0, 0.5, -2.0]), np.array([0.6, 1.0, 1.0]), 1))
     WaterFilling(p=array([0.6, 0.4, 0. ]), passes=2)
     """
-    dtype, scaled = y.dtype, exponential
+    dtype = y.dtype
     u = np.where(y > -np.inf, upper, 0).astype(np.float64)
     there = u > 0
     gap = y.astype(np.float64) - np.max(np.where(there, y, -np.inf), axis=-1, keepdims=True)
-    a = np.where(there, np.exp(gap) if scaled else gap, 0)
-    slope_of = a if scaled else np.ones_like(a)
-
-    def raised(t: Any) -> Any:
-        return a * t if scaled else a + t
-
+    a = np.where(there, np.exp(gap) if exponential else gap, 0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        full_at = np.where(slope_of * there > 0, u / a if scaled else u - a, 0)
+        full_at = np.where(there & (a > 0), u / a, 0) if exponential else np.where(there, u - a, 0)
         highest = np.max(full_at, axis=-1, keepdims=True)
         most, all_a, count = row_sums(u, a, there.astype(float))
-        guess = total / all_a if scaled else np.minimum(total, (total - all_a) / count)
-        t, lowest, least = np.minimum(guess, highest), np.zeros_like(most), np.zeros_like(most)
-        started = still_open = np.full_like(most, -1)
-        rest, secant, moving = np.zeros_like(most), most < 0, most > total
-        for passes in range(1, 151):  # noqa: B007
-            level = raised(t)
-            on = there & (level > 0)
-            moves = on & (level < u)
-            now, slope, now_started, now_open = row_sums(
-                np.clip(level, 0, u), np.where(moves, slope_of, 0), on.astype(float), moves * 1.0
-            )
-            step = (total - now) / slope
-            same = moving & (now != total) & (now_started == started) & (now_open == still_open)
-            rest = np.where(same, step, rest)
-            moving = moving & (now != total) & ~same
-            if not moving.any():
-                break
-            below = now < total
-            lowest, least = np.where(below, t, lowest), np.where(below, now, least)
-            highest, most = np.where(below, highest, t), np.where(below, most, now)
-            halve = passes > 20 and passes % 2 == 1
-            newton = (slope > 0) & (lowest < t + step) & (t + step < highest) & (not halve)
-            secant = secant ^ ~newton
-            share = np.where(secant, (total - least) / (most - least), 0.5)
-            inner = lowest + (highest - lowest) * share
-            inner = middle_float(lowest, highest) if halve else inner
-            following = np.where(newton, t + step, inner)
-            moving = moving & (following != t)
-            started, still_open = np.where(newton, now_started, -1), now_open
-            t = np.where(moving, following, t)
-        p = np.clip(raised(t) + slope_of * rest, 0, u)
+        guess = total / all_a if exponential else np.minimum(total, (total - all_a) / count)
+        rows = _Rows(a, u, there, exponential)
+        t, rest, passes = _newton_level(rows, total, np.minimum(guess, highest), highest, most)
+        p = rows.filled(t, rest)
+        off = np.abs(np.sum(p, axis=-1, keepdims=True) - total)
+        off = (off > np.finfo(float).eps * np.sqrt(y.shape[-1]) * total) & (most > total)
+        if off.any() and not exponential:
+            below = t * (1 - 4 * np.finfo(float).eps)
+            rows = _Rows(np.where(there, a + below, 0), u, there, exponential)
+            t, rest, more = _newton_level(rows, total, t - below, highest - below, most)
+            p, passes = np.where(off, rows.filled(t, rest), p), passes + more
     p = np.where(np.sum(u, axis=-1, keepdims=True) <= total, u, p)
     return WaterFilling(p.astype(dtype), passes)
+
+
+class _Rows(NamedTuple):
+    a: Any
+    u: Any
+    there: Any
+    exponential: bool
+
+    @property
+    def slope(self) -> Any:
+        return self.a if self.exponential else np.ones_like(self.a)
+
+    def raised(self, t: Any) -> Any:
+        return self.a * t if self.exponential else self.a + t
+
+    def filled(self, t: Any, rest: Any) -> Any:
+        return np.clip(self.raised(t) + self.slope * rest, 0, self.u)
+
+
+def _newton_level(rows: _Rows, total: Any, t: Any, highest: Any, most: Any) -> tuple[Any, Any, int]:
+    # The level, what rounding takes off it, and the passes; at the highest all is full, and the
+    # sum is `most`.
+    lowest, least = np.zeros_like(most), np.zeros_like(most)
+    started = still_open = np.full_like(most, -1)
+    rest, secant, moving = np.zeros_like(most), most < 0, most > total
+    for passes in range(1, 151):  # noqa: B007
+        level = rows.raised(t)
+        on = rows.there & (level > 0)
+        moves = on & (level < rows.u)
+        now, slope, now_started, now_open = row_sums(
+            np.clip(level, 0, rows.u),
+            np.where(moves, rows.slope, 0),
+            on.astype(float),
+            moves.astype(float),
+        )
+        step = (total - now) / slope
+        same = moving & (now != total) & (now_started == started) & (now_open == still_open)
+        rest = np.where(same, step, rest)
+        moving = moving & (now != total) & ~same
+        if not moving.any():
+            break
+        below = now < total
+        lowest, least = np.where(below, t, lowest), np.where(below, now, least)
+        highest, most = np.where(below, highest, t), np.where(below, most, now)
+        halve = passes > 20 and passes % 2 == 1
+        newton = (slope > 0) & (lowest < t + step) & (t + step < highest) & (not halve)
+        secant = secant ^ ~newton
+        share = np.where(secant, (total - least) / (most - least), 0.5)
+        inner = lowest + (highest - lowest) * share
+        inner = middle_float(lowest, highest) if halve else inner
+        following = np.where(newton, t + step, inner)
+        moving = moving & (following != t)
+        started, still_open = np.where(newton, now_started, -1), now_open
+        t = np.where(moving, following, t)
+    return t, rest, passes
 
 
 def middle_float(low: Any, high: Any) -> Any:

@@ -6,8 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crowded_rows import crowded_rows
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import BOUNDED, BOUNDED_FORMS, DERIVATIVES, FORMS, Form, form_and_type
+from kernel_runs import (
+    BOUNDED,
+    BOUNDED_BLOCK,
+    BOUNDED_FORMS,
+    DERIVATIVES,
+    FORMS,
+    Form,
+    form_and_type,
+)
 from number_types import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, NumberType
 from score_rows import score_rows
 
@@ -65,6 +74,16 @@ def test_every_kind_of_row(name: str, form: Form, number: NumberType) -> None:
         z, upper, parameter = case(name, number, n)
         p = run(name, form, number, z, upper, parameter, schedule=schedule)
         check(name, number, z, upper, parameter, p)
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_crowded_rows_sum_to_what_they_should(name: str) -> None:
+    n = BOUNDED_BLOCK.lengths[-1]
+    z = crowded_rows(n, np.float32)
+    upper, total = (None, 1.5) if name == "budget_sparsemax" else (np.full_like(z, 0.9), 1.0)
+    p = run(name, BOUNDED_BLOCK, FLOAT32, z, upper, total)
+    off = np.abs(p.sum(axis=-1, dtype=np.float64) - total)
+    assert off.max() <= 4 * np.finfo(np.float32).eps * np.sqrt(n) * total
 
 
 @pytest.mark.parametrize("name", BOUNDED)

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from crowded_rows import crowded_rows
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import FORMS, FORWARD, STREAM, Form, form_and_type
+from kernel_runs import BLOCK, FORMS, FORWARD, STREAM, Form, form_and_type
 from number_types import FLOAT32, FLOAT64, NumberType
 from score_rows import score_rows
 
@@ -89,6 +90,16 @@ def test_every_kind_of_row(name: str, form: Form, number: NumberType) -> None:
         p = np.empty_like(z)
         launch(name, form, number, z, p, schedule=schedule)
         check(name, number, z, p)
+
+
+@pytest.mark.parametrize("name", FORWARD)
+def test_crowded_rows_sum_to_one(name: str) -> None:
+    n = BLOCK.lengths[-1]
+    z = crowded_rows(n, np.float32)
+    p = np.empty_like(z)
+    launch(name, BLOCK, FLOAT32, z, p)
+    off = np.abs(p.sum(axis=-1, dtype=np.float64) - 1)
+    assert off.max() <= 4 * np.finfo(np.float32).eps * np.sqrt(n)
 
 
 @pytest.mark.parametrize("name", VALUES)

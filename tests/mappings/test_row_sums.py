@@ -1,0 +1,63 @@
+"""Rows sum to what they should where many entries share what rounding does to a threshold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from crowded_rows import crowded_rows
+
+import pyentmax
+from pyentmax import MAPPINGS
+
+PARAMETERS: dict[str, list[float]] = {
+    "entmax": [1.1, 1.3, 1.9, 2.5, 4],
+    "topk_softmax": [100],
+    "topk_sparsemax": [100, 10_000],
+    "fusedmax": [0.001, 0.1],
+    "oscarmax": [1e-5, 1e-3],
+    "csoftmax": [1, 0.9, 0.3],
+    "csparsemax": [1, 0.9, 0.3],
+    "budget_sparsemax": [1, 1.5, 0.3, 37.5],
+    "normmax": [1.1, 1.5, 2, 4],
+}
+CASES = [(name, parameter) for name in MAPPINGS for parameter in PARAMETERS.get(name, [None])]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize(("name", "parameter"), CASES)
+def test_crowded_rows_sum_to_what_they_should(
+    name: str, parameter: Any, form: str, dtype: type
+) -> None:
+    function = getattr(pyentmax, name)
+    function = function.reference if form else function
+    given = () if parameter is None else (np.asarray(parameter, dtype),)
+    given = (int(parameter),) if name.startswith("topk") else given
+    total = float(given[0]) if name == "budget_sparsemax" else 1.0
+    for d in (300,) if form else (300, 4_000):
+        p = function(crowded_rows(d, dtype), *given)
+        room = 4 * np.finfo(dtype).eps * math.sqrt(d) * max(total, 1)
+        off = np.abs([math.fsum(row.tolist()) - total for row in p])
+        assert (off <= room).all(), f"d = {d}: off by {off / room} times what is allowed"
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["sparsemax", "csparsemax", "budget_sparsemax"])
+def test_crowded_rows_are_right_entry_by_entry(name: str, dtype: type) -> None:
+    """Against the threshold by bisection in wider floats: |p − p*| ≤ 4ε p* + 16ε."""
+    function, eps = getattr(pyentmax, name), np.finfo(dtype).eps
+    given = {"csparsemax": (np.array(0.9, dtype),), "budget_sparsemax": (1.5,)}.get(name, ())
+    total, bound = 1.5 if name == "budget_sparsemax" else 1, given[0] if given else np.inf
+    bound = 1 if name == "budget_sparsemax" else bound
+    z = crowded_rows(4_000, dtype).astype(np.longdouble)
+    low, high = z.min(axis=-1, keepdims=True) - 2, z.max(axis=-1, keepdims=True)
+    for _ in range(80):
+        tau = (low + high) / 2
+        much = np.clip(z - tau, 0, bound).sum(axis=-1, keepdims=True) >= total
+        low, high = np.where(much, tau, low), np.where(much, high, tau)
+    exact = np.clip(z - low, 0, bound)
+    p = function(z.astype(dtype), *given)
+    assert (np.abs(p - exact) <= 4 * eps * exact + 16 * eps * max(1, float(-z.min()))).all()
