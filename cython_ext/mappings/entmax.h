@@ -80,7 +80,7 @@ static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, 
     TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
 }
 
-/* Each row with its own α. */
+/* Each row with its own α, of one short_power(). */
 static void TYPED(entmax_below_2_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
                                         ptrdiff_t n, const double alpha[BLOCK], Ahead *ahead,
                                         REAL *restrict scratch) {
@@ -146,6 +146,7 @@ typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
                 REAL *restrict scratch);
     bool by_block;
+    int twice_b; /* its short_power(), on which the code depends, too */
 } TYPED(Choice);
 
 /* Scores within 1/β of the largest matter. Beyond β = 2/ε, below their rounding, only ties do. */
@@ -154,7 +155,9 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
     if (alpha == 1.5) return (TYPED(Choice)){.own = &TYPED(entmax15)};
     if (alpha == 2) return (TYPED(Choice)){.own = &TYPED(sparsemax)};
     if (alpha > 1 && alpha < 2)
-        return (TYPED(Choice)){.row = TYPED(entmax_below_2_row), .by_block = true};
+        return (TYPED(Choice)){.row = TYPED(entmax_below_2_row),
+                               .by_block = true,
+                               .twice_b = TYPED(short_power)(alpha)};
     if (alpha > 2 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
         return (TYPED(Choice)){.row = TYPED(entmax_above_2_row)};
     return (TYPED(Choice)){.row = alpha > 2 ? TYPED(argmax_row) : TYPED(nan_row)};
@@ -184,7 +187,10 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
             const ptrdiff_t r = start + count;
             alpha[count] = *(const double *)(args[2] + r * steps[2]);
             const TYPED(Choice) choice = TYPED(choice_for)(alpha[count]);
-            if (count > 0 && (choice.own != run.own || choice.row != run.row)) break;
+            if (count > 0
+                && (choice.own != run.own || choice.row != run.row
+                    || choice.twice_b != run.twice_b))
+                break;
             run = choice;
             z[count] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
                                      mask_stride, n, room + 2 * count * n);

@@ -36,12 +36,24 @@ typedef struct {
     REAL beyond[BLOCK];    /* and the least value that is known to be too large; */
     REAL rest[BLOCK];      /* the part of t, a few ε, that it is still too large by, times b */
     REAL factor[BLOCK];    /* what the powers then take to sum to 1 */
+    int twice_b;           /* 2b if all columns' powers are products and roots, otherwise 0 */
 } TYPED(EntmaxColumns);
 
 /* sum w^b, sum s for s = w^(b - 1), and sum w^(b - 2) over the support, times 2^SHIFT. */
 typedef struct {
     double p[BLOCK], s[BLOCK], bend[BLOCK];
 } TYPED(PowerSums);
+
+/* 2b for the b whose powers are a few products and at most a root: those of α = 5/3, 7/5, 4/3, 5/4,
+ * 6/5 and 11/10. Half of them are no floating-point numbers: an α may miss one by so little that no
+ * power in this precision tells. 0 for any other. */
+static inline int TYPED(short_power)(double alpha) {
+    const double twice_b = 2 / (alpha - 1), whole = floor(twice_b + 0.5);
+    const bool is_whole = fabs(twice_b - whole) <= whole * EPSILON / 8;
+    const bool known = whole == 3 || whole == 5 || whole == 6 || whole == 8 || whole == 10
+                       || whole == 20;
+    return is_whole && known ? (int)whole : 0;
+}
 
 /* Searches for n entries before their first step, from a t at or above the roots. */
 static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
@@ -54,16 +66,60 @@ static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
         columns->b_less_2[j] = (REAL)(b - 2);
         columns->steepness[j] = 1 / t;
     }
+    columns->twice_b = TYPED(short_power)(alpha[0]);
     for (int j = 0; j < BLOCK; j++)
         columns->beyond[j] = TYPED(exp2_of)(columns->beta[j] * log2_n) * (1 + ENTMAX_ROUNDING);
 }
 
+/* w^(b - 2) 2^SHIFT for one of short_power()'s 2b, and 0 for w = 0. The scale comes in before what
+ * underflows. */
+ALWAYS_INLINE REAL TYPED(bend_of)(REAL w, const int twice_b) {
+    const REAL scale = TYPED(power_of_2)(ROUNDER, SHIFT), square = w * w, fourth = square * square;
+    switch (twice_b) {
+        case 3:
+            return scale * SQRT(w) / (w + POSITIVE);
+        case 5:
+            return scale * SQRT(w);
+        case 6:
+            return scale * w;
+        case 8:
+            return scale * square;
+        case 10:
+            return scale * square * w;
+        default:
+            return scale * fourth * fourth;
+    }
+}
+
 /* Add to the sums those over n <= LEAF entries, whole pairs of lanes; every entry's s times
  * 2^SHIFT. */
-static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
-                                      const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
-                                      TYPED(PowerSums) *restrict total) {
-    REAL u[LEAF] = {0}, r[LEAF], q[LEAF];
+ALWAYS_INLINE void TYPED(add_short_powers)(const REAL *restrict x, ptrdiff_t n,
+                                           const REAL *restrict steepness, const int twice_b,
+                                           REAL *restrict s, TYPED(PowerSums) *restrict total) {
+    REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL gap = x[i + j] * steepness[j], base = 1 + gap;
+            const REAL w = base > 0 ? base : (REAL)0, q = TYPED(bend_of)(w, twice_b);
+            const REAL slope = q * w;
+            bend[j] += q;
+            sum_s[j] += slope;
+            sum_p[j] += slope * w;
+            s[i + j] = slope;
+        }
+    for (int j = 0; j < BLOCK; j++) {
+        total->p[j] += sum_p[j];
+        total->s[j] += sum_s[j];
+        total->bend[j] += bend[j];
+    }
+}
+
+/* The same for any b, by logarithms. */
+static void TYPED(add_powers)(const REAL *restrict x, ptrdiff_t n,
+                              const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
+                              TYPED(PowerSums) *restrict total) {
+    REAL u[LEAF], r[LEAF], q[LEAF];
+    if (n <= 0) return; /* never, but compilers miss that u is written otherwise */
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * at->steepness[j], base = 1 + gap;
@@ -85,6 +141,34 @@ static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
         total->p[j] += sum_p[j];
         total->s[j] += sum_s[j];
         total->bend[j] += bend[j];
+    }
+}
+
+static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
+                                      const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
+                                      TYPED(PowerSums) *restrict total) {
+    const REAL *steepness = at->steepness;
+    switch (at->twice_b) { /* each with a loop of its own, in which there is no choice left */
+        case 3:
+            TYPED(add_short_powers)(x, n, steepness, 3, s, total);
+            break;
+        case 5:
+            TYPED(add_short_powers)(x, n, steepness, 5, s, total);
+            break;
+        case 6:
+            TYPED(add_short_powers)(x, n, steepness, 6, s, total);
+            break;
+        case 8:
+            TYPED(add_short_powers)(x, n, steepness, 8, s, total);
+            break;
+        case 10:
+            TYPED(add_short_powers)(x, n, steepness, 10, s, total);
+            break;
+        case 20:
+            TYPED(add_short_powers)(x, n, steepness, 20, s, total);
+            break;
+        default:
+            TYPED(add_powers)(x, n, at, s, total);
     }
 }
 
