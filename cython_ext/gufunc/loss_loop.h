@@ -19,12 +19,24 @@
            "As " #name "_loss, and the weighted gradient.", 4, 3, LOSS_AND_GRAD_OPERANDS, \
            loss_loop, name##_loss_and_grad)
 
-/* The records of both; of_p is NULL for a loss that is never found from p. */
-#define LOSS_RECORDS(name, of_p) \
+/* The records of both, with NAME_loss_row and NAME_loss_block. */
+#define LOSS_RECORDS(name) \
     static const TYPED(Loss) \
-        TYPED(name##_loss) = {TYPED(name##_loss_row), &TYPED(name), of_p, false}; \
+        TYPED(name##_loss) = {TYPED(name##_loss_row), TYPED(name##_loss_block), false}; \
     static const TYPED(Loss) \
-        TYPED(name##_loss_and_grad) = {TYPED(name##_loss_row), &TYPED(name), of_p, true};
+        TYPED(name##_loss_and_grad) = {TYPED(name##_loss_row), TYPED(name##_loss_block), true};
+
+/* NAME_loss_block from the mapping and NAME_loss_of_p, a LossRow for p where the gradient goes. */
+#define BLOCK_OF_P(name) \
+    static void TYPED(name##_loss_block)( \
+        const REAL *const z[BLOCK], REAL *const gradient[BLOCK], int count, ptrdiff_t n, \
+        const ptrdiff_t label[BLOCK], const REAL weight[BLOCK], Ahead *ahead, \
+        REAL *restrict scratch, double loss[BLOCK], bool counts[BLOCK]) { \
+        TYPED(name).block(z, gradient, count, n, ahead, scratch); \
+        for (int j = 0; j < count; j++) \
+            counts[j] = TYPED(name##_loss_of_p)(z[j], gradient[j], n, label[j], weight[j], \
+                                                scratch, loss + j); \
+    }
 
 #define TEMPLATE "gufunc/loss_loop.h"
 #include "float_and_double.h"
@@ -35,10 +47,15 @@
 typedef bool TYPED(LossRow)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
                             ptrdiff_t label, REAL weight, REAL *restrict scratch, double *loss);
 
+/* The same of BLOCK short rows at once, of which the first count are wanted. */
+typedef void TYPED(LossBlock)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK], int count,
+                              ptrdiff_t n, const ptrdiff_t label[BLOCK], const REAL weight[BLOCK],
+                              Ahead *ahead, REAL *restrict scratch, double loss[BLOCK],
+                              bool counts[BLOCK]);
+
 typedef struct {
     TYPED(LossRow) *row;
-    const TYPED(Mapping) *mapping; /* if it has a block, for short rows, */
-    TYPED(LossRow) *of_p;          /* with this, which finds p where the gradient goes */
+    TYPED(LossBlock) *block;
     bool with_gradient;
 } TYPED(Loss);
 
@@ -67,8 +84,7 @@ static void TYPED(loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t
     const ptrdiff_t z_stride = steps[operands], mask_stride = steps[operands + 1];
     const ptrdiff_t stride = kernel->with_gradient ? steps[operands + 2] : 0;
     if (rows == 0 || n == 0) return;
-    const bool side_by_side = kernel->mapping->block && kernel->of_p && n <= SHORT;
-    const int at_once = side_by_side ? BLOCK : 1;
+    const int at_once = n <= SHORT ? BLOCK : 1;
     REAL *scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + scratch_size(n);
@@ -89,34 +105,37 @@ static void TYPED(loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t
             z[j] = z[0];
             gradient[j] = room + (2 * j + 1) * n;
         }
-        if (side_by_side) {
+        ptrdiff_t label[BLOCK] = {0};
+        REAL weight[BLOCK] = {0};
+        double loss[BLOCK] = {0};
+        bool counts[BLOCK] = {0}, in_range[BLOCK] = {0};
+        for (int j = 0; j < count; j++) {
+            const int64_t wanted = *(const int64_t *)(args[2] + (start + j) * steps[2]);
+            in_range[j] = 0 <= wanted && wanted < n;
+            label[j] = in_range[j] ? (ptrdiff_t)wanted : 0;
+            weight[j] = *(const REAL *)(args[3] + (start + j) * steps[3]);
+        }
+        if (at_once > 1) {
             const ptrdiff_t next = start + count,
                             left = rows - next < at_once ? rows - next : at_once;
-            const char *write = args[kernel->with_gradient ? 6 : 0];
-            const ptrdiff_t write_step = steps[kernel->with_gradient ? 6 : 0];
-            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], write + next * write_step,
-                                   write_step, n * (ptrdiff_t)sizeof(REAL), left);
-            kernel->mapping->block(z, gradient, count, n, &ahead, scratch);
+            const int to = kernel->with_gradient ? 6 : 0;
+            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[to] + next * steps[to],
+                                   steps[to], n * (ptrdiff_t)sizeof(REAL), left);
+            kernel->block(z, gradient, count, n, label, weight, &ahead, scratch, loss, counts);
+        } else if (weight[0] != 0 && in_range[0]) {
+            counts[0] = kernel->row(z[0], gradient[0], n, label[0], weight[0], scratch, loss);
         }
 
         for (int j = 0; j < count; j++) {
             const ptrdiff_t r = start + j;
-            const int64_t label = *(const int64_t *)(args[2] + r * steps[2]);
-            const REAL weight = *(const REAL *)(args[3] + r * steps[3]);
-            double loss = 0;
-            bool counts = false;
-            if (weight == 0)
+            if (weight[j] == 0) {
+                counts[j] = false;
                 TYPED(fill)(gradient[j], n, 0);
-            else if (label < 0 || label >= n)
-                counts = TYPED(no_label_row)(z[j], gradient[j], n, scratch, &loss);
-            else if (side_by_side)
-                counts = kernel->of_p(z[j], gradient[j], n, (ptrdiff_t)label, weight, scratch,
-                                      &loss);
-            else
-                counts = kernel->row(z[j], gradient[j], n, (ptrdiff_t)label, weight, scratch,
-                                     &loss);
-            *(REAL *)(args[4] + r * steps[4]) = (REAL)(counts ? loss * weight : 0);
-            *(bool *)(args[5] + r * steps[5]) = counts;
+            } else if (!in_range[j]) {
+                counts[j] = TYPED(no_label_row)(z[j], gradient[j], n, scratch, loss + j);
+            }
+            *(REAL *)(args[4] + r * steps[4]) = (REAL)(counts[j] ? loss[j] * weight[j] : 0);
+            *(bool *)(args[5] + r * steps[5]) = counts[j];
             if (kernel->with_gradient)
                 TYPED(deliver)(gradient[j], args[6] + r * steps[6], stride, n);
         }

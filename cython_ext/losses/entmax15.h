@@ -66,6 +66,7 @@ static bool TYPED(entmax15_loss_of_p)(const REAL *restrict z, REAL *restrict p, 
     return TYPED(loss_of_p)(z, p, n, label, weight, scratch, true, loss);
 }
 
-LOSS_RECORDS(entmax15, TYPED(entmax15_loss_of_p))
+BLOCK_OF_P(entmax15)
+LOSS_RECORDS(entmax15)
 
 #endif

@@ -37,6 +37,42 @@ static bool TYPED(softmax_loss_row)(const REAL *restrict z, REAL *restrict gradi
     return true;
 }
 
-LOSS_RECORDS(softmax, NULL)
+/* log(1 + x) for x >= 0. */
+static inline REAL TYPED(log_of_1_plus)(REAL x) {
+    const REAL far = TYPED(log_of)(1 + x), near = TYPED(log_of_quotient)(x / (x + 2));
+    return x < (REAL)0.4 ? near : far;
+}
+
+/* The same for short rows side by side. */
+static void TYPED(softmax_loss_block)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK],
+                                      int count, ptrdiff_t n, const ptrdiff_t label[BLOCK],
+                                      const REAL weight[BLOCK], Ahead *ahead, REAL *restrict x,
+                                      double loss[BLOCK], bool counts[BLOCK]) {
+    REAL largest[BLOCK], others[BLOCK], own[BLOCK], share[BLOCK], log_sum[BLOCK];
+    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+    TYPED(interleave)(z, n, 1, x, largest);
+    for (int j = 0; j < BLOCK; j++) {
+        own[j] = x[label[j] * BLOCK + j];
+        x[label[j] * BLOCK + j] = -(REAL)INFINITY; /* leaves the others */
+    }
+    TYPED(exponential_columns)(x, n, ahead, others);
+    for (int j = 0; j < BLOCK; j++) {
+        const REAL power = TYPED(scaled_exp)(own[j]), rest = own[j] == 0 ? (REAL)0 : power;
+        share[j] = 1 / (others[j] + power);
+        log_sum[j] = TYPED(log_of_1_plus)((others[j] + rest) * unscale - (own[j] == 0 ? 0 : 1));
+    }
+    for (int j = 0; j < BLOCK; j++) x[label[j] * BLOCK + j] = -others[j];
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] = x[i * BLOCK + j] * share[j] * weight[j];
+    TYPED(separate)(x, n, gradient);
+    for (int j = 0; j < count; j++) {
+        counts[j] = true;
+        loss[j] = (double)log_sum[j] - own[j];
+        if (TYPED(is_settled)(gradient[j], n, largest[j]))
+            counts[j] = TYPED(settled_loss)(gradient[j], loss + j);
+    }
+}
+
+LOSS_RECORDS(softmax)
 
 #endif

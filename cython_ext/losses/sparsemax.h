@@ -64,6 +64,7 @@ static bool TYPED(sparsemax_loss_of_p)(const REAL *restrict z, REAL *restrict p,
     return TYPED(loss_of_p)(z, p, n, label, weight, scratch, false, loss);
 }
 
-LOSS_RECORDS(sparsemax, TYPED(sparsemax_loss_of_p))
+BLOCK_OF_P(sparsemax)
+LOSS_RECORDS(sparsemax)
 
 #endif

@@ -10,6 +10,11 @@
 #include "gufunc/mapping_loops.h"
 #include "mappings/_separable_jvp.h"
 #include "rows/steps.h"
+#include "rows/tiles.h"
+
+/* Rows up to this many entries gain from a tile. In longer ones the exponentials are nearly all of
+ * the work, and a row by itself keeps the vector units as busy. */
+#define NARROW 32
 
 #define TEMPLATE "mappings/softmax.h"
 #include "float_and_double.h"
@@ -53,7 +58,46 @@ static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff
     for (ptrdiff_t i = 0; i < n; i++) p[i] *= share;
 }
 
-static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), NULL};
+/* A tile of gaps to scaled exponentials, and their sums, by LANES entries so that rounding grows
+ * with n/LANES. */
+static void TYPED(exponential_columns)(REAL *restrict x, ptrdiff_t n, Ahead *ahead,
+                                       REAL *restrict total) {
+    for (int j = 0; j < BLOCK; j++) total[j] = 0;
+    for (ptrdiff_t start = 0; start < n; start += LANES) {
+        const ptrdiff_t end = n - start < LANES ? n : start + LANES;
+        REAL sum[BLOCK] = {0};
+        ask_ahead(ahead);
+        ask_ahead(ahead); /* one pass has to ask for all */
+        for (ptrdiff_t i = start; i < end; i++)
+            for (int j = 0; j < BLOCK; j++) {
+                const REAL power = TYPED(scaled_exp)(x[i * BLOCK + j]);
+                x[i * BLOCK + j] = power;
+                sum[j] += power;
+            }
+        for (int j = 0; j < BLOCK; j++) total[j] += sum[j];
+    }
+}
+
+static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                 ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
+    if (n > NARROW) {
+        for (int j = 0; j < count; j++) {
+            ask_ahead(ahead);
+            TYPED(softmax_row)(z[j], p[j], n, x);
+        }
+        return;
+    }
+    REAL largest[BLOCK], share[BLOCK];
+    TYPED(interleave)(z, n, 1, x, largest);
+    TYPED(exponential_columns)(x, n, ahead, share);
+    for (int j = 0; j < BLOCK; j++) share[j] = 1 / share[j];
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] *= share[j];
+    TYPED(separate)(x, n, p);
+    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+}
+
+static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), TYPED(softmax_block)};
 
 static inline REAL TYPED(softmax_inverse_curvature)(REAL p) {
     return p;
