@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import pyentmax
+from pyentmax.backends import threads
 
 TIMEOUT = 60  # seconds; nothing here takes two
 
@@ -25,7 +26,9 @@ PREPARE = """
 import os, sys, threading
 import numpy as np
 import pyentmax
+from pyentmax.backends import threads
 
+threads.ENTRIES_PER_WORKER = 1  # small inputs are shared as big ones are
 z = np.random.default_rng(0).standard_normal((64, 500)).astype(np.float32)
 expected = pyentmax.entmax15(z, workers=1)
 
@@ -131,7 +134,10 @@ check(2)
 
 
 @pytest.mark.parametrize("workers", [None, 1, 2])
-def test_eight_threads_at_once_get_the_same_bits(workers: int | None) -> None:
+def test_eight_threads_at_once_get_the_same_bits(
+    workers: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", 1)
     rng = np.random.default_rng(1)
     inputs = [rng.standard_normal((40, 300)).astype(np.float32) for _ in range(8)]
     expected = [pyentmax.entmax15(z, workers=1) for z in inputs]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -44,6 +45,14 @@ class Witness:
         if (here is self.caller) in self.trouble:
             raise self.trouble[here is self.caller]
         return np.multiply(z, 2, out=out)
+
+
+@pytest.fixture(autouse=True)
+def _every_entry_pays() -> Iterator[None]:
+    """Small inputs are shared as big ones are; a test's own patches come and go on top."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "ENTRIES_PER_WORKER", 1)
+        yield
 
 
 def rows(count: int = 64) -> tuple[Any, Any]:
@@ -138,6 +147,7 @@ def test_small_inputs_stay_whole_and_big_ones_get_the_threads_they_pay_for(
     z, mask = rows()
     monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", z.size)
     threads.run(Witness(), (z, mask))
+    threads.run(Witness(), (z, mask), workers=2)  # the most, not a command to be slower
     assert hired == []
     monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", z.size // 3)
     threads.run(Witness(), (z, mask))
@@ -201,7 +211,8 @@ def test_without_a_thread_to_be_had_the_caller_does_it_all(monkeypatch: pytest.M
 
 def test_a_call_while_the_interpreter_shuts_down() -> None:
     program = (
-        "import atexit, numpy, pyentmax; z = numpy.zeros((40, 2));"
+        "import atexit, numpy, pyentmax; from pyentmax.backends import threads;"
+        "threads.ENTRIES_PER_WORKER = 1; z = numpy.zeros((40, 2));"
         "call = lambda: print(pyentmax.softmax(z, workers=2).sum());"
         "call(); atexit.register(call)"
     )

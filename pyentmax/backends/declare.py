@@ -176,7 +176,7 @@ def accelerated(body: Callable[P, R], kind: Kind, name: str) -> Accelerated[P, R
             except TypeError:  # no such arguments: `bind` says which
                 operands = None
             if operands is not None:
-                if workers is None and operands[0].size < threads.ENTRIES_PER_WORKER:
+                if operands[0].size < threads.ENTRIES_PER_WORKER:
                     return cast("R", kernel(*operands))
                 return cast("R", threads.run(kernel, operands, workers=workers))
         values = bind(args, kwargs)

@@ -46,9 +46,9 @@ _pool_lock = threading.Lock()
 def set_workers(workers: int) -> Iterator[None]:
     """Let calls in this thread, inside the `with` block, use so many threads.
 
-    It stands in for the keyword ``workers=`` of each call, as in `scipy.fft.set_workers`, except
-    that inputs too small to gain from it stay on one thread. Without it, a call from the main
-    thread uses the CPUs that the process may run on, and one from any other thread, or from a
+    It stands in for the keyword ``workers=`` of each call, as in `scipy.fft.set_workers`. Either is
+    the most that is used: inputs too small to gain from it stay on one thread. Without them, a call
+    from the main thread uses the CPUs that the process may run on, and one from any other thread, or from a
     child of `multiprocessing`, stays on its own: it is taken to be part of a pool. Only compiled
     kernels use threads; the NumPy bodies do not.
 
@@ -119,10 +119,8 @@ def run(
     than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts
     that out.
     """
-    if workers is None:
-        count = min(operands[0].size // ENTRIES_PER_WORKER, get_workers())
-    else:
-        count = counted(workers)
+    most = get_workers() if workers is None else counted(workers)
+    count = min(operands[0].size // ENTRIES_PER_WORKER, most)
     if count > 1 and all(type(x) in _PLAIN_ARRAYS for x in operands):
         batch = _Batch(kernel, operands)
         if batch.length > 1 and (out is None or not any(_entangled(out, x) for x in operands)):

@@ -15,6 +15,7 @@ from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
 
 import pyentmax
 from pyentmax import check_gradient
+from pyentmax.backends import threads
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
@@ -297,7 +298,8 @@ def test_half_precision_and_empty_batches(name: str) -> None:
 
 
 @every_name
-def test_threads_give_the_same_bits(name: str) -> None:
+def test_threads_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", 1)
     z = np.random.default_rng(10).standard_normal((3, 7, 400))
     y = np.random.default_rng(11).integers(0, 400, (3, 7))
     for reduction in ("mean", "none"):
