@@ -595,7 +595,8 @@ def _appended(past: Array, new: Array, lengths: IntArray, level: bool) -> Array:
     if level:
         return array_module(past).concatenate([past, new], axis=1)
     longer = _lengthened(past, past.shape[1] + 1)
-    longer[np.arange(len(lengths)), lengths] = new[:, 0]
+    xp = array_module(past)
+    longer[xp.arange(len(lengths)), xp.asarray(lengths)] = new[:, 0]
     return longer
 
 

@@ -38,7 +38,8 @@ def layer_norm_rows(x: Array, gain: Array, bias: Array, *, out: tuple[Array, Arr
     xp = array_module(x)
     n = x.shape[-1]
     xp.subtract(x, x.mean(axis=-1, keepdims=True), out=normal)
-    xp.einsum("...i,...i->...", normal, normal, out=r)
+    xp.multiply(normal, normal, out=y)
+    y.sum(axis=-1, out=r)
     r /= n
     r += EPS
     xp.sqrt(r, out=r)
@@ -52,12 +53,12 @@ def layer_norm_rows(x: Array, gain: Array, bias: Array, *, out: tuple[Array, Arr
 def layer_norm_rows_vjp(g: Array, normal: Array, r: Array, gain: Array, *, out: Array) -> None:
     """The gradient of x from that of y, (…, n), and from what `layer_norm_rows` computed."""
     xp = array_module(g)
-    n = g.shape[-1]
     xp.multiply(g, gain, out=out)
-    along = xp.einsum("...i,...i->...", out, normal)[..., None]
-    along /= n
+    along = out * normal
+    mean = along.mean(axis=-1, keepdims=True)
     out -= out.mean(axis=-1, keepdims=True)
-    out -= normal * along
+    xp.multiply(normal, mean, out=along)
+    out -= along
     out *= r[..., None]
 
 
@@ -71,14 +72,13 @@ def layer_norm(x: Any, gain: Any, bias: Any) -> Tensor:
     """
     x, gain, bias = as_tensor(x), as_tensor(gain), as_tensor(bias)
     xp = x.xp
-    rows = xp.ascontiguousarray(x.data)
-    y, normal = xp.empty_like(rows), xp.empty_like(rows)
+    rows = x.data
+    y, normal = (xp.empty(rows.shape, rows.dtype) for _ in range(2))
     r = xp.empty(rows.shape[:-1], rows.dtype)
     layer_norm_rows(rows, gain.data, bias.data, out=(y, normal, r))
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
-        g = xp.ascontiguousarray(g)
-        gx = xp.empty_like(g)
+        gx = xp.empty(g.shape, g.dtype)
         layer_norm_rows_vjp(g, normal, r, gain.data, out=gx)
         leading = tuple(range(g.ndim - 1))
         return gx, (g * normal).sum(axis=leading), g.sum(axis=leading)

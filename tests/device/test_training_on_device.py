@@ -19,9 +19,10 @@ from pyentmax import autograd
 from pyentmax.autograd import Tensor
 from pyentmax.autograd.counter_rng import random_bits
 from pyentmax.cli import main
-from pyentmax.data import Batch, BucketedPairs, make_batch
-from pyentmax.decoding import beam_search, greedy_search
+from pyentmax.data import Batch, BucketedPairs, TokenBatches, make_batch
+from pyentmax.decoding import beam_search, exact_search, greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.attention import (
     init_learned_alpha,
     init_multi_head_attention,
@@ -82,6 +83,63 @@ def assert_same_parameters(model: RNNSeq2Seq, other: RNNSeq2Seq) -> None:
     for name, x in mine.items():
         # The device masks steps that the host knows to need none: x + 0 there, x here.
         np.testing.assert_allclose(theirs[name], x, rtol=0, atol=1e-6, err_msg=name)
+
+
+# --- the Transformer ------------------------------------------------------------------------------
+def new_transformer(device: bool, **changes: Any) -> Transformer:
+    options: dict[str, Any] = {"width": 8, "layers": 1, "heads": 2, "inner": 12, "dropout": 0.0}
+    config = TransformerConfig(9, 9, **options | {"attention": "learned"} | changes)
+    model = Transformer.initialize(config, np.random.default_rng(3), bos=1, eos=2)
+    if device:
+        model.move_to(fake_cupy)
+    return model
+
+
+@pytest.mark.parametrize(
+    "changes",
+    # A bias of the keys changes nothing but the scores' offset: Adam blows up the rounding of 0.
+    [
+        {"attention_bias": False},
+        {"norm": "pre", "tied": "all", "score": "additive", "label_smoothing": 0.1},
+    ],
+)
+def test_a_transformers_training_and_decoding_are_the_hosts(changes: dict[str, Any]):
+    models, losses = [], []
+    for device in (False, True):
+        model = new_transformer(device, **changes)
+        config = TrainingConfig(updates=4, rate=0.01, accumulate=2, average=2, validate_every=2)
+        scores = iter(range(9))
+
+        def validate(model: Transformer, scores: Iterator[int] = scores) -> Validation:
+            return Validation(1.0, float(next(scores)))
+
+        history = train(model, TokenBatches(PAIRS, 30), config, validate, progress=False)
+        models.append(model)
+        losses.append(history.loss)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    ours, theirs = (on_host(model.params) for model in models)
+    for name, x in ours.items():
+        np.testing.assert_allclose(theirs[name], x, rtol=0, atol=1e-5, err_msg=name)
+    models[1].params = {name: fake_cupy.asarray(x) for name, x in ours.items()}
+    batch = make_batch(PAIRS, (0, 2, 4))
+    arrays = (batch.source, batch.source_mask)
+    for search in (
+        lambda m: exact_search(m, *arrays, n_best=2, budget=8, max_length=4),
+        lambda m: beam_search(m, *arrays, beam=2, max_length=4),
+    ):
+        for one, other in zip(search(models[0]), search(models[1]), strict=True):
+            assert [h.tokens for h in one.hypotheses] == [h.tokens for h in other.hypotheses]
+            for a, b in zip(one.hypotheses, other.hypotheses, strict=True):
+                np.testing.assert_allclose(a.attention, b.attention, rtol=1e-5, atol=1e-6)
+
+
+def test_a_transformers_update_waits_for_nothing():
+    model = new_transformer(True, dropout=0.2, attention_dropout=0.1, inner_dropout=0.1)
+    batch = make_batch(PAIRS, range(0, 10, 3))
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    fake_cupy.copies.reset()
+    model.loss(params, batch, np.random.default_rng(0)).backward()
+    assert fake_cupy.copies.to_host == 0
 
 
 # --- training -------------------------------------------------------------------------------------
