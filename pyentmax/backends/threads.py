@@ -48,9 +48,9 @@ def set_workers(workers: int) -> Iterator[None]:
 
     It stands in for the keyword ``workers=`` of each call, as in `scipy.fft.set_workers`. Either is
     the most that is used: inputs too small to gain from it stay on one thread. Without them, a call
-    from the main thread uses the CPUs that the process may run on, and one from any other thread, or from a
-    child of `multiprocessing`, stays on its own: it is taken to be part of a pool. Only compiled
-    kernels use threads; the NumPy bodies do not.
+    from the main thread uses the CPUs that the process may run on, and one from any other thread,
+    or from a child of `multiprocessing`, stays on its own: it is taken to be part of a pool. Only
+    compiled kernels use threads; the NumPy bodies do not.
 
     Parameters
     ----------
