@@ -71,7 +71,7 @@ def train(
     resume: bool = False,
     progress: bool = True,
     clock: Callable[[], float] = time.perf_counter,
-    save_every: float = 300.0,
+    save_every: float = 60.0,
     blas_threads: int | None = None,
 ) -> History:
     """Train a model in place.
@@ -105,7 +105,7 @@ def train(
     clock : callable, default `time.perf_counter`
         Measures the seconds. `time.process_time` counts only those that this process computes,
         whatever else runs on the machine.
-    save_every : float, default 300
+    save_every : float, default 60
         Seconds of updates, by that clock, after which ``last.npz`` is written between validations:
         a run that is killed repeats no more. The numbers do not depend on it.
     blas_threads : int, optional
