@@ -461,8 +461,8 @@ class OneBatch:
 
 
 def test_accumulated_batches_make_the_update_of_all_their_tokens_together():
-    # A row for each pair of tokens: windows of 3 and of 7 tokens have 2 and 6 of 8 pairs.
-    text = np.array([0, 1, 2, 3, 0, 1, 2, 3, 0])
+    # Windows of 3 and of 7 tokens have 2 and 6 of 8 pairs, and disagree on what follows a 0.
+    text = np.array([0, 1, 0, 2, 0, 2, 0, 2, 0])
     whole, parts = OneBatch(text), OneBatch(text[:3], text[2:])
     models = [Bigrams(), Bigrams()]
     once = train(models[0], whole, config(), validate, progress=False)
@@ -501,6 +501,7 @@ def test_the_rate_warms_up_and_falls_with_the_square_root(monkeypatch):
     class Watched(loop.Adam):
         def step(self, gradients, rate):
             rates.append(rate)
+            assert self.betas == (0.9, 0.98)
             super().step(gradients, rate)
 
     monkeypatch.setattr(loop, "Adam", Watched)
