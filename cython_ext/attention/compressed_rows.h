@@ -68,6 +68,14 @@ static bool rows_fit(const RowEnds *rows, ptrdiff_t count, ptrdiff_t entries,
     return !wrong;
 }
 
+/* Are `count` rising columns all within [first, first + block)? */
+static bool columns_fit(const int32_t *columns, ptrdiff_t count, int64_t first, ptrdiff_t block) {
+    uint32_t wrong = 0;
+    for (ptrdiff_t i = 0; i < count; i++)
+        wrong |= (uint32_t)columns[i] - (uint32_t)first >= (uint32_t)block;
+    return !wrong;
+}
+
 /* The first of columns[start .. end) that is not below `least`, or end. */
 static inline ptrdiff_t first_column(const int32_t *columns, ptrdiff_t start, ptrdiff_t end,
                                      int64_t least) {
@@ -259,10 +267,7 @@ static void TYPED(columns_product_loop)(char **args, const ptrdiff_t *dims, cons
             const ptrdiff_t from = row_start(&rows, r), all = row_end(&rows, r);
             const ptrdiff_t start = first_column(columns, from, all, first);
             const ptrdiff_t end = first_column(columns, start, all, first + block);
-            uint32_t wrong = 0;
-            for (ptrdiff_t i = start; i < end; i++)
-                wrong |= (uint32_t)columns[i] - (uint32_t)first >= (uint32_t)block;
-            if (wrong) {
+            if (!columns_fit(columns + start, end - start, first, block)) {
                 value_error("columns_product: the columns of a row must rise");
                 return;
             }
@@ -366,6 +371,19 @@ static void TYPED(rows_entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims
     leave_no_float_flags();
 }
 
+/* w to its columns, counted from `first`, and zeros elsewhere. */
+static bool TYPED(place)(const REAL *restrict w, const int32_t *restrict columns, ptrdiff_t count,
+                         int64_t first, ptrdiff_t block, REAL *restrict to) {
+    if (!columns_fit(columns, count, first, block)) return false;
+    if (count == block) {
+        memcpy(to, w, (size_t)count * sizeof(REAL));
+        return true;
+    }
+    memset(to, 0, (size_t)block * sizeof(REAL));
+    for (ptrdiff_t i = 0; i < count; i++) to[columns[i] - first] = w[i];
+    return true;
+}
+
 /* (c),(c),(m),(m),()->(m,b) */
 static void TYPED(rows_spread_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
@@ -387,10 +405,11 @@ static void TYPED(rows_spread_loop)(char **args, const ptrdiff_t *dims, const pt
         for (ptrdiff_t r = 0; r < m; r++) {
             REAL *to = (REAL *)(args[5] + turn * steps[5] + r * own[4]);
             const ptrdiff_t from = row_start(&rows, r), all = row_end(&rows, r);
-            memset(to, 0, (size_t)block * sizeof(REAL));
-            for (ptrdiff_t i = first_column(columns, from, all, first); i < all; i++) {
-                if (columns[i] < first || columns[i] >= first + block) break;
-                to[columns[i] - first] = w[i];
+            const ptrdiff_t start = first_column(columns, from, all, first);
+            const ptrdiff_t end = first_column(columns, start, all, first + block);
+            if (!TYPED(place)(w + start, columns + start, end - start, first, block, to)) {
+                value_error("rows_spread: the columns of a row must rise");
+                return;
             }
         }
     }
@@ -417,8 +436,12 @@ static void TYPED(rows_pick_loop)(char **args, const ptrdiff_t *dims, const ptrd
             for (ptrdiff_t r = 0; r < m; r++) {
                 const REAL *row = (const REAL *)(args[3] + turn * steps[3] + h * own[5]
                                                  + r * own[6]);
-                for (ptrdiff_t i = row_start(&rows, r); i < row_end(&rows, r); i++)
-                    out[i] = row[columns[i]];
+                const ptrdiff_t start = row_start(&rows, r), end = row_end(&rows, r);
+                if (end - start == n) { /* all columns, as they rise */
+                    memcpy(out + start, row, (size_t)n * sizeof(REAL));
+                    continue;
+                }
+                for (ptrdiff_t i = start; i < end; i++) out[i] = row[columns[i]];
             }
         }
     }

@@ -77,7 +77,7 @@ class Inputs:
         self._groups = _groups(*(shape[:-2] for shape in self._shapes))
         self.query, self.key, self.value = (self._split_heads(x) for x in (query, key, value))
         try:
-            self.batch = np.broadcast_shapes(*(x.shape[:-2] for x in self._arranged()))
+            self.batch = _broadcast(*(x.shape[:-2] for x in self._arranged()))
         except ValueError:
             q, k, v = (shape[:-2] for shape in self._shapes)
             raise ValueError(
@@ -92,6 +92,8 @@ class Inputs:
     def per_head(self, value: Any, name: str) -> Any:
         """A parameter, checked to broadcast against the batch shape, and as it does so here."""
         value = np.asarray(value) if not hasattr(value, "__array_function__") else value
+        if not value.ndim:
+            return value
         try:
             fits = np.broadcast_shapes(value.shape, self.outer) == self.outer
         except ValueError:
@@ -280,9 +282,9 @@ class Setting:
         self.support_alpha = self.record.support_alpha
         self.entmax = any(self.record is record for record in (ENTMAX, *SPECIAL))
         if self.record is ENTMAX:
-            like = np.broadcast_to(np.float64(0), (*inputs.outer, 1))
-            if isinstance(alpha, np.ndarray) or not hasattr(alpha, "__array_function__"):
-                ALPHA.checked(alpha, like)
+            on_host = isinstance(alpha, np.ndarray) or not hasattr(alpha, "__array_function__")
+            if ALPHA.quick(alpha) is None and on_host:
+                ALPHA.checked(alpha, np.broadcast_to(np.float64(0), (*inputs.outer, 1)))
             self.support_alpha = self.mapping.values[0][..., 0]
         self.alpha = 1.0 if self.support_alpha is None else self.support_alpha
         self.own_mask = None if mask is None else _mask(mask, inputs)
@@ -299,6 +301,10 @@ class Setting:
         if self.own_mask is None:
             return causal
         return self.own_mask & causal
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    return shapes[0] if len(set(shapes)) == 1 else np.broadcast_shapes(*shapes)
 
 
 def _groups(query: tuple[int, ...], *others: tuple[int, ...]) -> int:

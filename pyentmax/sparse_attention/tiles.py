@@ -31,7 +31,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pyentmax.backends import choice, threads
-from pyentmax.calls.rows import EVERYTHING, KERNEL_DTYPES
+from pyentmax.calls.rows import KERNEL_DTYPES
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting
 from pyentmax.sparse_attention.weights import AttentionWeights, CollectedRows, pack
@@ -46,6 +46,7 @@ TILE = 1 << 18
 # takes half as long again.
 SIDE = 64
 PRODUCTS = 1 << 19
+EVERYTHING = np.broadcast_to(np.True_, (1 << 19, 1 << 19, 1 << 24))  # a mask that hides nothing
 QUERIES = 256  # of one head that go together backward
 KEYS = 1024  # whose gradients, which have to stay in the cache, go together
 WORK = 1 << 18  # scores for which a further thread pays
@@ -77,11 +78,16 @@ class Heads:
         else:  # what was broadcast is the same many times
             array = array[tuple(slice(0, 1 if step == 0 else None) for step in array.strides)]
         self.own = array.reshape(-1, *array.shape[-2:])
-        number = np.arange(len(self.own)).reshape(array.shape[:-2])
-        self.number = np.broadcast_to(number, batch).ravel()
+        self.number = np.arange(len(self.own))
+        self._is_shared = array.shape[:-2] != batch
+        if self._is_shared:
+            numbers = self.number.reshape(array.shape[:-2])
+            self.number = np.broadcast_to(numbers, batch).ravel()
 
     def some(self, start: int, stop: int) -> Any:
         """The matrices of the heads from start to stop; a view where they lie side by side."""
+        if not self._is_shared:
+            return self.own[start:stop]
         numbers = self.number[start:stop]
         first = int(numbers[0])
         if stop == start + 1:
@@ -101,6 +107,21 @@ class Heads:
         if some.shape[2] > 1:
             some = some[:, :, : tile.keys]
         return np.broadcast_to(some, (*tile.shape, tile.keys))
+
+
+class Buffers:
+    """Memory of one thread for tile after tile, since fresh memory is slow."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._dtype = dtype
+        self._kept: dict[str, Any] = {}
+
+    def empty(self, name: str, shape: tuple[int, ...]) -> Any:
+        """An array of that shape, whose values last until the name is used again."""
+        size, kept = math.prod(shape), self._kept.get(name)
+        if kept is None or kept.size < size:
+            kept = self._kept[name] = np.empty(size, self._dtype)
+        return kept[:size].reshape(shape)
 
 
 @dataclass(frozen=True)
@@ -184,6 +205,8 @@ class Call:
         ]
 
     def _of_heads(self, value: Any) -> Any:
+        if np.ndim(value) == 0:
+            return np.full(self.heads, value, np.float64)
         return np.broadcast_to(np.asarray(value, np.float64), self.batch).reshape(self.heads)
 
     def visible(self, tile: Tile) -> Any:
@@ -197,7 +220,7 @@ class Call:
         """The caller's mask for a tile, of its shape and stride 0 where there is none."""
         if self.mask is not None:
             return self.mask.cut(tile)
-        return np.broadcast_to(EVERYTHING[: tile.keys], (*tile.shape, tile.keys))
+        return EVERYTHING[: tile.shape[0], : tile.shape[1], : tile.keys]
 
     def seen(self, tile: Tile) -> Any:
         """What the queries of a tile see, causality included; None for everything."""
@@ -322,18 +345,18 @@ def backward(
     g_query = np.empty((call.heads, call.t, inputs.query.shape[-1]), call.dtype)
     g_scores = np.empty_like(weights.data)
 
-    def of_queries(tile: Tile) -> None:
-        part = call.part(tile)
+    def of_queries(tile: Tile, buffers: Buffers) -> None:
+        part = call.part(tile, buffers)
         found = g_scores[part.entries]
         call.g_scores(part, call.dots(part, g_heads, call.value), found)
         call.product(part, found, call.key, g_query[tile.start : tile.stop, tile.top : tile.bottom])
 
-    _share(call.tiles, lambda: of_queries, inputs.shape, workers)
+    _share(call.tiles, lambda: call.with_buffers(of_queries), inputs.shape, workers)
     g_key = _Columns(call, g_scores, call.query, call.key)
     g_value = _Columns(call, weights.data, g_heads, call.value)
     _share(
         [*g_key.blocks(), *g_value.blocks()],
-        lambda: lambda block: block.of.run(block),
+        lambda: call.with_buffers(lambda block, buffers: block.of.run(block, buffers)),
         inputs.shape,
         workers,
     )
@@ -356,10 +379,11 @@ def along(
     d_query, d_key, d_value = (Heads(tangent, inputs.batch) for tangent in tangents)
     output = np.empty((call.heads, call.t, inputs.value.shape[-1]), call.dtype)
 
-    def run(tile: Tile) -> None:
-        part = call.part(tile)
+    def run(tile: Tile, buffers: Buffers) -> None:
+        part = call.part(tile, buffers)
         out = output[tile.start : tile.stop, tile.top : tile.bottom]
-        moved = call.dots(part, d_query, call.key) + call.dots(part, call.query, d_key)
+        moved = call.dots(part, d_query, call.key).copy()
+        moved += call.dots(part, call.query, d_key)
         d_weights = np.empty_like(part.p)
         call.g_scores(part, moved, d_weights, forward=True)
         call.product(part, d_weights, call.value, out)
@@ -367,7 +391,7 @@ def along(
         call.product(part, part.p, d_value, more)
         out += more
 
-    _share(call.tiles, lambda: run, inputs.shape, workers)
+    _share(call.tiles, lambda: call.with_buffers(run), inputs.shape, workers)
     return output.reshape((*inputs.batch, *output.shape[1:]))
 
 
@@ -379,14 +403,14 @@ def of_alpha(
     g_heads = Heads(g, inputs.batch)
     each = np.empty((call.heads, call.t), call.dtype)
 
-    def run(tile: Tile) -> None:
-        part = call.part(tile)
+    def run(tile: Tile, buffers: Buffers) -> None:
+        part = call.part(tile, buffers)
         some = slice(tile.start, tile.stop)
         products = call.dots(part, g_heads, call.value)
         operands = part.p, products, part.starts, part.ends, call.alpha[some]
         rows.rows_entmax_vjp_alpha(*operands, out=each[some, tile.top : tile.bottom])
 
-    _share(call.tiles, lambda: run, inputs.shape, workers)
+    _share(call.tiles, lambda: call.with_buffers(run), inputs.shape, workers)
     return each.sum(axis=1).reshape(inputs.batch)
 
 
@@ -400,16 +424,17 @@ class _Part:
     starts: Any
     ends: Any
     entries: slice
+    buffers: Buffers
 
-    def spread(self, w: Any) -> Any:
-        """All entries of a matrix with that support."""
-        dense = np.empty((*self.tile.shape, self.tile.keys), w.dtype)
+    def spread(self, w: Any, name: str = "spread") -> Any:
+        """All entries of a matrix with that support, in a buffer of that name."""
+        dense = self.buffers.empty(name, (*self.tile.shape, self.tile.keys))
         rows.rows_spread(w, self.columns, self.starts, self.ends, np.int64(0), out=dense)
         return dense
 
     def pick(self, dense: Any) -> Any:
-        """Of a matrix what stands on the support."""
-        found = np.empty_like(self.p, dense.dtype)
+        """Of a matrix what stands on the support, in a buffer."""
+        found = self.buffers.empty("on the support", self.p.shape)
         rows.rows_pick(self.columns, self.starts, self.ends, dense, out=found)
         return found
 
@@ -422,25 +447,30 @@ class _OnSupport(Call):
         self.weights = weights
         self.tiles = tiles(inputs.shape, setting.reach, min(max(self.t, 1), QUERIES))
 
-    def part(self, tile: Tile) -> _Part:
+    def with_buffers(self, work: Callable[[Piece, Buffers], None]) -> Callable[[Piece], None]:
+        """The work of one thread."""
+        buffers = Buffers(self.dtype)
+        return lambda piece: work(piece, buffers)
+
+    def part(self, tile: Tile, buffers: Buffers) -> _Part:
         """A tile's non-zeros."""
         first = tile.start * self.t + tile.top
         indptr = self.weights.indptr[first : first + math.prod(tile.shape) + 1]
         entries = slice(int(indptr[0]), int(indptr[-1]))
         places = indptr - indptr[0]
         starts, ends = places[:-1].reshape(tile.shape), places[1:].reshape(tile.shape)
-        return _Part(
-            tile, self.weights.data[entries], self.weights.indices[entries], starts, ends, entries
-        )
+        p, columns = self.weights.data[entries], self.weights.indices[entries]
+        return _Part(tile, p, columns, starts, ends, entries, buffers)
 
     def dots(self, part: _Part, left: Heads, right: Heads) -> Any:
-        """x_i · y_j on the support."""
+        """x_i · y_j on the support, in a buffer."""
         tile = part.tile
         x = left.some(tile.start, tile.stop)[:, tile.top : tile.bottom]
         y = right.some(tile.start, tile.stop)[:, : max(tile.keys, 1)]
         if _is_dense(part.p.size, tile, DENSE_DOTS):
-            return part.pick(x @ np.swapaxes(y, -1, -2))
-        found = np.empty_like(part.p)
+            products = part.buffers.empty("products", (*tile.shape, tile.keys))
+            return part.pick(np.matmul(x, np.swapaxes(y, -1, -2), out=products))
+        found = part.buffers.empty("on the support", part.p.shape)
         rows.rows_dots(part.columns, part.starts, part.ends, x, y, out=found)
         return found
 
@@ -463,7 +493,8 @@ class _OnSupport(Call):
             return
         mapping = self.mapping_of(tile)
         product = mapping.jvp if forward else mapping.vjp
-        out[...] = part.pick(product(part.spread(part.p), part.spread(v), self.seen(tile)))
+        dense, direction = part.spread(part.p), part.spread(v, "direction")
+        out[...] = part.pick(product(dense, direction, self.seen(tile)))
         out *= scale
 
 
@@ -502,7 +533,7 @@ class _Columns:
             for top in range(0, call.s, KEYS)
         ]
 
-    def run(self, block: _Block) -> None:
+    def run(self, block: _Block, buffers: Buffers) -> None:
         """The sums of a block, in the order of heads and queries."""
         out = self.out[block.start : block.stop, block.top : block.bottom]
         if not self._is_regular:
@@ -514,9 +545,9 @@ class _Columns:
         first = True
         for start, stop in spans:
             for w, columns, starts, ends, x, dense in self._stretches(start, stop, len(out)):
-                more = out if first else np.empty_like(out)
+                more = out if first else buffers.empty("more", out.shape)
                 if dense and np.isfinite(x).all():
-                    self._dense(block, w, columns, starts, ends, x, more)
+                    self._dense(block, w, columns, starts, ends, x, more, buffers)
                 else:
                     top = np.int64(block.top)
                     rows.columns_product(w, columns, starts, ends, x, top, out=more)
@@ -534,7 +565,7 @@ class _Columns:
         x = x.reshape(matrices, (stop - start) // matrices * t, x.shape[-1])
         indptr = call.weights.indptr[start * t : stop * t + 1]
         length = x.shape[1]
-        if matrices > 1:
+        if matrices > 1 or length <= QUERIES:
             is_dense = (indptr[-1] - indptr[0]) > DENSE_COLUMNS * (stop - start) * t * call.s
             edges, dense = [0, length], [is_dense]
         else:
@@ -547,10 +578,7 @@ class _Columns:
             edges = [0, *(int(tops[i]) for i in changes), length]
             dense = [bool(many[i]) for i in (0, *changes)] if length else []
         for top, bottom, many_here in zip(edges, edges[1:], dense, strict=False):
-            if matrices > 1:
-                places = indptr
-            else:
-                places = indptr[top : bottom + 1]
+            places = indptr if len(edges) == 2 else indptr[top : bottom + 1]
             entries = slice(int(places[0]), int(places[-1]))
             places = places - places[0]
             shape = (matrices, bottom - top)
@@ -564,16 +592,27 @@ class _Columns:
             )
 
     def _dense(
-        self, block: _Block, w: Any, columns: Any, starts: Any, ends: Any, x: Any, out: Any
+        self,
+        block: _Block,
+        w: Any,
+        columns: Any,
+        starts: Any,
+        ends: Any,
+        x: Any,
+        out: Any,
+        buffers: Buffers,
     ) -> None:
-        out[...] = 0
-        width = block.bottom - block.top
+        """The sums over some queries, by products of whole matrices."""
+        width, first = block.bottom - block.top, np.int64(block.top)
         for top in range(0, starts.shape[1], QUERIES):
             some = slice(top, top + QUERIES)
-            spread = np.empty((*starts[:, some].shape, width), w.dtype)
-            first = np.int64(block.top)
+            spread = buffers.empty("spread", (*starts[:, some].shape, width))
             rows.rows_spread(w, columns, starts[:, some], ends[:, some], first, out=spread)
-            out += np.swapaxes(spread, -1, -2) @ x[:, some]
+            if top == 0:
+                np.matmul(np.swapaxes(spread, -1, -2), x[:, some], out=out)
+            else:
+                product = buffers.empty("product", out.shape)
+                out += np.matmul(np.swapaxes(spread, -1, -2), x[:, some], out=product)
 
 
 def _starts(ends: Any) -> Any:

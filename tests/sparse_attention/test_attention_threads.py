@@ -1,0 +1,83 @@
+"""Attention shared by threads: the same bits for any number, after a fork, for many callers."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+from cases import Case, normal
+
+from pyentmax import attention, attention_jvp, attention_vjp, attention_vjp_alpha, set_workers
+from pyentmax.sparse_attention.weights import CollectedRows
+
+
+def case(dtype: Any = np.float32, t: int = 700) -> Case:
+    """Two heads, of queries in several tiles, some of which are dense."""
+    rng = np.random.default_rng(6)
+    query, key, value = (normal(rng, (2, t, n), dtype) for n in (16, 16, 20))
+    query[:, 300:] *= 0.01
+    return Case(query, key[:1], value, [1.4, 2.0], {"causal": True, "offset": 200})
+
+
+def everything(case: Case, workers: int | None) -> list[np.ndarray]:
+    options = case.options | {"workers": workers}
+    output, weights = attention(*case.arrays, case.alpha, return_weights=True, **options)
+    g = np.cos(output)
+    along = attention_jvp(weights, *case.arrays, *case.arrays, case.alpha, **options)
+    of_alpha = attention_vjp_alpha(weights, case.value, g, case.alpha, workers=workers)
+    gradients = attention_vjp(weights, *case.arrays, g, case.alpha, **options)
+    return [output, weights.data, weights.indices, weights.indptr, *gradients, along, of_alpha]
+
+
+def assert_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_number_of_threads_gives_the_same_bits(dtype: Any) -> None:
+    some = case(dtype)
+    alone = everything(some, 1)
+    for workers in (2, 3):
+        assert_same(everything(some, workers), alone)
+    with set_workers(2):
+        assert_same(everything(some, None), alone)
+
+
+def test_callers_in_several_threads_do_not_disturb_each_other() -> None:
+    some = case(t=300)
+    alone = everything(some, 1)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda workers: everything(some, workers), [1, 2, 1, 3, 2, 2]):
+            assert_same(found, alone)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_child_computes_the_same() -> None:
+    some = case(t=300)
+    expected = everything(some, 2)  # starts the threads, of which the child has none
+    child = os.fork()
+    if child == 0:
+        try:
+            assert_same(everything(some, 2), expected)
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_tiles_are_collected_in_their_order() -> None:
+    tiles = [np.arange(n) + 10.0 * i for i, n in enumerate([3, 0, 5, 2])]
+    for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
+        kept = CollectedRows(4, np.float64)
+        for i in order:
+            ends = np.array([tiles[i].size])
+            kept.add(i, 0.25, i, tiles[i], tiles[i].astype(np.int32), ends)
+        weights = kept.weights((4, 40))
+        np.testing.assert_array_equal(weights.data, np.concatenate(tiles))
+        np.testing.assert_array_equal(weights.indices, np.concatenate(tiles))
+        np.testing.assert_array_equal(weights.indptr, [0, 3, 3, 8, 10])
