@@ -633,9 +633,7 @@ def _share(
     workers: int | None,
 ) -> None:
     """Work on all pieces, on several threads where that pays, each with one thread of BLAS."""
-    if workers is None:
-        count = min(math.prod(shape) // WORK, threads.get_workers())
-    else:
-        count = threads.counted(workers)
+    most = threads.get_workers() if workers is None else threads.counted(workers)
+    count = min(math.prod(shape) // WORK, most)
     with one_blas_thread():
         threads.each(pieces, start, count)

@@ -11,7 +11,13 @@ import pytest
 from cases import Case, normal
 
 from pyentmax import attention, attention_jvp, attention_vjp, attention_vjp_alpha, set_workers
+from pyentmax.sparse_attention import tiles
 from pyentmax.sparse_attention.weights import CollectedRows
+
+
+@pytest.fixture(autouse=True)
+def _threads_at_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "WORK", 1)
 
 
 def case(dtype: Any = np.float32, t: int = 700) -> Case:
@@ -71,13 +77,13 @@ def test_a_forked_child_computes_the_same() -> None:
 
 
 def test_tiles_are_collected_in_their_order() -> None:
-    tiles = [np.arange(n) + 10.0 * i for i, n in enumerate([3, 0, 5, 2])]
+    rows = [np.arange(n) + 10.0 * i for i, n in enumerate([3, 0, 5, 2])]
     for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
         kept = CollectedRows(4, np.float64)
         for i in order:
-            ends = np.array([tiles[i].size])
-            kept.add(i, 0.25, i, tiles[i], tiles[i].astype(np.int32), ends)
+            ends = np.array([rows[i].size])
+            kept.add(i, 0.25, i, rows[i], rows[i].astype(np.int32), ends)
         weights = kept.weights((4, 40))
-        np.testing.assert_array_equal(weights.data, np.concatenate(tiles))
-        np.testing.assert_array_equal(weights.indices, np.concatenate(tiles))
+        np.testing.assert_array_equal(weights.data, np.concatenate(rows))
+        np.testing.assert_array_equal(weights.indices, np.concatenate(rows))
         np.testing.assert_array_equal(weights.indptr, [0, 3, 3, 8, 10])
