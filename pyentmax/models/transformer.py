@@ -270,8 +270,8 @@ class Transformer:
 
     @property
     def output_is_sparse(self) -> bool:
-        """Whether the output mapping can give a token the probability 0."""
-        return self.output.sparse
+        """Whether the output mapping can give a token the probability 0, and this is proved."""
+        return self.output.proves_zeros
 
     def alphas(self) -> dict[str, np.ndarray]:
         """The learned α of each kind's heads, (layers, heads); empty if they are not learned."""
@@ -412,9 +412,9 @@ class Transformer:
             x = run.attention("context", k, f"{layer}.context", x, state.memory[k], of_source)
             x = run.network(f"{layer}.network", x)
         scores = self._output(self.params, run.last(x, "decoder")[:, 0])
-        log_prob, support = self.output.log_probabilities(scores.data)
+        log_prob, support, unseen = self.output.certified(scores.data)
         attention = weights["context"][-1][:, :, 0].mean(axis=1)
-        step = Step(*map(to_host, (log_prob, support, attention)))
+        step = Step(log_prob, support, to_host(attention), unseen)
         return step, state._replace(past=tuple(past), lengths=lengths + 1)
 
     def select(self, state: TransformerState, rows: Array) -> TransformerState:

@@ -16,7 +16,7 @@ from mpmath import mp, mpf
 from pyentmax.decoding import Step, beam_search, exact_search
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.nn.linear import linear
+from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.mapping_choice import choose_mapping
 
 BOS, EOS = 0, 1
@@ -218,31 +218,33 @@ def test_a_probability_that_underflows_near_softmax_is_listed(output, dtype):
         np.testing.assert_allclose(result.hypotheses[1].log_prob, 50 * np.log(0.02), rtol=1e-3)
 
 
-def network(seed, output, dtype, scale):
+def recurrent(seed, output):
     config = RNNSeq2SeqConfig(source_size=4, target_size=5, hidden=4, output=output)
-    rng = np.random.default_rng(seed)
-    model = RNNSeq2Seq.initialize(config, rng, bos=BOS, eos=EOS, dtype=dtype)
-    model.params["output.weight"] *= scale
-    model.params["output.bias"][[BOS, EOS]] = -9 * scale, scale / 3
-    return model
+    return RNNSeq2Seq.initialize(config, np.random.default_rng(seed), bos=BOS, eos=EOS)
 
 
+def transformer(seed, output):
+    config = TransformerConfig(4, 5, width=4, layers=1, heads=1, inner=4, output=output)
+    return Transformer.initialize(config, np.random.default_rng(seed), bos=BOS, eos=EOS)
+
+
+@pytest.mark.parametrize("kind", [recurrent, transformer])
 @pytest.mark.parametrize("output", ["1.5", "2", "1.02", "bisection:1.02", "normmax:2"])
 @pytest.mark.parametrize("scale", [3, 30, 1000])
-def test_networks_are_complete_where_they_say_so(output, scale):
+def test_networks_are_complete_where_they_say_so(kind, output, scale):
     source = np.array([[1, 2, 3]])
 
     def possible(model, prefix):
-        state = model.encode(source, source > 0)
-        for token in (BOS, *prefix):
-            _, state = model.step(state, np.array([token]))
-        scores = linear(model.params, "output", state.input_feed).data[0]
-        return set(probabilities(scores, output))
+        read = np.array([[BOS, *prefix]])
+        scores = model.scores(model.params, source, source > 0, read).data
+        return probabilities(scores.reshape(-1, 5)[-1], output).keys()
 
-    models = [network(seed, output, np.float32, scale) for seed in range(3)]
+    models = [kind(seed, output) for seed in range(3)]
+    for model in models:
+        model.params["output.weight"] *= scale
+        model.params["output.bias"][[BOS, EOS]] = -9 * scale, scale / 3
     for members in ([models[0]], [models[1]], models[1:]):
-        ensemble = Ensemble(members)
-        [result] = beam_search(ensemble, source, source > 0, beam=40, max_length=4)
+        [result] = beam_search(Ensemble(members), source, source > 0, beam=40, max_length=4)
         if result.exact:
             listed = {h.tokens for h in result.hypotheses}
             level = [()]
