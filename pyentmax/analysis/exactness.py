@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from pyentmax.decoding import Decodable, SearchResult
+from pyentmax.decoding import Decodable, SearchResult, forced_decoding
 
 State = TypeVar("State")
 
@@ -158,7 +158,7 @@ def empty_string_probability(
     >>> empty_string_probability(model, source, source > 0).round(1)
     array([0.1])
     """
-    state = model.encode(source, source_mask)
-    step, _ = model.step(state, np.full(len(source), model.bos))
-    probability = np.exp(step.log_prob[:, model.eos].astype(np.float64))
-    return np.where(step.support[:, model.eos], probability, 0.0)
+    empty: list[list[int]] = [[] for _ in source]
+    return np.array(
+        [said.probability for said in forced_decoding(model, source, source_mask, empty)]
+    )

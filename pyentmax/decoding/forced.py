@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source
+from pyentmax.decoding._inputs import as_source, possible_continuations
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
 State = TypeVar("State")
@@ -102,6 +102,12 @@ def forced_decoding(
     list of B ForcedDecoding
         In the order of the sources.
 
+    Raises
+    ------
+    ValueError
+        If the arrays do not fit together, or if the model gives a row no possible token (as NaN
+        scores do).
+
     References
     ----------
     Peters, Niculae and Martins (2019), Sparse Sequence-to-Sequence Models, Figure 2.
@@ -144,6 +150,7 @@ def forced_decoding(
     length = 0
     while source_index.size:
         step, state = model.step(state, tokens)
+        possible_continuations(step, step.log_prob, source_index, length)
         for row, i in enumerate(source_index):
             weights = step.attention[row][source_mask[i]]
             recorded[i].append((step.log_prob[row], step.support[row], weights))

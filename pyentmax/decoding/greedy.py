@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, length_limits
+from pyentmax.decoding._inputs import as_source, length_limits, possible_continuations
 from pyentmax.models.protocol import Decodable, IntArray
 
 State = TypeVar("State")
@@ -31,6 +31,11 @@ def greedy_search(
     list of B int arrays
         The tokens before the end symbol, or up to the length limit if that came first. Ties go to
         the lowest token id.
+
+    Raises
+    ------
+    ValueError
+        As in `beam_search`.
 
     Examples
     --------
@@ -62,7 +67,8 @@ def greedy_search(
     tokens = np.full(sources, model.bos)
     while source_index.size:
         step, state = model.step(state, tokens)
-        best = np.where(step.support, step.log_prob, -np.inf).argmax(axis=1)
+        possible = possible_continuations(step, step.log_prob, source_index, length[source_index])
+        best = np.where(possible, step.log_prob, -np.inf).argmax(axis=1)
         active = best != model.eos
         output[source_index[active], length[source_index[active]]] = best[active]
         length[source_index[active]] += 1

@@ -67,7 +67,8 @@ class ChosenMapping(NamedTuple):
             log_p = log(z, *self.params)
             return log_p, log_p > -np.inf
         p, support = self.probabilities(z)
-        return np.where(p > 0, np.log(np.where(p > 0, p, 1)), -np.inf), support
+        # Not p > 0: a NaN has to stay one.
+        return np.where(p == 0, -np.inf, np.log(np.where(p == 0, 1, p))), support
 
     def certified(self, z: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """log p on the host, where p may be above 0, and what it is at most where log p hides it.

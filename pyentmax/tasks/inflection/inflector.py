@@ -82,6 +82,8 @@ class Inflector(WordDecoder):
             mean = self.model.loss(self.model.params, batch)
             count = float(batch.target_mask.sum())
             loss = loss + count * mean.data.astype(np.float64)
+            if not np.isfinite(float(loss)):  # nothing to decode
+                return Validation(float(loss), 0.0)
             tokens += count
             greedy = greedy_search(self.model, batch.source, batch.source_mask)
             for i, found in zip(index, greedy, strict=True):

@@ -1,0 +1,70 @@
+"""Models that give no probabilities: every decoder says so, with the same words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pyentmax.analysis import empty_string_probability
+from pyentmax.decoding import (
+    ancestral_sampling,
+    beam_search,
+    exact_search,
+    forced_decoding,
+    greedy_search,
+)
+from pyentmax.models.ensemble import Ensemble
+from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
+from pyentmax.models.transformer import Transformer, TransformerConfig
+
+SOURCE = np.array([[1, 2, 3], [3, 2, 0]])
+MASK = SOURCE > 0
+DECODERS = {
+    "beam": beam_search,
+    "exact": exact_search,
+    "greedy": greedy_search,
+    "forced": lambda *arguments: forced_decoding(*arguments, [[3], [4, 3]]),
+    "sampling": lambda *arguments: ancestral_sampling(*arguments, np.random.default_rng(0)),
+    "empty string": empty_string_probability,
+}
+
+
+def recurrent(output="1.5", **options):
+    config = RNNSeq2SeqConfig(4, 5, hidden=4, output=output, **options)
+    return RNNSeq2Seq.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+
+
+def transformer(output="1.5", **options):
+    config = TransformerConfig(4, 5, width=4, layers=1, heads=1, inner=4, output=output, **options)
+    return Transformer.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("output", ["1", "1.5", "1.3", "bisection:1.5", "topk_softmax:2"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_no_decoder_takes_a_nan_for_impossible(decoder, output, bad):
+    model = recurrent(output)
+    model.params["output.bias"][3] = bad
+    for broken in (model, Ensemble([recurrent(output), model])):
+        with pytest.raises(ValueError, match="gives source 0 no next token after 0 tokens.* NaN"):
+            DECODERS[decoder](broken, SOURCE, MASK)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        recurrent(),
+        recurrent(layers=2, score="additive"),
+        recurrent(attention="learned"),
+        recurrent(attention="2", fertility=1.0),
+        transformer(),
+        transformer(attention="learned", norm="pre", tied="output"),
+    ],
+)
+def test_wherever_the_nan_is_no_decoder_hides_it(model):
+    sound = {name: x.copy() for name, x in model.params.items()}
+    for name in sound:
+        model.params = {**sound, name: np.full_like(sound[name], np.nan)}
+        for decoder in DECODERS.values():
+            with pytest.raises(ValueError, match="NaN|nan"):
+                decoder(model, SOURCE, MASK)
