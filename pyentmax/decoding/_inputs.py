@@ -23,7 +23,22 @@ def as_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, Bool
             f"source_mask must be a bool array of source's shape {ids.shape} (True = real token), "
             f"not {mask.dtype} of shape {mask.shape}"
         )
+    if (ids[mask] < 0).any():
+        raise ValueError(f"source: expected token ids from 0 up, got {ids[mask].min()}")
     return ids, mask
+
+
+def as_target(tokens: ArrayLike) -> IntArray:
+    """The ids of one target as an array."""
+    ids = np.asarray(tokens)
+    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
+        raise ValueError(
+            "targets: expected a list of token ids for each source, got one of "
+            f"{ids.dtype} and shape {ids.shape}"
+        )
+    if ids.size and ids.min() < 0:
+        raise ValueError(f"targets: expected token ids from 0 up, got {ids.min()}")
+    return ids.astype(np.int64)
 
 
 def positive(name: str, value: int) -> int:

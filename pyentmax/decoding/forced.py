@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, possible_continuations
+from pyentmax.decoding._inputs import as_source, as_target, possible_continuations
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
 State = TypeVar("State")
@@ -105,8 +105,8 @@ def forced_decoding(
     Raises
     ------
     ValueError
-        If the arrays do not fit together, or if the model gives a row no possible token (as NaN
-        scores do).
+        If the arrays do not fit together, a target is no list of token ids of the model, or if the
+        model gives a row no possible token (as NaN scores do).
 
     References
     ----------
@@ -140,7 +140,7 @@ def forced_decoding(
         raise ValueError(
             f"expected one target for each of the {len(source)} sources, got {len(targets)}"
         )
-    forced = [np.append(np.asarray(t, dtype=np.int64), model.eos) for t in targets]
+    forced = [np.append(as_target(target), model.eos) for target in targets]
     recorded: list[list[tuple[FloatArray, BoolArray, FloatArray]]] = [[] for _ in forced]
     if not forced:
         return []
@@ -151,6 +151,12 @@ def forced_decoding(
     while source_index.size:
         step, state = model.step(state, tokens)
         possible_continuations(step, step.log_prob, source_index, length)
+        vocabulary = step.log_prob.shape[1]
+        for i in source_index[[forced[i][length] >= vocabulary for i in source_index]]:
+            raise ValueError(
+                f"targets: expected token ids below {vocabulary}, the size of the vocabulary, got "
+                f"{forced[i][length]} for source {i}"
+            )
         for row, i in enumerate(source_index):
             weights = step.attention[row][source_mask[i]]
             recorded[i].append((step.log_prob[row], step.support[row], weights))

@@ -250,7 +250,7 @@ class RNNSeq2Seq:
     def _encode(
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None
     ) -> DecoderState:
-        check_sources(mask)
+        check_sources(source, mask, self.config.source_size)
         rate = self.config.dropout
         time_mask = mask.T
         x = embedding(params, "source_embedding", source.T)
@@ -308,7 +308,7 @@ class RNNSeq2Seq:
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
         """The decoder's state before the first token, as arrays off the tape."""
-        check_sources(source_mask)
+        check_sources(source, source_mask, self.config.source_size)
         xp = self.xp
         state = self._encode(self.params, xp.asarray(source), xp.asarray(source_mask), None)
         return _detached(state)

@@ -354,7 +354,7 @@ class Transformer:
         return run.last(x, "decoder")
 
     def _encode(self, run: _Run, source: Array, mask: Array) -> Tensor:
-        check_sources(mask)
+        check_sources(source, mask, self.config.source_size)
         x = self._embed(run, "source", source, np.arange(source.shape[1]))
         for k in range(self.config.layers):
             x = run.self_attention("encoder", k, f"encoder.{k}.self", x, mask[:, None, None, :])
@@ -379,7 +379,7 @@ class Transformer:
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> TransformerState:
         """The decoder's state before the first token, as arrays off the tape."""
-        check_sources(source_mask)
+        check_sources(source, source_mask, self.config.source_size)
         xp, config = self.xp, self.config
         run = _Run(config, self.params, None)
         mask = xp.asarray(source_mask)

@@ -83,8 +83,12 @@ class ChosenMapping(NamedTuple):
         >>> print(log_p, possible, most < -34)
         [[  0. -inf -inf]] [[ True  True False]] [ True]
         """
-        log_p, support = map(to_host, self.log_probabilities(z))
-        doubtful = _RECORDS[self.name].doubtful
+        log, doubtful = _RECORDS[self.name].log, _RECORDS[self.name].doubtful
+        if log is None:
+            log_p, support = map(to_host, self.log_probabilities(z))
+        else:  # the support is told by log p, and need not be copied from a GPU
+            log_p = to_host(log(z, *self.params))
+            support = log_p > -np.inf
         doubt = doubtful and doubtful(to_host(z), support, *self.params)
         if not doubt:
             return log_p, support, None

@@ -40,6 +40,33 @@ def transformer(output="1.5", **options):
 
 
 @pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("model", [recurrent(), transformer()])
+@pytest.mark.parametrize(("ids", "which"), [([1, -1, 2], -1), ([1, 4, 2], 4)])
+def test_ids_outside_the_vocabulary_are_no_positions_from_its_end(decoder, model, ids, which):
+    source = np.array([ids, ids])
+    with pytest.raises(ValueError, match=f"source: expected token ids from 0 .*, got {which}"):
+        DECODERS[decoder](model, source, source == source)
+    # What stands in padding is never read.
+    padded = np.array([[1, 2, -1]])
+    beam_search(model, padded, padded > 0, max_length=2)
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ([[3], [4, -1]], "expected token ids from 0 up, got -1"),
+        ([[3], [4, 5]], "expected token ids below 5, .* got 5 for source 1"),
+        ([[3], [1.5]], "expected a list of token ids for each source, got one of float64"),
+        ([[3], [[3, 4]]], "expected a list of token ids .* shape .1, 2"),
+        ([[3], 4], "expected a list of token ids for each source"),
+    ],
+)
+def test_targets_are_token_ids(targets, message):
+    with pytest.raises(ValueError, match=f"targets: {message}"):
+        forced_decoding(recurrent(), SOURCE, MASK, targets)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("output", ["1", "1.5", "1.3", "bisection:1.5", "topk_softmax:2"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
 def test_no_decoder_takes_a_nan_for_impossible(decoder, output, bad):
