@@ -1,0 +1,178 @@
+"""The page to play with: mouse, touch and keyboard move it, and its numbers are the library's."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import webdriver
+
+import pyentmax as pe
+
+pytestmark = [
+    pytest.mark.docs,
+    pytest.mark.skipif(webdriver.DRIVER is None, reason=webdriver.MISSING),
+]
+
+DOCS = Path(__file__).parents[1] / "docs"
+ATOL = 1e-6  # the page shows two digits; a drawing cannot show more than six
+CORNERS = np.array([[150, 24], [24, 242.2], [276, 242.2]])  # of the page's triangle
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page's own part of docs/play.md, with its script and style, as a file."""
+    [html] = re.findall(
+        r"```\{raw\} html\n(.*?)```", (DOCS / "play.md").read_text("utf-8"), re.DOTALL
+    )
+    html = html.replace("../_static/play.js", (DOCS / "_static" / "play.js").as_uri())
+    style = (DOCS / "_static" / "pyentmax.css").read_text("utf-8")
+    head = (
+        '<!doctype html><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    )
+    path = tmp_path_factory.mktemp("play") / "play.html"
+    path.write_text(f"{head}<style>{style}</style><body>{html}</body>", encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser(page):
+    with webdriver.Browser() as chromium:
+        chromium.open(page)
+        yield chromium
+
+
+def state(browser: webdriver.Browser) -> Any:
+    found = json.loads(browser.run("return document.getElementById('play').dataset.state"))
+    for key in ("alpha", "threshold"):
+        found[key] = float(found[key])
+    return found
+
+
+def choose(browser: webdriver.Browser, mapping: str) -> None:
+    browser.click(f"input[name=play-mapping][value={mapping}]")
+
+
+def expected(found: Any) -> tuple[Any, Any]:
+    """p and J as the library has them."""
+    z, kind = found["z"], found["mapping"]
+    if kind == "topk":
+        p = pe.topk_softmax(z, found["k"])
+        return p, pe.topk_softmax_jacobian(p, found["k"])
+    if kind == "fusedmax":
+        p = pe.fusedmax(z, found["strength"])
+        return p, pe.fusedmax_jacobian(p, found["strength"])
+    p = pe.entmax(z, found["alpha"])
+    return p, pe.entmax_jacobian(p, found["alpha"])
+
+
+def compare(browser: webdriver.Browser) -> Any:
+    """Everything that the page says, against the library."""
+    found = state(browser)
+    p, jacobian = expected(found)
+    np.testing.assert_allclose(found["p"], p, rtol=0, atol=ATOL, err_msg=str(found))
+    np.testing.assert_array_equal(np.array(found["p"]) > 0, p > 0, err_msg=str(found))
+    np.testing.assert_allclose(
+        found["jacobian"], jacobian, rtol=ATOL, atol=ATOL, err_msg=str(found)
+    )
+    threshold, alpha = found["threshold"], found["alpha"]
+    if found["mapping"] == "entmax" and 1 < alpha < np.inf:
+        above = np.maximum(np.array(found["z"]) - threshold, 0)
+        again = ((alpha - 1) * above) ** (1 / (alpha - 1))
+        np.testing.assert_allclose(again, p, rtol=0, atol=1e-4)  # of a difference, by a root
+    if found["mapping"] == "topk":
+        assert threshold == sorted(found["z"])[-found["k"]]
+    x, y = browser.run(
+        "const c = document.querySelector('.play-point');"
+        "return [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))]"
+    )
+    np.testing.assert_allclose([x, y], p @ CORNERS, rtol=0, atol=1e-3)
+    return found
+
+
+def test_dragging_a_score_moves_p(browser):
+    choose(browser, "entmax")
+    before = compare(browser)
+    browser.drag("#play-z1", (before["z"][0] + 3) / 6, 0.2)
+    after = compare(browser)
+    assert after["z"][0] < -1 < before["z"][0]
+    assert after["z"][1:] == before["z"][1:]
+    assert after["p"][0] < before["p"][0]
+
+
+def test_dragging_alpha_goes_from_softmax_to_argmax(browser):
+    choose(browser, "entmax")
+    browser.drag("#play-alpha", 0.5, 0.0)
+    assert compare(browser)["alpha"] == 1
+    assert compare(browser)["threshold"] == -np.inf
+    browser.drag("#play-alpha", 0.01, 0.5)
+    assert 1.8 < compare(browser)["alpha"] < 2.2
+    browser.drag("#play-alpha", 0.5, 1.0)
+    assert compare(browser)["alpha"] == np.inf
+
+
+def test_topk_and_fusedmax_have_sliders_of_their_own(browser):
+    choose(browser, "topk")
+    hidden = "return document.getElementById('play-alpha-row').hidden"
+    assert browser.run(hidden)
+    browser.drag("#play-k", 0.5, 1.0)
+    assert compare(browser)["k"] == 3
+    choose(browser, "fusedmax")
+    browser.drag("#play-strength", 0.15, 0.9)
+    assert compare(browser)["strength"] > 1.5
+    choose(browser, "entmax")
+    assert not browser.run(hidden)
+
+
+def test_the_keyboard_is_enough(browser):
+    browser.run("document.getElementById('play-z2').focus()")
+    before = state(browser)
+    browser.press("right", "right", "left", "right")
+    after = compare(browser)
+    assert round(after["z"][1] - before["z"][1], 9) == 0.02
+    browser.press("home")
+    assert compare(browser)["z"][1] == -3
+    browser.press("tab", "tab", "right")  # by the third score to the mappings
+    assert compare(browser)["mapping"] == "topk"
+    browser.press("left", "tab", "end")
+    assert compare(browser)["alpha"] == np.inf
+
+
+def test_a_phone_can_do_it(page):
+    with webdriver.Browser(390, 800, touch=True) as phone:
+        phone.open(page)
+        assert phone.run("return document.documentElement.scrollWidth") <= 390
+        phone.drag("#play-z1", 0.7, 0.1, pointer="touch")
+        assert compare(phone)["z"][0] < -1
+
+
+def test_every_value_agrees_with_the_library(browser):
+    """Many positions of the sliders, ties and both ends among them, set without a mouse."""
+    rng = np.random.default_rng(0)
+    rows = [*rng.uniform(-3, 3, size=(12, 3)).round(2).tolist(), [1, 1, 0], [0, 0, 0], [3, -3, 3]]
+    sliders = {"entmax": (0, 0.5, 20, 33.5, 50, 60, 75, 100), "topk": (1, 2, 3)}
+    sliders["fusedmax"] = (0, 0.25, 0.8, 2)
+    names = {"entmax": "alpha", "topk": "k", "fusedmax": "strength"}
+    put = (
+        "for (const [name, value] of Object.entries(arguments[0]))"
+        " document.getElementById('play-' + name).value = value;"
+        "document.getElementById('play').dispatchEvent(new Event('input'))"
+    )
+    for mapping, values in sliders.items():
+        choose(browser, mapping)
+        for z, value in product(rows, values):
+            scores = {f"z{i}": score for i, score in enumerate(z, 1)}
+            browser.run(put, scores | {names[mapping]: value})
+            compare(browser)
+
+
+def test_it_says_how_to_write_it_in_python(browser):
+    for mapping in ("topk", "fusedmax", "entmax"):
+        choose(browser, mapping)
+        code = browser.run("return document.getElementById('play-python').textContent")
+        np.testing.assert_allclose(eval(code, {"pe": pe}), state(browser)["p"], rtol=0, atol=ATOL)

@@ -1,0 +1,113 @@
+"""A browser for tests, driven by WebDriver's protocol: JSON over HTTP, nothing to install.
+
+The mouse and the keyboard are the browser's own, not events made up by a script.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from types import TracebackType
+from typing import Any
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the key of an element, by the standard
+KEYS = {"left": "\ue012", "right": "\ue014", "home": "\ue011", "end": "\ue010", "tab": "\ue004"}
+DRIVER = shutil.which("chromedriver")
+MISSING = "no chromedriver (Debian: chromium-driver)"
+
+
+class Browser:
+    """Chromium without a window, as wide as asked; a context manager."""
+
+    def __init__(self, width: int = 1000, height: int = 900, touch: bool = False) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.process = subprocess.Popen([str(DRIVER), f"--port={port}", "--log-level=SEVERE"])
+        self.address = f"http://127.0.0.1:{port}"
+        switches = ["--headless=new", "--no-sandbox", "--disable-gpu"]
+        options: dict[str, Any] = {
+            "args": [
+                *switches,
+                f"--window-size={width},{height}",
+                "--host-resolver-rules=MAP * ~NOTFOUND",
+            ]
+        }
+        if touch:
+            metrics = {"width": width, "height": height, "pixelRatio": 2, "touch": True}
+            options["mobileEmulation"] = {"deviceMetrics": metrics}
+        wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
+        for _ in range(100):  # until the driver listens
+            try:
+                self.session = self._call("POST", "/session", wanted)["sessionId"]
+                return
+            except urllib.error.URLError:
+                time.sleep(0.1)
+        raise RuntimeError("chromedriver did not start")
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(
+        self, kind: type | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._call("DELETE", f"/session/{self.session}")
+        self.process.terminate()
+        self.process.wait()
+
+    def _call(self, method: str, path: str, body: Any = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.address + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)["value"]
+
+    def open(self, url: str) -> None:
+        self._call("POST", f"/session/{self.session}/url", {"url": url})
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """What a function with this body returns in the page."""
+        body = {"script": script, "args": list(arguments)}
+        return self._call("POST", f"/session/{self.session}/execute/sync", body)
+
+    def _element(self, selector: str) -> dict[str, str]:
+        body = {"using": "css selector", "value": selector}
+        found: dict[str, str] = self._call("POST", f"/session/{self.session}/element", body)
+        return found
+
+    def click(self, selector: str) -> None:
+        element = self._element(selector)[ELEMENT]
+        self._call("POST", f"/session/{self.session}/element/{element}/click", {})
+
+    def press(self, *keys: str) -> None:
+        """Type on the keyboard, at whatever has the focus."""
+        actions = []
+        for key in keys:
+            value = KEYS.get(key, key)
+            actions += [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
+        self._act({"type": "key", "id": "keyboard", "actions": actions})
+
+    def drag(self, selector: str, start: float, end: float, pointer: str = "mouse") -> None:
+        """Drag within an element, from one part of its width to another (0 left, 1 right)."""
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+        box = "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+        left, top, width, height = self.run(
+            f"{box} return [b.left, b.top, b.width, b.height];", selector
+        )
+
+        def to(part: float, duration: int) -> dict[str, Any]:
+            place = {"x": round(left + part * width), "y": round(top + height / 2)}
+            return {"type": "pointerMove", "duration": duration, "origin": "viewport", **place}
+
+        actions = [to(start, 0), {"type": "pointerDown", "button": 0}]
+        actions += [to(end, 60), {"type": "pointerUp", "button": 0}]
+        parameters = {"pointerType": pointer}
+        self._act({"type": "pointer", "id": pointer, "parameters": parameters, "actions": actions})
+
+    def _act(self, source: dict[str, Any]) -> None:
+        self._call("POST", f"/session/{self.session}/actions", {"actions": [source]})
