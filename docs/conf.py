@@ -16,7 +16,7 @@ project_copyright = f"{author}; BSD-3-Clause"
 version = release = installed_version("pyentmax")
 
 root_doc = "docs/index"
-include_patterns = ["docs/**", "notebooks/*.ipynb"]
+include_patterns = ["docs/**", "notebooks/*.ipynb", "notebooks/solutions/*.md"]
 exclude_patterns = [".*", "build", "dist", "**/.ipynb_checkpoints"]  # nobody looks in there
 
 extensions = [

@@ -1,9 +1,11 @@
 """Execute the notebooks: ``python notebooks/run.py [NAME …]``, all of them by default.
 
-Each runs in a fresh kernel, and the first error ends the run. Outputs are written back into the
-file, together with a hash of the code they come from, which a test compares with the code in the
-file. Under ``PYENTMAX_FAST=1`` the notebooks take their small setting and nothing is written: the
-outputs kept in the repository are always those of the full setting.
+Each runs in a fresh kernel, and the first error ends the run. Its exercises are run twice: with the
+stubs, which the checks must not accept, and, in cells that are not kept, with the code of
+``solutions/``, which they must. Outputs are written back into the file, together with a hash of the
+code they come from, which a test compares with the code in the file. Under ``PYENTMAX_FAST=1`` the
+notebooks take their small setting and nothing is written: the outputs kept in the repository are
+always those of the full setting.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -26,7 +29,23 @@ TIME_LIMIT = 600  # seconds for one cell
 
 def notebooks() -> list[Path]:
     """The notebooks in their order."""
-    return sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
+    return sorted(FOLDER.glob("[0-9][0-9]*_*.ipynb"))
+
+
+def solution_blocks(path: Path) -> list[str]:
+    """The Python of a notebook's page of solutions."""
+    page = path.parent / "solutions" / f"{path.name.partition('_')[0]}.md"
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def tagged(cells: Any, tag: str) -> list[Any]:
+    """The cells with a tag."""
+    return [cell for cell in cells if tag in cell.metadata.get("tags", [])]
+
+
+def printed(cell: Any) -> str:
+    """What a cell printed."""
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
 
 
 def code_hash(notebook: dict[str, Any]) -> str:
@@ -42,11 +61,16 @@ def execute(path: Path) -> Any:
     try:
         import nbformat
         from nbclient import NotebookClient
+        from nbformat.v4 import new_code_cell
     except ImportError as missing:
         raise SystemExit(
             f"{missing.name} is not installed: pip install pyentmax[notebooks]"
         ) from None
     notebook = nbformat.read(path, as_version=4)
+    own, checks = len(notebook.cells), tagged(notebook.cells, "check")
+    if checks:
+        code = [*solution_blocks(path), *(cell.source for cell in checks)]
+        notebook.cells += [new_code_cell(source) for source in code]
     client = NotebookClient(
         notebook,
         timeout=TIME_LIMIT,
@@ -56,6 +80,13 @@ def execute(path: Path) -> Any:
         resources={"metadata": {"path": str(FOLDER)}},
     )
     client.execute()
+    solved = notebook.cells[len(notebook.cells) - len(checks) :]
+    for check, again in zip(checks, solved, strict=True):
+        if "to do" not in printed(check):
+            raise AssertionError(f"a check accepts the stub:\n{check.source}")
+        if "to do" in printed(again) or "right" not in printed(again):
+            raise AssertionError(f"the solution is not the stub's:\n{check.source}")
+    del notebook.cells[own:]
     for cell in notebook.cells:
         if cell.cell_type == "code":
             # A slider without its kernel is a broken picture: the reader's own run brings it back.

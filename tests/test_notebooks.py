@@ -17,8 +17,9 @@ import pytest
 import pyentmax
 
 FOLDER = Path(__file__).parents[1] / "notebooks"
-NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]_*.ipynb"))
+NOTEBOOKS = sorted(FOLDER.glob("[0-9][0-9]*_*.ipynb"))
 LARGEST = 1_500_000  # bytes
+LONGEST = 40  # lines of a cell
 NEEDS = "executing notebooks needs the extra: pip install pyentmax[notebooks]"
 
 MAPPINGS = "\n".join(
@@ -26,11 +27,11 @@ MAPPINGS = "\n".join(
     for file in Path(str(pyentmax.__file__)).with_name("mappings").glob("*.py")
 )
 
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name[:2])
+each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name.split("_")[0])
 
 
-def load_run() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("run_notebooks", FOLDER / "run.py")
+def load(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"notebooks_{name}", FOLDER / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -49,6 +50,30 @@ def described(data: Any) -> bool:
     return "image/png" not in data and html.count("<img") == len(alternatives)
 
 
+def has_captions(data: Any) -> bool:
+    """Every picture of an output has a caption of some length below it."""
+    html = "".join(data.get("text/html", ""))
+    return html.count("<img") == len(re.findall("<p [^>]*>[^<]{40,}</p>", html))
+
+
+def exercises(notebook: Any) -> list[str]:
+    """What is wrong with the exercises in code: two stubs at least, each with a check behind it."""
+    found = []
+    tags = [cell["metadata"].get("tags", []) for cell in notebook["cells"]]
+    stubs = [i for i, tag in enumerate(tags) if "exercise" in tag]
+    for i in stubs:
+        if "raise NotImplementedError" not in "".join(notebook["cells"][i]["source"]):
+            found.append(f"cell {notebook['cells'][i]['id']} is no stub")
+        check = notebook["cells"][i + 1] if i + 1 < len(tags) and "check" in tags[i + 1] else None
+        if check is None or "with exercise(" not in "".join(check["source"]):
+            found.append(f"no check follows the stub of cell {notebook['cells'][i]['id']}")
+        elif not any("to do" in "".join(o.get("text", "")) for o in check["outputs"]):
+            found.append(f"the check of cell {check['id']} did not see a stub")
+    if len(stubs) < 2:
+        found.append(f"{len(stubs)} exercises in code, expected 2")
+    return found
+
+
 def as_in_the_library(data: Any) -> bool:
     """Every function of the library that an output shows stands there like that."""
     shown = "".join(data.get("text/markdown", ""))
@@ -64,7 +89,7 @@ def faults(notebook: Any) -> list[str]:
     if counts != list(range(1, len(code) + 1)):
         found.append(f"not executed from top to bottom: {counts}")
     made_from = notebook["metadata"].get("pyentmax", {}).get("code_sha256")
-    if made_from != load_run().code_hash(notebook):
+    if made_from != load("run").code_hash(notebook):
         found.append("its code changed after its outputs were made")
     for cell in code:
         for output in cell["outputs"]:
@@ -72,24 +97,26 @@ def faults(notebook: Any) -> list[str]:
                 found.append(f"cell {cell['id']} failed: {output['ename']}")
             if not described(output.get("data", {})):
                 found.append(f"cell {cell['id']} has a picture that no text describes")
+            if not has_captions(output.get("data", {})):
+                found.append(f"cell {cell['id']} has a picture without a caption")
             if not as_in_the_library(output.get("data", {})):
                 found.append(f"cell {cell['id']} shows code that the library no longer has")
             if output.get("name") == "stderr":
                 found.append(f"cell {cell['id']} wrote to stderr: {output['text']}")
+        if len("".join(cell["source"]).splitlines()) > LONGEST:
+            found.append(f"cell {cell['id']} has more than {LONGEST} lines")
     text = "".join("".join(cell["source"]) for cell in notebook["cells"])
-    for needed in ("you will be able to", "## Exercises", "<details>", "PYENTMAX_FAST"):
+    for needed in ("you will be able to", "## Exercises", "(solutions/", "PYENTMAX_FAST"):
         if needed not in text:
             found.append(f"it lacks {needed!r}")
-    solutions = [cell for cell in code if cell["metadata"].get("jupyter", {}).get("source_hidden")]
-    if not any("assert" in "".join(cell["source"]) for cell in solutions):
-        found.append("no folded cell checks the solutions")
-    return found
+    found += exercises(notebook)
+    return found + load("claims").faults(notebook)
 
 
 def test_the_notebooks_are_numbered_from_one_without_gaps():
-    numbers = [int(path.name[:2]) for path in NOTEBOOKS]
-    assert numbers == list(range(1, len(numbers) + 1))
-    assert numbers
+    numbers = [path.name.split("_")[0] for path in NOTEBOOKS]  # 07a and 07b are two halves
+    assert sorted({int(number[:2]) for number in numbers}) == list(range(1, 11))
+    assert len(set(numbers)) == len(numbers)
 
 
 @each_notebook
@@ -129,9 +156,50 @@ def test_every_fault_is_found():
     i, j = picture
     bare = {"text/html": ['<img alt="" src="">']}
     assert "no text describes" in broken(lambda c: c[i]["outputs"][j].update(data=bare))[0]
+    bare = {"text/html": [f'<img alt="{"a bar " * 10}" src="">']}
+    assert "without a caption" in broken(lambda c: c[i]["outputs"][j].update(data=bare))[0]
     bare = {"image/png": "iVBORw0KGgo="}
     assert "no text describes" in broken(lambda c: c[i]["outputs"][j].update(data=bare))[0]
-    assert any("Exercises" in fault for fault in broken(lambda c: c.pop(-2)))
+    long = "\n" * 41
+    assert any("more than 40 lines" in f for f in broken(lambda c: c[code].update(source=long)))
+    tags = [cell["metadata"].get("tags", []) for cell in good["cells"]]
+    stub, check = tags.index(["exercise"]), tags.index(["check"])
+    assert any("is no stub" in f for f in broken(lambda c: c[stub].update(source="pass")))
+    assert any("no check follows" in f for f in broken(lambda c: c.pop(check)))
+    assert any("did not see" in f for f in broken(lambda c: c[check].update(outputs=[])))
+    assert any("expected 2" in f for f in broken(lambda c: c[stub]["metadata"].clear()))
+    assert any("Exercises" in f for f in broken(lambda c: c.pop(stub - 1)))
+
+
+def test_the_symbols_mean_the_same_in_the_documentation():
+    first = "".join("".join(cell["source"]) for cell in read(NOTEBOOKS[0])["cells"])
+    faq = (FOLDER.parent / "docs" / "faq.md").read_text(encoding="utf-8")
+    row = re.compile(r"^\| .*\$ \| .* \|$", re.MULTILINE)
+    symbols = row.findall(faq.partition("## What do the symbols mean?")[2])
+    assert len(symbols) > 10
+    assert not [line for line in symbols if line not in first]
+
+
+def test_every_claim_is_asserted():
+    claims = load("claims")
+    prose = {"cell_type": "markdown", "id": "m", "source": "## 1.1 A\nOne. <!-- claim: one -->"}
+
+    def told(*codes: str) -> list[str]:
+        cells = [{"cell_type": "code", "id": f"c{i}", "source": c} for i, c in enumerate(codes)]
+        return claims.faults({"cells": [prose, *cells]})
+
+    assert not told("assert 1 == 1  # claim: one")
+    assert not told("x = 1\nfor i in [1]:\n    # claim: one\n    np.testing.assert_allclose(i, x)")
+    assert not told("# claim: one\nfor i in [1]:\n    assert i")
+    assert told("assert 1 == 1") == ["one (m) is asserted nowhere"]
+    beside = ["one: its statement in cell c0 asserts nothing"]
+    assert told("x = 1  # claim: one\nassert x") == beside
+    assert told("# claim: one\nx = 1\nassert x") == beside
+    assert "no sentence claims two (c0)" in told("assert 1  # claim: two\nassert 2  # claim: one")
+    assert told("assert 1  # claim: one", "assert 1  # claim: one") == ["two cells assert one"]
+    silent = [{"cell_type": "markdown", "id": "m", "source": "## 1.1 A\n"}]
+    silent.append({"cell_type": "code", "id": "c", "source": "x = 1"})
+    assert claims.faults({"cells": silent}) == ["section 1.1 A marks no claim"]
 
 
 @pytest.mark.notebooks
@@ -147,10 +215,40 @@ def test_a_notebook_runs_in_its_small_setting(path, monkeypatch):
 
 
 @pytest.mark.notebooks
+@pytest.mark.parametrize(
+    ("solution", "check", "said"),
+    [
+        ("def f():\n    return 1", "assert f() == 1", None),
+        ("def f():\n    return 2", "assert f() == 1", "AssertionError"),
+        ("def g():\n    return 1", "assert f() == 1", "the solution is not the stub's"),
+        ("def f():\n    return 1", "pass", "a check accepts the stub"),
+    ],
+)
+def test_exercises_run_with_stub_and_solution(tmp_path, monkeypatch, capsys, solution, check, said):
+    pytest.importorskip("nbclient", reason=NEEDS)
+    nbformat = pytest.importorskip("nbformat")
+    monkeypatch.setenv("PYENTMAX_FAST", "1")
+    cell = nbformat.v4.new_code_cell
+    notebook = nbformat.v4.new_notebook()
+    notebook.cells = [
+        cell(f"import sys\nsys.path.insert(0, {str(FOLDER)!r})\nfrom exercises import exercise"),
+        cell("def f():\n    raise NotImplementedError", metadata={"tags": ["exercise"]}),
+        cell(f"with exercise(1):\n    {check}", metadata={"tags": ["check"]}),
+    ]
+    nbformat.write(notebook, tmp_path / "01_toy.ipynb")
+    (tmp_path / "solutions").mkdir()
+    (tmp_path / "solutions" / "01.md").write_text(f"# 1\n\n```python\n{solution}\n```\n")
+    run = load("run")
+    monkeypatch.setattr(run, "FOLDER", tmp_path)
+    assert run.main([]) == (said is not None)
+    assert said is None or said in capsys.readouterr().err
+
+
+@pytest.mark.notebooks
 def test_a_failing_cell_fails_the_run_and_leaves_the_file(tmp_path, monkeypatch, capsys):
     pytest.importorskip("nbclient", reason=NEEDS)
     monkeypatch.delenv("PYENTMAX_FAST", raising=False)
-    run = load_run()
+    run = load("run")
     notebook = read(NOTEBOOKS[0])
     notebook["cells"] = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"][:1]
     notebook["cells"][0]["source"] = ["assert 1 + 1 == 3"]
