@@ -1,0 +1,278 @@
+"""Sparse attention beside PyTorch's dense one, and beside the `entmax` package.
+
+    python benchmarks/attention.py [TABLE ...] [--rounds 7] > docs/results/attention.md
+
+Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which all that
+a row compares takes its turn. PyTorch's is `scaled_dot_product_attention`, flash attention on the
+CPU. Queries are normal with a standard deviation `scale`, keys and values with 1, so that scores
+have about that scale.
+
+Hot: nothing but the calls compared. Cold: before each call, outside the timing, 64 MiB of other
+data are written. What arrays are freed into stays with the process, for both sides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import datetime
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+import pyentmax
+from pyentmax import _cpu, attention, attention_vjp
+
+D = 64
+LENGTHS = [256, 1024, 4096]
+SCALES = [0.3, 1, 3]
+ALPHAS = [1.33, 1.5, 2.0]
+OTHER = np.zeros(1 << 24, np.float32)  # 64 MiB
+
+Run = Callable[[], object]
+
+
+def main() -> None:
+    """Print the stamp and the tables asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all")
+    parser.add_argument("--rounds", type=int, default=7, help="interleaved runs (default: 7)")
+    args = parser.parse_args()
+    if unknown := set(args.tables) - set(TABLES):
+        parser.error(f"no such table: {', '.join(sorted(unknown))}")
+    keep_memory()
+    print_stamp(args.rounds)
+    for name in args.tables or TABLES:
+        TABLES[name](args.rounds)
+
+
+def keep_memory() -> None:
+    """Let the C library keep what is freed, where it is one that can be told (glibc)."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    trim_threshold, mmap_threshold = -1, -3  # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
+    mallopt(trim_threshold, 1 << 30)
+    mallopt(mmap_threshold, 1 << 30)
+
+
+def print_stamp(rounds: int) -> None:
+    """What was measured, on what, when."""
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    ).stdout.strip()
+    print(f"""# Sparse attention, measured
+
+`python benchmarks/attention.py`, {datetime.date.today()}, commit {commit or "unknown"}: float32,
+one head of {D} features, medians of {rounds} interleaved rounds.
+
+| | |
+| --- | --- |
+| processor | {processor()} |
+| pyentmax | {pyentmax.__version__}, {_cpu.INSTRUCTION_SET}; {_cpu.BUILD_INFO} |
+| PyTorch | {torch.__version__}, {torch.backends.cpu.get_cpu_capability()} |
+| NumPy, Python, system | {np.__version__}, {platform.python_version()}, {platform.platform()} |""")
+
+
+def processor() -> str:
+    """The processor's name where the system tells it."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":")[1].strip() for line in lines if "model name" in line)
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def arrays(length: int, scale: float) -> list[np.ndarray]:
+    """Query, key, value and the output's gradient."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.standard_normal((length, D)).astype(np.float32) for _ in range(4)]
+    drawn[0] *= np.float32(scale)
+    return drawn
+
+
+def runs_of(length: int, scale: float, alpha: float, workers: int, causal: bool) -> dict[str, Run]:
+    """What is compared."""
+    query, key, value, g = arrays(length, scale)
+    tensors = [torch.from_numpy(x)[None, None].requires_grad_(True) for x in (query, key, value)]
+    g_tensor = torch.from_numpy(g)[None, None]
+    keys, tile = np.ascontiguousarray(key.T), np.empty((64, length), np.float32)
+    options: dict[str, Any] = {"workers": workers, "causal": causal}
+
+    def bare() -> None:
+        for top in range(0, length, 64):
+            np.matmul(query[top : top + 64], keys, out=tile)
+
+    def dense() -> object:
+        with torch.no_grad():
+            return scaled_dot_product_attention(*tensors, is_causal=causal)
+
+    def dense_trained() -> object:
+        output = scaled_dot_product_attention(*tensors, is_causal=causal)
+        return torch.autograd.grad(output, tensors, g_tensor)
+
+    def trained() -> object:
+        output, weights = attention(query, key, value, alpha, return_weights=True, **options)
+        return attention_vjp(weights, query, key, value, g, alpha, **options)
+
+    return {
+        "bare": bare,
+        "dense": dense,
+        "dense trained": dense_trained,
+        "sparse": lambda: attention(query, key, value, alpha, **options),
+        "sparse trained": trained,
+    }
+
+
+def medians(runs: dict[str, Run], rounds: int, cold: bool = False) -> dict[str, float]:
+    """Seconds of each, taken in turns."""
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    for _ in range(rounds):
+        for name, run in runs.items():
+            if cold:
+                OTHER[:] += 1
+            start = time.perf_counter()
+            run()
+            taken[name].append(time.perf_counter() - start)
+    return {name: float(np.median(each)) for name, each in taken.items()}
+
+
+def print_header(title: str, columns: list[str]) -> None:
+    """The head of a table."""
+    print(f"\n## {title}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
+
+
+def speed(rounds: int, workers: int = 1, causal: bool = False) -> None:
+    """Speed-ups over PyTorch, forward and backward, and forward alone."""
+    threads = "one thread" if workers == 1 else f"{workers} threads"
+    title = f"Times as fast as PyTorch, hot / cold, {threads}{', causal' if causal else ''}"
+    columns = ["tokens", "scale", "α", "support", "forward and backward", "forward"]
+    columns += ["PyTorch, ms", "sparse, ms", "of the bare product Q Kᵀ"]
+    print_header(title, columns)
+    torch.set_num_threads(workers)
+    cases = [(n, scale, alpha) for n in LENGTHS for scale in SCALES for alpha in ALPHAS]
+    cases += [(n, 0, 1.5) for n in LENGTHS]
+    if workers > 1 or causal:
+        cases = [(n, scale, 1.5) for n in LENGTHS for scale in SCALES]
+    for length, scale, alpha in cases:
+        runs = runs_of(length, scale, alpha, workers, causal)
+        query, key, value, _ = arrays(length, scale)
+        _, weights = attention(query, key, value, alpha, causal=causal, return_weights=True)
+        more = rounds * max(1, 2048 // length)
+        hot, cold = medians(runs, more), medians(runs, rounds, cold=True)
+        both, alone = (
+            " / ".join(f"{m[f'dense{what}'] / m[f'sparse{what}']:.2f}" for m in (hot, cold))
+            for what in (" trained", "")
+        )
+        size = weights.support_sizes.mean()
+        cells = [f"{length:,}", f"{scale:g}", f"{alpha:g}", f"{size:.0f} ({weights.density:.1%})"]
+        cells += [both, alone, f"{hot['dense trained'] * 1e3:.2f}"]
+        cells += [f"{hot['sparse trained'] * 1e3:.2f}"]
+        cells += [f"{hot['sparse trained'] / hot['bare']:.1f}"]
+        print(f"| {' | '.join(cells)} |", flush=True)
+    torch.set_num_threads(1)
+
+
+def causality(rounds: int) -> None:
+    """Causal attention as a share of the time of full attention."""
+    print_header("Causal, as a share of the time of full attention", ["tokens", "trained"])
+    for length in LENGTHS:
+        runs = {
+            str(causal): runs_of(length, 1, 1.5, 1, causal)["sparse trained"]
+            for causal in (False, True)
+        }
+        taken = medians(runs, rounds * max(1, 2048 // length))
+        print(f"| {length:,} | {taken['True'] / taken['False']:.2f} |", flush=True)
+
+
+def memory(rounds: int) -> None:
+    """The peak of a step of training in a process of its own, and what it has to hold."""
+    print_header(
+        "Peak memory of a step of training, 16,384 tokens, in a process of its own",
+        ["α", "arrays and weights, MiB", "peak above the start, MiB", "allowed, MiB"],
+    )
+    for alpha in (1.5, 2.0):
+        command = [sys.executable, __file__, "--one-step", str(alpha)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        held, peak = (float(word) for word in done.stdout.split())
+        print(f"| {alpha:g} | {held:.0f} | {peak:.0f} | {1.2 * held + 32:.0f} |", flush=True)
+
+
+def one_step(alpha: float) -> None:
+    """Print the MiB that a step has to hold, and by how much it raised the peak."""
+    warm = [np.ones((8, D), np.float32)] * 4
+    _, weights = attention(*warm[:3], alpha, return_weights=True)
+    attention_vjp(weights, *warm, alpha)
+    before = peak_mib()
+    query, key, value, g = arrays(16_384, 1)
+    output, weights = attention(query, key, value, alpha, return_weights=True, workers=1)
+    gradients = attention_vjp(weights, query, key, value, g, alpha, workers=1)
+    peak = peak_mib()
+    held = sum(x.nbytes for x in (query, key, value, g, output, *gradients, weights)) / 2**20
+    print(held, peak - before)
+
+
+def peak_mib() -> float:
+    """The most memory since this program began; `getrusage` would count its parent's (Linux)."""
+    with open("/proc/self/status", encoding="utf-8") as lines:
+        return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
+
+
+def package(rounds: int) -> None:
+    """Against attention written with the `entmax` package in PyTorch, 1,024 tokens."""
+    import entmax
+
+    print_header(
+        "Against the `entmax` package in PyTorch, 1,024 tokens, one thread, hot",
+        ["scale", "α", "times as fast, trained", "entmax, ms", "weights, MiB: all / kept"],
+    )
+    torch.set_num_threads(1)
+    for scale in SCALES:
+        for alpha in ALPHAS:
+            query, key, value, g = arrays(1024, scale)
+            tensors = [torch.from_numpy(x).requires_grad_(True) for x in (query, key, value)]
+            maps = {1.5: entmax.entmax15, 2.0: entmax.sparsemax}
+
+            g_tensor = torch.from_numpy(g)
+
+            def theirs(alpha=alpha, tensors=tensors, g=g_tensor, maps=maps) -> object:
+                q, k, v = tensors
+                scores = q @ k.T * D**-0.5
+                run = maps.get(alpha)
+                p = run(scores, -1) if run else entmax.entmax_bisect(scores, alpha, -1)
+                return torch.autograd.grad(p @ v, tensors, g)
+
+            runs = {
+                "theirs": theirs,
+                "ours": runs_of(1024, scale, alpha, 1, False)["sparse trained"],
+            }
+            taken = medians(runs, rounds)
+            _, weights = attention(query, key, value, alpha, return_weights=True)
+            cells = [f"{scale:g}", f"{alpha:g}", f"{taken['theirs'] / taken['ours']:.1f}"]
+            cells += [f"{taken['theirs'] * 1e3:.1f}", f"4 / {weights.nbytes / 2**20:.2f}"]
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
+TABLES: dict[str, Callable[[int], None]] = {
+    "speed": speed,
+    "causality": causality,
+    "memory": memory,
+    "package": package,
+    "threads": lambda rounds: speed(rounds, workers=2),
+}
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--one-step"]:
+        one_step(float(sys.argv[2]))
+    else:
+        main()
