@@ -134,11 +134,15 @@ def take_rows(table: Any, index: Array) -> Tensor:
     """
     table = as_tensor(table)
     index = table.xp.asarray(index)
-    return Tensor(
-        table.data[index],
-        parents=(table,),
-        vjp=lambda g: (_add_rows(g.reshape(-1, g.shape[-1]), index.reshape(-1), table.data),),
-    )
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"index: expected integers, got an array of {index.dtype}")
+
+    def vjp(g: Array) -> tuple[Array]:
+        # −1 and V − 1 are one row, whose gradients have to meet.
+        places = index.reshape(-1).astype(np.int64) % len(table)
+        return (_add_rows(g.reshape(-1, *table.shape[1:]), places, table.data),)
+
+    return Tensor(table.data[index], parents=(table,), vjp=vjp)
 
 
 def select_rows(x: Any, index: Array) -> Tensor:

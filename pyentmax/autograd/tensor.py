@@ -251,10 +251,13 @@ class Tensor:
     def __getitem__(self, index: Any) -> Tensor:
         """A part, by integers, slices, None and Ellipsis; by arrays see `take_rows`."""
         for part in index if isinstance(index, tuple) else (index,):
-            if hasattr(part, "shape") or isinstance(part, list):
+            whole = hasattr(part, "__index__") and not hasattr(part, "shape")
+            whole = whole or isinstance(part, np.integer)
+            basic = part is None or part is Ellipsis or isinstance(part, slice) or whole
+            if not basic or isinstance(part, bool):
                 raise TypeError(
-                    "indexing a Tensor with an array: a repeated index would lose gradient; "
-                    "use pyentmax.autograd.take_rows"
+                    "indexing a Tensor with an array, a sequence or a bool: a repeated index would "
+                    f"lose gradient; use pyentmax.autograd.take_rows; got {type(part).__name__}"
                 )
         return Tensor(self.data[index], parents=(self,), vjp=lambda g: (GradientSlice(index, g),))
 

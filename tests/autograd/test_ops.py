@@ -143,3 +143,34 @@ def test_indexing_with_an_array_is_refused():
 def test_vectors_are_refused_by_matmul():
     with pytest.raises(ValueError, match=r"shapes \(3,\) and \(3, 2\)"):
         Tensor(np.ones(3)) @ Tensor(np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("index", [[-1, 2], [[0, -3], [2, -1]], np.array([1, 1], np.uint8), [2]])
+def test_one_row_by_two_indices_gets_both_gradients(index):
+    table = ag.Tensor(np.arange(6.0).reshape(3, 2), requires_grad=True)
+    taken = ag.take_rows(table, index)
+    taken.backward(np.arange(1.0, taken.data.size + 1).reshape(taken.shape))
+    expected = np.zeros((3, 2))
+    np.add.at(expected, np.asarray(index), np.arange(1.0, taken.data.size + 1).reshape(taken.shape))
+    np.testing.assert_array_equal(table.grad, expected)
+
+
+@pytest.mark.parametrize("index", [((0, 0),), True, (slice(None), False), [0, 0], np.array([0])])
+def test_an_index_that_could_repeat_is_refused(index):
+    with pytest.raises(TypeError, match="indexing a Tensor with an array, a sequence or a bool"):
+        ag.Tensor(np.arange(6.0).reshape(3, 2), requires_grad=True)[index]
+    if not isinstance(index, tuple | list | np.ndarray):
+        with pytest.raises(TypeError, match="index: expected integers, got an array of bool"):
+            ag.take_rows(np.ones((3, 2)), index)
+
+
+@pytest.mark.parametrize(
+    "index", [-1, np.int64(1), None, ..., (..., -1), (None, -2, slice(None, None, -1)), slice(0, 0)]
+)
+def test_the_gradient_of_a_part(index):
+    x = ag.Tensor(np.arange(6.0).reshape(3, 2), requires_grad=True)
+    part = x[index]
+    (part * part).sum().backward()
+    expected = np.zeros((3, 2))
+    expected[index] = 2 * x.data[index]
+    np.testing.assert_array_equal(x.grad, expected)

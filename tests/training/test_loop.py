@@ -3,6 +3,8 @@
 import math
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -545,3 +547,23 @@ def test_a_run_from_before_there_were_these_settings_goes_on(tmp_path):
         "patience",
         "seed",
     }
+
+
+def test_the_answer_to_an_interrupt_is_written_to_no_other_file(tmp_path):
+    # With standard error closed, the next file that is opened has its number.
+    program = """if True:
+        import os, signal, sys
+        from pyentmax.training.interrupt import finish_first
+        file = open(sys.argv[1], "wb")
+        print(file.fileno(), flush=True)
+        with finish_first() as asked:
+            os.kill(os.getpid(), signal.SIGINT)
+            assert asked()
+    """
+    path = tmp_path / "checkpoint"
+    command = [sys.executable, "-c", program, str(path)]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" 2>&-', "sh", *command], stdout=subprocess.PIPE, check=True
+    )
+    assert done.stdout == b"2\n"
+    assert path.read_bytes() == b""

@@ -215,6 +215,13 @@ def test_an_older_run_is_not_overwritten(files, run, capsys):
     assert (run / "best.npz").read_bytes() == before
 
 
+def test_a_model_without_its_run_is_not_overwritten(files, run, tmp_path, capsys):
+    (tmp_path / "best.npz").write_bytes((run / "best.npz").read_bytes())
+    assert main(train_arguments(files, tmp_path)) == 1
+    assert "already holds a run" in capsys.readouterr().err
+    assert (tmp_path / "best.npz").read_bytes() == (run / "best.npz").read_bytes()
+
+
 def test_resuming_a_damaged_run(files, run, tmp_path, capsys):
     (tmp_path / "last.npz").write_bytes((run / "last.npz").read_bytes()[:500])
     assert main(train_arguments(files, tmp_path, "--resume")) == 1
