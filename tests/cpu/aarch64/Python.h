@@ -1,5 +1,6 @@
 /* Stands in for Python's header: the little that the kernels use of it, which is for running out of
- * memory and for operands that cannot be. A program without an interpreter has no exception to set, so it ends. */
+ * memory and for operands that cannot be. A program without an interpreter has no exception to set,
+ * so it ends. */
 #ifndef STAND_IN_PYTHON_H
 #define STAND_IN_PYTHON_H
 
