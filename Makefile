@@ -58,7 +58,7 @@ lint: $(VENV)/.lint
 # run-time has to be in the process before Python is.
 SANITIZED := build/sanitize
 SANITIZE_TESTS ?= not deep
-WITH_KERNELS := $(addprefix ../../tests/,cpu test_workers.py test_sparse_output.py)
+WITH_KERNELS := $(addprefix ../../tests/,cpu sparse_attention test_workers.py test_sparse_output.py)
 sanitize: $(VENV)/.test
 	rm -rf $(SANITIZED)
 	mkdir -p $(SANITIZED)
