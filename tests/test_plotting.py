@@ -387,3 +387,16 @@ def test_a_missing_matplotlib_is_an_error_that_says_what_to_install(monkeypatch)
     ):
         with pytest.raises(ImportError, match=r"pip install pyentmax\[models\]"):
             draw()
+
+
+def test_words_are_never_taken_for_formulas(tmp_path):
+    strange = "a$^$b_{"
+    tree = HypothesisTree.build(
+        [Hypothesis((0, 1), -1.0), Hypothesis((0,), -2.0)], [strange, "$\\x$"].__getitem__
+    )
+    save_figure(plot_hypothesis_tree(tree), tmp_path / "tree.png")
+    ax = plot_attention([[1.0, 0.0]], [strange, "$"], ["$^$"])
+    ax.set_title(strange, parse_math=False)
+    save_figure(ax, tmp_path / "attention.png")
+    ax = plot_accuracy_by_alpha({strange: {1.0: [0.8], 1.5: [0.9]}})
+    save_figure(ax, tmp_path / "accuracy.png")

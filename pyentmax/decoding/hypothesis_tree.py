@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from os.path import commonprefix
+from typing import Any, NamedTuple
 
 from pyentmax.decoding.hypotheses import Hypothesis
 
@@ -48,9 +48,11 @@ class HypothesisNode:
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, HypothesisNode]]:
         """This node and all below it with their depths, parents first."""
-        yield depth, self
-        for child in self.children:
-            yield from child.walk(depth + 1)
+        waiting = [(depth, self)]  # not a recursion: a tree may be as deep as a string is long
+        while waiting:
+            depth, node = waiting.pop()
+            yield depth, node
+            waiting += [(depth + 1, child) for child in reversed(node.children)]
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class HypothesisTree:
             ([(token, False) for token in tokens[:-1]] + [(tokens[-1], True)], probability)
             for tokens, probability in strings
         )
-        return cls(_merge(runs, 0, None), end, separator)
+        return cls(_merge(runs), end, separator)
 
     def string(self, node: HypothesisNode) -> str:
         """The string from the beginning to the end of ``node``, without the end symbol."""
@@ -137,7 +139,7 @@ class HypothesisTree:
         The share of the branch is shown if the tree branches more than once, because only then does
         it differ from the probability.
         """
-        rows = list(_rows(self.root, "", ""))
+        rows = list(_rows(self.root))
         shape = [lead + self.label(node.tokens) for lead, node in rows]
         if not shape[0]:
             shape[0] = "·"  # the strings have no common prefix
@@ -158,34 +160,64 @@ class HypothesisTree:
     __str__ = text
 
 
-def _merge(
-    runs: Sequence[tuple[list[tuple[str, bool]], float]], start: int, above: float | None
-) -> HypothesisNode:
-    """The node of sorted ``runs`` that agree up to ``start``; ``above`` is the parent's mass."""
-    mass = sum(probability for _, probability in runs)
-    first = runs[0][0]
-    stop = len(commonprefix([tokens for tokens, _ in runs]))
-    children: list[HypothesisNode] = []
-    if stop < len(first):
-        groups = groupby(runs, key=lambda run: run[0][stop])
-        children = [_merge(list(group), stop, mass) for _, group in groups]
+class _Branch(NamedTuple):
+    """Sorted strings that agree up to ``start``, and their branches where they part at ``stop``."""
+
+    runs: Sequence[tuple[list[tuple[str, bool]], float]]
+    start: int
+    stop: int
+    mass: float
+    above: float | None
+    branches: list[_Branch]
+
+    @classmethod
+    def of(cls, runs: Any, start: int, above: float | None) -> _Branch:
+        first, last = runs[0][0], runs[-1][0]  # between these two, in order, are all others
+        stop = start
+        while stop < min(len(first), len(last)) and first[stop] == last[stop]:
+            stop += 1
+        return cls(runs, start, stop, sum(probability for _, probability in runs), above, [])
+
+
+def _merge(runs: Sequence[tuple[list[tuple[str, bool]], float]]) -> HypothesisNode:
+    """The tree of sorted strings, built from the leaves: it may be as deep as they are long."""
+    root = _Branch.of(runs, 0, None)
+    found = [root]
+    for branch in found:  # which grows on the way
+        if branch.stop < len(branch.runs[0][0]):
+            groups = groupby(branch.runs, key=lambda run: run[0][branch.stop])
+            branch.branches.extend(
+                _Branch.of(list(group), branch.stop, branch.mass) for _, group in groups
+            )
+            found += branch.branches
+    nodes: dict[int, HypothesisNode] = {}
+    for branch in reversed(found):
+        first = branch.runs[0][0]
+        children = [nodes.pop(id(one)) for one in branch.branches]
         children.sort(key=lambda node: -node.probability)
-    return HypothesisNode(
-        tokens=tuple(token for token, _ in first[start:stop]),
-        prefix=tuple(token for token, _ in first[:start]),
-        probability=mass,
-        share=1.0 if above is None else mass / above if above > 0 else 0.0,
-        children=tuple(children),
-    )
+        share = 1.0 if branch.above is None else 0.0
+        if branch.above:
+            share = branch.mass / branch.above
+        nodes[id(branch)] = HypothesisNode(
+            tokens=tuple(token for token, _ in first[branch.start : branch.stop]),
+            prefix=tuple(token for token, _ in first[: branch.start]),
+            probability=branch.mass,
+            share=share,
+            children=tuple(children),
+        )
+    return nodes[id(root)]
 
 
-def _rows(node: HypothesisNode, lead: str, below: str) -> Iterator[tuple[str, HypothesisNode]]:
+def _rows(root: HypothesisNode) -> Iterator[tuple[str, HypothesisNode]]:
     """Each node with the branch lines before it, in the order of the lines."""
-    yield lead, node
-    for child in node.children:
-        last = child is node.children[-1]
-        branch, rest = ("└── ", "    ") if last else ("├── ", "│   ")
-        yield from _rows(child, below + branch, below + rest)
+    waiting = [("", "", root)]
+    while waiting:
+        lead, below, node = waiting.pop()
+        yield lead, node
+        for child in reversed(node.children):
+            last = child is node.children[-1]
+            branch, rest = ("└── ", "    ") if last else ("├── ", "│   ")
+            waiting.append((below + branch, below + rest, child))
 
 
 def format_percent(probability: float) -> str:

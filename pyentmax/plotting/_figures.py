@@ -59,7 +59,7 @@ def text_axes(
     box = ax.get_window_extent()
     unit = min(box.width / width, box.height / height) * 72 / ax.figure.dpi
     style: dict[str, Any] = {"color": INK, "fontsize": unit, "va": "center_baseline"}
-    return ax, unit, partial(ax.text, family=MONOSPACED, **style)
+    return ax, unit, partial(ax.text, family=MONOSPACED, parse_math=False, **style)
 
 
 def require_matplotlib() -> None:
@@ -68,6 +68,12 @@ def require_matplotlib() -> None:
         raise ImportError(
             "plots are drawn with Matplotlib, which is not installed: pip install pyentmax[models]"
         )
+
+
+def legend(ax: Axes, **options: Any) -> None:
+    """A legend whose labels are words, never formulas."""
+    for text in ax.legend(frameon=False, **options).get_texts():
+        text.set_parse_math(False)
 
 
 def percent_axis(ax: Axes) -> None:

@@ -70,8 +70,12 @@ def plot_attention(
     heat_map.set_clim(0, 1)
     ax.add_collection(heat_map)
     ax.set(xlim=(-0.5, len(source) - 0.5), ylim=(len(target) - 0.5, -0.5), aspect="equal")
-    ax.set_xticks(range(len(source)), [token.replace(" ", "␣") for token in source])
-    ax.set_yticks(range(len(target)), [token.replace(" ", "␣") for token in target])
+    ax.set_xticks(
+        range(len(source)), [token.replace(" ", "␣") for token in source], parse_math=False
+    )
+    ax.set_yticks(
+        range(len(target)), [token.replace(" ", "␣") for token in target], parse_math=False
+    )
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     for label, token in zip(ax.get_xticklabels(), source, strict=True):
         label.set_rotation(0 if len(token) <= 2 else 90)

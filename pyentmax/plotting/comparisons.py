@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.plotting._figures import axes_or_new, percent_axis, require_matplotlib
+from pyentmax.plotting._figures import axes_or_new, legend, percent_axis, require_matplotlib
 from pyentmax.plotting._palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def plot_accuracy_by_alpha(
     ax.set_xticks(sorted(alphas), [f"{alpha:g}" for alpha in sorted(alphas)])
     ax.set(xlabel="α", ylabel="dev accuracy")
     percent_axis(ax)
-    ax.legend(frameon=False)
+    legend(ax)
     return ax
 
 
@@ -103,7 +103,7 @@ def plot_time_and_accuracy(
     ax.set(xlim=(0, None), ylim=(best - 0.15, best + 0.01))
     ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy")
     percent_axis(ax)
-    ax.legend(frameon=False)
+    legend(ax)
     return ax
 
 
@@ -156,7 +156,7 @@ def plot_learning_curves(
     for ax in (left, right):
         ax.set_xlim(0, None)
         percent_axis(ax)
-    right.legend(frameon=False, title=title, loc="lower right")
+    legend(right, title=title, loc="lower right")
     return left
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.analysis import Calibration, SupportSizes
-from pyentmax.plotting._figures import axes_or_new, percent_axis
+from pyentmax.plotting._figures import axes_or_new, legend, percent_axis
 from pyentmax.plotting._palette import BLUE, GREY, INK, VERMILION
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def plot_exactness_by_beam(
     ax.set(xlabel="beam", ylabel="share of sources", ylim=(0, 1.03))
     ax.set_xticks(widths)
     percent_axis(ax)
-    ax.legend(frameon=False, loc="best")
+    legend(ax, loc="best")
     return ax
 
 
@@ -77,7 +77,7 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, max_size:
     ax.set_xticks(x, [f"{n}+" if n == last < largest else f"{n}" for n in x])
     ax.set(xlabel="size of the support", ylabel="share of target positions")
     percent_axis(ax)
-    ax.legend(frameon=False)
+    legend(ax)
     return ax
 
 
@@ -112,7 +112,7 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
         raise ValueError(f"expected one or two calibrations, got {len(calibrations)}")
     ax.plot([0, 1], [0, 1], color=GREY, lw=1, zorder=1)
     styles = [(BLUE, "o"), (VERMILION, "D")]
-    legend = []
+    handles = []
     for (label, found), (colour, marker) in zip(calibrations.items(), styles, strict=False):
         p = np.array([one.confidence for one in found.bins])
         accuracy = np.array([one.accuracy for one in found.bins])
@@ -122,10 +122,10 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
         area = 18 + 220 * share
         ax.scatter(p, accuracy, area, color=colour, marker=marker, alpha=0.85, ec=INK, lw=0.5)
         name = f"{label}, ECE {found.error:.1%}"
-        legend.append(Line2D([], [], color=colour, marker=marker, ls="", label=name))
+        handles.append(Line2D([], [], color=colour, marker=marker, ls="", label=name))
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     ax.set(xlabel="confidence", ylabel="accuracy")
     percent_axis(ax)
     ax.xaxis.set_major_formatter(ax.yaxis.get_major_formatter())
-    ax.legend(handles=legend, frameon=False, loc="lower left", bbox_to_anchor=(0, 1))
+    legend(ax, handles=handles, loc="lower left", bbox_to_anchor=(0, 1))
     return ax

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, count
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pyentmax.decoding.hypothesis_tree import EMPTY, HypothesisNode, HypothesisTree, format_percent
@@ -46,7 +45,7 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     from matplotlib.path import Path as Curve
     from matplotlib.patheffects import withStroke
 
-    positions = list(_positions(tree))
+    positions = _positions(tree)
     leaves = [position for position in positions if position.node.is_leaf]
     nested = len(positions) > len(leaves) + 1
     best = max(position.node.probability for position in leaves)
@@ -102,23 +101,30 @@ class _Position:
     y: float = 0.0
 
 
-def _positions(tree: HypothesisTree) -> Iterator[_Position]:
+def _positions(tree: HypothesisTree) -> list[_Position]:
     """Positions of all nodes, parents first: one row per leaf, parents amid their children."""
     gap = 6.0 if any(not child.is_leaf for child in tree.root.children) else 3.0
     row = count()
-
-    def below(node: HypothesisNode, parent: _Position | None) -> list[_Position]:
+    found: list[_Position] = []
+    branches: dict[int, list[_Position]] = {}
+    waiting: list[tuple[HypothesisNode, _Position | None]] = [(tree.root, None)]
+    while waiting:
+        node, parent = waiting.pop()
         left = 0.0 if parent is None else parent.right + gap
         run, mark = _box_text(tree, node)
         space = 0.35 if run and mark else 0.0
         right = left + 2 * PADDING + text_width(run + mark) + space
         position = _Position(node, parent, left, right)
-        branches = [below(child, position) for child in node.children]
-        heads = [branch[0].y for branch in branches]
-        position.y = (heads[0] + heads[-1]) / 2 if heads else ROW * next(row)
-        return [position, *chain.from_iterable(branches)]
-
-    yield from below(tree.root, None)
+        if node.is_leaf:
+            position.y = ROW * next(row)
+        found.append(position)
+        if parent is not None:
+            branches.setdefault(id(parent), []).append(position)
+        waiting += [(child, position) for child in reversed(node.children)]
+    for position in reversed(found):
+        if heads := branches.get(id(position)):
+            position.y = (heads[0].y + heads[-1].y) / 2
+    return found
 
 
 def _box_text(tree: HypothesisTree, node: HypothesisNode) -> tuple[str, str]:

@@ -140,3 +140,13 @@ def test_the_leaves_are_the_strings_and_every_node_holds_the_mass_below_it(words
 )
 def test_percentages_claim_no_certainty_that_is_not_there(probability, text):
     assert format_percent(probability) == text
+
+
+def test_a_tree_may_be_as_deep_as_strings_are_long():
+    # Each string begins the next: a branch per length.
+    hypotheses = [Hypothesis((0,) * n, math.log(1 / 1500)) for n in range(1500)]
+    tree = HypothesisTree.build(hypotheses, "a".__getitem__)
+    assert max(depth for depth, _ in tree.root.walk()) == 1499
+    assert tree.text().count("\n") >= 1500
+    leaves = [tree.string(node) for _, node in tree.root.walk() if node.is_leaf]
+    assert sorted(leaves, key=len) == ["a" * n for n in range(1500)]

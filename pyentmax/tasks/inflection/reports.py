@@ -83,7 +83,7 @@ def draw_forced(
     name = _file_name(word.lemma, ";".join(word.tags), word.form)
     with _warned_of_missing_characters():
         ax = plot_forced_decoding(decoding, inflector.target.tokens.__getitem__)
-        ax.set_title(f"{_title(word)}: {word.form}", fontsize=10, loc="left")
+        ax.set_title(f"{_title(word)}: {word.form}", fontsize=10, loc="left", parse_math=False)
         files = [save_figure(ax, folder / f"{name}-forced.png")]
         ax = plot_attention(decoding.attention, source_tokens(word), [*word.form, END])
         files.append(save_figure(ax, folder / f"{name}-forced-attention.png"))
@@ -101,7 +101,7 @@ def draw(inflector: WordDecoder, word: Example, result: SearchResult, folder: Pa
     claim = "complete" if result.exact else f"not proved complete, {mass:.4g} of the mass is shown"
     with _warned_of_missing_characters():
         ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))
-        ax.set_title(f"{_title(word)}: {claim}", fontsize=10, loc="left")
+        ax.set_title(f"{_title(word)}: {claim}", fontsize=10, loc="left", parse_math=False)
         files = [save_figure(ax, folder / f"{name}-tree.png")]
 
         best = result.best

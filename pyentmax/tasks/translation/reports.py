@@ -36,7 +36,7 @@ def draw(decoder: SentenceDecoder, sentence: str, result: SearchResult, folder: 
     name = re.sub(r"[\\/:*?\"<>|;\s]+", ".", sentence).strip(".")[:80]
     shown = _shown(result)
     ax = plot_hypothesis_tree(_tree(decoder, shown))
-    ax.set_title(sentence, fontsize=10, loc="left")
+    ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
     files = [save_figure(ax, folder / f"{name}-tree.png")]
     best = result.best
     if best.attention is None:
