@@ -19,6 +19,7 @@ from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
 from pyentmax.tasks.translation.commands import add_commands as add_translation
 
+LONGEST = 2000  # characters of a message
 TASKS = [add_inflection, add_translation]
 
 
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, OSError, FloatingPointError, ImportError) as error:
+    except (ValueError, OSError, FloatingPointError, ImportError, MemoryError) as error:
         print(f"pyentmax {args.command}: {_message(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -44,6 +45,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _message(error: Exception) -> str:
+    """One line, and not a page of it: what is quoted may be a whole file."""
+    text = _text(error)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text):,} characters)"
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return f"not enough memory: expected smaller sizes ({error})"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.strerror:

@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.decoding._inputs import as_source, length_limits, positive, possible_continuations
+from pyentmax.decoding._inputs import (
+    MOST,
+    as_source,
+    length_limits,
+    positive,
+    possible_continuations,
+)
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
@@ -103,7 +109,7 @@ def beam_search(
     Not proved complete: 1 possible continuation of mass 0.25 was pruned, first at step 1 (beam 1).
     """
     source, source_mask = as_source(source, source_mask)
-    beam = positive("beam", beam)
+    beam = positive("beam", beam, MOST)
     limit = length_limits(source_mask, max_length)
     sources = len(source)
     if sources == 0:

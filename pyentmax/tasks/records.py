@@ -46,6 +46,8 @@ def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
         write_json(path, settings)
         return
     there = read_json(path)
+    if not isinstance(there, dict):
+        raise ValueError(f"{path}: expected the settings of an experiment, got {str(there)[:60]}")
     if different := [name for name in settings if there.get(name) != settings[name]]:
         told = ", ".join(f"{n} {there.get(n)!r} there, {settings[n]!r} now" for n in different)
         raise ValueError(f"{out} holds results of other settings ({told}): give another --out")

@@ -222,6 +222,23 @@ def test_a_model_without_its_run_is_not_overwritten(files, run, tmp_path, capsys
     assert (tmp_path / "best.npz").read_bytes() == (run / "best.npz").read_bytes()
 
 
+@pytest.mark.parametrize("beam", ["1000000000000", str(10**30)])
+def test_a_beam_beyond_all_memory_is_one_line(run, capsys, beam):
+    assert main(["inflect", str(run), "walk", "V;PST", "--beam", beam]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "beam must be at most 1,000,000" in captured.err
+
+
+def test_a_line_of_megabytes_is_not_repeated_in_its_error(files, tmp_path, capsys):
+    long = tmp_path / "long"
+    long.write_text("walk" * 500_000 + "\n")
+    assert main(train_arguments(long, tmp_path / "r")) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert len(captured.err) < 3000
+
+
 def test_resuming_a_damaged_run(files, run, tmp_path, capsys):
     (tmp_path / "last.npz").write_bytes((run / "last.npz").read_bytes()[:500])
     assert main(train_arguments(files, tmp_path, "--resume")) == 1

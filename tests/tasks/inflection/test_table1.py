@@ -54,6 +54,17 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+def test_what_is_asked_for_twice_is_one_model():
+    assert table1.grid(["1"], ["2"], [0, 0]) == [("1", "2", 0)]
+    assert table1.grid(["1", "1"], ["2"], [0]) == [("1", "2", 0)]
+
+
+def test_settings_of_another_kind_are_an_error_that_names_the_file(tmp_path):
+    (tmp_path / "settings.json").write_text("[]")
+    with pytest.raises(ValueError, match=r"settings\.json: expected the settings .* got \[\]"):
+        table1.open_table(tmp_path, table1.Settings("low", ("english",)))
+
+
 def test_the_command_trains_every_cell_and_writes_tables(folder, tmp_path, capsys):
     out = tmp_path / "table"
     assert (

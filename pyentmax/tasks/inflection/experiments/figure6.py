@@ -43,7 +43,8 @@ def grid(mappings: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
     """
     for choice in mappings:
         choose_mapping(choice)
-    return [Cell(choice, choice, seed) for seed in seeds for choice in mappings]
+    cells = [Cell(choice, choice, seed) for seed in seeds for choice in mappings]
+    return list(dict.fromkeys(cells))
 
 
 def _results(out: Path) -> list[tuple[str, dict[str, Any]]]:

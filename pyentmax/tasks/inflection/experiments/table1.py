@@ -163,7 +163,7 @@ def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: 
     for cell in trained:
         seeds[cell[:2]].append(cell.seed)
     for (loss, attention), of_pair in seeds.items():
-        members = [Cell(loss, attention, seed) for seed in sorted(of_pair)]
+        members = [Cell(loss, attention, seed) for seed in sorted(set(of_pair))]
         folder = out / f"loss-{loss}.attention-{attention}.ensemble-{len(members)}"
         ready = all(is_finished(out, cell) for cell in members)
         if len(members) == 1 or not ready or (folder / RESULT).exists():
@@ -225,4 +225,5 @@ def grid(losses: Sequence[str], attentions: Sequence[str], seeds: Sequence[int])
         for attention in attentions:  # raises if a name is wrong, before anything is trained
             RNNSeq2SeqConfig(source_size=1, target_size=1, attention=attention, output=loss)
     pairs = [(loss, attention) for loss in losses for attention in attentions]
-    return [Cell(loss, attention, seed) for seed in seeds for loss, attention in pairs]
+    cells = [Cell(loss, attention, seed) for seed in seeds for loss, attention in pairs]
+    return list(dict.fromkeys(cells))  # what is asked for twice is one model
