@@ -85,6 +85,24 @@ def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
     return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}
 
 
+def check_arrays(path: Any, found: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Raise a CheckpointError unless names, shapes and dtypes are these, and all numbers finite."""
+    for name in sorted(expected.keys() | found.keys()):
+        if name not in found:
+            raise CheckpointError(f"{path}: {name} is missing")
+        if name not in expected:
+            raise CheckpointError(f"{path}: {name} is not expected")
+        a, b = found[name], expected[name]
+        b = b if hasattr(b, "dtype") else np.asarray(b)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            raise CheckpointError(
+                f"{path}: {name}: expected {b.dtype} of shape {b.shape}, got {a.dtype} of shape "
+                f"{a.shape}"
+            )
+        if a.dtype.kind == "f" and not np.isfinite(a).all():
+            raise CheckpointError(f"{path}: {name}: expected finite numbers, got NaN or infinity")
+
+
 def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
     """What differs between the identities of two runs, in words."""
     found = []

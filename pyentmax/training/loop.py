@@ -37,6 +37,7 @@ from pyentmax.system.blas import limit_blas
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.training.checkpoint import (
     CheckpointError,
+    check_arrays,
     differences,
     load_checkpoint,
     save_checkpoint,
@@ -376,11 +377,28 @@ class _Run:
             raise ValueError("resume: needs the directory of the run")
         path = self.directory / LAST
         arrays, meta = load_checkpoint(path, TRAINING_STATE)
-        if different := differences(meta["identity"], self.identity):
+        identity = meta.get("identity")
+        if not isinstance(identity, dict):
+            raise CheckpointError(f"{path}: identity is missing or damaged")
+        if different := differences(identity, self.identity):
             raise CheckpointError(
                 f"{path}: belongs to another run ({different}); resume with the same command, or "
                 "start a new run in another folder"
             )
+        # Everything is checked before anything is used.
+        expected = with_prefix("param", self.model.params)
+        expected |= with_prefix("optimizer", self.optimizer.state())
+        for group in ("best", *(f"recent.{age}" for age in range(self.config.average))):
+            if without_prefix(group, arrays):
+                expected |= with_prefix(group, self.model.params)
+        check_arrays(path, arrays, expected)
+        try:
+            self._restore_description(meta)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise CheckpointError(
+                f"{path}: its description is incomplete or damaged "
+                f"({type(error).__name__}: {error})"
+            ) from error
         for name, x in without_prefix("param", arrays).items():
             self.model.params[name][...] = self.xp.asarray(x)
         self.optimizer.load(without_prefix("optimizer", arrays))
@@ -389,10 +407,31 @@ class _Run:
         recent = [without_prefix(f"recent.{age}", arrays) for age in range(self.config.average)]
         on_device = [{name: self.xp.asarray(x) for name, x in then.items()} for then in recent]
         self.recent = [then for then in reversed(on_device) if then]
-        self.schedule.load(meta["schedule"])
+
+    def _restore_description(self, meta: dict[str, Any]) -> None:
+        """What is not an array; raises one of several errors if it is not as `save` wrote it."""
+        if meta["history"].keys() != asdict(History()).keys():
+            raise ValueError(f"history: expected {', '.join(asdict(History()))}")
+        history = History(**meta["history"])
+        lists = [history.update, history.loss, history.dev_loss]
+        lists += [history.dev_accuracy, history.seconds]
+        if not all(isinstance(x, list) and len(x) == len(history.update) for x in lists):
+            raise ValueError("history: expected lists of one length")
+        if not all(type(x) in (int, float) for one in lists for x in one):
+            raise ValueError("history: expected numbers")
+        for name in (*_NUMBERS, "loss_sum"):
+            value = meta[name]
+            right = (int, float) if name in ("seconds", "loss_sum") else (int,)
+            if type(value) not in right or not math.isfinite(value):
+                raise ValueError(f"{name}: expected a number, got {value!r}")
+            if value < 0 and name != "loss_sum":
+                raise ValueError(f"{name}: expected a number from 0 up, got {value}")
+        if meta["schedule"].keys() != self.schedule.state().keys():
+            raise ValueError(f"schedule: expected {self.schedule.state()}, got {meta['schedule']}")
         self.order_rng.bit_generator.state = meta["epoch_state"]
         self.dropout_rng.bit_generator.state = meta["dropout_state"]
-        self.history = History(**meta["history"])
+        self.schedule.load(meta["schedule"])
+        self.history = history
         self.loss_sum = meta["loss_sum"]
         for name in _NUMBERS:
             setattr(self, name, meta[name])

@@ -567,3 +567,31 @@ def test_the_answer_to_an_interrupt_is_written_to_no_other_file(tmp_path):
     )
     assert done.stdout == b"2\n"
     assert path.read_bytes() == b""
+
+
+def test_a_run_that_is_not_whole_is_not_gone_on_with(tmp_path):
+    run(new_model(), tmp_path)
+    path = tmp_path / "last.npz"
+    arrays, meta = load_checkpoint(path, "training state")
+
+    def refused(arrays, meta, message):
+        save_checkpoint(path, arrays, meta)
+        model = new_model(seed=3)
+        before = checksum(model)
+        with pytest.raises(CheckpointError, match=message):
+            run(model, tmp_path, resume=True)
+        assert checksum(model) == before, "something was used before all was checked"
+
+    for name, x in arrays.items():
+        rest = {other: y for other, y in arrays.items() if other != name}
+        refused(rest, meta, f"{name} is missing")
+        refused(rest | {name: x.astype(complex)}, meta, f"{name}: expected .* got complex")
+        refused(rest | {name: x[None]}, meta, f"{name}: expected .* of shape")
+    refused(arrays | {"param.more": np.ones(2)}, meta, "param.more is not expected")
+    bad = arrays["param.output.bias"] * np.nan
+    refused(arrays | {"param.output.bias": bad}, meta, "output.bias: expected finite numbers")
+    for key in meta.keys() - {"kind"}:
+        rest = {other: value for other, value in meta.items() if other != key}
+        refused(arrays, rest, "incomplete or damaged|identity is missing")
+        for value in (None, "x", [], [1], {} if meta[key] else None):
+            refused(arrays, rest | {key: value}, "damaged|belongs to another run")
