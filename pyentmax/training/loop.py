@@ -413,7 +413,7 @@ class _Run:
         if meta["history"].keys() != asdict(History()).keys():
             raise ValueError(f"history: expected {', '.join(asdict(History()))}")
         history = History(**meta["history"])
-        lists = [history.update, history.loss, history.dev_loss]
+        lists: list[list[Any]] = [history.update, history.loss, history.dev_loss]
         lists += [history.dev_accuracy, history.seconds]
         if not all(isinstance(x, list) and len(x) == len(history.update) for x in lists):
             raise ValueError("history: expected lists of one length")
