@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from checking_cases import Case, cases, judged
 
 import pyentmax
 from pyentmax import check_gradient, check_jacobian, check_vjp
@@ -212,7 +213,7 @@ def test_a_jvp_and_a_vjp_that_are_not_dual_are_found() -> None:
     [
         (lambda z: np.maximum(z, 0), [0.0, 1.0], True),
         (lambda z: np.maximum(z, 0) ** 2, [0.0, 1.0], False),  # twice the slope, but no jump
-        (np.abs, [1e-7, 1.0], True),  # nearer than the smallest step
+        (np.abs, [1e-13, 1.0], True),  # nearer than the smallest step
         (np.abs, [1e-4, 1.0], False),
         (lambda z: np.clip(z, -1, 1), [1.0, 0.5], True),  # a bound, not a zero
         (lambda z: 1e-9 * np.sin(z), [0.3, 1.0], False),
@@ -359,3 +360,182 @@ def test_bad_input_is_named() -> None:
         check_jacobian(lambda z: z[0], Z, pyentmax.softmax_jacobian)
     with pytest.raises(ValueError, match=r"JVP must have the shape of p, \(3, 5\), got \(5,\)"):
         check_vjp(pyentmax.softmax, Z, pyentmax.softmax_vjp, lambda p, u: p[0])
+
+
+# --- functions that reuse their arrays ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [3, 300])
+def test_a_function_may_write_every_result_into_the_same_array(d: int) -> None:
+    """The zero Jacobian passed, and the right one failed, where all values were one array."""
+    z = np.random.default_rng(0).standard_normal(d)
+    p, product = np.empty(d), np.empty(d)
+
+    def forward(z: Any) -> Any:
+        return pyentmax.softmax(z, out=p)
+
+    def vjp(p: Any, v: Any) -> Any:
+        product[:] = pyentmax.softmax_vjp(p, v)
+        return product
+
+    assert check_jacobian(forward, z, pyentmax.softmax_jacobian).passed
+    assert not check_jacobian(forward, z, lambda p: np.zeros((d, d))).passed
+    assert check_vjp(forward, z, vjp, vjp).passed
+    assert not check_vjp(forward, z, lambda p, v: np.zeros(d)).passed
+
+
+def test_a_function_that_works_in_place_leaves_the_callers_scores_alone() -> None:
+    z = np.array([0.3, 0.1, -2.0])
+    before = z.copy()
+
+    def forward(z: Any) -> Any:
+        z *= 3
+        return pyentmax.softmax(z, out=z)
+
+    def jacobian(p: Any) -> Any:
+        right = 3 * (np.diag(p) - np.outer(p, p))
+        p[:] = 0
+        return right
+
+    def gradient(z: Any) -> Any:
+        z *= 2
+        return z
+
+    assert check_jacobian(forward, z, jacobian).passed
+    np.testing.assert_array_equal(z, before)
+    assert check_gradient(lambda z: np.sum(np.square(z, out=z)), z, gradient).passed
+    np.testing.assert_array_equal(z, before)
+
+
+# --- what would be dropped silently ---------------------------------------------------------------
+
+
+def test_masks_and_imaginary_parts_are_refused_not_dropped() -> None:
+    masked = np.ma.masked_greater([0.3, 0.1, -2.0], 0.2)
+    with pytest.raises(TypeError, match=r"^z is a numpy\.ma array, and its mask would be lost"):
+        check_jacobian(pyentmax.softmax, masked, pyentmax.softmax_jacobian)
+    with pytest.raises(TypeError, match=r"^fn's output is a numpy\.ma array"):
+        check_vjp(lambda z: np.ma.masked_greater(z, 0), Z, lambda p, v: v)
+    with pytest.raises(TypeError, match=r"^the gradient is a numpy\.ma array"):
+        check_gradient(np.sum, Z, lambda z: np.ma.ones(z.shape))
+    with pytest.raises(TypeError, match="^z must hold real numbers, got dtype complex128"):
+        check_gradient(np.sum, Z + 1j, np.ones_like)
+    with pytest.raises(TypeError, match="^fn's output must hold real numbers, got dtype complex"):
+        check_jacobian(lambda z: np.exp(1j * z), Z[0], lambda p: np.diag(1j * p))
+    with pytest.raises(TypeError, match="^the Jacobian must hold real numbers"):
+        check_jacobian(np.sin, Z[0], lambda p: np.eye(5) * 1j)
+    with pytest.raises(TypeError, match="^the loss must hold real numbers"):
+        check_gradient(lambda z: np.sum(z) * 1j, Z, np.ones_like)
+
+
+# --- which step to believe ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1e-1, 1e-2, 1e-3, 1e-4, 1e-6])
+def test_large_steps_that_agree_by_saturation_are_not_believed(width: float) -> None:
+    """Far from the bump the function is flat, and two steps of 0.06 and 0.016 agree on slope 0."""
+
+    def bump(z: Any) -> Any:
+        return np.exp(-((z / width) ** 2))
+
+    def slope(z: Any) -> Any:
+        return -2 * z / width**2 * bump(z)
+
+    for z in ([width / 2], [-width], [0.2 * width, 3 * width]):
+        assert check_gradient(bump, z, slope).raise_if_failed().passed
+        for wrong in (lambda z: 0 * z, lambda z: 1.01 * slope(z), lambda z: -slope(z)):
+            assert not check_gradient(bump, z, wrong).passed
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e-2])
+def test_among_many_kinks_the_right_jacobian_passes(scale: float) -> None:
+    """In 7 of 40 rows of 300 scores at scale 0.01 the steps reached beyond the nearest kink."""
+    for seed in range(10):
+        z = scale * np.random.default_rng(seed).standard_normal(300)
+        assert check_jacobian(pyentmax.sparsemax, z, pyentmax.sparsemax_jacobian).passed
+        wrong = 1.01 * pyentmax.sparsemax_jacobian(pyentmax.sparsemax(z))
+        assert not check_jacobian(pyentmax.sparsemax, z, lambda _, wrong=wrong: wrong).passed
+
+
+@pytest.mark.parametrize("offset", [1e6, 1e8])
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15"])
+def test_long_rows_far_from_0_are_checked(name: str, offset: float) -> None:
+    """Steps along directions of any length were rounded at such scores, and seen as kinks."""
+    mapping = pyentmax.MAPPINGS[name]
+    z = 0.03 * np.random.default_rng(5).standard_normal(300) + offset
+    report = check_jacobian(mapping.forward, z, mapping.jacobian)
+    assert report.raise_if_failed().passed
+    assert not check_jacobian(mapping.forward, z, lambda p: 1.01 * mapping.jacobian(p)).passed
+
+
+@pytest.mark.parametrize("d", [5, 300])
+@pytest.mark.parametrize("how", ["float32", "float64 of float32 values", "a sum in float64"])
+def test_functions_that_compute_in_float32_are_checked(how: str, d: int) -> None:
+    """Their rounding was taken for that of float64: right ones failed "on a kink"."""
+
+    def loss(z: Any) -> Any:
+        value = pyentmax.softmax_loss(np.asarray(z, np.float32), y, reduction="none")
+        if how == "float32":
+            return value
+        return value.astype(np.float64) if "values" in how else (value / 3.0).astype(float).sum()
+
+    def gradient(z: Any) -> Any:
+        right = pyentmax.softmax_loss_and_grad(np.asarray(z), y, reduction="sum")[1]
+        return right / 3 if how == "a sum in float64" else right
+
+    rng = np.random.default_rng(6)
+    y = rng.integers(d, size=2)
+    z = rng.standard_normal((2, d))
+    report = check_gradient(loss, z, gradient)
+    assert report.raise_if_failed().passed
+    assert not report.kink
+    for wrong in (lambda z: 1.01 * gradient(z), lambda z: 0 * z, lambda z: -gradient(z)):
+        assert not check_gradient(loss, z, wrong).passed
+
+
+def test_noise_that_hides_the_derivative_is_said_and_passes_nothing() -> None:
+    noise = np.random.default_rng(7)
+
+    def fn(z: Any) -> Any:
+        return pyentmax.softmax(z) + 1e-2 * noise.standard_normal(z.shape)
+
+    for jacobian in (pyentmax.softmax_jacobian, lambda p: np.zeros((5, 5))):
+        report = check_jacobian(fn, Z[0], jacobian)
+        assert not report.passed
+        assert not report.resolved
+    assert "too noisy for differences" in str(report)
+    assert "too noisy for differences" in " ".join(picture(report).itertext())
+
+
+def test_points_at_which_a_function_is_not_defined_are_not_believed() -> None:
+    report = check_gradient(lambda z: np.log(z).sum(), [1e-3, 2.0], lambda z: 1 / z)
+    assert report.raise_if_failed().passed
+
+
+# --- calibration ----------------------------------------------------------------------------------
+
+BAD = ("FALSE ALARM", "KINK, FALSELY")
+
+
+def assert_calibrated(chosen: list[Case], unresolved: float) -> None:
+    """No false alarm and nothing missed; in float64 so many left open at most, as a share."""
+    told = {case: judged(case) for case in chosen}
+    wrong = [(case, kind) for case, kinds in told.items() for kind in kinds]
+    assert [(case, kind) for case, kind in wrong if kind in BAD or kind.startswith("MISSED")] == []
+    double = [kinds for case, kinds in told.items() if case.dtype is np.float64]
+    assert sum(kinds["passed"] for kinds in double) >= 2 * (1 - unresolved) * len(double)
+
+
+def test_no_false_alarm_and_nothing_missed() -> None:
+    chosen = cases((2, 5, 30), (0.01, 1.0, 30.0), (0.0, 1e6))
+    chosen = [chosen[i] for i in np.random.default_rng(8).permutation(len(chosen))[:24]]
+    assert_calibrated(chosen, unresolved=0.05)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("d", [2, 3, 10, 100, 256, 257, 600, 2000])
+def test_no_false_alarm_and_nothing_missed_at_any_size(d: int) -> None:
+    chosen = cases((d,), (1e-3, 0.1, 1.0, 100.0), (0.0, 1e2, 1e4, 1e8))
+    count = {600: 60, 2000: 20}.get(d, 120)
+    chosen = [chosen[i] for i in np.random.default_rng(d).permutation(len(chosen))[:count]]
+    assert_calibrated(chosen, unresolved=0.1)

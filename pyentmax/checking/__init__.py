@@ -3,11 +3,11 @@
 Central differences (f(z + hv) − f(z − hv)) / 2h have an error of O(h²) for smooth f, and one of
 O(ε/h) from rounding, so no single h suits every entry. Therefore they are computed for a decreasing
 series of steps and extrapolated to h → 0 (Richardson). Every entry keeps the extrapolation that
-changed least; that change plus the rounding error is its error estimate (Ridders 1982). All
-computations are in float64.
+changed least among those that all smaller steps confirm; that change plus the rounding, which is
+measured, is its error estimate (Ridders 1982).
 
 Sparse mappings have kinks, where an entry is just entering the support and no derivative exists.
-The report says if z is on one.
+The report says if z is on one, and if the function is too noisy to tell.
 
 The checks work on any function of arrays. If z is a device array (CuPy's, say), the functions are
 called with device arrays, and only the comparison is made on the host.

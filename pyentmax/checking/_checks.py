@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.checking._differences import Array, numeric_derivatives
+from pyentmax.calls.dtypes import is_masked
+from pyentmax.checking._differences import EPSILON, Array, numeric_derivatives
 from pyentmax.checking._report import CheckReport
 
 ENTRY_LIMIT = 256  # with more entries than this, random directions replace single entries
@@ -33,6 +34,7 @@ def check_jacobian(
     ----------
     fn : callable
         From an array of z's shape to one of the same shape; maps each row along ``axis`` by itself.
+        It gets a copy, and its output is copied: it may work in place.
     z : array
         Scores, at least one and all finite.
     jacobian : callable
@@ -42,7 +44,8 @@ def check_jacobian(
     rng : numpy.random.Generator, optional
         Draws u; by default a generator with a fixed seed.
     rtol, atol : float
-        Tolerance, relative to the largest numeric entry, and absolute.
+        Tolerance, relative to the largest numeric entry, and absolute; the estimated error of the
+        differences comes on top.
 
     Returns
     -------
@@ -61,34 +64,40 @@ def check_jacobian(
       largest error  1.00e+00 ...
     """
     to_caller, z = _from_caller(z)
-    d = z.shape[axis]
     rows = np.moveaxis(z, axis, -1)
+    d = rows.shape[-1]
 
-    def by_rows(x: Array) -> Array:
-        return np.moveaxis(_to_host(fn(to_caller(np.moveaxis(x, -1, axis)))), axis, -1)
+    def on_host(x: Array) -> Array:
+        return _to_host(fn(to_caller(x)), "fn's output")
 
-    p = by_rows(rows)
-    if p.shape != rows.shape:
+    axis = range(1, 1 + z.ndim)[axis]  # in an array of all directions
+
+    def by_rows(values: Array) -> Array:
+        return np.moveaxis(values, axis, -1)
+
+    p = fn(to_caller(z))
+    epsilon = _epsilon(p)
+    p = _to_host(p, "fn's output")
+    if p.shape != z.shape:
+        raise ValueError(f"fn must return an array of z's shape {z.shape}, got {p.shape}")
+    analytic = _to_host(jacobian(to_caller(p)), "the Jacobian")
+    if analytic.shape != (*rows.shape, d):
         raise ValueError(
-            f"fn must return an array of z's shape {z.shape}, got {p.shape} (with the axis last)"
-        )
-    analytic = _to_host(jacobian(to_caller(np.moveaxis(p, -1, axis))))
-    if analytic.shape != (*p.shape, d):
-        raise ValueError(
-            f"the Jacobian must have shape {(*p.shape, d)}, got {analytic.shape}; its entry (i, j) "
-            "is ∂p_i/∂z_j"
+            f"the Jacobian must have shape {(*rows.shape, d)}, got {analytic.shape}; its entry "
+            "(i, j) is ∂p_i/∂z_j"
         )
     what = "Jacobian"
     if d <= ENTRY_LIMIT:
         # Rows do not mix, so one score of every row is perturbed at a time.
-        entries = (np.broadcast_to(e, rows.shape) for e in np.eye(d))
-        numeric = numeric_derivatives(by_rows, rows, entries)
-        numeric = numeric.rearranged(lambda values: np.moveaxis(values, 0, -1))
+        entries = np.eye(d).reshape(d, *[1] * (z.ndim - 1), d)
+        directions = np.broadcast_to(np.moveaxis(entries, -1, axis), (d, *z.shape))
+        numeric = numeric_derivatives(on_host, z, directions, epsilon)
+        numeric = numeric.rearranged(lambda values: np.moveaxis(by_rows(values), 0, -1))
     else:
         what = "Jacobian along random directions"
-        directions = _random_directions(rows.shape, d, rng)
-        numeric = numeric_derivatives(by_rows, rows, directions)
-        analytic = np.stack([(analytic @ u[..., None])[..., 0] for u in directions])
+        directions = _random_directions(z.shape, rng)
+        numeric = numeric_derivatives(on_host, z, directions, epsilon).rearranged(by_rows)
+        analytic = np.stack([(analytic @ u[..., None])[..., 0] for u in by_rows(directions)])
     return CheckReport.compare(what, analytic, numeric, rtol, atol)
 
 
@@ -136,14 +145,16 @@ def check_vjp(
     """
     rng = np.random.default_rng(0) if rng is None else rng
     to_caller, z = _from_caller(z)
-    p = _to_host(fn(to_caller(z)))
+    p = fn(to_caller(z))
+    epsilon = _epsilon(p)
+    p = _to_host(p, "fn's output")
     v = rng.standard_normal(p.shape)
 
     def backward(v: Array) -> Array:
         return _with_shape("VJP", vjp(to_caller(p), to_caller(v)), z.shape, "z")
 
     def scalar(x: Array) -> Array:
-        return np.asarray(np.sum(v * _to_host(fn(to_caller(x)))))
+        return np.asarray(np.sum(v * _to_host(fn(to_caller(x)), "fn's output")))
 
     duality = None
     if jvp is not None:
@@ -153,7 +164,7 @@ def check_vjp(
             forward = w * _with_shape("JVP", jvp(to_caller(p), to_caller(u)), p.shape, "p")
             gap = abs(np.sum(forward) - np.sum(backward(w) * u)) / (np.sum(np.abs(forward)) or 1)
             duality = max(duality, np.inf if np.isnan(gap) else float(gap))
-    return _compare_gradients("VJP", scalar, z, backward(v), rng, rtol, atol, duality)
+    return _compare_gradients("VJP", scalar, z, backward(v), rng, rtol, atol, epsilon, duality)
 
 
 def check_gradient(
@@ -189,9 +200,10 @@ def check_gradient(
     analytic = _with_shape("gradient", gradient(to_caller(z)), z.shape, "z")
 
     def scalar(x: Array) -> Array:
-        return np.asarray(np.sum(_to_host(loss(to_caller(x)))))
+        return np.asarray(np.sum(_to_host(loss(to_caller(x)), "the loss")))
 
-    return _compare_gradients("gradient", scalar, z, analytic, rng, rtol, atol)
+    epsilon = _epsilon(loss(to_caller(z)))
+    return _compare_gradients("gradient", scalar, z, analytic, rng, rtol, atol, epsilon)
 
 
 def _compare_gradients(
@@ -202,6 +214,7 @@ def _compare_gradients(
     rng: np.random.Generator,
     rtol: float,
     atol: float,
+    epsilon: float,
     duality: float | None = None,
 ) -> CheckReport:
     if z.size <= ENTRY_LIMIT:
@@ -209,40 +222,65 @@ def _compare_gradients(
         directions = np.eye(z.size).reshape(z.size, *shape)
     else:
         shape = (DIRECTION_COUNT,)
-        directions = _random_directions(z.shape, z.size, rng)
+        directions = _random_directions(z.shape, rng)
         analytic = np.array([np.sum(analytic * u) for u in directions])
-    numeric = numeric_derivatives(scalar, z, directions)
+    numeric = numeric_derivatives(scalar, z, directions, epsilon)
     numeric = numeric.rearranged(lambda values: values.reshape(shape))
     return CheckReport.compare(what, analytic, numeric, rtol, atol, duality)
 
 
-def _random_directions(shape: tuple[int, ...], n: int, rng: np.random.Generator | None) -> Array:
+def _random_directions(shape: tuple[int, ...], rng: np.random.Generator | None) -> Array:
+    """Directions whose entries are ±1 or ±½, so that steps along them are exact at large scores."""
     rng = np.random.default_rng(0) if rng is None else rng
-    # Divided by √n, so that the length of a step along one direction of n scores is about h.
-    return rng.standard_normal((DIRECTION_COUNT, *shape)) / np.sqrt(n)
+    return rng.choice([-1.0, -0.5, 0.5, 1.0], (DIRECTION_COUNT, *shape))
 
 
 def _from_caller(z: Any) -> tuple[Callable[[Array], Any], Array]:
-    """A function that moves a host array to z's device, and z as float64 on the host."""
-    host = _to_host(z)
+    """A function that moves a host array to z's device, and z as float64 on the host.
+
+    It copies, so that functions may work in place.
+    """
+    host = _to_host(z, "z")
     if not (host.ndim and host.size and np.isfinite(host).all()):
         raise ValueError(
             f"z must be a non-empty array of finite scores, got shape {host.shape}: {host}"
         )
     if isinstance(z, np.ndarray) or not hasattr(z, "__array_function__"):
-        return lambda array: array, host
-    return lambda array: np.asarray(array, like=z), host
+        return np.copy, host
+    return lambda array: np.asarray(array.copy(), like=z), host
 
 
-def _to_host(array: Any) -> Array:
+def _epsilon(array: Any) -> float:
+    """The spacing of floats at 1 of the dtype that an array came in; of float64 at least."""
+    dtype = getattr(array, "dtype", None)
+    if getattr(dtype, "name", "") == "bfloat16":
+        return 2.0**-7
+    return (
+        max(EPSILON, float(np.finfo(dtype).eps)) if getattr(dtype, "kind", "") == "f" else EPSILON
+    )
+
+
+def _to_host(array: Any, name: str) -> Array:
+    """A copy as float64 on the host: the caller may write its next result into the same array."""
     # CuPy's arrays become NumPy's only by this method.
     if hasattr(array, "__array_function__") and hasattr(array, "get"):
         array = array.get()
-    return np.asarray(array, dtype=np.float64)
+    if is_masked(array):
+        raise TypeError(
+            f"{name} is a numpy.ma array, and its mask would be lost; pass a plain array, and "
+            "have the function mask, as in lambda z: softmax(z, mask=keep)"
+        )
+    array = np.asarray(array)
+    if array.dtype.kind == "c":
+        raise TypeError(
+            f"{name} must hold real numbers, got dtype {array.dtype}; for a complex function "
+            "check its real and imaginary parts as functions of real numbers"
+        )
+    return array.astype(np.float64)
 
 
 def _with_shape(what: str, array: Any, shape: tuple[int, ...], of: str) -> Array:
-    array = _to_host(array)
+    array = _to_host(array, f"the {what}")
     if array.shape != shape:
         raise ValueError(f"the {what} must have the shape of {of}, {shape}, got {array.shape}")
     return array

@@ -1,7 +1,24 @@
-"""Directional derivatives by central differences with Richardson extrapolation."""
+"""Directional derivatives by central differences: which step to believe, and how far.
+
+A large step has a large error where the function bends, saturates or has a kink in its reach; a
+small one divides the rounding of the function by the step. Nobody knows the best step beforehand,
+so all are taken, from 1/16 down, each a quarter of the last:
+
+1. Richardson extrapolation to h → 0 gives each step a value and an interval of error: what the
+   extrapolation changed, plus the rounding divided by the step (Ridders 1982).
+2. An interval is believed as long as it meets those of *all* smaller steps: the rule of
+   intersecting confidence intervals (Goldenshluger and Nemirovski 1997). Two large steps that agree
+   because the function is flat there contradict the smaller ones, and are out. Of the believed
+   steps, the one with the narrowest interval is the answer.
+3. The rounding of the function is measured, not assumed, by the fourth differences of its values at
+   neighbouring points (Moré and Wild 2011): it may compute in float32.
+
+The same rule tells whether the slopes on the two sides of z have the same limit.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -10,86 +27,241 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-FIRST_STEP, LAST_STEP = 2.0**-4, 2.0**-20  # from 0.06 to 1e-6, where rounding costs 1e-10
+FIRST_STEP, LAST_STEP, FEWEST_STEPS = 2.0**-4, 2.0**-40, 6
+# Steps fall until rounding costs so much of the largest derivative, a tenth of the usual tolerance.
+FINE, FINE_ABSOLUTE = 1e-7, 1e-9
+AT_ONCE = 1 << 18  # entries of all directions computed with at once
+EPSILON, SINGLE_EPSILON = 2.0**-52, 2.0**-23
 
 
 class NumericDerivatives(NamedTuple):
-    """Numeric derivatives, their error estimates and smallest steps, and whether z is on a kink."""
+    """Numeric derivatives, their error estimates and smallest steps, and breaks at z.
+
+    A break is the least by which the slopes on the two sides differ, as far as steps can tell; for
+    a jump it is the slope across.
+    """
 
     values: Array
     estimates: Array
     steps: Array
-    kink: bool
+    breaks: Array
+    finest: float  # the smallest step taken at all
+    epsilon: float  # of the dtype in which fn computes
+    flatness: float  # a slope that this dtype may hide where fn seems flat
 
     def rearranged(self, change: Callable[[Array], Array]) -> NumericDerivatives:
         """The same derivatives, with ``change`` applied to each array."""
-        values, estimates, steps = map(change, self[:3])
-        return NumericDerivatives(values, estimates, steps, self.kink)
+        return self._replace(
+            values=change(self.values),
+            estimates=change(self.estimates),
+            steps=change(self.steps),
+            breaks=change(self.breaks),
+        )
+
+
+class Level(NamedTuple):
+    """Values at one step, the errors that they may have, and the part of these that is noise."""
+
+    value: Array
+    error: Array
+    noise: Array | float
 
 
 def numeric_derivatives(
-    fn: Callable[[Array], Array], z: Array, directions: Any
+    fn: Callable[[Array], Array], z: Array, directions: Array, epsilon: float = EPSILON
 ) -> NumericDerivatives:
     """d fn(z + tu)/dt at t = 0 for each direction u, stacked along the first axis.
+
+    Entries of u should be powers of 2: such steps leave no rounding in large scores. ``epsilon`` is
+    that of the dtype in which fn computes, if known.
 
     Examples
     --------
     >>> found = numeric_derivatives(np.sin, np.zeros(2), np.eye(2))
-    >>> print(found.values.round(9), found.kink)
+    >>> print(found.values.round(9), found.breaks.any())
     [[1. 0.]
      [0. 1.]] False
     """
-    base = fn(z)
-    each = [_directional_derivative(fn, z, u, base) for u in directions]
-    values, estimates, steps, breaks = (np.stack([s[k] for s in each]) for k in range(4))
-    kink = bool(np.any(breaks > 1e-3 * np.max(np.abs(values))))
-    return NumericDerivatives(values, estimates, steps, kink)
+    # The points are this module's choice, and so are the warnings of functions not defined there.
+    with np.errstate(all="ignore"):
+        base = fn(z)
+        epsilon = max(epsilon, _epsilon_of_values(base))
+        rounding = measured_rounding(fn, z, base, epsilon)
+        steps = _steps(max(float(np.max(np.abs(z))) * epsilon, LAST_STEP / 2))
+        at_once = max(1, AT_ONCE // max(1, base.size))
+        blocks = [
+            _directional_derivatives(fn, z, directions[i : i + at_once], base, steps, rounding)
+            for i in range(0, len(directions), at_once)
+        ]
+    *arrays, finest = zip(*blocks, strict=True)
+    values, estimates, used, breaks = map(np.concatenate, arrays)
+    flatness = 32 * epsilon * float(np.max(np.abs(base), initial=0)) / FIRST_STEP
+    return NumericDerivatives(values, estimates, used, breaks, max(finest), epsilon, flatness)
 
 
-def _directional_derivative(
-    fn: Callable[[Array], Array], z: Array, u: Array, base: Array
-) -> tuple[Array, Array, Array, Array]:
-    """The derivative along u, its error estimate, its smallest step, and its break at z."""
-    previous: list[Array] = []
-    bends: list[Array] = []
+def _epsilon_of_values(values: Array) -> float:
+    """The spacing of floats at 1 in which the values were computed, as far as they tell.
+
+    All of them fit into float32, and not because they are short.
+
+    >>> _epsilon_of_values(np.array([0.5, 0.3])) == EPSILON
+    True
+    >>> print(_epsilon_of_values(np.array([0.5, np.float32(0.3)])))
+    1.1920928955078125e-07
+    """
+    mantissas = np.frexp(values)[0]
+    short = mantissas * 2**11 == np.rint(mantissas * 2**11)
+    if np.all(values == values.astype(np.float32)) and not np.all(short):
+        return SINGLE_EPSILON
+    return EPSILON
+
+
+def measured_rounding(fn: Callable[[Array], Array], z: Array, base: Array, epsilon: float) -> float:
+    """How far the values of fn near z may be off by rounding.
+
+    At equally spaced points a fourth difference is 0 but for the noise, √70 times that of one value
+    on average. The spacing is the least that the function can see: one that computes in float32
+    does not see what is much smaller than the spacing of float32 at z.
+    """
+    # What is normalised carries the rounding of its sum, which grows as a root does.
+    size = np.linalg.norm(np.atleast_1d(base), axis=-1)
+    rounding = epsilon / 2 * float(np.max(size, initial=0))
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        # Not all of one value: mappings do not see a shift.
+        u = rng.permutation(np.resize([1, -0.5, 0.5, -1], z.size)).reshape(z.shape)
+        values = _seen(fn, z, u, base, epsilon)
+        if values is not None:
+            noise = np.abs(np.diff(values, 4, axis=0)) / 70**0.5
+            rounding = max(rounding, float(np.nan_to_num(np.max(noise), posinf=0)))
+    return 3 * rounding
+
+
+def _seen(
+    fn: Callable[[Array], Array], z: Array, u: Array, base: Array, epsilon: float
+) -> Array | None:
+    """Values at seven points along u, as near as changes a value by half of the steps.
+
+    None where the function is flat as far as the spacing of its floats goes. float32 may hide in
+    values of float64, a sum, say; but further out than this a change would be no rounding.
+    """
+    reach = float(np.max(np.abs(z)))
+    spacing = 2 * power_of_2_above(epsilon * max(reach, 2.0**-20))
+    last = 8 * max(epsilon * max(1.0, reach), SINGLE_EPSILON * min(max(1.0, reach), 1e2))
+    while spacing <= last:
+        if np.any(fn(z + 3 * spacing * u) != base):
+            # Not z itself, which may sit on a jump: this would count as noise.
+            values = np.stack([fn(z + i * spacing * u) for i in range(1, 8)])
+            if np.max(np.sum(np.diff(values, axis=0) != 0, axis=0)) >= 3:
+                return values
+        spacing *= 8
+    return None
+
+
+def _directional_derivatives(
+    fn: Callable[[Array], Array],
+    z: Array,
+    directions: Array,
+    base: Array,
+    steps: list[float],
+    rounding: float,
+) -> tuple[Array, Array, Array, Array, float]:
+    """The fields of `NumericDerivatives` up to the finest step, for some directions."""
+    slopes: list[Level] = []  # for each step, from the largest
+    bends: list[Level] = []
     plain: list[Array] = []
-    best = error = used = rounding = np.array(0.0)
-    for h in _steps(float(np.max(np.abs(z[u != 0]), initial=0))):
-        ahead = z + h * u
-        up, down = fn(ahead), fn(z - h * u)
-        row = [(up - down) / (2 * h)]
-        # Without the rounding, two noisy values that agree by chance would win. If z is large, the
-        # actual step differs from the intended one by `slip` (but not along a single axis, since h
-        # is a power of 2).
-        slip = np.max(np.abs(ahead - z - h * u)) * np.max(np.abs(row[0]), initial=0)
-        rounding = (np.finfo(np.float64).eps * np.maximum(np.abs(up), np.abs(down)) + slip) / h
-        if not previous:
-            best, error, used = row[0], np.full_like(row[0], np.inf), np.full_like(row[0], h)
+    previous: list[Array] = []
+    largest = 0.0
+    for h in steps:
+        up, down, slip = [], [], 0.0
+        for u in directions:
+            ahead, behind = z + h * u, z - h * u
+            up.append(fn(ahead))
+            down.append(fn(behind))
+            # What the distance between the points is off by, and their middle from z.
+            slip = max(
+                slip, np.max(np.abs(ahead - behind - 2 * h * u) + np.abs(ahead - z - (z - behind)))
+            )
+        forward, backward = np.stack(up) - base, base - np.stack(down)
+        row = [(forward + backward) / (2 * h)]
+        largest = max(largest, float(np.max(np.abs(row[0]), initial=0)))
+        noise = (rounding + slip * largest) / h
+        value, error = row[0], np.full_like(row[0], np.inf)
         for j, before in enumerate(previous):
             # The error is a series in h², and each h is a quarter of the last: cancel term j + 1.
             row.append(row[j] + (row[j] - before) / (16.0 ** (j + 1) - 1))
-            change = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - before)) + rounding
-            better = change < error
-            best = np.where(better, row[-1], best)
-            used = np.where(better, h, used)
-            error = np.where(better, change, error)
-        previous = row
-        bends.append(np.abs((up - base) - (base - down)) / h)
+            change = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - before))
+            change = _without_luck(change) + noise
+            value = np.where(change < error, row[-1], value)
+            error = np.where(change < error, change, error)
+        previous = row[:5]
+        slopes.append(Level(value, error, 2 * noise))
         plain.append(np.abs(row[0]))
-    # Over two steps, h falls by a factor of 16. If f is smooth, so does the bend, the difference
-    # h f'' of the slopes on the two sides. At a kink it stays. If f jumps it grows, or else, where
-    # the two sides of the jump cancel in the bend, the slope does.
-    bend = np.where(bends[-1] > bends[-3] / 3, bends[-1], 0)
-    jump = np.where(plain[-1] > 3 * plain[-3], plain[-1], 0)
-    return best, error, used, np.maximum(np.maximum(bend, jump) - 100 * rounding, 0)
+        bend = (forward - backward) / h
+        # A smooth function's bend h f'' falls to a quarter with the step. A root falls more slowly.
+        change = 4 * np.abs(bend - bends[-1].value) if bends else np.full_like(bend, np.inf)
+        bends.append(Level(bend, change + 4 * noise, 4 * noise))
+        if len(slopes) >= FEWEST_STEPS and noise > FINE * largest + FINE_ABSOLUTE:
+            break
+    value, error, used = believed(slopes)
+    bend, uncertainty, _ = believed(bends)
+    jump = np.where((plain[-1] > 3 * plain[-3]) & (plain[-1] > 30 * noise), plain[-1], 0)
+    breaks = np.maximum(np.maximum(np.abs(bend) - uncertainty, 0), jump)
+    return value, error, np.asarray(steps)[used], breaks, h
 
 
-def _steps(reach: float) -> list[float]:
-    """At least three steps, each a quarter of the last, that survive the rounding of z.
+def _without_luck(change: Array) -> Array:
+    """Changes of all outputs along each direction, none much less than the largest.
 
-    ``reach`` is the largest |z|. Apart from its rounding it has no influence, because a mapping
-    depends on the differences of the scores.
+    Among many outputs some change little by chance, where the others show that the step is wrong.
     """
-    last = max(LAST_STEP, 2.0 ** np.ceil(np.log2(1e3 * np.finfo(np.float64).eps * reach + 1e-300)))
-    first = max(FIRST_STEP, 16 * last)
+    if change.ndim < 2:
+        return change
+    return np.maximum(change, np.max(change, axis=-1, keepdims=True) / 16)
+
+
+def believed(levels: list[Level]) -> tuple[Array, Array, Array]:
+    """Value, error and index of the level with the least error that all after it confirm.
+
+    Truncation falls with the step, so the levels after may differ by their noise only.
+
+    >>> rough = Level(np.array(3.0), np.array(1.0), 0.0)
+    >>> flat, fine = rough._replace(value=0.0, error=0.0), Level(np.array(2.7), 2.0, 1.0)
+    >>> believed([flat, rough, fine])
+    (array(3.), array(1.), array(1))
+    """
+    last = levels[-1]
+    value, error, index = last.value, last.error, np.full(last.value.shape, len(levels) - 1)
+    low, high = last.value - last.noise, last.value + last.noise
+    confirmed = ~np.isnan(value)
+    for k in reversed(range(len(levels) - 1)):
+        level = levels[k]
+        confirmed &= (level.value - level.error <= high) & (level.value + level.error >= low)
+        low = np.where(confirmed, np.maximum(low, level.value - level.noise), low)
+        high = np.where(confirmed, np.minimum(high, level.value + level.noise), high)
+        better = confirmed & (level.error < error)
+        value = np.where(better, level.value, value)
+        error = np.where(better, level.error, error)
+        index = np.where(better, k, index)
+    return value, error, index
+
+
+def power_of_2_above(x: float) -> float:
+    """The least power of 2 that x does not exceed, for x > 0.
+
+    >>> power_of_2_above(5), power_of_2_above(4)
+    (8.0, 4.0)
+    """
+    mantissa, exponent = math.frexp(x)
+    return math.ldexp(1, exponent - (mantissa == 0.5))
+
+
+def _steps(grain: float) -> list[float]:
+    """Steps, each a quarter of the last, down to twice the spacing of floats at the largest |z|.
+
+    Apart from its rounding |z| has no influence, because a mapping depends on the differences of
+    the scores.
+    """
+    last = 2 * power_of_2_above(grain)
+    first = max(FIRST_STEP, 4.0 ** (FEWEST_STEPS - 1) * last)
     return [first / 4**k for k in range(1 + int(np.log2(first / last) // 2))]

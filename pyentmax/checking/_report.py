@@ -9,6 +9,7 @@ import numpy as np
 from pyentmax.checking._differences import Array, NumericDerivatives
 from pyentmax.checking._picture import heat_maps, table
 
+RESOLUTION = 2.0**-8  # of the largest entry: differences less certain than this tell nothing
 DUALITY_TOLERANCE = 1e-10  # relative to Σ|u∘Jv|: rounding alone, without finite differences
 
 
@@ -21,22 +22,29 @@ class CheckReport:
     what : str
         Which derivative was checked.
     passed : bool
-        Never True on a kink, where there is no derivative that the analytic one could equal.
+        Never True on a kink, where there is no derivative that the analytic one could equal, nor
+        where it is not resolved.
     largest_error : float
-        The largest absolute difference.
+        The absolute difference that exceeds its estimate most.
     tolerance : float
-        What it may be: atol + rtol · (largest numeric entry).
+        What it may be beyond the estimate: atol + rtol · (largest numeric entry). Of functions that
+        compute in a short dtype no more digits are asked for than 64 of its ε.
     where : tuple of int
-        Index of the largest difference.
+        Its index.
     analytic, numeric : float
         The two values there.
     step : float
         The smallest step that the numeric value there depends on.
     estimate : float
         The estimated error of the finite differences there.
+    resolved : bool
+        Whether the differences are certain enough to tell a right derivative from a wrong one: the
+        largest estimate is at most 1/256 of the largest entry.
     kink : bool
-        Whether no derivative exists at z: however small the step, the slopes on the two sides
-        differ or the function jumps.
+        Whether no derivative exists at z: down to the smallest step that the rounding of the
+        function allows, the slopes on the two sides differ or the function jumps.
+    finest : float
+        That step. Kinks that are nearer to z cannot be told from one at z.
     duality : float or None
         The largest |u·(Jv) − (Jᵀu)·v| / Σ|u∘Jv|, if a JVP was given to compare the VJP with.
     analytic_entries, numeric_entries : array
@@ -52,6 +60,8 @@ class CheckReport:
     numeric: float
     step: float
     estimate: float
+    resolved: bool
+    finest: float
     kink: bool
     duality: float | None
     analytic_entries: Array = field(repr=False)
@@ -72,12 +82,22 @@ class CheckReport:
         differences = analytic - numeric
         # A NaN counts as the largest error, although every comparison with it is False.
         size = np.where(np.isnan(differences), np.inf, np.abs(differences))
-        tolerance = atol + rtol * float(np.max(np.abs(numeric), initial=0))
-        where = tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
+        largest = float(np.max(np.abs(numeric), initial=0))
+        # Both sides were computed in fn's dtype, so no more digits can be asked for.
+        tolerance = atol + max(rtol, 64 * found.epsilon) * largest
+        # No entry is held to more digits than the differences have.
+        excess = size - found.estimates
+        where = tuple(int(i) for i in np.unravel_index(np.argmax(excess), size.shape))
         dual = duality is None or duality <= DUALITY_TOLERANCE
+        kink = bool(np.any(found.breaks > 2 * tolerance))
+        uncertain = float(np.max(found.estimates, initial=0))
+        seen = uncertain <= max(tolerance, RESOLUTION * largest)
+        # Where fn is flat, that is all that its dtype can show.
+        flat = largest <= uncertain <= found.flatness
+        resolved = seen or flat
         return cls(
             what=what,
-            passed=bool(size[where] <= tolerance) and dual and not found.kink,
+            passed=bool(excess[where] <= tolerance) and dual and resolved and not kink,
             largest_error=float(size[where]),
             tolerance=tolerance,
             where=where,
@@ -85,7 +105,9 @@ class CheckReport:
             numeric=float(numeric[where]),
             step=float(found.steps[where]),
             estimate=float(found.estimates[where]),
-            kink=found.kink,
+            resolved=resolved,
+            finest=found.finest,
+            kink=kink,
             duality=duality,
             analytic_entries=analytic,
             numeric_entries=numeric,
@@ -99,8 +121,7 @@ class CheckReport:
     def __str__(self) -> str:
         lines = [f"{self.what}: {'passed' if self.passed else 'FAILED'}"]
         lines += [f"  {name:<14} {value}" for name, value in self._rows()]
-        if self.kink:
-            lines.append(f"  {KINK_NOTE}")
+        lines += [f"  {note}" for note in self._notes()]
         return "\n".join(lines)
 
     def _repr_html_(self) -> str:
@@ -109,8 +130,7 @@ class CheckReport:
         picture = heat_maps(
             self.what, self.analytic_entries, self.numeric_entries, self.where, self.tolerance
         )
-        notes = [KINK_NOTE] if self.kink else []
-        return table(f"{self.what}: {verdict}", picture, self._rows(), notes)
+        return table(f"{self.what}: {verdict}", picture, self._rows(), self._notes())
 
     def _rows(self) -> list[tuple[str, str]]:
         place = ", ".join(str(i) for i in self.where)
@@ -125,6 +145,11 @@ class CheckReport:
             rows.append(("JVP-VJP gap", gap))
         return rows
 
+    def _notes(self) -> list[str]:
+        if self.kink:
+            return [KINK_NOTE.format(self.finest)]
+        return [] if self.resolved else [UNRESOLVED_NOTE]
+
     def raise_if_failed(self) -> CheckReport:
         """Raise AssertionError with the table if the check failed; otherwise return the report."""
         if not self.passed:
@@ -133,6 +158,11 @@ class CheckReport:
 
 
 KINK_NOTE = (
-    "z sits on a kink or a jump: the slopes or values on its two sides differ (an entry is just "
-    "entering the support, say), so no derivative exists here; move z a little"
+    "z sits on a kink or a jump, or within {:.0e} of one: the slopes or values on its two sides "
+    "differ (an entry is just entering the support, say), so no derivative exists here; move z a "
+    "little"
+)
+UNRESOLVED_NOTE = (
+    "the function is too noisy for differences here, or bends too sharply, so nothing is shown: "
+    "compute it in float64, with scores that are not far from 0, or move z a little"
 )
