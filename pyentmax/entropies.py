@@ -91,12 +91,14 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     alpha, _ = as_floating(alpha, "alpha")
     if isinstance(alpha, np.ndarray) and not (alpha > 0).all():
         raise ValueError(f"alpha must be above 0, got {alpha[~(alpha > 0)].flat[0]:g}")
-    beta = (_per_row(beside(alpha, p, "alpha"), p, axis) - 1).astype(p.dtype)
+    with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
+        beta = (_per_row(beside(alpha, p, "alpha"), p, axis) - 1).astype(p.dtype)
     # p − p^α = −p expm1(β log p) does not cancel where α is near 1.
     log_p, shannon = _log(p), beta == 0
     finite = np.where(shannon | np.isinf(beta), 1, beta).astype(p.dtype)
-    power = np.where(shannon, log_p, np.expm1(finite * log_p) / finite)
-    h = np.where(np.isinf(beta), 0, -p * power / (1 + finite * ~shannon))
+    with np.errstate(over="ignore"):
+        power = np.where(shannon, log_p, np.expm1(finite * log_p) / finite)
+        h = np.where(np.isinf(beta), 0, -p * power / (1 + finite * ~shannon))
     return _sum(h, axis, answer)
 
 
@@ -119,7 +121,7 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     Raises
     ------
     ValueError
-        if some alpha is below 1, or alpha does not broadcast
+        if some alpha is below 1, alpha does not broadcast, or the axis is empty
     TypeError
         if p or alpha is not of real numbers
 
@@ -146,7 +148,12 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     alpha, _ = as_floating(alpha, "alpha")
     if isinstance(alpha, np.ndarray) and not (alpha >= 1).all():
         raise ValueError(f"alpha must be at least 1, got {alpha[~(alpha >= 1)].flat[0]:g}")
-    alpha = _per_row(beside(alpha, p, "alpha"), p, axis).astype(p.dtype)
+    with np.errstate(over="ignore"):
+        alpha = _per_row(beside(alpha, p, "alpha"), p, axis).astype(p.dtype)
+    if not p.size and np.sum(p, axis=axis).size:
+        raise ValueError(
+            f"p of shape {p.shape} has no entry along axis {axis}; at least one is expected"
+        )
     largest = np.max(p, axis=axis, keepdims=True)
     ratio = p / np.where(largest == 0, 1, largest)
     powers = np.sum(ratio**alpha, axis=axis, keepdims=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -240,3 +241,18 @@ def test_what_is_no_number_is_named_with_its_value(value: object) -> None:
 def test_an_axis_that_is_no_int_is_named(axis: object) -> None:
     with pytest.raises(TypeError, match=r"axis must be an int, a tuple of int or None, got"):
         pyentmax.softmax(np.zeros((2, 3)), axis)
+
+
+@pytest.mark.parametrize("form", ["", "reference"])
+def test_a_matrix_is_taken_as_the_array_it_views(form: str) -> None:
+    z = np.array([[1.0, 0.5], [0.0, 2.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PendingDeprecationWarning)
+        m = np.matrix(z)
+    for name, parameters in [("softmax", ()), ("entmax", (1.3,)), ("budget_sparsemax", (1.5,))]:
+        forward, jvp = getattr(pyentmax, name), getattr(pyentmax, f"{name}_jvp")
+        if form:
+            forward, jvp = forward.reference, jvp.reference
+        p = forward(z, *parameters)
+        np.testing.assert_array_equal(np.asarray(forward(m, *parameters)), p)
+        np.testing.assert_array_equal(np.asarray(jvp(p, m, *parameters)), jvp(p, z, *parameters))

@@ -17,14 +17,16 @@
 #include "mappings/entmax.h"
 
 /* D for l = log p_y near 0, where g and the rest cancel: sum of ((1 + β)^k - β^k) l^(k+1)/(k+1)!
- * over k >= 1, of which α |l| <= 1 needs 18 terms. */
+ * over k >= 1, of which α |l| <= 1 needs 18 terms. The difference of powers is (1 + β) times the
+ * one before and β^(k-1); times l^k nothing of it overflows, nor cancels, however large β is. */
 static double small_divergence(double beta, double l) {
-    double total = 0, high = 1, low = 1, factor = l;
+    const double x = beta * l, y = x + l;
+    double total = 0, apart = l, power = x, factor = l;
     for (int k = 1; k <= 18; k++) {
-        high *= 1 + beta;
-        low *= beta;
-        factor *= l / (k + 1);
-        total += (high - low) * factor;
+        factor /= k + 1;
+        total += apart * factor;
+        apart = y * apart + power * l;
+        power *= x;
     }
     return total;
 }

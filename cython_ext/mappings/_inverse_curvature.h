@@ -12,6 +12,12 @@
 
 #elif defined(REAL)
 
+/* 2 - α, but never so large that times a logarithm it would overflow. */
+static inline REAL TYPED(power_of_curvature)(double alpha) {
+    const double most = IS_DOUBLE ? 1e304 : 1e34;
+    return (REAL)(2 - (alpha < most ? alpha : most));
+}
+
 /* s = p^(2-α) of n <= LEAF entries for α <= 2: 0 where p is 0, NaN where p is. */
 static void TYPED(inverse_curvature)(const REAL *restrict p, ptrdiff_t n, double alpha,
                                      REAL *restrict s) {

@@ -92,7 +92,8 @@ static void TYPED(grad_alpha_small)(const REAL *restrict p, const REAL *restrict
 static void TYPED(grad_alpha_large)(const REAL *restrict p, const REAL *restrict log_p, ptrdiff_t n,
                                     ptrdiff_t k, double alpha, REAL *restrict share,
                                     REAL *restrict out) {
-    const REAL beta = (REAL)(alpha - 1), slope = (REAL)(2 - alpha) * LOG2_E, log_top = log_p[k];
+    const REAL beta = (REAL)(alpha - 1), log_top = log_p[k];
+    const REAL slope = TYPED(power_of_curvature)(alpha) * LOG2_E;
     REAL lowest = 0;
     for (ptrdiff_t i = 0; i < n; i++) lowest = log_p[i] < lowest ? log_p[i] : lowest;
     double weight = 0, mean = 0;
@@ -106,9 +107,9 @@ static void TYPED(grad_alpha_large)(const REAL *restrict p, const REAL *restrict
     const REAL total = (REAL)weight, center = (REAL)mean;
     for (ptrdiff_t i = 0; i < n; i++) {
         const REAL part = share[i] / total, apart = p[i] - part, dl = log_p[i] - log_top;
-        out[i] = p[i] == 0 ? (REAL)0
-                           : apart / (beta * beta)
-                                 - ((p[i] * dl - part * center) + log_top * apart) / beta;
+        out[i] = p[i] == 0
+                     ? (REAL)0
+                     : apart / beta / beta - ((p[i] * dl - part * center) + log_top * apart) / beta;
     }
 }
 
@@ -124,7 +125,7 @@ static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, pt
         }
         if (p[i] > p[k]) k = i;
     }
-    if (p[k] == 0 || alpha == INFINITY) { /* nothing left, or nothing that moves */
+    if (p[k] == 0 || (REAL)alpha == INFINITY) { /* nothing left, or nothing that moves */
         TYPED(fill)(out, n, 0);
         return;
     }

@@ -33,11 +33,33 @@ static void TYPED(entmax_jvp_below_2_row)(const REAL *restrict p, const REAL *re
     TYPED(jacobian_product)(out, v, n, &all);
 }
 
+/* The product where v_i = v_k, k being where p is least, in a row with an s beyond floats: where it
+ * is that of i or the sum along the others, -s_i/Σs Σ s_j (v_j - v_k), by logarithms of base 2. */
+NEVER_INLINE void TYPED(entmax_jvp_beyond)(const REAL *restrict p, const REAL *restrict v,
+                                           REAL *restrict out, ptrdiff_t n, ptrdiff_t k,
+                                           double slope, double weight, double mean) {
+    double top = -(double)INFINITY, along = 0;
+    for (ptrdiff_t j = 0; j < n; j++)
+        if (p[j] > 0 && v[j] != v[k]) top = fmax(top, slope * log2(p[j]));
+    for (ptrdiff_t j = 0; j < n; j++)
+        if (p[j] > 0 && v[j] != v[k])
+            along += exp2(slope * log2(p[j]) - top) * ((double)v[j] - v[k]);
+    const double log_sum = slope * log2(p[k]) + log2(weight);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        if (p[i] == 0 || v[i] != v[k]) continue;
+        const double s = exp2(slope * log2(p[i]) + top - log_sum);
+        if (i != k && out[i] < INFINITY)
+            out[i] *= (REAL)-mean;
+        else
+            out[i] = along == 0 ? (REAL)0 : (REAL)(-along * s);
+    }
+}
+
 /* The same for α > 2, where s grows as p nears 0 and may overflow: weights are powers of p/min p
- * then. */
+ * then. What is beyond floats is ∞, and 0 of it is 0. */
 static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *restrict v,
                                           REAL *restrict out, ptrdiff_t n, double alpha) {
-    const REAL slope = (REAL)(2 - alpha), most = EXPONENT_BIAS + 1; /* 2^most is ∞ */
+    const REAL slope = TYPED(power_of_curvature)(alpha), most = EXPONENT_BIAS + 1; /* 2^most is ∞ */
     ptrdiff_t k = -1;
     for (ptrdiff_t i = 0; i < n; i++) {
         if (p[i] != p[i]) {
@@ -46,7 +68,7 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
         }
         if (p[i] > 0 && (k < 0 || p[i] < p[k])) k = i;
     }
-    if (k < 0 || alpha == INFINITY) { /* p only ever jumps */
+    if (k < 0 || (REAL)alpha == INFINITY) { /* p only ever jumps */
         TYPED(fill)(out, n, 0);
         return;
     }
@@ -54,21 +76,33 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
         TYPED(log2_of_row)(p + start, n - start < LEAF ? n - start : LEAF, out + start);
 
     const REAL lowest = out[k];
-    double weight = 1, mean = 0, along = 0; /* the last but for k */
+    double weight = 1, mean = 0, along = v[k] - v[k]; /* a NaN if v_k is no number */
+    bool beyond = false;
     for (ptrdiff_t i = 0; i < n; i++) {
         if (p[i] == 0 || i == k) continue;
         REAL share = slope * (out[i] - lowest), s = slope * out[i];
+        const REAL apart = v[i] - v[k];
         share = TYPED(exp2_of)(share > -EXPONENT_BIAS ? share : (REAL)-EXPONENT_BIAS);
         s = TYPED(exp2_of)(s < most ? s : most);
         weight += share;
-        mean += (double)share * (v[i] - v[k]);
-        along += (double)s * (v[i] - v[k]);
+        mean += (double)share * apart;
+        along += apart == 0 ? 0 : (double)s * apart;
+        beyond |= s == INFINITY;
         out[i] = s;
     }
     mean /= weight;
-    for (ptrdiff_t i = 0; i < n; i++)
-        out[i] = p[i] == 0 ? (REAL)0 : out[i] * (REAL)((v[i] - v[k]) - mean);
-    out[k] = (REAL)(-along / weight);
+    out[k] = 0;
+    if (beyond && mean == mean)
+        TYPED(entmax_jvp_beyond)(p, v, out, n, k, slope, weight, mean);
+    else
+        out[k] = (REAL)(-along / weight);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL rest = (REAL)((v[i] - v[k]) - mean);
+        if (p[i] == 0)
+            out[i] = 0;
+        else if (i != k && !(beyond && v[i] == v[k] && mean == mean))
+            out[i] = rest == 0 ? (REAL)0 : out[i] * rest;
+    }
 }
 
 /* Rows of one α that together fill a leaf: powers want more than a short row of them at a time. All

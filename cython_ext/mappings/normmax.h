@@ -91,34 +91,47 @@ static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restr
 static const TYPED(ParametricMapping) TYPED(normmax) = {TYPED(normmax_row)};
 
 /* J v = t - p sum t, t = s (v - p.v), s = p (|p|/p)^(alpha - 1)/(alpha - 1), |p| the alpha-norm,
- * from logarithms: |p|/p may overflow. At alpha = infinity p only ever jumps, and s = 0. */
+ * from logarithms: |p|/p may overflow, and s, which is kept as a part of the largest. J 1 = 0, so v
+ * may be taken relative to v_k where p is largest, and then nothing cancels there: 1 - p_k is the
+ * sum of the others. At alpha = infinity p only ever jumps, and s = 0. */
 static void TYPED(normmax_product)(const REAL *p, const REAL *v, double alpha, REAL *out,
                                    ptrdiff_t n, double *restrict scratch) {
-    double *log_p = scratch, *share = scratch + n, *along = scratch + 2 * n, *t = scratch + 3 * n;
-    ptrdiff_t *place = (ptrdiff_t *)(scratch + 4 * n), size = 0;
+    double *log_s = scratch, *share = scratch + n, *apart = scratch + 2 * n, *t = scratch + 3 * n;
+    ptrdiff_t *place = (ptrdiff_t *)(scratch + 4 * n), size = 0, k = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
         share[size] = p[i];
-        along[size] = v[i];
+        apart[size] = v[i];
         place[size] = i;
         size += p[i] != 0;
     }
     TYPED(fill)(out, n, 0);
-    const double power = 1 / (alpha - 1);
-    double largest = -(double)INFINITY;
+    const double power = 1 / (alpha - 1), least = 1e-300;
+    if (size == 0 || (REAL)alpha == INFINITY) return;
     for (ptrdiff_t i = 0; i < size; i++) {
-        log_p[i] = log(share[i]);
-        largest = log_p[i] > largest ? log_p[i] : largest;
+        log_s[i] = log(share[i]);
+        k = share[i] > share[k] ? i : k;
     }
-    for (ptrdiff_t i = 0; i < size; i++) t[i] = power > 0 ? exp(alpha * (log_p[i] - largest)) : 0;
-    const double log_norm = power > 0 ? largest + log(sum_of(t, size)) / alpha : 0;
-    for (ptrdiff_t i = 0; i < size; i++) t[i] = share[i] * along[i];
-    const double mean = sum_of(t, size);
+    const double log_top = log_s[k], v_k = apart[k], steepness = power > least ? power : least;
+    for (ptrdiff_t i = 0; i < size; i++) t[i] = exp(alpha * (log_s[i] - log_top));
+    const double log_norm = log_top + log(sum_of(t, size)) / alpha;
+    double top = -(double)INFINITY;
     for (ptrdiff_t i = 0; i < size; i++) {
-        const double steep = power > 0 ? exp((log_norm - log_p[i]) / power) : 0;
-        t[i] = power * share[i] * steep * (along[i] - mean);
+        log_s[i] += (log_norm - log_s[i]) / steepness;
+        top = log_s[i] > top ? log_s[i] : top;
     }
-    const double sum = sum_of(t, size);
-    for (ptrdiff_t i = 0; i < size; i++) out[place[i]] = (REAL)(t[i] - share[i] * sum);
+    for (ptrdiff_t i = 0; i < size; i++) {
+        apart[i] -= v_k;
+        t[i] = share[i] * apart[i];
+    }
+    const double mean = sum_of(t, size), scale = power * exp(top);
+    for (ptrdiff_t i = 0; i < size; i++) t[i] = exp(log_s[i] - top) * (apart[i] - mean);
+    const double t_k = t[k], p_k = share[k], sum = sum_of(t, size);
+    t[k] = share[k] = 0;
+    const double at_k = t_k * sum_of(share, size) - p_k * sum_of(t, size);
+    for (ptrdiff_t i = 0; i < size; i++) {
+        const double moved = i == k ? at_k : t[i] - share[i] * sum;
+        out[place[i]] = moved == 0 ? (REAL)0 : (REAL)(scale * moved);
+    }
 }
 
 static const TYPED(ParametricJvp) TYPED(normmax_jvp) = {TYPED(normmax_product)};

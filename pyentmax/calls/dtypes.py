@@ -34,6 +34,8 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
                 'pass the Dask array in it, or use xarray.apply_ufunc(…, dask="allowed")'
             )
         array = np.asarray(array)
+    elif isinstance(array, np.matrix):  # its * is a matrix product, and a row of it has two axes
+        array = np.asarray(array)
     compute: np.dtype[Any]
     answer: np.dtype[Any]
     dtype = array.dtype

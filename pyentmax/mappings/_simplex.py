@@ -28,7 +28,7 @@ def normalized(p: Any, s: Any) -> Any:
     return p / np.sum(p, axis=-1, keepdims=True)
 
 
-def product(s: Any, v: Any, share: Any = None) -> Any:
+def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
     """J v = s ∘ (v − (s·v)/Σs), rows along the last axis; zero for a row without support.
 
     s can span dozens of decades (p^{2−α} with α > 2 grows as p nears 0), and where one entry k
@@ -37,32 +37,50 @@ def product(s: Any, v: Any, share: Any = None) -> Any:
 
         (J v)_i = s_i (v_i − Σ_j w_j v_j)  for i ≠ k,      (J v)_k = −w_k Σ_{j≠k} s_j v_j.
 
-    `share` is w, where the caller can compute it without overflow although s_k is beyond floats.
+    `share` and `log_s` are w and log s, where the caller can compute these although s is beyond
+    floats. Then ∞ stands for what is beyond them, 0 of it is 0, and where v_i = v_k the second form
+    is used, by logarithms.
     """
     v = np.where(s != 0, v, 0)  # off the support v may hold anything, a NaN too
     share = _share(s) if share is None else share
     k = np.argmax(share, axis=-1, keepdims=True)
-    with np.errstate(invalid="ignore"):  # what infinities on the support leave without a value
+    # What infinities on the support leave without a value is a NaN.
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         v = np.where(s != 0, v - np.take_along_axis(v, k, axis=-1), 0)
-        rest, at_k = _without_largest(s, k)
+        rest, at_k = without_largest(s, k)
         mean = np.sum(share * v, axis=-1, keepdims=True)
-        along = np.sum(rest * v, axis=-1, keepdims=True)
-        return np.where(s != 0, np.where(at_k, -share * along, rest * (v - mean)), 0)
+        along = np.sum(times(rest, v), axis=-1, keepdims=True)
+        moved = np.where(at_k, -share * along, times(rest, v - mean))
+        if log_s is not None:
+            beyond = np.isinf(np.where(at_k, along, s)) | np.isnan(along) & at_k
+            top = np.max(np.where(v == 0, -np.inf, log_s), axis=-1, keepdims=True)
+            top = np.where(top > -np.inf, top, 0)
+            parts = np.sum(times(np.exp(log_s - top), v), axis=-1, keepdims=True)
+            exact = times(np.exp(log_s + top - _log_sum(log_s, share)), -parts)
+            moved = np.where(beyond & (v == 0), exact, moved)
+        return np.where(s != 0, moved, 0)
 
 
-def dense(s: Any, share: Any = None) -> Any:
-    """J itself, of shape batch + (d, d); no cancellation at a dominant entry, as in `product`."""
+def dense(s: Any, share: Any = None, log_s: Any = None) -> Any:
+    """J itself, of shape batch + (d, d); no cancellation at a dominant entry, as in `product`.
+
+    `log_s` tells what s_i w_j is where s_i and s_j both are beyond floats.
+    """
     share = _share(s) if share is None else share
     k = np.argmax(share, axis=-1, keepdims=True)
-    rest, at_k = _without_largest(s, k)
+    rest, at_k = without_largest(s, k)
     # s_i w_j = s_j w_i; of the two the one with the smaller s stays finite. Symmetric to the bit.
     lesser = np.minimum(s[..., :, None], s[..., None, :])
     greater = np.maximum(share[..., :, None], share[..., None, :])
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        between = times(lesser, greater)
+        if log_s is not None:
+            both = log_s[..., :, None] + log_s[..., None, :]
+            exact = np.exp(both - _log_sum(log_s, share)[..., None])
+            between = np.where(lesser < np.inf, between, exact)
     around = np.sum(rest, axis=-1, keepdims=True)
-    own = np.where(at_k, share * around, rest * (1 - share))
-    diagonal = identity(s)
-    between = np.where(diagonal != 0, 0, lesser) * greater
-    return own[..., :, None] * diagonal - between
+    own = np.where(at_k, times(around, share), rest * (1 - share))
+    return np.where(identity(s) != 0, own[..., :, None], 0 - between)
 
 
 def identity(like: Any) -> Any:
@@ -71,12 +89,24 @@ def identity(like: Any) -> Any:
     return (place[:, None] == place).astype(like.dtype)
 
 
+def times(a: Any, b: Any) -> Any:
+    """a b, and 0 where b is, even of ∞: what is beyond floats is still a number."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.where(b == 0, 0, a * b)
+
+
+def _log_sum(log_s: Any, share: Any) -> Any:
+    # log Σs, by the largest
+    largest = np.max(share, axis=-1, keepdims=True)
+    return np.max(log_s, axis=-1, keepdims=True) - np.log(largest)
+
+
 def _share(s: Any) -> Any:
     total = np.sum(s, axis=-1, keepdims=True)
     return s / np.where(total == 0, 1, total)
 
 
-def _without_largest(s: Any, k: Any) -> tuple[Any, Any]:
-    # s with a 0 at entry k, and where that is. A NaN there must stay to reach its row.
+def without_largest(s: Any, k: Any) -> tuple[Any, Any]:
+    """s with a 0 at entry k, and where that is. A NaN there stays, to reach its row."""
     at_k = np.cumsum(np.ones_like(s), axis=-1) - 1 == k
     return np.where(at_k & ~np.isnan(s), 0, s), at_k

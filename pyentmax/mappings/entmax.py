@@ -173,7 +173,8 @@ def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = 
     [-0.375  0.125  0.125  0.125  0.   ]
     """
     beta = _beta(alpha, p)
-    return _simplex.product(_curvature(p, beta), v, _share(p, beta))
+    s, log_s = _curvature(p, beta), _log_curvature(p, beta)
+    return _simplex.product(s, v, _share(p, beta), log_s)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
@@ -192,7 +193,7 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
      [ 0.   0.   0. ]]
     """
     beta = _beta(alpha, p)
-    return _simplex.dense(_curvature(p, beta), _share(p, beta))
+    return _simplex.dense(_curvature(p, beta), _share(p, beta), _log_curvature(p, beta))
 
 
 @declare.elementwise_gradient(ALPHA)
@@ -342,8 +343,14 @@ def entmax_csr(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
 
 
 def _beta(alpha: Any, like: Any) -> Any:
-    # β = α − 1 in the working dtype, subtracted before α is rounded to it.
-    return (alpha - 1).astype(like.dtype)
+    # β = α − 1 in the working dtype, subtracted before α is rounded to it; beyond that it is ∞.
+    with np.errstate(over="ignore"):
+        return (alpha - 1).astype(like.dtype)
+
+
+def _power(beta: Any) -> Any:
+    # 1 − β, but never so large that times log p it would overflow.
+    return 1 - np.minimum(beta, np.finfo(beta.dtype).max / 1e4)
 
 
 def _conjugate(z: Any, p: Any, alpha: Any) -> Any:
@@ -380,14 +387,19 @@ def _curvature(p: Any, beta: Any) -> Any:
     """s = 1/Ω''(p) = p^{1−β} on the support, 0 off it, and at β = ∞, where p only ever jumps."""
     nowhere = (p == 0) | np.isinf(beta)
     with np.errstate(over="ignore"):  # infinite only where it is; `_share` knows its part of Σs
-        s = np.where(nowhere, 0, np.where(nowhere, 1, p) ** (1 - np.where(nowhere, 1, beta)))
+        s = np.where(nowhere, 0, np.where(nowhere, 1, p) ** _power(np.where(nowhere, 1, beta)))
     return np.where(np.isnan(p), p, s)  # NaN⁰ is 1, but must stay a NaN
+
+
+def _log_curvature(p: Any, beta: Any) -> Any:
+    """log s, −∞ off the support, and 0 on it where β is ∞."""
+    power = _power(np.where(np.isinf(beta), 1, beta))
+    return np.where(p == 0, -np.inf, power * np.log(np.where(p == 0, 1, p)))
 
 
 def _share(p: Any, beta: Any) -> Any:
     """s/Σs for s = p^{1−β}: a softmax of (1−β) log p over the support, which never overflows."""
-    beta = np.where(np.isinf(beta), 1, beta)
-    r = np.where(p == 0, -np.inf, (1 - beta) * np.log(np.where(p == 0, 1, p)))
+    r = _log_curvature(p, beta)
     top = np.max(r, axis=-1, keepdims=True)
     share = np.exp(r - np.where(top == -np.inf, 0, top))
     total = np.sum(share, axis=-1, keepdims=True)
@@ -422,7 +434,7 @@ def _grad_alpha_large(p: Any, beta: Any) -> Any:
     (dl,) = _differences(p, log_p)
     share = _share(p, finite)
     apart = p - share
-    g = apart / finite**2 - (p * dl - share * _dot(p, dl) + (log_p - dl) * apart) / finite
+    g = apart / finite / finite - (p * dl - share * _dot(p, dl) + (log_p - dl) * apart) / finite
     return np.where(np.isinf(beta), 0, g)
 
 

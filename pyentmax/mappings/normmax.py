@@ -159,8 +159,17 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
     [-0.353553  0.353553  0.      ]
     """
     v = np.where(p != 0, v, 0)  # off the support v may hold anything, a NaN too
-    t = _diagonal(p, alpha) * (v - np.sum(p * v, axis=-1, keepdims=True))
-    return t - p * np.sum(t, axis=-1, keepdims=True)
+    s, scale = _diagonal(p, alpha)
+    k = np.argmax(p, axis=-1, keepdims=True)
+    # What infinities on the support leave without a value is a NaN.
+    with np.errstate(invalid="ignore", over="ignore"):
+        v = np.where(p != 0, v - np.take_along_axis(v, k, axis=-1), 0)  # J1 = 0
+        t = s * (v - np.sum(p * v, axis=-1, keepdims=True))
+        other_p, at_k = _simplex.without_largest(p, k)
+        other_t = np.sum(np.where(at_k, 0, t), axis=-1, keepdims=True)
+        at_largest = t * np.sum(other_p, axis=-1, keepdims=True) - p * other_t
+        elsewhere = t - p * np.sum(t, axis=-1, keepdims=True)
+        return _simplex.times(scale, np.where(at_k, at_largest, elsewhere))
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
@@ -178,12 +187,21 @@ def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
      [-0.353553  0.353553  0.      ]
      [ 0.        0.        0.      ]]
     """
-    s = _diagonal(p, alpha)
-    identity = _simplex.identity(p)
-    mixed = s[..., :, None] * p[..., None, :]  # added to its transpose: symmetric to the last bit
-    total = np.sum(s, axis=-1)[..., None, None]
+    s, scale = _diagonal(p, alpha)
+    # 1 − p_i and Σs − s_i, s_j without a difference where one entry is nearly all of them.
+    other_p, at_largest_p = _simplex.without_largest(p, np.argmax(p, axis=-1, keepdims=True))
+    apart = np.where(at_largest_p, np.sum(other_p, axis=-1, keepdims=True), 1 - p)
+    other_s, at_largest_s = _simplex.without_largest(s, np.argmax(s, axis=-1, keepdims=True))
+    few, all_s = np.sum(other_s, axis=-1, keepdims=True), np.sum(s, axis=-1, keepdims=True)
+    own = s * apart**2 + p**2 * np.where(at_largest_s, few, all_s - s)
+    beside = at_largest_s[..., :, None] | at_largest_s[..., None, :]
+    pair = other_s[..., :, None] + other_s[..., None, :]
+    rest = np.where(beside, few[..., None], all_s[..., None]) - pair
+    mixed = (s * apart)[..., :, None] * p[..., None, :]  # added to its transpose: symmetric
     outer = p[..., :, None] * p[..., None, :]
-    return s[..., :, None] * identity - (mixed + np.swapaxes(mixed, -1, -2)) + total * outer
+    between = rest * outer - (mixed + np.swapaxes(mixed, -1, -2))
+    entries = np.where(_simplex.identity(p) != 0, own[..., :, None], between)
+    return _simplex.times(scale[..., None], entries)
 
 
 def normmax_omega(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
@@ -240,18 +258,20 @@ def _log_q(z: Any, alpha: Any) -> Any:
     return np.where(on, power * np.log1p(np.where(on, x, 0)), -np.inf)
 
 
-def _diagonal(p: Any, alpha: Any) -> Any:
-    """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support."""
+def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
+    """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support, as a part of the largest, and that."""
     power = (1 / (alpha - 1)).astype(p.dtype)
     norm = alpha_norm(p, alpha[0, 0] if alpha.size == 1 else alpha[:, 0])[..., None]
     on = p != 0
+    log_p = np.log(np.where(on, p, 1))
     # The power of α − 1 is a division by 0 at α = ∞, where p only ever jumps: s = 0.
     # By logarithms, since norm/p overflows for a denormal p.
-    steep = np.exp(
-        (np.log(np.where(norm > 0, norm, 1)) - np.log(np.where(on, p, 1)))
-        / np.where(power == 0, 1, power)
-    )
-    return np.where(on, power * p * steep, 0)
+    steepness = np.maximum(np.where(power == 0, 1, power), 1e4 / np.finfo(p.dtype).max)
+    log_s = log_p + (np.log(np.where(norm > 0, norm, 1)) - log_p) / steepness
+    top = np.max(np.where(on, log_s, -np.inf), axis=-1, keepdims=True)
+    s = np.where(on, np.exp(log_s - np.where(top > -np.inf, top, 0)), 0)
+    with np.errstate(over="ignore"):
+        return s, power * np.exp(np.where(top > -np.inf, top, 0))
 
 
 def _doubtful(z: Any, on: Any, alpha: float) -> Any:

@@ -1,0 +1,172 @@
+"""α beyond where its powers, or itself in the working dtype, are numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import pyentmax as pe
+
+DTYPES = [np.float32, np.float64]
+ALPHAS = [300, 1e5, 1e10, 1.3e17, 2.0**60, 1e20, 2e38, 3e38, 3.5e38, 1e39, 1e200, 1e305, 1.7e308]
+SCORES = [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.5, 0.0], [0.0, 0.0, 0.0], [3.0, 3 - 2e-7, 2.0]]
+PROBABILITIES = [
+    [0.9, 0.05, 0.05],
+    [0.5, 0.5, 0.0],
+    [1.0, 0.0, 0.0],
+    [0.5, 0.3, 0.2],
+    [0.45, 0.45, 0.1],
+    [0.6, 0.39, 0.01],
+]
+forms = pytest.mark.parametrize("form", ["", ".reference"])
+dtypes = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def function(name: str, form: str) -> Any:
+    return getattr(pe, name).reference if form else getattr(pe, name)
+
+
+@forms
+@dtypes
+def test_the_loss_becomes_the_perceptrons(form: str, dtype: type) -> None:
+    eps = np.finfo(dtype).eps
+    for z in np.array(SCORES, dtype):
+        for y in (0, 2):
+            limit = float(z.max() - z[y])
+            for alpha in ALPHAS:
+                for name in ("entmax_loss", "entmax_loss_and_grad"):
+                    found = function(name, form)(z, y, alpha)
+                    loss, gradient = found if isinstance(found, tuple) else (found, None)
+                    # Less than Ω of the simplex, and what the largest scores may be moved by.
+                    assert abs(float(loss) - limit) <= 1 / alpha + 16 * eps * np.ptp(z)
+                    if gradient is not None:
+                        p = pe.entmax(z, alpha)
+                        p[y] -= 1
+                        room = max(4, 8 / alpha) * eps
+                        np.testing.assert_allclose(gradient, p, rtol=0, atol=room)
+
+
+@forms
+@dtypes
+def test_probabilities_no_longer_move_with_alpha(form: str, dtype: type) -> None:
+    slope = function("entmax_grad_alpha", form)
+    for p in np.array(PROBABILITIES, dtype):
+        reach = 1 - float(np.log(p[p > 0].min()))
+        for alpha in ALPHAS:
+            found = slope(p, alpha)
+            assert (np.abs(found) <= 2 * reach / alpha).all(), (p, alpha, found)
+
+
+def exact_jacobian(p: Any, alpha: float) -> list[list[mpmath.mpf]]:
+    """s_i s_j/Σs off the diagonal, s_i Σ_{j≠i} s_j/Σs on it: nothing cancels."""
+    with mpmath.workdps(50):
+        s = [mpmath.mpf(float(x)) ** (2 - mpmath.mpf(alpha)) if x else mpmath.mpf(0) for x in p]
+        total = mpmath.fsum(s)
+        return [
+            [
+                a * mpmath.fsum(c for k, c in enumerate(s) if k != i) / total
+                if i == j
+                else -a * b / total
+                for j, b in enumerate(s)
+            ]
+            for i, a in enumerate(s)
+        ]
+
+
+def rounded(x: mpmath.mpf, dtype: type) -> float:
+    largest = float(np.finfo(dtype).max)
+    return float(x) if abs(x) <= largest else float(np.copysign(np.inf, float(mpmath.sign(x))))
+
+
+@dtypes
+@pytest.mark.parametrize("alpha", [20, 100, 300, 1000, 1e5])
+def test_a_jacobian_is_finite_wherever_it_is(alpha: float, dtype: type) -> None:
+    eps, tiny = float(np.finfo(dtype).eps), float(np.finfo(dtype).tiny)
+    for p in np.array(PROBABILITIES, dtype):
+        jacobian = pe.entmax_jacobian(p, alpha)
+        exact = np.array([[rounded(x, dtype) for x in row] for row in exact_jacobian(p, alpha)])
+        beyond = np.isinf(exact)
+        np.testing.assert_array_equal(jacobian[beyond], exact[beyond])
+        # Powers of p are off by as many ε as their logarithms are large.
+        room = 8 * eps * (1 - alpha * float(np.log(p[p > 0].min())))
+        with np.errstate(invalid="ignore"):
+            size = np.sqrt(np.diag(exact)) * np.sqrt(np.diag(exact))[:, None]
+        allowed = room * np.where(np.isfinite(size), size, np.abs(exact))[~beyond] + tiny
+        assert (np.abs(jacobian[~beyond] - exact[~beyond]) <= allowed).all(), (p, jacobian, exact)
+        np.testing.assert_array_equal(jacobian, jacobian.T)
+        rows = np.isfinite(jacobian).all(axis=-1)
+        size = np.abs(jacobian[rows]).max(axis=-1, initial=0)
+        assert (np.abs(jacobian[rows].sum(axis=-1)) <= 2 * room * size).all()
+
+
+@forms
+@dtypes
+@pytest.mark.parametrize("alpha", [20, 100, 300, 1000, 1e5, 1e39, 1.7e308])
+def test_a_product_beyond_floats_is_infinite_and_no_nan(
+    alpha: float, form: str, dtype: type
+) -> None:
+    product, eps = function("entmax_jvp", form), np.finfo(dtype).eps
+    for p in np.array(PROBABILITIES, dtype):
+        for v in ([1, 2, 4], [1, 2, 2], [2, 2, 2], [-1, 0, 1], [0, 0, 1]):
+            found = product(p, np.array(v, dtype), alpha)
+            assert not np.isnan(found).any()
+            if alpha > 1e5:
+                continue
+            exact = exact_jacobian(p, alpha)
+            for got, row in zip(found, exact, strict=True):
+                expected = mpmath.fsum(a * b for a, b in zip(row, v, strict=True))
+                size = mpmath.fsum(abs(a * b) for a, b in zip(row, v, strict=True))
+                room = 32 * float(eps) * (1 - alpha * float(np.log(p[p > 0].min())))
+                if size <= np.finfo(dtype).max:
+                    assert abs(float(got) - float(expected)) <= room * float(size) + 1e-37
+                elif abs(expected) > room * size:
+                    assert abs(got) > 1e30
+                    assert np.sign(got) == mpmath.sign(expected)
+
+
+@forms
+@dtypes
+@pytest.mark.parametrize("alpha", [300, 1e5, 1e39, 1.7e308])
+def test_normmax_has_no_nan_either(alpha: float, form: str, dtype: type) -> None:
+    for p in np.array(PROBABILITIES, dtype):
+        for v in np.array([[1, 2, 4], [1, 2, 2], [2, 2, 2]], dtype):
+            assert not np.isnan(function("normmax_jvp", form)(p, v, alpha)).any()
+        assert not np.isnan(pe.normmax_jacobian(p, alpha)).any()
+    for z in np.array(SCORES, dtype):
+        assert np.isfinite(function("normmax_loss", form)(z, 0, alpha))
+
+
+@pytest.mark.parametrize("alpha", [1.05, 1.5, 2, 3, 10])
+@pytest.mark.parametrize(
+    "p", [[1, 1e-18, 0], [1, 1e-18, 1e-30], [1 - 2**-28, 2**-29, 2**-29], [0.25, 0.25, 0.5]]
+)
+def test_normmax_keeps_its_digits_near_a_corner(p: list[float], alpha: float) -> None:
+    p = np.array(p)
+    jacobian = pe.normmax_jacobian(p, alpha)
+    with mpmath.workdps(60):
+        exact_p = [mpmath.mpf(float(x)) for x in p]
+        norm = mpmath.fsum(x**alpha for x in exact_p) ** (1 / mpmath.mpf(alpha))
+        s = [x and x * (norm / x) ** (mpmath.mpf(alpha) - 1) / (alpha - 1) for x in exact_p]
+        apart = [mpmath.fsum(exact_p[:i] + exact_p[i + 1 :]) for i in range(3)]
+
+        def part(k: int, i: int) -> mpmath.mpf:
+            return apart[i] if i == k else -exact_p[i]
+
+        exact = [
+            [float(mpmath.fsum(s[k] * part(k, i) * part(k, j) for k in range(3))) for j in range(3)]
+            for i in range(3)
+        ]
+    size = np.sqrt(np.diag(exact)) * np.sqrt(np.diag(exact))[:, None]
+    assert (np.abs(jacobian - exact) <= 1e-13 * alpha * size).all()
+    np.testing.assert_array_equal(jacobian, jacobian.T)
+    assert (np.abs(jacobian.sum(axis=-1)) <= 1e-13 * alpha * np.diag(jacobian)).all()
+    for v in ([1.0, 0.0, 0.0], [3.0, 1.0, -2.0]):
+        # Of J's entries the exact ones, since p itself sums to 1 but for rounding.
+        expected = np.array(exact) @ (np.array(v) - v[int(np.argmax(p))])
+        room = 1e-13 * alpha * (np.abs(exact) @ np.abs(np.array(v) - v[int(np.argmax(p))]))
+        for form in ("", ".reference"):
+            found = function("normmax_jvp", form)(p, np.array(v), alpha)
+            assert (np.abs(found - expected) <= room).all()
