@@ -20,6 +20,7 @@ from pyentmax.decoding import (
 )
 from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.inflection.examples import (
+    LANGUAGE_MARK,
     Example,
     encode_examples,
     source_tokens,
@@ -171,9 +172,10 @@ class WordDecoder:
         if not lemma:
             raise DataError("lemma: expected at least one character, got an empty string")
         bracketed = [t[1:-1] for t in self.source.tokens[len(SPECIALS) :] if len(t) > 1]
-        prefix = "lang="
-        languages = [t.removeprefix(prefix) for t in bracketed if t.startswith(prefix)]
-        known = [t for t in bracketed if not t.startswith(prefix)]
+        languages = [
+            t.removeprefix(LANGUAGE_MARK) for t in bracketed if t.startswith(LANGUAGE_MARK)
+        ]
+        known = [t for t in bracketed if not t.startswith(LANGUAGE_MARK)]
         _check_characters(f"lemma {lemma!r}", lemma, self.source, "training data")
         for tag in tags:
             if tag not in known:

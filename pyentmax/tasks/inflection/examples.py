@@ -23,6 +23,9 @@ from pyentmax.data.errors import DataError
 from pyentmax.data.vocabulary import Vocabulary
 
 _PathLike = str | os.PathLike[str]
+LANGUAGE_MARK = "lang="
+"""How the token begins that names the language; see `source_tokens`."""
+
 _COLUMNS = "lemma TAB form TAB tags;joined;by;semicolons"
 _SPLIT_SUFFIX = re.compile(r"-(train-(low|medium|high)|train|dev|test)$")
 
@@ -64,8 +67,8 @@ def read_examples(
     Raises
     ------
     DataError
-        If a line is malformed or not UTF-8 (naming file and line), if a file has no example, or if
-        *languages* and *paths* differ in length.
+        If a line is malformed or not UTF-8, or a tag looks like the mark of a language (naming file
+        and line), if a file has no example, or if *languages* and *paths* differ in length.
     OSError
         If a file cannot be opened.
 
@@ -128,7 +131,7 @@ def source_tokens(example: Example) -> list[str]:
     >>> source_tokens(Example("go", "went", ("V", "PST"), language="english"))
     ['<lang=english>', '<V>', '<PST>', 'g', 'o']
     """
-    language = [] if example.language is None else [f"<lang={example.language}>"]
+    language = [] if example.language is None else [f"<{LANGUAGE_MARK}{example.language}>"]
     return [*language, *(f"<{tag}>" for tag in example.tags), *example.lemma]
 
 
@@ -275,4 +278,11 @@ def _parse_line(line: bytes, where: str, language: str | None) -> Example:
     for name, value in (("lemma", columns[0]), ("form", columns[1]), *(("tag", t) for t in tags)):
         if not value.strip():
             raise DataError(f"{where}: expected {_COLUMNS}, got an empty {name}: {text!r}")
+    for tag in tags:
+        if tag.startswith(LANGUAGE_MARK):
+            raise DataError(
+                f"{where}: tag {tag!r} would be taken for the mark of a language; rename it, or, "
+                "if it names the language, remove it and mark the examples by their files' names "
+                "(--multilingual)"
+            )
     return Example(columns[0], columns[1], tags, language)

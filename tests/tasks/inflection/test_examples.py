@@ -190,3 +190,12 @@ def test_verbs_are_hardly_padded():
     assert padding_share(bucketed_batches(pairs, 64, np.random.default_rng(0))) < 0.03
     # In the order of the table there is far more.
     assert padding_share(np.split(np.arange(len(pairs)), range(64, len(pairs), 64))) > 0.15
+
+
+def test_a_tag_that_looks_like_the_mark_of_a_language_is_refused_with_what_to_do(tmp_path):
+    # As a tag it could be learned, but never asked for: it is taken for the language.
+    path = write(tmp_path, "go\twent\tV\nplay\tplayed\tV;lang=x\n")
+    message = "english-dev, line 2: tag 'lang=x' would be taken .* rename it, .*--multilingual"
+    for languages in (None, ["english"]):
+        with pytest.raises(DataError, match=message):
+            read_examples(path, languages=languages)
