@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from pyentmax.analysis import word_accuracy
 from pyentmax.cli import main
 from pyentmax.tasks.inflection import Inflector, read_examples
-from pyentmax.tasks.inflection.experiments import figure4, figure6, one_language
+from pyentmax.tasks.inflection.experiments import cells, figure4, figure6, one_language
 from pyentmax.tasks.inflection.experiments.cells import finished_results
 from pyentmax.training import LAST
 
@@ -97,6 +99,28 @@ def test_the_result_is_that_of_the_last_update(folder, tmp_path, monkeypatch):
     assert result["accuracy"] == found[1]
     assert found[0] < found[1]
     assert result["accuracy_greedy"] == pytest.approx(10, rel=1e-15, abs=0)
+
+
+def test_two_processes_train_a_cell_once(tmp_path, folder, monkeypatch):
+    # Two threads are as good as two processes here: each opens the lock for itself.
+    settings = one_language.Settings("northish", hidden=8, layers=1, updates=6, validations=1)
+    data = one_language.read_data(folder, settings)
+    [cell] = figure4.grid(["1.5"], [0])
+    train_cell, calls = cells.train_cell, []
+
+    def slowly(*args, **options):
+        calls.append(1)
+        time.sleep(0.2)
+        return train_cell(*args, **options)
+
+    monkeypatch.setattr(cells, "train_cell", slowly)
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(one_language.run_cell, tmp_path, cell, settings, data, progress=False)
+            for _ in range(2)
+        ]
+        assert [run.result() for run in runs] == [True, True]
+    assert len(calls) == 1
 
 
 def test_figure_4_takes_numbers_only(folder, tmp_path, capsys):

@@ -169,6 +169,24 @@ def test_a_finished_cell_is_left_alone_and_others_can_be_added(folder, tmp_path)
     assert not list(out.glob("*ensemble*"))
 
 
+def test_an_ensemble_is_of_the_seeds_asked_for(folder, tmp_path):
+    out = tmp_path / "table"
+    small = ("--loss", "1.5", "--attention", "bisection:1.5", "--epochs", "1", "--seed")
+
+    def ensembles():
+        return [r["seed"] for r in rows(out / "cells.csv") if r["models"] == "2"]
+
+    assert main(arguments(folder, out, *small, "0", "1")) == 0
+    assert ensembles() == ["0 1"]
+    [written] = out.glob("*ensemble-2/result.json")
+    assert ":" not in written.parent.name  # not every file system allows it
+    before = written.stat().st_mtime_ns
+    assert main(arguments(folder, out, *small, "0", "1")) == 0
+    assert written.stat().st_mtime_ns == before
+    assert main(arguments(folder, out, *small, "1", "2")) == 0
+    assert ensembles() == ["1 2"]
+
+
 def test_a_cell_killed_midway_goes_on_to_the_same_numbers(folder, tmp_path, monkeypatch):
     settings = Settings(
         "medium",

@@ -14,6 +14,8 @@ from pyentmax.tasks.records import read_json
 from pyentmax.training import LAST, History, TrainingConfig
 
 RESULT = "result.json"
+LOCK = "lock"
+"""In the folder of a cell: held while it is trained and measured."""
 
 
 class Cell(NamedTuple):
@@ -24,9 +26,17 @@ class Cell(NamedTuple):
     seed: int
 
     @property
+    def pair_folder(self) -> str:
+        """How the names of all folders of its pair of mappings begin.
+
+        Not every file system allows a colon there.
+        """
+        return f"loss-{self.loss}.attention-{self.attention}".replace(":", "-")
+
+    @property
     def folder(self) -> str:
-        """The name of its folder; not every file system allows a colon there."""
-        return f"loss-{self.loss}.attention-{self.attention}.seed-{self.seed}".replace(":", "-")
+        """The name of its folder."""
+        return f"{self.pair_folder}.seed-{self.seed}"
 
     def __str__(self) -> str:
         return f"loss {self.loss}, attention {self.attention}, seed {self.seed}"

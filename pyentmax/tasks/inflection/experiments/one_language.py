@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pyentmax.analysis import exactness_statistics, word_accuracy
+from pyentmax.system.files import locked
 from pyentmax.tasks.inflection.experiments import cells
-from pyentmax.tasks.inflection.experiments.cells import RESULT, Cell, Data, is_finished
+from pyentmax.tasks.inflection.experiments.cells import LOCK, RESULT, Cell, Data, is_finished
 from pyentmax.tasks.records import write_json
 from pyentmax.training import TrainingConfig
 
@@ -61,37 +62,41 @@ def run_cell(
 ) -> bool:
     """Train or resume a model, and write its result; returns False if Ctrl-C stopped it.
 
-    The result is that of the parameters after the last update, not of the best validation.
+    The result is that of the parameters after the last update, not of the best validation. If
+    another process is training the cell, the call waits, so that none is trained twice.
     """
     if is_finished(out, cell):
         return True
-    inflector, history = cells.train_cell(
-        out,
-        cell,
-        settings,
-        settings.training(cell.seed),
-        data,
-        keep="last",
-        progress=progress,
-        clock=time.process_time,
-    )
-    if history.interrupted:
-        return False
-    results = inflector.predict(data.dev, beam=settings.beam)
-    forms = [inflector.form(result.best.tokens) for result in results]
-    statistics = exactness_statistics(results)
-    found = {
-        **cell._asdict(),
-        "accuracy": 100 * word_accuracy(forms, [example.form for example in data.dev]),
-        "accuracy_greedy": 100 * history.dev_accuracy[-1],
-        "single": 100 * statistics.single,
-        "exact": 100 * statistics.exact,
-        "cpu_seconds": round(history.seconds[-1], 2),
-        "date": time.strftime("%Y-%m-%d"),
-        "update": history.update,
-        "seconds": history.seconds,
-        "dev_loss": history.dev_loss,
-        "dev_accuracy": history.dev_accuracy,
-    }
-    write_json(out / cell.folder / RESULT, found)
+    with locked(out / cell.folder / LOCK, f"training {cell.folder}"):
+        if is_finished(out, cell):
+            return True
+        inflector, history = cells.train_cell(
+            out,
+            cell,
+            settings,
+            settings.training(cell.seed),
+            data,
+            keep="last",
+            progress=progress,
+            clock=time.process_time,
+        )
+        if history.interrupted:
+            return False
+        results = inflector.predict(data.dev, beam=settings.beam)
+        forms = [inflector.form(result.best.tokens) for result in results]
+        statistics = exactness_statistics(results)
+        found = {
+            **cell._asdict(),
+            "accuracy": 100 * word_accuracy(forms, [example.form for example in data.dev]),
+            "accuracy_greedy": 100 * history.dev_accuracy[-1],
+            "single": 100 * statistics.single,
+            "exact": 100 * statistics.exact,
+            "cpu_seconds": round(history.seconds[-1], 2),
+            "date": time.strftime("%Y-%m-%d"),
+            "update": history.update,
+            "seconds": history.seconds,
+            "dev_loss": history.dev_loss,
+            "dev_accuracy": history.dev_accuracy,
+        }
+        write_json(out / cell.folder / RESULT, found)
     return True

@@ -31,12 +31,11 @@ from pyentmax.system.memory import peak_memory
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, first_words
 from pyentmax.tasks.inflection.experiments import cells
-from pyentmax.tasks.inflection.experiments.cells import RESULT, Cell, Data, is_finished
+from pyentmax.tasks.inflection.experiments.cells import LOCK, RESULT, Cell, Data, is_finished
 from pyentmax.tasks.inflection.inflector import load_word_decoder
-from pyentmax.tasks.records import open_folder, write_json, write_text
+from pyentmax.tasks.records import open_folder, read_json, write_json, write_text
 from pyentmax.training import TrainingConfig
 
-LOCK = "lock"
 EPOCHS = {"high": 30, "medium": 100, "low": 300}
 """Our choice: the paper does not say."""
 EPOCHS_PER_VALIDATION = {"high": 1, "medium": 10, "low": 100}
@@ -157,19 +156,24 @@ def run_cell(
 def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: Data) -> None:
     """Decode with the averaged probabilities of each pair's seeds, if there are several.
 
-    An ensemble consists of the pair's seeds among ``trained``; all of them must be finished.
+    An ensemble consists of the pair's seeds among ``trained``; all of them must be finished. It
+    replaces one of as many other seeds.
     """
     seeds: dict[tuple[str, str], list[int]] = defaultdict(list)
     for cell in trained:
         seeds[cell[:2]].append(cell.seed)
     for (loss, attention), of_pair in seeds.items():
         members = [Cell(loss, attention, seed) for seed in sorted(set(of_pair))]
-        folder = out / f"loss-{loss}.attention-{attention}.ensemble-{len(members)}"
-        ready = all(is_finished(out, cell) for cell in members)
-        if len(members) == 1 or not ready or (folder / RESULT).exists():
-            continue
-        decoder = load_word_decoder([out / cell.folder for cell in members])
+        folder = out / f"{members[0].pair_folder}.ensemble-{len(members)}"
         seed = " ".join(str(cell.seed) for cell in members)
+        there = folder / RESULT
+        if len(members) == 1 or not all(is_finished(out, cell) for cell in members):
+            continue
+        if there.exists():
+            if read_json(there)["seed"] == seed:
+                continue
+            there.unlink()  # before its predictions are replaced
+        decoder = load_word_decoder([out / cell.folder for cell in members])
         about = {"loss": loss, "attention": attention, "seed": seed, "models": len(members)}
         about |= {"updates": 0, "train_seconds": 0.0, "memory_mb": peak_memory()}
         _write_result(folder, about, decoder, settings, data.dev)
