@@ -203,8 +203,10 @@ ALWAYS_INLINE void TYPED(water_fill)(const REAL *restrict z, const REAL *restric
                                      double (*gauge)(double), REAL *restrict p, ptrdiff_t n,
                                      double *restrict scratch) {
     const REAL largest = TYPED(largest_score)(z, n);
-    if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY && total > 0)) {
-        TYPED(fill)(p, n, largest < 0 && total > 0 ? (REAL)0 : (REAL)NAN);
+    const bool sound = largest > -(REAL)INFINITY && largest < (REAL)INFINITY;
+    if (!(sound && total > 0)) {
+        const bool nothing = total >= 0 && (sound || largest < 0);
+        TYPED(fill)(p, n, nothing ? (REAL)0 : (REAL)NAN);
         return;
     }
     const ptrdiff_t padded = whole_lanes(n);

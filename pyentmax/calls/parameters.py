@@ -160,7 +160,7 @@ class Budget(PerRow):
                 f"got {asked:.9g}"
             )
         # Where nobody could look, an impossible budget makes its row NaN.
-        return np.where(fits & (budget > self.least), budget, np.nan).astype(rows.z.dtype)
+        return np.where(fits & (budget >= self.least), budget, np.nan).astype(rows.z.dtype)
 
 
 @dataclass(frozen=True)

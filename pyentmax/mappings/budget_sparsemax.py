@@ -65,7 +65,7 @@ def textbook_jacobian(p: Any, budget: float) -> np.ndarray:
 # What follows is right for every input: exact, by the breakpoints instead of a bracket, and a full
 # entry, however high its score, costs the others no digits.
 
-BUDGET = Budget("budget", least=0, strict=True, in_product=False)
+BUDGET = Budget("budget", least=0, in_product=False)
 
 
 @declare.mapping(BUDGET, shifted=False)
@@ -83,7 +83,7 @@ def budget_sparsemax(
     ----------
     z : array of scores
     budget : float or array that broadcasts against the batch shape (z's without the axis)
-        k, above 0 and at most the number of a row's unmasked entries
+        k, at most the number of a row's unmasked entries; of 0 all is 0, and so are the derivatives
     axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns

@@ -112,10 +112,19 @@ def test_what_no_row_can_satisfy_is_nan(form: Form) -> None:
         p = run(name, form, FLOAT32, z, upper, 1 - 1e-6)
         assert np.isnan(p).all(axis=1).tolist() == [True, True, False, False]
         np.testing.assert_allclose(p[2:], [[1 / n] * n, [0] * n], rtol=0, atol=1e-6)
-    budget = np.array([0.0, n + 1.0, n, 1.0])
+    budget = np.array([-1.0, n + 1.0, n, 1.0])
     p = run("budget_sparsemax", form, FLOAT32, z, None, budget)
     assert np.isnan(p).all(axis=1).tolist() == [True, True, False, False]
     np.testing.assert_array_equal(p[2:], [[1] * n, [0] * n])
+
+
+@pytest.mark.parametrize("form", BOUNDED_FORMS, ids=str)
+def test_a_budget_of_nothing_takes_nothing(form: Form) -> None:
+    z, _, budget = case("budget_sparsemax", FLOAT32, form.lengths[-2])
+    budget[::2] = 0
+    p = run("budget_sparsemax", form, FLOAT32, z, None, budget)
+    check("budget_sparsemax", FLOAT32, z, None, budget, p)
+    assert not p[::2][np.isfinite(z[::2].max(axis=-1))].any()
 
 
 @pytest.mark.parametrize(("name", "rule"), [("csoftmax", "softmax"), ("csparsemax", "sparsemax")])

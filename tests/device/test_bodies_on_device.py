@@ -241,7 +241,7 @@ def test_out() -> None:
         ("topk_softmax", 1.5),
         ("fusedmax", -0.1),
         ("oscarmax", -0.1),
-        ("budget_sparsemax", 0.0),
+        ("budget_sparsemax", -1.0),
         ("budget_sparsemax", 5.5),
     ],
 )

@@ -158,6 +158,39 @@ def test_mask_and_edge_rows() -> None:
     np.testing.assert_array_equal(budget_sparsemax([3.0, -np.inf, 1.0], 2), [1, 0, 1])
 
 
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_budget_of_nothing_takes_nothing(form: str, dtype: type) -> None:
+    def run(name: str, *args: Any, **kwargs: Any) -> Any:
+        function = getattr(pyentmax, name)
+        return (function.reference if form else function)(*args, **kwargs)
+
+    z = np.array([[1, 0.5, 0], [3, 1, 0.5], [np.nan, 0, 0], [np.inf, 0, 0]], dtype)
+    g = np.array([1, 2, 4], dtype)
+    p = run("budget_sparsemax", z[:2], 0)
+    np.testing.assert_array_equal(p, np.zeros((2, 3)))
+    assert p.dtype == dtype
+    for name in ("budget_sparsemax_jvp", "budget_sparsemax_vjp"):
+        np.testing.assert_array_equal(run(name, p, np.stack([g, g]), 0), np.zeros((2, 3)))
+    assert not run("budget_sparsemax_vjp_budget", p[0], g, 0)
+    assert not pyentmax.budget_sparsemax_jacobian(p, 0).any()
+    assert not pyentmax.budget_sparsemax_support(z[:2], 0).any()
+    # Beside other budgets, under a mask, in rows that are spoilt whatever the budget is.
+    mixed = run("budget_sparsemax", z, [0, 2, 0, 1])
+    np.testing.assert_array_equal(mixed[0], 0)
+    np.testing.assert_array_equal(mixed[1], run("budget_sparsemax", z[1], 2))
+    assert np.isnan(mixed[2:]).all()
+    masked = run("budget_sparsemax", z[:2], [0.0, -0.0], mask=[[True, False, True], [False] * 3])
+    np.testing.assert_array_equal(masked, np.zeros((2, 3)))
+
+
+@pytest.mark.parametrize("form", ["", ".reference"])
+def test_a_budget_that_rounds_to_nothing_takes_nothing(form: str) -> None:
+    z = np.array([1, 0.5, 0], np.float32)
+    function = budget_sparsemax.reference if form else budget_sparsemax
+    np.testing.assert_array_equal(function(z, 1e-46), np.zeros(3))
+
+
 def test_dtypes() -> None:
     for dtype in (np.float16, np.float32, np.float64):
         z = np.array([2, 1.25, 1, -3], dtype)
@@ -170,8 +203,8 @@ def test_dtypes() -> None:
 
 def test_bad_budgets_are_named_before_anything_is_written() -> None:
     z, out = np.zeros((2, 3)), np.full((2, 3), 7.0)
-    for wrong in (0, -1, np.nan):
-        with pytest.raises(ValueError, match=f"budget must be above 0, got {wrong}"):
+    for wrong in (-1e-9, -1, np.nan):
+        with pytest.raises(ValueError, match=f"budget must be at least 0, got {wrong}"):
             budget_sparsemax(z, [1, wrong], out=out)
     most = "budget must be at most the number of a row's unmasked entries, "
     with pytest.raises(ValueError, match=most + r"3, got 3\.5"):
@@ -183,8 +216,8 @@ def test_bad_budgets_are_named_before_anything_is_written() -> None:
     with pytest.raises(ValueError, match=r"budget of shape \(3,\) .*batch shape \(2,\)"):
         budget_sparsemax(z, [1, 1, 1], out=out)
     assert (out == 7).all()
-    with pytest.raises(ValueError, match="budget must be above 0, got 0"):
-        pyentmax.budget_sparsemax_jvp(z, z, 0)
+    with pytest.raises(ValueError, match="budget must be at least 0, got -1"):
+        pyentmax.budget_sparsemax_jvp(z, z, -1)
     with pytest.raises(ValueError, match="and budget_sparsemax has none"):
         pyentmax.fenchel_young_loss(z, [0, 1], "budget_sparsemax", budget=1)
 

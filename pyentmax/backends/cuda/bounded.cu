@@ -35,7 +35,7 @@ template <typename C> struct BudgetSparsemax : Boxes<C> {
 
     __device__ explicit BudgetSparsemax(double budget) : budget(budget) {}
     __device__ C total() const { return (C)budget; }
-    __device__ bool feasible(C, C count) const { return budget > 0 && budget <= count; }
+    __device__ bool feasible(C, C count) const { return budget >= 0 && budget <= count; }
 };
 
 /* p = min(u, e^(y + t)) */

@@ -208,7 +208,7 @@ __device__ inline void fill_up(Team &team, const Row &row, const Line<T> &p, con
     highest = team.largest(highest);
     const bool sound = is_finite(top) && sums[2] == 0 && rule.feasible(sums[0], sums[1]);
     Level<C, Rule> level(rule, highest);
-    bool again = sound;
+    bool again = sound && rule.total() > 0;
     for (int round = 0; round <= SHIFTS && team.any(again); round++) {
         Level<C, Rule> found(rule, level.shift);
         found.search(team, row, sums[1], again);
@@ -222,8 +222,9 @@ __device__ inline void fill_up(Team &team, const Row &row, const Line<T> &p, con
         if (again && round < SHIFTS) level.shift = open;
     }
     const C instead = top == -infinity<C>() ? (C)0 : not_a_number<C>();
+    const bool something = rule.total() > 0;
     row.write(p, [&](C z, C u) {
-        return !sound ? instead : u > 0 ? level.p(z, u) : (C)0;
+        return !sound ? instead : something && u > 0 ? level.p(z, u) : (C)0;
     });
 }
 
