@@ -519,3 +519,13 @@ def test_lists_and_integers_are_scores_too(solve: Callable[..., Threshold]) -> N
 def test_a_k_that_is_no_int_is_named() -> None:
     with pytest.raises(TypeError, match="k must be an int, got float"):
         partial_sort_sparsemax(np.zeros(3), 2.0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("solve", [michelot, condat, newton_sparsemax, sort_sparsemax])
+def test_scores_whose_sum_is_beyond_floats_have_a_threshold(solve: Any, dtype: type) -> None:
+    low, high = np.finfo(dtype).min, np.finfo(dtype).max
+    rows = [([0, low, low], -1), ([0, -0.5, *[low] * 40], -0.75), ([high, low, high], high)]
+    for x, tau in rows:
+        with np.errstate(over="ignore"):  # max x less min x may be beyond floats itself
+            np.testing.assert_array_equal(solve(np.array(x, dtype)).tau, dtype([tau]))

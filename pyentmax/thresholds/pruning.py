@@ -31,7 +31,8 @@ def michelot(x: Any) -> Threshold:
     """
     x = as_scores(x)
     top = np.max(x, axis=-1, keepdims=True)
-    y = x - top
+    with np.errstate(over="ignore"):  # none so low that the sum of all would be −∞
+        y = np.maximum(x - top, np.finfo(x.dtype).min / x.shape[-1])
     tau, passes = _rising(y, (np.sum(y, axis=-1, keepdims=True) - 1) / y.shape[-1], 1)
     return Threshold(tau + top, support_size(y > tau), passes)
 
