@@ -23,6 +23,7 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
+from pyentmax.models.checks import check_parameters
 from pyentmax.models.protocol import IntArray, PairBatch, Step
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
@@ -115,6 +116,12 @@ class RNNSeq2SeqConfig:
                     f"bounded, got {self.attention}"
                 )
 
+    @property
+    def fewest_parameters(self) -> int:
+        """A lower bound on the model's number of parameters: embeddings, output, decoder."""
+        tables = (self.source_size + 2 * self.target_size) * self.hidden
+        return tables + 4 * self.layers * self.hidden**2
+
 
 class DecoderState(NamedTuple):
     """What the decoder carries from step to step."""
@@ -177,12 +184,13 @@ class RNNSeq2Seq:
         return cls(config, params, bos, eos)
 
     def check_parameters(self) -> None:
-        """Raise a ValueError unless the parameters' names and shapes fit the configuration."""
-        expected = self.initialize(self.config, np.random.default_rng(0), self.bos, self.eos).params
-        for name in sorted(expected.keys() | self.params.keys()):
-            shapes = [p[name].shape if name in p else "none" for p in (expected, self.params)]
-            if shapes[0] != shapes[1]:
-                raise ValueError(f"parameter {name}: expected shape {shapes[0]}, got {shapes[1]}")
+        """Raise a ValueError unless the parameters fit the configuration and are finite."""
+        rng = np.random.default_rng(0)
+        check_parameters(
+            self.params,
+            self.config.fewest_parameters,
+            lambda dtype: self.initialize(self.config, rng, self.bos, self.eos, dtype).params,
+        )
 
     @property
     def xp(self) -> ModuleType:

@@ -26,6 +26,7 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, dropout, linear_by_rows, select_rows
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
+from pyentmax.models.checks import check_parameters
 from pyentmax.models.protocol import IntArray, PairBatch, Step
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
@@ -168,6 +169,12 @@ class TransformerConfig:
             )
         choose_mapping(self.output)
 
+    @property
+    def fewest_parameters(self) -> int:
+        """A lower bound on the model's number of parameters: embeddings, networks, attention."""
+        tables = self.target_size + (0 if self.tied == "all" else self.source_size)
+        return self.width * (tables + self.layers * (self.inner + self.width))
+
 
 class TransformerState(NamedTuple):
     """What the decoder carries from step to step; each tuple has an entry per layer."""
@@ -251,12 +258,13 @@ class Transformer:
         return cls(config, params, bos, eos)
 
     def check_parameters(self) -> None:
-        """Raise a ValueError unless the parameters' names and shapes fit the configuration."""
-        expected = self.initialize(self.config, np.random.default_rng(0), self.bos, self.eos).params
-        for name in sorted(expected.keys() | self.params.keys()):
-            shapes = [p[name].shape if name in p else "none" for p in (expected, self.params)]
-            if shapes[0] != shapes[1]:
-                raise ValueError(f"parameter {name}: expected shape {shapes[0]}, got {shapes[1]}")
+        """Raise a ValueError unless the parameters fit the configuration and are finite."""
+        rng = np.random.default_rng(0)
+        check_parameters(
+            self.params,
+            self.config.fewest_parameters,
+            lambda dtype: self.initialize(self.config, rng, self.bos, self.eos, dtype).params,
+        )
 
     @property
     def xp(self) -> ModuleType:

@@ -63,6 +63,9 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
         meta = json.loads(str(arrays.pop(_META)))
         if not isinstance(meta, dict):
             raise ValueError("the description is not an object")
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"{name} is no array")
     except Exception as error:
         # The damage may be in the zip, npy or JSON part, whose readers fail in a dozen ways.
         raise CheckpointError(

@@ -11,6 +11,7 @@ import numpy as np
 
 from pyentmax.data import BOS, EOS, Vocabulary, bucketed_batches, make_batch
 from pyentmax.decoding import greedy_search
+from pyentmax.models.checks import check_sizes, read_configuration
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.system.blas import limit_blas
@@ -123,7 +124,8 @@ class Inflector(WordDecoder):
         FileNotFoundError
             If there is no such file.
         CheckpointError
-            If the file is damaged, of another kind, or its parts do not fit together.
+            If the file is damaged, of another kind, its parts do not fit together, or a parameter
+            is not finite.
         """
         path = Path(path)
         if path.is_dir():
@@ -137,9 +139,11 @@ class Inflector(WordDecoder):
         try:
             source = Vocabulary.from_json(meta["source"])
             target = Vocabulary.from_json(meta["target"])
-            model = RNNSeq2Seq(RNNSeq2SeqConfig(**meta["config"]), params, BOS, EOS)
+            config = read_configuration(RNNSeq2SeqConfig, meta["config"])
+            check_sizes(config, source, target)
+            model = RNNSeq2Seq(config, params, BOS, EOS)
             model.check_parameters()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CheckpointError(
                 f"{path}: parts are missing or do not fit together ({error}); was it written by "
                 "another version?"

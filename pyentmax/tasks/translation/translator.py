@@ -21,6 +21,7 @@ from pyentmax.decoding import (
     exact_search,
     forced_decoding,
 )
+from pyentmax.models.checks import check_sizes, read_configuration
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
@@ -272,7 +273,8 @@ class Translator(SentenceDecoder):
         FileNotFoundError
             If there is no such file.
         CheckpointError
-            If the file is damaged, of another kind, or its parts do not fit together.
+            If the file is damaged, of another kind, its parts do not fit together, or a parameter
+            is not finite.
         """
         path = Path(path)
         if path.is_dir():
@@ -288,9 +290,11 @@ class Translator(SentenceDecoder):
             source = Vocabulary.from_json(meta["source"])
             target = Vocabulary.from_json(meta["target"])
             network, shape = _architecture(meta["architecture"])
-            model = network(shape(**meta["config"]), params, BOS, EOS)
+            config = read_configuration(shape, meta["config"])
+            check_sizes(config, source, target)
+            model = network(config, params, BOS, EOS)
             model.check_parameters()
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
             raise CheckpointError(
                 f"{path}: parts are missing or do not fit together ({error}); was it written by "
                 "another version?"
