@@ -2,7 +2,14 @@
 
 import contextlib
 import io
+import os
 import sys
+
+# A stream that was closed (2>&-) is None, and the next file that is opened would get its number.
+# In this order each gets its own.
+for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+    if getattr(sys, name) is None:
+        setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
 
 # A terminal or pipe that cannot show α shows "?" instead of failing.
 for stream in (sys.stdout, sys.stderr):

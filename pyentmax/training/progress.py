@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 def _on_a_screen() -> bool:
     """Whether a bar would be seen as one: on a terminal or in a notebook."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    # Standard error is None where it was closed before Python started.
+    return (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
 
 
 def _tqdm() -> Any:

@@ -262,3 +262,14 @@ def test_interrupt_and_resume(files, tmp_path, capsys):
     assert "finishing the current update" in errors
     assert main(["inflect", str(out), "walk", "V;PST"]) == 0
     assert not [p for p in out.iterdir() if p.suffix == ".tmp"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors with a shell")
+@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
+def test_training_with_closed_streams(files, tmp_path, closed):
+    out = tmp_path / "r"
+    arguments = train_arguments(files, out, "--updates", "4")
+    command = [sys.executable, "-m", "pyentmax", *arguments]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command], check=False)
+    assert done.returncode == 0
+    assert Inflector.load(out).inflect("walk", "V;PST").hypotheses
