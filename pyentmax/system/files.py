@@ -59,7 +59,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def locked(path: str | os.PathLike[str], what: str) -> Iterator[None]:
+def locked(path: str | os.PathLike[str], what: str, *, wait: bool = True) -> Iterator[None]:
     """Wait until no other process or thread is in a block that is locked by the same file.
 
     The operating system releases the lock when the process that holds it ends, however it ends:
@@ -71,7 +71,15 @@ def locked(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     path : path
         Created if it is missing, with its folder. It is not removed.
     what : str
-        What happens in the block; printed to standard error if it has to wait.
+        What happens in the block; printed to standard error if it has to wait, and the message of
+        the error otherwise.
+    wait : bool, default True
+        False raises an error at once if the block cannot be entered.
+
+    Raises
+    ------
+    BlockingIOError
+        If ``wait`` is False, and another process or thread is in such a block.
 
     Examples
     --------
@@ -91,7 +99,9 @@ def locked(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     with path.open("ab") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        except BlockingIOError as error:
+            if not wait:
+                raise BlockingIOError(error.errno, what) from None
             print(f"waiting for another process: {what}", file=sys.stderr, flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # the file system has no locks

@@ -34,6 +34,7 @@ from pyentmax.calls.devices import array_module
 from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.nn.schedules import HalveOnPlateau, InverseSquareRoot, LinearDecay
 from pyentmax.system.blas import limit_blas
+from pyentmax.system.files import locked
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.training.checkpoint import (
     CheckpointError,
@@ -50,7 +51,7 @@ from pyentmax.training.interrupt import finish_first
 from pyentmax.training.progress import Progress
 from pyentmax.training.protocol import BatchSource, Trainable
 
-LAST, BEST = "last.npz", "best.npz"
+LAST, BEST, LOCK = "last.npz", "best.npz", ".lock"
 TRAINING_STATE = "training state"
 
 Batch = TypeVar("Batch")
@@ -70,6 +71,7 @@ def train(
     keep: str = "best",
     identity: dict[str, Any] | None = None,
     resume: bool = False,
+    overwrite: bool = True,
     progress: bool = True,
     clock: Callable[[], float] = time.perf_counter,
     save_every: float = 60.0,
@@ -101,6 +103,8 @@ def train(
         the batches are compared in any case.
     resume : bool, default False
         Go on from ``directory/last.npz``.
+    overwrite : bool, default True
+        Whether a new run may replace one that is in the directory.
     progress : bool, default True
         Show a bar with examples (or tokens) per second, loss and validation accuracy.
     clock : callable, default `time.perf_counter`
@@ -117,12 +121,15 @@ def train(
     ------
     CheckpointError
         If ``resume`` is asked for and ``last.npz`` is damaged or belongs to another run.
+    BlockingIOError
+        If another process or thread trains in the same directory. (Where files cannot be locked, as
+        on Windows, this is not noticed.)
     FloatingPointError
         If a loss or a gradient is no longer finite. The checkpoints stay as they are.
     OSError
         If the checkpoints cannot be written, noticed before the first update.
     ValueError
-        If an epoch has no batch.
+        If an epoch has no batch, or the directory holds a run that is not to be overwritten.
 
     Notes
     -----
@@ -134,35 +141,36 @@ def train(
         raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
     keep_freed_memory()
     run = _Run(model, batches, config, identity or {}, directory, save_best, clock)
-    if resume:
-        run.resume()
-    else:
-        run.save()
-    run.clear_leftovers()
-    validate_every = config.validate_every or math.ceil(config.updates / 10)
-    shown = Progress(config.updates, run.updates, progress)
-    limit = limit_blas(blas_threads, announce=progress)
-    with limit, closing(shown), finish_first() as asked_to_stop:
-        for batches_of_update in run.remaining():
-            run.update(batches_of_update)
-            shown.updated(run)
-            if run.updates % validate_every == 0 or run.updates == config.updates:
-                run.settle()
-                with run.averaged():
-                    run.validated(validate(model))
-                run.save()
-                shown.validated(run)
-            elif run.seconds - run.saved_at >= save_every:
-                run.settle()
-                run.save()
-            if asked_to_stop():
-                run.history.interrupted = True
-                run.settle()
-                run.save()
-                break
-    if keep == "best":
-        run.take_best()
-        run.write_best_if_missing()
+    with run.alone(resume):
+        if resume:
+            run.resume()
+        else:
+            run.start(overwrite)
+        run.clear_leftovers()
+        validate_every = config.validate_every or math.ceil(config.updates / 10)
+        shown = Progress(config.updates, run.updates, progress)
+        limit = limit_blas(blas_threads, announce=progress)
+        with limit, closing(shown), finish_first() as asked_to_stop:
+            for batches_of_update in run.remaining():
+                run.update(batches_of_update)
+                shown.updated(run)
+                if run.updates % validate_every == 0 or run.updates == config.updates:
+                    run.settle()
+                    with run.averaged():
+                        run.validated(validate(model))
+                    run.save()
+                    shown.validated(run)
+                elif run.seconds - run.saved_at >= save_every:
+                    run.settle()
+                    run.save()
+                if asked_to_stop():
+                    run.history.interrupted = True
+                    run.settle()
+                    run.save()
+                    break
+        if keep == "best":
+            run.take_best()
+            run.write_best_if_missing()
     return run.history
 
 
@@ -346,6 +354,24 @@ class _Run:
             for name in (LAST, BEST):
                 for path in self.directory.glob(f".{name}.*.tmp"):
                     path.unlink()
+
+    @contextmanager
+    def alone(self, resume: bool) -> Iterator[None]:
+        """Within it, no other run can be in the directory: each would write over the other."""
+        if self.directory is None or (resume and not self.directory.exists()):
+            yield
+            return
+        what = f"another process trains in {self.directory}: wait for it, or give another folder"
+        with locked(self.directory / LOCK, what, wait=False):
+            yield
+
+    def start(self, overwrite: bool) -> None:
+        """Begin a new run, with its first ``last.npz``."""
+        if not overwrite and self.directory is not None:
+            # Callers have looked before; another run may have come and gone since.
+            if any((self.directory / name).exists() for name in (LAST, BEST)):
+                raise ValueError(f"{self.directory} already holds a run: resume it, or move it")
+        self.save()
 
     def save(self) -> None:
         """Write ``last.npz``: everything that it takes to resume the run."""

@@ -388,7 +388,7 @@ def test_leftovers_of_a_killed_run_are_cleared(tmp_path):
     (tmp_path / ".last.npz.abc123.tmp").write_bytes(b"half")
     (tmp_path / "notes.tmp").write_text("the user's own")
     run(new_model(), tmp_path)
-    assert {p.name for p in tmp_path.iterdir()} == {"last.npz", "notes.tmp"}
+    assert {p.name for p in tmp_path.iterdir()} == {".lock", "last.npz", "notes.tmp"}
 
 
 def test_resuming_a_finished_run_changes_nothing(tmp_path):
@@ -595,3 +595,31 @@ def test_a_run_that_is_not_whole_is_not_gone_on_with(tmp_path):
         refused(arrays, rest, "incomplete or damaged|identity is missing")
         for value in (None, "x", [], [1], {} if meta[key] else None):
             refused(arrays, rest | {key: value}, "damaged|belongs to another run")
+
+
+def test_one_run_at_a_time_in_a_folder(tmp_path):
+    pytest.importorskip("fcntl", reason="this system has no locks that end with a process")
+    refusals = []
+
+    def second_run(model):
+        before = (tmp_path / "last.npz").read_bytes()
+        for resume in (False, True):
+            with pytest.raises(BlockingIOError, match="another process trains in .*another folder"):
+                run(new_model(), tmp_path, resume=resume)
+            refusals.append(resume)
+        assert (tmp_path / "last.npz").read_bytes() == before
+        return validate(model)
+
+    run(new_model(), tmp_path, validate=second_run)
+    assert refusals
+    run(new_model(), tmp_path, resume=True)  # what is left of the lock is in nobody's way
+
+
+def test_a_run_is_not_overwritten_where_that_is_not_wanted(tmp_path):
+    run(new_model(), tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.glob("*.npz")}
+    with pytest.raises(ValueError, match="already holds a run: resume it"):
+        run(new_model(seed=3), tmp_path, overwrite=False)
+    assert {path: path.read_bytes() for path in tmp_path.glob("*.npz")} == before
+    run(new_model(), tmp_path, resume=True, overwrite=False)
+    run(new_model(), tmp_path / "new", overwrite=False)

@@ -26,6 +26,7 @@ def train_inflector(
     directory: str | Path | None = None,
     keep: str = "best",
     resume: bool = False,
+    overwrite: bool = True,
     progress: bool = True,
     purpose: str = "train",
     device: str = "cpu",
@@ -47,7 +48,7 @@ def train_inflector(
         Goes into ``last.npz``, to tell runs apart.
     device : {"cpu", "cuda"}
         Where to compute. The checkpoints are the same.
-    directory, keep, resume, progress, clock, blas_threads
+    directory, keep, resume, overwrite, progress, clock, blas_threads
         As for :func:`pyentmax.training.train`, whose errors may come.
     **model
         Fields of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
@@ -73,6 +74,7 @@ def train_inflector(
             keep=keep,
             identity=identity,
             resume=resume,
+            overwrite=overwrite,
             progress=progress,
             clock=clock,
         )

@@ -30,6 +30,7 @@ def train_translator(
     directory: str | Path | None = None,
     keep: str = "best",
     resume: bool = False,
+    overwrite: bool = True,
     progress: bool = True,
     purpose: str = "train",
     device: str = "cpu",
@@ -55,7 +56,7 @@ def train_translator(
         Goes into ``last.npz``, to tell runs apart.
     device : {"cpu", "cuda"}
         Where to compute. The checkpoints are the same.
-    directory, keep, resume, progress, clock, blas_threads
+    directory, keep, resume, overwrite, progress, clock, blas_threads
         As for :func:`pyentmax.training.train`, whose errors may come.
     **model
         Fields of the architecture's configuration.
@@ -88,6 +89,7 @@ def train_translator(
             keep=keep,
             identity=identity,
             resume=resume,
+            overwrite=overwrite,
             progress=progress,
             clock=clock,
         )

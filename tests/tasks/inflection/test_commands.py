@@ -10,7 +10,9 @@ import time
 import pytest
 
 from pyentmax.cli import main
+from pyentmax.system.files import locked
 from pyentmax.tasks.inflection import Inflector
+from pyentmax.tasks.inflection.commands import train
 
 WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail", "draw", "redraw"]
 FORMS = [f"{w}\t{w}ed\tV;PST" for w in WORDS] + [f"{w}\t{w}s\tV;3;SG;PRS" for w in WORDS]
@@ -273,3 +275,25 @@ def test_training_with_closed_streams(files, tmp_path, closed):
     done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command], check=False)
     assert done.returncode == 0
     assert Inflector.load(out).inflect("walk", "V;PST").hypotheses
+
+
+def test_a_second_training_in_a_folder_changes_nothing(files, tmp_path, capsys):
+    pytest.importorskip("fcntl", reason="this system has no locks that end with a process")
+    with locked(tmp_path / ".lock", "training"):
+        assert main(train_arguments(files, tmp_path)) == 1
+    assert "train: another process trains in" in capsys.readouterr().err
+    assert [p.name for p in tmp_path.iterdir()] == [".lock"]
+
+
+def test_a_run_that_came_since_the_first_look_is_kept(files, tmp_path, capsys, monkeypatch):
+    # Another command looked, trained and ended while this one was reading its files.
+    train_inflector = train.train_inflector
+
+    def late(*args, **options):
+        (tmp_path / "best.npz").write_bytes(b"another's")
+        return train_inflector(*args, **options)
+
+    monkeypatch.setattr(train, "train_inflector", late)
+    assert main(train_arguments(files, tmp_path)) == 1
+    assert "already holds a run" in capsys.readouterr().err
+    assert (tmp_path / "best.npz").read_bytes() == b"another's"

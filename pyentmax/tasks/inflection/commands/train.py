@@ -91,6 +91,7 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         batch_size=args.batch_size,
         directory=args.out,
         resume=args.resume,
+        overwrite=False,
         progress=not args.quiet,
         device=args.device,
         output=args.loss,

@@ -68,6 +68,7 @@ def _train(args: argparse.Namespace) -> int:
         batch_size=batch_size,
         directory=args.out,
         resume=args.resume,
+        overwrite=False,
         progress=not args.quiet,
         device=args.device,
         **experiment.model,
