@@ -126,6 +126,20 @@ def test_an_invalid_parameter_makes_its_row_nan(name: str, form: Form) -> None:
     check(name, FLOAT32, z[1::2], p[1::2], parameter=right)
 
 
+@pytest.mark.parametrize("name", ["topk_softmax", "topk_sparsemax"])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_the_k_are_chosen_by_score_and_not_by_gap(name: str, form: Form) -> None:
+    n, small = form.lengths[-1], 2.0**-26
+    z = np.full((2, n), -9, np.float32)
+    z[0, : min(n, 4)] = [16, small, 0, small][: min(n, 4)]
+    z[1, :3] = [1, 0.5, 0.5 + 2.0**-24]
+    p = np.empty_like(z)
+    launch(name, form, FLOAT32, z, p, parameter=2.0)
+    if name == "topk_softmax":
+        np.testing.assert_array_equal(np.flatnonzero(p[0]), [0, 1, 3])
+    np.testing.assert_array_equal(np.flatnonzero(p[1]), [0, 2])
+
+
 def rows_with_ties(n: int) -> np.ndarray:
     """Rows in which scores tie, or all but tie, for one place or another; float64."""
     rng = np.random.default_rng(n)

@@ -107,3 +107,18 @@ def test_a_k_that_is_no_number_is_a_type_error() -> None:
 def test_has_no_fenchel_young_loss() -> None:
     with pytest.raises(ValueError, match="mapping must have an Ω.*topk_softmax has none"):
         fenchel_young_loss(np.zeros((2, 3)), [0, 1], "topk_softmax", k=2)
+
+
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_are_told_apart_whose_gaps_to_the_largest_round_alike(
+    form: str, dtype: type
+) -> None:
+    function = pyentmax.topk_softmax.reference if form else pyentmax.topk_softmax
+    small = np.finfo(dtype).eps / 4
+    for d in (0, 30, 600):  # beside nothing, in whole lanes, in chunks
+        z = np.concatenate([[16, small, 0, small], np.full(d, -1)]).astype(dtype)
+        for k, kept in ((1, [0]), (2, [0, 1, 3]), (3, [0, 1, 3]), (4, [0, 1, 2, 3])):
+            p = function(z, k)
+            np.testing.assert_array_equal(np.flatnonzero(p), kept)
+            np.testing.assert_array_equal(pyentmax.topk_softmax_support(z, k), p > 0)

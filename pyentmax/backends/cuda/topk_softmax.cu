@@ -2,16 +2,15 @@
  * for the search `bisect_kth_largest` in pyentmax/thresholds/selection.py; kernels and their
  * arguments: forward.cuh; the parameter is k. The Jacobian is softmax's.
  *
- * No sort: the bits of a float that is not negative are in the order of the floats. So the k-th
- * smallest distance from the top is found by halving a bracket of integers (selection.cuh).
+ * No sort: the k-th largest score is found by halving a bracket of integers that order scores
+ * (selection.cuh). Scores are compared as they are stored, not gaps, of which rounding makes
+ * different scores tie.
  */
 #include "selection.cuh"
 
 template <typename C> struct TopkSoftmax {
-    static constexpr bool COSTLY = false, BY_RANK = false;
-    typedef decltype(bits_of((C)0)) Bits;
-    C k, share;
-    Bits farthest = bits_of(infinity<C>());
+    static constexpr bool COSTLY = false, BY_RANK = true;
+    C k, top, share, kth = -infinity<C>();
     bool right;
 
     __device__ explicit TopkSoftmax(double k) : k((C)k), right(k >= 1 && k == floor(k)) {}
@@ -20,17 +19,23 @@ template <typename C> struct TopkSoftmax {
     __device__ C reach() const { return infinity<C>(); }
 
     template <class Team, class Row>
-    __device__ void solve(Team &team, const Row &row, unsigned n, bool sound) {
-        farthest = selected(team, k, (Bits)0, farthest, sound && k < n, [&](Bits distance) {
-            C within = 0;
-            row.each([&](C x) { within += bits_of(fabs(x)) <= distance ? (C)1 : (C)0; });
-            return within;
-        });
+    __device__ void solve(Team &team, const Row &row, C top_, unsigned n, bool sound) {
+        top = top_;
+        const bool selecting = sound && k < n;
+        const Bits<C> place = selected(
+            team, k, place_of(top), place_of(-infinity<C>()), selecting, [&](Bits<C> place) {
+                const C least = score_in<C>(place);
+                C within = 0;
+                row.each([&](C score) { within += score >= least ? (C)1 : (C)0; });
+                return within;
+            });
+        if (selecting) kth = score_in<C>(place);
         C total[1] = {0};
-        row.each([&](C x) { total[0] += kept(x); });
+        row.each([&](C score) { total[0] += kept(score); });
         team.sum(total);
         share = 1 / total[0];
     }
-    __device__ C kept(C x) const { return bits_of(fabs(x)) <= farthest ? exp(x) : (C)0; }
-    __device__ C probability(C x) const { return kept(x) * share; }
+    __device__ C gap(C score) const { return score - top; }
+    __device__ C kept(C score) const { return score >= kth ? exp(gap(score)) : (C)0; }
+    __device__ C probability(C score, unsigned) const { return kept(score) * share; }
 };

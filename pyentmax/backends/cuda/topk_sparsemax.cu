@@ -14,8 +14,6 @@
 
 template <typename C> struct TopkSparsemax : Sparsemax<C> {
     static constexpr bool BY_RANK = true;
-    typedef decltype(bits_of((C)0)) Bits;
-    static constexpr Bits SIGN = ~(~(Bits)0 >> 1);
     using Sparsemax<C>::rest;
     using Sparsemax<C>::excess;
     using Sparsemax<C>::above;
@@ -58,14 +56,14 @@ template <typename C> struct TopkSparsemax : Sparsemax<C> {
      * rounded. */
     template <class Team, class Row>
     __device__ void keep_only_k(Team &team, const Row &row, unsigned n, bool crowded) {
-        const Bits place =
-            selected(team, k, place_of(top), place_of(top - 2), crowded, [&](Bits place) {
-                const C least = score_at(place);
+        const Bits<C> place =
+            selected(team, k, place_of(top), place_of(top - 2), crowded, [&](Bits<C> place) {
+                const C least = score_in<C>(place);
                 C within = 0;
                 row.each([&](C score) { within += score >= least ? (C)1 : (C)0; });
                 return within;
             });
-        if (crowded) kth = score_at(place);
+        if (crowded) kth = score_in<C>(place);
         C stay = 0, tied = 0; /* of those equal to the k-th: how many may, how many there are */
 #pragma unroll 1
         for (int pass = 0; pass < 2; pass++) {
@@ -95,16 +93,6 @@ template <typename C> struct TopkSparsemax : Sparsemax<C> {
             return within;
         });
         if (choosing) last = index;
-    }
-
-    /* Whole numbers that order scores, the largest first, and back: the complements of
-     * `rising_keys` in pyentmax/thresholds/selection.py. */
-    __device__ static Bits place_of(C score) {
-        const Bits bits = bits_of(score);
-        return bits & SIGN ? bits : ~(bits | SIGN);
-    }
-    __device__ static C score_at(Bits place) {
-        return number_of(place & SIGN ? place : ~(place | SIGN));
     }
 
     __device__ C gap(C score) const { return score - top; }
