@@ -81,7 +81,7 @@ def checkpoint(out: Path, cell: Cell) -> dict:
 
 
 def without_clocks(results: list[dict]) -> list[dict]:
-    clocks = {"train_seconds", "decode_seconds", "date"}
+    clocks = {"train_seconds", "decode_seconds", "date", "memory_mb"}
     return [{k: v for k, v in result.items() if k not in clocks} for result in results]
 
 

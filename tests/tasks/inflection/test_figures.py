@@ -101,6 +101,15 @@ def test_the_result_is_that_of_the_last_update(folder, tmp_path, monkeypatch):
     assert result["accuracy_greedy"] == pytest.approx(10, rel=1e-15, abs=0)
 
 
+def test_results_on_other_words_are_not_drawn_together(folder, tmp_path, capsys):
+    out = tmp_path / "f"
+    assert reproduce("figure4", folder, out, "--alpha", "1.5") == 0
+    dev = folder / "conll2018" / "task1" / "all" / "northish-dev"
+    dev.write_text("".join(LINES[:3]))
+    assert reproduce("figure4", folder, out, "--alpha", "1.5", "2") == 1
+    assert "results on other development examples (5 examples" in capsys.readouterr().err
+
+
 def test_two_processes_train_a_cell_once(tmp_path, folder, monkeypatch):
     # Two threads are as good as two processes here: each opens the lock for itself.
     settings = one_language.Settings("northish", hidden=8, layers=1, updates=6, validations=1)

@@ -1,6 +1,8 @@
 """Table 1 by command: what it trains, writes, skips, refuses, and goes on with."""
 
 import csv
+import json
+import re
 
 import numpy as np
 import pytest
@@ -169,6 +171,31 @@ def test_a_finished_cell_is_left_alone_and_others_can_be_added(folder, tmp_path)
     assert not list(out.glob("*ensemble*"))
 
 
+def test_results_on_other_words_are_not_averaged(folder, tmp_path, capsys):
+    out = tmp_path / "table"
+    small = ("--loss", "1", "--attention", "1", "--epochs", "1", "--validate-every", "1")
+    assert main(arguments(folder, out, *small)) == 0
+    dev = folder / "conll2018" / "task1" / "all" / "northish-dev"
+    whole = dev.read_text()
+    dev.write_text("".join(whole.splitlines(True)[:3]))
+    for seed in "01":
+        assert main(arguments(folder, out, *small, "--seed", seed)) == 1
+        message = r"results on other development examples \(8 examples, .*now 5 examples, .*--out"
+        assert re.search(message, capsys.readouterr().err)
+    assert not (out / Cell("1", "1", 1).folder).exists()
+    # Results that come together in another way do not compare either; older ones do not tell.
+    dev.write_text(whole)
+    assert main(arguments(folder, out, *small, "--seed", "1")) == 0
+    path = out / Cell("1", "1", 1).folder / "result.json"
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps(result | {"dev": "5 examples, 0123"}))
+    with pytest.raises(ValueError, match="5 examples, 0123; 8 examples, .* do not compare"):
+        finished_results(out)
+    path.write_text(json.dumps({k: x for k, x in result.items() if k != "dev"}))
+    assert len(finished_results(out)) == 2
+    assert main(arguments(folder, out, *small, "--report")) == 0
+
+
 def test_an_ensemble_is_of_the_seeds_asked_for(folder, tmp_path):
     out = tmp_path / "table"
     small = ("--loss", "1.5", "--attention", "bisection:1.5", "--epochs", "1", "--seed")
@@ -226,7 +253,7 @@ def test_a_cell_killed_midway_goes_on_to_the_same_numbers(folder, tmp_path, monk
         histories.append({**meta["history"], "seconds": None})
     assert histories[0] == histories[1]
     results = [finished_results(out)[0] for out in (whole, killed)]
-    clocks = {"train_seconds": 0, "decode_seconds": 0}
+    clocks = {"train_seconds": 0, "decode_seconds": 0, "memory_mb": 0}  # of this process
     assert results[0] | clocks == results[1] | clocks
 
 

@@ -15,7 +15,7 @@ from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands.options import add_folder, fields_from
 from pyentmax.tasks.inflection.conll2018 import conll2018_languages
 from pyentmax.tasks.inflection.experiments import cluster, figure4, figure6, one_language, table1
-from pyentmax.tasks.inflection.experiments.cells import Cell, is_finished
+from pyentmax.tasks.inflection.experiments.cells import Cell, check_measured_on, is_finished
 from pyentmax.tasks.inflection.experiments.table1_curves import draw_curves, write_curves
 from pyentmax.tasks.inflection.experiments.table1_report import write_report
 from pyentmax.tasks.records import open_folder
@@ -77,6 +77,7 @@ def _table1(args: argparse.Namespace) -> int:
         return _report_table1(out, settings)
     data = table1.read_data(args.data, settings)
     table1.open_table(out, settings)
+    check_measured_on(out, data.dev)
     print(
         f"{len(settings.languages)} languages, {len(data.train):,} examples to learn from, "
         f"{len(data.dev):,} to measure on; {len(cells)} models in {out}",
@@ -210,6 +211,7 @@ def _small_runs(
     settings = one_language.Settings(**fields_from(args, one_language.Settings))
     data = one_language.read_data(args.data, settings)
     open_folder(out, asdict(settings))
+    check_measured_on(folder, data.dev)
     code = _train_here(
         cells,
         folder,

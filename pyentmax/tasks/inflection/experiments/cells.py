@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -65,9 +67,44 @@ def is_finished(out: Path, cell: Cell) -> bool:
     return (out / cell.folder / RESULT).exists()
 
 
+def fingerprint(examples: Sequence[Example]) -> str:
+    """A short text for a list of examples, the same only for the same ones in the same order.
+
+    Examples
+    --------
+    >>> fingerprint([Example("draw", "drawn", ("V", "PST"))])
+    '1 examples, ...'
+    """
+    digest = hashlib.sha256(json.dumps(examples).encode())
+    return f"{len(examples)} examples, {digest.hexdigest()[:16]}"
+
+
+def check_measured_on(out: Path, dev: Sequence[Example]) -> None:
+    """Raise a ValueError if a result that is there is of other development examples.
+
+    Results from before this was noted say nothing of them.
+    """
+    now = fingerprint(dev)
+    for result in finished_results(out):
+        if result.get("dev", now) != now:
+            raise ValueError(
+                f"{out} holds results on other development examples ({result['dev']}; now {now}), "
+                "which do not compare: give another --out"
+            )
+
+
 def finished_results(out: Path) -> list[dict[str, Any]]:
-    """The results of all finished cells, and of ensembles after those of their pair."""
+    """The results of all finished cells, and of ensembles after those of their pair.
+
+    A ValueError says so if they were not all measured on the same examples.
+    """
     results = [read_json(path) for path in out.glob(f"loss-*/{RESULT}")]
+    measured = sorted({result["dev"] for result in results if "dev" in result})
+    if len(measured) > 1:
+        raise ValueError(
+            f"{out} holds results on different development examples ({'; '.join(measured)}), which "
+            "do not compare: remove the folders of some"
+        )
     return sorted(results, key=lambda r: (r["loss"], r["attention"], r.get("models", 1), r["seed"]))
 
 

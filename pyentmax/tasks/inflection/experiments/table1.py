@@ -212,6 +212,7 @@ def _write_result(
         "single": 100 * statistics.single,
         "exact": 100 * statistics.exact,
         "decode_seconds": round(seconds, 1),
+        "dev": cells.fingerprint(dev),
         "date": time.strftime("%Y-%m-%d"),
     }
     write_json(folder / RESULT, about | summary | {"languages": languages})
