@@ -493,6 +493,14 @@ def test_functions_that_compute_in_float32_are_checked(how: str, d: int) -> None
         assert not check_gradient(loss, z, wrong).passed
 
 
+def test_steps_that_agree_by_chance_beyond_a_kink_are_not_believed() -> None:
+    """Of 256 scores in float32, one met the same slope twice, 0.1% off, with steps too large."""
+    case = Case("sparsemax", (), 256, 1e-3, 0.0, np.float32, 0)
+    z = case.scores()
+    right = np.asarray(case.jacobian(case.forward(z)), float)
+    assert check_vjp(case.forward, z, lambda p, v: right.T @ v).raise_if_failed().passed
+
+
 def test_noise_that_hides_the_derivative_is_said_and_passes_nothing() -> None:
     noise = np.random.default_rng(7)
 
@@ -510,6 +518,8 @@ def test_noise_that_hides_the_derivative_is_said_and_passes_nothing() -> None:
 def test_points_at_which_a_function_is_not_defined_are_not_believed() -> None:
     report = check_gradient(lambda z: np.log(z).sum(), [1e-3, 2.0], lambda z: 1 / z)
     assert report.raise_if_failed().passed
+    pole = 2.0**-4  # a step away: infinite there
+    assert check_gradient(lambda z: (1 / z).sum(), [pole, 2.0], lambda z: -1 / z**2).passed
 
 
 # --- calibration ----------------------------------------------------------------------------------
@@ -517,13 +527,19 @@ def test_points_at_which_a_function_is_not_defined_are_not_believed() -> None:
 BAD = ("FALSE ALARM", "KINK, FALSELY")
 
 
-def assert_calibrated(chosen: list[Case], unresolved: float) -> None:
-    """No false alarm and nothing missed; in float64 so many left open at most, as a share."""
-    told = {case: judged(case) for case in chosen}
-    wrong = [(case, kind) for case, kinds in told.items() for kind in kinds]
-    assert [(case, kind) for case, kind in wrong if kind in BAD or kind.startswith("MISSED")] == []
-    double = [kinds for case, kinds in told.items() if case.dtype is np.float64]
-    assert sum(kinds["passed"] for kinds in double) >= 2 * (1 - unresolved) * len(double)
+def assert_calibrated(chosen: list[Case], unresolved: float, in_float32: int = 0) -> None:
+    """Nothing is missed; in float64 no false alarm, and at most this share unresolved.
+
+    In float32 there may be so many false alarms: p, and with it the derivative that is held to be
+    right, has few digits where p is near 0.
+    """
+    told = [(case, judged(case)) for case in chosen]
+    assert not [(c, kind) for c, kinds in told for kind in kinds if kind.startswith("MISSED")]
+    alarms = [(c, kind) for c, kinds in told for kind in BAD if kinds[kind]]
+    assert not [alarm for alarm in alarms if alarm[0].dtype is np.float64]
+    assert len(alarms) <= in_float32, alarms
+    double = [kinds["passed"] for case, kinds in told if case.dtype is np.float64]
+    assert sum(double) >= 2 * (1 - unresolved) * len(double)
 
 
 def test_no_false_alarm_and_nothing_missed() -> None:
@@ -538,4 +554,4 @@ def test_no_false_alarm_and_nothing_missed_at_any_size(d: int) -> None:
     chosen = cases((d,), (1e-3, 0.1, 1.0, 100.0), (0.0, 1e2, 1e4, 1e8))
     count = {600: 60, 2000: 20}.get(d, 120)
     chosen = [chosen[i] for i in np.random.default_rng(d).permutation(len(chosen))[:count]]
-    assert_calibrated(chosen, unresolved=0.1)
+    assert_calibrated(chosen, unresolved=0.1, in_float32=2)

@@ -184,18 +184,23 @@ def _directional_derivatives(
             )
         forward, backward = np.stack(up) - base, base - np.stack(down)
         row = [(forward + backward) / (2 * h)]
-        largest = max(largest, float(np.max(np.abs(row[0]), initial=0)))
+        finite = np.isfinite(row[0])
+        largest = max(largest, float(np.max(np.abs(row[0]), initial=0, where=finite)))
         noise = (rounding + slip * largest) / h
-        value, error = row[0], np.full_like(row[0], np.inf)
+        value, truncation = row[0], np.full_like(row[0], np.inf)
         for j, before in enumerate(previous):
             # The error is a series in h², and each h is a quarter of the last: cancel term j + 1.
             row.append(row[j] + (row[j] - before) / (16.0 ** (j + 1) - 1))
             change = np.maximum(np.abs(row[-1] - row[-2]), np.abs(row[-1] - before))
-            change = _without_luck(change) + noise
-            value = np.where(change < error, row[-1], value)
-            error = np.where(change < error, change, error)
+            change = _without_luck(change)
+            value = np.where(change < truncation, row[-1], value)
+            truncation = np.where(change < truncation, change, truncation)
+        if slopes:
+            # Past a kink, a single step may hit the value before by chance.
+            last = slopes[-1].error - slopes[-1].noise / 2
+            truncation = np.maximum(truncation, np.where(np.isfinite(last), last / 256, 0))
         previous = row[:5]
-        slopes.append(Level(value, error, 2 * noise))
+        slopes.append(Level(value, truncation + noise, 2 * noise))
         plain.append(np.abs(row[0]))
         bend = (forward - backward) / h
         # A smooth function's bend h f'' falls to a quarter with the step. A root falls more slowly.
