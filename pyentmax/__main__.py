@@ -3,7 +3,11 @@
 import contextlib
 import io
 import os
+import signal
 import sys
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as the package set it, for its import
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A stream that was closed (2>&-) is None, and the next file that is opened would get its number.
 # In this order each gets its own.

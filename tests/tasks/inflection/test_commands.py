@@ -297,3 +297,25 @@ def test_a_run_that_came_since_the_first_look_is_kept(files, tmp_path, capsys, m
     assert main(train_arguments(files, tmp_path)) == 1
     assert "already holds a run" in capsys.readouterr().err
     assert (tmp_path / "best.npz").read_bytes() == b"another's"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process")
+@pytest.mark.parametrize("module", ["pyentmax.mappings", "pyentmax.cli"])
+def test_an_interrupt_while_the_library_is_imported_leaves_no_traceback(tmp_path, module):
+    (tmp_path / "sitecustomize.py").write_text(f"""if True:
+        import os, signal, sys
+        class Interrupt:
+            def find_spec(name, *_):
+                if name == {module!r}:
+                    os.kill(os.getpid(), signal.SIGINT)
+        sys.meta_path.insert(0, Interrupt)
+    """)
+    paths = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "pyentmax", "--version"],
+        env=os.environ | {"PYTHONPATH": paths},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode in (130, -signal.SIGINT)
+    assert (done.stdout, done.stderr) == (b"", b"")
