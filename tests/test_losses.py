@@ -471,3 +471,26 @@ def test_unknown_mappings_and_parameters_are_named() -> None:
         fenchel_young_loss([[1.0]], [0], "entmax")
     with pytest.raises(TypeError, match=r"softmax takes the parameters \(\), got \(k\)"):
         fenchel_young_loss([[1.0]], [0], "softmax", k=3)
+
+
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [2.0**-1040, 1e-50, 1e-30, 1.0, 1e30, 3e38, 1e100, 1.7e308])
+def test_of_the_weights_of_a_mean_only_the_ratios_count(
+    size: float, dtype: type, form: str
+) -> None:
+    z = np.array([[1, 0.5, 0], [0, 2, 0.3], [-np.inf] * 3], dtype)
+    for name in ("softmax", "sparsemax", "entmax15"):
+        loss = getattr(pyentmax, f"{name}_loss_and_grad")
+        loss = loss.reference if form else loss
+        for ratios in ([1, 1, 0], [0.25, 1, 0.5], [1, 0, 0]):
+            expected, gradient = loss(z, [0, 1, 2], weight=ratios)
+            found, its = loss(z, [0, 1, 2], weight=size * np.array(ratios))
+            np.testing.assert_allclose(found, expected, rtol=8 * np.finfo(dtype).eps)
+            np.testing.assert_allclose(its, gradient, rtol=0, atol=4 * np.finfo(dtype).eps)
+    # A row that counts nothing takes no part, however much it weighs.
+    loss = pyentmax.softmax_loss.reference if form else pyentmax.softmax_loss
+    alone = loss(z[:2], [0, 1])
+    together = loss(z, [0, 1, 2], weight=[size * 1e-60, size * 1e-60, size])
+    if size * 1e-60 > 1e-300:
+        np.testing.assert_allclose(together, alone, rtol=8 * np.finfo(dtype).eps)

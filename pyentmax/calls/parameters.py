@@ -260,3 +260,12 @@ def least_sum(dtype: Any, precision: Any, d: int) -> Any:
 
 
 WEIGHT = PerRow("weight", 0)  # what a row counts in a loss
+
+
+def parts_of_largest(weights: Any) -> Any:
+    """Weights of a mean, for which only their ratios count, so that no sum of them overflows.
+
+    None that matters is lost either once they are rounded to the dtype of the scores.
+    """
+    largest = np.max(weights) if weights.size else 1
+    return weights / np.where(largest == 0, 1, largest)

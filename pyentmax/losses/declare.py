@@ -19,6 +19,7 @@ from pyentmax.backends import declare
 from pyentmax.calls.documentation import LOSS
 from pyentmax.calls.kinds import Parameter
 from pyentmax.calls.options import Options, spelled_out
+from pyentmax.calls.parameters import parts_of_largest
 from pyentmax.calls.rows import ScoreRows
 from pyentmax.losses.targets import arranged_target, checked_labels, checked_weight
 
@@ -91,9 +92,13 @@ class LossCall:
             weight = checked_weight(options.weight, rows.z)
         if options.ignore_index is not None:
             weight = np.where(y == options.ignore_index, 0, weight)
+        weight = np.broadcast_to(weight, rows.batch)
+        if options.weight is not None and options.reduction == "mean":
+            weight = parts_of_largest(weight)
         self._label = y
-        self._weight = np.broadcast_to(weight, rows.batch).astype(rows.z.dtype)
-        return True
+        self._weight = weight.astype(rows.z.dtype)
+        # What is lost beside another counts if that one has no score left; the body looks first.
+        return options.weight is None or bool(np.all((self._weight != 0) == (weight != 0)))
 
     def operands(self) -> tuple[Any, ...]:
         """Scores, mask, labels, weights or, for the mean, their shares, and parameters."""

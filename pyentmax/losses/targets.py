@@ -11,7 +11,7 @@ import numpy as np
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating, is_masked
 from pyentmax.calls.options import Options
-from pyentmax.calls.parameters import WEIGHT
+from pyentmax.calls.parameters import WEIGHT, parts_of_largest
 from pyentmax.calls.rows import ScoreRows
 
 SUM_TOLERANCE = 1e-3  # half floats' probabilities sum to 1 no better
@@ -86,7 +86,10 @@ def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> t
         allowed = (scores > -np.inf).astype(scores.dtype)
         uniform = allowed / np.sum(allowed, axis=-1, keepdims=True)
         dense = (1 - options.label_smoothing) * dense + options.label_smoothing * uniform
-    weights = np.where(counts, weight, 0).astype(scores.dtype, copy=False)
+    weights = np.where(counts, weight, 0)
+    if options.reduction == "mean" and options.weight is not None:
+        weights = parts_of_largest(weights)
+    weights = weights.astype(scores.dtype, copy=False)
     if not rows.on_host:
         weights = np.where(right, weights, np.nan)
     return Target(label if dense is None else None, dense), weights

@@ -15,7 +15,7 @@ from pyentmax.backends.cuda.launch import TYPES, Kernel, launch, launch_rows, re
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.options import Options
-from pyentmax.calls.parameters import WEIGHT, UpperBounds, least_sum
+from pyentmax.calls.parameters import WEIGHT, UpperBounds, least_sum, parts_of_largest
 from pyentmax.calls.rows import check_axis, check_mask, check_out, to_rows
 
 Run = Callable[[tuple[Any, ...], tuple[Any, ...]], Any]
@@ -244,6 +244,7 @@ def _loss(
     weights = _weights(call, y, options)
     share: Any = 1.0
     if options.reduction == "mean":
+        weights = parts_of_largest(weights)
         total = np.sum(weights)
         share = np.where(total == 0, 1.0, 1 / total)
     rows, masks = call.rows(call.array), call.rows(call.mask)
