@@ -31,8 +31,8 @@ static bool TYPED(softmax_loss_row)(const REAL *restrict z, REAL *restrict gradi
     const double sum = others + TYPED(scaled_exp)(z[label] - largest);
     *loss = x == 0 ? log1p(others / unit) : log(sum / unit) - x;
 
-    const REAL share = (REAL)(weight / sum);
-    for (ptrdiff_t i = 0; i < n; i++) gradient[i] *= share;
+    const REAL share = (REAL)(1 / sum); /* p first: what is 0 stays so, however large the weight */
+    for (ptrdiff_t i = 0; i < n; i++) gradient[i] = gradient[i] * share * weight;
     gradient[label] = (REAL)(0 - others / sum * weight);
     return true;
 }

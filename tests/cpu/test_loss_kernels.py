@@ -307,3 +307,15 @@ def test_threads_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) 
         many = loss_and_grad(name)(z, y, reduction=reduction, workers=3)
         for got, expected in zip(many, one, strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [3, 40, 300, 700])
+def test_a_weight_lifts_nothing_out_of_what_is_masked(n, dtype):
+    z, mask = np.zeros((40, n), dtype), np.ones((40, n), bool)
+    mask[:, 1], z[:, 2] = False, -3000
+    for weight in (1, 2, 50, 1e6, 1e30):
+        _, gradient = pyentmax.softmax_loss_and_grad(
+            z, np.zeros(40, int), mask=mask, weight=weight, reduction="none"
+        )
+        assert not gradient[:, 1:3].any()
