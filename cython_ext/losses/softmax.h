@@ -3,6 +3,7 @@
 #ifndef PYENTMAX_LOSSES_SOFTMAX_H
 #define PYENTMAX_LOSSES_SOFTMAX_H
 
+#include "elementary/log.h"
 #include "gufunc/loss_loop.h"
 #include "mappings/softmax.h"
 

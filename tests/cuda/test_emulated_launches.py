@@ -55,13 +55,15 @@ def moved(x: Any) -> Any:
     return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
 
 
-def inputs(name: str, shape: tuple[int, ...], dtype: Any) -> list[np.ndarray]:
-    """Scores for a mapping; probabilities and directions for a derivative."""
+def inputs(
+    name: str, shape: tuple[int, ...], dtype: Any, axis: Any = -1, mask: Any = None
+) -> list[np.ndarray]:
+    """Scores for a mapping; probabilities along the axis and directions for a derivative."""
     z = 2 * RNG.standard_normal(shape)
     if name in MAPPINGS:
         return [z.astype(dtype)]
     mapping = getattr(pyentmax, name.partition("_jvp")[0].partition("_grad")[0])
-    p = mapping.reference(z, **parameters(name)).astype(dtype)
+    p = mapping.reference(z, axis=axis, mask=mask, **parameters(name)).astype(dtype)
     return [p, RNG.standard_normal(shape).astype(dtype)] if name.endswith("_jvp") else [p]
 
 
@@ -98,7 +100,8 @@ def test_every_kernel_has_a_function_that_runs_it(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("axis", [-1, 0, 1, (0, 2), None], ids=str)
 def test_every_axis(gpu: emulated_cupy.Emulation, name: str, axis: Any) -> None:
-    found = check(gpu, name, inputs(name, (5, 4, 2), np.float32), axis=axis, **parameters(name))
+    arrays = inputs(name, (5, 4, 2), np.float32, axis)
+    found = check(gpu, name, arrays, axis=axis, **parameters(name))
     assert found.dtype == np.float32
     assert len(gpu.launches) == 1
 
@@ -153,8 +156,8 @@ def test_rows_that_lie_side_by_side_are_read_together(gpu: emulated_cupy.Emulati
 @pytest.mark.parametrize("name", MASKED)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16], ids=lambda t: t.__name__)
 def test_columns_with_a_mask(gpu: emulated_cupy.Emulation, name: str, dtype: Any) -> None:
-    arrays = inputs(name, (70, 37), dtype)
     mask = RNG.random((70, 37)) < 0.8
+    arrays = inputs(name, mask.shape, dtype, 0, mask)
     if not name.endswith("_jvp"):
         arrays[0][~mask] = np.nan
     check(gpu, name, arrays, axis=0, mask=mask, **parameters(name))
@@ -292,4 +295,4 @@ def test_no_race_and_no_overrun_as_launched_at_any_length(name: str) -> None:
         for n in (2, 9, 100, 1500, 20000, 60000):
             check(gpu, name, inputs(name, (2, n), np.float32), **parameters(name))
         for n in (9, 100, 500):
-            check(gpu, name, inputs(name, (n, 10), np.float32), axis=0, **parameters(name))
+            check(gpu, name, inputs(name, (n, 10), np.float32, 0), axis=0, **parameters(name))
