@@ -36,7 +36,7 @@ def csr(
     `mapping` is called with some rows, the same rows of the `value` that its parameter has, mask=
     and out=.
     """
-    sparse = _scipy_sparse()
+    sparse = scipy_sparse()
     rows = ScoreRows(z, mask=mask)
     if len(rows.shape) != 2:
         raise ValueError(f"z must be 2-D for a sparse result, got shape {rows.shape}")
@@ -66,7 +66,6 @@ class _Nonzeros:
         self._columns = np.empty(0, np.int32 if shape[1] <= INT32_MAX else np.int64)
         self._values = np.empty(0, dtype)
         self._ends = np.zeros(shape[0] + 1, np.int64)
-        self._pack = choice.packer() or _pack
         self._rows = self._count = 0
 
     def append(self, block: Any) -> None:
@@ -77,7 +76,7 @@ class _Nonzeros:
                 array.resize(max(room, 2 * len(array)), refcheck=False)
         rows = self._rows + len(block)
         ends = self._ends[self._rows + 1 : rows + 1]
-        self._count = self._pack(block, self._values, self._columns, ends, self._count)
+        self._count = pack(block, self._values, self._columns, ends, self._count)
         self._rows = rows
 
     def arrays(self) -> tuple[Any, Any, Any]:
@@ -89,8 +88,14 @@ class _Nonzeros:
         return self._values, self._columns.astype(index, copy=False), self._ends.astype(index)
 
 
-def _pack(block: Any, values: Any, columns: Any, ends: Any, count: int) -> int:
-    """Write the block's non-zeros behind the first `count`, and where its rows end."""
+def pack(block: Any, values: Any, columns: Any, ends: Any, count: int) -> int:
+    """Write a block's non-zeros behind the first `count`, and where its rows end; how many are now.
+
+    All arrays are contiguous; `values` and `columns` have room for the whole block.
+    """
+    compiled = choice.packer()
+    if compiled is not None:
+        return compiled(block, values, columns, ends, count)
     row, column = np.nonzero(block)
     values[count : count + len(row)] = block[row, column]
     columns[count : count + len(row)] = column
@@ -98,7 +103,8 @@ def _pack(block: Any, values: Any, columns: Any, ends: Any, count: int) -> int:
     return count + len(row)
 
 
-def _scipy_sparse() -> Any:
+def scipy_sparse() -> Any:
+    """The package, or an error that says how to get it."""
     try:
         import scipy.sparse
     except ImportError as error:

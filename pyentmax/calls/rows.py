@@ -246,15 +246,7 @@ def check_axis(shape: tuple[int, ...], axis: Any, name: str) -> tuple[int, ...]:
 
 def check_mask(mask: Any, z: Any, name: str) -> Any:
     """The mask, broadcast to z without a copy."""
-    if is_masked(mask):
-        raise TypeError("mask is a numpy.ma array; pass a plain one, True where a score is kept")
-    if not hasattr(mask, "__array_function__"):
-        mask = np.asarray(mask)
-    if mask.dtype != np.bool_:
-        raise TypeError(
-            f"mask must be boolean (True = may get probability), got dtype {mask.dtype}; "
-            "convert it with mask.astype(bool)"
-        )
+    mask = as_mask(mask, "where a score may get probability")
     mask = beside(mask, z, "mask")
     try:
         return broadcast_to(mask, z)
@@ -262,6 +254,20 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
         raise ValueError(
             f"mask of shape {mask.shape} does not broadcast to {name}, of shape {z.shape}"
         ) from None
+
+
+def as_mask(mask: Any, true: str) -> Any:
+    """The mask as a plain bool array; `true` tells the caller what True stands for."""
+    if is_masked(mask):
+        raise TypeError(f"mask is a numpy.ma array; pass a plain one, True {true}")
+    if not hasattr(mask, "__array_function__"):
+        mask = np.asarray(mask)
+    if mask.dtype != np.bool_:
+        raise TypeError(
+            f"mask must be boolean, True {true}, got dtype {mask.dtype}; convert it with "
+            "mask.astype(bool)"
+        )
+    return mask
 
 
 def check_out(out: Any, z: Any, dtype: np.dtype[Any]) -> Any:

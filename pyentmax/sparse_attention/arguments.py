@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.backends import threads
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.parameters import UpperBounds
 from pyentmax.calls.record import Mapping
-from pyentmax.calls.rows import reduce_to
+from pyentmax.calls.rows import as_mask, reduce_to
 from pyentmax.mappings import MAPPINGS
 from pyentmax.mappings.entmax import ALPHA, ENTMAX
 from pyentmax.mappings.entmax15 import ENTMAX15
@@ -240,7 +241,7 @@ class RowMapping:
 
 
 class Setting:
-    """How attention is computed: mapping with parameters, mask, causality, scale.
+    """How attention is computed: mapping with parameters, mask, causality, scale, threads.
 
     Attributes
     ----------
@@ -253,6 +254,8 @@ class Setting:
     reach : int or None
         query t sees keys 0 … t + reach at most
     scale : float
+    workers : int
+        threads to use at most
     """
 
     def __init__(
@@ -261,11 +264,11 @@ class Setting:
         alpha: Any,
         mapping: str | Mapping | None,
         parameters: dict[str, Any],
-        *,
         mask: Any = None,
         causal: bool = False,
         offset: int = 0,
         scale: float | None = None,
+        workers: int | None = None,
     ) -> None:
         self._shape = inputs.shape
         self.record = _record(mapping)
@@ -290,6 +293,7 @@ class Setting:
         self.own_mask = None if mask is None else _mask(mask, inputs)
         self.reach = _reach(causal, offset)
         self.scale = _scale(scale, inputs.query.shape[-1])
+        self.workers = threads.get_workers() if workers is None else threads.counted(workers)
 
     @cached_property
     def mask(self) -> Any:
@@ -347,15 +351,7 @@ def _row_mapping(record: Mapping, parameters: dict[str, Any], inputs: Inputs) ->
 
 
 def _mask(mask: Any, inputs: Inputs) -> Any:
-    if isinstance(mask, np.ma.MaskedArray):
-        raise TypeError("mask is a numpy.ma array; pass a plain one, True where a key may be seen")
-    if not hasattr(mask, "__array_function__"):
-        mask = np.asarray(mask)
-    if mask.dtype != np.bool_:
-        raise TypeError(
-            f"mask must be boolean (True = may be seen), got dtype {mask.dtype}; "
-            "convert it with mask.astype(bool)"
-        )
+    mask = as_mask(mask, "where a key may be seen")
     return inputs.per_score(beside(mask, inputs.query, "mask"), "mask")
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends import threads
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import reduce_to
 from pyentmax.mappings.entmax import ENTMAX
@@ -83,20 +82,9 @@ def attention(
     [[1.4393]] [[0.8536 0.     0.1464]]
     """
     inputs = Inputs(query, key, value)
-    setting = Setting(
-        inputs,
-        alpha,
-        mapping,
-        parameters,
-        mask=mask,
-        causal=causal,
-        offset=offset,
-        scale=scale,
-    )
-    if workers is not None:
-        threads.counted(workers)
+    setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
     if tiles.takes(inputs):
-        output, kept = tiles.forward(inputs, setting, return_weights, workers)
+        output, kept = tiles.forward(inputs, setting, return_weights)
         output = inputs.output(output)
         return output if kept is None else (output, inputs.outer_weights(kept))
     output, weights = dense.attention(
@@ -157,20 +145,9 @@ def attention_vjp(
     inputs = Inputs(query, key, value)
     weights = inputs.check_weights(weights)
     g = inputs.of_output(g, "g")
-    setting = Setting(
-        inputs,
-        alpha,
-        mapping,
-        parameters,
-        mask=mask,
-        causal=causal,
-        offset=offset,
-        scale=scale,
-    )
-    if workers is not None:
-        threads.counted(workers)
+    setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
     if tiles.takes(inputs):
-        found = tiles.backward(inputs, setting, weights, g, workers)
+        found = tiles.backward(inputs, setting, weights, g)
         g_query, g_key, g_value = (inputs.gradient(x, i) for i, x in enumerate(found))
         return g_query, g_key, g_value
     gradients = dense.attention_vjp(
@@ -233,20 +210,9 @@ def attention_jvp(
     inputs = Inputs(query, key, value)
     weights = inputs.check_weights(weights)
     tangents = inputs.tangent(d_query, 0), inputs.tangent(d_key, 1), inputs.tangent(d_value, 2)
-    setting = Setting(
-        inputs,
-        alpha,
-        mapping,
-        parameters,
-        mask=mask,
-        causal=causal,
-        offset=offset,
-        scale=scale,
-    )
-    if workers is not None:
-        threads.counted(workers)
+    setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
     if tiles.takes(inputs):
-        return inputs.output(tiles.along(inputs, setting, weights, tangents, workers))
+        return inputs.output(tiles.along(inputs, setting, weights, tangents))
     output = dense.attention_jvp(
         weights.to_dense(),
         inputs.query,
@@ -294,11 +260,9 @@ def attention_vjp_alpha(
     inputs = Inputs(like, key, value)
     weights = inputs.check_weights(weights)
     g = inputs.of_output(g, "g")
-    setting = Setting(inputs, alpha, ENTMAX, {})
-    if workers is not None:
-        threads.counted(workers)
+    setting = Setting(inputs, alpha, ENTMAX, {}, workers=workers)
     if tiles.takes(inputs):
-        each = tiles.of_alpha(inputs, setting, weights, g, workers)
+        each = tiles.of_alpha(inputs, setting, weights, g)
         gradient = reduce_to(each.reshape(inputs.outer), setting.alpha_shape)
         return gradient.astype(inputs.answer, copy=False)[()]
     gradient = dense.attention_vjp_alpha(

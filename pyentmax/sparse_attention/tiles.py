@@ -34,7 +34,7 @@ from pyentmax.backends import choice, threads
 from pyentmax.calls.rows import KERNEL_DTYPES
 from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting
-from pyentmax.sparse_attention.weights import AttentionWeights, CollectedRows, pack
+from pyentmax.sparse_attention.weights import AttentionWeights, CollectedRows, pack_rows
 from pyentmax.system.blas import one_blas_thread
 
 Piece = TypeVar("Piece")
@@ -238,9 +238,7 @@ class Call:
         return RowMapping(mapping.record, values, mapping.bounds)
 
 
-def forward(
-    inputs: Inputs, setting: Setting, keep: bool, workers: int | None
-) -> tuple[Any, AttentionWeights | None]:
+def forward(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, AttentionWeights | None]:
     """The output, and the weights if they are to be kept."""
     call = Call(inputs, setting)
     width = inputs.value.shape[-1]
@@ -249,7 +247,7 @@ def forward(
     output = np.empty((call.heads, call.t, width), call.dtype)
     kept = CollectedRows(call.heads * call.t, call.dtype) if keep else None
     largest = max((tile.size for tile in todo), default=0)
-    _share(todo, lambda: _Forward(call, largest, output, kept).run, inputs.shape, workers)
+    _share(todo, lambda: _Forward(call, largest, output, kept).run, setting.workers, inputs.shape)
     weights = None if kept is None else kept.weights(inputs.shape)
     return output.reshape((*inputs.batch, call.t, width)), weights
 
@@ -281,7 +279,7 @@ class _Forward:
             dense = None
         else:
             dense = call.mapping_of(tile).forward(scores, call.seen(tile))
-            pack(dense, self._values, self._columns, ends)
+            pack_rows(dense, self._values, self._columns, ends)
         count = int(ends[-1, -1]) if ends.size else 0
         values, columns = self._values[:count], self._columns[:count]
         starts = _starts(ends)
@@ -321,6 +319,8 @@ def _multiply(query: Any, blocks: Any, out: Any) -> None:
     """Products of queries (h, m, d) with as many of the keys as `out` (h, m, n) has columns."""
     heads, m, d = query.shape
     n, size = out.shape[-1], blocks.shape[-1]
+    if not n:
+        return
     whole, columns = n // size, n // size * size
     edges = (0, m // SIDE * SIDE, m)
     for top, bottom, side in zip(edges, edges[1:], (SIDE, max(m % SIDE, 1)), strict=False):
@@ -337,7 +337,7 @@ def _multiply(query: Any, blocks: Any, out: Any) -> None:
 
 
 def backward(
-    inputs: Inputs, setting: Setting, weights: AttentionWeights, g: Any, workers: int | None
+    inputs: Inputs, setting: Setting, weights: AttentionWeights, g: Any
 ) -> tuple[Any, Any, Any]:
     """Gradients of query, of the full batch shape, and of key and value, of theirs."""
     call = _OnSupport(inputs, setting, weights)
@@ -351,14 +351,14 @@ def backward(
         call.g_scores(part, call.dots(part, g_heads, call.value), found)
         call.product(part, found, call.key, g_query[tile.start : tile.stop, tile.top : tile.bottom])
 
-    _share(call.tiles, lambda: call.with_buffers(of_queries), inputs.shape, workers)
+    _share(call.tiles, lambda: call.with_buffers(of_queries), setting.workers, inputs.shape)
     g_key = _Columns(call, g_scores, call.query, call.key)
     g_value = _Columns(call, weights.data, g_heads, call.value)
     _share(
         [*g_key.blocks(), *g_value.blocks()],
         lambda: call.with_buffers(lambda block, buffers: block.of.run(block, buffers)),
+        setting.workers,
         inputs.shape,
-        workers,
     )
     return (
         g_query.reshape((*inputs.batch, *g_query.shape[1:])),
@@ -372,7 +372,6 @@ def along(
     setting: Setting,
     weights: AttentionWeights,
     tangents: tuple[Any, Any, Any],
-    workers: int | None,
 ) -> Any:
     """How the output changes along the tangents of query, key and value."""
     call = _OnSupport(inputs, setting, weights)
@@ -391,13 +390,11 @@ def along(
         call.product(part, part.p, d_value, more)
         out += more
 
-    _share(call.tiles, lambda: call.with_buffers(run), inputs.shape, workers)
+    _share(call.tiles, lambda: call.with_buffers(run), setting.workers, inputs.shape)
     return output.reshape((*inputs.batch, *output.shape[1:]))
 
 
-def of_alpha(
-    inputs: Inputs, setting: Setting, weights: AttentionWeights, g: Any, workers: int | None
-) -> Any:
+def of_alpha(inputs: Inputs, setting: Setting, weights: AttentionWeights, g: Any) -> Any:
     """What each head contributes to the gradient of α, of the batch shape."""
     call = _OnSupport(inputs, setting, weights)
     g_heads = Heads(g, inputs.batch)
@@ -410,7 +407,7 @@ def of_alpha(
         operands = part.p, products, part.starts, part.ends, call.alpha[some]
         rows.rows_entmax_vjp_alpha(*operands, out=each[some, tile.top : tile.bottom])
 
-    _share(call.tiles, lambda: call.with_buffers(run), inputs.shape, workers)
+    _share(call.tiles, lambda: call.with_buffers(run), setting.workers, inputs.shape)
     return each.sum(axis=1).reshape(inputs.batch)
 
 
@@ -629,11 +626,10 @@ def _is_dense(count: int, tile: Tile, share: float) -> bool:
 def _share(
     pieces: list[Piece],
     start: Callable[[], Callable[[Piece], None]],
+    workers: int,
     shape: tuple[int, ...],
-    workers: int | None,
 ) -> None:
     """Work on all pieces, on several threads where that pays, each with one thread of BLAS."""
-    most = threads.get_workers() if workers is None else threads.counted(workers)
-    count = min(math.prod(shape) // WORK, most)
+    count = min(math.prod(shape) // WORK, workers)
     with one_blas_thread():
         threads.each(pieces, start, count)

@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.backends import choice
-
-INT32_MAX = np.iinfo(np.int32).max
+from pyentmax.sparse_output import INT32_MAX, pack, scipy_sparse
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ class AttentionWeights:
         entries, ends = slice(ends[0], ends[-1]), ends - ends[0]
         if ends[-1] <= INT32_MAX:
             ends = ends.astype(np.int32)  # as the indices, or SciPy would copy those
-        matrix = _scipy_sparse().csr_array((t, s), dtype=self.data.dtype)
+        matrix = scipy_sparse().csr_array((t, s), dtype=self.data.dtype)
         # Its constructor would copy what is less than half of another array.
         matrix.data, matrix.indices, matrix.indptr = self.data[entries], self.indices[entries], ends
         return matrix
@@ -189,26 +187,7 @@ def _with_room(array: Any, count: int, room: int) -> Any:
     return larger
 
 
-def pack(dense: Any, values: Any, columns: Any, ends: Any) -> None:
+def pack_rows(dense: Any, values: Any, columns: Any, ends: Any) -> None:
     """Write what is not zero of an array of rows, its columns, and where each row ends."""
-    flat = dense.reshape(-1, dense.shape[-1])
-    compiled = choice.packer()
-    if compiled is not None and flat.size:
-        flat_ends = np.empty(len(flat), np.int64)
-        compiled(np.ascontiguousarray(flat), values, columns, flat_ends, 0)
-        ends[...] = flat_ends.reshape(ends.shape)
-        return
-    found = np.nonzero(flat)
-    count = len(found[0])
-    values[:count], columns[:count] = flat[found], found[1]
-    ends[...] = np.cumsum(np.count_nonzero(flat, axis=1)).reshape(ends.shape)
-
-
-def _scipy_sparse() -> Any:
-    try:
-        import scipy.sparse
-    except ImportError as error:
-        raise ImportError(
-            "sparse results need SciPy, which is not installed; pip install 'pyentmax[sparse]'"
-        ) from error
-    return scipy.sparse
+    rows = dense.reshape(math.prod(dense.shape[:-1]), dense.shape[-1])
+    pack(np.ascontiguousarray(rows), values, columns, ends.reshape(-1), 0)

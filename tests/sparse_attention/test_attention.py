@@ -189,6 +189,18 @@ def test_queries_without_keys_give_zeros_and_take_no_gradient() -> None:
     assert not attention(query, key, value, causal=True, offset=-2)[:2].any()
 
 
+@pytest.mark.parametrize("mapping", [None, "softmax", "topk_softmax"])
+def test_queries_may_all_come_before_the_first_key(mapping: str | None) -> None:
+    x, options = normal(RNG, (2, 70, 3)), {"mapping": mapping, "causal": True, "offset": -70}
+    if mapping == "topk_softmax":
+        options["k"] = 2
+    output, weights = attention(x, x, x, return_weights=True, **options)
+    assert not output.any()
+    assert not weights.support_sizes.any()
+    for gradient in attention_vjp(weights, x, x, x, x, **options):
+        assert not gradient.any()
+
+
 def test_a_nan_stays_in_its_query_and_with_keys_that_nobody_sees() -> None:
     query, key, value = normal(RNG, (4, 3)), normal(RNG, (5, 3)), normal(RNG, (5, 2))
     expected = attention(query, key, value, mask=np.arange(5) != 3)
