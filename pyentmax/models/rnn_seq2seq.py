@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +22,7 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.models.checks import check_parameters
+from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.models.protocol import IntArray, PairBatch, Step
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
@@ -90,22 +89,11 @@ class RNNSeq2SeqConfig:
     label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("source_size", "target_size", "hidden", "layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        sizes = ("source_size", "target_size", "hidden", "layers")
+        check_config(self, sizes, ("dropout", "label_smoothing"))
         if self.hidden % 2:
             raise ValueError(f"hidden: expected an even number, got {self.hidden}")
-        for name in ("dropout", "label_smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected a rate in [0, 1), got {getattr(self, name)}")
         attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
-        if self.output == LEARNED:
-            raise ValueError(
-                "output: expected a fixed α or a mapping's name; only the attention's α can be "
-                f"{LEARNED!r}, since the loss L_α falls as α grows, whatever the scores, so that "
-                "training would only drive α to its bound"
-            )
-        choose_mapping(self.output)
         choose_score(self.score)
         if self.fertility is not None:
             if not 0 < self.fertility < float("inf"):
@@ -135,7 +123,7 @@ class DecoderState(NamedTuple):
     transposed: tuple[Any, ...] = ()  # the weights transposed, for the backward passes of training
 
 
-class RNNSeq2Seq:
+class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -158,10 +146,9 @@ class RNNSeq2Seq:
     """
 
     def __init__(self, config: RNNSeq2SeqConfig, params: Parameters, bos: int, eos: int) -> None:
-        self.config, self.params, self.bos, self.eos = config, params, bos, eos
+        super().__init__(config, params, bos, eos)
         learned = config.attention == LEARNED
         self.attention = None if learned else choose_mapping(config.attention)
-        self.output = choose_mapping(config.output)
         self.score = choose_score(config.score)
 
     @classmethod
@@ -182,30 +169,6 @@ class RNNSeq2Seq:
         params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
         params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
         return cls(config, params, bos, eos)
-
-    def check_parameters(self) -> None:
-        """Raise a ValueError unless the parameters fit the configuration and are finite."""
-        rng = np.random.default_rng(0)
-        check_parameters(
-            self.params,
-            self.config.fewest_parameters,
-            lambda dtype: self.initialize(self.config, rng, self.bos, self.eos, dtype).params,
-        )
-
-    @property
-    def xp(self) -> ModuleType:
-        """The array module of the parameters: numpy, or cupy."""
-        return array_module(next(iter(self.params.values())))
-
-    def move_to(self, xp: ModuleType) -> None:
-        """Move the parameters to another array module, cupy or numpy; the model computes there."""
-        move = to_host if xp is np else xp.asarray
-        self.params = {name: move(x) for name, x in self.params.items()}
-
-    @property
-    def output_is_sparse(self) -> bool:
-        """Whether the output mapping can give a token the probability 0, and this is proved."""
-        return self.output.proves_zeros
 
     @property
     def attention_alpha(self) -> float | None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, dropout, linear_by_rows, select_rows
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.models.checks import check_parameters
+from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.models.protocol import IntArray, PairBatch, Step
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
@@ -128,18 +127,15 @@ class TransformerConfig:
     scale_embeddings: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("source_size", "target_size", "width", "layers", "heads", "inner"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        sizes = ("source_size", "target_size", "width", "layers", "heads", "inner")
+        rates = ("dropout", "attention_dropout", "inner_dropout", "label_smoothing")
+        check_config(self, sizes, rates)
         if self.width % 2:
             raise ValueError(f"width: expected an even number, got {self.width}")
         if self.width % self.heads:
             raise ValueError(
                 f"heads: expected a divisor of the width {self.width}, got {self.heads}"
             )
-        for name in ("dropout", "attention_dropout", "inner_dropout", "label_smoothing"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected a rate in [0, 1), got {getattr(self, name)}")
         for name, known in (
             ("alpha_per", ALPHA_PER),
             ("score", HEAD_SCORES),
@@ -162,12 +158,6 @@ class TransformerConfig:
             raise ValueError(
                 f"inference_attention: {LEARNED!r} needs the attention to be {LEARNED!r} too"
             )
-        if self.output == LEARNED:
-            raise ValueError(
-                "output: expected a fixed α or a mapping's name; only the attention's α can be "
-                f"{LEARNED!r}"
-            )
-        choose_mapping(self.output)
 
     @property
     def fewest_parameters(self) -> int:
@@ -193,7 +183,7 @@ class KeysValues(NamedTuple):
     values: Any
 
 
-class Transformer:
+class Transformer(EncoderDecoder[TransformerConfig]):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -214,12 +204,6 @@ class Transformer:
     >>> step.log_prob.shape, step.attention.shape
     ((1, 7), (1, 3))
     """
-
-    def __init__(self, config: TransformerConfig, params: Parameters, bos: int, eos: int) -> None:
-        self.config = config
-        self.params = params
-        self.bos, self.eos = bos, eos
-        self.output = choose_mapping(config.output)
 
     @classmethod
     def initialize(
@@ -256,30 +240,6 @@ class Transformer:
         else:
             params["output.bias"] = np.zeros(config.target_size, dtype)
         return cls(config, params, bos, eos)
-
-    def check_parameters(self) -> None:
-        """Raise a ValueError unless the parameters fit the configuration and are finite."""
-        rng = np.random.default_rng(0)
-        check_parameters(
-            self.params,
-            self.config.fewest_parameters,
-            lambda dtype: self.initialize(self.config, rng, self.bos, self.eos, dtype).params,
-        )
-
-    @property
-    def xp(self) -> ModuleType:
-        """The array module of the parameters: numpy, or cupy."""
-        return array_module(next(iter(self.params.values())))
-
-    def move_to(self, xp: ModuleType) -> None:
-        """Move the parameters to another array module, cupy or numpy; the model computes there."""
-        move = to_host if xp is np else xp.asarray
-        self.params = {name: move(x) for name, x in self.params.items()}
-
-    @property
-    def output_is_sparse(self) -> bool:
-        """Whether the output mapping can give a token the probability 0, and this is proved."""
-        return self.output.proves_zeros
 
     def alphas(self) -> dict[str, np.ndarray]:
         """The learned α of each kind's heads, (layers, heads); empty if they are not learned."""

@@ -22,7 +22,8 @@ from pyentmax.tasks.inflection.examples import Example, compounds_of, hold_out
 from pyentmax.tasks.inflection.inflector import Inflector
 from pyentmax.tasks.inflection.reports import describe, draw
 from pyentmax.tasks.inflection.training import train_inflector
-from pyentmax.training import LAST, TRAINING_STATE, History, TrainingConfig, load_checkpoint
+from pyentmax.tasks.model_files import refuse_run_of_user
+from pyentmax.training import History, TrainingConfig
 
 PURPOSE = "demo"
 LEMMA, TAGS = "draw", "V;V.PTCP;PST"
@@ -61,20 +62,9 @@ def train_demo(
     )
 
 
-def _check_free(out: Path) -> None:
-    """Refuse a folder that holds a run of the user's; an older demonstration is overwritten."""
-    last = out / LAST
-    if last.exists():
-        _, meta = load_checkpoint(last, TRAINING_STATE)
-        if meta["identity"].get("purpose") != PURPOSE:
-            raise ValueError(
-                f"{out} holds a run that is not the demonstration's: give another --out"
-            )
-
-
 def run_demo(out: Path, seed: int, device: str = "cpu") -> int:
     """Train, decode, print and draw; returns the exit code."""
-    _check_free(out)
+    refuse_run_of_user(out, PURPOSE)
     train, dev, family = demo_split(seed)
     held = sorted({example.lemma for example in family})
     print(

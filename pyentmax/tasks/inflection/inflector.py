@@ -11,15 +11,13 @@ import numpy as np
 
 from pyentmax.data import BOS, EOS, Vocabulary, bucketed_batches, make_batch
 from pyentmax.decoding import greedy_search
-from pyentmax.models.checks import check_sizes, read_configuration
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, source_tokens, target_tokens
+from pyentmax.tasks.model_files import best_of, described_model, reading
 from pyentmax.training import (
-    BEST,
-    LAST,
     CheckpointError,
     Validation,
     load_checkpoint,
@@ -127,27 +125,10 @@ class Inflector(WordDecoder):
             If the file is damaged, of another kind, its parts do not fit together, or a parameter
             is not finite.
         """
-        path = Path(path)
-        if path.is_dir():
-            if not (path / BEST).exists() and (path / LAST).exists():
-                raise FileNotFoundError(
-                    f"no {BEST} in {path} yet: it is written at the first validation; continue "
-                    "with the same training command and --resume"
-                )
-            path = path / BEST
+        path = best_of(path)
         params, meta = load_checkpoint(path, KIND)
-        try:
-            source = Vocabulary.from_json(meta["source"])
-            target = Vocabulary.from_json(meta["target"])
-            config = read_configuration(RNNSeq2SeqConfig, meta["config"])
-            check_sizes(config, source, target)
-            model = RNNSeq2Seq(config, params, BOS, EOS)
-            model.check_parameters()
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CheckpointError(
-                f"{path}: parts are missing or do not fit together ({error}); was it written by "
-                "another version?"
-            ) from error
+        with reading(path):
+            model, source, target = described_model(RNNSeq2Seq, RNNSeq2SeqConfig, params, meta)
         return cls(model, source, target)
 
 

@@ -11,11 +11,12 @@ import time
 from pathlib import Path
 
 from pyentmax.plotting import plot_training_curve, save_figure
+from pyentmax.tasks.model_files import refuse_run_of_user
 from pyentmax.tasks.translation.configuration import Experiment, read_experiment
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.reports import describe, draw
 from pyentmax.tasks.translation.training import train_translator
-from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, load_checkpoint
+from pyentmax.training import TrainingConfig
 
 PURPOSE = "demo-translation"
 CONFIG = "toy-transformer"
@@ -31,7 +32,7 @@ def demo_pairs(experiment: Experiment) -> tuple[list[SentencePair], list[Sentenc
 
 def run_demo(out: Path, seed: int, device: str = "cpu", updates: int | None = None) -> int:
     """Train, translate, print and draw; returns the exit code."""
-    _check_free(out)
+    refuse_run_of_user(out, PURPOSE)
     experiment = read_experiment(CONFIG, "transformer")
     train, dev = demo_pairs(experiment)
     settings = experiment.training | {"seed": seed}
@@ -84,14 +85,3 @@ Try next:
   python -m pyentmax train transformer --help"""
     )
     return 0
-
-
-def _check_free(out: Path) -> None:
-    """Refuse a folder that holds a run of the user's; an older demonstration is overwritten."""
-    last = out / LAST
-    if last.exists():
-        _, meta = load_checkpoint(last, TRAINING_STATE)
-        if meta["identity"].get("purpose") != PURPOSE:
-            raise ValueError(
-                f"{out} holds a run that is not the demonstration's: give another --out"
-            )

@@ -21,16 +21,14 @@ from pyentmax.decoding import (
     exact_search,
     forced_decoding,
 )
-from pyentmax.models.checks import check_sizes, read_configuration
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.system.blas import limit_blas
+from pyentmax.tasks.model_files import best_of, described_model, reading
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.segmentation import Segmenter, segmenter_from
 from pyentmax.training import (
-    BEST,
-    LAST,
     CheckpointError,
     Validation,
     counting,
@@ -276,29 +274,12 @@ class Translator(SentenceDecoder):
             If the file is damaged, of another kind, its parts do not fit together, or a parameter
             is not finite.
         """
-        path = Path(path)
-        if path.is_dir():
-            if not (path / BEST).exists() and (path / LAST).exists():
-                raise FileNotFoundError(
-                    f"no {BEST} in {path} yet: it is written at the first validation; continue "
-                    "with the same training command and --resume"
-                )
-            path = path / BEST
+        path = best_of(path)
         params, meta = load_checkpoint(path, KIND)
-        try:
+        with reading(path):
             segmenter = segmenter_from(params.pop(_SEGMENTER).tobytes())
-            source = Vocabulary.from_json(meta["source"])
-            target = Vocabulary.from_json(meta["target"])
             network, shape = _architecture(meta["architecture"])
-            config = read_configuration(shape, meta["config"])
-            check_sizes(config, source, target)
-            model = network(config, params, BOS, EOS)
-            model.check_parameters()
-        except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
-            raise CheckpointError(
-                f"{path}: parts are missing or do not fit together ({error}); was it written by "
-                "another version?"
-            ) from error
+            model, source, target = described_model(network, shape, params, meta)
         return cls(model, source, target, segmenter)
 
 

@@ -13,7 +13,8 @@ from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands.options import fields_from, read_marked
 from pyentmax.tasks.inflection.examples import Example, compounds_of, hold_out, source_tokens
 from pyentmax.tasks.inflection.training import train_inflector
-from pyentmax.training import BEST, TrainingConfig
+from pyentmax.tasks.model_files import refuse_other_run
+from pyentmax.training import TrainingConfig
 
 
 def add_train(commands: Commands) -> None:
@@ -80,10 +81,7 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         examples, left_out = hold_out(examples, held)
         print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
     last = args.out / "last.npz"
-    if not args.resume and (last.exists() or (args.out / BEST).exists()):
-        raise ValueError(
-            f"{args.out} already holds a run: give --resume to continue it, or another --out"
-        )
+    refuse_other_run(args.out, args.resume)
     inflector, history = train_inflector(
         examples,
         dev,

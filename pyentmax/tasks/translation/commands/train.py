@@ -7,9 +7,10 @@ from pathlib import Path
 
 from pyentmax.calls.devices import DEVICES
 from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.model_files import refuse_other_run
 from pyentmax.tasks.translation.configuration import read_experiment
 from pyentmax.tasks.translation.training import train_translator
-from pyentmax.training import BEST, LAST, TrainingConfig
+from pyentmax.training import LAST, TrainingConfig
 
 _DESCRIPTION = (
     "Train a model of translation as a TOML file says. [data] has train and dev, each two files "
@@ -51,10 +52,7 @@ def _train(args: argparse.Namespace) -> int:
     except TypeError as error:
         raise ValueError(f"{args.config}, [training]: {error}") from error
     last = args.out / LAST
-    if not args.resume and (last.exists() or (args.out / BEST).exists()):
-        raise ValueError(
-            f"{args.out} already holds a run: give --resume to continue it, or another --out"
-        )
+    refuse_other_run(args.out, args.resume)
     train, dev = experiment.pairs()
     batch_size = experiment.data.get("batch_size")
     tokens = None if batch_size else experiment.data.get("tokens", 2048)

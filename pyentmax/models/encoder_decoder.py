@@ -1,0 +1,101 @@
+"""What every encoder-decoder is: a configuration, a dict of parameters, and an output mapping."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import ModuleType
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from pyentmax.calls.devices import array_module, to_host
+from pyentmax.models.checks import check_parameters
+from pyentmax.nn.attention import LEARNED
+from pyentmax.nn.initializers import Generator, Parameters
+from pyentmax.nn.mapping_choice import choose_mapping
+
+
+class OutputConfig(Protocol):
+    """What a model's configuration has, whatever the architecture."""
+
+    @property
+    def output(self) -> str:
+        """The output mapping, an α or a name as for `choose_mapping`."""
+
+    @property
+    def fewest_parameters(self) -> int:
+        """A lower bound on the model's number of parameters."""
+
+
+Config = TypeVar("Config", bound=OutputConfig)
+
+
+class EncoderDecoder(ABC, Generic[Config]):
+    """A model: its configuration and a flat dict of parameter arrays.
+
+    An architecture adds ``initialize``, the loss and scores of training, and the four methods of
+    :class:`pyentmax.models.protocol.JoinableDecodable`.
+
+    Parameters
+    ----------
+    config : OutputConfig
+        Such as `RNNSeq2SeqConfig` or `TransformerConfig`.
+    params : dict of arrays
+        As ``initialize`` makes them.
+    bos, eos : int
+        Ids of the target tokens that begin and end a sequence.
+    """
+
+    def __init__(self, config: Config, params: Parameters, bos: int, eos: int) -> None:
+        self.config = config
+        self.params = params
+        self.bos, self.eos = bos, eos
+        self.output = choose_mapping(config.output)
+
+    @classmethod
+    @abstractmethod
+    def initialize(
+        cls, config: Config, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
+    ) -> EncoderDecoder[Config]:
+        """A model with random parameters drawn from ``rng``."""
+
+    def check_parameters(self) -> None:
+        """Raise a ValueError unless the parameters fit the configuration and are finite."""
+        rng = np.random.default_rng(0)
+        check_parameters(
+            self.params,
+            self.config.fewest_parameters,
+            lambda dtype: self.initialize(self.config, rng, self.bos, self.eos, dtype).params,
+        )
+
+    @property
+    def xp(self) -> ModuleType:
+        """The array module of the parameters: numpy, or cupy."""
+        return array_module(next(iter(self.params.values())))
+
+    def move_to(self, xp: ModuleType) -> None:
+        """Move the parameters to another array module, cupy or numpy; the model computes there."""
+        move = to_host if xp is np else xp.asarray
+        self.params = {name: move(x) for name, x in self.params.items()}
+
+    @property
+    def output_is_sparse(self) -> bool:
+        """Whether the output mapping can give a token the probability 0, and this is proved."""
+        return self.output.proves_zeros
+
+
+def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) -> None:
+    """Raise a ValueError unless sizes are positive, rates below 1 and the output trainable."""
+    for name in sizes:
+        if getattr(config, name) < 1:
+            raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")
+    for name in rates:
+        if not 0 <= getattr(config, name) < 1:
+            raise ValueError(f"{name}: expected a rate in [0, 1), got {getattr(config, name)}")
+    if config.output == LEARNED:
+        raise ValueError(
+            "output: expected a fixed α or a mapping's name; only the attention's α can be "
+            f"{LEARNED!r}, since the loss L_α falls as α grows, whatever the scores, so that "
+            "training would only drive α to its bound"
+        )
+    choose_mapping(config.output)
