@@ -8,6 +8,10 @@ attention, dropout 0.3, Adam, clipping at 5) on the same batches of the bundled 
 the same words with the same trained weights; that losses and strings agree is checked first. α = 1
 is softmax attention and cross-entropy, in PyTorch its own.
 
+Decoding is timed twice. In the whole search ours lists all strings and, if the mapping is sparse,
+proves the list complete, while PyTorch's ends when as many strings as the beam is wide are settled.
+Both leave the search for the best string (n_best = 1) as soon as that is settled.
+
 Each library runs in a process of its own, so that its peak of memory can be told, and the two take
 turns, a block of batches each, or a batch in decoding. The ratio is taken turn by turn, so that a
 drift of the machine's speed hits both. With one thread the time is that of the processor, with more
@@ -26,6 +30,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +59,7 @@ def main() -> None:
     cases = [(*map(int, args.case[:3]), args.case[3])] if args.case else CASES
     print(
         "| hidden, layers, batch | α | training, examples/s | ratio | beam, words/s | ratio "
-        "| peak while training, MB |\n| --- | --- | --- | --- | --- | --- | --- |"
+        "| beam to the best, words/s | ratio | peak while training, MB |\n|" + 9 * " --- |"
     )
     for case in cases:
         stamp = compare(case, args.threads, args.rounds)
@@ -68,7 +73,7 @@ def compare(case: tuple[Any, ...], threads: int, rounds: int) -> str:
         # The first writes the trained weights that both decode with.
         ours, theirs = (Worker(library, case, threads, weights) for library in LIBRARIES)
         assert_alike(ours.ask("answers"), theirs.ask("answers"))
-        decoding = [take_turns(ours, theirs, "decode", rounds)]
+        decoding = [take_turns(ours, theirs, f"decode {what}", rounds) for what in ("all", "best")]
         ours.close(), theirs.close()
         ours, theirs = (Worker(library, case, threads, weights) for library in LIBRARIES)
         training = [take_turns(ours, theirs, "train", rounds)]
@@ -91,10 +96,11 @@ def assert_alike(ours: Any, theirs: Any) -> None:
     """Stop unless both gave the same loss and the same strings, up to rounding."""
     if abs(ours["loss"] - theirs["loss"]) > 1e-4 * abs(ours["loss"]) + 1e-6:
         raise SystemExit(f"losses differ: {ours['loss']} and {theirs['loss']}")
-    pairs = list(zip(ours["best"], theirs["best"], strict=True))
-    different = sum(mine[0] != others[0] for mine, others in pairs)
-    if different > len(pairs) // 100:  # rounding may decide between two that are as probable
-        raise SystemExit(f"{different} of {len(pairs)} strings differ")
+    for which in ("all", "best"):
+        pairs = list(zip(ours[which], theirs[which], strict=True))
+        different = sum(mine[0] != others[0] for mine, others in pairs)
+        if different > len(pairs) // 100:  # rounding may decide between two that are as probable
+            raise SystemExit(f"{different} of {len(pairs)} strings differ")
 
 
 def take_turns(
@@ -242,24 +248,30 @@ def pyentmax_side(
             update(b)
         return sum(map(len, block))
 
-    def search(b: Any) -> Any:
-        return beam_search(model, b.source, b.source_mask, beam=BEAM, keep_attention=False)
+    def search(b: Any, n_best: int | None) -> Any:
+        return beam_search(
+            model, b.source, b.source_mask, beam=BEAM, n_best=n_best, keep_attention=False
+        )
 
-    def decode() -> int:
+    def decode(n_best: int | None = None) -> int:
         [b] = data.next(data.decoding, 1)
-        return len(search(b))
+        return len(search(b, n_best))
+
+    def strings(n_best: int | None = None) -> Any:
+        best = [result.best for b in data.decoding for result in search(b, n_best)]
+        return [(list(h.tokens), h.log_prob) for h in best]
 
     def answers() -> Any:
-        best = [result.best for b in data.decoding for result in search(b)]
         loss = model.loss(model.params, data.training[0]).item()
-        return {"loss": loss, "best": [(list(h.tokens), h.log_prob) for h in best]}
+        return {"loss": loss, "all": strings(), "best": strings(1)}
 
     stamp = (
         f"{time.strftime('%Y-%m-%d')}, {platform.machine()} {platform.system()}, Python "
         f"{platform.python_version()}, pyentmax {pyentmax.__version__}, NumPy {np.__version__} "
         f"with {blas_in_use()}"
     )
-    return stamp, {"train": train, "decode": decode, "answers": answers}
+    actions = {"train": train, "decode all": decode, "decode best": partial(decode, 1)}
+    return stamp, {**actions, "answers": answers}
 
 
 def blas_in_use() -> str:
@@ -315,25 +327,29 @@ def torch_side(
             loss.item()
         return sum(len(b[0]) for b in block)
 
-    def search(b: Any) -> Any:
+    def search(b: Any, n_best: int | None) -> Any:
         model.eval()
-        return beam_search(model, b[0], b[1], data.model.bos, data.model.eos, BEAM)
+        return beam_search(model, b[0], b[1], data.model.bos, data.model.eos, BEAM, n_best)
 
-    def decode() -> int:
+    def decode(n_best: int | None = None) -> int:
         [b] = data.next(decoding, 1)
-        return len(search(b))
+        return len(search(b, n_best))
+
+    def strings(n_best: int | None = None) -> Any:
+        return [pair for b in decoding for pair in search(b, n_best)]
 
     def answers() -> Any:
-        best = [pair for b in decoding for pair in search(b)]
+        found = {"all": strings(), "best": strings(1)}  # before the loss: without dropout
         with torch.inference_mode():
-            return {"loss": model(*training[0]).item(), "best": best}
+            return {"loss": model(*training[0]).item(), **found}
 
     mkl = next(
         line.strip(" -") for line in torch.__config__.show().splitlines() if "Math Kernel" in line
     )
     cpu = torch.backends.cpu.get_cpu_capability()
     stamp = f"PyTorch {torch.__version__} ({cpu}, {mkl}), entmax {version('entmax')}"
-    return stamp, {"train": train, "decode": decode, "answers": answers}
+    actions = {"train": train, "decode all": decode, "decode best": partial(decode, 1)}
+    return stamp, {**actions, "answers": answers}
 
 
 if __name__ == "__main__":

@@ -172,15 +172,16 @@ def beam_search(
     bos: int,
     eos: int,
     beam: int = 5,
+    n_best: int | None = None,
 ) -> list[tuple[tuple[int, ...], float]]:
     """The best string of each source and its log-probability, all sources in one batch.
 
     The rule is that of ``pyentmax.decoding.beam_search`` for a dense output mapping: a prefix that
     can end gives a finished hypothesis, the ``beam`` best other continuations stay open, and a
-    source is done when nothing is open, at its length limit, or when ``beam`` finished hypotheses
-    are at least as probable as its best open prefix. Sources that are done leave the batch. A
-    source's prefixes stand side by side, so that its keys and values are never copied; places
-    without a prefix have score −∞.
+    source is done when nothing is open, at its length limit, or when ``n_best`` (by default
+    ``beam``) finished hypotheses are at least as probable as its best open prefix. Sources that are
+    done leave the batch. A source's prefixes stand side by side, so that its keys and values are
+    never copied; places without a prefix have score −∞.
     """
     state, memory = model.encode(source, source_mask)
     sources = len(source)
@@ -190,7 +191,8 @@ def beam_search(
     state = _map(state, lambda x: x.repeat_interleave(beam, dim=0))
     total = torch.full((sources, beam), -torch.inf)
     total[:, 0] = 0
-    ended = torch.full((sources, beam), -torch.inf)  # scores of the best finished hypotheses
+    enough = n_best or beam
+    ended = torch.full((sources, enough), -torch.inf)  # scores of the best finished hypotheses
     ended_at = torch.zeros(sources, dtype=torch.long)  # which step and place the best ended in
     tokens = torch.full((sources, beam), bos)
     trail: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = []
@@ -210,7 +212,7 @@ def beam_search(
         top_end, place = ends.max(dim=1)
         improves = top_end > ended[:, 0]
         ended_at = torch.where(improves, length * beam + place, ended_at)
-        ended = torch.cat([ended, ends], dim=1).topk(beam, dim=1).values
+        ended = torch.cat([ended, ends], dim=1).topk(enough, dim=1).values
         candidates[:, :, eos] = -torch.inf
         candidates[limit[owner] == length] = -torch.inf
         total, chosen = candidates.flatten(1).topk(beam, dim=1)
@@ -218,7 +220,7 @@ def beam_search(
         parents, tokens = chosen // vocabulary, chosen % vocabulary
         trail.append((owner, parents, tokens))
         length += 1
-        # A finished hypothesis in the beam-th place that reaches the best open prefix settles it.
+        # One in the last of these places that reaches the best open prefix settles the source.
         done = (total[:, 0] == -torch.inf) | (ended[:, -1] >= total[:, 0])
         if done.any():
             for row in done.nonzero()[:, 0].tolist():

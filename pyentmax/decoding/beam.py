@@ -7,6 +7,7 @@ all, and its result is not an approximation (Peters et al. 2019, §4.1).
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,7 +21,7 @@ from pyentmax.decoding._inputs import (
     possible_continuations,
 )
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
-from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
+from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, unseen
 
 State = TypeVar("State")
 
@@ -31,6 +32,7 @@ def beam_search(
     source_mask: ArrayLike,
     *,
     beam: int = 5,
+    n_best: int | None = None,
     max_length: int | None = None,
     keep_attention: bool = True,
 ) -> list[SearchResult]:
@@ -51,6 +53,13 @@ def beam_search(
     one whose zeros are not proved (``model.output_is_sparse`` is False), it stops once ``beam``
     finished hypotheses are at least as probable as the best open prefix, and it is never exact.
 
+    With ``n_best`` given, a source is done as soon as that many finished hypotheses are at least as
+    probable as its best open prefix: nothing that is still open can change the ``n_best`` best of
+    the list. The prefixes left open then are possible, so the list is not complete. What is proved
+    about it takes the pruned prefixes into account too: the first ``proved`` hypotheses are at
+    least as probable as anything pruned or left open, hence the best of all strings; without that
+    proof they are only the best that this beam finds. ``bound`` and ``mass_bound`` limit the rest.
+
     Parameters
     ----------
     model : Decodable
@@ -59,6 +68,9 @@ def beam_search(
         Token ids and True where they are real.
     beam : int
         The most open prefixes that each source keeps per step.
+    n_best : int, optional
+        Stop once so many best hypotheses are settled. By default the search goes on, to prove the
+        list complete, unless the output mapping is dense.
     max_length : int, optional
         The most tokens of a hypothesis, end symbol not counted; by default 2 × source length + 10.
     keep_attention : bool
@@ -72,8 +84,8 @@ def beam_search(
     Raises
     ------
     ValueError
-        If the arrays do not fit together, if ``beam`` or ``max_length`` is below 1, or if the model
-        gives a row no possible token (as NaN scores do).
+        If the arrays do not fit together, if ``beam``, ``n_best`` or ``max_length`` is below 1, or
+        if the model gives a row no possible token (as NaN scores do).
 
     References
     ----------
@@ -107,9 +119,16 @@ def beam_search(
     False
     >>> print(result.reason)
     Not proved complete: 1 possible continuation of mass 0.25 was pruned, first at step 1 (beam 1).
+    >>> [result] = beam_search(Coin(), source, source > 0, beam=1, n_best=1)
+    >>> result.best.tokens, result.proved, round(result.bound, 2)
+    ((2,), 1, 0.25)
     """
     source, source_mask = as_source(source, source_mask)
     beam = positive("beam", beam, MOST)
+    # How many settled hypotheses end the search of a source.
+    enough = None if model.output_is_sparse else beam
+    if n_best is not None:
+        enough = positive("n_best", n_best, MOST)
     limit = length_limits(source_mask, max_length)
     sources = len(source)
     if sources == 0:
@@ -117,7 +136,8 @@ def beam_search(
 
     backpointers = _Backpointers(keep_attention)
     omitted = _Omissions(sources)
-    finished, unfinished = _Endings(sources, beam), _Endings(sources, beam)
+    rivals = None if n_best is None else _Rivals(sources)
+    finished, unfinished = _Endings(sources, enough or 1), _Endings(sources, 1)
     state = model.encode(source, source_mask)
     # One row per open prefix, ordered by source and, within a source, from the best prefix down.
     source_index = np.arange(sources)
@@ -128,9 +148,17 @@ def beam_search(
         step, state = model.step(state, tokens)
         zeros = zeros or not (model.output_is_sparse or step.support.all())
         backpointers.record_attention(step.attention)
-        total = score[:, None] + step.log_prob
+        log_prob = step.log_prob
+        if rivals is not None:
+            # A probability that rounding lifts above 1 would break the bounds.
+            log_prob = np.minimum(log_prob, 0)
+        total = score[:, None] + log_prob
         possible = possible_continuations(step, total, source_index, length)
-        omitted.underflow(source_index, step.support & ~possible)
+        hidden = step.support & ~possible
+        omitted.underflow(source_index, hidden)
+        if rivals is not None and hidden.any():
+            most = np.where(np.isneginf(step.log_prob), unseen(step)[:, None], 0.0)
+            rivals.add(source_index, np.where(hidden, score[:, None] + most, -np.inf))
 
         ended = np.flatnonzero(possible[:, model.eos])
         finished.add(ended, source_index, total[:, model.eos], length)
@@ -139,16 +167,26 @@ def beam_search(
         at_limit = limit[source_index] == length
         if at_limit.any():
             unfinished.add(np.flatnonzero(at_limit), source_index, score, length)
-            omitted.cut(source_index, total, possible & at_limit[:, None])
+            too_long = possible & at_limit[:, None]
+            omitted.cut(source_index, total, too_long)
+            if rivals is not None:
+                rivals.add(source_index, np.where(too_long, total, -np.inf))
             possible[at_limit] = False
 
         rows, tokens = _best_continuations(total, possible, source_index, beam)
-        if model.output_is_sparse:
+        if model.output_is_sparse or rivals is not None:
             possible[rows, tokens] = False  # what remains is pruned
+        if model.output_is_sparse:
             omitted.prune(source_index, total, possible, length + 1)
-        else:
-            active = ~finished.settled(source_index[rows], total[rows, tokens])
-            rows, tokens = rows[active], tokens[active]
+        if rivals is not None:
+            rivals.add(source_index, np.where(possible, total, -np.inf))
+        if enough is not None:
+            kept = total[rows, tokens]
+            settled = finished.settled(source_index[rows], kept)
+            if rivals is not None:
+                rivals.add(source_index[rows[settled]], kept[settled, None])
+                omitted.stopped[source_index[rows[settled]]] = True
+            rows, tokens = rows[~settled], tokens[~settled]
 
         if rows.size and not np.array_equal(rows, np.arange(len(source_index))):
             state = model.select(state, rows)
@@ -162,9 +200,23 @@ def beam_search(
         reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass, zeros)
         exact = sparse and omitted.none(i)
         proved, bound = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
-        listed = tuple(hypotheses[i])
-        results.append(SearchResult(listed, exact, mass, reason, proved, bound, mass_bound=bound))
+        listed, mass_bound = tuple(hypotheses[i]), bound
+        if rivals is not None and not exact:
+            proved, bound = rivals.proved(i, listed)
+            mass_bound = max(1 - mass, bound)
+            reason = f"{_proof(proved, bound, mass_bound)} {reason}"
+        results.append(SearchResult(listed, exact, mass, reason, proved, bound, mass_bound))
     return results
+
+
+def _proof(proved: int, bound: float, mass_bound: float) -> str:
+    best = "The best string is" if proved == 1 else f"The {proved} best strings are"
+    if not proved:
+        best = "The best string of this beam is not"
+    return (
+        f"{best} proved. No other has a probability above {bound:.3g}, all others together "
+        f"{mass_bound:.3g}."
+    )
 
 
 def _best_continuations(
@@ -176,8 +228,11 @@ def _best_continuations(
         # Sorting a whole dense support would cost more than first finding each row's beam-th
         # score, below which nothing can be kept. Ties with it stay in, for the order below.
         masked = np.where(possible, total, -np.inf)
-        bar = np.partition(masked, vocabulary - beam, axis=1)[:, vocabulary - beam, None]
-        possible = possible & (total >= bar)
+        bar = np.partition(masked, vocabulary - beam, axis=1)[:, vocabulary - beam]
+        # The same holds of the best of the rows of a source.
+        first = np.flatnonzero(np.diff(source_index, prepend=-1))
+        bar = np.repeat(np.maximum.reduceat(bar, first), np.diff(first, append=len(bar)))
+        possible = possible & (total >= bar[:, None])
     rows, tokens = np.nonzero(possible)
     # nonzero lists by row, then by token, and lexsort is stable: ties go to the better prefix, then
     # to the lower token id.
@@ -196,13 +251,14 @@ class _Endings:
     found : list of (source, log_prob, length, row) arrays
         The source, the score, and the row that the hypothesis had when it was ``length`` tokens
         long.
-    best : (sources, beam) array
+    best : (sources, at most enough) array
         The best scores of each source, in descending order; −∞ where there is none.
     """
 
-    def __init__(self, sources: int, beam: int) -> None:
+    def __init__(self, sources: int, enough: int) -> None:
         self.found: list[tuple[IntArray, FloatArray, IntArray, IntArray]] = []
-        self.best = np.full((sources, beam), -np.inf)
+        self.enough = enough
+        self.best = np.empty((sources, 0))  # grows, since a list may be far shorter than enough
 
     def add(self, rows: IntArray, source_index: IntArray, score: FloatArray, length: int) -> None:
         """Record that the prefixes in these rows, ordered by source, ended with these scores."""
@@ -210,17 +266,20 @@ class _Endings:
             return
         sources, scores = source_index[rows], score[rows]
         self.found.append((sources, scores, np.full_like(rows, length), rows))
-        new = np.full_like(self.best, -np.inf)
-        new[sources, np.arange(len(rows)) - np.searchsorted(sources, sources)] = scores
+        place = np.arange(len(rows)) - np.searchsorted(sources, sources)
+        new = np.full((len(self.best), place.max() + 1), -np.inf)
+        new[sources, place] = scores
         both = np.concatenate([self.best, new], axis=1)
-        self.best = -np.sort(-both, axis=1)[:, : self.best.shape[1]]
+        self.best = -np.sort(-both, axis=1)[:, : self.enough]
 
     def settled(self, source_index: IntArray, score: FloatArray) -> BoolArray:
-        """For each kept prefix, whether the ``beam`` best hypotheses of its source are final.
+        """For each kept prefix, whether its source has enough hypotheses that are final.
 
-        No hypothesis is more probable than its prefixes. So once ``beam`` hypotheses are at least
-        as probable as the best open prefix of their source, no better one can follow.
+        No hypothesis is more probable than its prefixes. So once so many hypotheses are at least as
+        probable as the best open prefix of their source, no better one can follow.
         """
+        if self.best.shape[1] < self.enough:
+            return np.zeros(len(source_index), dtype=bool)
         first = np.searchsorted(source_index, source_index)  # of a source, its best prefix
         return self.best[source_index, -1] >= score[first]
 
@@ -252,13 +311,20 @@ def _hypotheses(
     start = np.cumsum([0, *map(len, weights)])
     all_weights = np.concatenate(weights) if weights else None
     listed: list[list[Hypothesis]] = [[] for _ in source_mask]
-    endings = zip(source_index.tolist(), length.tolist(), is_complete.tolist(), strict=True)
-    for k, (i, n, ended) in enumerate(endings):
-        attention = None
+    endings = zip(
+        source_index.tolist(),
+        length.tolist(),
+        score.tolist(),
+        is_complete.tolist(),
+        tokens,
+        strict=True,
+    )
+    attention = None
+    for k, (i, n, log_prob, ended, string) in enumerate(endings):
         if all_weights is not None:
             seen = n + 1 if ended else n
             attention = all_weights[start[:seen] + rows[k, :seen]][:, source_mask[i]]
-        listed[i].append(Hypothesis(tuple(tokens[k][:n]), float(score[k]), attention, ended))
+        listed[i].append(Hypothesis(tuple(string[:n]), log_prob, attention, ended))
     return listed
 
 
@@ -299,6 +365,22 @@ class _Backpointers:
         return np.reshape(columns, (len(columns), len(rows))).T.tolist()
 
 
+class _Rivals:
+    """The most probable of what each source's search left out, which no string through it beats."""
+
+    def __init__(self, sources: int) -> None:
+        self.best = np.full(sources, -np.inf)
+
+    def add(self, source_index: IntArray, score: FloatArray) -> None:
+        """Take the scores of what is left out, some for each row, −∞ where there is none."""
+        np.maximum.at(self.best, source_index, np.max(score, axis=1, initial=-np.inf))
+
+    def proved(self, i: int, listed: tuple[Hypothesis, ...]) -> tuple[int, float]:
+        """How many of the listed hypotheses of source i beat all rivals, and a bound on these."""
+        most = float(self.best[i])
+        return sum(h.finished and h.log_prob >= most for h in listed), math.exp(most)
+
+
 class _Omissions:
     """What each source's search left out although it is possible, which prevents a certificate.
 
@@ -312,6 +394,7 @@ class _Omissions:
         self.cut_off = np.zeros(sources, dtype=np.int64)
         self.cut_mass = np.zeros(sources)
         self.underflowed = np.zeros(sources, dtype=np.int64)
+        self.stopped = np.zeros(sources, dtype=bool)  # with prefixes open, once enough was settled
 
     def prune(self, source_index: IntArray, total: FloatArray, lost: BoolArray, step: int) -> None:
         """Count the ``lost`` continuations that did not fit into the beam."""
@@ -340,7 +423,7 @@ class _Omissions:
 
     def none(self, i: int) -> bool:
         """Whether the search of source i left nothing out."""
-        return not (self.pruned[i] or self.cut_off[i] or self.underflowed[i])
+        return not (self.pruned[i] or self.cut_off[i] or self.underflowed[i] or self.stopped[i])
 
     def reason(self, i: int, beam: int, limit: int) -> str:
         """The certificate as a sentence, or what is missing for it."""
@@ -360,6 +443,8 @@ class _Omissions:
             if n:
                 noun, verb = ("continuation", "was") if n == 1 else ("continuations", "were")
                 parts.append(f"{n} possible {noun}{mass} {verb} {fate}")
+        if self.stopped[i]:
+            parts.append("the search stopped with prefixes open")
         return f"Not proved complete: {', and '.join(parts)}."
 
 

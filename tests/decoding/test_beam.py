@@ -242,6 +242,67 @@ def test_dense_search_stops_when_nothing_open_can_enter_the_best():
     assert len(model.steps) == 2
 
 
+@given(
+    automata(cyclic=True), st.integers(1, 5), st.integers(1, 5), st.integers(1, 8), st.booleans()
+)
+@settings(max_examples=150, deadline=None)
+def test_stopping_at_the_n_best_changes_none_of_them(model, beam, n, limit, sparse):
+    model.output_is_sparse = sparse
+    expected = plain_beam(model, 0, beam, limit)[:n]
+    result = search(model, beam=beam, n_best=n, max_length=limit)
+    found = [(h.tokens, h.log_prob) for h in result.hypotheses if h.finished]
+    assert found[: len(expected)] == expected
+
+
+@given(automata(cyclic=True), st.integers(1, 5), st.integers(1, 5), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_what_is_proved_of_the_n_best_holds_among_all_strings(model, beam, n, sparse):
+    model.output_is_sparse = sparse
+    limit = 3
+    everything, _ = model.strings(0, limit + 3)  # longer ones too
+    result = search(model, beam=beam, n_best=n, max_length=limit)
+    listed = {h.tokens: h.log_prob for h in result.hypotheses if h.finished}
+    rest = [score for tokens, score in everything.items() if tokens not in listed]
+    best = max(rest, default=-math.inf)
+    assert all(h.log_prob >= best for h in result.hypotheses[: result.proved])
+    assert math.exp(best) <= result.bound * (1 + 1e-12)
+    assert sum(map(math.exp, rest)) <= result.mass_bound + 1e-12
+    assert not (result.exact and rest)
+    if result.exact:
+        assert sparse
+        assert result.proved == len(result.hypotheses)
+    else:
+        assert "No other has a probability above" in result.reason
+
+
+def test_a_sparse_search_stops_at_the_n_best_and_says_so():
+    model = loop(0.9)
+    result = search(model, beam=2, n_best=2, max_length=1000)
+    # As above; "22" was left open, and bounds all that is not listed.
+    assert [h.tokens for h in result.hypotheses] == [(), (2,)]
+    assert len(model.steps) == 2
+    assert (result.exact, result.proved) == (False, 2)
+    assert result.bound == pytest.approx(0.01)
+    assert result.mass_bound == pytest.approx(0.01)
+    assert result.reason.startswith("The 2 best strings are proved. No other has a probability ab")
+    assert result.reason.endswith("Not proved complete: the search stopped with prefixes open.")
+
+
+def test_the_n_best_are_not_proved_where_a_better_prefix_was_pruned():
+    # Token 3 is the less probable one, and yet begins the best string.
+    p = np.zeros((4, 6))
+    p[0, 2:4] = 0.6, 0.4
+    p[1, [EOS, 4, 5]] = 0.4, 0.3, 0.3
+    p[2, EOS] = p[3, EOS] = 1
+    following = np.array([[0, 0, 1, 2, 0, 0], [3] * 6, [3] * 6, [3] * 6])
+    result = search(Automaton.of(p, following), beam=1, n_best=1)
+    assert result.best.tokens == (2,)
+    assert (result.proved, result.bound) == (0, pytest.approx(0.4))
+    assert result.reason.startswith("The best string of this beam is not proved.")
+    result = search(Automaton.of(p, following), beam=2, n_best=1)
+    assert (result.best.tokens, result.proved) == ((3,), 2)  # "2" beats the open "24" too
+
+
 def test_a_finite_support_does_not_make_a_dense_mapping_exact():
     model = Automaton.of([[0, 1, 0]], [[0, 0, 0]], output_is_sparse=False)
     result = search(model)
@@ -304,6 +365,16 @@ def test_bad_sources_are_refused(decode):
         decode(loop(0.5), ids, mask.astype(int))
     with pytest.raises(ValueError, match="max_length must be at least 1, not 0"):
         decode(loop(0.5), ids, mask, max_length=0)
+
+
+def test_a_long_list_of_the_n_best_costs_what_it_holds():
+    result = search(loop(0.5), n_best=10**6, max_length=20)  # of 64 MB per step otherwise
+    assert [h.tokens for h in result.hypotheses] == [(2,) * n for n in range(21)]
+
+
+def test_the_n_best_are_some():
+    with pytest.raises(ValueError, match="n_best must be at least 1, not 0"):
+        search(loop(0.5), n_best=0)
 
 
 def test_a_beam_must_hold_something():

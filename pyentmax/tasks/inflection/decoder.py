@@ -81,8 +81,8 @@ class WordDecoder:
         beam : int, default 5
             Number of open prefixes that the beam keeps at each step.
         n_best : int, optional
-            The exact search stops once this many forms are proved the best. If not given, it
-            lists all.
+            The exact search stops once this many forms are proved the best, the beam once no open
+            prefix can change them. If not given, they look for all.
         budget : int, default 1000
             Largest number of prefixes that the exact search expands.
         max_length : int, optional
@@ -209,10 +209,12 @@ class WordDecoder:
             Examples that are decoded together.
         progress : bool, default False
             Whether to show a bar.
-        beam, search, n_best, budget, blas_threads
+        beam, search, budget, blas_threads
             As for `inflect`.
+        n_best : int or None, default 1
+            As for `inflect`, of the exact search; a beam looks for all.
         """
-        decode = _search(search, beam, n_best, budget)
+        decode = _search(search, beam, n_best if search == "exact" else None, budget)
         pairs = self.pairs(examples)
         results: dict[int, SearchResult] = {}
         with limit_blas(blas_threads), counting(len(pairs), "word", progress) as advance:
@@ -239,7 +241,7 @@ def _search(
 ) -> Callable[..., list[SearchResult]]:
     """The search of that name, with those of the options that it has."""
     if name == "beam":
-        return partial(beam_search, beam=beam)
+        return partial(beam_search, beam=beam, n_best=n_best)
     if name == "exact":
         return partial(exact_search, n_best=n_best, budget=budget)
     raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")

@@ -97,7 +97,7 @@ class SentenceDecoder:
         ----------
         search : {"beam", "exact"}
         beam, n_best, budget, max_length
-            As for `beam_search` and `exact_search`; without ``n_best`` the latter lists all.
+            As for `beam_search` and `exact_search`; without ``n_best`` both look for all.
 
         Raises
         ------
@@ -318,7 +318,7 @@ def _search(
 ) -> Callable[..., list[SearchResult]]:
     """The search of that name, with those of the options that it has."""
     if name == "beam":
-        return partial(beam_search, beam=beam)
+        return partial(beam_search, beam=beam, n_best=n_best)
     if name == "exact":
         return partial(exact_search, n_best=n_best, budget=budget)
     raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")

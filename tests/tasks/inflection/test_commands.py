@@ -64,6 +64,14 @@ def test_exact_search(run, capsys):
     assert "The budget of 1 prefixes is used up." in " ".join(capsys.readouterr().out.split())
 
 
+def test_a_beam_stops_at_the_n_best_and_says_what_is_proved_of_them(run, capsys):
+    assert main(["inflect", str(run), "walk", "V;PST", "--best", "1"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No other has a probability above" in said or "Exact and complete" in said
+    assert main(["inflect", str(run), "walk", "V;PST", "--best", "0"]) != 0
+    assert "n_best must be at least 1" in capsys.readouterr().err
+
+
 def test_forced_decoding(run, capsys, tmp_path):
     assert main(["force", str(run), "walk", "V;PST", "sss", "--pictures", str(tmp_path)]) == 0
     text = capsys.readouterr().out

@@ -73,6 +73,9 @@ def test_train_resume_and_translate(folder, capsys, monkeypatch, model, config):
     assert len(capsys.readouterr().out.splitlines()[2:]) == 2
     assert run("translate", out, "--list", "der hund", "--search", "exact", "--budget", 5) == 0
     assert "total probability" in capsys.readouterr().out
+    assert run("translate", out, "--list", "der hund", "--best", 1) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "No other has a probability above" in said or "Exact and complete" in said
 
 
 def test_subwords_from_a_number_or_a_file(folder, capsys):

@@ -28,7 +28,7 @@ def add_inflect(commands: Commands) -> None:
         help="exact: expand the best prefix first, until the answer is proved",
     )
     add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
-    add("--best", type=int, metavar="N", help="exact: prove the N best forms; all if not given")
+    add("--best", type=int, metavar="N", help="stop at the N best forms; all if not given")
     add("--budget", type=int, default=1000, help="exact: most prefixes to expand")
     add("--max-length", type=int, help="longest form; from the lemma's length if not given")
     add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")

@@ -37,7 +37,7 @@ def add_translate(commands: Commands) -> None:
     add("--list", action="store_true", help="all translations, with probabilities")
     add("--search", choices=("beam", "exact"), default="beam", help="exact: of --list")
     add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
-    add("--best", type=int, metavar="N", help="exact: prove the N best; all if not given")
+    add("--best", type=int, metavar="N", help="of --list: stop at the N best")
     add("--budget", type=int, default=1000, help="exact: most prefixes to expand")
     add("--whole", action="store_true", help="compare by the probability of the whole, not by mean")
     add("--pictures", type=Path, metavar="DIR", help="with --list: draw tree and attention there")
