@@ -123,7 +123,7 @@ static void TYPED(normmax_product)(const REAL *p, const REAL *v, double alpha, R
         apart[i] -= v_k;
         t[i] = share[i] * apart[i];
     }
-    const double mean = sum_of(t, size), scale = power * exp(top);
+    const double mean = sum_of(t, size), scale = exp(top + log(power));
     for (ptrdiff_t i = 0; i < size; i++) t[i] = exp(log_s[i] - top) * (apart[i] - mean);
     const double t_k = t[k], p_k = share[k], sum = sum_of(t, size);
     t[k] = share[k] = 0;

@@ -260,7 +260,9 @@ def _log_q(z: Any, alpha: Any) -> Any:
 
 def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
     """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support, as a part of the largest, and that."""
-    power = (1 / (alpha - 1)).astype(p.dtype)
+    with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
+        jumps = np.isinf(alpha.astype(p.dtype))
+    power = np.where(jumps, 0, 1 / (alpha - 1)).astype(p.dtype)
     norm = alpha_norm(p, alpha[0, 0] if alpha.size == 1 else alpha[:, 0])[..., None]
     on = p != 0
     log_p = np.log(np.where(on, p, 1))
@@ -270,8 +272,10 @@ def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
     log_s = log_p + (np.log(np.where(norm > 0, norm, 1)) - log_p) / steepness
     top = np.max(np.where(on, log_s, -np.inf), axis=-1, keepdims=True)
     s = np.where(on, np.exp(log_s - np.where(top > -np.inf, top, 0)), 0)
-    with np.errstate(over="ignore"):
-        return s, power * np.exp(np.where(top > -np.inf, top, 0))
+    log_power = np.log(np.where(power == 0, 1, power))
+    with np.errstate(over="ignore"):  # which is only beyond floats where all of it is
+        scale = np.exp(np.where(top > -np.inf, top, 0) + log_power)
+    return s, np.where(power == 0, 0, scale)
 
 
 def _doubtful(z: Any, on: Any, alpha: float) -> Any:

@@ -165,3 +165,31 @@ def test_no_race_and_no_overrun_at_length(name: str, form: Form, number: NumberT
                 check(name, number, p, v, out)
                 if form is not STREAM:
                     break
+
+
+@pytest.mark.parametrize("name", ["entmax_jvp", "normmax_jvp", "entmax_grad_alpha"])
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_what_is_beyond_floats_is_infinite_as_in_the_body(name: str, form: Form) -> None:
+    given = [
+        [0.9, 0.05, 0.05],
+        [0.5, 0.5, 0],
+        [1, 0, 0],
+        [0.5, 0.3, 0.2],
+        [0.45, 0.45, 0.1],
+        [0.6, 0.39, 0.01],
+    ]
+    along = [[1, 2, 4], [1, 2, 2], [2, 2, 2], [-1, 0, 1], [0, 0, 1]]
+    p, v = np.zeros((2, len(given), len(along), form.lengths[1] + 2), np.float32)
+    p[..., -3:], v[..., -3:] = np.array(given)[:, None], along
+    for alpha in (20, 100, 1000, 1e5, 1e38, 3e38, 1e39, 1.7e308, np.inf):
+        out = np.empty_like(p)
+        launch(name, form, FLOAT32, p, v, out, parameter=float(alpha))
+        expected = body(name)(*([p, v] if name.endswith("jvp") else [p]), alpha)
+        assert not np.isnan(out).any()
+        far = np.isinf(expected)
+        np.testing.assert_array_equal(out[far], expected[far])
+        # Powers of p are off by as many ε as their logarithms are large.
+        room = 64 * 2.0**-23 * min(1 + 5 * alpha, 1e4)
+        size = np.abs(np.where(far, 0, expected)).max(axis=-1, keepdims=True)
+        close = np.abs(np.where(far, 0, out) - np.where(far, 0, expected)) <= room * size + 1e-37
+        assert close.all(), (alpha, out[~close.all(axis=-1)], expected[~close.all(axis=-1)])

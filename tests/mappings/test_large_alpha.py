@@ -139,6 +139,15 @@ def test_normmax_has_no_nan_either(alpha: float, form: str, dtype: type) -> None
         assert np.isfinite(function("normmax_loss", form)(z, 0, alpha))
 
 
+@forms
+def test_what_is_just_below_the_largest_float_is_no_infinity(form: str) -> None:
+    # 1/(α − 1) times a power that is beyond floats itself.
+    p, v = np.array([0.5, 0.3, 0.2]), np.array([1.0, 2.0, 4.0])
+    exact = pe.normmax_jvp.reference(p, v, 100)
+    found = function("normmax_jvp", form)(p.astype(np.float32), v.astype(np.float32), 100)
+    np.testing.assert_allclose(found, exact, rtol=1e-3)
+
+
 @pytest.mark.parametrize("alpha", [1.05, 1.5, 2, 3, 10])
 @pytest.mark.parametrize(
     "p", [[1, 1e-18, 0], [1, 1e-18, 1e-30], [1 - 2**-28, 2**-29, 2**-29], [0.25, 0.25, 0.5]]

@@ -92,11 +92,12 @@ template <typename C> struct Entmax {
 
 /* s = p^{1−β}: it rises with p up to β = 1, falls above, and is 0 at β = ∞, where p only jumps. */
 template <typename C> struct EntmaxCurvature {
+    static constexpr bool STEEP = true;
     C exponent;
     bool right, jumps;
 
     __device__ explicit EntmaxCurvature(double alpha)
-        : exponent((C)(2 - alpha)), right(alpha >= 1), jumps(alpha == infinity<double>()) {}
+        : exponent((C)(2 - alpha)), right(alpha >= 1), jumps((C)alpha == infinity<C>()) {}
     __device__ bool valid() const { return right; }
     __device__ C key(C p) const { return exponent >= 0 ? p : -p; }
     __device__ C s(C p) const {
@@ -108,5 +109,6 @@ template <typename C> struct EntmaxCurvature {
         if (exponent >= 0) return pow(p, exponent);
         return jumps ? (C)1 : pow(p / -largest, exponent);
     }
+    __device__ C together(C p, C q, C largest) const { return pow(p * (q / largest), exponent); }
 };
 template <typename C> using EntmaxJvp = Product<C, EntmaxCurvature<C>>;

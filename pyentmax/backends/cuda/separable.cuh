@@ -9,6 +9,10 @@
  *     key(p)                     largest where s is
  *     s(p)                       1/Ω''(p), for p ≠ 0; a NaN for a NaN
  *     relative(p, largest)       s up to a factor, the same for the row, that keeps it finite
+ *     STEEP                      whether s may be beyond floats; then also
+ *     together(p, q, largest)    s(p) s(q)/s(largest), of keys q and largest
+ *
+ * What is beyond floats is ∞, and 0 of it is 0.
  */
 #pragma once
 #include "derivatives.cuh"
@@ -16,7 +20,7 @@
 template <typename C, class Curvature> struct Product {
     static constexpr bool PAIRED = true;
     Curvature curvature;
-    C largest, at_largest, total, mean, along;
+    C largest, at_largest, total, mean, along, second = 0, parts = 0;
 
     __device__ explicit Product(double parameter) : curvature(parameter) {}
     __device__ bool valid() const { return curvature.valid(); }
@@ -41,11 +45,36 @@ template <typename C, class Curvature> struct Product {
         total = sums[0];
         mean = sums[1] / sums[0];
         along = sums[2];
+        if constexpr (Curvature::STEEP)
+            if (team.any(!is_finite(along))) relate_to_second(team, row);
+    }
+    /* The sum along once more, as a part of the largest s in it. */
+    template <class Team, class Row> __device__ void relate_to_second(Team &team, const Row &row) {
+        second = -infinity<C>();
+        row.each([&](C p, C v) {
+            second = v != at_largest ? Larger()(second, curvature.key(p)) : second;
+        });
+        second = team.largest(second);
+        C sum[1] = {0};
+        row.each([&](C p, C v) {
+            const C difference = v - at_largest;
+            sum[0] += difference == 0 ? (C)0 : curvature.relative(p, second) * difference;
+        });
+        team.sum(sum);
+        parts = sum[0];
     }
     /* Where v is what it is at k, s times the mean is written as a share of Σ s (v − v_k): s itself
      * may be beyond floats there. */
     __device__ C value(C p, C v) const {
         const C difference = v - at_largest;
+        if constexpr (Curvature::STEEP) {
+            const C s = curvature.s(p), rest = difference - mean;
+            const bool at_k = curvature.key(p) == largest;
+            const bool beyond = !is_finite(at_k ? along : s);
+            if (difference == 0 && beyond)
+                return parts == 0 ? (C)0 : -parts * (curvature.together(p, second, largest) / total);
+            if (difference != 0 || !at_k) return rest == 0 ? (C)0 : s * rest;
+        }
         if (difference == 0) return -(curvature.relative(p, largest) / total) * along;
         return curvature.s(p) * (difference - mean);
     }
@@ -53,6 +82,7 @@ template <typename C, class Curvature> struct Product {
 
 /* For curvatures that rise with p and stay at most 1. */
 template <typename C> struct RisingCurvature {
+    static constexpr bool STEEP = false;
     __device__ explicit RisingCurvature(double) {}
     __device__ bool valid() const { return true; }
     __device__ C key(C p) const { return p; }
