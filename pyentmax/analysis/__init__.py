@@ -1,4 +1,4 @@
-"""Statistics of how accurate, how sparse, how certain and how well calibrated a model is."""
+"""Statistics of how accurate, sparse, certain and calibrated a model is, and of its heads."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from pyentmax.analysis.exactness import (
     exactness_by_beam,
     exactness_statistics,
     smallest_exact_beam,
+)
+from pyentmax.analysis.heads import (
+    attention_to,
+    head_densities,
+    head_diversity,
+    merging_scores,
+    positional_confidence,
+    word_clusters,
 )
 from pyentmax.analysis.reliability import (
     Calibration,
@@ -23,16 +31,22 @@ __all__ = [
     "CalibrationBin",
     "ExactnessStatistics",
     "SupportSizes",
+    "attention_to",
     "calibration",
     "density",
     "empty_string_probability",
     "exactness_by_beam",
     "exactness_statistics",
+    "head_densities",
+    "head_diversity",
     "levenshtein",
     "listed_predictions",
     "mean_levenshtein",
+    "merging_scores",
+    "positional_confidence",
     "smallest_exact_beam",
     "support_size",
     "support_sizes",
     "word_accuracy",
+    "word_clusters",
 ]
