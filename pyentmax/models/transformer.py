@@ -16,7 +16,7 @@ of the tokens read so far are kept, so that a step computes one position only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -54,6 +54,12 @@ itself. α-entmax has an α of its own for each."""
 ALPHA_PER = ("head", "layer", "kind", "model")
 TIED = ("none", "output", "all")
 NORMS = ("post", "pre")
+_NO_START: dict[str, Any] = {
+    "inference_attention": None,
+    "first_attention": None,
+    "first_updates": None,
+    "anneal_updates": None,
+}
 
 
 @dataclass(frozen=True)
@@ -98,6 +104,17 @@ class TransformerConfig:
         too, for a joint vocabulary.
     scale_embeddings : bool
         Whether embeddings are multiplied by √width.
+    first_attention : str, optional
+        The mapping of every head in the first updates of a training, such as "softmax": sparse
+        heads learn little while they see one or two positions only. Validations and use take
+        ``attention`` from the start.
+    first_updates : int, optional
+        How many updates ``first_attention`` has.
+    anneal_updates : int, optional
+        Over how many updates after those α moves on to that of ``attention``, in equal steps. If
+        not given, it jumps there.
+    query_key_scale : float, optional
+        What the initial projections of queries and keys are multiplied by; 1 if not given.
 
     Raises
     ------
@@ -125,6 +142,10 @@ class TransformerConfig:
     norm: str = "post"
     tied: str = "none"
     scale_embeddings: bool = True
+    first_attention: str | None = None
+    first_updates: int | None = None
+    anneal_updates: int | None = None
+    query_key_scale: float | None = None
 
     def __post_init__(self) -> None:
         sizes = ("source_size", "target_size", "width", "layers", "heads", "inner")
@@ -158,6 +179,55 @@ class TransformerConfig:
             raise ValueError(
                 f"inference_attention: {LEARNED!r} needs the attention to be {LEARNED!r} too"
             )
+        self._check_start()
+
+    def _check_start(self) -> None:
+        for name in ("first_updates", "anneal_updates"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"{name}: expected a whole number from 1 up, got {value!r}")
+        scale = self.query_key_scale
+        if scale is not None and not 0 < scale < float("inf"):
+            raise ValueError(f"query_key_scale: expected a positive number, got {scale}")
+        if (self.first_attention is None) != (self.first_updates is None):
+            raise ValueError(
+                "first_attention, first_updates: expected both or neither, got "
+                f"{self.first_attention!r} and {self.first_updates!r}"
+            )
+        if self.first_attention is not None:
+            choose_mapping(self.first_attention)
+        if self.anneal_updates is not None:
+            alphas = [
+                choose_mapping(choice).alpha if choice not in (None, LEARNED) else None
+                for choice in (self.first_attention, self.attention)
+            ]
+            if None in alphas:
+                raise ValueError(
+                    "anneal_updates: expected α-entmax as first_attention and as attention, got "
+                    f"{self.first_attention!r} and {self.attention!r}"
+                )
+
+    def attention_after(self, updates: int) -> str:
+        """The attention of the update that follows after so many in a training.
+
+        Examples
+        --------
+        >>> start = {"first_attention": "1", "first_updates": 100, "anneal_updates": 50}
+        >>> config = TransformerConfig(9, 9, attention="1.5", **start)
+        >>> [config.attention_after(updates) for updates in (0, 99, 100, 124, 149, 5000)]
+        ['1', '1', '1.01', '1.25', '1.5', '1.5']
+        """
+        if self.first_attention is None or self.first_updates is None:
+            return self.attention
+        if updates < self.first_updates:
+            return self.first_attention
+        done = updates - self.first_updates + 1
+        if self.anneal_updates is None or done >= self.anneal_updates:
+            return self.attention
+        first, last = (choose_mapping(x).alpha for x in (self.first_attention, self.attention))
+        assert first is not None
+        assert last is not None
+        return str(round(first + (last - first) * done / self.anneal_updates, 6))
 
     @property
     def fewest_parameters(self) -> int:
@@ -224,6 +294,9 @@ class Transformer(EncoderDecoder[TransformerConfig]):
                 score=config.score,
                 heads=config.heads,
             )
+            if config.query_key_scale is not None and config.score != "dot":
+                for part in ("query", "key"):
+                    params[f"{name}.{part}.weight"] *= config.query_key_scale
             params |= init_norm(f"{name}.norm", n, dtype)
             if config.attention == LEARNED:
                 alpha = _alpha_name(config, kind, layer)
@@ -253,6 +326,18 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         return found
 
     # --- training ---------------------------------------------------------------------------------
+    def in_training(self, updates: int) -> Transformer:
+        """The model as it learns after so many updates: with the attention of that time.
+
+        It has the same parameters, and is the model itself but for the first updates, if
+        the configuration gives them an attention of their own.
+        """
+        attention = self.config.attention_after(updates)
+        if attention == self.config.attention:
+            return self
+        config = replace(self.config, attention=attention, **_NO_START)
+        return type(self)(config, self.params, self.bos, self.eos)
+
     def loss(self, params: Parameters, batch: PairBatch, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per target token, with the reference sequence as input.
 

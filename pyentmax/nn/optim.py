@@ -112,8 +112,13 @@ class Adam:
         self.first = {k: array_module(x).zeros_like(x) for k, x in params.items()}
         self.second = {k: array_module(x).zeros_like(x) for k, x in params.items()}
 
-    def step(self, gradients: Parameters, rate: float) -> None:
-        """Move every parameter that has a gradient; gradients are overwritten, as scratch space."""
+    def step(
+        self, gradients: Parameters, rate: float, factors: dict[str, float] | None = None
+    ) -> None:
+        """Move every parameter that has a gradient; gradients are overwritten, as scratch space.
+
+        ``factors``, part of a parameter's name → factor, changes the rate of some.
+        """
         self.updates += 1
         beta1, beta2 = self.betas
         # The bias corrections are numbers, so they go into the step size and into ε:
@@ -122,7 +127,8 @@ class Adam:
         step_size, eps = rate * math.sqrt(c2) / c1, self.eps * math.sqrt(c2)
         for name, g in gradients.items():
             x, m, v = self.params[name], self.first[name], self.second[name]
-            adam_step(x, m, v, g, step_size, eps, beta1, beta2, out=(x, m, v))
+            size = step_size * math.prod(f for part, f in (factors or {}).items() if part in name)
+            adam_step(x, m, v, g, size, eps, beta1, beta2, out=(x, m, v))
 
     def state(self) -> dict[str, Any]:
         """Everything needed to continue: arrays under flat names."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
-LATER_SETTINGS = {"warmup": None, "betas": (0.9, 0.999), "accumulate": 1, "average": 1}
+LATER_SETTINGS = {
+    "warmup": None,
+    "betas": (0.9, 0.999),
+    "accumulate": 1,
+    "average": 1,
+    "rate_factors": None,
+}
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,9 @@ class TrainingConfig:
         counts in it (`BatchSource.count`), tokens or examples.
     average : int
         Validate, and keep, the mean of the parameters at the last so many validations.
+    rate_factors : dict or None
+        Part of the names of parameters → factor of their rate, such as ``{"query": 0.2}``. A
+        parameter whose name has several of the parts gets the product of their factors.
     """
 
     updates: int = 3000
@@ -52,6 +62,7 @@ class TrainingConfig:
     betas: tuple[float, float] = (0.9, 0.999)
     accumulate: int = 1
     average: int = 1
+    rate_factors: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         # A tuple that came through a file is a list.
@@ -75,6 +86,16 @@ class TrainingConfig:
             )
         if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas}")
+        factors = self.rate_factors
+        if factors is not None:
+            if not isinstance(factors, dict) or not all(
+                isinstance(part, str) and isinstance(x, (int, float)) and 0 <= x < math.inf
+                for part, x in factors.items()
+            ):
+                raise ValueError(
+                    "rate_factors: expected parts of names with a factor from 0 up for each, got "
+                    f"{factors}"
+                )
 
     def identity(self) -> dict[str, Any]:
         """The settings, in the form in which a run is compared with the one that it goes on from.

@@ -76,6 +76,7 @@ def train(
     clock: Callable[[], float] = time.perf_counter,
     save_every: float = 60.0,
     blas_threads: int | None = None,
+    pause_after: int | None = None,
 ) -> History:
     """Train a model in place.
 
@@ -116,6 +117,9 @@ def train(
     blas_threads : int, optional
         How many threads BLAS may use: 1 unless given, or unless the call stands within a
         :func:`pyentmax.system.blas.limit_blas` block.
+    pause_after : int, optional
+        Stop when so many updates are done, as Ctrl-C would: a run that is resumed goes on. What is
+        learned does not depend on it.
 
     Raises
     ------
@@ -151,7 +155,7 @@ def train(
         shown = Progress(config.updates, run.updates, progress)
         limit = limit_blas(blas_threads, announce=progress)
         with limit, closing(shown), finish_first() as asked_to_stop:
-            for batches_of_update in run.remaining():
+            for batches_of_update in run.remaining(pause_after):
                 run.update(batches_of_update)
                 shown.updated(run)
                 if run.updates % validate_every == 0 or run.updates == config.updates:
@@ -168,6 +172,10 @@ def train(
                     run.settle()
                     run.save()
                     break
+            if not run.finished() and not run.history.interrupted:
+                run.history.interrupted = True
+                run.settle()
+                run.save()
         if keep == "best":
             run.take_best()
             run.write_best_if_missing()
@@ -236,10 +244,10 @@ class _Run:
         """Mean training loss since the last validation; waits for a GPU."""
         return float(self.loss_sum) / max(self.loss_count, 1)
 
-    def remaining(self) -> Iterator[list[Any]]:
-        """The batches of each update, until the run is finished."""
+    def remaining(self, pause_after: int | None = None) -> Iterator[list[Any]]:
+        """The batches of each update, until the run is finished or so many updates are done."""
         batches = self._endless()
-        while not self.finished():
+        while not self.finished() and (pause_after is None or self.updates < pause_after):
             yield list(islice(batches, self.config.accumulate))
 
     def _endless(self) -> Iterator[Any]:
@@ -260,8 +268,10 @@ class _Run:
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         counts = [self.batches.count(batch) for batch in batches]
         mean: Any = 0.0
+        in_training = getattr(self.model, "in_training", None)
+        model = self.model if in_training is None else in_training(self.updates)
         for batch, count in zip(batches, counts, strict=True):
-            loss = self.model.loss(params, batch, self.dropout_rng)
+            loss = model.loss(params, batch, self.dropout_rng)
             if len(batches) > 1:
                 loss = loss * (count / sum(counts))
             if self.xp is np:
@@ -273,7 +283,8 @@ class _Run:
         norm = clip_gradients(gradients, self.config.clip)
         if self.xp is np:
             self._must_be_finite("norm of the gradient", norm)
-        self.optimizer.step(gradients, self.schedule.rate(self.updates))
+        rate = self.schedule.rate(self.updates)
+        self.optimizer.step(gradients, rate, self.config.rate_factors)
         self.updates += 1
         self.loss_sum = self.loss_sum + mean
         self.norm_sum = self.norm_sum + norm

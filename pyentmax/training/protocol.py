@@ -16,6 +16,10 @@ Accepted = TypeVar("Accepted", contravariant=True)
 class Trainable(Protocol[Accepted]):
     """A model as the training loop sees it.
 
+    A model that learns otherwise in its first updates, such as a Transformer whose attention
+    starts as softmax, has a method ``in_training(updates)`` too. Given how many updates are done,
+    it returns the model, with the same parameters, whose ``loss`` the next one takes.
+
     Attributes
     ----------
     params : dict of arrays

@@ -361,6 +361,21 @@ def test_the_defaults_are_transformer_base():
         ({"inference_attention": "learned"}, "needs the attention to be 'learned' too"),
         ({"output": "learned"}, "output: expected a fixed α"),
         ({"score": "cosine"}, "score: expected one of"),
+        ({"first_attention": "1"}, "first_attention, first_updates: expected both or neither"),
+        ({"first_updates": 5}, "first_attention, first_updates: expected both or neither"),
+        ({"first_attention": "1", "first_updates": 0}, "first_updates: expected a whole number"),
+        ({"first_attention": "soft", "first_updates": 5}, "mapping: expected"),
+        ({"anneal_updates": 5}, "anneal_updates: expected α-entmax as first_attention"),
+        (
+            {
+                "attention": "learned",
+                "first_attention": "1",
+                "first_updates": 5,
+                "anneal_updates": 5,
+            },
+            "anneal_updates: expected α-entmax",
+        ),
+        ({"query_key_scale": 0.0}, "query_key_scale: expected a positive number"),
     ],
 )
 def test_a_configuration_that_cannot_be(change, message):
@@ -443,6 +458,65 @@ def test_a_killed_run_resumes_to_the_last_digit(tmp_path):
     with pytest.raises(Killed):
         go(Mortal(mortal.config, mortal.params, 1, 2), tmp_path)
     history = go(again, tmp_path, resume=True)
+    assert (history.loss, history.dev_loss) == (expected.loss, expected.dev_loss)
+    for name, x in whole.params.items():
+        np.testing.assert_array_equal(again.params[name], x, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("attention", "updates", "expected"),
+    [("1.5", 2, "1"), ("1.5", 3, "1.125"), ("1.5", 6, "1.5"), ("learned", 2, "1")],
+)
+def test_the_first_updates_learn_with_an_attention_of_their_own(attention, updates, expected):
+    start = {"first_attention": "1", "first_updates": 3}
+    if attention != "learned":
+        start["anneal_updates"] = 4
+    model = small(attention=attention, sharpness=3.0, **start)
+    learning = model.in_training(updates)
+    assert learning.params is model.params
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    then = Transformer(replace(small().config, attention=expected), model.params, 1, 2)
+    assert loss_of(learning, params).item() == loss_of(then, model.params).item()
+    assert learning.in_training(updates).config.attention == expected
+    # Where it is used, and when it has started, the attention is the one asked for.
+    plain = Transformer(replace(small().config, attention=attention), model.params, 1, 2)
+    assert loss_of(model, model.params).item() == loss_of(plain, model.params).item()
+    assert model.in_training(100) is model
+
+
+def test_scales_of_queries_and_keys_change_nothing_else():
+    plain, scaled = small(), small(query_key_scale=0.5)
+    for name, x in plain.params.items():
+        factor = 0.5 if name.endswith(("query.weight", "key.weight")) else 1
+        np.testing.assert_array_equal(scaled.params[name], factor * x, err_msg=name)
+
+
+@pytest.mark.parametrize("attention", ["1.5", "learned"])
+@pytest.mark.parametrize("pause", [2, 5])
+def test_a_run_paused_in_its_start_goes_on_to_the_last_digit(tmp_path, attention, pause):
+    rng = np.random.default_rng(3)
+    words = [rng.integers(3, 6, size=n) for n in rng.integers(1, 6, size=30)]
+    batches = TokenBatches([(w, w[::-1]) for w in words], 24)
+    start = {"first_attention": "1", "first_updates": 4}
+    if attention != "learned":
+        start["anneal_updates"] = 4
+    settings = TrainingConfig(
+        updates=12, rate=1e-2, validate_every=3, rate_factors={"query": 0.5, "key": 0.5}
+    )
+
+    def validate(model):
+        total = float(sum(np.abs(x).sum(dtype=np.float64) for x in model.params.values()))
+        return Validation(total, total % 1)
+
+    def go(model, directory=None, resume=False, pause_after=None):
+        run = {"directory": directory, "resume": resume, "progress": False, "keep": "last"}
+        return train(model, batches, settings, validate, pause_after=pause_after, **run)
+
+    whole, first, again = (small(attention=attention, **start, **DROPOUTS) for _ in range(3))
+    expected = go(whole)
+    assert go(first, tmp_path, pause_after=pause).interrupted
+    history = go(again, tmp_path, resume=True)
+    assert not history.interrupted
     assert (history.loss, history.dev_loss) == (expected.loss, expected.dev_loss)
     for name, x in whole.params.items():
         np.testing.assert_array_equal(again.params[name], x, err_msg=name)

@@ -37,6 +37,20 @@ def test_adam_leaves_a_parameter_without_gradient():
     assert (params["x"] < 1).all()
 
 
+def test_factors_change_the_rate_of_the_parameters_that_they_name():
+    start = {"a.query.weight": np.ones(2), "a.key.weight": np.ones(2), "a.value.weight": np.ones(2)}
+    moved = []
+    for factors in (None, {"query": 0.5, "key": 0.0}):
+        params = {name: x.copy() for name, x in start.items()}
+        optimizer = Adam(params)
+        optimizer.step({name: np.array([0.3, -2.0]) for name in params}, 0.1, factors)
+        moved.append({name: x - start[name] for name, x in params.items()})
+    plain, changed = moved
+    np.testing.assert_allclose(changed["a.query.weight"], 0.5 * plain["a.query.weight"], rtol=1e-12)
+    np.testing.assert_array_equal(changed["a.key.weight"], [0, 0])
+    np.testing.assert_array_equal(changed["a.value.weight"], plain["a.value.weight"])
+
+
 def test_adam_goes_on_from_its_state():
     rng = np.random.default_rng(0)
     gradients = rng.standard_normal((6, 3))

@@ -439,6 +439,8 @@ def test_the_progress_speaks_of_examples_loss_and_accuracy(capsys):
         ("warmup", 5, "warmup: expected with the schedule 'inverse_sqrt', and with no other"),
         ("schedule", "inverse_sqrt", "warmup: expected with the schedule 'inverse_sqrt'"),
         ("betas", (0.9, 1.0), "betas: expected two numbers in"),
+        ("rate_factors", {"query": -1.0}, "rate_factors: expected parts of names with a factor"),
+        ("rate_factors", 0.5, "rate_factors: expected parts of names with a factor"),
     ],
 )
 def test_bad_settings(field, value, message):

@@ -15,7 +15,7 @@ from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.segmentation import Segmenter, Words
 from pyentmax.tasks.translation.translator import Translator
-from pyentmax.training import History, TrainingConfig, train
+from pyentmax.training import History, TrainingConfig, Validation, train
 
 
 def train_translator(
@@ -36,6 +36,8 @@ def train_translator(
     device: str = "cpu",
     clock: Callable[[], float] = time.perf_counter,
     blas_threads: int | None = None,
+    pause_after: int | None = None,
+    on_validation: Callable[[Translator], None] | None = None,
     **model: Any,
 ) -> tuple[Translator, History]:
     """Train a model of translation; returns it with its history.
@@ -56,7 +58,9 @@ def train_translator(
         Goes into ``last.npz``, to tell runs apart.
     device : {"cpu", "cuda"}
         Where to compute. The checkpoints are the same.
-    directory, keep, resume, overwrite, progress, clock, blas_threads
+    on_validation : callable, optional
+        Called at each validation with the model as it is then.
+    directory, keep, resume, overwrite, progress, clock, blas_threads, pause_after
         As for :func:`pyentmax.training.train`, whose errors may come.
     **model
         Fields of the architecture's configuration.
@@ -79,11 +83,17 @@ def train_translator(
         else:
             raise ValueError("tokens, batch_size: expected one of the two, got neither")
         identity = {"purpose": purpose, **translator.description(), "dev": fingerprint(held_out)}
+
+        def validate(_: Any) -> Validation:
+            if on_validation is not None:
+                on_validation(translator)
+            return translator.validate(held_out)
+
         history = train(
             translator.model,
             batches,
             config,
-            lambda _: translator.validate(held_out),
+            validate,
             directory=directory,
             save_best=translator.save,
             keep=keep,
@@ -92,5 +102,6 @@ def train_translator(
             overwrite=overwrite,
             progress=progress,
             clock=clock,
+            pause_after=pause_after,
         )
     return translator, history

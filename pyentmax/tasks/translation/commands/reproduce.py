@@ -1,0 +1,59 @@
+"""``reproduce translation``: models with each attention and loss on Multi30k."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyentmax.calls.devices import DEVICES
+from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.translation.experiments.rows import ROWS, row
+from pyentmax.tasks.translation.experiments.runs import Run, do_run, is_finished
+
+
+def add_reproduce(commands: Commands) -> None:
+    """Add the `reproduce translation` command."""
+    parser = commands.add(
+        "reproduce translation",
+        run=_reproduce,
+        help="recurrent networks and Transformers with each attention and loss",
+        description="Trains the rows of the table of translation one after another, a model for "
+        "each seed, translates val with the best on dev, and writes BLEU, supports and speeds. The "
+        "same command continues where it was stopped; rows and seeds can be added later. Rows: "
+        f"{', '.join(ROWS)}; with .reversed behind, from English into German.",
+    )
+    add = parser.add_argument
+    add("--row", nargs="+", default=["transformer-1", "rnn-1.5-1.5"], metavar="NAME", help="models")
+    add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
+    add("--data", type=Path, metavar="DIR", help="folder that holds multi30k/tok; or PYENTMAX_DATA")
+    add("--out", type=Path, default="translation", metavar="DIR", help="a folder per run is there")
+    add("--updates", type=int, help="instead of the row's; in an --out of their own")
+    add("--pause-after", type=int, metavar="N", help="updates; the same command goes on without it")
+    add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    runs = [Run(name, seed) for seed in args.seed for name in args.row]
+    for name in args.row:
+        row(name).experiment()  # raises if there is no such row, before anything is trained
+    stopped = 0
+    for number, run in enumerate(runs, start=1):
+        state = " (finished)" if is_finished(args.out, run) else ""
+        print(f"model {number} of {len(runs)}: {run}{state}", flush=True)
+        finished = do_run(
+            args.out,
+            run,
+            args.data,
+            updates=args.updates,
+            pause_after=args.pause_after,
+            device=args.device,
+            progress=not args.quiet,
+        )
+        if not finished and args.pause_after is None:
+            print("interrupted; the same command continues")
+            return 130
+        stopped += not finished
+    if stopped:
+        print(f"{stopped} of {len(runs)} models not finished; the same command continues them")
+    return 0

@@ -1,0 +1,1 @@
+"""Experiments on translation, each a command that can be stopped and continued."""

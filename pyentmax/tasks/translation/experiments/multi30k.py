@@ -1,0 +1,58 @@
+"""Multi30k (Elliott et al. 2016) as the experiments use it: lower-cased, tokenised sentences."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from pyentmax.data import DataError
+from pyentmax.tasks.translation.parallel import SentencePair, read_parallel
+
+DEV = 1000  # pairs at the end of the training file, for every choice
+_FILE = "{split}.lc.norm.tok.{language}"
+
+
+class Data(NamedTuple):
+    """Sentence pairs to learn from, to choose by, and to measure on once."""
+
+    train: list[SentencePair]
+    dev: list[SentencePair]
+    val: list[SentencePair]
+
+
+def read_multi30k(folder: Path | None = None, *, reverse: bool = False) -> Data:
+    """German-English pairs, or English-German ones.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        With ``train.lc.norm.tok.de`` and the like, or with ``multi30k/tok`` that has them. If not
+        given, the folder in ``PYENTMAX_DATA``.
+
+    Raises
+    ------
+    DataError
+        If the files are not there, or are not parallel text.
+    """
+    given = folder or (Path(os.environ["PYENTMAX_DATA"]) if "PYENTMAX_DATA" in os.environ else None)
+    if given is None:
+        raise DataError("data: expected --data FOLDER, or PYENTMAX_DATA set, with multi30k/tok")
+    languages = ("en", "de") if reverse else ("de", "en")
+    name = _FILE.format(split="train", language="de")
+    places = [given, given / "multi30k" / "tok"]
+    found = next((place for place in places if (place / name).exists()), None)
+    if found is None:
+        raise DataError(
+            f"{given}: expected {name} or multi30k/tok/{name}, as multi30k/dataset has them"
+        )
+    train, val = (
+        read_parallel(*(found / _FILE.format(split=split, language=x) for x in languages))
+        for split in ("train", "val")
+    )
+    if len(train) <= DEV:
+        raise DataError(
+            f"{found}: expected more than {DEV} training pairs, whose last {DEV} are held out, got "
+            f"{len(train)}"
+        )
+    return Data(train[:-DEV], train[-DEV:], val)

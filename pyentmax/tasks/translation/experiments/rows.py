@@ -1,0 +1,95 @@
+"""The rows of the table: models that differ in their mappings, and in how sparse ones start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pyentmax.data import DataError
+from pyentmax.tasks.translation.configuration import Experiment, read_experiment
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model of the table.
+
+    Attributes
+    ----------
+    architecture : {"rnn", "transformer"}
+        Its settings are those of the configuration ``multi30k-rnn`` or ``multi30k-transformer``.
+    what : str
+        The model in a few words.
+    model, training : dict
+        Settings in which it differs from that configuration.
+    reverse : bool
+        Whether it translates English into German.
+    """
+
+    architecture: str
+    what: str
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+    reverse: bool = False
+
+    def experiment(self, seed: int = 0) -> Experiment:
+        """The configuration of the row."""
+        shared = read_experiment(f"multi30k-{self.architecture}", self.architecture)
+        training = {**shared.training, **self.training, "seed": seed}
+        return replace(shared, model={**shared.model, **self.model}, training=training)
+
+
+def _transformer(what: str, attention: str, training: Any = None, **model: Any) -> Row:
+    return Row("transformer", what, {"attention": attention, **model}, training or {})
+
+
+def _rnn(attention: str, output: str) -> Row:
+    what = f"attention {attention}, loss {output}"
+    return Row("rnn", what, {"attention": attention, "output": output})
+
+
+_SWITCH = {"first_attention": "1", "first_updates": 400}
+_ANNEAL = {"first_attention": "1", "first_updates": 200, "anneal_updates": 600}
+_SLOW = {"rate_factors": {"query": 0.1, "key": 0.1}}
+
+ROWS: dict[str, Row] = {
+    "transformer-1": _transformer("softmax", "1"),
+    "transformer-1.5": _transformer("1.5-entmax from the start", "1.5"),
+    "transformer-1.5-switch": _transformer("softmax for 400 updates, then 1.5", "1.5", **_SWITCH),
+    "transformer-1.5-anneal": _transformer(
+        "α = 1 for 200 updates, up to 1.5 in 600", "1.5", **_ANNEAL
+    ),
+    "transformer-1.5-slow": _transformer(
+        "1.5, a tenth of the rate for queries and keys", "1.5", _SLOW
+    ),
+    "transformer-1.5-small": _transformer(
+        "1.5, queries and keys of a third at first", "1.5", query_key_scale=0.33
+    ),
+    "transformer-1.5-post": _transformer("1.5, post-norm", "1.5", norm="post"),
+    "transformer-1-post": _transformer("softmax, post-norm", "1", norm="post"),
+    "transformer-learned": _transformer("α per head learned from the start", "learned"),
+    "transformer-learned-switch": _transformer(
+        "softmax for 400 updates, then α per head learned", "learned", **_SWITCH
+    ),
+    "transformer-2-anneal": _transformer(
+        "α = 1 for 200 updates, up to sparsemax in 600", "2", **_ANNEAL
+    ),
+    "transformer-top8": _transformer("the 8 largest of softmax", "topk_softmax:8"),
+    **{
+        f"rnn-{attention}-{output}": _rnn(attention, output)
+        for attention, output in (("1", "1"), ("1.5", "1.5"), ("2", "2"), ("1.5", "1"))
+    },
+    **{f"rnn-1.5-{output}": _rnn("1.5", output) for output in ("1.25", "1.75", "2", "2.5")},
+    **{
+        f"rnn-{attention}-1.5": _rnn(attention, "1.5")
+        for attention in ("1", "1.25", "1.75", "2", "2.5")
+    },
+}
+"""Name → row. Of a recurrent network the first number is the attention's α, then the loss's."""
+
+
+def row(name: str) -> Row:
+    """The row of that name; ``.reversed`` after it is the other direction."""
+    base = name.removesuffix(".reversed")
+    if base not in ROWS:
+        raise DataError(f"row: expected one of {', '.join(ROWS)}; got {name!r}")
+    return replace(ROWS[base], reverse=True) if base != name else ROWS[base]

@@ -1,0 +1,204 @@
+"""The table of translation: its rows, what is measured of them, and the command."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pyentmax.cli import main
+from pyentmax.data import DataError
+from pyentmax.tasks.records import read_json
+from pyentmax.tasks.translation import Translator, Words, toy_german
+from pyentmax.tasks.translation.experiments.measures import bleu, paired_bootstrap, supports
+from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
+from pyentmax.tasks.translation.experiments.rows import ROWS, Row, row
+from pyentmax.tasks.translation.translator import ARCHITECTURES
+from pyentmax.training import (
+    LAST,
+    TRAINING_STATE,
+    TrainingConfig,
+    load_checkpoint,
+    save_checkpoint,
+)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_has_settings_that_can_be(name):
+    experiment = ROWS[name].experiment(seed=3)
+    _, shape = ARCHITECTURES[ROWS[name].architecture]
+    shape(source_size=9, target_size=9, **experiment.model)
+    assert TrainingConfig(**experiment.training).seed == 3
+
+
+def test_a_row_is_found_by_its_name():
+    assert row("rnn-2-2").model == {"attention": "2", "output": "2"}
+    assert row("rnn-2-2.reversed").reverse
+    with pytest.raises(DataError, match=r"row: expected one of transformer-1, .*; got 'rnn'"):
+        row("rnn")
+
+
+# --- data ---------------------------------------------------------------------------------------
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Toy German under the names of Multi30k, with few pairs held out."""
+    monkeypatch.setattr("pyentmax.tasks.translation.experiments.multi30k.DEV", 10)
+    pairs = toy_german()[:76]
+    for split, chosen in (("train", pairs[:70]), ("val", pairs[70:])):
+        for side, language in enumerate(("de", "en")):
+            text = "".join(f"{pair[side]}\n" for pair in chosen)
+            (tmp_path / f"{split}.lc.norm.tok.{language}").write_text(text, "utf-8")
+    return tmp_path
+
+
+def test_the_last_training_pairs_are_held_out(folder, monkeypatch):
+    data = read_multi30k(folder)
+    assert [len(part) for part in data] == [60, 10, 6]
+    assert data.train + data.dev + data.val == toy_german()[:76]
+    assert read_multi30k(folder, reverse=True).dev[0] == data.dev[0][::-1]
+    monkeypatch.setenv("PYENTMAX_DATA", str(folder))
+    assert read_multi30k() == data
+
+
+def test_data_that_are_not_there_are_named(folder, monkeypatch):
+    monkeypatch.delenv("PYENTMAX_DATA", raising=False)
+    with pytest.raises(DataError, match="data: expected --data FOLDER, or PYENTMAX_DATA"):
+        read_multi30k()
+    with pytest.raises(DataError, match=r"expected train.lc.norm.tok.de or multi30k/tok/train"):
+        read_multi30k(folder / "elsewhere")
+    monkeypatch.setattr("pyentmax.tasks.translation.experiments.multi30k.DEV", 70)
+    with pytest.raises(DataError, match="expected more than 70 training pairs"):
+        read_multi30k(folder)
+
+
+# --- measures -----------------------------------------------------------------------------------
+SHAPES = {
+    "transformer": {"width": 8, "layers": 2, "heads": 2, "inner": 8, "attention": "1.5"},
+    "rnn": {"hidden": 8, "attention": "1.5"},
+}
+
+
+@pytest.mark.parametrize("architecture", SHAPES)
+def test_supports_are_counted_over_queries_that_are_not_padding(architecture):
+    pairs = toy_german()[:9]
+    rng = np.random.default_rng(0)
+    translator = Translator.untrained(architecture, pairs, Words(), rng, **SHAPES[architecture])
+    for name, x in translator.model.params.items():
+        if "query" in name or "attention" in name or "output" in name:
+            x *= 30
+    encoded = translator.pairs(pairs)
+    found = supports(translator, encoded, batch_size=4)
+    total = {"context": 0.0, "output": 0.0}
+    for pair in pairs:
+        forced = translator.force(*pair)
+        total["output"] += forced.support.sum()
+        total["context"] += (forced.attention > 0).sum()
+    steps = sum(len(target) + 1 for _, target in encoded)
+    assert found["output"] == pytest.approx(total["output"] / steps)
+    if architecture == "rnn":
+        assert set(found) == {"context", "output"}
+        assert found["context"] == pytest.approx(total["context"] / steps)
+    else:
+        counts = {"encoder": [], "decoder": [], "context": []}
+        for source, target in encoded:
+            read = np.concatenate([[translator.model.bos], target])[None]
+            weights = translator.model.attention_weights(source[None], source[None] > 0, read)
+            for kind, layers in weights.items():
+                counts[kind] += [(layer > 0).sum(-1).ravel() for layer in layers]
+        for kind, those in counts.items():
+            assert found[kind] == pytest.approx(np.concatenate(those).mean())
+        assert 1 < found["encoder"] < np.mean([len(source) for source, _ in encoded])
+
+
+def test_bleu_is_that_of_tokenised_text():
+    references = ["a man in the park .", "two dogs play &apos; here ."]
+    found = bleu(references, references)
+    assert found.score == pytest.approx(100)
+    assert found.signature.startswith("nrefs:1|case:mixed|eff:no|tok:none|smooth:exp")
+
+
+def test_the_bootstrap_is_paired_and_repeatable():
+    references = [f"a man sees dog number {i} ." for i in range(50)]
+    worse = [r if i % 3 else r.replace("man sees", "woman sees") for i, r in enumerate(references)]
+    found = paired_bootstrap(worse, references, references, samples=50)
+    whole = bleu(worse, references).score - bleu(references, references).score
+    assert found.difference == pytest.approx(whole)
+    assert found.low < found.difference < found.high < 0
+    assert found == paired_bootstrap(worse, references, references, samples=50)
+    same = paired_bootstrap(worse, worse, references, samples=50)
+    assert same == (0, 0, 0)
+
+
+# --- the command ----------------------------------------------------------------------------------
+@pytest.fixture
+def small_rows(monkeypatch):
+    whole = Row.experiment
+    shapes = {
+        "transformer": {"width": 8, "layers": 1, "heads": 2, "inner": 8},
+        "rnn": {"hidden": 8},
+    }
+
+    def experiment(self, seed=0):
+        of_row = whole(self, seed)
+        training = {**of_row.training, "updates": 6, "validate_every": 2}
+        model = {**of_row.model, **shapes[self.architecture]}
+        if "first_updates" in model:
+            model["first_updates"] = 4
+        data = {name: x for name, x in of_row.data.items() if name != "subwords"}
+        return replace(of_row, data=data | {"tokens": 200}, model=model, training=training)
+
+    monkeypatch.setattr(Row, "experiment", experiment)
+
+
+def run(*words):
+    return main(["reproduce", "translation", "--quiet", *(str(word) for word in words)])
+
+
+@pytest.mark.parametrize("name", ["transformer-learned-switch", "rnn-1.5-1.5"])
+def test_a_row_is_trained_stopped_continued_and_measured(
+    folder, tmp_path, small_rows, name, capsys
+):
+    command = ("--row", name, "--data", folder, "--out")
+    assert run(*command, tmp_path / "whole") == 0
+    out = tmp_path / "paused"
+    assert run(*command, out, "--pause-after", 3) == 0
+    assert "1 of 1 models not finished" in capsys.readouterr().out
+    there = out / f"{name}.seed-0"
+    assert not (there / "result.json").exists()
+    assert [entry["update"] for entry in read_json(there / "supports.json")] == [2]
+    assert run(*command, out) == 0
+    results = [
+        read_json(path / f"{name}.seed-0" / "result.json") for path in (tmp_path / "whole", out)
+    ]
+    for result in results:
+        for changing in ("decode_seconds", "train_seconds", "tokens_per_second", "date"):
+            del result[changing]
+    assert results[0] == results[1]
+    assert results[0]["updates"] == 6
+    assert "tok:none" in results[0]["signature"]
+    traces = [
+        read_json(path / f"{name}.seed-0" / "supports.json") for path in (tmp_path / "whole", out)
+    ]
+    assert traces[0] == traces[1]
+    assert [entry["update"] for entry in traces[0]] == [2, 4, 6]
+    assert len((there / "translations.txt").read_text("utf-8").splitlines()) == 6
+    assert run(*command, out) == 0
+    assert "(finished)" in capsys.readouterr().out
+
+
+def test_a_run_from_before_there_were_starts_goes_on(folder, tmp_path, small_rows):
+    """Settings of the model that are not given are as if they had never been there."""
+    name = "transformer-1.5"
+    command = ("--row", name, "--data", folder, "--out", tmp_path / "out")
+    assert run(*command, "--pause-after", 2) == 0
+    last = tmp_path / "out" / f"{name}.seed-0" / LAST
+    arrays, meta = load_checkpoint(last, TRAINING_STATE)
+    for later in ("first_attention", "first_updates", "anneal_updates", "query_key_scale"):
+        del meta["identity"]["config"][later]
+    save_checkpoint(last, arrays, meta)
+    assert run(*command) == 0
+
+
+def test_an_unknown_row_is_an_error_before_anything_is_trained(tmp_path, capsys):
+    assert run("--row", "rnn-1-1", "rnn-9", "--out", tmp_path / "out") == 1
+    assert "row: expected one of" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
