@@ -56,6 +56,17 @@ def headroom(d: int) -> float:
     return 2.0 ** (4 + 2 * math.ceil(math.log2(d)))
 
 
+def scaled_up(u: Any, there: Any, scale: float) -> Any:
+    """u times scale, less its largest, which sparsemax does not see; −∞ where nothing is there.
+
+    Groups lie up to a few times the range of the scores apart from these: only differences within
+    that range fit into the dtype, and what falls below it gets no probability.
+    """
+    largest = np.max(np.where(there, u, -np.inf), axis=-1, keepdims=True)
+    with np.errstate(over="ignore"):
+        return np.where(there, (u - largest) * scale, -np.inf)
+
+
 def check_finite(strength: Any) -> None:
     """Refuse λ = ∞ where Ω itself is asked for, which is then ∞ or undefined."""
     if isinstance(strength, np.ndarray) and not np.isfinite(strength).all():
@@ -98,13 +109,12 @@ def run_means(v: Any, start: Any) -> Any:
 
 
 def sparsemax_of(u: Any) -> Any:
-    """The second step. Relative to its largest u, τ keeps its digits however far scores reach."""
-    return sparsemax.body(u - np.max(u, axis=-1, keepdims=True))
+    """The second step, of u whose largest is 0."""
+    return sparsemax.body(u)
 
 
 def support(u: Any) -> Any:
-    """Where u > τ."""
-    u = u - np.max(u, axis=-1, keepdims=True)
+    """Where u > τ, for u whose largest is 0."""
     return u > sort_sparsemax(u).tau
 
 

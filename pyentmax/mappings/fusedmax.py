@@ -241,22 +241,30 @@ def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = N
 
 
 def _smoothed(z: Any, strength: Any) -> Any:
-    """u of rows; −∞, which stands for masked, stays.
+    """u of rows, less its largest; −∞ where masked, and where there is no probability anyway.
 
-    Scores below −1 − 4λ may be raised to that, which keeps −1e9 from swamping its row: a sum of
-    two edges moves u by 2λ at most, so max u ≥ −2λ and τ ≥ −1 − 2λ, and the condition for
-    p_i = 0, μ_i = τ − z_i + (y of two edges) ≥ 0, still holds at z_i = −1 − 4λ. And λ above
-    d·(range of z) does nothing that this much does not: it fuses all.
+    Two edges move a score by 2λ at most. So max u ≥ −2λ, τ ≥ −1 − 2λ, and a score at or below
+    −1 − 4λ gets nothing. To its neighbour that is an edge |p_j − 0| = p_j: the neighbour scores
+    less by λ, and the chain is cut. (Raised to −1 − 4λ the score would do the same, but be no
+    lower than u of a peak where λ swamps the 1.) And λ above d·(range of z) does nothing that this
+    much does not: it fuses all.
     """
     x = _fused.relative(z)
     there = x > -np.inf
     weight = _fused.rounded(strength, x)
     scale = _fused.headroom(x.shape[-1])
     with np.errstate(over="ignore"):
-        y = np.where(there, np.maximum(x, -1 - 4 * weight), 0) / scale
+        floor = -1 - 4 * weight
+        y = np.where(there, np.maximum(x, floor), 0) / scale
         weight = np.minimum(weight / scale, -x.shape[-1] * np.min(y, axis=-1, keepdims=True))
-        weight = np.where(there[..., 1:] & there[..., :-1], weight, 0)
-        return np.where(there, _prox(y, weight) * scale, -np.inf)
+    left = there & (x > floor)
+    nothing = (there & ~left).astype(x.dtype)
+    beside = np.zeros_like(x)  # how many neighbours have nothing
+    beside[..., 1:] += nothing[..., :-1]
+    beside[..., :-1] += nothing[..., 1:]
+    y = np.where(left, y - weight * beside, 0)
+    weight = np.where(left[..., 1:] & left[..., :-1], weight, 0)
+    return _fused.scaled_up(_prox(y, weight), left, scale)
 
 
 def _prox(x: Any, weight: Any) -> Any:

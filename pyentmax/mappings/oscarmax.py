@@ -219,7 +219,7 @@ def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
 
 
 def _pooled(z: Any, strength: Any) -> Any:
-    """u of rows; −∞, which stands for masked, stays.
+    """u of rows, less its largest; −∞, which stands for masked, stays.
 
     The isotonic regression pools adjacent violators: as long as a block's mean lies above that of
     the block before, the two are fused in the solution, in whatever order pairs are pooled; so
@@ -244,8 +244,7 @@ def _pooled(z: Any, strength: Any) -> Any:
             break
         start[..., 1:] &= ~rises
         mean = _fused.run_means(y, start)
-    with np.errstate(over="ignore"):  # the lowest number, rounded, may be beyond itself
-        return _in_old_order(mean, order) * scale
+    return _fused.scaled_up(_in_old_order(mean, order), there, scale)
 
 
 def _group_means(p: Any, v: Any, strength: Any) -> Any:
