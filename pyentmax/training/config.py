@@ -100,10 +100,18 @@ class TrainingConfig:
     def identity(self) -> dict[str, Any]:
         """The settings, in the form in which a run is compared with the one that it goes on from.
 
-        Those that early runs lack are left out where they have no effect.
+        Those that early runs lack are left out where they have no effect, and so is the number of
+        updates where it says nothing but when to stop: such a run can be made longer.
         """
         settings = asdict(self)
         for name, unused in LATER_SETTINGS.items():
             if settings[name] == unused:
                 del settings[name]
+        if self.can_be_longer:
+            del settings["updates"]
         return settings
+
+    @property
+    def can_be_longer(self) -> bool:
+        """Whether nothing that is learned until then depends on the number of updates."""
+        return self.schedule != "linear" and self.validate_every is not None

@@ -417,6 +417,8 @@ class _Run:
         identity = meta.get("identity")
         if not isinstance(identity, dict):
             raise CheckpointError(f"{path}: identity is missing or damaged")
+        if self.config.can_be_longer and isinstance(identity.get("settings"), dict):
+            identity["settings"].pop("updates", None)  # earlier runs have it
         if different := differences(identity, self.identity):
             raise CheckpointError(
                 f"{path}: belongs to another run ({different}); resume with the same command, or "

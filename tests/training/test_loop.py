@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -295,6 +296,32 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
         run(new_model(), resume=True)
 
 
+@pytest.mark.parametrize(
+    "schedule", [{"schedule": "halve"}, {"schedule": "inverse_sqrt", "warmup": 5}]
+)
+def test_a_finished_run_can_be_made_longer(tmp_path, schedule):
+    whole = run(new_model(), config=config(**schedule))
+    run(new_model(), tmp_path, config=config(updates=20, **schedule))
+    longer = run(new_model(), tmp_path, config=config(**schedule), resume=True)
+    assert figures(longer) == figures(whole)
+    # Not where the rate falls to zero at the end, or validations are a tenth of it.
+    for settings in (config(), config(**schedule, validate_every=None)):
+        run(new_model(), tmp_path, config=settings)
+        with pytest.raises(CheckpointError, match="updates was 40, is 50"):
+            run(new_model(), tmp_path, config=replace(settings, updates=50), resume=True)
+
+
+def test_a_run_that_knows_its_length_can_be_made_longer_too(tmp_path):
+    """Runs of earlier versions say how long they are even where it does not matter."""
+    settings = config(schedule="halve", updates=20)
+    run(new_model(), tmp_path, config=settings)
+    arrays, meta = load_checkpoint(tmp_path / "last.npz", "training state")
+    meta["identity"]["settings"]["updates"] = 20
+    save_checkpoint(tmp_path / "last.npz", arrays, meta)
+    longer = run(new_model(), tmp_path, config=replace(settings, updates=30), resume=True)
+    assert longer.update == [10, 20, 30]
+
+
 def test_resuming_with_other_data_or_another_identity_is_refused(tmp_path):
     run(new_model(), tmp_path, identity={"vocabulary": ["a", "b"]})
     with pytest.raises(CheckpointError, match="vocabulary: not the same"):
@@ -503,10 +530,10 @@ def test_the_rate_warms_up_and_falls_with_the_square_root(monkeypatch):
     rates = []
 
     class Watched(loop.Adam):
-        def step(self, gradients, rate):
+        def step(self, gradients, rate, factors=None):
             rates.append(rate)
             assert self.betas == (0.9, 0.98)
-            super().step(gradients, rate)
+            super().step(gradients, rate, factors)
 
     monkeypatch.setattr(loop, "Adam", Watched)
     settings = config(schedule="inverse_sqrt", warmup=10, betas=(0.9, 0.98))

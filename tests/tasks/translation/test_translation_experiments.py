@@ -183,6 +183,9 @@ def test_a_row_is_trained_stopped_continued_and_measured(
     assert len((there / "translations.txt").read_text("utf-8").splitlines()) == 6
     assert run(*command, out) == 0
     assert "(finished)" in capsys.readouterr().out
+    assert run(*command, out, "--updates", 8) == 0
+    assert read_json(there / "result.json")["updates"] == 8
+    assert [entry["update"] for entry in read_json(there / "supports.json")] == [2, 4, 6, 8]
 
 
 def test_a_run_from_before_there_were_starts_goes_on(folder, tmp_path, small_rows):

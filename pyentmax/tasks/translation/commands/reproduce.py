@@ -27,7 +27,7 @@ def add_reproduce(commands: Commands) -> None:
     add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
     add("--data", type=Path, metavar="DIR", help="folder that holds multi30k/tok; or PYENTMAX_DATA")
     add("--out", type=Path, default="translation", metavar="DIR", help="a folder per run is there")
-    add("--updates", type=int, help="instead of the row's; in an --out of their own")
+    add("--updates", type=int, help="instead of the row's; a finished run can be made longer")
     add("--pause-after", type=int, metavar="N", help="updates; the same command goes on without it")
     add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
     add("--quiet", action="store_true", help="no progress")
@@ -39,7 +39,7 @@ def _reproduce(args: argparse.Namespace) -> int:
         row(name).experiment()  # raises if there is no such row, before anything is trained
     stopped = 0
     for number, run in enumerate(runs, start=1):
-        state = " (finished)" if is_finished(args.out, run) else ""
+        state = " (finished)" if is_finished(args.out, run, args.updates) else ""
         print(f"model {number} of {len(runs)}: {run}{state}", flush=True)
         finished = do_run(
             args.out,

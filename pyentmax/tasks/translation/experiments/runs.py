@@ -49,9 +49,14 @@ class Run(NamedTuple):
         return f"{self.row}, seed {self.seed}"
 
 
-def is_finished(out: Path, run: Run) -> bool:
-    """Whether the result of a run has been written."""
-    return (out / run.folder / RESULT).exists()
+def is_finished(out: Path, run: Run, updates: int | None = None) -> bool:
+    """Whether the result of a run has been written, after as many updates as are asked for."""
+    path = out / run.folder / RESULT
+    if not path.exists():
+        return False
+    wanted = row(run.row).experiment().training["updates"] if updates is None else updates
+    done: int = read_json(path)["updates"]
+    return done >= wanted
 
 
 def do_run(
@@ -69,7 +74,8 @@ def do_run(
     Parameters
     ----------
     updates : int, optional
-        Instead of the row's: a run of another length is another run.
+        Instead of the row's. A run that is finished can be made longer: then it goes on, and its
+        result is replaced.
     pause_after : int, optional
         Stop when so many updates are done; the run can go on later.
 
@@ -79,7 +85,7 @@ def do_run(
     """
     folder = out / run.folder
     with locked(folder / LOCK, f"training {run.folder}"):
-        if is_finished(out, run):
+        if is_finished(out, run, updates):
             return True
         sentences = read_multi30k(data, reverse=row(run.row).reverse)
         translator, interrupted = _train(
