@@ -21,6 +21,8 @@
 #define ROWS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, real
 #define COLUMNS_PRODUCT_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, real, NPY_INT64, real
 #define ROWS_JVP_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, NPY_DOUBLE, real
+#define ROWS_VJP_OPERANDS(real) \
+    real, NPY_INT32, NPY_INT64, NPY_INT64, real, real, real, NPY_DOUBLE, NPY_DOUBLE, real, real
 #define ROWS_VJP_ALPHA_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real
 #define ROWS_SPREAD_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, NPY_INT64, real
 #define ROWS_PICK_OPERANDS(real) NPY_INT32, NPY_INT64, NPY_INT64, real, real
@@ -51,29 +53,34 @@ static inline ptrdiff_t row_end(const RowEnds *rows, ptrdiff_t r) {
     return (ptrdiff_t)*(const int64_t *)(rows->ends + r * rows->end_step);
 }
 
-/* Are all rows within `entries`, and their columns, if any are given, below n? An error is set
- * otherwise. */
-static bool rows_fit(const RowEnds *rows, ptrdiff_t count, ptrdiff_t entries,
-                     const int32_t *columns, ptrdiff_t n) {
-    const uint32_t limit = n < INT32_MAX ? (uint32_t)n : INT32_MAX;
-    uint32_t wrong = 0;
-    for (ptrdiff_t r = 0; r < count; r++) {
-        const ptrdiff_t start = row_start(rows, r), end = row_end(rows, r);
-        wrong |= start < 0 || end < start || end > entries;
-        if (wrong) break;
-        if (columns == NULL) continue;
-        for (ptrdiff_t i = start; i < end; i++) wrong |= (uint32_t)columns[i] >= limit;
-    }
-    if (wrong) value_error("compressed rows: a row or a column lies outside of the matrix");
-    return !wrong;
-}
-
-/* Are `count` rising columns all within [first, first + block)? */
+/* Are `count` columns all within [first, first + block)? */
 static bool columns_fit(const int32_t *columns, ptrdiff_t count, int64_t first, ptrdiff_t block) {
     uint32_t wrong = 0;
     for (ptrdiff_t i = 0; i < count; i++)
         wrong |= (uint32_t)columns[i] - (uint32_t)first >= (uint32_t)block;
     return !wrong;
+}
+
+/* Are all rows within `entries`, and their columns, if any are given, below n? An error is set
+ * otherwise. */
+static bool rows_fit(const RowEnds *rows, ptrdiff_t count, ptrdiff_t entries,
+                     const int32_t *columns, ptrdiff_t n) {
+    const ptrdiff_t limit = n < INT32_MAX ? n : INT32_MAX;
+    ptrdiff_t checked = 0, from = 0; /* rows that follow each other are looked at together */
+    bool fit = true;
+    for (ptrdiff_t r = 0; fit && r < count; r++) {
+        const ptrdiff_t start = row_start(rows, r), end = row_end(rows, r);
+        fit = start >= 0 && end >= start && end <= entries;
+        if (columns == NULL || !fit) continue;
+        if (start != checked) {
+            fit = columns_fit(columns + from, checked - from, 0, limit);
+            from = start;
+        }
+        checked = end;
+    }
+    if (fit && columns != NULL) fit = columns_fit(columns + from, checked - from, 0, limit);
+    if (!fit) value_error("compressed rows: a row or a column lies outside of the matrix");
+    return fit;
 }
 
 /* The first of columns[start .. end) that is not below `least`, or end. */
@@ -108,6 +115,11 @@ KERNEL_WITHOUT_RECORD("rows_entmax_jvp", "(c),(c),(h,m),(h,m),(h),()->(c)",
                       "Weights, v, starts and ends of rows, alpha and a factor to the products of "
                       "entmax's Jacobian with v.",
                       6, 1, ROWS_JVP_OPERANDS, rows_entmax_jvp_loop)
+KERNEL_WITHOUT_RECORD(
+    "rows_entmax_vjp", "(c),(c),(h,m),(h,m),(h,m,e),(h,n,e),(h,n,d),(h),()->(c),(h,m,d)",
+    "Weights, columns, starts and ends of rows, g, v, k, alpha and a factor to the "
+    "gradients of scores and queries.",
+    9, 2, ROWS_VJP_OPERANDS, rows_entmax_vjp_loop)
 KERNEL_WITHOUT_RECORD("rows_entmax_vjp_alpha", "(c),(c),(h,m),(h,m),(h)->(h,m)",
                       "Weights, g, starts and ends of rows, and alpha to what each row contributes "
                       "to the gradient of alpha.",
@@ -127,8 +139,38 @@ static inline REAL TYPED(dot)(const REAL *restrict a, const REAL *restrict b, pt
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++) sum[j] += a[i + j] * b[i + j];
-    for (int j = 0; i + j < n; j++) sum[j] += a[i + j] * b[i + j];
+    if (i < n) {
+        REAL rest[LANES] = {0};
+        for (int j = 0; i + j < n; j++) rest[j] = a[i + j] * b[i + j];
+        for (int j = 0; j < LANES; j++) sum[j] += rest[j];
+    }
     return TYPED(lane_sum)(sum);
+}
+
+/* to[i] = g · v[columns[i]], rows of v being `step` bytes apart: four at a time, whose additions
+ * overlap, each with the sum that `dot` has. */
+static void TYPED(row_dots)(const REAL *restrict g, const int32_t *restrict columns,
+                            ptrdiff_t count, const char *restrict v, ptrdiff_t step,
+                            ptrdiff_t width, REAL *restrict to) {
+    ptrdiff_t i = 0;
+    for (; width % LANES == 0 && i + 4 <= count; i += 4) {
+        const REAL *v0 = (const REAL *)(v + columns[i] * step);
+        const REAL *v1 = (const REAL *)(v + columns[i + 1] * step);
+        const REAL *v2 = (const REAL *)(v + columns[i + 2] * step);
+        const REAL *v3 = (const REAL *)(v + columns[i + 3] * step);
+        REAL a[LANES] = {0}, b[LANES] = {0}, c[LANES] = {0}, d[LANES] = {0};
+        for (ptrdiff_t at = 0; at < width; at += LANES) {
+            for (int j = 0; j < LANES; j++) a[j] += g[at + j] * v0[at + j];
+            for (int j = 0; j < LANES; j++) b[j] += g[at + j] * v1[at + j];
+            for (int j = 0; j < LANES; j++) c[j] += g[at + j] * v2[at + j];
+            for (int j = 0; j < LANES; j++) d[j] += g[at + j] * v3[at + j];
+        }
+        to[i] = TYPED(lane_sum)(a);
+        to[i + 1] = TYPED(lane_sum)(b);
+        to[i + 2] = TYPED(lane_sum)(c);
+        to[i + 3] = TYPED(lane_sum)(d);
+    }
+    for (; i < count; i++) to[i] = TYPED(dot)(g, (const REAL *)(v + columns[i] * step), width);
 }
 
 /* (c),(h,m),(h,m),(h,m,e),(h,n,e)->(c) */
@@ -154,9 +196,9 @@ static void TYPED(rows_dots_loop)(char **args, const ptrdiff_t *dims, const ptrd
             const char *v = args[4] + turn * steps[4] + h * own[8];
             if (!rows_fit(&rows, m, entries, columns, n)) return;
             for (ptrdiff_t r = 0; r < m; r++) {
-                const REAL *g_row = (const REAL *)(g + r * own[6]);
-                for (ptrdiff_t i = row_start(&rows, r); i < row_end(&rows, r); i++)
-                    out[i] = TYPED(dot)(g_row, (const REAL *)(v + columns[i] * own[9]), width);
+                const ptrdiff_t start = row_start(&rows, r), size = row_end(&rows, r) - start;
+                TYPED(row_dots)((const REAL *)(g + r * own[6]), columns + start, size, v, own[9],
+                                width, out + start);
             }
         }
     }
@@ -230,14 +272,37 @@ static void TYPED(rows_product_loop)(char **args, const ptrdiff_t *dims, const p
     leave_no_float_flags();
 }
 
-/* Add w[i] x to the rows columns[i] - first of `to`. */
+/* Add w[i] x to the rows columns[i] - first of `to`, while x stays in registers. */
 static void TYPED(distribute)(const REAL *restrict w, const int32_t *restrict columns,
                               ptrdiff_t count, const REAL *restrict x, ptrdiff_t width,
                               int64_t first, char *restrict to, ptrdiff_t step) {
-    for (ptrdiff_t i = 0; i < count; i++) {
+    ptrdiff_t at = 0;
+    for (; at + 4 * LANES <= width; at += 4 * LANES) {
+        REAL a[LANES], b[LANES], c[LANES], d[LANES];
+        for (int j = 0; j < LANES; j++) {
+            a[j] = x[at + j];
+            b[j] = x[at + LANES + j];
+            c[j] = x[at + 2 * LANES + j];
+            d[j] = x[at + 3 * LANES + j];
+        }
+        for (ptrdiff_t i = 0; i < count; i++) {
+            REAL *row = (REAL *)(to + (columns[i] - first) * step) + at;
+            const REAL weight = w[i];
+            for (int j = 0; j < LANES; j++) row[j] += weight * a[j];
+            for (int j = 0; j < LANES; j++) row[LANES + j] += weight * b[j];
+            for (int j = 0; j < LANES; j++) row[2 * LANES + j] += weight * c[j];
+            for (int j = 0; j < LANES; j++) row[3 * LANES + j] += weight * d[j];
+        }
+    }
+    for (; at + LANES <= width; at += LANES) {
+        for (ptrdiff_t i = 0; i < count; i++) {
+            REAL *row = (REAL *)(to + (columns[i] - first) * step) + at;
+            for (int j = 0; j < LANES; j++) row[j] += w[i] * x[at + j];
+        }
+    }
+    for (ptrdiff_t i = 0; at < width && i < count; i++) {
         REAL *row = (REAL *)(to + (columns[i] - first) * step);
-        const REAL weight = w[i];
-        for (ptrdiff_t j = 0; j < width; j++) row[j] += weight * x[j];
+        for (ptrdiff_t j = at; j < width; j++) row[j] += w[i] * x[j];
     }
 }
 
@@ -279,13 +344,21 @@ static void TYPED(columns_product_loop)(char **args, const ptrdiff_t *dims, cons
     leave_no_float_flags();
 }
 
-/* J v of one row of n non-zeros, times a factor; s = p^(2-α) stands in out. */
-static void TYPED(sparse_row_jvp)(const REAL *restrict v, REAL *restrict out, ptrdiff_t n,
-                                  REAL factor) {
-    TYPED(Balance) all = {0};
-    for (ptrdiff_t start = 0; start < n; start += LEAF)
-        TYPED(add_weights)(out + start, v + start, n - start < LEAF ? n - start : LEAF, 0, &all);
-    TYPED(jacobian_product)(out, v, n, &all);
+/* J v of one row of n non-zeros, times a factor. */
+static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v,
+                                  REAL *restrict out, ptrdiff_t n, double alpha, REAL factor) {
+    if (n == 0) return;
+    if (alpha > 2) {
+        TYPED(entmax_jvp_above_2_row)(p, v, out, n, alpha);
+    } else { /* out holds p^(2-α) */
+        TYPED(Balance) all = {0};
+        for (ptrdiff_t start = 0; start < n; start += LEAF) {
+            const ptrdiff_t size = n - start < LEAF ? n - start : LEAF;
+            TYPED(inverse_curvature)(p + start, size, alpha, out + start);
+            TYPED(add_weights)(out + start, v + start, size, 0, &all);
+        }
+        TYPED(jacobian_product)(out, v, n, &all);
+    }
     for (ptrdiff_t i = 0; i < n; i++) out[i] *= factor;
 }
 
@@ -313,19 +386,68 @@ static void TYPED(rows_entmax_jvp_loop)(char **args, const ptrdiff_t *dims, cons
             if (!rows_fit(&rows, m, entries, NULL, 0)) return;
             for (ptrdiff_t r = 0; r < m; r++) {
                 const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
-                if (n == 0) continue;
-                if (alpha > 2) {
-                    TYPED(entmax_jvp_above_2_row)(p + start, v + start, out + start, n, alpha);
-                    for (ptrdiff_t i = start; i < start + n; i++) out[i] *= factor;
-                    continue;
-                }
-                for (ptrdiff_t i = 0; i < n; i += LEAF)
-                    TYPED(inverse_curvature)(p + start + i, n - i < LEAF ? n - i : LEAF, alpha,
-                                             out + start + i);
-                TYPED(sparse_row_jvp)(v + start, out + start, n, factor);
+                TYPED(sparse_row_jvp)(p + start, v + start, out + start, n, alpha, factor);
             }
         }
     }
+    leave_no_float_flags();
+}
+
+/* (c),(c),(h,m),(h,m),(h,m,e),(h,n,e),(h,n,d),(h),()->(c),(h,m,d): rows_dots, rows_entmax_jvp and
+ * rows_product in one, row after row, while a row's entries lie in the nearest cache. */
+static void TYPED(rows_entmax_vjp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                        void *data) {
+    (void)data;
+    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3], n = dims[5];
+    const ptrdiff_t g_width = dims[4], width = dims[6];
+    const ptrdiff_t *own = steps + 11; /* c, c, h m, h m, h m e, h n e, h n d, h, c, h m d */
+    if (!is_contiguous(own[0], entries, sizeof(REAL))
+        || !is_contiguous(own[1], entries, sizeof(int32_t))
+        || !is_contiguous(own[8], g_width, sizeof(REAL))
+        || !is_contiguous(own[11], g_width, sizeof(REAL))
+        || !is_contiguous(own[14], width, sizeof(REAL))
+        || !is_contiguous(own[16], entries, sizeof(REAL))
+        || !is_contiguous(own[19], width, sizeof(REAL))) {
+        value_error("rows_entmax_vjp: rows must be contiguous");
+        return;
+    }
+    REAL *dots = NULL;
+    ptrdiff_t most = 0;
+    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
+        const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
+        const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
+        const REAL factor = (REAL) * (const double *)(args[8] + turn * steps[8]);
+        REAL *g_scores = (REAL *)(args[9] + turn * steps[9]);
+        for (ptrdiff_t h = 0; h < heads; h++) {
+            const RowEnds rows = {args[2] + turn * steps[2] + h * own[2],
+                                  args[3] + turn * steps[3] + h * own[4], own[3], own[5]};
+            const char *g = args[4] + turn * steps[4] + h * own[6];
+            const char *v = args[5] + turn * steps[5] + h * own[9];
+            const char *k = args[6] + turn * steps[6] + h * own[12];
+            const double alpha = *(const double *)(args[7] + turn * steps[7] + h * own[15]);
+            char *g_query = args[10] + turn * steps[10] + h * own[17];
+            bool fits = rows_fit(&rows, m, entries, columns, n);
+            for (ptrdiff_t r = 0; fits && r < m; r++) {
+                const ptrdiff_t start = row_start(&rows, r), size = row_end(&rows, r) - start;
+                if (size > most) {
+                    free(dots);
+                    most = size > 2 * most ? size : 2 * most;
+                    dots = scratch_or_error(most, sizeof(REAL));
+                    if (dots == NULL) return;
+                }
+                TYPED(row_dots)((const REAL *)(g + r * own[7]), columns + start, size, v, own[10],
+                                g_width, dots);
+                TYPED(sparse_row_jvp)(p + start, dots, g_scores + start, size, alpha, factor);
+                TYPED(combine)(g_scores + start, columns + start, size, k, own[13], width,
+                               (REAL *)(g_query + r * own[18]));
+            }
+            if (!fits) {
+                free(dots);
+                return;
+            }
+        }
+    }
+    free(dots);
     leave_no_float_flags();
 }
 

@@ -130,7 +130,7 @@ class Inputs:
                 f"{name} must have the shape of the output, {shape}, got {array.shape}"
             )
         self.answer = np.promote_types(self.answer, answer)
-        return self._split_outer(beside(array, self.query, name).astype(self.dtype), 2)
+        return self._split_outer(beside(array, self.query, name).astype(self.dtype, copy=False), 2)
 
     def tangent(self, tangent: Any, which: int) -> Any:
         """A direction for query, key or value (0, 1, 2), of its shape; None is none at all."""

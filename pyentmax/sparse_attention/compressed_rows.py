@@ -83,6 +83,30 @@ def rows_entmax_jvp(
 
 
 @writes_out
+def rows_entmax_vjp(
+    p: Any,
+    columns: Any,
+    starts: Any,
+    ends: Any,
+    g: Any,
+    v: Any,
+    k: Any,
+    alpha: Any,
+    factor: Any,
+    *,
+    out: tuple[Any, Any],
+) -> None:
+    """Gradients of the scores, factor · J d with d_ij = g_i · v_j, and of queries, by `rows_dots`,
+    `rows_entmax_jvp` and `rows_product`.
+    """
+    g_scores, g_query = out
+    dots = np.empty_like(p)
+    rows_dots.reference(columns, starts, ends, g, v, out=dots)
+    rows_entmax_jvp.reference(p, dots, starts, ends, alpha, factor, out=g_scores)
+    rows_product.reference(g_scores, columns, starts, ends, k, out=g_query)
+
+
+@writes_out
 def rows_entmax_vjp_alpha(p: Any, g: Any, starts: Any, ends: Any, alpha: Any, *, out: Any) -> None:
     """Σ g ∘ ∂p/∂α over each row, p and g being its non-zeros."""
     for h, head in enumerate(zip(starts, ends, strict=True)):

@@ -23,7 +23,7 @@ take their place, tile by tile.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -268,7 +268,7 @@ class _Forward:
         output = self._output[some, tile.top : tile.bottom]
         query = call.query.some(tile.start, tile.stop)[:, tile.top : tile.bottom]
         scores = self._scores[: tile.size].reshape(*tile.shape, tile.keys)
-        _multiply(query * call.dtype.type(call.setting.scale), self._key_blocks(tile), scores)
+        _multiply(query, self._key_blocks(tile), scores)
         ends = np.empty(tile.shape, np.int64)
         value = call.value.some(tile.start, tile.stop)[:, : tile.keys]
         if call.setting.entmax and not (call.alpha[some] == 1).all():
@@ -297,22 +297,23 @@ class _Forward:
     def _key_blocks(self, tile: Tile) -> Any:
         start, stop, blocks = self._keys
         if (start, stop) != (tile.start, tile.stop):
-            blocks = _in_blocks(self._call.key.some(tile.start, tile.stop))
+            call = self._call
+            blocks = _in_blocks(call.key.some(tile.start, tile.stop), call.setting.scale)
             self._keys = tile.start, tile.stop, blocks
         return blocks
 
 
-def _in_blocks(keys: Any) -> Any:
-    """Keys (h, S, d) as columns of contiguous matrices, of shape (h, blocks, d, size)."""
+def _in_blocks(keys: Any, scale: float) -> Any:
+    """Keys (h, S, d), scaled, as columns of contiguous matrices, of shape (h, blocks, d, size)."""
     heads, s, d = keys.shape
-    size = max(SIDE // 4, PRODUCTS // (SIDE * d))
-    if s <= size:
-        return np.ascontiguousarray(np.swapaxes(keys, -1, -2))[:, None]
+    size = min(s, max(SIDE // 4, PRODUCTS // (SIDE * d)))
     if s % size:
         padded = np.zeros((heads, -(-s // size) * size, d), keys.dtype)
         padded[:, :s] = keys
         keys = padded
-    return np.ascontiguousarray(np.swapaxes(keys.reshape(heads, -1, size, d), -1, -2))
+    blocks = np.swapaxes(keys.reshape(heads, -1, size, d), -1, -2).copy()
+    blocks *= keys.dtype.type(scale)
+    return blocks
 
 
 def _multiply(query: Any, blocks: Any, out: Any) -> None:
@@ -346,24 +347,32 @@ def backward(
     g_scores = np.empty_like(weights.data)
 
     def of_queries(tile: Tile, buffers: Buffers) -> None:
-        part = call.part(tile, buffers)
+        part, to = call.part(tile, buffers), g_query[tile.start : tile.stop, tile.top : tile.bottom]
         found = g_scores[part.entries]
+        if setting.support_alpha is not None and not _is_dense(part.p.size, tile, DENSE_DOTS):
+            call.g_scores_and_query(part, g_heads, found, to)
+            return
         call.g_scores(part, call.dots(part, g_heads, call.value), found)
-        call.product(part, found, call.key, g_query[tile.start : tile.stop, tile.top : tile.bottom])
+        call.product(part, found, call.key, to)
 
     _share(call.tiles, lambda: call.with_buffers(of_queries), setting.workers, inputs.shape)
-    g_key = _Columns(call, g_scores, call.query, call.key)
-    g_value = _Columns(call, weights.data, g_heads, call.value)
+    to_key, to_value = (g_scores, call.query), (weights.data, g_heads)
+    if np.array_equal(call.key.number, call.value.number):
+        both = _Columns(call, call.key, [to_key, to_value])
+        sums, (g_key, g_value) = [both], both.outputs
+    else:
+        sums = [_Columns(call, call.key, [to_key]), _Columns(call, call.value, [to_value])]
+        (g_key,), (g_value,) = (some.outputs for some in sums)
     _share(
-        [*g_key.blocks(), *g_value.blocks()],
+        [block for some in sums for block in some.blocks()],
         lambda: call.with_buffers(lambda block, buffers: block.of.run(block, buffers)),
         setting.workers,
         inputs.shape,
     )
     return (
         g_query.reshape((*inputs.batch, *g_query.shape[1:])),
-        g_key.out.reshape(inputs.key.shape),
-        g_value.out.reshape(inputs.value.shape),
+        g_key.reshape(inputs.key.shape),
+        g_value.reshape(inputs.value.shape),
     )
 
 
@@ -471,6 +480,16 @@ class _OnSupport(Call):
         rows.rows_dots(part.columns, part.starts, part.ends, x, y, out=found)
         return found
 
+    def g_scores_and_query(self, part: _Part, g: Heads, g_scores: Any, g_query: Any) -> None:
+        """The gradients of a tile's scores and queries at once."""
+        tile = part.tile
+        some, keys = (tile.start, tile.stop), slice(max(tile.keys, 1))
+        x = g.some(*some)[:, tile.top : tile.bottom]
+        y, z = self.value.some(*some)[:, keys], self.key.some(*some)[:, keys]
+        alpha, factor = self.alpha[tile.start : tile.stop], np.float64(self.setting.scale)
+        operands = part.p, part.columns, part.starts, part.ends, x, y, z, alpha, factor
+        rows.rows_entmax_vjp(*operands, out=(g_scores, g_query))
+
     def product(self, part: _Part, w: Any, right: Heads, out: Any) -> None:
         """Σ_j w_ij y_j."""
         tile = part.tile
@@ -497,115 +516,119 @@ class _OnSupport(Call):
 
 @dataclass(frozen=True)
 class _Block:
-    """The keys `top` to `bottom` of the matrices `start` to `stop` that there are of them."""
+    """The keys `top` to `bottom` of the matrices `start` to `stop`, and which of the sums."""
 
     of: _Columns
     start: int
     stop: int
     top: int
     bottom: int
+    terms: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Queries that follow each other, and where the entries of their rows start and end."""
+
+    top: int
+    bottom: int
+    entries: slice
+    starts: Any
+    ends: Any
+    dense: bool
 
 
 class _Columns:
-    """Σ_i w_ij x_i for each key j, over all queries of the heads that share the key."""
+    """Σ_i w_ij x_i for each key j, over all queries of the heads that share the key.
 
-    def __init__(self, call: _OnSupport, w: Any, x: Heads, keys: Heads) -> None:
-        self._call, self._w, self._x = call, w, x
-        own = len(keys.own)
-        self.out = np.empty((own, call.s, x.own.shape[-1]), call.dtype)
+    `terms` has several w, each with its x, for which the keys are shared alike.
+    """
+
+    def __init__(self, call: _OnSupport, keys: Heads, terms: list[tuple[Any, Heads]]) -> None:
+        self._call, self._terms = call, terms
+        self._own, self._number = len(keys.own), keys.number
+        self.outputs = [
+            np.empty((self._own, call.s, x.own.shape[-1]), call.dtype) for _, x in terms
+        ]
         # Heads that share keys mostly follow each other, as many for each.
-        self._each = call.heads // max(1, own)
-        regular = np.repeat(np.arange(own), self._each)
+        self._each = call.heads // max(1, self._own)
+        regular = np.arange(self._own) if self._each == 1 else np.arange(call.heads) // self._each
         self._is_regular = np.array_equal(keys.number, regular)
-        self._number = keys.number
 
     def blocks(self) -> list[_Block]:
         """What can be worked on apart."""
-        call, own = self._call, len(self.out)
+        call, own = self._call, self._own
         size = self._each * call.t * call.s
         at_once = max(1, TILE // max(1, size)) if self._is_regular and call.s <= KEYS else 1
+        terms = tuple(range(len(self._terms)))
+        together = [terms] if call.setting.workers == 1 else [(term,) for term in terms]
         return [
-            _Block(self, start, min(start + at_once, own), top, min(top + KEYS, call.s))
+            _Block(self, start, min(start + at_once, own), top, min(top + KEYS, call.s), some)
+            for some in together
             for start in range(0, own, at_once)
             for top in range(0, call.s, KEYS)
         ]
 
     def run(self, block: _Block, buffers: Buffers) -> None:
         """The sums of a block, in the order of heads and queries."""
-        out = self.out[block.start : block.stop, block.top : block.bottom]
+        spans = [(block.start * self._each, block.stop * self._each)]
         if not self._is_regular:
             heads = np.flatnonzero(self._number == block.start)
             runs = np.split(heads, np.flatnonzero(np.diff(heads) > 1) + 1)
             spans = [(int(run[0]), int(run[-1]) + 1) for run in runs if len(run)]
-        else:
-            spans = [(block.start * self._each, block.stop * self._each)]
-        first = True
+        matrices, first = block.stop - block.start, True
         for start, stop in spans:
-            for w, columns, starts, ends, x, dense in self._stretches(start, stop, len(out)):
-                more = out if first else buffers.empty("more", out.shape)
-                if dense and np.isfinite(x).all():
-                    self._dense(block, w, columns, starts, ends, x, more, buffers)
-                else:
-                    top = np.int64(block.top)
-                    rows.columns_product(w, columns, starts, ends, x, top, out=more)
-                if not first:
-                    out += more
+            for stretch in self._stretches(start, stop, matrices):
+                for term in block.terms:
+                    w, x = self._terms[term]
+                    x = x.some(start, stop)
+                    x = x.reshape(matrices, -1, x.shape[-1])[:, stretch.top : stretch.bottom]
+                    out = self.outputs[term][block.start : block.stop, block.top : block.bottom]
+                    more = out if first else buffers.empty("more", out.shape)
+                    self._sum(stretch, w[stretch.entries], x, block.top, more, buffers)
+                    if not first:
+                        out += more
                 first = False
         if first:
-            out[...] = 0
+            for term in block.terms:
+                self.outputs[term][block.start : block.stop, block.top : block.bottom] = 0
 
-    def _stretches(self, start: int, stop: int, matrices: int) -> Any:
+    def _stretches(self, start: int, stop: int, matrices: int) -> Iterator[_Stretch]:
         """Queries that follow each other and have alike many non-zeros."""
         call = self._call
-        t = call.t
-        x = self._x.some(start, stop)
-        x = x.reshape(matrices, (stop - start) // matrices * t, x.shape[-1])
+        t, length = call.t, (stop - start) // matrices * call.t
         indptr = call.weights.indptr[start * t : stop * t + 1]
-        length = x.shape[1]
         if matrices > 1 or length <= QUERIES:
             is_dense = (indptr[-1] - indptr[0]) > DENSE_COLUMNS * (stop - start) * t * call.s
-            edges, dense = [0, length], [is_dense]
+            edges, dense = [0, length], [bool(is_dense)]
         else:
             tops = np.arange(0, length, QUERIES)
             sizes = indptr[np.minimum(tops + QUERIES, length)] - indptr[tops]
-            reach = call.setting.reach
-            share = 1.0 if reach is None else 0.5
+            share = 1.0 if call.setting.reach is None else 0.5
             many = sizes > DENSE_COLUMNS * share * QUERIES * call.s
             changes = np.flatnonzero(np.diff(many)) + 1
             edges = [0, *(int(tops[i]) for i in changes), length]
-            dense = [bool(many[i]) for i in (0, *changes)] if length else []
+            dense = [bool(many[i]) for i in (0, *changes)]
         for top, bottom, many_here in zip(edges, edges[1:], dense, strict=False):
             places = indptr if len(edges) == 2 else indptr[top : bottom + 1]
             entries = slice(int(places[0]), int(places[-1]))
             places = places - places[0]
             shape = (matrices, bottom - top)
-            yield (
-                self._w[entries],
-                call.weights.indices[entries],
-                places[:-1].reshape(shape),
-                places[1:].reshape(shape),
-                x[:, top:bottom],
-                many_here,
-            )
+            starts, ends = places[:-1].reshape(shape), places[1:].reshape(shape)
+            yield _Stretch(top, bottom, entries, starts, ends, many_here)
 
-    def _dense(
-        self,
-        block: _Block,
-        w: Any,
-        columns: Any,
-        starts: Any,
-        ends: Any,
-        x: Any,
-        out: Any,
-        buffers: Buffers,
-    ) -> None:
-        """The sums over some queries, by products of whole matrices."""
-        width, first = block.bottom - block.top, np.int64(block.top)
-        for top in range(0, starts.shape[1], QUERIES):
-            some = slice(top, top + QUERIES)
-            spread = buffers.empty("spread", (*starts[:, some].shape, width))
+    def _sum(self, stretch: _Stretch, w: Any, x: Any, top: int, out: Any, buffers: Buffers) -> None:
+        """The sums over a stretch of queries, for the keys from `top` on."""
+        columns, first = self._call.weights.indices[stretch.entries], np.int64(top)
+        starts, ends = stretch.starts, stretch.ends
+        if not (stretch.dense and np.isfinite(x).all()):
+            rows.columns_product(w, columns, starts, ends, x, first, out=out)
+            return
+        for i in range(0, starts.shape[1], QUERIES):
+            some = slice(i, i + QUERIES)
+            spread = buffers.empty("spread", (*starts[:, some].shape, out.shape[-2]))
             rows.rows_spread(w, columns, starts[:, some], ends[:, some], first, out=spread)
-            if top == 0:
+            if i == 0:
                 np.matmul(np.swapaxes(spread, -1, -2), x[:, some], out=out)
             else:
                 product = buffers.empty("product", out.shape)
