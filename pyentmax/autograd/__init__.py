@@ -1,8 +1,9 @@
 """Reverse-mode differentiation in a few hundred lines, enough for the models of the papers.
 
 ``tensor`` is the tape with its arithmetic, ``gradients`` what flows back along it, ``ops`` the
-functions on tensors, and ``mappings`` the sparse mappings and their losses. Each mapping of
-`pyentmax.MAPPINGS` is an attribute of this package, such as ``autograd.sparsemax``.
+functions on tensors, ``mappings`` the sparse mappings and their losses, and ``sparse_attention``
+attention that keeps its support alone. Each mapping of `pyentmax.MAPPINGS` is an attribute of this
+package, such as ``autograd.sparsemax``.
 """
 
 from typing import Any
@@ -25,6 +26,7 @@ from pyentmax.autograd.ops import (
     take_rows,
     tanh,
 )
+from pyentmax.autograd.sparse_attention import attention
 from pyentmax.autograd.tensor import Tensor
 from pyentmax.calls.devices import array_module
 
@@ -35,6 +37,7 @@ __all__ = [
     "Tensor",
     "array_module",
     "as_tensor",
+    "attention",
     "concatenate",
     "dropout",
     "exp",

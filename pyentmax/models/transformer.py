@@ -33,7 +33,6 @@ from pyentmax.nn.attention import (
     LEARNED,
     AttentionMapping,
     attend_heads,
-    causal_mask,
     init_learned_alpha,
     init_multi_head_attention,
     keys_and_values,
@@ -396,11 +395,10 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         run = _Run(self.config, params, rng, weights)
         memory = self._encode(run, source, source_mask)
         x = self._embed(run, "target", target_in, np.arange(target_in.shape[1]))
-        causal = causal_mask(target_in.shape[1], target_in.shape[1], x.xp)
         allowed = source_mask[:, None, None, :]
         for k in range(self.config.layers):
             layer = f"decoder.{k}"
-            x = run.self_attention("decoder", k, f"{layer}.self", x, causal)
+            x = run.self_attention("decoder", k, f"{layer}.self", x, None, causal=True)
             context = run.keys_and_values(f"{layer}.context", memory)
             x = run.attention("context", k, f"{layer}.context", x, context, allowed)
             x = run.network(f"{layer}.network", x)
@@ -542,6 +540,8 @@ class _Run:
         x: Tensor,
         memory: KeysValues | Callable[[Tensor], KeysValues],
         allowed: Array | None,
+        *,
+        causal: bool = False,
     ) -> Tensor:
         """x + attention(x), normalised.
 
@@ -559,20 +559,29 @@ class _Run:
             self._mapping(kind, layer),
             heads=config.heads,
             mask=allowed,
+            causal=causal,
             score=config.score,
             rate=config.attention_dropout,
             rng=self.rng,
+            need_weights=self.weights is not None,
         )
-        if self.weights is not None:
+        if self.weights is not None and weights is not None:
             self.weights[kind].append(weights.data)
         return self._added(x, y, name)
 
     def self_attention(
-        self, kind: str, layer: int, name: str, x: Tensor, allowed: Array | None
+        self,
+        kind: str,
+        layer: int,
+        name: str,
+        x: Tensor,
+        allowed: Array | None,
+        *,
+        causal: bool = False,
     ) -> Tensor:
         """The same, of x to itself."""
         own = partial(self.keys_and_values, name)
-        return self.attention(kind, layer, name, x, own, allowed)
+        return self.attention(kind, layer, name, x, own, allowed, causal=causal)
 
     def keys_and_values(self, name: str, x: Tensor) -> KeysValues:
         """The keys and values of an attention to x."""

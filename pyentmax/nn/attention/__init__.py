@@ -2,23 +2,27 @@
 
 ``scores`` compares a query with keys, ``single_query`` averages values for one query (a recurrent
 decoder's step), ``multi_head`` for many queries and several heads at once (a Transformer's layer),
-``heads`` has the products of all heads, ``alpha`` makes α a parameter, and ``constrained`` bounds
-the weights of a position.
+``heads`` has the products of all heads, ``sparse`` the path of long inputs over the support alone,
+``alpha`` makes α a parameter, and ``constrained`` bounds the weights of a position.
 """
 
 from pyentmax.nn.attention.alpha import LEARNED, init_learned_alpha, learned_alpha, learned_entmax
 from pyentmax.nn.attention.constrained import CONSTRAINED, constrained_attention
-from pyentmax.nn.attention.heads import additive_head_scores, head_averages, head_scores
+from pyentmax.nn.attention.heads import (
+    additive_head_scores,
+    head_averages,
+    head_scores,
+    merge_heads,
+    split_heads,
+)
 from pyentmax.nn.attention.multi_head import (
     HEAD_SCORES,
     attend_heads,
     causal_mask,
     init_multi_head_attention,
     keys_and_values,
-    merge_heads,
     multi_head_attention,
     scaled_dot_product_attention,
-    split_heads,
 )
 from pyentmax.nn.attention.scores import SCORES, Score, additive_scores, choose_score, dot_scores
 from pyentmax.nn.attention.single_query import AttentionMapping, Memory, attend, weighted_average

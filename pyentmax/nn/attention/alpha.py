@@ -6,7 +6,7 @@ attention head.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.mappings import MAPPING_OPS
 from pyentmax.autograd.ops import sigmoid
 from pyentmax.autograd.tensor import Tensor, as_tensor
-from pyentmax.nn.attention.single_query import AttentionMapping
 from pyentmax.nn.initializers import Generator, Parameters
 
 LEARNED = "learned"
@@ -58,7 +57,24 @@ def learned_alpha(params: Parameters, name: str, *, trained: bool = True) -> Ten
     return 1 + sigmoid(logit if trained else as_tensor(logit.data))
 
 
-def learned_entmax(params: Parameters, name: str, *, trained: bool = True) -> AttentionMapping:
+class LearnedEntmax(NamedTuple):
+    """α-entmax with the α under ``name``: what `learned_entmax` gives."""
+
+    params: Parameters
+    name: str
+    trained: bool
+
+    def __call__(self, scores: Tensor, /, *, mask: Array | None = None) -> Tensor:
+        """The weights of scores over the last axis."""
+        alpha = self.alpha()
+        return MAPPING_OPS["entmax"](scores, alpha if self.trained else alpha.data, mask=mask)
+
+    def alpha(self) -> Tensor:
+        """α on the tape."""
+        return learned_alpha(self.params, self.name, trained=self.trained)
+
+
+def learned_entmax(params: Parameters, name: str, *, trained: bool = True) -> LearnedEntmax:
     """α-entmax with the α under ``name``, which gets a gradient: the sum of g ∘ ∂p/∂α.
 
     The sum goes over all rows that share an α: over the batch and the queries of a head, say. An α
@@ -75,8 +91,4 @@ def learned_entmax(params: Parameters, name: str, *, trained: bool = True) -> At
            [[1.   , 0.   , 0.   ]]])
     """
 
-    def mapping(z: Tensor, *, mask: Array | None = None) -> Tensor:
-        alpha = learned_alpha(params, name, trained=trained)
-        return MAPPING_OPS["entmax"](z, alpha if trained else alpha.data, mask=mask)
-
-    return mapping
+    return LearnedEntmax(params, name, trained)

@@ -111,6 +111,30 @@ def merge(x: Array) -> Array:
     return x.reshape(*leading, heads * d)
 
 
+def split_heads(x: Any, heads: int) -> Tensor:
+    """(…, T, n) → (…, heads, T, n / heads): the h-th part of each row goes to head h.
+
+    Examples
+    --------
+    >>> split_heads(np.ones((5, 3, 8)), heads=2).shape
+    (5, 2, 3, 4)
+    """
+    x = as_tensor(x)
+    return Tensor(by_head(x.data, heads), parents=(x,), vjp=lambda g: (merge(g),))
+
+
+def merge_heads(x: Any) -> Tensor:
+    """(…, heads, T, d) → (…, T, heads · d): the inverse of :func:`split_heads`.
+
+    Examples
+    --------
+    >>> merge_heads(np.ones((5, 2, 3, 4))).shape
+    (5, 3, 8)
+    """
+    x = as_tensor(x)
+    return Tensor(merge(x.data), parents=(x,), vjp=lambda g: (by_head(g, x.shape[-3]),))
+
+
 def _side_by_side(a: Array, b: Array) -> Array:
     """The products of every head, a (…, heads, T, S) with b (…, heads, S, d), as (…, T, n)."""
     if array_module(a) is not np:

@@ -26,14 +26,9 @@ import numpy as np
 from pyentmax.autograd import dropout
 from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.tensor import Tensor, as_tensor
-from pyentmax.nn.attention.heads import (
-    additive_head_scores,
-    by_head,
-    head_averages,
-    head_scores,
-    merge,
-)
+from pyentmax.nn.attention.heads import additive_head_scores, head_averages, head_scores
 from pyentmax.nn.attention.single_query import AttentionMapping
+from pyentmax.nn.attention.sparse import sparse_arguments, sparse_head_averages
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.nn.linear import init_linear, linear
 
@@ -132,7 +127,8 @@ def multi_head_attention(
     score: str = "scaled",
     rate: float = 0.0,
     rng: Generator | None = None,
-) -> tuple[Tensor, Tensor]:
+    need_weights: bool = True,
+) -> tuple[Tensor, Tensor | None]:
     """MultiHead(Q, K, V): self, context or key-value attention, by what Q, K and V are.
 
     Parameters
@@ -159,11 +155,14 @@ def multi_head_attention(
         Of dropout on the weights, after the mapping, where ``rng`` is given.
     rng : numpy.random.Generator, optional
         Switches dropout on.
+    need_weights : bool, default True
+        False leaves the weights out. Long inputs then take time and memory by what the weights
+        leave of them, as :mod:`pyentmax.nn.attention.sparse` says.
 
     Returns
     -------
     output : (…, T, n) Tensor
-    weights : (…, heads, T, S) Tensor
+    weights : (…, heads, T, S) Tensor, or None where they are not needed
         As the mapping gives them, without dropout.
 
     Examples
@@ -182,11 +181,21 @@ def multi_head_attention(
     """
     keys, values = keys_and_values(params, name, key, value, score)
     allowed = None if mask is None else mask[..., None, None, :]
-    if causal:
-        before = causal_mask(as_tensor(query).shape[-2], keys.shape[-2], keys.xp)
-        allowed = before if allowed is None else allowed & before
-    options: dict[str, Any] = {"heads": heads, "mask": allowed, "score": score}
-    return attend_heads(params, name, query, keys, values, mapping, rate=rate, rng=rng, **options)
+    return attend_heads(
+        params,
+        name,
+        query,
+        keys,
+        values,
+        mapping,
+        heads=heads,
+        mask=allowed,
+        causal=causal,
+        score=score,
+        rate=rate,
+        rng=rng,
+        need_weights=need_weights,
+    )
 
 
 def keys_and_values(
@@ -211,25 +220,36 @@ def attend_heads(
     *,
     heads: int,
     mask: Array | None = None,
+    causal: bool = False,
     score: str = "scaled",
     rate: float = 0.0,
     rng: Generator | None = None,
-) -> tuple[Tensor, Tensor]:
+    need_weights: bool = True,
+) -> tuple[Tensor, Tensor | None]:
     """MultiHead from what :func:`keys_and_values` gave, as `multi_head_attention` but for the mask.
 
     ``mask`` is broadcastable to the scores, (…, heads, T, S).
     """
     q = as_tensor(query) if score == "dot" else linear(params, f"{name}.query", query)
+    keys = as_tensor(keys)
+    scale = (q.shape[-1] // max(heads, 1)) ** -0.5 if score == "scaled" else 1.0
+    is_plain = not need_weights and score != "additive" and not (rate and rng is not None)
+    sparse = sparse_arguments(mapping, heads, q.data, keys.data) if is_plain else None
+    if sparse is not None:
+        if causal:
+            sparse |= {"causal": True, "offset": keys.shape[-2] - q.shape[-2]}
+        averages = sparse_head_averages(q, keys, values, heads, mask=mask, scale=scale, **sparse)
+        return linear(params, f"{name}.output", averages), None
     if score == "additive":
         scores = additive_head_scores(q, keys, params[f"{name}.v"])
     else:
-        d = q.shape[-1] // max(heads, 1)
-        scores = head_scores(q, keys, heads, d**-0.5 if score == "scaled" else 1.0)
-    # Here, on dense arrays, is the place for attention whose cost follows the support: from q, keys
-    # and values to the averages, where the weights are not asked for.
+        scores = head_scores(q, keys, heads, scale)
+    if causal:
+        before = causal_mask(q.shape[-2], keys.shape[-2], keys.xp)
+        mask = before if mask is None else mask & before
     weights = mapping(scores, mask=mask)
     averages = head_averages(dropout(weights, rate, rng), values)
-    return linear(params, f"{name}.output", averages), weights
+    return linear(params, f"{name}.output", averages), weights if need_weights else None
 
 
 def _check_score(score: str) -> None:
@@ -247,27 +267,3 @@ def causal_mask(queries: int, keys: int, xp: ModuleType = np) -> Array:
            [ True,  True,  True]])
     """
     return xp.arange(keys) <= xp.arange(keys - queries, keys)[:, None]
-
-
-def split_heads(x: Any, heads: int) -> Tensor:
-    """(…, T, n) → (…, heads, T, n / heads): the h-th part of each row goes to head h.
-
-    Examples
-    --------
-    >>> split_heads(np.ones((5, 3, 8)), heads=2).shape
-    (5, 2, 3, 4)
-    """
-    x = as_tensor(x)
-    return Tensor(by_head(x.data, heads), parents=(x,), vjp=lambda g: (merge(g),))
-
-
-def merge_heads(x: Any) -> Tensor:
-    """(…, heads, T, d) → (…, T, heads · d): the inverse of :func:`split_heads`.
-
-    Examples
-    --------
-    >>> merge_heads(np.ones((5, 2, 3, 4))).shape
-    (5, 3, 8)
-    """
-    x = as_tensor(x)
-    return Tensor(merge(x.data), parents=(x,), vjp=lambda g: (by_head(g, x.shape[-3]),))

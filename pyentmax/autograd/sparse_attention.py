@@ -1,0 +1,81 @@
+"""Attention as one operation on the tape, at a cost that follows the support of its weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyentmax import sparse_attention
+from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.calls.record import Mapping
+from pyentmax.mappings import MAPPINGS
+
+
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    alpha: Any = 1.5,
+    *,
+    mapping: str | Mapping | None = None,
+    mask: Array | None = None,
+    workers: int | None = None,
+    **options: Any,
+) -> Tensor:
+    """Output of attention with sparse weights, α-entmax unless another mapping is named.
+
+    What it keeps for the way back are the weights that are not zero.
+
+    Parameters
+    ----------
+    query, key, value : Tensors or arrays of shape (…, T, d), (…, S, d), (…, S, dᵥ)
+    alpha : Tensor, array or float
+        of α-entmax, which broadcasts against the batch shape: (H,) is one per head of (B, H, T, d).
+        A tensor gets its gradient
+    mapping, mask, workers, **options
+        as in :func:`pyentmax.attention`: causal, offset, scale, and the mapping's parameters
+
+    Returns
+    -------
+    Tensor of shape (…, T, dᵥ)
+
+    Raises
+    ------
+    TypeError
+        if alpha is a tensor and the mapping is not α-entmax
+    ValueError, TypeError
+        as in :func:`pyentmax.attention`
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> query = Tensor(np.array([[2.0, 0.0]]), requires_grad=True)
+    >>> key = np.array([[2.0, 0.0], [0.0, 1.0], [1.5, 1.0]])
+    >>> alpha = Tensor(np.array(1.5), requires_grad=True)
+    >>> attention(query, key, key, alpha).sum().backward()
+    >>> print(query.grad.round(4), alpha.grad.round(4))
+    [[ 0.043  -0.0344]] -0.0109
+    """
+    tensors = [as_tensor(x) for x in (query, key, value)]
+    q, k, v = (x.data for x in tensors)
+    learned = isinstance(alpha, Tensor)
+    if learned and mapping not in (None, "entmax", MAPPINGS["entmax"]):
+        name = getattr(mapping, "name", mapping)
+        raise TypeError(f"alpha: a tensor is for α-entmax, which has a gradient in it; got {name}")
+    number = alpha.data if learned else alpha
+    parents = [*tensors, alpha] if learned else tensors
+    options |= {"mapping": mapping, "mask": mask, "workers": workers}
+    if not any(parent.requires_grad for parent in parents):
+        return Tensor(sparse_attention.attention(q, k, v, number, **options))
+    output, weights = sparse_attention.attention(q, k, v, number, return_weights=True, **options)
+
+    def vjp(g: Array) -> tuple[Array | None, ...]:
+        gradients = sparse_attention.attention_vjp(weights, q, k, v, g, number, **options)
+        if not learned:
+            return gradients
+        if not alpha.requires_grad:
+            return *gradients, None
+        of_alpha = sparse_attention.attention_vjp_alpha(weights, v, g, number, workers=workers)
+        return *gradients, alpha.xp.asarray(of_alpha, number.dtype)
+
+    return Tensor(output, parents=parents, vjp=vjp)

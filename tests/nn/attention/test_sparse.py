@@ -1,0 +1,148 @@
+"""Attention of heads over the support alone: the same numbers, and which calls take that path."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyentmax.autograd import Tensor
+from pyentmax.backends import choice
+from pyentmax.models.transformer import Transformer, TransformerConfig
+from pyentmax.nn.attention import (
+    init_multi_head_attention,
+    learned_entmax,
+    multi_head_attention,
+    sparse,
+)
+from pyentmax.nn.attention import (
+    multi_head as layer,
+)
+from pyentmax.nn.mapping_choice import choose_mapping
+
+B, T, S, N, HEADS = 2, 130, 140, 6, 2
+NEEDS_KERNELS = pytest.mark.skipif(not choice.kernels(), reason="without kernels all is dense")
+MAPPINGS = {
+    "α": lambda params: choose_mapping(1.5),
+    "another α": lambda params: choose_mapping(1.2),
+    "sparsemax": lambda params: choose_mapping("sparsemax"),
+    "top-k": lambda params: choose_mapping("topk_softmax:5"),
+    "an α per head": lambda params: learned_entmax(params, "a"),
+    "one α": lambda params: learned_entmax(params, "one"),
+    "a fixed α": lambda params: learned_entmax(params, "a", trained=False),
+}
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def new_params() -> dict[str, Any]:
+    params = init_multi_head_attention(np.random.default_rng(1), "a", N, np.float64, bias=True)
+    return {name: 3 * x for name, x in params.items()} | {
+        "a.alpha_logit": np.array([[-1.0], [2.0]]),
+        "one.alpha_logit": np.array([0.5]),
+    }
+
+
+@pytest.fixture
+def paths(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The calls that went over the support."""
+    taken: list[dict[str, Any]] = []
+
+    def recorded(*args: Any, **arguments: Any) -> Tensor:
+        taken.append(arguments)
+        return sparse.sparse_head_averages(*args, **arguments)
+
+    monkeypatch.setattr(layer, "sparse_head_averages", recorded)
+    return taken
+
+
+def both_ways(mapping: Any, **options: Any) -> list[list[np.ndarray]]:
+    """Output and gradients, with the weights asked for and without."""
+    found = []
+    for need_weights in (True, False):
+        params = {name: Tensor(x, requires_grad=True) for name, x in new_params().items()}
+        x, h = (Tensor(normal(B, n, N, seed=n), requires_grad=True) for n in (T, S))
+        given = {"heads": HEADS, "need_weights": need_weights, **options}
+        output, weights = multi_head_attention(params, "a", x, h, h, mapping(params), **given)
+        assert (weights is not None) == need_weights
+        output.backward(normal(*output.shape, seed=5))
+        found.append([output.data, *(t.grad for t in (x, h, *params.values()))])
+    return found
+
+
+@NEEDS_KERNELS
+@pytest.mark.parametrize("name", MAPPINGS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_both_ways_give_the_same(paths: list[Any], name: str, causal: bool) -> None:
+    mask = np.arange(S) < np.array([[S], [S - 30]])
+    score = "bilinear" if causal else "scaled"
+    dense, over_support = both_ways(MAPPINGS[name], mask=mask, causal=causal, score=score)
+    assert len(paths) == 1
+    for one, other in zip(dense, over_support, strict=True):
+        assert (one is None) == (other is None)
+        if one is not None:
+            scale = max(1, np.abs(one).max())
+            np.testing.assert_allclose(other, one, rtol=0, atol=1e-9 * scale)
+
+
+@pytest.mark.parametrize("name", ["softmax", "normmax:2", "fusedmax:0.1", "topk_softmax:40", "1"])
+def test_mappings_that_gain_nothing_take_products_of_matrices(paths: list[Any], name: str) -> None:
+    x, params = normal(T, N), new_params()
+    multi_head_attention(
+        params, "a", x, x, x, choose_mapping(name), heads=HEADS, need_weights=False
+    )
+    assert not paths
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"need_weights": True},
+        {"rate": 0.1, "rng": np.random.default_rng(0)},
+        {"score": "additive"},
+        {"short": True},
+    ],
+    ids=["weights asked for", "dropout", "additive", "short"],
+)
+def test_calls_that_take_products_of_matrices(paths: list[Any], options: dict[str, Any]) -> None:
+    options = {"need_weights": False, **options}
+    x, params = normal(20 if options.pop("short", False) else T, N), new_params()
+    params["a.v"] = normal(HEADS, N // HEADS)
+    multi_head_attention(params, "a", x, x, x, choose_mapping(1.5), heads=HEADS, **options)
+    assert not paths
+
+
+@NEEDS_KERNELS
+def test_a_rate_without_a_generator_drops_nothing(paths: list[Any]) -> None:
+    x, options = normal(T, N), {"heads": HEADS, "rate": 0.1, "need_weights": False}
+    multi_head_attention(new_params(), "a", x, x, x, choose_mapping(1.5), **options)
+    assert len(paths) == 1
+
+
+@NEEDS_KERNELS
+def test_a_transformer_learns_the_same_from_long_texts(
+    paths: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = TransformerConfig(
+        source_size=9,
+        target_size=9,
+        width=8,
+        heads=2,
+        layers=1,
+        inner=8,
+        alpha_per="head",
+        attention="learned",
+    )
+    model = Transformer.initialize(config, np.random.default_rng(0), 1, 2, np.float64)
+    tokens = np.random.default_rng(1).integers(3, 9, (2, T))
+    gradients = []
+    for least in (sparse.LEAST_SCORES, 10**9):
+        monkeypatch.setattr(sparse, "LEAST_SCORES", least)
+        params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+        scores = model.scores(params, tokens, np.ones(tokens.shape, bool), tokens)
+        scores.backward(normal(*scores.shape))
+        gradients.append({name: t.grad for name, t in params.items()})
+    assert len(paths) == 3  # encoder, decoder and between them
+    for name, gradient in gradients[0].items():
+        np.testing.assert_allclose(gradient, gradients[1][name], rtol=1e-7, atol=1e-9)
