@@ -54,7 +54,7 @@ def attention(
     >>> alpha = Tensor(np.array(1.5), requires_grad=True)
     >>> attention(query, key, key, alpha).sum().backward()
     >>> print(query.grad.round(4), alpha.grad.round(4))
-    [[ 0.043  -0.0344]] -0.0109
+    [[-0.0565  0.113 ]] -0.0882
     """
     tensors = [as_tensor(x) for x in (query, key, value)]
     q, k, v = (x.data for x in tensors)
