@@ -28,7 +28,7 @@ from pyentmax.plotting.comparisons import (
 from pyentmax.plotting.forced import plot_forced_decoding
 from pyentmax.plotting.mapping_curves import plot_mapping_curves
 from pyentmax.plotting.sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
-from pyentmax.plotting.training import plot_training_curve
+from pyentmax.plotting.training import plot_starts, plot_training_curve
 from pyentmax.plotting.tree import plot_hypothesis_tree
 
 __all__ = [
@@ -40,6 +40,7 @@ __all__ = [
     "plot_learning_curves",
     "plot_mapping_curves",
     "plot_reliability",
+    "plot_starts",
     "plot_support_sizes",
     "plot_time_and_accuracy",
     "plot_training_curve",

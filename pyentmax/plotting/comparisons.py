@@ -43,7 +43,7 @@ def plot_accuracy_by_alpha(
     ('α', 'dev accuracy')
     """
     ax = axes_or_new(ax, 5.4, 3.6)
-    _check_lines(accuracies)
+    check_lines(accuracies)
     alphas = {alpha for line in accuracies.values() for alpha in line}
     # Lines are shifted, so that error bars at the same α do not hide each other.
     spacing = 0.02 * (max(alphas, default=0) - min(alphas, default=0))
@@ -90,7 +90,7 @@ def plot_time_and_accuracy(
     'CPU seconds of training'
     """
     ax = axes_or_new(ax, 5.8, 3.8)
-    _check_lines(runs)
+    check_lines(runs)
     for number, (label, label_runs) in enumerate(runs.items()):
         colour = COLOURS[number]
         curves = np.asarray(label_runs, dtype=float)  # runs, (seconds, accuracies), validations
@@ -141,7 +141,7 @@ def plot_learning_curves(
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    _check_lines(runs)
+    check_lines(runs)
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for number, (label, label_runs) in enumerate(runs.items()):
@@ -160,7 +160,8 @@ def plot_learning_curves(
     return left
 
 
-def _check_lines(lines: Mapping[str, object]) -> None:
+def check_lines(lines: Mapping[str, object]) -> None:
+    """Raise a ValueError unless every line has values, and there is a colour for each."""
     if not lines or not all(lines.values()):
         raise ValueError(
             f"expected values for every line, got none for {[k for k in lines if not lines[k]]}"

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pyentmax.plotting._figures import axes_or_new
+from pyentmax.plotting._figures import axes_or_new, percent_axis, require_matplotlib
 from pyentmax.plotting._palette import BLUE, RULE, VERMILION
+from pyentmax.plotting.comparisons import COLOURS, MARKERS, check_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -79,3 +80,68 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
         axes.spines["top"].set_visible(False)
     ax.grid(axis="x", color=RULE, lw=0.8)
     return ax
+
+
+def plot_starts(
+    curves: Mapping[str, Sequence[Mapping[str, float]]],
+    parts: Sequence[str] = ("encoder", "decoder", "context"),
+) -> Axes:
+    """Draw accuracy, and the number of positions attended to, over the updates of several runs.
+
+    Parameters
+    ----------
+    curves : mapping
+        Label → what each validation found: "update", "dev_token_accuracy" in percent, and the mean
+        support of each part.
+    parts : sequence of str
+        The attentions, a panel each.
+
+    Returns
+    -------
+    matplotlib Axes
+        Those of the accuracy, in a new figure; ``ax.figure.axes`` has all.
+
+    Raises
+    ------
+    ValueError
+        If a run has no validation, or if there are more than six runs.
+
+    Examples
+    --------
+    >>> found = {"update": 200, "dev_token_accuracy": 31.0, "context": 9.5}
+    >>> ax = plot_starts({"1.5-entmax": [found]}, parts=["context"])
+    >>> [axes.get_title() for axes in ax.figure.axes]
+    ['dev token accuracy', 'attended: context']
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    check_lines(curves)
+    panels = 1 + len(parts)
+    figure = Figure(figsize=(3.1 * panels, 3.8), layout="constrained")
+    first, *rest = figure.subplots(1, panels)
+    for number, (label, curve) in enumerate(curves.items()):
+        style = {"color": COLOURS[number], "marker": MARKERS[number], "ms": 3.5, "lw": 1.6}
+        updates = [entry["update"] for entry in curve]
+        accuracy = [entry["dev_token_accuracy"] / 100 for entry in curve]
+        first.plot(updates, accuracy, **style, label=label)
+        for ax, part in zip(rest, parts, strict=True):
+            ax.plot(updates, [entry[part] for entry in curve], **style)
+    first.set_title("dev token accuracy", fontsize=10)
+    percent_axis(first)
+    for ax, part in zip(rest, parts, strict=True):
+        ax.set_title(f"attended: {part}", fontsize=10)
+        ax.set_yscale("log")
+        ax.set_yticks(ticks := [1, 2, 5, 10, 20], [str(tick) for tick in ticks])
+        ax.minorticks_off()
+        ax.set_ylim(0.95, 30)
+        ax.grid(color=RULE, lw=0.8)
+        for side in ("top", "right"):
+            ax.spines[side].set_visible(False)
+    for ax in (first, *rest):
+        ax.set_xlim(0, None)
+        ax.set_xlabel("update")
+    shown = figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    for text in shown.get_texts():
+        text.set_parse_math(False)
+    return first

@@ -37,7 +37,7 @@ def train_translator(
     clock: Callable[[], float] = time.perf_counter,
     blas_threads: int | None = None,
     pause_after: int | None = None,
-    on_validation: Callable[[Translator], None] | None = None,
+    on_validation: Callable[[Translator, Validation], None] | None = None,
     **model: Any,
 ) -> tuple[Translator, History]:
     """Train a model of translation; returns it with its history.
@@ -59,7 +59,7 @@ def train_translator(
     device : {"cpu", "cuda"}
         Where to compute. The checkpoints are the same.
     on_validation : callable, optional
-        Called at each validation with the model as it is then.
+        Called at each validation with the model as it is then, and what was found.
     directory, keep, resume, overwrite, progress, clock, blas_threads, pause_after
         As for :func:`pyentmax.training.train`, whose errors may come.
     **model
@@ -85,9 +85,10 @@ def train_translator(
         identity = {"purpose": purpose, **translator.description(), "dev": fingerprint(held_out)}
 
         def validate(_: Any) -> Validation:
+            found = translator.validate(held_out)
             if on_validation is not None:
-                on_validation(translator)
-            return translator.validate(held_out)
+                on_validation(translator, found)
+            return found
 
         history = train(
             translator.model,

@@ -8,6 +8,8 @@ import pytest
 from pyentmax.cli import main
 from pyentmax.data import DataError
 from pyentmax.tasks.translation import Translator, demo, read_experiment, toy_german
+from pyentmax.tasks.translation.translator import ARCHITECTURES
+from pyentmax.training import TrainingConfig
 
 SMALL = """
 [data]
@@ -174,6 +176,19 @@ def test_shipped_configurations_are_found_by_name():
         DataError, match="expected a file or one of .*toy-rnn, toy-transformer.*; got"
     ):
         read_experiment("nowhere.toml", "rnn")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["peters2019-rnn", "correia2019-transformer", "explicit2019-transformer"]
+    + ["multi30k-rnn", "multi30k-transformer"],
+)
+def test_settings_of_the_papers_can_be_trained_with(name):
+    architecture = name.rpartition("-")[2]
+    experiment = read_experiment(name, architecture)
+    _, shape = ARCHITECTURES[architecture]
+    shape(source_size=9, target_size=9, **experiment.model)
+    TrainingConfig(**experiment.training)
 
 
 def test_an_alpha_may_be_written_as_a_number(folder):

@@ -7,8 +7,9 @@ import pytest
 
 from pyentmax.cli import main
 from pyentmax.data import DataError
-from pyentmax.tasks.records import read_json
+from pyentmax.tasks.records import read_json, write_json
 from pyentmax.tasks.translation import Translator, Words, toy_german
+from pyentmax.tasks.translation.experiments import report
 from pyentmax.tasks.translation.experiments.measures import bleu, paired_bootstrap, supports
 from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
 from pyentmax.tasks.translation.experiments.rows import ROWS, Row, row
@@ -164,7 +165,7 @@ def test_a_row_is_trained_stopped_continued_and_measured(
     assert "1 of 1 models not finished" in capsys.readouterr().out
     there = out / f"{name}.seed-0"
     assert not (there / "result.json").exists()
-    assert [entry["update"] for entry in read_json(there / "supports.json")] == [2]
+    assert [entry["update"] for entry in read_json(there / "curve.json")] == [2]
     assert run(*command, out) == 0
     results = [
         read_json(path / f"{name}.seed-0" / "result.json") for path in (tmp_path / "whole", out)
@@ -176,7 +177,7 @@ def test_a_row_is_trained_stopped_continued_and_measured(
     assert results[0]["updates"] == 6
     assert "tok:none" in results[0]["signature"]
     traces = [
-        read_json(path / f"{name}.seed-0" / "supports.json") for path in (tmp_path / "whole", out)
+        read_json(path / f"{name}.seed-0" / "curve.json") for path in (tmp_path / "whole", out)
     ]
     assert traces[0] == traces[1]
     assert [entry["update"] for entry in traces[0]] == [2, 4, 6]
@@ -185,7 +186,7 @@ def test_a_row_is_trained_stopped_continued_and_measured(
     assert "(finished)" in capsys.readouterr().out
     assert run(*command, out, "--updates", 8) == 0
     assert read_json(there / "result.json")["updates"] == 8
-    assert [entry["update"] for entry in read_json(there / "supports.json")] == [2, 4, 6, 8]
+    assert [entry["update"] for entry in read_json(there / "curve.json")] == [2, 4, 6, 8]
 
 
 def test_a_run_from_before_there_were_starts_goes_on(folder, tmp_path, small_rows):
@@ -205,3 +206,78 @@ def test_an_unknown_row_is_an_error_before_anything_is_trained(tmp_path, capsys)
     assert run("--row", "rnn-1-1", "rnn-9", "--out", tmp_path / "out") == 1
     assert "row: expected one of" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+# --- the report -----------------------------------------------------------------------------------
+def written(out, name, seed=0, bleu=None, accuracy=(30.0, 40.0), translations=None):
+    """The files of a run, as the command writes them."""
+    supports = {"encoder": 9.0, "decoder": 5.25, "context": 8.0, "output": 400.0}
+    folder = out / f"{name}.seed-{seed}"
+    curve = [
+        {"update": 400 * (i + 1), "dev_loss": 3.0, "dev_token_accuracy": a, **supports}
+        for i, a in enumerate(accuracy)
+    ]
+    write_json(folder / "curve.json", curve)
+    if bleu is not None:
+        result = {"updates": 400 * len(accuracy), "bleu": bleu, "supports": supports}
+        result |= {"signature": "nrefs:1|tok:none", "tokens_per_second": 1234}
+        write_json(folder / "result.json", result)
+    if translations is not None:
+        (folder / "translations.txt").write_text("".join(f"{t}\n" for t in translations), "utf-8")
+
+
+def test_the_report_says_what_is_there_and_what_is_not(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    references = [pair.target for pair in read_multi30k(folder).val]
+    worse = ["a dog", *references[1:]]
+    written(out, "transformer-1", bleu=30.0, translations=references)
+    written(out, "transformer-1.5", bleu=28.0, translations=worse)
+    written(out, "transformer-1.5", seed=1, bleu=29.0, accuracy=(31.0, 42.0))
+    written(out, "rnn-1.5-1.5", accuracy=(30.0,))
+    assert run("--report", "--out", out, "--data", folder) == 0
+    shown = capsys.readouterr().out
+    lines = {line.split(" | ")[0]: line for line in shown.splitlines()[:8] if line[:3] != "| -"}
+    assert "| 2 | 800 | 41.0 ± 1.0 | 28.5 ± 0.5 |" in lines["| transformer-1.5"]
+    assert "| 9.0 / 5.2 / 8.0 | 400.0 | 1,234 |" in lines["| transformer-1.5"]
+    assert "| 1 | 400 | 30.0 | – | – |" in lines["| rnn-1.5-1.5"]
+    assert "BLEU: sacrebleu, nrefs:1|tok:none." in shown
+    assert "| transformer-1.5 | 30.5 | 41.0 |" in shown
+    differences = read_json(out / "differences.json")
+    assert set(differences) == {"transformer-1.5.seed-0"}
+    assert differences["transformer-1.5.seed-0"]["difference"] < 0
+    assert f"{differences['transformer-1.5.seed-0']['difference']:+.1f} (" in shown
+    assert (out / "starts.png").stat().st_size > 1000
+    # Without translations and references, the differences stay as they were found.
+    for path in out.glob("*/translations.txt"):
+        path.unlink()
+    assert run("--report", "--out", out) == 0
+    assert read_json(out / "differences.json") == differences
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["transformer-1.5", "rnn-1.5-1.5"])
+def test_pictures_of_a_trained_model(folder, tmp_path, small_rows, name, monkeypatch):
+    out = tmp_path / "out"
+    command = ("--row", name, "--data", folder, "--out", out)
+    assert run(*command, "--pause-after", 2) == 0
+    # Words are never of several pieces; let each sentence be one.
+    monkeypatch.setattr(report, "word_clusters", lambda pieces: [range(len(pieces))])
+    assert run(*command, "--pictures", 3) == 0
+    there = out / f"{name}.seed-0"
+    assert (there / "forced.png").stat().st_size > 1000
+    other = "attention" if name.startswith("rnn") else "merging"
+    assert (there / f"{other}.png").stat().st_size > 1000
+
+
+def test_the_merging_head_is_the_one_that_joins_pieces(monkeypatch):
+    pairs = toy_german()[:5]
+    rng = np.random.default_rng(0)
+    translator = Translator.untrained("transformer", pairs, Words(), rng, **SHAPES["transformer"])
+    joins = np.zeros((2, 2, 3, 3)) + np.eye(3)
+    joins[1, 0] = [[0, 0.75, 0.25], [0.9, 0, 0.1], [0, 0, 1]]
+    monkeypatch.setattr(report, "_encoder_weights", lambda *_: list(joins))
+    monkeypatch.setattr(report, "word_clusters", lambda _: [(0, 1)])
+    assert report.merging_head(translator, ["a b c"] * 2) == (1, 0, 0.9)
+    monkeypatch.setattr(report, "word_clusters", lambda _: [])
+    with pytest.raises(ValueError, match="sentences: expected one with a word of several pieces"):
+        report.merging_head(translator, ["a b c"])

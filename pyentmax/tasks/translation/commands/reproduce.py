@@ -6,7 +6,13 @@ import argparse
 from pathlib import Path
 
 from pyentmax.calls.devices import DEVICES
+from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.translation.experiments.report import (
+    draw_pictures,
+    draw_starts,
+    write_report,
+)
 from pyentmax.tasks.translation.experiments.rows import ROWS, row
 from pyentmax.tasks.translation.experiments.runs import Run, do_run, is_finished
 
@@ -30,6 +36,13 @@ def add_reproduce(commands: Commands) -> None:
     add("--updates", type=int, help="instead of the row's; a finished run can be made longer")
     add("--pause-after", type=int, metavar="N", help="updates; the same command goes on without it")
     add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
+    add("--report", action="store_true", help="train nothing: table and curves of what there is")
+    add(
+        "--pictures",
+        type=int,
+        metavar="N",
+        help="train nothing: draw forced decoding of dev sentence N (from 0) with the rows' models",
+    )
     add("--quiet", action="store_true", help="no progress")
 
 
@@ -37,6 +50,14 @@ def _reproduce(args: argparse.Namespace) -> int:
     runs = [Run(name, seed) for seed in args.seed for name in args.row]
     for name in args.row:
         row(name).experiment()  # raises if there is no such row, before anything is trained
+    require_matplotlib()  # rather an error now than after hours of training
+    if args.pictures is not None:
+        for run in runs:
+            for path in draw_pictures(args.out, run, args.data, args.pictures):
+                print(f"picture: {path}")
+        return 0
+    if args.report:
+        return _report(args.out, args.data)
     stopped = 0
     for number, run in enumerate(runs, start=1):
         state = " (finished)" if is_finished(args.out, run, args.updates) else ""
@@ -54,6 +75,15 @@ def _reproduce(args: argparse.Namespace) -> int:
             print("interrupted; the same command continues")
             return 130
         stopped += not finished
+        write_report(args.out, args.data)
     if stopped:
         print(f"{stopped} of {len(runs)} models not finished; the same command continues them")
+    return _report(args.out, args.data)
+
+
+def _report(out: Path, data: Path | None) -> int:
+    """Write and print what the folder tells so far."""
+    print(f"\n{write_report(out, data)}\n")
+    picture = draw_starts(out)
+    print(f"written: {out / 'table.md'}" + (f", {picture}" if picture else ""))
     return 0

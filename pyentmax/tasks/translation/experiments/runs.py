@@ -2,7 +2,8 @@
 
     OUT/transformer-1.5.seed-0/
         last.npz best.npz   the training run, as by `python -m pyentmax train transformer`
-        supports.json       at each validation: how much the attention of use sees, on dev sentences
+        curve.json          at each validation: loss, accuracy, and how much the attention of use
+                            sees on some dev sentences
         translations.txt    the best model's translations of val
         result.json         written last: the row is finished
 
@@ -26,9 +27,15 @@ from pyentmax.tasks.translation.experiments.multi30k import Data, read_multi30k
 from pyentmax.tasks.translation.experiments.rows import row
 from pyentmax.tasks.translation.training import train_translator
 from pyentmax.tasks.translation.translator import Translator
-from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, load_checkpoint
+from pyentmax.training import (
+    LAST,
+    TRAINING_STATE,
+    TrainingConfig,
+    Validation,
+    load_checkpoint,
+)
 
-RESULT, TRACE, TRANSLATIONS, LOCK = "result.json", "supports.json", "translations.txt", "lock"
+RESULT, CURVE, TRANSLATIONS, LOCK = "result.json", "curve.json", "translations.txt", "lock"
 TRACED = 200
 """Dev pairs on which the supports are measured at each validation."""
 BEAM = 5
@@ -111,7 +118,7 @@ def _train(
     settings = experiment.training | ({} if updates is None else {"updates": updates})
     config = TrainingConfig(**settings)
     resume = (folder / LAST).exists()
-    trace = _Trace(folder / TRACE, config, _history(folder)["update"] if resume else [])
+    curve = _Curve(folder / CURVE, config, _history(folder)["update"] if resume else [])
     translator, history = train_translator(
         of_row.architecture,
         sentences.train,
@@ -122,7 +129,7 @@ def _train(
         directory=folder,
         resume=resume,
         pause_after=pause_after,
-        on_validation=lambda model: trace.measure(model, sentences.dev[:TRACED]),
+        on_validation=lambda model, found: curve.measure(model, found, sentences.dev[:TRACED]),
         device=device,
         progress=progress,
         **experiment.model,
@@ -130,8 +137,8 @@ def _train(
     return translator, history.interrupted
 
 
-class _Trace:
-    """The supports at each validation, in a file; a run that is resumed goes on with it."""
+class _Curve:
+    """What was found at each validation, in a file; a run that is resumed goes on with it."""
 
     def __init__(self, path: Path, config: TrainingConfig, validated: Sequence[int]) -> None:
         self.path, self.config = path, config
@@ -140,15 +147,19 @@ class _Trace:
         self.validations = len(validated)
         self.pairs: list[Pair] | None = None
 
-    def measure(self, translator: Translator, sentences: Any) -> None:
+    def measure(self, translator: Translator, validation: Validation, sentences: Any) -> None:
         every = self.config.validate_every
         assert every is not None
         self.validations += 1
         if self.pairs is None:
             self.pairs = translator.pairs(sentences)
-        found: dict[str, Any] = {"update": min(self.validations * every, self.config.updates)}
-        found |= {name: round(x, 3) for name, x in supports(translator, self.pairs).items()}
-        self.entries.append(found | _alphas(translator))
+        entry: dict[str, Any] = {
+            "update": min(self.validations * every, self.config.updates),
+            "dev_loss": round(validation.loss, 4),
+            "dev_token_accuracy": round(100 * validation.accuracy, 2),
+        }
+        entry |= {name: round(x, 3) for name, x in supports(translator, self.pairs).items()}
+        self.entries.append(entry | _alphas(translator))
         write_json(self.path, self.entries)
 
 
@@ -165,14 +176,13 @@ def _measured(
     found = bleu(translations, references)
     write_text(folder / TRANSLATIONS, "".join(f"{line}\n" for line in translations))
     _, meta = load_checkpoint(folder / LAST, TRAINING_STATE)
-    history = meta["history"]
     val = translator.pairs(sentences.val)
     return {
         "row": run.row,
         "seed": run.seed,
         "what": row(run.row).what,
         "updates": meta["updates"],
-        "dev_token_accuracy": round(100 * max(history["dev_accuracy"]), 2),
+        "dev_token_accuracy": round(100 * max(meta["history"]["dev_accuracy"]), 2),
         "bleu": round(found.score, 2),
         "signature": found.signature,
         "beam": BEAM,
@@ -181,12 +191,6 @@ def _measured(
         "tokens_per_second": round(meta["count"] / meta["seconds"]),
         "supports": {name: round(x, 3) for name, x in supports(translator, val).items()},
         **_alphas(translator),
-        "history": {
-            "update": history["update"],
-            "loss": [round(x, 4) for x in history["loss"]],
-            "dev_loss": [round(x, 4) for x in history["dev_loss"]],
-            "dev_token_accuracy": [round(100 * x, 2) for x in history["dev_accuracy"]],
-        },
         "date": time.strftime("%Y-%m-%d"),
     }
 
