@@ -29,6 +29,8 @@ from pyentmax.mappings.regularized import (
 )
 from pyentmax.sparse_attention import (
     AttentionWeights,
+    CacheReport,
+    KeyValueCache,
     attention,
     attention_jvp,
     attention_vjp,
@@ -42,7 +44,9 @@ except PackageNotFoundError:  # a checkout that was not installed
 
 __all__ = [
     "AttentionWeights",
+    "CacheReport",
     "CheckReport",
+    "KeyValueCache",
     "MAPPINGS",
     "Mapping",
     "attention",

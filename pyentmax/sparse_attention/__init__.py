@@ -13,6 +13,7 @@ and keeps of P what is not zero (`weights`). From then on, forward and backward,
 follow the support.
 """
 
+from pyentmax.sparse_attention.cache import CacheReport, KeyValueCache
 from pyentmax.sparse_attention.functions import (
     attention,
     attention_jvp,
@@ -23,6 +24,8 @@ from pyentmax.sparse_attention.weights import AttentionWeights
 
 __all__ = [
     "AttentionWeights",
+    "CacheReport",
+    "KeyValueCache",
     "attention",
     "attention_jvp",
     "attention_vjp",

@@ -133,6 +133,33 @@ def rows_pick(columns: Any, starts: Any, ends: Any, matrix: Any, *, out: Any) ->
     out[entries] = matrix[h, i, columns[entries]]
 
 
+@writes_out
+def rows_page_scores(
+    query: Any, pages: Any, look: Any, visible: Any, least: Any, *, out: tuple[Any, Any, Any]
+) -> None:
+    """Scores, not below ``least`` (h, r), of queries (h, r, d) with pages of keys (h, n, d, s).
+
+    Query (h, r) goes with the pages where ``look``, (h, r, n), is true, and with their keys that
+    are among the first ``visible``, (h, r). The scores that are kept, a NaN too, go to ``out`` with
+    the numbers of their keys, and where each row ends. There is room for all keys that are looked
+    at.
+    """
+    values, columns, ends = out
+    size, count = pages.shape[-1], 0
+    for place in np.ndindex(ends.shape):
+        numbers = np.flatnonzero(look[place])
+        # Feature after feature, so that a score depends on no other page.
+        scores = np.zeros((len(numbers), size), pages.dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            for i, weight in enumerate(query[place]):
+                scores += weight * pages[place[0], numbers, i]
+        keys = numbers[:, None] * size + np.arange(size)
+        kept = (keys < visible[place]) & ~(scores < least[place])
+        stop = count + int(np.count_nonzero(kept))
+        values[count:stop], columns[count:stop] = scores[kept], keys[kept]
+        ends[place] = count = stop
+
+
 def _places(starts: Any, ends: Any) -> tuple[Any, Any, slice]:
     """Head and row of each entry, and which entries these are."""
     starts, ends = (np.reshape(x, (-1, np.shape(x)[-1])) for x in (starts, ends))

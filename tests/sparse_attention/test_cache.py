@@ -1,0 +1,363 @@
+"""Attention to a cache in pages: skipping changes no bit, and the rest is what attention gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pyentmax as pe
+from pyentmax.sparse_attention import cache as module
+from pyentmax.sparse_attention.pages import Pages
+from pyentmax.sparse_attention.row_thresholds import EntmaxThreshold, LargestScores
+
+# Scores are sums in another order than BLAS's, and differences of scores count.
+ROOM = {np.float16: 2e-3, np.float32: 2e-5, np.float64: 1e-12}
+SPARSE: list[dict[str, Any]] = [
+    {"alpha": 1.5},
+    {"alpha": 2},
+    {"alpha": 1.2},
+    {"alpha": 3.0},
+    {"alpha": np.inf},
+    {"mapping": "sparsemax"},
+    {"mapping": "entmax15"},
+    {"mapping": "topk_softmax", "k": 4},
+    {"mapping": "topk_sparsemax", "k": 4},
+]
+DENSE: list[dict[str, Any]] = [
+    {"alpha": 1},
+    {"mapping": "softmax"},
+    {"mapping": "normmax"},
+    {"mapping": "csparsemax", "upper": 0.4},
+]
+DENSE[2]["alpha"] = 2.0
+
+
+def clustered(rng: np.random.Generator, shape: tuple[int, ...], run: int, noise: float) -> Any:
+    """Keys that go around a centre for a while, then around another."""
+    *batch, s, d = shape
+    centres = rng.standard_normal((*batch, -(-s // run), d))
+    return np.repeat(centres, run, axis=-2)[..., :s, :] + noise * rng.standard_normal(shape)
+
+
+def filled(key: Any, value: Any, size: int, steps: list[int]) -> pe.KeyValueCache:
+    """A cache that grew by so many positions at a time, over and over."""
+    cache, at = pe.KeyValueCache(size), 0
+    while at < key.shape[-2]:
+        for step in steps:
+            cache.append(key[..., at : at + step, :], value[..., at : at + step, :])
+            at += step
+    return cache
+
+
+def without_skipping(cache: pe.KeyValueCache, query: Any, **options: Any) -> Any:
+    """What a cache gives that looks at everything."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Pages, "bounds", lambda self, q: np.full((*q.shape[:2], self.full), np.inf, float)
+        )
+        output, report = cache.attend(query, **options)
+    assert report.skipped == 0
+    return output, report
+
+
+def assert_same_bits(found: Any, expected: Any) -> None:
+    (output, report), (all_output, all_report) = found, expected
+    np.testing.assert_array_equal(output, all_output)
+    for name in ("data", "indices", "indptr"):
+        one, other = (getattr(r.weights, name) for r in (report, all_report))
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    options=st.sampled_from(SPARSE),
+    dtype=st.sampled_from([np.float16, np.float32, np.float64]),
+    causal=st.booleans(),
+)
+def test_a_cache_gives_what_attention_gives(
+    seed: int, options: dict[str, Any], dtype: Any, causal: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    s, d, width, size, run = (int(n) for n in rng.integers(1, [200, 9, 5, 20, 30]))
+    t = int(rng.integers(1, 4))
+    cached, queried = [((), ()), ((2,), (4,)), ((3, 1), (3, 2)), ((2, 2), (2, 4))][rng.integers(4)]
+    noise = rng.choice([0.0, 0.1, 1.0])
+    key = clustered(rng, (*cached, s, d), run, noise).astype(dtype)
+    value = rng.standard_normal((*cached, s, width)).astype(dtype)
+    query = (rng.choice([0.3, 3, 10]) * rng.standard_normal((*queried, t, d))).astype(dtype)
+    cache = filled(key, value, size, [int(n) for n in rng.integers(1, 40, 3)])
+    np.testing.assert_array_equal(cache.key, key)
+    np.testing.assert_array_equal(cache.value, value)
+    output, report = cache.attend(query, causal=causal, **options)
+    assert output.dtype == dtype
+    assert_same_bits((output, report), without_skipping(cache, query, causal=causal, **options))
+    if "topk" in options.get("mapping", "") and noise == 0:
+        return  # whether scores tie for the last place is up to rounding
+    expected, weights = pe.attention(
+        query, key, value, causal=causal, offset=(s - t) * causal, return_weights=True, **options
+    )
+    if options.get("alpha") == np.inf and noise == 0:
+        return  # so is here whether they tie for the first
+    steep = options.get("alpha", 2) > 2  # at the threshold
+    room = ROOM[dtype] * 30 if steep else ROOM[dtype]
+    scale = max(1.0, float(np.abs(query).max() * np.abs(key).max()) * d)
+    found, wanted = (w.to_dense() for w in (report.weights, weights))
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=room * scale)
+    np.testing.assert_allclose(
+        output, expected, rtol=0, atol=room * scale * max(1, np.abs(value).max()) * 4
+    )
+
+
+@pytest.mark.parametrize("options", SPARSE, ids=str)
+def test_most_pages_of_clustered_keys_are_skipped(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(0)
+    key = clustered(rng, (2, 4096, 16), 32, 0.05).astype(np.float32)
+    query = (4 * rng.standard_normal((2, 1, 16))).astype(np.float32)
+    cache = filled(key, key, 32, [4096])
+    output, report = cache.attend(query, **options)
+    assert report.pages == 128
+    assert report.visited.shape == (2, 1)
+    assert report.skipped > 0.5, str(report)
+    assert f"skipped {report.skipped:.1%}" in str(report)
+    assert_same_bits((output, report), without_skipping(cache, query, **options))
+
+
+@pytest.mark.parametrize("options", DENSE, ids=str)
+def test_mappings_that_need_every_key_say_so(options: dict[str, Any]) -> None:
+    rng = np.random.default_rng(1)
+    key, query = rng.standard_normal((2, 70, 4)), rng.standard_normal((2, 1, 4))
+    cache = filled(key, key, 8, [70])
+    output, report = cache.attend(query, **options)
+    np.testing.assert_array_equal(output, pe.attention(query, key, key, **options))
+    assert report.skipped == 0
+    name = options.get("mapping", "softmax")
+    reason = "softmax gives every key a weight" if name == "softmax" else f"which {name} gives"
+    assert reason in report.reason
+    assert str(report).startswith("visited all 9 pages: ")
+
+
+def test_a_head_has_its_own_alpha_and_k() -> None:
+    rng = np.random.default_rng(2)
+    key, query = clustered(rng, (2, 300, 8), 10, 0.1), 4 * rng.standard_normal((4, 2, 8))
+    cache = filled(key, key, 16, [300])
+    for options in (
+        {"alpha": np.array([1.2, 1.5, 2, 1])},
+        {"mapping": "topk_softmax", "k": np.array([1, 3, 500, 2])},
+    ):
+        output, report = cache.attend(query, **options)
+        np.testing.assert_allclose(
+            output, pe.attention(query, key, key, **options), rtol=0, atol=1e-12
+        )
+        assert_same_bits((output, report), without_skipping(cache, query, **options))
+    assert (report.visited[2] == report.pages).all()  # there are not 500
+    assert (report.visited[0] < report.pages).all()
+
+
+def test_heads_that_share_keys_may_lie_apart() -> None:
+    rng = np.random.default_rng(3)
+    key, query = clustered(rng, (2, 100, 4), 10, 0.1), 4 * rng.standard_normal((3, 2, 2, 4))
+    cache = filled(key, key, 16, [100])
+    output, report = cache.attend(query, 1.5)
+    expected, weights = pe.attention(query, key, key, return_weights=True)
+    np.testing.assert_allclose(output, expected, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(report.weights.to_dense(), weights.to_dense(), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(report.weights.indptr[-1], len(report.weights.data))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_seen(bad: float) -> None:
+    rng = np.random.default_rng(4)
+    key, query = clustered(rng, (200, 4), 10, 0.1), 5 * rng.standard_normal((1, 4))
+    key[57] = [1, bad, 0, 2]
+    value = rng.standard_normal((200, 3))
+    cache = filled(key, value, 8, [200])
+    for q in (query, -query):
+        output, report = cache.attend(q, 1.5)
+        expected, weights = pe.attention(q, key, value, return_weights=True)
+        np.testing.assert_allclose(output, expected, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(
+            report.weights.to_dense(), weights.to_dense(), rtol=0, atol=1e-12
+        )
+    query[0, 0] = bad
+    assert np.isnan(cache.attend(query, 1.5)[0]).all()
+
+
+def test_queries_before_a_broken_key_do_not_see_it() -> None:
+    rng = np.random.default_rng(5)
+    key, query = clustered(rng, (60, 4), 10, 0.1), 5 * rng.standard_normal((3, 4))
+    key[-1] = np.nan
+    output, report = filled(key, key[:, :2], 8, [60]).attend(query, 1.5, causal=True)
+    np.testing.assert_array_equal(np.isnan(output).any(axis=-1), [False, False, True])
+    np.testing.assert_array_equal(report.weights.support_sizes[2], 60)
+    expected = pe.attention(query, key, key[:, :2], causal=True, offset=57)
+    np.testing.assert_allclose(output, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("size", [1e-40, 1e-30, 1e-19, 1, 1e19, 1e30, 3e38])
+def test_no_score_exceeds_its_bound(dtype: Any, size: float) -> None:
+    rng = np.random.default_rng(6)
+    for d in (1, 3, 64, 257):
+        key = clustered(rng, (2, 256, d), 16, rng.choice([0, 1e-6, 0.1, 1])) * size
+        key = np.clip(key, -3e38, 3e38).astype(dtype)
+        pages = Pages(2, d, 1, 16, dtype)
+        pages.append(key, key[..., :1])
+        for scale in (1e-30, 1, 1e15):
+            query = (scale * rng.standard_normal((2, 3, d))).astype(dtype)
+            query[0, 0] = 0
+            bounds = pages.bounds(query)
+            look = np.ones((2, 3, 16), bool)
+            visible, least = np.full((2, 3), 256), np.full((2, 3), -np.inf, dtype)
+            scores, _, counts = pages.look(query, look, visible, least)
+            largest = scores.reshape(2, 3, 16, 16).max(axis=-1)
+            assert (counts == 256).all()
+            assert ((largest <= bounds) | (bounds == np.inf)).all()
+            assert (bounds == np.inf).all() == (not np.isfinite(bounds).any())
+
+
+def test_bounds_are_close_where_keys_are_alike() -> None:
+    rng = np.random.default_rng(7)
+    key = clustered(rng, (1, 640, 64), 64, 0.01)
+    pages = Pages(1, 64, 1, 64, np.float64)
+    pages.append(key, key[..., :1])
+    query = rng.standard_normal((1, 1, 64))
+    largest = (key @ query[0, 0]).reshape(10, 64).max(axis=1)
+    gap = pages.bounds(query)[0, 0] - largest
+    assert (gap >= 0).all()
+    assert (gap < 1.2).all()  # ‖q‖ R is about 8 · 0.01 · 8 · 1.2
+
+
+@pytest.mark.parametrize("alpha", [1.05, 1.5, 2.0, 4.0])
+def test_scores_at_the_threshold_are_told_from_larger_ones_alone(alpha: float) -> None:
+    rng = np.random.default_rng(8)
+    z = np.sort(rng.standard_normal(30))[::-1] * 2
+    p = pe.entmax(z, alpha)
+    gaps = p[0] ** (alpha - 1) / (alpha - 1)
+    tau = z[0] - gaps
+    rule = EntmaxThreshold(np.array([alpha]))
+    for shift in (-1e-9, -1e-15, 0, 1e-15, 1e-9):
+        row = np.append(z[p > 0], tau + shift)
+        answers = []
+        for lower in ([], [tau - 0.1], [tau - 0.1, tau - 0.2, tau - 5]):
+            scores = np.append(row, lower)[None]
+            answers.append(rule.above(scores, rule.find(scores))[0, : len(row)])
+        np.testing.assert_array_equal(answers[0], answers[1])
+        np.testing.assert_array_equal(answers[0], answers[2])
+        assert answers[0][:-1].all()
+        if abs(shift) > 1e-10:
+            assert answers[0][-1] == (shift > 0)
+
+
+def test_thresholds_only_rise_as_scores_join() -> None:
+    rng = np.random.default_rng(9)
+    z = rng.standard_normal((1, 400)).astype(np.float32) * 3
+    for rule in (EntmaxThreshold(np.float64(1.5)), LargestScores(np.array([20]))):
+        found = [rule.find(z[:, :n]).least[0] for n in (5, 50, 200, 400)]
+        assert (np.diff(found) >= 0).all()
+
+
+def test_a_cache_grows_in_any_steps() -> None:
+    rng = np.random.default_rng(10)
+    key, value = rng.standard_normal((2, 3, 100, 4)), rng.standard_normal((2, 3, 100, 2))
+    query = rng.standard_normal((2, 3, 1, 4))
+    expected = filled(key, value, 8, [100]).attend(query)
+    for steps in ([1], [7], [8], [3, 0, 20], [16, 1]):
+        cache = filled(key, value, 8, steps)
+        assert len(cache) == 100
+        np.testing.assert_array_equal(cache.key, key)
+        assert_same_bits(cache.attend(query), expected)
+    assert cache.nbytes >= key.nbytes + value.nbytes
+    assert repr(cache) == ("<KeyValueCache of batch shape (2, 3): 100 positions in 13 pages of 8>")
+
+
+def test_what_is_appended_is_copied_and_what_is_read_too() -> None:
+    key = np.ones((3, 2))
+    cache = pe.KeyValueCache(2)
+    cache.append(key, key)
+    key[:] = 7
+    cache.key[:], cache.value[:] = 9, 9
+    assert (cache.key == 1).all()
+    assert (cache.value == 1).all()
+
+
+def test_values_without_weight_may_hold_anything() -> None:
+    key = np.array([[9.0], [0.0], [8.9]])
+    value = np.array([[1.0], [np.nan], [2.0]])
+    cache = filled(key, value, 1, [3])
+    assert np.isfinite(cache.attend([[5.0]], 2)[0]).all()
+
+
+def test_nothing_to_attend_to_or_with() -> None:
+    cache = pe.KeyValueCache()
+    assert (len(cache), cache.nbytes, repr(cache)) == (0, 0, "KeyValueCache(page_size=64)")
+    cache.append(np.zeros((2, 0, 3)), np.zeros((2, 0, 4)))
+    output, report = cache.attend(np.ones((2, 1, 3)))
+    np.testing.assert_array_equal(output, np.zeros((2, 1, 4)))
+    assert (report.pages, report.skipped) == (0, 0)
+    cache.append(np.zeros((2, 5, 3)), np.zeros((2, 5, 4)))
+    output, report = cache.attend(np.ones((2, 0, 3)))
+    assert output.shape == (2, 0, 4)
+    assert str(report)
+
+
+def of(key: Any, value: Any = None, size: Any = 4) -> pe.KeyValueCache:
+    cache = pe.KeyValueCache(size)
+    cache.append(key, key if value is None else value)
+    return cache
+
+
+K = np.zeros((2, 5, 3), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "call"),
+    [
+        (ValueError, "page_size must be at least 1, got 0", lambda: pe.KeyValueCache(0)),
+        (TypeError, "page_size must be a whole number, got 2.5", lambda: pe.KeyValueCache(2.5)),
+        (ValueError, "the cache is empty: append", lambda: pe.KeyValueCache().attend(K)),
+        (ValueError, "the cache is empty: append", lambda: pe.KeyValueCache().key),
+        (ValueError, r"differ in the last axis only.*\(2, 4, 3\)", lambda: of(K, K[:, :4])),
+        (ValueError, r"\(…, n, d\).* got \(3,\)", lambda: of(K[0, 0])),
+        (ValueError, r"the cache, \(2,\) and 3, got shape", lambda: of(K).append(K[..., :2], K)),
+        (ValueError, r"the cache, \(2,\) and 3, got shape", lambda: of(K).append(K[:1], K[:1])),
+        (ValueError, "as many features", lambda: of(K).attend(K[..., :2])),
+        (TypeError, "key of float64 has more digits", lambda: of(K).append(K * np.ones(3), K)),
+        (TypeError, "query of float64 has more digits", lambda: of(K).attend(K.astype(float))),
+        (TypeError, "key must hold real numbers", lambda: of(K.astype(complex))),
+        (TypeError, "a cache holds float16, float32", lambda: of(K.astype(np.longdouble))),
+        (TypeError, r"takes the parameters \(k\)", lambda: of(K).attend(K, mapping="topk_softmax")),
+        (ValueError, "alpha", lambda: of(K).attend(K, 0.5)),
+        (ValueError, "scale must be finite", lambda: of(K).attend(K, scale=np.nan)),
+    ],
+)
+def test_errors_say_what_was_expected(error: Any, message: str, call: Any) -> None:
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_lazy_arrays_and_those_of_a_gpu_are_refused() -> None:
+    dask = pytest.importorskip("dask.array")
+    with pytest.raises(TypeError, match="a cache takes NumPy arrays, and key is a Array"):
+        of(dask.from_array(K))
+
+
+def test_a_cache_that_is_refused_stays_as_it_was() -> None:
+    cache = of(K)
+    with pytest.raises(ValueError, match="got shape"):
+        cache.append(K, K[..., :2])
+    assert len(cache) == 5
+
+
+def test_the_first_rounds_are_small() -> None:
+    rng = np.random.default_rng(11)
+    key = rng.standard_normal((1024, 2)).astype(np.float32)
+    key[700:704] = 60, 60
+    cache = filled(key, key, 4, [1024])
+    report = cache.attend(np.array([[3.0, 3.0]], np.float32), 1.5)[1]
+    assert report.visited.item() <= module.ROUNDS[0]
