@@ -32,7 +32,7 @@ KERNEL_WITHOUT_RECORD(
 
 /* Memory to find the non-zeros of a row of up to n scores in. */
 typedef struct {
-    REAL *scratch; /* scratch_size(n) */
+    REAL *scratch; /* largest_scratch_size(n), since a query may see fewer keys */
     REAL *masked;  /* n; and for what is found, n in whole lanes and PAIR more: */
     REAL *x, *p;
     int32_t *columns, *every; /* every column */
@@ -190,14 +190,15 @@ static void TYPED(entmax_rows_loop)(char **args, const ptrdiff_t *dims, const pt
         value_error("entmax_rows: results must be contiguous, with room for all entries");
         return;
     }
-    REAL *scratch = scratch_or_error(scratch_size(n) + n + 3 * padded, sizeof(REAL));
+    const ptrdiff_t of_rows = largest_scratch_size(n) + padded; /* which take n more as scratch */
+    REAL *scratch = scratch_or_error(of_rows + n + 2 * padded, sizeof(REAL));
     int32_t *numbers = scratch_or_error(2 * padded, sizeof(int32_t));
     if (scratch == NULL || numbers == NULL) {
         free(scratch);
         free(numbers);
         return;
     }
-    REAL *after = scratch + scratch_size(n) + padded; /* an entmax row takes n more as scratch */
+    REAL *after = scratch + of_rows;
     const TYPED(RowRoom) room = {scratch, after,           after + n, after + n + padded,
                                  numbers, numbers + padded};
     for (ptrdiff_t i = 0; i < padded; i++) room.every[i] = (int32_t)i;
