@@ -195,6 +195,25 @@ def causality(rounds: int) -> None:
         print(f"| {length:,} | {taken['True'] / taken['False']:.2f} |", flush=True)
 
 
+def by_length(rounds: int) -> None:
+    """Time and peak memory of a step of training against length, each in a process of its own."""
+    kinds = {"PyTorch": "PyTorch", "package": "the `entmax` package", "sparse": "sparse"}
+    print_header(
+        "A step of training against length, α = 1.5, scores of scale 1, in a process of its own",
+        ["tokens", *(f"{name}, {unit}" for unit in ("ms", "MiB") for name in kinds.values())],
+    )
+    for length in (256, 512, 1024, 2048, 4096, 8192, 16_384):
+        found = {}
+        for kind in kinds:
+            if kind == "package" and length > 8192:
+                found[kind] = "–", "–"  # arrays of a gigabyte
+                continue
+            taken, peak, _ = in_a_process(kind, length, 1.5, max(1, min(rounds, 16_384 // length)))
+            found[kind] = f"{taken * 1e3:.2f}", f"{peak:.1f}"
+        cells = [f"{length:,}", *(found[kind][i] for i in (0, 1) for kind in kinds)]
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
 def memory(rounds: int) -> None:
     """The peak of a step of training in a process of its own, and what it has to hold."""
     print_header(
@@ -202,36 +221,67 @@ def memory(rounds: int) -> None:
         ["α", "arrays and weights, MiB", "peak above the start, MiB", "allowed, MiB"],
     )
     for alpha in (1.5, 2.0):
-        command = [sys.executable, __file__, "--one-step", str(alpha)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        held, peak = (float(word) for word in done.stdout.split())
+        _, peak, held = in_a_process("sparse", 16_384, alpha, 1)
         print(f"| {alpha:g} | {held:.0f} | {peak:.0f} | {1.2 * held + 32:.0f} |", flush=True)
 
 
-def one_step(alpha: float) -> None:
-    """Print the MiB that a step has to hold, and by how much it raised the peak."""
-    warm = [np.ones((8, D), np.float32)] * 4
-    _, weights = attention(*warm[:3], alpha, return_weights=True)
-    attention_vjp(weights, *warm, alpha)
-    before = peak_mib()
-    query, key, value, g = arrays(16_384, 1)
-    output, weights = attention(query, key, value, alpha, return_weights=True, workers=1)
-    gradients = attention_vjp(weights, query, key, value, g, alpha, workers=1)
-    peak = peak_mib()
-    held = sum(x.nbytes for x in (query, key, value, g, output, *gradients, weights)) / 2**20
-    print(held, peak - before)
+def in_a_process(kind: str, length: int, alpha: float, rounds: int) -> tuple[float, float, float]:
+    """Median seconds of a step, the peak above the start and what has to be held, both in MiB."""
+    command = [sys.executable, __file__, "--steps", kind, str(length), str(alpha), str(rounds)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    seconds, peak, held = (float(word) for word in done.stdout.split())
+    return seconds, peak, held
 
 
-def peak_mib() -> float:
-    """The most memory since this program began; `getrusage` would count its parent's (Linux)."""
+def steps(kind: str, length: int, alpha: float, rounds: int) -> None:
+    """Print what `in_a_process` reads: first the peak of one step, then the time of several."""
+    torch.set_num_threads(1)
+
+    def sparse(query: Any, key: Any, value: Any, g: Any) -> tuple[Any, ...]:
+        output, weights = attention(query, key, value, alpha, return_weights=True, workers=1)
+        return output, weights, *attention_vjp(weights, query, key, value, g, alpha, workers=1)
+
+    def with_torch(*arrays: Any) -> tuple[Any, ...]:
+        *tensors, g = (torch.from_numpy(x)[None, None] for x in arrays)
+        tensors = [x.requires_grad_(True) for x in tensors]
+        if kind == "PyTorch":
+            output = scaled_dot_product_attention(*tensors)
+        else:
+            output = attention_of_the_package(*tensors, alpha)
+        return output, *torch.autograd.grad(output, tensors, g)
+
+    step = sparse if kind == "sparse" else with_torch
+    step(*arrays(8, 1))
+    before = peak_mib(reset=True)
+    given = arrays(length, 1)
+    results = step(*given)
+    peak = peak_mib() - before
+    held = sum(x.nbytes for x in (*given, *results)) / 2**20
+    del results
+    keep_memory()
+    print(medians({"step": lambda: step(*given)}, rounds)["step"], peak, held)
+
+
+def attention_of_the_package(query: Any, key: Any, value: Any, alpha: float) -> Any:
+    """Attention written with the `entmax` package."""
+    import entmax
+
+    scores = query @ key.mT * D**-0.5
+    run = {1.5: entmax.entmax15, 2.0: entmax.sparsemax}.get(alpha)
+    return (run(scores, -1) if run else entmax.entmax_bisect(scores, alpha, -1)) @ value
+
+
+def peak_mib(reset: bool = False) -> float:
+    """The most memory since the start, or the last reset (Linux)."""
+    if reset:
+        with open("/proc/self/clear_refs", "w", encoding="utf-8") as file:
+            file.write("5")
     with open("/proc/self/status", encoding="utf-8") as lines:
         return int(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) / 1024
 
 
 def package(rounds: int) -> None:
     """Against attention written with the `entmax` package in PyTorch, 1,024 tokens."""
-    import entmax
-
     print_header(
         "Against the `entmax` package in PyTorch, 1,024 tokens, one thread, hot",
         ["scale", "α", "times as fast, trained", "entmax, ms", "weights, MiB: all / kept"],
@@ -241,16 +291,11 @@ def package(rounds: int) -> None:
         for alpha in ALPHAS:
             query, key, value, g = arrays(1024, scale)
             tensors = [torch.from_numpy(x).requires_grad_(True) for x in (query, key, value)]
-            maps = {1.5: entmax.entmax15, 2.0: entmax.sparsemax}
-
             g_tensor = torch.from_numpy(g)
 
-            def theirs(alpha=alpha, tensors=tensors, g=g_tensor, maps=maps) -> object:
-                q, k, v = tensors
-                scores = q @ k.T * D**-0.5
-                run = maps.get(alpha)
-                p = run(scores, -1) if run else entmax.entmax_bisect(scores, alpha, -1)
-                return torch.autograd.grad(p @ v, tensors, g)
+            def theirs(alpha=alpha, tensors=tensors, g=g_tensor) -> object:
+                output = attention_of_the_package(*tensors, alpha)
+                return torch.autograd.grad(output, tensors, g)
 
             runs = {
                 "theirs": theirs,
@@ -266,13 +311,14 @@ def package(rounds: int) -> None:
 TABLES: dict[str, Callable[[int], None]] = {
     "speed": speed,
     "causality": causality,
+    "lengths": by_length,
     "memory": memory,
     "package": package,
     "threads": lambda rounds: speed(rounds, workers=2),
 }
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--one-step"]:
-        one_step(float(sys.argv[2]))
+    if sys.argv[1:2] == ["--steps"]:
+        steps(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), int(sys.argv[5]))
     else:
         main()

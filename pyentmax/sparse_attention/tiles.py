@@ -158,13 +158,13 @@ class Tile:
 
 
 def tiles(shape: tuple[int, ...], reach: int | None, queries: int) -> list[Tile]:
-    """The tiles of weights of that shape, with so many queries of a head in each."""
+    """The tiles of weights of that shape, with so many queries of a head in each, or some more."""
     heads, (t, s) = math.prod(shape[:-2]), shape[-2:]
     at_once = max(1, TILE // max(1, t * s)) if queries >= t else 1
     places = [
-        (start, min(start + at_once, heads), top, min(top + queries, t))
+        (start, min(start + at_once, heads), top, bottom)
         for start in range(0, heads, at_once)
-        for top in range(0, t, queries)
+        for top, bottom in _cuts(t, reach, queries)
     ]
     keys = [s if reach is None else min(max(bottom + reach, 0), s) for *_, bottom in places]
     work = [(b - a) * (d - c) * n for (a, b, c, d), n in zip(places, keys, strict=True)]
@@ -173,6 +173,19 @@ def tiles(shape: tuple[int, ...], reach: int | None, queries: int) -> list[Tile]
         Tile(i, *place, n, part / total)
         for i, (place, n, part) in enumerate(zip(places, keys, work, strict=True))
     ]
+
+
+def _cuts(t: int, reach: int | None, queries: int) -> list[tuple[int, int]]:
+    """Where tiles begin and end: more queries go together as long as causality hides most keys."""
+    found, top = [], 0
+    while top < t:
+        size = queries
+        if reach is not None:
+            while 2 * size <= QUERIES and 2 * size * (top + 2 * size + reach) <= TILE:
+                size *= 2
+        found.append((top, min(top + size, t)))
+        top += size
+    return found
 
 
 class Call:

@@ -76,6 +76,17 @@ def test_a_forked_child_computes_the_same() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.parametrize("offset", [-150, 0, 200])
+def test_tiles_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+    some = case(np.float64, t=300)
+    some.options["offset"] = offset
+    expected = everything(some, 1)
+    for size in (1 << 12, 1 << 15):  # of one height, and higher ones first
+        monkeypatch.setattr(tiles, "TILE", size)
+        for one, other in zip(everything(some, 1), expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
 def test_tiles_are_collected_in_their_order() -> None:
     rows = [np.arange(n) + 10.0 * i for i, n in enumerate([3, 0, 5, 2])]
     for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
