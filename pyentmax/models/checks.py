@@ -8,6 +8,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 import numpy as np
 
 from pyentmax.nn.initializers import Parameters
+from pyentmax.system.memory import machine_memory
 
 Config = TypeVar("Config")
 
@@ -37,6 +38,18 @@ def check_sizes(config: Any, source: Sized, target: Sized) -> None:
         size = getattr(config, f"{name}_size")
         if len(vocabulary) != size:
             raise ValueError(f"{name} vocabulary: expected {size} tokens, got {len(vocabulary)}")
+
+
+def check_memory(fewest: int, dtype: Any) -> None:
+    """Raise a MemoryError where so many parameters exceed the machine's memory.
+
+    Making them would take until it is full: a layer is small, and there may be many.
+    """
+    memory, size = machine_memory(), fewest * np.dtype(dtype).itemsize
+    if memory is not None and size > memory:
+        raise MemoryError(
+            f"at least {fewest:,} parameters need {size:,} bytes, and this machine has {memory:,}"
+        )
 
 
 def check_parameters(

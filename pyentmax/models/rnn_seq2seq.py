@@ -22,6 +22,7 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
+from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.models.protocol import IntArray, PairBatch, Step
 from pyentmax.models.sources import check_sources
@@ -156,6 +157,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         cls, config: RNNSeq2SeqConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
     ) -> RNNSeq2Seq:
         """A model with random parameters drawn from ``rng``."""
+        check_memory(config.fewest_parameters, dtype)
         n = config.hidden
         params = init_embedding(rng, "source_embedding", config.source_size, n, dtype)
         params |= init_embedding(rng, "target_embedding", config.target_size, n, dtype)

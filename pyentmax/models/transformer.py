@@ -25,6 +25,7 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, dropout, linear_by_rows, select_rows
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
+from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.models.protocol import IntArray, PairBatch, Step
 from pyentmax.models.sources import check_sources
@@ -279,6 +280,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         cls, config: TransformerConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
     ) -> Transformer:
         """A model with random parameters drawn from ``rng``."""
+        check_memory(config.fewest_parameters, dtype)
         n = config.width
         params = init_embedding(rng, "target_embedding", config.target_size, n, dtype)
         if config.tied != "all":

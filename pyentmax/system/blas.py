@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
+MOST = 1 << 16  # threads; BLAS takes the number as a C int, of which it would keep 32 bits
+
 # The limits that are in force, the innermost last. Like BLAS's own they hold for the whole process.
 _limits: list[int] = []
 
@@ -42,7 +44,7 @@ def limit_blas(threads: int | None = None, *, announce: bool = False) -> Iterato
     Raises
     ------
     ValueError
-        If ``threads`` is below 1.
+        If ``threads`` is below 1, or above what any machine has.
 
     Examples
     --------
@@ -52,6 +54,8 @@ def limit_blas(threads: int | None = None, *, announce: bool = False) -> Iterato
     """
     if threads is not None and threads < 1:
         raise ValueError(f"blas_threads: expected at least 1, got {threads}")
+    if threads is not None and threads > MOST:
+        raise ValueError(f"blas_threads: expected at most {MOST:,}, got {threads}")
     pools = _pools()
     if not pools or (threads is None and _limits):
         yield

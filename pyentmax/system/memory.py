@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 
 # From <malloc.h>. The largest threshold that glibc takes for blocks of their own is 32 MiB.
@@ -24,6 +25,20 @@ def peak_memory() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
+
+
+def machine_memory() -> int | None:
+    """Bytes of memory that this machine has; None where nobody tells.
+
+    Examples
+    --------
+    >>> machine_memory() is None or machine_memory() > 1 << 20
+    True
+    """
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):  # Windows, or a system without the second
+        return None
 
 
 def keep_freed_memory() -> bool:

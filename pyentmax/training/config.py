@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
+MOST = 10**12  # updates: years of the smallest model's, and far within all arithmetic
 LATER_SETTINGS = {
     "warmup": None,
     "betas": (0.9, 0.999),
@@ -71,9 +72,13 @@ class TrainingConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: expected at least 1, got {value}")
+            if value is not None and value > MOST:
+                raise ValueError(f"{name}: expected at most {MOST:,}, got {value}")
         for name in ("rate", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
+        if math.isinf(self.rate):
+            raise ValueError(f"rate: expected a finite number, got {self.rate}")
         if self.seed < 0:
             raise ValueError(f"seed: expected a number from 0 up, got {self.seed}")
         if self.schedule not in SCHEDULES:

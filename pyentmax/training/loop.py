@@ -237,7 +237,9 @@ class _Run:
     @property
     def speed(self) -> str:
         """How much is done per second, with its unit."""
-        return f"{self.count / self.seconds:.0f} {self.batches.unit}/s"
+        # A coarse clock may not have moved during the first updates.
+        speed = f"{self.count / self.seconds:.0f}" if self.seconds else "?"
+        return f"{speed} {self.batches.unit}/s"
 
     @property
     def recent_loss(self) -> float:

@@ -383,6 +383,14 @@ def test_a_configuration_that_cannot_be(change, message):
         small(**change)
 
 
+@pytest.mark.parametrize("size", ["width", "layers", "inner", "source_size"])
+def test_sizes_beyond_the_memory_of_the_machine_are_refused_before_anything_is_made(size):
+    sizes = {"source_size": 9, "target_size": 7, "width": 8, "layers": 1, "heads": 2, "inner": 8}
+    config = TransformerConfig(**{**sizes, size: 10**30})
+    with pytest.raises(MemoryError, match="at least [0-9,]+ parameters .* bytes, and this machine"):
+        Transformer.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+
+
 def test_parameters_that_do_not_fit_are_named():
     model = small()
     model.check_parameters()

@@ -65,6 +65,14 @@ def test_none_is_no_number_of_threads():
             pass
 
 
+@pytest.mark.parametrize("threads", [2**31, 10**30])
+def test_a_number_of_threads_beyond_all_machines_is_refused(threads):
+    # BLAS would take what is left of it in 32 bits.
+    with pytest.raises(ValueError, match="blas_threads: expected at most 65,536, got [12]"):
+        with limit_blas(threads):
+            pass
+
+
 @pytest.mark.parametrize(("asked", "given"), [(None, 1), (2, 2)])
 def test_training_is_limited(asked, given, capsys):
     config = RNNSeq2SeqConfig(5, 5, hidden=4)

@@ -371,6 +371,11 @@ def test_seconds_are_those_of_the_clock_and_leave_out_validation():
     assert history.seconds == [10, 20, 30, 40]
 
 
+def test_a_clock_that_has_not_moved_yet_tells_no_speed(capsys):
+    train(new_model(), BATCHES, config(updates=1), validate, clock=lambda: 0.0)
+    assert "1/1 updates, ? examples/s, loss " in capsys.readouterr().err
+
+
 def test_a_run_killed_between_validations_repeats_only_what_followed_its_last_checkpoint(tmp_path):
     now = [0.0]  # a clock that goes on by 1 at each reading: an update takes a second
 
@@ -457,6 +462,9 @@ def test_the_progress_speaks_of_examples_loss_and_accuracy(capsys):
     ("field", "value", "message"),
     [
         ("updates", 0, "updates: expected at least 1, got 0"),
+        ("updates", 10**13, "updates: expected at most 1,000,000,000,000, got 10"),
+        ("validate_every", 10**13, "validate_every: expected at most 1,000,000,000,000, got 10"),
+        ("rate", float("inf"), "rate: expected a finite number, got inf"),
         ("rate", 0.0, "rate: expected a positive number, got 0.0"),
         ("clip", float("nan"), "clip: expected a positive number, got nan"),
         ("schedule", "cosine", "schedule: expected one of 'linear', .*; got 'cosine'"),

@@ -231,6 +231,11 @@ def hold_out(
 def first_words(examples: Iterable[Example], count: int | None) -> list[Example]:
     """The first ``count`` examples of each language, or all; files have them in random order.
 
+    Raises
+    ------
+    DataError
+        If ``count`` is below 1.
+
     Examples
     --------
     >>> examples = [Example(lemma, "", (), language) for language in "xy" for lemma in "abc"]
@@ -239,6 +244,8 @@ def first_words(examples: Iterable[Example], count: int | None) -> list[Example]
     """
     if count is None:
         return list(examples)
+    if count < 1:
+        raise DataError(f"first words: expected at least 1 of each language, got {count}")
     seen: Counter[str | None] = Counter()
     chosen = []
     for example in examples:

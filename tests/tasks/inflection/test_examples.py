@@ -21,6 +21,7 @@ from pyentmax.tasks.inflection import (
     source_tokens,
     target_tokens,
 )
+from pyentmax.tasks.inflection.examples import first_words
 
 # Whatever a column may hold: any character but the separators, and not only blanks.
 columns = st.text(
@@ -158,6 +159,12 @@ def test_hold_out_splits_by_lemma(examples, lemmas):
     kept, held = hold_out(examples, lemmas)
     assert held == [example for example in examples if example.lemma in lemmas]
     assert kept == [example for example in examples if example.lemma not in lemmas]
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_the_first_words_are_counted_from_one(count):
+    with pytest.raises(DataError, match=f"expected at least 1 of each language, got {count}"):
+        first_words([Example("go", "went", ("V", "PST"))], count)
 
 
 def test_unknown_characters_in_examples_are_named_or_mapped():

@@ -167,6 +167,11 @@ def test_interrupted_training_is_told(folder, tmp_path, monkeypatch, capsys):
     assert "the same command continues" in capsys.readouterr().out
 
 
+def test_more_validations_than_updates_are_one_for_each():
+    settings = one_language.Settings(updates=2, validations=10**400)
+    assert settings.training(0).validate_every == 1
+
+
 def test_validations_are_counted_from_one():
     with pytest.raises(ValueError, match="validations: expected at least 1, got 0"):
         one_language.Settings(validations=0)

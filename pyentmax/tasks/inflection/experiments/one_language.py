@@ -6,7 +6,6 @@ which other work on the machine hardly affects.
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,7 @@ class Settings:
         return TrainingConfig(
             updates=self.updates,
             rate=self.rate,
-            validate_every=math.ceil(self.updates / self.validations),
+            validate_every=-(-self.updates // self.validations),  # rounded up
             seed=seed,
         )
 

@@ -16,7 +16,6 @@ folder holds everything about it, so that a run can be stopped and resumed at an
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -82,7 +81,7 @@ class Settings:
         """The settings of a cell's training run on this number of examples."""
         assert self.epochs is not None
         assert self.validate_every is not None
-        updates = math.ceil(examples / self.batch_size)
+        updates = -(-examples // self.batch_size)  # rounded up
         return TrainingConfig(
             updates=self.epochs * updates,
             rate=self.rate,
