@@ -15,6 +15,7 @@ import pkgutil
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from types import GenericAlias, ModuleType
 from typing import Any
 
@@ -31,6 +32,7 @@ import pyentmax
 from pyentmax import cli
 
 COMMANDS = "pyentmax.cli"  # has a page of its own, with its help texts
+ADAPTERS = ("torch",)  # rooms named after the library that they need
 NO_SOURCE = ("pyentmax.__main__", "pyentmax._cpu")  # runs when imported; is compiled
 
 logger = logging.getLogger(__name__)
@@ -43,8 +45,14 @@ def inner_modules(package: ModuleType) -> Iterator[ModuleType]:
     """The modules directly inside a package; none inside a module."""
     path = getattr(package, "__path__", ())
     for _, name, _ in pkgutil.iter_modules(path, f"{package.__name__}."):
-        if name not in NO_SOURCE:
+        if name not in NO_SOURCE and not without_its_library(name):
             yield import_module(name)
+
+
+def without_its_library(full_name: str) -> bool:
+    """Whether it is an adapter, or in one, whose library is not installed here."""
+    room = full_name.partition(".")[2].partition(".")[0]
+    return room in ADAPTERS and find_spec(room) is None
 
 
 def public_modules(package: ModuleType) -> Iterator[ModuleType]:
@@ -161,6 +169,12 @@ class Reference(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         """The nodes of table and entries."""
+        if without_its_library(self.arguments[0]):
+            room = self.arguments[0].rpartition(".")[2]
+            missing = (
+                f"This site was built without {room}, and shows nothing of ``pyentmax.{room}``."
+            )
+            return self.parse_text_to_nodes(missing)
         module = import_module(self.arguments[0])
         chosen = [line.strip() for line in self.content if line.strip()]
         lines = [] if chosen else self.introduced(module)
@@ -357,7 +371,7 @@ def exists(full_name: str) -> bool:
     try:
         named(full_name)
     except ImportError:
-        return False
+        return without_its_library(full_name)
     return True
 
 

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import signal
 from pathlib import Path
 
+import pytest
+
 # A shell makes what it starts in the background deaf to Ctrl-C, which some tests send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+ADAPTERS = {"torch"}  # rooms named after what they adapt to, which may not be installed
+
+
+class WithoutAdapters:
+    """Leaves the doctests of an adapter alone where there is nothing to adapt to."""
+
+    def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
+        """Whether a path is such an adapter; None leaves the decision to others."""
+        name = collection_path.name
+        adapter = name in ADAPTERS and collection_path.parent.name == "pyentmax"
+        return True if adapter and importlib.util.find_spec(name) is None else None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register hooks for the whole run: those of this file alone know the tests' folder only."""
+    config.pluginmanager.register(WithoutAdapters(), "without-adapters")
 
 
 def pytest_report_header() -> list[str]:

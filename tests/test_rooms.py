@@ -32,6 +32,7 @@ ROOMS = [
     "sparse_attention",
     "checking",
     ROOT,
+    "torch",
     "autograd",
     "nn",
     "models",

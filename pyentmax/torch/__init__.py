@@ -1,0 +1,39 @@
+"""The mappings, losses and attention for PyTorch: functions, modules and registered operations.
+
+Functions have the names that they have in `pyentmax`, and ``dim`` for its ``axis``; modules are
+called after them (`Entmax15`, `Entmax15Loss`). `pyentmax.torch.entmax` has the names and signatures
+of the ``entmax`` package, and is the function `entmax` at the same time.
+
+Tensors on the host run the compiled kernels, on their own memory; those on a CUDA device run the
+CUDA kernels where CuPy is installed; everywhere else the NumPy body runs as torch operations.
+Half precision is computed in float32. The operations behind the functions are registered
+(``torch.ops.pyentmax``), so that `torch.compile`, `torch.export` and `torch.vmap` know them. There
+are second derivatives in the scores for α-entmax and its relatives, and no forward mode.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"pyentmax.torch needs PyTorch, which cannot be imported ({error}): "
+        "pip install 'pyentmax[torch]'"
+    ) from error
+
+# Loaded before its name is taken by the function below: Python binds a submodule only once.
+from pyentmax.torch import entmax as _of_the_entmax_package
+from pyentmax.torch.functions import (
+    LOSS_FUNCTIONS,
+    MAPPING_FUNCTIONS,
+    attention,
+    fenchel_young_loss,
+)
+from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention
+
+globals().update({**MAPPING_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
+# `import pyentmax.torch.entmax as entmax` gives the function: it has the module's names, too.
+vars(MAPPING_FUNCTIONS["entmax"]).update(
+    {name: getattr(_of_the_entmax_package, name) for name in _of_the_entmax_package.__all__}
+)
+
+__all__ = ["AlphaEntmax", "Attention", "attention", "fenchel_young_loss"]
+__all__ += [*MAPPING_FUNCTIONS, *LOSS_FUNCTIONS, *MODULES]

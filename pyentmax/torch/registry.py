@@ -1,0 +1,93 @@
+"""How an operation is registered with PyTorch: ``torch.ops.pyentmax``.
+
+An operation has a schema, a function that computes it on any device, and one that says what its
+results look like; most have a derivative, and a rule for a batched axis. They all are opaque to
+`torch.compile` and `torch.export`, in whose graphs they stand by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyentmax.calls.parameters import UpperBounds
+from pyentmax.mappings import MAPPINGS
+
+LIBRARY = torch.library.Library("pyentmax", "DEF")
+PARAMETER = "Tensor? parameter, float? number"
+
+
+def defined(
+    name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any]
+) -> Callable[..., Any]:
+    """Register an operation: what it computes on any device, and what its results look like."""
+    LIBRARY.define(f"{name}{schema}")
+    LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
+    torch.library.register_fake(f"pyentmax::{name}", fake, lib=LIBRARY)
+    operation: Callable[..., Any] = getattr(torch.ops.pyentmax, name).default
+    return operation
+
+
+def differentiable(name: str, keep: Callable[..., None], backward: Callable[..., Any]) -> None:
+    """Give an operation its derivative, and say what to keep for that."""
+    torch.library.register_autograd(f"pyentmax::{name}", backward, setup_context=keep, lib=LIBRARY)
+
+
+def batched(name: str, rule: Callable[..., Any]) -> None:
+    """Tell `torch.vmap` what to do: ``rule(info, axes, *arguments)`` -> results, their axes."""
+    torch.library.register_vmap(f"pyentmax::{name}", rule, lib=LIBRARY)
+
+
+def like_first(first: Tensor, *rest: Any) -> Tensor:
+    """A result of the first argument's shape and dtype, contiguous."""
+    return first.new_empty(first.shape)
+
+
+def values_of(name: str, parameter: Any, number: Any) -> tuple[Any, ...]:
+    """What follows the arrays in the calls of a mapping of that name: its parameter, if any."""
+    if not MAPPINGS[name].parameters:
+        return ()
+    return (number if parameter is None else parameter,)
+
+
+def front(tensor: Tensor, axis: int | None, size: int) -> Tensor:
+    """The batched axis first, made if there is none."""
+    if axis is None:
+        return tensor.unsqueeze(0).expand(size, *tensor.shape)
+    return tensor.movedim(axis, 0)
+
+
+def aligned(tensor: Any, axis: int | None, ndim: int) -> Any:
+    """The batched axis first in what broadcasts against ndim axes, itself not counted."""
+    if tensor is None or axis is None:
+        return tensor
+    tensor = tensor.movedim(axis, 0)
+    missing = ndim - (tensor.ndim - 1)
+    return tensor.reshape(tensor.shape[0], *(1,) * missing, *tensor.shape[1:])
+
+
+def parameter_axes(name: str, ndim: int) -> int:
+    """How many axes a mapping's parameter broadcasts against: the rows', or a bound's, all."""
+    return ndim if is_bound(name) else ndim - 1
+
+
+def is_bound(name: str) -> bool:
+    """Whether a mapping's parameter belongs to each score, and not to each row."""
+    declared = getattr(getattr(MAPPINGS[name].forward, "kind", None), "parameters", ())
+    return any(isinstance(parameter, UpperBounds) for parameter in declared)
+
+
+def one_by_one(operation: Callable[..., Any], n: int, axes: Any, args: Any) -> Any:
+    """The results of n calls, stacked along a new first axis."""
+    found = [
+        operation(
+            *(x if axis is None else x.select(axis, i) for x, axis in zip(args, axes, strict=True))
+        )
+        for i in range(n)
+    ]
+    if isinstance(found[0], Tensor):
+        return torch.stack(found)
+    return tuple(map(torch.stack, zip(*found, strict=True)))

@@ -1,0 +1,100 @@
+"""`pyentmax.torch.entmax` in place of the entmax package."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+
+import pyentmax.torch as pt  # noqa: E402
+from pyentmax.torch.entmax import *  # noqa: E402, F403
+
+THEIRS = importlib.util.find_spec("entmax")
+needs_entmax = pytest.mark.skipif(
+    THEIRS is None, reason="entmax is not installed: pip install pyentmax[bench]"
+)
+# Of its private threshold functions, and of alpha below 1, which here is an error.
+NOT_OURS = "topk.py::test_entmax_topk topk.py::test_sparsemax_topk".split()
+BELOW_1 = "test_entmax_grad[0.2] test_entmax_grad[0.5] test_entmax_grad[0.75]".split()
+
+
+def test_the_name_is_function_and_module() -> None:
+    import pyentmax.torch.entmax as module
+
+    assert module is pt.entmax
+    z = torch.tensor([2.0, 1.6, -1.0])
+    torch.testing.assert_close(pt.entmax(z), torch.tensor([0.64, 0.36, 0.0]))
+    assert torch.equal(module.entmax15(z), pt.entmax15(z))
+    assert isinstance(module.Entmax15(), torch.nn.Module)
+
+
+@needs_entmax
+def test_names_and_signatures_are_theirs() -> None:
+    import entmax
+
+    theirs = {
+        name: value
+        for name, value in vars(entmax).items()
+        if callable(value) and not name.startswith("_")
+    }
+    assert len(theirs) == 22
+    for name, value in theirs.items():
+        mine = inspect.signature(getattr(pt.entmax, name)).parameters.values()
+        wanted = inspect.signature(value).parameters.values()
+        assert [(p.name, p.default) for p in mine] == [(p.name, p.default) for p in wanted], name
+
+
+@needs_entmax
+@pytest.mark.parametrize("part", ["losses", "mask", "root_finding", "topk"])
+def test_their_own_tests_pass(part: str, tmp_path: Path) -> None:
+    assert THEIRS is not None
+    assert THEIRS.origin is not None
+    text = Path(THEIRS.origin).with_name(f"test_{part}.py").read_text("utf-8")
+    text, changed = re.subn(r"from entmax\.\w+ import", "from pyentmax.torch.entmax import", text)
+    assert changed
+    text = re.sub(r"^    _\w+,\n", "", text, flags=re.MULTILINE)  # imports of what is private
+    # Drawn from 0.05 on, where a third is below 1; and a budget given to normmax for its alpha.
+    text = text.replace("0.05 + 2.5*torch", "1.05 + 1.5*torch")
+    text = text.replace("k = 6*torch.rand", "k = 1 + 6*torch.rand")
+    (tmp_path / f"test_{part}.py").write_text(text, "utf-8")
+    left_out = [f"test_{place}" for place in NOT_OURS]
+    left_out += [f"test_root_finding.py::{test}" for test in BELOW_1]
+    options = [f"--deselect={place}" for place in left_out]
+    command = [sys.executable, "-m", "pytest", "-q", "-c", "/dev/null", "-p", "no:cacheprovider"]
+    run = subprocess.run(
+        [*command, f"--rootdir={tmp_path}", *options, f"test_{part}.py"],
+        cwd=tmp_path,
+        env={**__import__("os").environ, "PYTHONPATH": str(Path(pt.__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout
+    assert " passed" in run.stdout
+    assert "skipped" not in run.stdout
+
+
+def test_where_their_answers_are_wrong() -> None:
+    z = torch.tensor([[1.0, 2.0, 4.0]] * 2, dtype=torch.float64)
+    alpha = torch.ones(2, 1, dtype=torch.float64, requires_grad=True)
+    p = entmax_bisect(z, alpha)  # noqa: F405
+    torch.testing.assert_close(p, torch.softmax(z, -1))
+    p[:, 0].sum().backward()
+    assert alpha.grad.isfinite().all()
+    nothing = torch.full((1, 3), -torch.inf, requires_grad=True)
+    p = entmax15(nothing)  # noqa: F405
+    assert not p.any()
+    p.sum().backward()
+    assert not nothing.grad.any()
+    ignored = Entmax15Loss(ignore_index=-1)  # noqa: F405
+    assert ignored(z, torch.tensor([-1, 2])) == ignored(z[1:], torch.tensor([2]))
+    assert ignored(z, torch.tensor([-1, -1])) == 0
+    along = sparsemax(z.T.unsqueeze(-1), dim=-3, k=2)  # noqa: F405
+    torch.testing.assert_close(along[..., 0].T, sparsemax(z))  # noqa: F405

@@ -1,0 +1,431 @@
+"""The operations registered with PyTorch: values, derivatives, batching, graphs."""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax as pe
+from pyentmax.mappings import MAPPINGS
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+
+import pyentmax.torch as pt  # noqa: E402
+from pyentmax.torch import (  # noqa: E402
+    attention_operations,
+    loss_operations,
+    mapping_operations,
+)
+
+VALUES: dict[str, Any] = {"alpha": 1.3, "k": 2, "strength": 0.2, "upper": 0.4, "budget": 1.5}
+SEPARABLE = [name for name, record in MAPPINGS.items() if record.support_alpha or name == "entmax"]
+WITH_LOSS = [name for name, record in MAPPINGS.items() if record.omega is not None]
+# Steps of 1e-6 in float64, on functions whose slopes are about 1.
+DIFFERENCES = {"eps": 1e-6, "atol": 1e-5, "rtol": 1e-3}
+ROUNDING = {"rtol": 1e-6, "atol": 1e-6}  # of float32, where sums run in another order
+
+each_mapping = pytest.mark.parametrize("name", MAPPINGS)
+
+
+def of(name: str) -> list[Any]:
+    """A value for the mapping's parameter, if it has one."""
+    return [VALUES[parameter] for parameter in MAPPINGS[name].parameters]
+
+
+def tensor(*shape: int, dtype: Any = torch.float64, seed: int = 0, grad: bool = True) -> Any:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(shape, dtype=torch.float64, generator=generator)
+    return values.to(dtype).requires_grad_(grad)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+@each_mapping
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_values_are_those_of_the_arrays(name: str, dtype: Any) -> None:
+    z = tensor(3, 4, 5, dtype=dtype, grad=False)
+    mask = tensor(3, 4, 5, seed=1, grad=False) > -0.5
+    mask[..., :3] = True  # room for what sums to more than 1, and for bounds
+    expected = MAPPINGS[name].forward(z.numpy(), *of(name), axis=1)
+    np.testing.assert_array_equal(getattr(pt, name)(z, *of(name), dim=1), expected)
+    expected = MAPPINGS[name].forward(z.numpy(), *of(name), mask=mask.numpy())
+    np.testing.assert_array_equal(getattr(pt, name)(z, *of(name), mask=mask), expected)
+
+
+def test_the_host_copies_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    z = tensor(2, 5, dtype=torch.float32)
+    seen = {}
+
+    def forward(array: np.ndarray, *, mask: Any) -> np.ndarray:
+        seen["z"], seen["p"] = array, pe.softmax(array)
+        return seen["p"]
+
+    record = copy.copy(MAPPINGS["softmax"])
+    object.__setattr__(record, "forward", forward)
+    monkeypatch.setitem(MAPPINGS, "softmax", record)
+    p = pt.softmax(z)
+    assert seen["z"].ctypes.data == z.data_ptr()
+    assert seen["p"].ctypes.data == p.data_ptr()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32_and_rounded_once(dtype: Any) -> None:
+    z = tensor(8, 300, dtype=dtype)
+    g = tensor(8, 300, dtype=dtype, seed=1, grad=False)
+    p = pt.entmax15(z)
+    p.backward(g)
+    wide = z.detach().float().requires_grad_()
+    torch.testing.assert_close(p, pt.entmax15(wide).to(dtype), rtol=0, atol=0)
+    assert z.grad is not None
+    assert z.grad.dtype == dtype
+    # p itself is rounded to the dtype before its derivative is taken.
+    (expected,) = torch.autograd.grad(pt.entmax15(wide), wide, g.float())
+    torch.testing.assert_close(z.grad.float(), expected, rtol=0.02, atol=0.02)
+    y = torch.zeros(8, dtype=torch.int64)
+    assert pt.entmax15_loss(z, y).dtype == dtype
+
+
+def test_a_masked_row_is_zeros_with_zero_gradients() -> None:
+    z = tensor(2, 4)
+    mask = torch.tensor([[True, True, False, True], [False] * 4])
+    for p in (pt.entmax15(z, mask=mask), pt.softmax(z.masked_fill(~mask, -torch.inf))):
+        assert not p[1].any()
+        (gradient,) = torch.autograd.grad(p, z, tensor(2, 4, seed=1, grad=False))
+        assert gradient[0].any()
+        assert not gradient[1].any()
+
+
+def test_other_dimensions_and_names_of_parameters() -> None:
+    z = tensor(3, 4, 5, grad=False)
+    alpha = 1 + torch.rand(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = pe.entmax(z.numpy(), alpha.numpy(), axis=1)
+    for p in (pt.entmax(z, alpha, 1), pt.entmax(z, alpha=alpha, dim=-2)):
+        np.testing.assert_array_equal(p, expected)
+    upper = torch.full((4, 1), 0.4, dtype=torch.float64)
+    expected = pe.csoftmax(z.numpy(), upper.numpy(), axis=1)
+    np.testing.assert_array_equal(pt.csoftmax(z, upper, dim=1), expected)
+
+
+def test_errors_say_what_is_wrong() -> None:
+    z = tensor(2, 3)
+    with pytest.raises(TypeError, match=r"floating dtype, got torch.int64; .* z.float\(\)"):
+        pt.softmax(torch.tensor([1, 2]))
+    with pytest.raises(ValueError, match=r"alpha must be at least 1, got 0.5"):
+        pt.entmax(z, 0.5)
+    with pytest.raises(TypeError, match=r"topk_softmax\(\) missing a required argument: 'k'"):
+        pt.topk_softmax(z)
+    with pytest.raises(TypeError, match=r"entmax\(\) got an unexpected keyword argument 'beta'"):
+        pt.entmax(z, beta=2)
+    with pytest.raises(TypeError, match=r"entmax\(\) got two values for alpha"):
+        pt.entmax(z, 1.5, alpha=2)
+    with pytest.raises(TypeError, match=r"entmax_loss has no gradient in alpha"):
+        pt.entmax_loss(z, torch.tensor([0, 1]), torch.tensor(1.5, requires_grad=True))
+    with pytest.raises(NotImplementedError, match="normmax has no derivative in alpha"):
+        pt.normmax(z, torch.tensor(1.5, requires_grad=True)).sum().backward()
+    with pytest.raises(ValueError, match="mapping must be one of softmax, .*, got 'soft'"):
+        pt.attention(z, z, z, mapping="soft")
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+@each_mapping
+def test_derivatives_in_the_scores(name: str) -> None:
+    f = getattr(pt, name)
+    assert torch.autograd.gradcheck(lambda z: f(z, *of(name), dim=0), tensor(3, 4), **DIFFERENCES)
+
+
+@pytest.mark.parametrize("name", [n for n, r in MAPPINGS.items() if r.parameter_vjp is not None])
+def test_derivatives_in_a_parameter(name: str) -> None:
+    shape = (3, 4) if MAPPINGS[name].parameters == ("upper",) else (3,)
+    value = torch.full(shape, VALUES[MAPPINGS[name].parameters[0]], dtype=torch.float64)
+    value += 0.01 * torch.arange(value.numel()).reshape(shape)  # away from kinks
+    value.requires_grad_()
+    f = getattr(pt, name)
+    assert torch.autograd.gradcheck(f, (tensor(3, 4), value), **DIFFERENCES)
+
+
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_second_derivatives(name: str) -> None:
+    f, loss = getattr(pt, name), getattr(pt, f"{name}_loss", None)
+    z, y = tensor(3, 4), torch.tensor([0, 2, 3])
+    assert torch.autograd.gradgradcheck(lambda z: f(z, *of(name)), z, **DIFFERENCES)
+    for options in ({}, {"reduction": "none", "ignore_index": 2}, {"reduction": "sum"}):
+        if loss is None:
+            continue
+        assert torch.autograd.gradgradcheck(
+            lambda z, options=options: loss(z, y, *of(name), **options), z, **DIFFERENCES
+        )
+
+
+def test_mixed_derivatives_in_alpha() -> None:
+    z, alpha = tensor(3, 4), torch.tensor([1.2, 1.5, 1.8], dtype=torch.float64, requires_grad=True)
+    g = tensor(3, 4, seed=1, grad=False)
+
+    def slope(alpha: Any) -> Any:
+        (gradient,) = torch.autograd.grad(pt.entmax(z, alpha), z, g, create_graph=True)
+        return gradient
+
+    assert torch.autograd.gradcheck(slope, alpha, **DIFFERENCES)
+
+
+def test_other_mappings_say_that_they_have_no_second_derivative() -> None:
+    z = tensor(2, 3)
+    (gradient,) = torch.autograd.grad(pt.normmax(z).square().sum(), z, create_graph=True)
+    with pytest.raises(NotImplementedError, match="normmax has no second derivatives here"):
+        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("name", WITH_LOSS)
+def test_losses_and_their_derivatives(name: str) -> None:
+    z, y = tensor(4, 5), torch.tensor([0, 4, 2, 1])
+    loss = getattr(pt, f"{name}_loss")
+    named = dict(zip(MAPPINGS[name].parameters, of(name), strict=True))
+    distributions = torch.softmax(tensor(4, 5, seed=1, grad=False), -1)
+    weight = torch.tensor([1.0, 0.5, 0, 2])
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (y, {}),
+        (y, {"reduction": "none", "ignore_index": 2}),
+        (y, {"reduction": "sum", "weight": weight}),
+    ]
+    if name != "topk_sparsemax":  # whose loss of a target with more than k entries is infinite
+        cases += [(distributions, {"weight": weight}), (y, {"label_smoothing": 0.1})]
+    for target, options in cases:
+        found = loss(z, target, *of(name), **options)
+        arrays = {
+            key: x.numpy() if isinstance(x, torch.Tensor) else x for key, x in options.items()
+        }
+        expected = pe.fenchel_young_loss(
+            z.detach().numpy(), target.numpy(), name, **named, **arrays
+        )
+        np.testing.assert_array_equal(found.detach(), expected)
+        assert torch.equal(found, pt.fenchel_young_loss(z, target, name, **named, **options))
+        assert torch.autograd.gradcheck(
+            lambda z, target=target, options=options: loss(z, target, *of(name), **options),
+            z,
+            **DIFFERENCES,
+        )
+
+
+def test_losses_along_another_dimension() -> None:
+    z, y = tensor(2, 5, 3), torch.tensor([[0, 1, 2], [4, 3, 2]])  # as cross_entropy's classes lie
+    expected = pe.entmax15_loss(z.detach().numpy(), y.numpy(), axis=1)
+    np.testing.assert_array_equal(pt.entmax15_loss(z, y, dim=1).detach(), expected)
+    expected = torch.nn.functional.cross_entropy(z, y)
+    torch.testing.assert_close(pt.softmax_loss(z, y, dim=1), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_attention_and_its_derivatives() -> None:
+    query, key, value = (tensor(2, 2, 4, 3, seed=i) for i in range(3))
+    alpha = torch.tensor([1.3, 1.7], dtype=torch.float64, requires_grad=True)
+    arrays = [x.detach().numpy() for x in (query, key, value, alpha)]
+    expected = pe.attention(*arrays, causal=True)
+    found = pt.attention(query, key, value, alpha, causal=True)
+    np.testing.assert_array_equal(found.detach(), expected)
+
+    def attended(*inputs: Any) -> Any:
+        return pt.attention(*inputs, causal=True)
+
+    assert torch.autograd.gradcheck(attended, (query, key, value, alpha), **DIFFERENCES)
+    mask = torch.tensor([True, True, False, True])
+    expected = pe.attention(*arrays[:3], mapping="topk_softmax", k=2, mask=mask.numpy())
+    found = pt.attention(query, key, value, mapping="topk_softmax", k=2, mask=mask)
+    np.testing.assert_array_equal(found.detach(), expected)
+    shared = pt.attention(query, key[:, :1], value[:, :1], mapping="sparsemax")
+    assert shared.shape == (2, 2, 4, 3)
+
+
+# --- batching -------------------------------------------------------------------------------------
+
+
+@each_mapping
+def test_vmap(name: str) -> None:
+    f = getattr(pt, name)
+    z = tensor(4, 3, 5, grad=False)
+    expected = f(z, *of(name))
+    for axis in range(2):
+        found = torch.vmap(lambda z: f(z, *of(name)), in_dims=axis, out_dims=axis)(z)
+        torch.testing.assert_close(found, expected, **ROUNDING)
+    one = z[0]
+    batched, alone = (
+        torch.autograd.functional.jacobian(lambda z: f(z, *of(name)), one, vectorize=vectorize)
+        for vectorize in (True, False)
+    )
+    torch.testing.assert_close(batched, alone, **ROUNDING)
+
+
+def test_vmap_over_parameters_masks_losses_and_attention() -> None:
+    z, g = tensor(4, 3, 5, grad=False), tensor(4, 3, 5, seed=1, grad=False)
+    alpha, mask = 1 + torch.sigmoid(g[..., 0]), g > -1
+    found = torch.vmap(lambda z, alpha, mask: pt.entmax(z, alpha, mask=mask))(z, alpha, mask)
+    torch.testing.assert_close(found, pt.entmax(z, alpha, mask=mask), **ROUNDING)
+    found = torch.vmap(pt.entmax, in_dims=(None, 0))(z[0], alpha[:, 0])
+    expected = torch.stack([pt.entmax(z[0], a) for a in alpha[:, 0]])
+    torch.testing.assert_close(found, expected, **ROUNDING)
+    found = torch.vmap(pt.csoftmax, in_dims=(None, 0))(z[0], torch.full((4, 5), 0.4))
+    assert found.shape == (4, 3, 5)
+    parameter = alpha[0].clone().requires_grad_()
+    jacobians = [
+        torch.autograd.functional.jacobian(lambda a: pt.entmax(z[0], a), parameter, vectorize=v)
+        for v in (True, False)
+    ]
+    torch.testing.assert_close(*jacobians, **ROUNDING)
+    y = torch.tensor([0, 1, 2])
+    found = torch.vmap(pt.entmax15_loss, in_dims=(0, None))(z, y)
+    expected = torch.stack([pt.entmax15_loss(one, y) for one in z])
+    torch.testing.assert_close(found, expected, **ROUNDING)
+    found = torch.vmap(lambda query: pt.attention(query, z[0], z[0]))(z)
+    torch.testing.assert_close(found, pt.attention(z, z[0], z[0]), **ROUNDING)
+
+
+# --- what PyTorch asks of an operation ------------------------------------------------------------
+
+
+def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
+    """Calls of each operation."""
+    z, v = tensor(3, 5, dtype=torch.float32), tensor(3, 5, dtype=torch.float32, seed=1)
+    p = torch.softmax(z.detach(), -1).requires_grad_()
+    alpha = torch.tensor([1.3, 1.5, 2.0], requires_grad=True)
+    mask, y = v.detach() > -1, torch.tensor([0, 1, 2])
+    query, key, value = (tensor(2, 2, 4, 3, seed=i, dtype=torch.float32) for i in range(3))
+    two = torch.tensor([1.3, 1.7], requires_grad=True)
+    product, gradient = mapping_operations.product, mapping_operations.parameter_gradient
+    mapping, loss = mapping_operations.mapping, loss_operations.loss
+    attention = attention_operations.attention
+    gradients = attention_operations.attention_gradients
+    fixed = tuple(x.detach() for x in (query, query, key, value))
+    setting = ("entmax", two, None, None, True, 0, None)
+    return {
+        "mapping": (mapping, (z, "entmax15", None, None, None)),
+        "mapping of alpha": (mapping, (z, "entmax", alpha, None, mask)),
+        "mapping of a number": (mapping, (z, "topk_softmax", None, 2.0, mask)),
+        "product": (product, (p, v, "entmax", alpha, None, mask)),
+        "gradient of alpha": (
+            gradient,
+            (p.detach(), v.detach(), None, "entmax", alpha.detach(), mask),
+        ),
+        "loss": (loss, (z, y, "entmax15", None, None, None, mask, "mean", 1, 0.0)),
+        "losses": (loss, (z, y, "entmax", None, 1.3, None, None, "none", None, 0.1)),
+        "attention": (attention, (query, key, value, *setting)),
+        "attention of a mapping": (
+            attention,
+            (query, key[:, :1], value, "sparsemax", None, None, None, False, 0, 0.3),
+        ),
+        "gradients of attention": (gradients, (*fixed, "entmax", two.detach(), *setting[2:])),
+    }
+
+
+@pytest.mark.parametrize("case", operations())
+def test_opcheck(case: str) -> None:
+    operation, args = operations()[case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's own, of what it is about to change
+        found = torch.library.opcheck(operation, args)
+    assert set(found.values()) == {"SUCCESS"}
+
+
+class Model(torch.nn.Module):
+    """Everything that has an operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 5)
+        self.heads = pt.AlphaEntmax(2)
+        self.loss = pt.Entmax15Loss(ignore_index=2)
+
+    def forward(self, x: Any, y: Any) -> Any:
+        h = pt.entmax15(self.linear(x)) + 1
+        s = pt.entmax(h, 1.3, dim=0, mask=h > 0)
+        w = self.heads(torch.stack([s, s + h.relu()]))
+        o = pt.attention(h[None], h[None], s[None], causal=True)
+        return self.loss(h + s + w.sum(0), y) + o.sum()
+
+
+def assert_compiled(backend: str) -> None:
+    torch.manual_seed(0)
+    model, y = Model(), torch.tensor([0, 1, 2, 3, 4])
+    x = tensor(5, 6, dtype=torch.float32, grad=False)
+    expected = model(x, y)
+    expected.backward()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = torch.compile(model, fullgraph=True, backend=backend)(x, y)
+        found.backward()
+    torch.testing.assert_close(found, expected, **ROUNDING)
+    for p, gradient in zip(model.parameters(), gradients, strict=True):
+        torch.testing.assert_close(p.grad, gradient, **ROUNDING)
+
+
+def test_a_model_compiles_in_one_graph() -> None:
+    assert_compiled("aot_eager")
+
+
+@pytest.mark.slow
+def test_a_model_compiles_with_inductor() -> None:
+    assert_compiled("inductor")
+
+
+def test_a_model_is_exported() -> None:
+    model, y = Model(), torch.tensor([0, 1, 2, 3, 4])
+    x = tensor(5, 6, dtype=torch.float32, grad=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exported = torch.export.export(model, (x, y))
+    assert "torch.ops.pyentmax.mapping.default" in exported.graph_module.code
+    torch.testing.assert_close(exported.module()(x, y), model(x, y), **ROUNDING)
+
+
+# --- modules --------------------------------------------------------------------------------------
+
+
+@each_mapping
+def test_modules_do_what_functions_do(name: str) -> None:
+    z = tensor(3, 5, grad=False)
+    title = "".join(part.capitalize() for part in name.split("_"))
+    module = getattr(pt, title)(*of(name), dim=0)
+    assert torch.equal(module(z), getattr(pt, name)(z, *of(name), dim=0))
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    again = torch.load(file, weights_only=False)
+    assert repr(again) == repr(module)
+    assert torch.equal(again(z), module(z))
+    if name in WITH_LOSS:
+        y = torch.tensor([0, 1, 2])
+        loss = getattr(pt, f"{title}Loss")(*of(name), reduction="sum", ignore_index=1)
+        expected = getattr(pt, f"{name}_loss")(z, y, *of(name), reduction="sum", ignore_index=1)
+        assert torch.equal(loss(z, y), expected)
+
+
+def test_a_modules_tensor_moves_with_it_and_its_parameter_is_learned() -> None:
+    fixed = pt.Entmax(torch.tensor(1.3))
+    assert [name for name, _ in fixed.named_buffers()] == ["value"]
+    learned = pt.Entmax(alpha=torch.nn.Parameter(torch.tensor(1.3)))
+    assert [name for name, _ in learned.named_parameters()] == ["value"]
+    (learned(tensor(2, 3, grad=False, dtype=torch.float32))[0, 0]).backward()
+    assert learned.value.grad != 0
+
+
+def test_an_alpha_for_each_head() -> None:
+    heads = pt.AlphaEntmax(2, a=torch.tensor([-1.0, 2.0]))
+    scores = tensor(3, 2, 4, 5, dtype=torch.float32)
+    weights = heads(scores)
+    for head, alpha in enumerate(heads.alpha):
+        expected = pt.entmax(scores[:, head], alpha.item())
+        torch.testing.assert_close(weights[:, head], expected, **ROUNDING)
+    weights[..., 0].sum().backward()
+    assert heads.a.grad is not None
+    assert heads.a.grad.shape == (2,)
+    assert heads.a.grad.all()
+    attend = pt.Attention(1.3, causal=True)
+    query = tensor(2, 2, 4, 3, grad=False)
+    expected = pt.attention(query, query, query, 1.3, causal=True)
+    assert torch.equal(attend(query, query, query), expected)
