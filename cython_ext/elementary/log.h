@@ -3,7 +3,8 @@
  * Both take the same way: u = 2^e m with m between sqrt(1/2) and sqrt 2, and a = (m - 1)/(m + 1),
  * so that log m = 2 artanh a with |a| <= 0.1716, and a^2 <= 0.0295. Only the last step differs.
  * log2 is on the way to powers, where its few ε do and every instruction counts: a polynomial as
- * short as can be, of which powers.h says more. The natural logarithm is itself a result, right to
+ * short as can be, for float in m - 1 rather than a, which would take a division; powers.h says
+ * more. The natural logarithm is itself a result, right to
  * its last place: a longer one, with the leading term added last.
  */
 #ifndef PYENTMAX_ELEMENTARY_LOG_H
@@ -29,18 +30,19 @@ static inline REAL TYPED(real_of)(BITS integer) {
     return TYPED(from_bits)(TYPED(bits_of)(ROUNDER) + integer) - ROUNDER;
 }
 
-/* a and, in *e, e of a normal u = 1 + r > 0: r itself tells more of u near 1. */
+/* What log2_from_reduced() wants of a normal u = 1 + r > 0, and in *e its e: a for double, m - 1
+ * for float, of which few powers do without the division. r itself tells more of u near 1. */
 static inline REAL TYPED(reduce_for_log)(REAL u, REAL r, REAL *e) {
     BITS exponent;
     const REAL m = TYPED(split)(u, &exponent), f = exponent == 0 ? r : m - 1;
     *e = TYPED(real_of)(exponent);
-    return f / (f + 2);
+    return IS_DOUBLE ? f / (f + 2) : f;
 }
 
-/* log2 u from its a and e. */
+/* log2 u of that. */
 static inline REAL TYPED(log2_from_reduced)(REAL a, REAL e) {
-    const REAL q = a * a;
 #if IS_DOUBLE
+    const REAL q = a * a;
     REAL y = (REAL)0.213658956943192694 * q + (REAL)0.220913084231176796;
     y = y * q + (REAL)0.262334352504183019;
     y = y * q + (REAL)0.320598534913959861;
@@ -49,8 +51,13 @@ static inline REAL TYPED(log2_from_reduced)(REAL a, REAL e) {
     y = y * q + (REAL)0.961796693925989729;
     y = y * q + (REAL)2.88539008177792681;
 #else
-    REAL y = (REAL)0.595759606900371939 * q + (REAL)0.961588946694078088;
-    y = y * q + (REAL)2.88539042196183265;
+    REAL y = (REAL)-0.142759734359919774 * a + (REAL)0.232652578821136235;
+    y = y * a - (REAL)0.249271822074913675;
+    y = y * a + (REAL)0.287288882373974613;
+    y = y * a - (REAL)0.360225182460989429;
+    y = y * a + (REAL)0.48091670800022001;
+    y = y * a - (REAL)0.721352931362974142;
+    y = y * a + (REAL)1.44269499489304656;
 #endif
     return a * y + e;
 }

@@ -9,6 +9,7 @@
 #include "mappings/sparsemax.h"
 #include "thresholds/entmax_above_2.h"
 #include "thresholds/entmax_below_2.h"
+#include "thresholds/entmax_start.h"
 
 #define WORTH_A_SAMPLE 2048 /* entries */
 
@@ -80,10 +81,10 @@ static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, 
     TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
 }
 
-/* Each row with its own α, of one short_power(). */
-static void TYPED(entmax_below_2_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                        ptrdiff_t n, const double alpha[BLOCK], Ahead *ahead,
-                                        REAL *restrict scratch) {
+/* Rows that each have their own α, all of one short_power(). */
+static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
+                                         int count, ptrdiff_t n, const double alpha[BLOCK],
+                                         Ahead *ahead, REAL *restrict scratch) {
     REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
     TYPED(EntmaxColumns) columns;
     REAL largest[BLOCK];
@@ -95,6 +96,52 @@ static void TYPED(entmax_below_2_block)(const REAL *const z[BLOCK], REAL *const 
     TYPED(entmax_finish)(x, n * BLOCK, &columns, tile_p);
     TYPED(separate)(tile_p, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+}
+
+/* How many gaps of a column are above floor, in the fullest of a tile. */
+static ptrdiff_t TYPED(fullest)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict floor) {
+    BITS count[BLOCK] = {0}, most = 0;
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) count[j] += TYPED(is_negative)(floor[j] - x[i + j]);
+    for (int j = 0; j < BLOCK; j++) most = count[j] > most ? count[j] : most;
+    return (ptrdiff_t)most;
+}
+
+/* The same by logarithms, all of one lowest_node(). Where the start leaves half of each row or
+ * less, exact powers are taken of that alone. */
+static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
+                                           int count, ptrdiff_t n, const double alpha[BLOCK],
+                                           Ahead *ahead, REAL *restrict scratch) {
+    REAL *const x = scratch, *const tile_p = x + scratch_size(n), *const kept = tile_p + BLOCK * n;
+    TYPED(EntmaxColumns) columns;
+    REAL largest[BLOCK], floor[BLOCK], floor_of_gaps[BLOCK];
+    TYPED(interleave)(z, n, 1, x, largest);
+    TYPED(start_entmax_columns)(&columns, alpha, n, 1);
+    TYPED(entmax_start)(x, n * BLOCK, TYPED(lowest_node)(alpha[0]), ahead, &columns);
+    for (int j = 0; j < BLOCK; j++) {
+        floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
+        floor_of_gaps[j] = floor[j] / columns.beta[j];
+    }
+
+    const bool sparse = TYPED(fullest)(x, n * BLOCK, floor_of_gaps) * 2 <= n;
+    ptrdiff_t size = n;
+    REAL *rows[BLOCK];
+    for (int j = 0; j < BLOCK; j++) rows[j] = sparse ? kept + j * TYPED(kept_step)(n) : p[j];
+    if (sparse) {
+        size = TYPED(keep_of_rows)(z, n, largest, columns.beta, floor, kept);
+        TYPED(to_tile)((const REAL *const *)rows, size, x);
+    } else {
+        for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
+            for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
+    }
+    TYPED(entmax_find_root)(x, size * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
+    TYPED(entmax_finish)(x, size * BLOCK, &columns, tile_p);
+    TYPED(separate)(tile_p, size, rows);
+    for (int j = 0; j < count; j++) {
+        if (sparse)
+            TYPED(spread_row)(z[j], n, largest[j], columns.beta[j], floor[j], rows[j], p[j]);
+        TYPED(is_settled)(p[j], n, largest[j]);
+    }
 }
 
 /* The same for α > 2. */
@@ -145,8 +192,9 @@ typedef struct {
     const TYPED(Mapping) *own;
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
                 REAL *restrict scratch);
-    bool by_block;
-    int twice_b; /* its short_power(), on which the code depends, too */
+    void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
+                  const double alpha[BLOCK], Ahead *ahead, REAL *restrict scratch);
+    int kind; /* of a block, on which the code depends, too */
 } TYPED(Choice);
 
 /* Scores within 1/β of the largest matter. Beyond β = 2/ε, below their rounding, only ties do. */
@@ -154,10 +202,13 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
     if (alpha == 1) return (TYPED(Choice)){.own = &TYPED(softmax)};
     if (alpha == 1.5) return (TYPED(Choice)){.own = &TYPED(entmax15)};
     if (alpha == 2) return (TYPED(Choice)){.own = &TYPED(sparsemax)};
-    if (alpha > 1 && alpha < 2)
-        return (TYPED(Choice)){.row = TYPED(entmax_below_2_row),
-                               .by_block = true,
-                               .twice_b = TYPED(short_power)(alpha)};
+    if (alpha > 1 && alpha < 2) {
+        const int twice_b = TYPED(short_power)(alpha);
+        return (TYPED(Choice)){
+            .row = TYPED(entmax_below_2_row),
+            .block = twice_b ? TYPED(entmax_products_block) : TYPED(entmax_logarithms_block),
+            .kind = twice_b ? twice_b : TYPED(lowest_node)(alpha)};
+    }
     if (alpha > 2 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
         return (TYPED(Choice)){.row = TYPED(entmax_above_2_row)};
     return (TYPED(Choice)){.row = alpha > 2 ? TYPED(argmax_row) : TYPED(nan_row)};
@@ -172,7 +223,8 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
     const ptrdiff_t p_stride = steps[6];
     if (rows == 0 || n == 0) return;
     const int at_most = n <= SHORT ? BLOCK : 1;
-    const ptrdiff_t size = scratch_size(n) + (n <= SHORT ? BLOCK * SHORT : whole_lanes(n) + PAIR);
+    const ptrdiff_t size =
+        scratch_size(n) + (n <= SHORT ? BLOCK * (n + TYPED(kept_step)(n)) : whole_lanes(n) + PAIR);
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + size;
@@ -186,10 +238,11 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
         for (count = 0; count < at_most && start + count < rows; count++) {
             const ptrdiff_t r = start + count;
             alpha[count] = *(const double *)(args[2] + r * steps[2]);
-            const TYPED(Choice) choice = TYPED(choice_for)(alpha[count]);
+            const bool same = count > 0 && alpha[count] == alpha[count - 1];
+            const TYPED(Choice) choice = same ? run : TYPED(choice_for)(alpha[count]);
             if (count > 0
-                && (choice.own != run.own || choice.row != run.row
-                    || choice.twice_b != run.twice_b))
+                && (choice.own != run.own || choice.row != run.row || choice.block != run.block
+                    || choice.kind != run.kind))
                 break;
             run = choice;
             z[count] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
@@ -204,8 +257,8 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
         const ptrdiff_t next = start + count, left = rows - next < at_most ? rows - next : at_most;
         Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[3] + next * steps[3],
                                steps[3], n * (ptrdiff_t)sizeof(REAL), left);
-        if (at_most > 1 && run.by_block)
-            TYPED(entmax_below_2_block)(z, p, count, n, alpha, &ahead, scratch);
+        if (at_most > 1 && run.block)
+            run.block(z, p, count, n, alpha, &ahead, scratch);
         else if (at_most > 1 && run.own && run.own->block)
             run.own->block(z, p, count, n, &ahead, scratch);
         else

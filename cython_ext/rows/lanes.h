@@ -44,6 +44,10 @@ static inline REAL TYPED(larger)(REAL a, REAL b) {
     return a > b ? a : b;
 }
 
+static inline REAL TYPED(smaller)(REAL a, REAL b) {
+    return a < b ? a : b;
+}
+
 static inline REAL TYPED(lane_max)(const REAL *lane) {
     REAL half[LANES / 2], quarter[LANES / 4];
     for (int j = 0; j < LANES / 2; j++) half[j] = TYPED(larger)(lane[j], lane[j + LANES / 2]);

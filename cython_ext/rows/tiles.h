@@ -132,10 +132,8 @@ ALWAYS_INLINE ptrdiff_t TYPED(squares_to_rows)(const REAL *tile, ptrdiff_t start
     return start;
 }
 
-/* Rows to a tile of gaps scale (z - max z), and their maxima: NaN for a row that has one, whose
- * column then holds NaN, which every comparison leaves out. */
-static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
-                              REAL *restrict tile, REAL *restrict largest) {
+/* Rows to a tile as they are. */
+static void TYPED(to_tile)(const REAL *const z[BLOCK], ptrdiff_t n, REAL *restrict tile) {
     ptrdiff_t moved = 0;
 #if HAS_TRANSPOSE_16
     moved = TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_16), 16);
@@ -144,7 +142,13 @@ static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scal
     moved = TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_4), 4);
 #endif
     TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_1), 1);
+}
 
+/* Rows to a tile of gaps scale (z - max z), and their maxima: NaN for a row that has one, whose
+ * column then holds NaN, which every comparison leaves out. */
+static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
+                              REAL *restrict tile, REAL *restrict largest) {
+    TYPED(to_tile)(z, n, tile);
     for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
         REAL top[LANES], nans[LANES] = {0};
         for (int j = 0; j < LANES; j++) top[j] = -(REAL)INFINITY;
@@ -176,6 +180,53 @@ static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const 
 
 #undef HAS_TRANSPOSE_4
 #undef HAS_TRANSPOSE_16
+
+/* How far apart the rows of kept_of_rows() lie: a row, and what keep_above() and put_above() go
+ * beyond it. */
+static inline ptrdiff_t TYPED(kept_step)(ptrdiff_t n) {
+    return whole_lanes(n) + LANES;
+}
+
+/* Gaps of a row of at most SHORT scores, and OUTSIDE up to whole lanes. */
+static inline void TYPED(short_gaps)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
+                                     REAL *restrict x) {
+    for (ptrdiff_t i = 0; i < n; i++) x[i] = (z[i] - largest) * scale;
+    for (ptrdiff_t i = n; i < n + LANES; i++) x[i] = OUTSIDE;
+}
+
+/* The gaps above floor of each row, to rows kept_step(n) apart, all filled up with OUTSIDE to the
+ * length of the longest, at most n; returns that. */
+static ptrdiff_t TYPED(keep_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n,
+                                     const REAL *restrict largest, const REAL *restrict scale,
+                                     const REAL *restrict floor, REAL *restrict kept) {
+    const ptrdiff_t step = TYPED(kept_step)(n);
+    ptrdiff_t sizes[BLOCK], most = 1;
+    for (int j = 0; j < BLOCK; j++) {
+        REAL x[SHORT + LANES], *to = kept + j * step;
+        TYPED(short_gaps)(z[j], n, largest[j], scale[j], x);
+        ptrdiff_t size = 0;
+        for (ptrdiff_t i = 0; i < n; i += LANES)
+            size += TYPED(keep_above)(x + i, floor[j], to + size);
+        sizes[j] = size;
+        most = size > most ? size : most;
+    }
+    most = (most + 3) / 4 * 4 < n ? (most + 3) / 4 * 4 : n; /* whole squares are moved faster */
+    for (int j = 0; j < BLOCK; j++)
+        for (ptrdiff_t i = sizes[j]; i < most; i++) kept[j * step + i] = OUTSIDE;
+    return most;
+}
+
+/* The reverse: values beside what was kept of a row to their places, and zeros elsewhere. */
+static void TYPED(spread_row)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
+                              REAL floor, const REAL *restrict kept, REAL *restrict p) {
+    REAL x[SHORT + LANES], last[LANES];
+    TYPED(short_gaps)(z, n, largest, scale, x);
+    ptrdiff_t i = 0;
+    for (; i + LANES <= n; i += LANES) kept += TYPED(put_above)(x + i, floor, kept, p + i);
+    if (i == n) return;
+    TYPED(put_above)(x + i, floor, kept, last);
+    memcpy(p + i, last, (size_t)(n - i) * sizeof(REAL));
+}
 
 /* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t, each column with its own
  * t. Sums over LANES entries are added up apart, so that rounding grows with n/LANES. The two

@@ -33,6 +33,7 @@
 typedef struct {
     REAL beta[BLOCK], b[BLOCK], b_less_2[BLOCK];
     REAL steepness[BLOCK]; /* 1/t, */
+    REAL least[BLOCK];     /* the least that it can be, */
     REAL beyond[BLOCK];    /* and the least value that is known to be too large; */
     REAL rest[BLOCK];      /* the part of t, a few ε, that it is still too large by, times b */
     REAL factor[BLOCK];    /* what the powers then take to sum to 1 */
@@ -43,6 +44,12 @@ typedef struct {
 typedef struct {
     double p[BLOCK], s[BLOCK], bend[BLOCK];
 } TYPED(PowerSums);
+
+/* Those of a leaf, or of a tile: there a column is added up entry by entry, so that entries that
+ * are not in the support can be left out without a change of the last bit. */
+typedef struct {
+    REAL p[BLOCK], s[BLOCK], bend[BLOCK];
+} TYPED(PartialSums);
 
 /* 2b for the b whose powers are a few products and at most a root: those of α = 5/3, 7/5, 4/3, 5/4,
  * 6/5 and 11/10. Half of them are no floating-point numbers: an α may miss one by so little that no
@@ -65,6 +72,7 @@ static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
         columns->b[j] = (REAL)b;
         columns->b_less_2[j] = (REAL)(b - 2);
         columns->steepness[j] = 1 / t;
+        columns->least[j] = 1;
     }
     columns->twice_b = TYPED(short_power)(alpha[0]);
     for (int j = 0; j < BLOCK; j++)
@@ -95,29 +103,25 @@ ALWAYS_INLINE REAL TYPED(bend_of)(REAL w, const int twice_b) {
  * 2^SHIFT. */
 ALWAYS_INLINE void TYPED(add_short_powers)(const REAL *restrict x, ptrdiff_t n,
                                            const REAL *restrict steepness, const int twice_b,
-                                           REAL *restrict s, TYPED(PowerSums) *restrict total) {
-    REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
+                                           REAL *restrict s, TYPED(PartialSums) *restrict total) {
+    TYPED(PartialSums) sum = *total;
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * steepness[j], base = 1 + gap;
             const REAL w = base > 0 ? base : (REAL)0, q = TYPED(bend_of)(w, twice_b);
             const REAL slope = q * w;
-            bend[j] += q;
-            sum_s[j] += slope;
-            sum_p[j] += slope * w;
+            sum.bend[j] += q;
+            sum.s[j] += slope;
+            sum.p[j] += slope * w;
             s[i + j] = slope;
         }
-    for (int j = 0; j < BLOCK; j++) {
-        total->p[j] += sum_p[j];
-        total->s[j] += sum_s[j];
-        total->bend[j] += bend[j];
-    }
+    *total = sum;
 }
 
 /* The same for any b, by logarithms. */
 static void TYPED(add_powers)(const REAL *restrict x, ptrdiff_t n,
                               const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
-                              TYPED(PowerSums) *restrict total) {
+                              TYPED(PartialSums) *restrict total) {
     REAL u[LEAF], r[LEAF], q[LEAF];
     if (n <= 0) return; /* never, but compilers miss that u is written otherwise */
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
@@ -128,25 +132,21 @@ static void TYPED(add_powers)(const REAL *restrict x, ptrdiff_t n,
         }
     TYPED(powers)(u, r, n, at->b_less_2, q);
 
-    REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
+    TYPED(PartialSums) sum = *total;
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
             const REAL base = u[i + j] - POSITIVE, slope = q[i + j] * base;
-            bend[j] += base > 0 ? q[i + j] : (REAL)0;
-            sum_s[j] += slope;
-            sum_p[j] += slope * base;
+            sum.bend[j] += base > 0 ? q[i + j] : (REAL)0;
+            sum.s[j] += slope;
+            sum.p[j] += slope * base;
             s[i + j] = slope;
         }
-    for (int j = 0; j < BLOCK; j++) {
-        total->p[j] += sum_p[j];
-        total->s[j] += sum_s[j];
-        total->bend[j] += bend[j];
-    }
+    *total = sum;
 }
 
 static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
                                       const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
-                                      TYPED(PowerSums) *restrict total) {
+                                      TYPED(PartialSums) *restrict total) {
     const REAL *steepness = at->steepness;
     switch (at->twice_b) { /* each with a loop of its own, in which there is no choice left */
         case 3:
@@ -176,10 +176,18 @@ static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
 static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
                               const TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *s,
                               TYPED(PowerSums) *sums) {
-    *sums = (TYPED(PowerSums)){0};
+    TYPED(PartialSums) partial = {{0}, {0}, {0}};
+    *sums = (TYPED(PowerSums)){{0}, {0}, {0}};
     for (ptrdiff_t i = 0; i < n; i += LEAF) {
         ask_ahead(ahead);
-        TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, sums);
+        TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, &partial);
+        if (!one_row && i + LEAF < n) continue;
+        for (int j = 0; j < BLOCK; j++) {
+            sums->p[j] += partial.p[j];
+            sums->s[j] += partial.s[j];
+            sums->bend[j] += partial.bend[j];
+        }
+        partial = (TYPED(PartialSums)){{0}, {0}, {0}};
     }
     if (!one_row) return;
     double power = 0, slope = 0, bend = 0;
@@ -226,7 +234,7 @@ static bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
         const BITS moves = length > tolerance;
         const double rest = at->b[j] * tangent;
         at->beyond[j] = beyond;
-        at->steepness[j] = moves ? (next > 1 ? next : (REAL)1) : now;
+        at->steepness[j] = moves ? (next > at->least[j] ? next : at->least[j]) : now;
         at->rest[j] = (REAL)rest;
         at->factor[j] = (REAL)(1 / (sums->p[j] + rest * (sums->p[j] - sums->s[j])));
         moving |= moves;

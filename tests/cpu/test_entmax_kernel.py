@@ -206,6 +206,18 @@ def test_every_row_has_its_own_alpha_and_ignores_its_neighbours(n, dtype):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("alpha", [1.03, 1.07, 1.15, 1.3, 1.45, 1.75, 1.97])
+@pytest.mark.parametrize("n", [3, 33, 64, 256])
+def test_sparse_rows_are_the_same_beside_dense_ones(n, alpha, dtype):
+    # Among themselves, what gets no probability is dropped early; beside dense rows it is not.
+    z = np.random.default_rng(n).standard_normal((64, n)).astype(dtype)
+    sparse, dense = (10 / (alpha - 1) * z).astype(dtype), (z / 100).astype(dtype)
+    among_themselves = kernel(sparse, alpha)
+    beside_dense = kernel(np.stack([sparse, dense], 1).reshape(-1, n), alpha)[::2]
+    np.testing.assert_array_equal(beside_dense, among_themselves)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("alpha", [1, 1.2, 1.5, 2, 3, np.inf])
 @pytest.mark.parametrize("n", [1, 5, 16, 40, 300])
 def test_a_mask_equals_minus_infinity_and_leaving_out(n, alpha, dtype):
