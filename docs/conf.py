@@ -18,6 +18,7 @@ version = release = installed_version("pyentmax")
 root_doc = "docs/index"
 include_patterns = ["docs/**", "notebooks/*.ipynb", "notebooks/solutions/*.md"]
 exclude_patterns = [".*", "build", "dist", "**/.ipynb_checkpoints"]  # nobody looks in there
+exclude_patterns += ["notebooks/07_structure_and_constraints.ipynb"]  # docs/_root has a page for it
 
 extensions = [
     "myst_nb",

@@ -1,4 +1,8 @@
-"""What the notebooks share: figures, code to read, the triangle of p, and one BLAS thread.
+"""The figures of the notebooks, and what else these share: code to read, pages, one BLAS thread.
+
+A cell works out what is to be seen, asserts it, and calls a function of this file that draws it and
+returns the figure; the functions stand in the order of the notebooks. ``show`` displays a figure
+with the two texts that belong to it.
 
 The colours are Okabe and Ito's, told apart under every common form of colour blindness; curves
 differ in their dashes too, so that the figures can be read in black and white.
@@ -18,34 +22,76 @@ import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import HTML, display
 
-from pyentmax.plotting import BLUE, EDGE, GREEN, GREY, INK, ORANGE, PALE, PURPLE, RULE, VERMILION
+from pyentmax.plotting import (
+    BLUE,
+    EDGE,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PALE,
+    PURPLE,
+    RULE,
+    VERMILION,
+    plot_attention,
+)
 from pyentmax.system.blas import describe_blas, limit_blas
 
 __all__ = [
-    "BLUE",
     "CURVES",
-    "EDGE",
-    "GREEN",
-    "GREY",
-    "INK",
-    "ORANGE",
-    "PALE",
-    "PURPLE",
-    "RULE",
-    "SUPPORT_COLOURS",
-    "VERMILION",
+    "attention_bars",
+    "attention_maps",
+    "books_and_losses",
+    "budget_levels",
+    "butterfly_graph",
     "columns_of",
-    "draw_decision_sets",
-    "draw_fertility",
-    "draw_matrix",
-    "draw_simplex",
+    "complete_by_width",
+    "descent",
+    "distance_from_limit",
+    "entropies_of_two",
+    "entropy_at_zero",
+    "entropy_hills",
+    "entry_of_a_choice",
+    "errors_by_step",
+    "errors_of_models",
+    "errors_of_slopes",
+    "fertility",
     "hold_blas",
+    "jacobian_tables",
+    "landing_places",
+    "losses_of_two",
+    "mass_of_others",
+    "measured_jacobians",
     "numbers",
+    "passes_by_digits",
+    "passes_until_sure",
+    "paths_in_alpha",
+    "price_of_zeros",
+    "probability_bars",
+    "reach_of_gradients",
+    "recovered_alphas",
+    "reliability",
     "results_page",
+    "scores_in_reach",
+    "sets_of_species",
     "show",
+    "show_live",
     "show_source",
     "simplex_grid",
     "simplex_xy",
+    "steep_at_threshold",
+    "strength_paths",
+    "sums_of_threshold",
+    "supports_of_plane",
+    "tape_graph",
+    "taut_string",
+    "third_of_three",
+    "tilted_hills",
+    "times_by_kind",
+    "times_by_length_and_support",
+    "training_curves",
+    "training_of_scores",
+    "two_heads",
 ]
 
 plt.rcParams.update(
@@ -108,6 +154,12 @@ def show(figure: Any, alt: str, caption: str) -> None:
     )
 
 
+def show_live(figure: Any) -> None:
+    """Display a figure alone: what a slider draws anew belongs to the caption of its first."""
+    display(figure)
+    plt.close(figure)
+
+
 def show_source(*functions: Any) -> None:
     """Display functions of the library as they are written there."""
     code = "\n\n".join(inspect.getsource(function) for function in functions)
@@ -144,6 +196,263 @@ def draw_simplex(ax: Any, labels: Any = ("$e_1$", "$e_2$", "$e_3$")) -> Any:
     return ax
 
 
+def by_alpha(ax: Any, x: Any, curves: Any, draw: str = "plot", **style: Any) -> None:
+    """A curve per α of ``curves`` (α → values) in that α's colour and dashes."""
+    for alpha, values in curves.items():
+        getattr(ax, draw)(x, values, **CURVES[alpha] | style)
+
+
+def draw_matrix(ax: Any, matrix: Any, names: Any, largest: float, rows: Any = None) -> None:
+    """A square matrix as a coloured table; a plain 0 is exactly zero, .00 only rounds to it."""
+    ax.imshow(matrix, cmap="RdBu_r", vmin=-largest, vmax=largest)
+    for (i, j), entry in np.ndenumerate(matrix):
+        text = f"{entry:.2f}".replace("0.", ".") if entry else "0"
+        colour = "white" if abs(entry) > 0.6 * largest else INK
+        ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
+    ax.set_xticks(range(len(names)), names, rotation=60 if rows is None else 0, fontsize=8)
+    ax.set_yticks(range(len(names)), names if rows is None else rows, fontsize=8)
+    ax.grid(visible=False)
+
+
+# --- 1. From argmax to entmax ---------------------------------------------------------------------
+
+
+def probability_bars(scores: Any, probabilities: Any) -> Any:
+    """A panel per α of ``probabilities`` (α → p), with a bar per score; 0 where p is exactly 0."""
+    one = len(probabilities) == 1
+    figure, axes = plt.subplots(
+        *((1, 1) if one else (2, 3)),
+        figsize=(4, 2.8) if one else (8, 4.6),
+        sharey=True,
+        squeeze=False,
+    )
+    places = np.arange(1, len(scores) + 1)
+    for ax, (alpha, p) in zip(axes.flat, probabilities.items(), strict=True):
+        ax.bar(places, p, color=[BLUE if q > 0 else "none" for q in p])
+        for i in np.flatnonzero(p == 0):
+            ax.text(i + 1, 0.01, "0", ha="center", va="bottom", color=GREY)
+        special = {1: "1 (softmax)", 2: "2 (sparsemax)", np.inf: "∞ (argmax)"}
+        name = special.get(alpha, f"{alpha:g}")
+        ax.set_title(f"α = {name}\nsupport {np.sum(p > 0)}", fontsize=10)
+        ax.set(ylim=(0, 1.05))
+        ax.set_xticks(places, [f"{score:g}" for score in scores], fontsize=9)
+        ax.grid(axis="x", visible=False)
+    for ax in axes[-1]:
+        ax.set_xlabel("score $z_i$")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("$p_i$")
+    return figure
+
+
+def supports_of_plane(xx: Any, yy: Any, sizes: Any) -> Any:
+    """The plane of scores of three choices, coloured by the support's size: α → sizes."""
+    figure, axes = plt.subplots(1, len(sizes), figsize=(10, 3.2))
+    colours = [SUPPORT_COLOURS[k] for k in (1, 2, 3)]
+    for ax, (alpha, size) in zip(axes, sizes.items(), strict=True):
+        ax.contourf(xx, yy, size, levels=[0.5, 1.5, 2.5, 3.5], colors=colours)
+        ax.fill(*simplex_xy(np.eye(3)).T, facecolor="none", edgecolor=INK, lw=1.2)
+        ax.set(title=CURVES[alpha]["label"], aspect="equal")
+        ax.set_axis_off()
+    names = {1: "one choice (a corner)", 2: "two (an edge)", 3: "all three (inside)"}
+    handles = [plt.Rectangle((0, 0), 1, 1, fc=SUPPORT_COLOURS[k], ec=GREY, lw=0.5) for k in names]
+    figure.legend(handles, names.values(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def landing_places(probabilities: Any) -> Any:
+    """Many p (n, 3) for each α as marks in the triangle, by the size of their support."""
+    figure, axes = plt.subplots(1, len(probabilities), figsize=(9, 3.4))
+    marks = {3: ("o", 3, "inside"), 2: ("s", 4, "on an edge"), 1: ("D", 7, "on a corner")}
+    for ax, (alpha, p) in zip(axes, probabilities.items(), strict=True):
+        draw_simplex(ax)
+        places, size = simplex_xy(p), (p > 0).sum(axis=-1)
+        for k, (marker, ms, name) in marks.items():
+            style = {"ms": ms, "mec": INK, "mew": 0.3, "zorder": 4 if k < 3 else 2, "label": name}
+            ax.plot(*places[size == k].T, marker, ls="none", color=SUPPORT_COLOURS[k], **style)
+        percents = ", ".join(f"{np.mean(size == k):.0%}" for k in (1, 2, 3))
+        title = f"{CURVES[alpha]['label']}\n{percents}\non corners, edges, inside"
+        ax.set_title(title, fontsize=10)
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    return figure
+
+
+# --- 2. Entropies ---------------------------------------------------------------------------------
+
+
+def entropies_of_two(q: Any, heights: Any) -> Any:
+    """Entropies of (q, 1 − q) against q: α → heights."""
+    figure, ax = plt.subplots(figsize=(6.4, 4))
+    by_alpha(ax, q, heights)
+    ax.set(xlabel="$q$", ylabel="$H_α(q, 1-q)$", xlim=(0, 1), ylim=(0, 0.82))
+    ax.legend(loc="upper right", fontsize=9, ncols=2)
+    return figure
+
+
+def distance_from_limit(beta: Any, printed: Any, careful: Any, first_order: Any) -> Any:
+    """How far h_α(t) is from its limit at α = 1, by two formulas and to first order."""
+    figure, ax = plt.subplots(figsize=(6.4, 4))
+    ax.loglog(beta, printed, ".", color=VERMILION, label="as printed")
+    ax.loglog(beta, careful, "-", color=BLUE, label="pyentmax")
+    label = r"$β\,|\frac{1}{2}\log t - 1|$"
+    ax.loglog(beta, first_order, ":", color=INK, lw=1, label=label)
+    ax.set(xlabel="$β = α - 1$", ylabel="relative distance to $h_1(t)$, $t = 0.3$")
+    ax.set_xlim(beta[0], beta[-1])
+    ax.legend()
+    return figure
+
+
+def entropy_at_zero(near_zero: Any, terms: Any, t: Any, slopes: Any) -> Any:
+    """A term of the entropies near zero, and its slope on a logarithmic axis: α → values."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+    by_alpha(left, near_zero, terms)
+    by_alpha(right, t, slopes, "semilogx")
+    left.set(xlabel="$t$", ylabel="$h_α(t)$", xlim=(0, 0.1), ylim=(0, None))
+    right.set(xlabel="$t$ (logarithmic)", ylabel="slope $h_α'(t)$", xlim=(1e-6, 1))
+    right.legend(fontsize=9)
+    return figure
+
+
+def entropy_hills(grid: Any, heights: Any) -> Any:
+    """Contours of functions over the triangle, in tenths of 1 at its centre: α → heights."""
+    figure, axes = plt.subplots(1, len(heights), figsize=(10, 2.9))
+    for ax, (alpha, height) in zip(axes, heights.items(), strict=True):
+        ax.tricontourf(*simplex_xy(grid).T, height, levels=np.linspace(0, 1, 11), cmap="cividis")
+        draw_simplex(ax)
+        ax.plot(*simplex_xy(np.full(3, 1 / 3)), "+", color=INK, ms=9)
+        ax.set_title(CURVES[alpha]["label"])
+    return figure
+
+
+def tilted_hills(grid: Any, values: Any, tops: Any) -> Any:
+    """Contours of functions over the triangle with a dot at the top: α → values, α → p."""
+    figure, axes = plt.subplots(1, len(values), figsize=(10, 3.1))
+    style = {"color": VERMILION, "mec": "white", "ms": 9, "zorder": 5, "clip_on": False}
+    for ax, (alpha, value) in zip(axes, values.items(), strict=True):
+        ax.tricontourf(*simplex_xy(grid).T, value, levels=18, cmap="cividis")
+        draw_simplex(ax)
+        ax.plot(*simplex_xy(tops[alpha]), "o", **style)
+        p = ", ".join(f"{q:.2f}" for q in tops[alpha])
+        ax.set_title(f"{CURVES[alpha]['label']}\n({p})", fontsize=10)
+    return figure
+
+
+# --- 3. Finding the threshold ---------------------------------------------------------------------
+
+# How the curves of the solvers are drawn.
+SOLVERS: dict[str, dict[str, Any]] = {
+    "bisection": {"color": GREY, "ls": ":", "marker": "s"},
+    "Newton": {"color": BLUE, "ls": "-", "marker": "o"},
+    "Halley": {"color": GREEN, "ls": "--", "marker": "^"},
+    "sort": {"color": VERMILION, "ls": "--", "marker": "^"},
+}
+
+
+def sums_of_threshold(sums: Any, roots: Any) -> Any:
+    """F against τ − max x, α → (τ − max x, F), with a dot at the root, α → τ − max x."""
+    figure, ax = plt.subplots(figsize=(6.4, 4))
+    for alpha, (tau, values) in sums.items():
+        by_alpha(ax, tau, {alpha: values})
+        ax.plot(roots[alpha], 1, "o", color=CURVES[alpha]["color"])
+    ax.axhline(1, color=INK, lw=1)
+    ax.set(xlabel="$τ - \\max x$", ylabel="$F(τ)$", ylim=(0, 3), xlim=(-1.25, 0.1))
+    ax.legend()
+    return figure
+
+
+def passes_by_digits(digits: Any, means: Any) -> Any:
+    """Passes until τ has so many right digits: α → solver → passes."""
+    figure, axes = plt.subplots(1, len(means), figsize=(9, 3.8), sharey=True)
+    for ax, (alpha, counts) in zip(axes, means.items(), strict=True):
+        for name, passes in counts.items():
+            ax.plot(digits, passes, ms=4, label=name, **SOLVERS[name])
+        ax.set(title=f"α = {alpha}", xlabel="right digits of $τ$")
+    axes[0].set(ylabel="passes (mean of rows)", ylim=(0, None))
+    axes[0].legend()
+    return figure
+
+
+def passes_until_sure(exponents: Any, counted: Any) -> Any:
+    """Passes until the support is certain against the k of δ = 2^−k: solver → passes."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.8))
+    for name, passes in counted.items():
+        ax.plot(exponents, passes, ms=5, label=name, **SOLVERS[name])
+    ax.set(xlabel="$k$, where $δ = 2^{-k}$", ylabel="passes until the support is certain")
+    ax.legend()
+    return figure
+
+
+def steep_at_threshold(steps: Any, rounded: Any, ours: Any, sizes: Any, gains: Any) -> Any:
+    """p next to the threshold by two routes, and what the next float does to a p: α → gains."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6))
+    left.plot(steps, rounded, ".", color=VERMILION, ms=5, label="by a rounded τ")
+    left.plot(steps, ours, color=BLUE, label="by the largest p")
+    passed = "float32 values past the threshold (every 1000th)"
+    left.set(xlabel=passed, ylabel="$p_3$ of $(0, 0, t)$, α = 4")
+    left.legend()
+    by_alpha(right, sizes, gains, "loglog", marker=".")
+    right.set(xlabel="number $d$ of equal scores 1", ylabel="relative change of its $p$")
+    right.legend()
+    return figure
+
+
+# --- 4. Jacobians ---------------------------------------------------------------------------------
+
+
+def measured_jacobians(jacobians: Any, probabilities: Any) -> Any:
+    """Jacobians as tables, α → J, with the p of each row beside it: α → p."""
+    figure, axes = plt.subplots(1, len(jacobians), figsize=(10, 3.1))
+    for ax, (alpha, jacobian) in zip(axes, jacobians.items(), strict=True):
+        names = [f"$z_{j}$" for j in range(1, len(jacobian) + 1)]
+        rows = [f"$p_{i}$ = {q:.2f}" for i, q in enumerate(probabilities[alpha], 1)]
+        draw_matrix(ax, jacobian, names, 0.67, rows)
+        ax.set_title(CURVES[alpha]["label"])
+    return figure
+
+
+def errors_by_step(steps: Any, errors: Any, reference: float) -> Any:
+    """The errors of central differences against their step, and that of check_jacobian."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.9))
+    ax.loglog(steps, errors, ".-", color=BLUE, label="central difference")
+    ax.loglog(steps, steps**2 / 6, ":", color=GREY, label="$h^2/6$")
+    ax.loglog(steps, 1.1e-16 / steps, "--", color=GREY, lw=1.2, label="$ε/h$")
+    ax.axhline(reference, color=VERMILION, lw=1.4, label="check_jacobian")
+    ax.set(xlabel="step $h$", ylabel="largest error of $J$", ylim=(1e-15, 1))
+    ax.legend(fontsize=9)
+    return figure
+
+
+def entry_of_a_choice(t: Any, probabilities: Any, slopes: Any) -> Any:
+    """A third probability and its slope while its score t rises: α → values."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+    by_alpha(left, t, probabilities)
+    by_alpha(right, t, slopes)
+    left.set(xlabel="$t$", ylabel="$p_3$ of $z = (0, 0, t)$")
+    right.set(xlabel="$t$", ylabel=r"$\partial p_3/\partial t$", ylim=(-0.02, 1.2))
+    highest = max(slope.max() for slope in slopes.values())
+    right.annotate(f"up to {highest:.0f}", (-0.04, 1.1), (-0.12, 1.1), ha="right", va="center")
+    for ax in (left, right):
+        ax.set_xticks([-1.5, -1, -0.5, 0])
+    left.legend(fontsize=9)
+    return figure
+
+
+# --- 5. Fenchel-Young losses ----------------------------------------------------------------------
+
+
+def losses_of_two(t: Any, losses: Any, perceptron: Any) -> Any:
+    """Losses of two choices against the lead t of the gold score, a dot at each margin."""
+    figure, ax = plt.subplots(figsize=(6.4, 4))
+    by_alpha(ax, t, losses)
+    for alpha in losses:
+        if alpha > 1:
+            style = {"color": CURVES[alpha]["color"], "clip_on": False, "zorder": 5}
+            ax.plot(1 / (alpha - 1), 0, "o", ms=6, **style)
+    ax.plot(t, perceptron, color=GREY, lw=1, label="α = ∞")
+    ax.set(xlabel="$t = z_y - z_{other}$", ylabel="loss", ylim=(0, 4), xlim=(-4, 5))
+    ax.legend()
+    return figure
+
+
 def draw_decision_sets(
     ax: Any, xs: Any, ys: Any, support: Any, best: Any, points: Any, labels: Any
 ) -> Any:
@@ -171,24 +480,158 @@ def draw_decision_sets(
     return [plt.Rectangle((0, 0), 1, 1, fc=c, ec=GREY, lw=0.5) for c in colour(sets)]
 
 
-def draw_matrix(ax: Any, matrix: Any, names: Any, largest: float) -> None:
-    """A square matrix as a coloured table; a plain 0 is exactly zero, .00 only rounds to it."""
-    ax.imshow(matrix, cmap="RdBu_r", vmin=-largest, vmax=largest)
-    for (i, j), entry in np.ndenumerate(matrix):
-        text = f"{entry:.2f}".replace("0.", ".") if entry else "0"
-        colour = "white" if abs(entry) > 0.6 * largest else INK
-        ax.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
-    ax.set_xticks(range(len(names)), names, rotation=60, fontsize=8)
-    ax.set_yticks(range(len(names)), names, fontsize=8)
-    ax.grid(visible=False)
+def sets_of_species(xs: Any, ys: Any, supports: Any, best: Any, flowers: Any, names: Any) -> Any:
+    """Which of three species a classifier finds possible where: α → support, α → best class."""
+    figure, axes = plt.subplots(1, len(supports), figsize=(10, 4), sharey=True)
+    for ax, (alpha, support) in zip(axes, supports.items(), strict=True):
+        handles = draw_decision_sets(ax, xs, ys, support, best[alpha], *flowers)
+        undecided = np.mean(support.sum(axis=-1) > 1)
+        ax.set_title(f"{CURVES[alpha]['label']}: {undecided:.0%} undecided")
+    axes[1].set_xlabel("petal length (standardised)")
+    axes[0].set_ylabel("petal width (standardised)")
+    pairs = [f"{names[i]} or {names[j]}" for i, j in ((0, 1), (0, 2), (1, 2))]
+    sets = [*names, *pairs, "any of the three"]
+    figure.legend(handles, sets, loc="outside lower center", ncols=4, fontsize=9)
+    return figure
 
 
-def draw_fertility(axes: Any, columns: Any, source: Any, target: Any, allowed: Any) -> Any:
+def descent(norms: Any, pulling: Any) -> Any:
+    """The norm of the weights and how many examples pull, by update: α → values."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
+    updates = np.arange(1, len(next(iter(norms.values()))) + 1)
+    by_alpha(left, updates, norms, "semilogx")
+    by_alpha(right, updates, pulling, "loglog")
+    left.set(xlabel="update", ylabel="$\\|W\\|$", ylim=(0, None))
+    right.set(xlabel="update", ylabel="examples with a gradient", ylim=(1, 130))
+    left.legend()
+    return figure
+
+
+# --- 6. Learning α --------------------------------------------------------------------------------
+
+DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1))]
+
+
+def paths_in_alpha(scores: Any, alphas: Any, paths: Any, slopes: Any) -> Any:
+    """Probabilities of fixed scores against α, and their slopes: arrays (α, choice)."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+    for i, colour in enumerate([BLUE, VERMILION, GREEN, ORANGE, INK]):
+        label = f"$z_{i + 1}$ = {scores[i]}".replace("-", "−")
+        left.plot(alphas, paths[:, i], color=colour, ls=DASHES[i], label=label)
+        right.plot(alphas, slopes[:, i], color=colour, ls=DASHES[i])
+    left.set(xlabel="$α$", ylabel="$p_i$", ylim=(0, 1))
+    right.set(xlabel="$α$", ylabel=r"$\partial p_i/\partial α$")
+    figure.legend(loc="outside lower center", ncols=5, fontsize=9)
+    return figure
+
+
+def errors_of_slopes(betas: Any, errors: Any) -> Any:
+    """Relative errors of ∂p/∂α against β: three formulas → errors, the printed one first."""
+    figure, ax = plt.subplots(figsize=(6.4, 4))
+    styles = [(".", VERMILION), ("-", BLUE), ("--", GREEN)]
+    for (name, error), (line, colour) in zip(errors.items(), styles, strict=True):
+        ax.loglog(betas, np.maximum(error, 1e-17), line, color=colour, label=name)
+    ax.loglog(betas, 1.1e-16 / betas**2, ":", color=INK, lw=1, label="$ε/β^2$")
+    ax.axhline(1, color=INK, lw=0.8)
+    ax.set(xlabel="$β = α - 1$", ylabel="relative error of $∂p/∂α$", ylim=(1e-17, 1e14))
+    ax.legend()
+    return figure
+
+
+def recovered_alphas(paths: Any) -> Any:
+    """α against updates: three hidden values → the paths of some students."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.8))
+    styles = ((GREEN, "-."), (BLUE, "-"), (VERMILION, "--"))
+    for (hidden, students), (colour, line) in zip(paths.items(), styles, strict=True):
+        for path in students:
+            ax.plot(path, color=colour, ls=line, lw=1.5)
+        style = {"textcoords": "offset points", "ha": "right", "va": "bottom", "color": colour}
+        ax.annotate(f"hidden α = {hidden}", (len(path), hidden), xytext=(-4, 4), **style)
+    ax.set(xlabel="update", ylabel="α", ylim=(1, 2), xlim=(0, len(path)))
+    return figure
+
+
+def two_heads(alphas: Any, sizes: Any) -> Any:
+    """α and the size of the support against updates: head → values."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
+    for name, colour, line in zip(alphas, (BLUE, VERMILION), ("-", "--"), strict=True):
+        left.plot(alphas[name], color=colour, ls=line, label=name)
+        right.plot(sizes[name], color=colour, ls=line, label=name)
+    left.set(xlabel="update", ylabel="α", ylim=(1, 2))
+    right.set(xlabel="update", ylabel="mean size of the support", ylim=(0, 8.2))
+    left.legend(loc="center right")
+    return figure
+
+
+# --- 7a. Structure --------------------------------------------------------------------------------
+
+
+def attention_bars(words: Any, attention: Any) -> Any:
+    """Attention over words as bars, a panel per mapping: name → p."""
+    figure, axes = plt.subplots(3, 1, figsize=(6.4, 6.2), sharey=True)
+    for ax, (name, p), colour in zip(axes, attention.items(), (GREY, BLUE, ORANGE), strict=True):
+        ax.bar(words, p, color=colour, edgecolor=INK, linewidth=0.6)
+        for i, q in enumerate(p):
+            ax.text(i, q + 0.02, f"{q:.2f}" if q else "0", ha="center", va="bottom", fontsize=9)
+        ax.set(title=name, ylim=(0, 0.68), ylabel="$p$")
+        ax.grid(axis="x", visible=False)
+    return figure
+
+
+def taut_string(z: Any, u: Any, strength: float, bends: Any) -> Any:
+    """The running sums of z in their tube and the string, and below z and the string's slopes.
+
+    Both sums are drawn less their common slope, which only wastes paper.
+    """
+    n = len(z)
+    k = np.arange(n + 1)
+    Z, U = (np.append(0, np.cumsum(x)) for x in (z, u))
+    Z, U = Z - Z[-1] / n * k, U - Z[-1] / n * k
+    radius = np.where((k == 0) | (k == n), 0, strength)
+    figure, (top, bottom) = plt.subplots(2, 1, figsize=(6.4, 6.2))
+    top.fill_between(k, Z - radius, Z + radius, color=PALE, label="tube of radius λ")
+    top.plot(k, Z, ":", color=GREY, lw=1.5, label="$Z$, the running sums of $z$")
+    top.plot(k, U, "-", color=VERMILION, label="$U$, the taut string")
+    top.plot(bends, U[bends], "o", color=VERMILION, ms=5)
+    top.set(xlabel="$k$", ylabel="less the common slope", xlim=(-0.3, n + 0.3))
+    bottom.plot(k[1:], z, ".", color=GREY, ms=8, label="$z$")
+    bottom.step(k[1:], u, where="mid", color=VERMILION, label="$u$ = slopes of the string")
+    bottom.set(xlabel="$j$", ylabel="score", xlim=(-0.3, n + 0.3))
+    for ax, columns in ((top, 3), (bottom, 2)):
+        ax.legend(fontsize=9, ncols=columns, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return figure
+
+
+def strength_paths(words: Any, strengths: Any, paths: Any) -> Any:
+    """Probabilities of words against λ, a panel per mapping: name → array (λ, word)."""
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 6.4))
+    for ax, (name, path) in zip(axes, paths.items(), strict=True):
+        for i, colour in enumerate([BLUE, VERMILION, GREEN, ORANGE, PURPLE, INK]):
+            ax.plot(strengths[name], path[:, i], color=colour, ls=DASHES[i], label=words[i])
+        ax.set(title=name, xlabel="strength λ", ylabel="$p$", ylim=(-0.02, 0.6))
+    axes[0].legend(ncols=3, fontsize=9)
+    return figure
+
+
+def jacobian_tables(jacobians: Any, names: Any) -> Any:
+    """Jacobians as coloured tables side by side: title → J."""
+    figure, axes = plt.subplots(1, len(jacobians), figsize=(8.4, 3.2))
+    for ax, (title, jacobian) in zip(axes, jacobians.items(), strict=True):
+        draw_matrix(ax, jacobian, names, 0.8)
+        ax.set_title(title, fontsize=11)
+    return figure
+
+
+# --- 7b. Constraints ------------------------------------------------------------------------------
+
+
+def fertility(columns: Any, source: Any, target: Any, allowed: Any) -> Any:
     """Attention over three words step by step, a column per mapping, its total in the last row.
 
     ``columns`` holds for each name the pairs (p, bounds) of the steps; ``allowed(bounds)`` gives
-    the corners of what bounds leave of the simplex. Gives handles and labels for a legend.
+    the corners of what bounds leave of the simplex.
     """
+    figure, axes = plt.subplots(4, 4, figsize=(8.6, 8.6))
     for column, (name, steps) in zip(axes.T, columns.items(), strict=True):
         column[0].set_title(name, fontsize=12)
         for ax, (p, bounds) in zip(column, steps, strict=False):
@@ -208,7 +651,301 @@ def draw_fertility(axes: Any, columns: Any, source: Any, target: Any, allowed: A
     axes[3, 0].set_ylabel("attention in all")
     for row, word in zip(axes, target, strict=False):
         row[0].text(-0.3, 0.4, word, rotation=90, va="center", ha="center", fontsize=11)
-    return [dot, part, line], ["attention p", "what the bounds allow", "fertility"]
+    names = ["attention p", "what the bounds allow", "fertility"]
+    figure.legend([dot, part, line], names, loc="outside lower center", ncols=3)
+    return figure
+
+
+def third_of_three(t: Any, curves: Any) -> Any:
+    """p₃ of (1, 0.5, t) against t for three mappings: name → p₃; NaN breaks a curve."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.8))
+    styles = (("-", INK), ("-.", BLUE), ("--", VERMILION))
+    for (name, p), (line, colour) in zip(curves.items(), styles, strict=True):
+        ax.plot(t, p, line, color=colour, label=name)
+    ax.set(xlabel="$t$", ylabel="$p_3$ of $z = (1, 0.5, t)$")
+    ax.legend()
+    return figure
+
+
+def budget_levels(tau: Any, mass: Any, bends: Any, readings: Any) -> Any:
+    """What is handed out against the threshold τ.
+
+    ``bends`` are the τ and mass where the polyline bends; ``readings`` tells τ and p by budget.
+    """
+    figure, ax = plt.subplots(figsize=(6.4, 4))
+    ax.plot(tau, mass, color=BLUE)
+    ax.plot(*bends, "o", color=BLUE, ms=4)
+    for k, (threshold, p) in readings.items():
+        ax.plot([tau[0], threshold, threshold], [k, k, 0], ":", color=GREY, lw=1.4)
+        text = f"k = {k}:  p = ({', '.join(f'{q:.2f}' for q in p)})"
+        place = {"xytext": (8, 4), "textcoords": "offset points"}
+        ax.annotate(text, (threshold, k), fontsize=9, **place)
+    ax.set(xlabel="$τ$", ylabel=r"$\sum_i\,\mathrm{clip}(z_i - τ, 0, 1)$")
+    ax.set(xlim=(tau[0], 2.6), ylim=(0, 4.2))
+    return figure
+
+
+# --- 8. Autograd from nothing ---------------------------------------------------------------------
+
+
+def tape_graph(boxes: Any) -> Any:
+    """The tape as a graph: name → (Var, x, y), with its value and gradient in each box."""
+    figure, ax = plt.subplots(figsize=(6.4, 4))
+    places = {id(var): (x, y) for var, x, y in boxes.values()}
+    for name, (var, x, y) in boxes.items():
+        text = f"{name}\n{float(var.value):.3f}\n∂L: {float(var.gradient):.3f}".replace("-", "−")
+        box = {"boxstyle": "round,pad=0.35", "fc": PALE if var.parents else "white", "ec": BLUE}
+        ax.text(x, y, text, ha="center", va="center", fontsize=11, bbox=box, zorder=3)
+        for parent, _ in var.parents:
+            arrow = {"arrowstyle": "-|>", "color": EDGE, "lw": 1.8, "shrinkA": 32, "shrinkB": 38}
+            ax.annotate("", (x, y), places[id(parent)], arrowprops=arrow)
+    ax.set(xlim=(-0.8, 6.9), ylim=(-0.5, 3.7))
+    ax.set_axis_off()
+    return figure
+
+
+def errors_of_models(curves: Any) -> Any:
+    """The error against updates, of softmax first: name → errors."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    for (name, curve), (colour, line) in zip(
+        curves.items(), ((GREY, ":"), (BLUE, "-")), strict=True
+    ):
+        ax.semilogy(curve, color=colour, ls=line, label=name)
+    ax.set(xlabel="update", ylabel="mean squared error")
+    ax.legend()
+    return figure
+
+
+def reach_of_gradients(sizes: Any) -> Any:
+    """The size of the gradient by step, for three biases of the forget gate: bias → sizes."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.9))
+    styles = ((VERMILION, "--"), (BLUE, "-"), (GREEN, "-."))
+    for (bias, size), (colour, line) in zip(sizes.items(), styles, strict=True):
+        ax.semilogy(np.arange(1, len(size) + 1), size, color=colour, ls=line)
+        ax.lines[-1].set_label(f"forget bias {bias}")
+    ax.set(xlabel=f"step $t$ of {len(size)}", ylabel="size of ∂L/∂(gates of step $t$)")
+    ax.legend()
+    return figure
+
+
+def training_of_scores(smoothed: Any, width: int) -> Any:
+    """Training losses of four attention scores, means of ``width`` updates: name → losses."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.9))
+    styles = ((ORANGE, "-."), (BLUE, "-"), (INK, ":"), (VERMILION, "--"))
+    for (name, losses), (colour, line) in zip(smoothed.items(), styles, strict=True):
+        updates = np.arange(width, width + len(losses))
+        ax.semilogy(updates, losses, color=colour, ls=line, label=name)
+    ax.set(xlabel="update", ylabel=f"loss per letter (mean of {width} updates)")
+    ax.legend()
+    return figure
+
+
+def attention_maps(weights: Any, columns: Any, rows: Any, width: float) -> Any:
+    """Attention as squares, a panel per model: name → array (row, column), blank where it is 0."""
+    figure, axes = plt.subplots(1, len(weights), figsize=(width, 4.4), squeeze=False)
+    for ax, (name, p) in zip(axes.flat, weights.items(), strict=True):
+        plot_attention(p, columns, rows[name], ax)
+        ax.set_title(name)
+        ax.grid(visible=False)
+    return figure
+
+
+# --- 9. drawn / drawed ----------------------------------------------------------------------------
+
+# How the curves of the two models are drawn.
+MODELS: dict[str, dict[str, Any]] = {
+    "1.5-entmax": {"color": BLUE, "marker": "o"},
+    "softmax": {"color": PURPLE, "marker": "s"},
+}
+
+
+def training_curves(histories: Any) -> Any:
+    """Loss and accuracy by update: name → history."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6))
+    for (name, history), line in zip(histories.items(), ("-", ":"), strict=True):
+        style = {"ls": line, "ms": 4, "label": name} | MODELS[name]
+        left.plot(history.update, history.loss, **style)
+        right.plot(history.update, history.dev_accuracy, **style)
+    left.set(xlabel="update", ylabel="training loss per letter", ylim=(0, None))
+    right.set(xlabel="update", ylabel="held-out forms right", ylim=(0, 1))
+    for ax in (left, right):
+        ax.legend()
+    return figure
+
+
+def books_and_losses(books: Any, widths: Any, lost: Any) -> Any:
+    """Finished, open and lost mass (step, 3), and what is lost in the end: name → masses."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
+    parts = (("finished", BLUE, ""), ("open", ORANGE, ".."), ("lost", VERMILION, "//"))
+    bottom = np.zeros(len(books))
+    for mass, (name, colour, hatch) in zip(books.T, parts, strict=True):
+        style = {"color": colour, "hatch": hatch, "ec": "white", "label": name}
+        left.bar(np.arange(len(books)), mass, bottom=bottom, **style)
+        bottom += mass
+    left.set(xlabel="step", ylabel="probability", ylim=(0, 1.25), title="1.5-entmax, beam of 1")
+    left.legend(ncols=3, loc="upper center")
+    for name, mass in lost.items():
+        right.plot(widths, mass, ls=":", lw=1, ms=5, label=name, **MODELS[name])
+    right.set_yscale("symlog", linthresh=1e-6)
+    right.set(xlabel="width of the beam $k$", ylabel="mass lost", ylim=(-1e-7, 1))
+    right.set(title="what is lost in the end", xticks=[1, 5, 10, 15, 20])
+    right.legend()
+    return figure
+
+
+def mass_of_others(left_over: Any) -> Any:
+    """The mass of all strings but the n most probable, against n: name → masses."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.9))
+    for name, mass in left_over.items():
+        count = np.arange(1, len(mass) + 1)
+        ax.plot(count, mass, ls=":", ms=4, lw=1, label=name, **MODELS[name])
+    ax.set_xscale("log")
+    ax.set_yscale("symlog", linthresh=1e-6)
+    ax.set(xlabel="strings listed, the most probable first", ylabel="mass of all others")
+    ax.set_ylim(-1e-7, 1)
+    ax.legend()
+    return figure
+
+
+def complete_by_width(shares: Any, single: float) -> Any:
+    """The share of complete lists by the beam's width: name → (width → share)."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    for (name, by_width), line in zip(shares.items(), ("-", ":"), strict=True):
+        label = f"{name}: complete"
+        ax.plot([*by_width], [*by_width.values()], ls=line, label=label, **MODELS[name])
+    ax.axhline(single, color=GREEN, ls="--", label="1.5-entmax: one string")
+    ax.set(xlabel="width of the beam $k$", ylabel="share of the held-out forms", ylim=(-0.03, 1.03))
+    ax.set_xticks([*by_width])
+    ax.legend(loc="center right", bbox_to_anchor=(1, 0.3))
+    return figure
+
+
+def reliability(calibrations: Any) -> Any:
+    """Accuracy against confidence, a mark per bin of a size that grows with its answers."""
+    figure, ax = plt.subplots(figsize=(4.6, 4.4))
+    for name, measured in calibrations.items():
+        confidence = [b.confidence for b in measured.bins]
+        accuracy = [b.accuracy for b in measured.bins]
+        area = [20 + 200 * b.count / measured.count for b in measured.bins]
+        ax.scatter(confidence, accuracy, area, alpha=0.8, label=name, **MODELS[name])
+    ax.plot([0, 1], [0, 1], color=GREY, lw=1)
+    ax.set(xlabel="confidence", ylabel="accuracy", aspect="equal")
+    ax.set(xlim=(-0.03, 1.06), ylim=(-0.03, 1.06))
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, markerscale=0.6)
+    return figure
+
+
+def price_of_zeros(updates: Any, ruled_out: Any, perplexities: Any) -> Any:
+    """The share of forms ruled out, α → (share, low, high), and the perplexity of the others.
+
+    Bars join the ends ``low`` and ``high`` of an interval; the αs stand a little apart.
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.7))
+    for i, (alpha, bounds) in enumerate(ruled_out.items()):
+        share, low, high = np.array(bounds).T
+        beside = np.array(updates) * 1.03 ** (i - 1.5)
+        ends = np.maximum([share - low, high - share], 0)
+        style = CURVES[alpha] | {"lw": 1.5}
+        left.errorbar(beside, share, ends, marker="o", ms=4, capsize=2, elinewidth=1, **style)
+    by_alpha(right, updates, perplexities, "semilogx", marker="o", ms=4)
+    left.set_xscale("log")
+    left.set(xlabel="updates", ylabel="correct forms ruled out", ylim=(-0.005, None))
+    right.set(xlabel="updates", ylabel="perplexity of the possible")
+    for ax in (left, right):
+        ax.set_xticks(updates, [str(n) for n in updates])
+        ax.minorticks_off()
+    left.legend()
+    return figure
+
+
+# --- 10. Fast -------------------------------------------------------------------------------------
+
+# How the mappings are drawn where times are compared.
+TIMED: dict[str, dict[str, Any]] = {
+    "softmax": {"color": PURPLE, "marker": "s", "ls": ":"},
+    "sparsemax": {"color": VERMILION, "marker": "^", "ls": "--"},
+    "entmax15": {"color": BLUE, "marker": "o", "ls": "-"},
+    "α = 1.25": {"color": GREEN, "marker": "D", "ls": "-."},
+}
+
+
+def times_by_length_and_support(lengths: Any, times: Any, multiples: Any) -> Any:
+    """Nanoseconds per score by the row's length, multiples of PyTorch's time by the support.
+
+    ``times`` are of the mappings of ``TIMED``, of a copy and of torch.softmax; ``multiples``:
+    name → (sizes, multiples).
+    """
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8))
+    others = {
+        "copy": {"color": GREY, "lw": 1},
+        "torch.softmax": {"color": ORANGE, "ls": (0, (5, 1, 1, 1, 1, 1))},
+    }
+    for name, style in (TIMED | others).items():
+        left.loglog(lengths, times[name], ms=4, label=name, **style)
+    left.set(xlabel="length of the row", ylabel="nanoseconds per score")
+    left.legend(fontsize=8)
+    for name, (sizes, values) in multiples.items():
+        right.semilogx(sizes, values, label=name, **TIMED[name])
+    right.axhline(1, color=INK, lw=1)
+    right.set(xlabel="scores in the support, of 32,000", ylabel="multiples of torch.softmax")
+    right.set_ylim(0, None)
+    right.legend()
+    return figure
+
+
+def scores_in_reach(lengths: Any, near: Any, support: Any) -> Any:
+    """How many scores are near the largest and how many in the support: α → numbers."""
+    figure, ax = plt.subplots(figsize=(6.4, 4))
+    for alpha in near:
+        colour, dashes, label = (CURVES[alpha][what] for what in ("color", "ls", "label"))
+        ax.loglog(lengths, near[alpha], color=colour, ls=dashes, label=f"{label}: near")
+        ax.loglog(lengths, support[alpha], "o", color=colour, ms=6, label=f"{label}: support")
+    ax.loglog(lengths, lengths, color=GREY, lw=1)
+    place = {"xytext": (-22, 4), "textcoords": "offset points"}
+    ax.annotate("all", (lengths[-2], lengths[-2]), color=GREY, **place)
+    ax.set(xlabel="length $d$ of the row", ylabel="scores")
+    ax.legend(fontsize=9, ncols=3, loc="upper center", bbox_to_anchor=(0.5, 1.2))
+    return figure
+
+
+def butterfly_graph(levels: Any) -> Any:
+    """The numbers of eight lanes from step to step, the partners 4, 2 and 1 away."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.2))
+    circle = {"boxstyle": "circle", "fc": "white", "ec": BLUE}
+    for level, values in enumerate(levels):
+        apart = 4 >> level
+        for lane, value in enumerate(values):
+            ax.text(lane, -level, str(value), ha="center", va="center", bbox=circle)
+            for source, colour in ((lane, GREY), (lane ^ apart, ORANGE)) if apart else ():
+                ax.plot([source, lane], [-level, -level - 1], color=colour, lw=1.2)
+        if apart:
+            ax.text(7.6, -level - 0.5, f"partner {apart} away", va="center", fontsize=9)
+    ax.set(xlim=(-0.6, 9.6), ylim=(-3.5, 0.5), yticks=[])
+    ax.set_xticks(range(8), [f"lane {lane}" for lane in range(8)], fontsize=8)
+    ax.grid(visible=False)
+    for side in ("left", "bottom"):
+        ax.spines[side].set_visible(False)
+    ax.tick_params(length=0)
+    return figure
+
+
+def times_by_kind(kinds: Any, forward: Any, losses: Any) -> Any:
+    """Times of rows of several kinds in multiples of PyTorch's: mapping → multiples."""
+    figure, axes = plt.subplots(1, 2, figsize=(9, 4), sharey=True)
+    titles = ("forward", "softmax"), ("loss and gradient", "cross-entropy")
+    for ax, times, (title, other) in zip(axes, (forward, losses), titles, strict=True):
+        for name, values in times.items():
+            style = {what: TIMED[name][what] for what in ("color", "marker")}
+            ax.plot(values, range(len(kinds)), ls="none", ms=7, label=name, **style)
+        ax.axvline(1, color=INK, lw=1)
+        ax.set(title=title, xlabel=f"multiples of PyTorch's {other}", xlim=(0, None))
+    axes[0].set_yticks(range(len(kinds)), kinds)
+    axes[0].invert_yaxis()
+    axes[0].legend(loc="lower right", fontsize=9)
+    return figure
+
+
+# --- Pages of docs/results ------------------------------------------------------------------------
 
 
 def results_page(name: str) -> tuple[str, dict[str, Any]]:

@@ -24,12 +24,13 @@ FOLDER = Path(__file__).resolve().parent
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python", "file_extension": ".py", "pygments_lexer": "ipython3"}
 WIDGET = "application/vnd.jupyter.widget-view+json"
-TIME_LIMIT = 600  # seconds for one cell
+TIME_LIMIT = 1800  # seconds for one cell: some train many models, on machines that do other things
+MOVED = {"07_structure_and_constraints.ipynb"}  # a page that says where its sections are now
 
 
 def notebooks() -> list[Path]:
     """The notebooks in their order."""
-    return sorted(FOLDER.glob("[0-9][0-9]*_*.ipynb"))
+    return sorted(path for path in FOLDER.glob("[0-9][0-9]*_*.ipynb") if path.name not in MOVED)
 
 
 def solution_blocks(path: Path) -> list[str]:
