@@ -21,6 +21,7 @@ MOVED = FOLDER / "07_structure_and_constraints.ipynb"
 NOTEBOOKS = sorted(set(FOLDER.glob("[0-9][0-9]*_*.ipynb")) - {MOVED})
 LARGEST = 1_500_000  # bytes
 LONGEST = 40  # lines of a cell
+DRAWS = re.compile(r"\bmatplotlib\b|\bplt\b|\bax(es)?\b(\[.+\])?\.(?!figure\b)|\bfigure\.")
 NEEDS = "executing notebooks needs the extra: pip install pyentmax[notebooks]"
 
 MAPPINGS = "\n".join(
@@ -106,6 +107,8 @@ def faults(notebook: Any) -> list[str]:
                 found.append(f"cell {cell['id']} wrote to stderr: {output['text']}")
         if len("".join(cell["source"]).splitlines()) > LONGEST:
             found.append(f"cell {cell['id']} has more than {LONGEST} lines")
+        if DRAWS.search("".join(cell["source"])):
+            found.append(f"cell {cell['id']} draws; drawing lives in notebooks/figures.py")
     text = "".join("".join(cell["source"]) for cell in notebook["cells"])
     for needed in ("you will be able to", "## Exercises", "(solutions/", "PYENTMAX_FAST"):
         if needed not in text:
@@ -171,6 +174,8 @@ def test_every_fault_is_found():
     assert "without a caption" in broken(lambda c: c[i]["outputs"][j].update(data=bare))[0]
     bare = {"image/png": "iVBORw0KGgo="}
     assert "no text describes" in broken(lambda c: c[i]["outputs"][j].update(data=bare))[0]
+    for drawing in ("import matplotlib.pyplot as plt", "ax.plot([1, 2])", "axes[0].legend()"):
+        assert "draws" in broken(lambda c, d=drawing: c[code]["source"].append("\n" + d))[1]
     long = "\n" * 41
     assert any("more than 40 lines" in f for f in broken(lambda c: c[code].update(source=long)))
     tags = [cell["metadata"].get("tags", []) for cell in good["cells"]]
