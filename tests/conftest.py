@@ -14,7 +14,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-ADAPTERS = {"torch"}  # rooms named after what they adapt to, which may not be installed
+ADAPTERS = {
+    "jax",
+    "sklearn",
+    "torch",
+}  # rooms named after what they adapt to, which may not be installed
 
 
 class WithoutAdapters:

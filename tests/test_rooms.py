@@ -32,6 +32,8 @@ ROOMS = [
     "sparse_attention",
     "checking",
     ROOT,
+    "jax",
+    "sklearn",
     "torch",
     "autograd",
     "nn",

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize(("room", "library"), [("torch", "PyTorch")])
+@pytest.mark.parametrize(
+    ("room", "library"), [("jax", "JAX"), ("sklearn", "scikit-learn"), ("torch", "PyTorch")]
+)
 def test_the_import_says_what_to_install(room: str, library: str) -> None:
     code = f"import sys; sys.modules[{room!r}] = None\nimport pyentmax\nimport pyentmax.{room}"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,0 +1,34 @@
+"""The mappings and losses in JAX: for ``jit``, ``vmap``, ``grad`` of any order, on any device.
+
+    import pyentmax.jax as pj
+
+    p = pj.entmax(scores, alpha, axis=-1)          # alpha may be learned, and one per head
+    loss = pj.entmax15_loss(scores, labels)
+
+Names, arguments and edge cases are those of :mod:`pyentmax`, with one difference: what cannot be
+looked at while a function is traced, such as an α below 1, makes NaN instead of an error.
+"""
+
+from __future__ import annotations
+
+try:
+    import jax as _jax  # noqa: F401
+except ImportError as error:
+    raise ImportError(
+        f"pyentmax.jax needs JAX, which cannot be imported ({error}): pip install 'pyentmax[jax]'"
+    ) from error
+
+from pyentmax.jax.losses import entmax15_loss, entmax_loss, softmax_loss, sparsemax_loss
+from pyentmax.jax.mappings import entmax, entmax15, softmax, sparsemax, topk_softmax
+
+__all__ = [
+    "entmax",
+    "entmax15",
+    "entmax15_loss",
+    "entmax_loss",
+    "softmax",
+    "softmax_loss",
+    "sparsemax",
+    "sparsemax_loss",
+    "topk_softmax",
+]

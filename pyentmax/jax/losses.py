@@ -1,0 +1,195 @@
+r"""Fenchel-Young losses L(z, y) = Ω*(z) + Ω(y) − y·z, whose gradient is p − y.
+
+The conjugate is Ω*(z) = p·z + H(p) at p = entmax(z, α), with Tsallis's entropy H of order α. Its
+derivative by z is p, and by α that of H with p held fixed, since p is where the maximum lies. Both
+rules are written in p, so that losses can be differentiated again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pyentmax.jax.mappings import entmax15_rows, entmax_rows, softmax_rows, sparsemax_rows
+from pyentmax.jax.powers import decrease
+from pyentmax.jax.rows import Rows
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
+    """Cross-entropy for labels, Kullback-Leibler divergence for distributions.
+
+    Parameters
+    ----------
+    z : array
+        Scores.
+    y : int array of z's shape without the axis, or array of z's shape
+        Labels, or distributions that sum to 1. A loss with a label out of range is NaN.
+    axis : int, tuple of int or None
+    reduction : {"mean", "sum", "none"}
+        The mean is weighted, and over the rows that count.
+    weight : array, optional
+        What each row counts, broadcastable to z's shape without the axis.
+    mask : bool array, optional
+        Broadcastable to z, True where an entry may get probability. A row without any counts
+        nothing.
+    ignore_index : int, optional
+        Rows with this label count nothing.
+    label_smoothing : float, default 0
+        The target's share that is spread over all entries that are not masked.
+
+    Returns
+    -------
+    scalar, or array of the labels' shape for "none"
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> each = softmax_loss([[1.0, 0.0], [0.0, 0.0]], [0, 1], reduction="none")
+    >>> print(np.round(np.float64(each), 4))
+    [0.3133 0.6931]
+    """
+    return _loss(_conjugate(softmax_rows), z, y, 1.0, axis, **options)
+
+
+def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
+    """The sparsemax loss (Martins & Astudillo 2016): 0 from a margin of 1 on.
+
+    Parameters and answer are as for `softmax_loss`.
+
+    Examples
+    --------
+    >>> print(sparsemax_loss([1.0, 0.0], 0), sparsemax_loss([0.0, 0.0], 0))
+    0.0 0.25
+    """
+    return _loss(_conjugate(sparsemax_rows), z, y, 2.0, axis, **options)
+
+
+def entmax15_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
+    """The 1.5-entmax loss (Peters et al. 2019, §3.2): 0 from a margin of 2 on.
+
+    Parameters and answer are as for `softmax_loss`.
+
+    Examples
+    --------
+    >>> print(entmax15_loss([2.0, 0.0], 0), f"{entmax15_loss([0.0, 0.0], 0):.4f}")
+    0.0 0.3905
+    """
+    return _loss(_conjugate(entmax15_rows), z, y, 1.5, axis, **options)
+
+
+def entmax_loss(z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Any) -> jax.Array:
+    """The α-entmax loss (Peters et al. 2019, §3.2): 0 from a margin of 1/(α − 1) on.
+
+    Parameters
+    ----------
+    z, y, axis, reduction, weight, mask, ignore_index, label_smoothing : as for `softmax_loss`
+    alpha : number or array
+        As for :func:`pyentmax.jax.entmax`; differentiable.
+
+    Examples
+    --------
+    >>> print(f"{entmax_loss([0.0, 0.0], 0, 1.5):.4f} {entmax_loss([0.0, 0.0], 0, 2):.4f}")
+    0.3905 0.2500
+    """
+    return _loss(_conjugate(entmax_rows, learned=True), z, y, alpha, axis, **options)
+
+
+def _loss(
+    conjugate: Callable[..., jax.Array],
+    z: Any,
+    y: Any,
+    alpha: Any,
+    axis: Any,
+    *,
+    reduction: str = "mean",
+    weight: Any = None,
+    mask: Any = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+) -> jax.Array:
+    if reduction not in _REDUCTIONS:
+        raise ValueError(f"reduction: expected one of {_REDUCTIONS}, got {reduction!r}")
+    if not 0 <= label_smoothing < 1:
+        raise ValueError(f"label_smoothing: expected a share in [0, 1), got {label_smoothing}")
+    rows = Rows(z, axis, mask)
+    x, alpha = rows.scores, rows.parameter("alpha", alpha)
+    y, counts, right = _targets(rows, jnp.asarray(y), ignore_index)
+    if weight is not None:
+        counts = counts * rows.parameter("weight", weight)[..., 0]
+    if label_smoothing:
+        allowed = (x > -jnp.inf).astype(x.dtype)
+        spread = allowed / allowed.sum(axis=-1, keepdims=True)
+        y = (1 - label_smoothing) * y + label_smoothing * spread
+    given = jnp.where(y > 0, y * jnp.where(y > 0, x, 0), 0).sum(axis=-1)
+    each = conjugate(x, alpha) - given - _tsallis(y, alpha)
+    # Below 0 is rounding; a derivative must not end there, so the value alone is lifted.
+    each = each + jax.lax.stop_gradient(jnp.maximum(each, 0) - each)
+    each = jnp.where(rows.broken[..., 0] | ~right, jnp.nan, each)
+    each = jnp.where(counts != 0, each * counts, 0)
+    if reduction == "mean":
+        total = counts.sum()
+        return (each.sum() / jnp.where(total == 0, 1, total)).astype(rows.dtype)
+    return (each.sum() if reduction == "sum" else each).astype(rows.dtype)
+
+
+def _targets(
+    rows: Rows, y: jax.Array, ignore_index: int | None
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Distributions in rows, 1 for each row that counts, and whether its target is right."""
+    dtype = rows.scores.dtype
+    counts = ~rows.empty[..., 0]
+    if jnp.issubdtype(y.dtype, jnp.integer) and y.shape == rows.batch:
+        if ignore_index is not None:
+            counts = counts & (y != ignore_index)
+        right = (y >= 0) & (y < rows.length)
+        return jax.nn.one_hot(y, rows.length, dtype=dtype), counts.astype(dtype), right
+    if y.shape != rows.shape:
+        raise ValueError(
+            f"y: expected integer labels of shape {rows.batch} or distributions of shape "
+            f"{rows.shape}, got {y.dtype} of shape {y.shape}"
+        )
+    if ignore_index is not None:
+        raise ValueError("ignore_index: expected with labels, y holds distributions; use weight=0")
+    y = rows.arranged(y).astype(dtype)
+    right = (y >= 0).all(axis=-1) & (jnp.abs(y.sum(axis=-1) - 1) < 1e-3)
+    return y, counts.astype(dtype), right
+
+
+def _tsallis(p: jax.Array, alpha: jax.Array) -> jax.Array:
+    """Tsallis's entropy Σ (p − p^α) / (α (α − 1)), Shannon's at α = 1."""
+    inside = p > 0
+    ell = -jnp.log(jnp.where(inside, p, 1))
+    terms = jnp.where(inside, p, 0) * ell * decrease((alpha - 1) * ell)
+    return (terms / alpha).sum(axis=-1)
+
+
+def _conjugate(
+    mapping: Callable[..., jax.Array], *, learned: bool = False
+) -> Callable[[jax.Array, jax.Array], jax.Array]:
+    """Ω*(x) for rows whose maximum is 0, given their α, with the rule for its derivatives."""
+
+    def probabilities(x: jax.Array, alpha: jax.Array) -> jax.Array:
+        return mapping(x, alpha) if learned else mapping(x)
+
+    @jax.custom_jvp
+    def conjugate(x: jax.Array, alpha: jax.Array) -> jax.Array:
+        p = probabilities(x, alpha)
+        inside = p > 0
+        return jnp.where(inside, p * jnp.where(inside, x, 0), 0).sum(axis=-1) + _tsallis(p, alpha)
+
+    @conjugate.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        (x, alpha), (dx, dalpha) = primals, tangents
+        p = probabilities(x, alpha)
+        inside = p > 0
+        by_x = jnp.where(inside, p * jnp.where(inside, dx, 0), 0).sum(axis=-1)
+        _, by_alpha = jax.jvp(partial(_tsallis, p), (alpha,), (dalpha,))
+        return conjugate(x, alpha), by_x + by_alpha
+
+    return conjugate

@@ -1,0 +1,46 @@
+r"""Powers and logarithms of the α-entmax family, smooth in β = α − 1 down to 0.
+
+With ℓ = −log p, everything that has a factor 1/β in the papers is written with one of two entire
+functions, for which a short series takes over near 0. So a value and its derivatives of any order,
+by β too, are right at α = 1 and beside it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax.numpy as jnp
+
+_SERIES = 12  # terms; the first one left out is below 1e-16 of the sum where a series is used
+NEAR = 0.5  # up to here
+
+
+def exponential(t: Any, beta: Any) -> Any:
+    """[1 + β t]₊^{1/β}, which is exp t at β = 0."""
+    near = beta < 1e-30
+    safe = jnp.where(near, 1, beta)
+    base = 1 + safe * t
+    inside = base > 0
+    power = jnp.exp(jnp.log1p(jnp.where(inside, safe * t, 0)) / safe)
+    return jnp.where(near, jnp.exp(t), jnp.where(inside, power, 0))
+
+
+def decrease(a: Any) -> Any:
+    """(1 − e^{−a}) / a for a ≥ 0, which is 1 at 0."""
+    near = a < NEAR
+    safe = jnp.where(near, 1, a)
+    return jnp.where(near, _series(jnp.where(near, -a, 0), 1), -jnp.expm1(-safe) / safe)
+
+
+def curvature(a: Any) -> Any:
+    """(eᵃ − 1 − a) / a² for 0 ≤ a ≤ `NEAR`, which is ½ at 0."""
+    return _series(a, 2)
+
+
+def _series(a: Any, first: int) -> Any:
+    """Σ_n aⁿ / (n + first)!."""
+    total = jnp.zeros_like(a)
+    for n in reversed(range(_SERIES)):
+        total = total * a + 1 / math.factorial(n + first)
+    return total

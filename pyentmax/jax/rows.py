@@ -1,0 +1,112 @@
+"""What holds for every call: which axis, which dtype, what is masked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class Rows:
+    """The scores of a call as rows (…, d), in float32 at least, each with its maximum at 0.
+
+    Parameters
+    ----------
+    z : array
+        Scores; integers and bools become the default float.
+    axis : int, tuple of int or None
+        The axes that a distribution lies along.
+    mask : bool array, optional
+        Broadcastable to z, True where an entry may get probability.
+
+    Attributes
+    ----------
+    scores : (…, d) array
+        Masked scores are −∞. Rows with nothing left, and broken ones, hold zeros.
+    given : (…, d) array
+        The same as they came, masked ones at −∞: of gaps to the maximum, rounding makes different
+        scores tie.
+    batch : tuple of int
+        z's shape without the axes.
+    empty, broken : (…, 1) bool arrays
+        Rows with nothing left, and rows with NaN or +∞.
+    """
+
+    def __init__(self, z: Any, axis: Any, mask: Any) -> None:
+        z = jnp.asarray(z)
+        if jnp.issubdtype(z.dtype, jnp.complexfloating):
+            raise TypeError(f"z: expected real scores, got {z.dtype}")
+        if not jnp.issubdtype(z.dtype, jnp.floating):
+            z = z.astype(jnp.result_type(float))
+        if z.ndim == 0:
+            raise ValueError("z: expected at least one axis, got a scalar")
+        self.shape, self.dtype = z.shape, z.dtype
+        self._axes = _normal_axes(z, axis)
+        self._order = [i for i in range(z.ndim) if i not in self._axes] + list(self._axes)
+        self.batch = tuple(n for i, n in enumerate(z.shape) if i not in self._axes)
+        self.length = int(np.prod([z.shape[i] for i in self._axes]))
+        if not self.length:
+            raise ValueError(f"z: expected a score at least along axis {axis}, got {z.shape}")
+        scores = self.arranged(z).astype(jnp.promote_types(z.dtype, jnp.float32))
+        if mask is not None:
+            mask = jnp.asarray(mask)
+            if mask.dtype != bool:
+                raise TypeError(f"mask: expected a bool array, got {mask.dtype}")
+            scores = jnp.where(self.arranged(_broadcast("mask", mask, z.shape)), scores, -jnp.inf)
+        self.given = scores
+        # Adding the same number to all scores changes nothing, so the maximum has no derivative.
+        top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
+        self.empty = jnp.isneginf(top)
+        self.broken = jnp.isnan(top) | jnp.isposinf(top)
+        unusable = self.empty | self.broken
+        self.scores = jnp.where(unusable, 0, scores - jnp.where(unusable, 0, top))
+
+    def arranged(self, x: jax.Array) -> jax.Array:
+        """An array of z's shape as rows."""
+        return x.transpose(self._order).reshape(*self.batch, self.length)
+
+    def parameter(self, name: str, x: Any) -> jax.Array:
+        """A parameter for each row, (…, 1)."""
+        return _broadcast(name, jnp.asarray(x, dtype=self.scores.dtype), self.batch)[..., None]
+
+    def restored(self, p: jax.Array) -> jax.Array:
+        """Rows of an answer in z's shape and dtype: zeros for empty rows, NaN for broken ones."""
+        p = jnp.where(self.broken, jnp.nan, jnp.where(self.empty, 0, p)).astype(self.dtype)
+        shape = (*self.batch, *(self.shape[i] for i in self._axes))
+        return p.reshape(shape).transpose(np.argsort(self._order))
+
+
+def by_rows(
+    body: Callable[..., jax.Array], z: Any, axis: Any, mask: Any, **parameters: Any
+) -> jax.Array:
+    """``body(rows, *parameters)`` over an axis, several, or all."""
+    rows = Rows(z, axis, mask)
+    given = [rows.parameter(name, x) for name, x in parameters.items()]
+    return rows.restored(body(rows.scores, *given))
+
+
+def _normal_axes(z: jax.Array, axis: Any) -> tuple[int, ...]:
+    """The axes as numbers from 0 on, in order; all of them for None."""
+    if axis is None:
+        return tuple(range(z.ndim))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    for a in given:
+        if not -z.ndim <= a < z.ndim:
+            raise ValueError(f"axis: expected one of {z.ndim} axes, got {a}")
+    axes = tuple(sorted({a % z.ndim for a in given}))
+    if len(axes) != len(given) or not axes:
+        raise ValueError(f"axis: expected different axes, one at least, got {axis}")
+    return axes
+
+
+def _broadcast(name: str, x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """The array in a shape; a ValueError that names it if it does not fit."""
+    try:
+        return jnp.broadcast_to(x, shape)
+    except ValueError:
+        raise ValueError(
+            f"{name}: expected a shape that broadcasts to {shape}, got {x.shape}"
+        ) from None

@@ -1,0 +1,247 @@
+"""The JAX adapter: the values of the library's own functions, and derivatives of every order."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+import pyentmax as pe
+
+jax = pytest.importorskip("jax", reason="JAX is not installed; pip install 'pyentmax[jax]'")
+jnp = pytest.importorskip("jax.numpy")
+from jax.test_util import check_grads  # noqa: E402
+
+import pyentmax.jax as pj  # noqa: E402
+
+RNG = np.random.default_rng(0)
+ALPHAS = [1, 1 + 1e-6, 1.001, 1.1, 4 / 3, 1.5, 1.9, 2, 2.5, 4]
+NAMED = ["softmax", "sparsemax", "entmax15"]
+
+
+@pytest.fixture(autouse=True)
+def in_double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+def moved(z, alpha):
+    """How far an entry of float32 may lie from the truth: the library's accuracy contract."""
+    exact = pe.entmax(z.astype(np.float64), float(alpha))
+    inside = exact > 0
+    s = np.where(inside, np.where(inside, exact, 1) ** (2 - float(alpha)), 0)
+    gaps = np.where(inside, np.abs(z - z.max(axis=-1, keepdims=True)), 0)
+    allowed = 4 * exact + 16 * s * np.maximum(1, gaps.max(axis=-1, keepdims=True))
+    return exact, np.finfo(z.dtype).eps * allowed + np.finfo(z.dtype).tiny
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [0.01, 1, 20])
+@pytest.mark.parametrize("alpha", [1, 1.001, 1.1, 4 / 3, 1.5, 1.9, 2])
+def test_alpha_entmax_is_as_accurate_as_the_library_promises(dtype, scale, alpha):
+    alpha = dtype(alpha)  # the exact answer is that for the rounded input
+    for d in (1, 300):
+        z = (scale * RNG.normal(size=(8, d))).astype(dtype)
+        p = np.asarray(pj.entmax(z, alpha))
+        assert p.dtype == dtype
+        if dtype == np.float32:
+            exact, allowed = moved(z, alpha)
+            assert np.all(np.abs(p - exact) <= allowed)
+        else:
+            np.testing.assert_allclose(p, pe.entmax(z, alpha), rtol=1e-10, atol=1e-13)
+        sums = p.astype(np.float64).sum(axis=-1)
+        assert np.all(np.abs(sums - 1) <= 4 * np.finfo(dtype).eps * np.sqrt(d))
+
+
+@pytest.mark.parametrize("alpha", [2.5, 4, 10])
+def test_a_large_alpha_solves_for_scores_that_moved_by_rounding(alpha):
+    z = RNG.normal(size=(8, 50))
+    p = np.asarray(pj.entmax(z, alpha))
+    u = p ** (alpha - 1)
+    tau = np.where(p > 0, z - u / (alpha - 1), -np.inf).max(axis=-1, keepdims=True)
+    gaps = np.where(p > 0, np.abs(z - u / (alpha - 1) - tau), np.maximum(z - tau, 0))
+    assert gaps.max() < 1e-12
+    np.testing.assert_allclose(p.sum(axis=-1), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_named_mappings_agree_with_the_library(name, dtype):
+    z = jnp.asarray(2 * RNG.normal(size=(3, 4, 5)), dtype)
+    for axis in (-1, 0, 1, (0, 2), None):
+        p = getattr(pj, name)(z, axis=axis)
+        assert p.dtype == z.dtype
+        expected = getattr(pe, name)(np.asarray(z, dtype=np.float64), axis=axis)
+        atol = 4 * float(jnp.finfo(z.dtype).eps)
+        np.testing.assert_allclose(np.asarray(p, dtype=np.float64), expected, rtol=0, atol=atol)
+
+
+def test_a_mask_hides_whatever_it_covers():
+    z = RNG.normal(size=(3, 6))
+    mask = RNG.random((3, 6)) < 0.6
+    mask[0] = True
+    mask[2] = False
+    z[1, ~mask[1]] = np.nan
+    named = [(name, ()) for name in NAMED]
+    for name, args in [*named, ("entmax", (1.3,)), ("topk_softmax", (2,))]:
+        expected = getattr(pe, name)(z, *args, mask=mask)
+        found = getattr(pj, name)(z, *args, mask=mask)
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+        _, back = jax.vjp(partial(getattr(pj, name), mask=mask), z, *map(float, args))
+        gradient = back(jnp.asarray(RNG.normal(size=(3, 6))))[0]
+        assert np.all(np.asarray(gradient)[~mask] == 0)
+        assert np.isfinite(np.asarray(gradient)).all()
+
+
+def test_a_broken_row_breaks_no_other():
+    z = np.array([[1.0, 2.0], [np.nan, 0.0], [np.inf, 0.0], [-np.inf, 0.0]])
+    for mapping in (pj.sparsemax, lambda z: pj.entmax(z, 1.7), pj.softmax):
+        p = np.asarray(mapping(z))
+        assert np.isnan(p[1:3]).all()
+        assert np.isfinite(p[[0, 3]]).all()
+        np.testing.assert_array_equal(p[3], [0, 1])
+    assert np.isnan(pj.entmax(z[0], 0.5)).all()
+    assert np.isnan(pj.topk_softmax(z[0], 0)).all()
+
+
+@pytest.mark.parametrize("k", [1, 2, 4, 5, 9])
+def test_top_k_keeps_ties_as_the_library_does(k):
+    z = np.array([[2.0, 1, 1, 1, 0], [16, 1e-16, 0, -1, -2]])
+    np.testing.assert_allclose(pj.topk_softmax(z, k), pe.topk_softmax(z, k), rtol=1e-14)
+    each = np.array([k, 1])
+    np.testing.assert_allclose(pj.topk_softmax(z, each), pe.topk_softmax(z, each), rtol=1e-14)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_derivatives_by_scores_and_alpha_agree_with_the_library(alpha):
+    z, v = RNG.normal(size=(2, 6))
+    p = pe.entmax(z, alpha)
+    _, by_scores = jax.jvp(lambda z: pj.entmax(z, alpha), (z,), (v,))
+    np.testing.assert_allclose(by_scores, pe.entmax_jvp(p, v, alpha), rtol=1e-6, atol=1e-9)
+    _, by_alpha = jax.jvp(lambda a: pj.entmax(z, a), (float(alpha),), (1.0,))
+    np.testing.assert_allclose(by_alpha, pe.entmax_grad_alpha(p, alpha), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("alpha", [1.001, 1.5, 2.5])
+def test_alpha_entmax_has_two_derivatives(alpha):
+    z = np.array([0.3, 0.1, -0.4, -3.0, 0.7])  # far from the threshold at every α tried
+    check_grads(jax.jit(pj.entmax), (jnp.asarray(z), float(alpha)), order=2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_mappings_have_two_derivatives(name):
+    z = jnp.asarray([0.3, 0.1, -0.4, -3.0, 0.7])
+    check_grads(jax.jit(getattr(pj, name)), (z,), order=2, rtol=1e-3)
+    check_grads(jax.jit(lambda z: pj.topk_softmax(z, 3)), (z,), order=2, rtol=1e-3)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_losses_agree_with_the_library(alpha):
+    z = 2 * RNG.normal(size=(6, 5))
+    y = RNG.integers(5, size=6)
+    q = pe.sparsemax(RNG.normal(size=(6, 5)))
+    weight, mask = RNG.random(6), np.ones((6, 5), bool)
+    mask[:, 3], y[y == 3] = False, 0
+    for target, options in [
+        (y, {}),
+        (q, {}),
+        (y, {"reduction": "none"}),
+        (y, {"reduction": "sum", "weight": weight}),
+        (q, {"weight": weight}),
+        (y, {"ignore_index": 0}),
+        (y, {"label_smoothing": 0.1}),
+        (y, {"mask": mask, "label_smoothing": 0.1}),
+    ]:
+        expected = pe.entmax_loss(z, target, alpha, **options)
+        found = pj.entmax_loss(z, target, alpha, **options)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        if "reduction" not in options:
+            _, gradient = pe.entmax_loss_and_grad(z, target, alpha, **options)
+            found = jax.grad(lambda z, t=target, o=options: pj.entmax_loss(z, t, alpha, **o))(z)
+            np.testing.assert_allclose(found, gradient, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_losses_agree_with_the_library(name):
+    z, y = 2 * RNG.normal(size=(6, 5)), RNG.integers(5, size=6)
+    loss = getattr(pj, f"{name}_loss")
+    np.testing.assert_allclose(loss(z, y), getattr(pe, f"{name}_loss")(z, y), rtol=1e-12)
+    each = loss(z.T, y, 0, reduction="none")
+    np.testing.assert_allclose(each, getattr(pe, f"{name}_loss")(z, y, reduction="none"))
+
+
+@pytest.mark.parametrize("alpha", [1.001, 1.5])
+def test_losses_have_two_derivatives_by_scores_and_alpha(alpha):
+    z, y = np.array([[0.3, 0.1, -0.4, -3.0, 0.7]]), np.array([1])
+    check_grads(
+        jax.jit(lambda z, a: pj.entmax_loss(z, y, a)), (z, float(alpha)), order=2, rtol=1e-3
+    )
+    q = pe.softmax(RNG.normal(size=(1, 5)))
+    check_grads(
+        jax.jit(lambda z, a: pj.entmax_loss(z, q, a)), (z, float(alpha)), order=2, rtol=1e-3
+    )
+
+
+def test_beyond_the_margin_the_loss_is_exactly_nothing():
+    for loss, margin in ((pj.sparsemax_loss, 1.0), (pj.entmax15_loss, 2.0)):
+        value, gradient = jax.value_and_grad(loss)(jnp.array([margin, 0.0]), 0)
+        assert value == 0
+        assert np.all(np.asarray(gradient) == 0)
+
+
+def test_rows_without_a_right_target_are_nan_and_those_without_scores_count_nothing():
+    z = np.array([[1.0, 0.0], [0.5, 0.0]])
+    assert np.isnan(pj.entmax15_loss(z, np.array([0, 2]), reduction="none")).tolist() == [
+        False,
+        True,
+    ]
+    assert np.isnan(pj.softmax_loss(z, np.array([[0.5, 0.4], [1, 0]]), reduction="none"))[0]
+    mask = np.array([[True, True], [False, False]])
+    np.testing.assert_allclose(
+        pj.entmax15_loss(z, np.array([1, 0]), mask=mask), pe.entmax15_loss(z[:1], np.array([1]))
+    )
+
+
+def test_compiled_and_vectorised_calls_are_the_same():
+    z, alpha = RNG.normal(size=(4, 7)), np.array([1.0, 1.3, 1.7, 2.0])
+    expected = pe.entmax(z, alpha)
+    np.testing.assert_allclose(jax.jit(pj.entmax)(z, alpha), expected, atol=1e-12)
+    np.testing.assert_allclose(jax.vmap(pj.entmax)(z, alpha), expected, atol=1e-12)
+    np.testing.assert_allclose(jax.vmap(pj.sparsemax, 1, 1)(z.T), pe.sparsemax(z, axis=-1).T)
+    labels = np.array([0, 1, 2, 3])
+    found = jax.jit(jax.grad(pj.entmax15_loss))(z, labels)
+    _, gradient = pe.entmax15_loss_and_grad(z, labels)
+    np.testing.assert_allclose(found, gradient, atol=1e-12)
+
+
+def test_alpha_can_be_learned():
+    z, target = 2 * RNG.normal(size=(40, 6)), 1.7
+    goal = pe.entmax(z, target)
+    gradient = jax.jit(
+        jax.grad(lambda a: ((pj.entmax(z, 1 + jax.nn.sigmoid(a)) - goal) ** 2).sum())
+    )
+    a = 0.0
+    for _ in range(200):
+        a -= 0.5 * gradient(a)
+    assert 1 + jax.nn.sigmoid(a) == pytest.approx(target, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: pj.softmax(1.0), ValueError, "at least one axis"),
+        (lambda: pj.softmax(jnp.zeros((2, 0))), ValueError, "a score at least"),
+        (lambda: pj.softmax([1j]), TypeError, "real scores"),
+        (lambda: pj.softmax([1.0], axis=1), ValueError, "one of 1 axes, got 1"),
+        (lambda: pj.softmax([1.0], axis=(0, -1)), ValueError, "different axes"),
+        (lambda: pj.softmax([1.0], mask=[1]), TypeError, "a bool array"),
+        (lambda: pj.softmax([1.0], mask=[True, False]), ValueError, "mask: expected a shape"),
+        (lambda: pj.entmax([1.0], [1.5, 2.0]), ValueError, "alpha: expected a shape"),
+        (lambda: pj.softmax_loss([1.0], 0, reduction="max"), ValueError, "reduction"),
+        (lambda: pj.softmax_loss([1.0], 0, label_smoothing=1), ValueError, "a share in"),
+        (lambda: pj.softmax_loss([1.0], [0, 1]), ValueError, "integer labels of shape"),
+        (lambda: pj.softmax_loss([1.0], [1.0], ignore_index=0), ValueError, "use weight=0"),
+    ],
+)
+def test_what_does_not_fit_is_said(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

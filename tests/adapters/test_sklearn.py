@@ -1,0 +1,215 @@
+"""The classifier for scikit-learn: its conventions, its optimum, its probabilities, its sets."""
+
+import numpy as np
+import pytest
+
+import pyentmax as pe
+
+pytest.importorskip(
+    "sklearn", reason="scikit-learn is not installed; pip install 'pyentmax[sklearn]'"
+)
+from scipy import sparse
+from sklearn.datasets import load_digits, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from pyentmax.sklearn import FenchelYoungClassifier
+from pyentmax.sklearn.conformal import quantile, support_scores
+
+X, Y = load_iris(return_X_y=True)
+X = StandardScaler().fit_transform(X)
+LOSSES = ["softmax", 1.25, "entmax15", "sparsemax", 3.0, "one-vs-all"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        FenchelYoungClassifier(),
+        FenchelYoungClassifier("one-vs-all"),
+        FenchelYoungClassifier("softmax", solver="sgd", max_iter=300, tol=1e-3),
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore")
+def test_scikit_learns_own_checks_pass(estimator):
+    check_estimator(estimator)
+
+
+def test_with_the_loss_of_softmax_it_is_logistic_regression():
+    for c in (0.1, 10):
+        ours = FenchelYoungClassifier("softmax", C=c, tol=1e-9).fit(X, Y)
+        theirs = LogisticRegression(C=c, tol=1e-10, max_iter=10_000).fit(X, Y)
+        np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_gradient_is_zero_where_it_ends(loss):
+    from pyentmax.sklearn.classifier import loss_of
+
+    c = 0.7
+    fitted = FenchelYoungClassifier(loss, C=c, tol=1e-8, max_iter=5000).fit(X, Y)
+    scores = X @ fitted.coef_.T + fitted.intercept_
+    value, g = loss_of(loss)(scores, Y, np.full(len(Y), c))
+    gradient = np.concatenate([fitted.coef_ + g.T @ X, g.sum(axis=0)[:, None]], axis=1)
+    assert np.abs(gradient).max() < 1e-4
+    # Convex, so nothing near is better.
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        coef = fitted.coef_ + 0.1 * rng.normal(size=fitted.coef_.shape)
+        other, _ = loss_of(loss)(X @ coef.T + fitted.intercept_, Y, np.full(len(Y), c))
+        before = value + np.sum(fitted.coef_**2) / 2
+        assert other + np.sum(coef**2) / 2 >= before
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_probabilities_are_distributions_and_sparse_where_the_loss_is(loss):
+    digits, labels = load_digits(return_X_y=True)
+    fitted = FenchelYoungClassifier(loss, C=0.1, tol=1e-4).fit(digits / 16, labels)
+    p = fitted.predict_proba(digits / 16)
+    np.testing.assert_allclose(p.sum(axis=1), 1)
+    zeros = (p == 0).mean()
+    assert zeros == 0 if loss == "softmax" else zeros > 0.1
+    assert fitted.score(digits / 16, labels) > 0.9
+    np.testing.assert_array_equal(p.argmax(axis=1), fitted.predict(digits / 16))
+
+
+def test_labels_may_be_anything_and_distributions_are_targets_too():
+    names = np.array(["one", "two", "three"])[Y]
+    by_name = FenchelYoungClassifier().fit(X, names)
+    assert set(by_name.classes_) == {"one", "two", "three"}
+    assert by_name.score(X, names) > 0.95
+    certain = FenchelYoungClassifier().fit(X, np.eye(3)[Y])
+    np.testing.assert_allclose(certain.coef_, FenchelYoungClassifier().fit(X, Y).coef_, atol=1e-4)
+    soft = 0.8 * np.eye(3)[Y] + 0.2 / 3
+    unsure = FenchelYoungClassifier("softmax", C=1e4).fit(X[:, :1] * 0, soft)
+    np.testing.assert_allclose(unsure.predict_proba(X[:1, :1]), soft.mean(axis=0)[None], atol=1e-3)
+
+
+def test_two_classes_have_one_decision():
+    two = Y < 2
+    fitted = FenchelYoungClassifier("sparsemax").fit(X[two], Y[two])
+    decision = fitted.decision_function(X[two])
+    assert decision.shape == (100,)
+    np.testing.assert_array_equal(decision > 0, fitted.predict(X[two]) == 1)
+    p = pe.sparsemax(np.stack([np.zeros(100), decision], axis=1))
+    np.testing.assert_allclose(fitted.predict_proba(X[two]), p, atol=1e-12)
+
+
+def test_weights_count_as_repetitions_do():
+    times = np.random.default_rng(0).integers(0, 4, size=len(Y))
+    weighted = FenchelYoungClassifier(tol=1e-9).fit(X, Y, sample_weight=times)
+    repeated = FenchelYoungClassifier(tol=1e-9).fit(X.repeat(times, axis=0), Y.repeat(times))
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-5)
+    by_class = FenchelYoungClassifier(class_weight={0: 1, 1: 3, 2: 1}, tol=1e-9).fit(X, Y)
+    by_sample = FenchelYoungClassifier(tol=1e-9).fit(X, Y, np.where(Y == 1, 3, 1))
+    np.testing.assert_allclose(by_class.coef_, by_sample.coef_, atol=1e-5)
+
+
+@pytest.mark.parametrize("solver", ["lbfgs", "sgd"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_sparse_features_give_the_same_model(solver):
+    options = {"solver": solver, "random_state": 0, "max_iter": 20, "tol": 1e-3}
+    dense = FenchelYoungClassifier(**options).fit(X, Y)
+    thin = FenchelYoungClassifier(**options).fit(sparse.csr_matrix(X), Y)
+    np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-8)
+    np.testing.assert_allclose(dense.predict_proba(X), thin.predict_proba(sparse.csc_matrix(X)))
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_steps_come_near_the_optimum():
+    best = FenchelYoungClassifier().fit(X, Y)
+    steps = FenchelYoungClassifier(solver="sgd", random_state=0, max_iter=1000, tol=1e-6)
+    assert np.abs(steps.fit(X, Y).predict_proba(X) - best.predict_proba(X)).mean() < 0.05
+    parts = FenchelYoungClassifier(solver="sgd")
+    for _ in range(50):
+        for start in range(0, 150, 50):
+            rows = np.arange(start, start + 50)
+            parts.partial_fit(X[rows], Y[rows], classes=[0, 1, 2])
+    assert parts.score(X, Y) > 0.85
+    assert not hasattr(FenchelYoungClassifier(), "partial_fit")
+
+
+def test_it_works_in_a_pipeline():
+    model = make_pipeline(StandardScaler(), FenchelYoungClassifier("sparsemax"))
+    assert model.fit(*load_iris(return_X_y=True)).score(*load_iris(return_X_y=True)) > 0.95
+
+
+@pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 3.0])
+def test_a_label_enters_the_support_at_its_score(alpha):
+    z = 2 * np.random.default_rng(0).normal(size=(50, 6))
+    needed = support_scores(z, alpha)
+    for temperature in (0.3, 1, 4):
+        inside = pe.entmax_support(z / temperature, alpha)
+        decided = np.abs(needed / temperature - 1) > 1e-9
+        np.testing.assert_array_equal(inside[decided], (needed < temperature)[decided])
+
+
+@pytest.mark.parametrize("loss", ["entmax15", "sparsemax"])
+@pytest.mark.parametrize("coverage", [0.8, 0.95])
+def test_sets_hold_the_right_label_as_often_as_promised(loss, coverage):
+    features, labels = make_classification(
+        6000, 20, n_informative=10, n_classes=5, flip_y=0.1, random_state=0
+    )
+    train_x, rest_x, train_y, rest_y = train_test_split(
+        features, labels, train_size=1000, random_state=0
+    )
+    fitted = FenchelYoungClassifier(loss).fit(train_x, train_y)
+    found, sizes = [], []
+    for seed in range(10):
+        known_x, new_x, known_y, new_y = train_test_split(
+            rest_x, rest_y, train_size=1000, random_state=seed
+        )
+        sets = fitted.calibrate(known_x, known_y).predict_set(new_x, coverage)
+        found.append(sets[np.arange(len(new_y)), new_y].mean())
+        sizes.append(sets.sum(axis=1).mean())
+    # The mean of 10 splits: a standard error of about √(c(1 − c)/1000/10).
+    assert np.mean(found) == pytest.approx(coverage, abs=0.015)
+    assert 1 < np.mean(sizes) < 5
+
+
+def test_the_quantile_is_split_conformal_predictions():
+    scores = np.arange(1.0, 20.0)  # 19 of them
+    assert quantile(scores, 0.9) == 18
+    assert quantile(scores, 0.95) == 19
+    assert quantile(scores, 0.96) == np.inf
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: FenchelYoungClassifier("hinge").fit(X, Y), "loss: expected one of"),
+        (lambda: FenchelYoungClassifier(0.5).fit(X, Y), "loss: expected one of"),
+        (lambda: FenchelYoungClassifier(penalty="l1").fit(X, Y), "penalty: expected"),
+        (lambda: FenchelYoungClassifier(solver="saga").fit(X, Y), "solver: expected"),
+        (lambda: FenchelYoungClassifier(C=0).fit(X, Y), "C: expected a number above 0"),
+        (lambda: FenchelYoungClassifier().fit(X, Y * 0), "one class"),
+        (
+            lambda: FenchelYoungClassifier(class_weight="balanced").fit(X, np.eye(3)[Y]),
+            "expected labels",
+        ),
+        (lambda: FenchelYoungClassifier(solver="sgd").partial_fit(X, Y), "at the first call"),
+        (lambda: FenchelYoungClassifier().fit(X, Y).predict_set(X), r"calibrate\(X, y\) before"),
+        (lambda: FenchelYoungClassifier().fit(X, Y).predict_set(X, 1.0), "between 0 and 1"),
+        (lambda: FenchelYoungClassifier().fit(X, Y).calibrate(X, Y + 1), "expected the classes"),
+        (lambda: FenchelYoungClassifier("softmax").fit(X, Y).calibrate(X, Y), "α > 1"),
+    ],
+)
+def test_what_does_not_fit_is_said(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_before_fit_there_is_nothing():
+    for method in ("predict", "predict_proba", "decision_function", "predict_set"):
+        with pytest.raises(NotFittedError):
+            getattr(FenchelYoungClassifier(), method)(X)
+
+
+def test_too_few_iterations_are_told():
+    with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations"):
+        FenchelYoungClassifier(max_iter=2).fit(X, Y)
