@@ -220,7 +220,7 @@ class KeyValueCache:
             as of `attention`, up to rounding. Skipping pages changes no bit of it
         report : CacheReport
             with the weights, and the share of pages that were skipped. α-entmax with α > 1,
-            sparsemax, topk_softmax and topk_sparsemax skip, other mappings do not
+            sparsemax and mappings of the k largest scores skip, others do not
 
         Raises
         ------

@@ -27,13 +27,10 @@ import numpy as np
 from pyentmax.mappings.entmax import ENTMAX
 from pyentmax.mappings.entmax15 import ENTMAX15
 from pyentmax.mappings.sparsemax import SPARSEMAX
-from pyentmax.mappings.topk_softmax import TOPK_SOFTMAX
-from pyentmax.mappings.topk_sparsemax import TOPK_SPARSEMAX
 from pyentmax.sparse_attention.arguments import RowMapping
 
 # Around a threshold, in units of ε and of the largest gap to it: what rounding can do, many times.
 MARGIN = 64
-LARGEST = (TOPK_SOFTMAX, TOPK_SPARSEMAX)
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def threshold(mapping: RowMapping) -> Threshold | None:
         return None if (alpha == 1).all() else EntmaxThreshold(alpha)
     if record is ENTMAX15 or record is SPARSEMAX:
         return EntmaxThreshold(np.float64(1.5 if record is ENTMAX15 else 2))
-    if any(record is known for known in LARGEST):
+    if record.parameters == ("k",):  # keeps the k largest scores
         return LargestScores(mapping.values[0])
     return None
 

@@ -25,6 +25,7 @@ from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.sparse_attention import attention
 from pyentmax.autograd.tensor import Tensor, as_tensor
 from pyentmax.backends import choice
+from pyentmax.mappings import MAPPINGS
 from pyentmax.nn.attention.alpha import LearnedEntmax
 from pyentmax.nn.attention.heads import merge_heads, split_heads
 from pyentmax.nn.attention.single_query import AttentionMapping
@@ -58,7 +59,7 @@ def sparse_arguments(
         return {"alpha": alpha.reshape(alpha.shape[:-1])}
     if not isinstance(mapping, ChosenMapping) or mapping.name == BISECTION.name:
         return None
-    if mapping.name in ("topk_softmax", "topk_sparsemax"):
+    if MAPPINGS[mapping.name].parameters == ("k",):
         (k,) = mapping.params
         return {"mapping": mapping.name, "k": k} if 4 * k <= keys.shape[-2] else None
     return None if mapping.alpha in (None, 1) else {"alpha": mapping.alpha}
