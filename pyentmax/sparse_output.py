@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import choice
+from pyentmax.calls.lazy import is_lazy
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.rows import ScoreRows
 
@@ -40,6 +41,11 @@ def csr(
     rows = ScoreRows(z, mask=mask)
     if len(rows.shape) != 2:
         raise ValueError(f"z must be 2-D for a sparse result, got shape {rows.shape}")
+    if is_lazy(rows.z):
+        raise TypeError(
+            "z is a lazy Dask array, and sparse results are for NumPy arrays: pass z.compute(), or "
+            "some rows at a time"
+        )
     if not rows.on_host:
         raise TypeError(
             f"z is a {type(z).__module__}.{type(z).__name__}, and sparse results are for NumPy "

@@ -522,6 +522,14 @@ def test_points_at_which_a_function_is_not_defined_are_not_believed() -> None:
     assert check_gradient(lambda z: (1 / z).sum(), [pole, 2.0], lambda z: -1 / z**2).passed
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_function_that_is_nowhere_finite_fails_without_a_warning() -> None:
+    for value in (np.inf, np.nan):
+        report = check_gradient(lambda z, v=value: np.full_like(z, v), Z[0], np.ones_like)
+        assert not report.passed
+        assert not report.resolved
+
+
 # --- calibration ----------------------------------------------------------------------------------
 
 BAD = ("FALSE ALARM", "KINK, FALSELY")

@@ -100,6 +100,12 @@ def test_what_no_kernel_does_is_refused_with_the_remedy() -> None:
     assert_lazily_equal(support, pyentmax.sparsemax_support(Z))
 
 
+def test_a_sparse_result_asks_for_the_computed_array() -> None:
+    """It said "copy it to the host", where it lies."""
+    with pytest.raises(TypeError, match=r"^z is a lazy Dask array.*pass z\.compute\(\)"):
+        pyentmax.sparsemax_csr(LAZY[0])
+
+
 def test_a_mask_that_does_not_fit_a_lazy_array() -> None:
     for wrong in (np.ones(7, bool), np.ones((2, 6, 40, 30), bool), np.ones((4, 30), bool)):
         with pytest.raises(ValueError, match=r"mask of shape .* does not broadcast to z, of shape"):

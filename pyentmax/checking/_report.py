@@ -79,14 +79,16 @@ class CheckReport:
     ) -> CheckReport:
         """The report on analytic entries and numeric ones of the same shape."""
         numeric = found.values
-        differences = analytic - numeric
+        with np.errstate(invalid="ignore"):  # ∞ − ∞
+            differences = analytic - numeric
         # A NaN counts as the largest error, although every comparison with it is False.
         size = np.where(np.isnan(differences), np.inf, np.abs(differences))
         largest = float(np.max(np.abs(numeric), initial=0))
         # Both sides were computed in fn's dtype, so no more digits can be asked for.
         tolerance = atol + max(rtol, 64 * found.epsilon) * largest
         # No entry is held to more digits than the differences have.
-        excess = size - found.estimates
+        with np.errstate(invalid="ignore"):
+            excess = np.where(np.isinf(size), np.inf, size - found.estimates)
         where = tuple(int(i) for i in np.unravel_index(np.argmax(excess), size.shape))
         dual = duality is None or duality <= DUALITY_TOLERANCE
         kink = bool(np.any(found.breaks > 2 * tolerance))

@@ -133,7 +133,8 @@ def _draw(
     nucleus: float | None,
 ) -> np.ndarray:
     """A token of each row."""
-    p = np.exp((log_p - log_p.max(axis=1, keepdims=True)) / temperature)
+    with np.errstate(over="ignore"):  # −∞ is what a gap is at the lowest temperatures
+        p = np.exp((log_p - log_p.max(axis=1, keepdims=True)) / temperature)
     if top_k is not None or nucleus is not None:
         order = np.argsort(-p, axis=1, kind="stable")
         ranked = np.take_along_axis(p, order, axis=1)

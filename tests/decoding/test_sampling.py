@@ -76,6 +76,13 @@ def test_the_improbable_can_be_left_out(options):
     assert {h.tokens[0] for h in alone} == {2}
 
 
+@pytest.mark.filterwarnings("error")
+def test_no_temperature_is_too_low():
+    cold, other = sample(samples=20, temperature=5e-324)
+    assert {h.tokens for h in cold} <= {(2,), (2, 3)}  # a tie: 0.6 · 0.5
+    assert {h.tokens for h in other} == {(3,)}
+
+
 def test_the_length_limit_cuts_off():
     drawn, other = sample(samples=200, max_length=1)
     assert {(h.tokens, h.finished) for h in drawn} == {
