@@ -98,17 +98,16 @@ static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
-/* How many gaps of a column are above floor, in the fullest of a tile. */
-static ptrdiff_t TYPED(fullest)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict floor) {
-    BITS count[BLOCK] = {0}, most = 0;
+/* How many gaps of each column of a tile are above its floor. */
+static void TYPED(count_above)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict floor,
+                               BITS *restrict count) {
+    for (int j = 0; j < BLOCK; j++) count[j] = 0;
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) count[j] += TYPED(is_negative)(floor[j] - x[i + j]);
-    for (int j = 0; j < BLOCK; j++) most = count[j] > most ? count[j] : most;
-    return (ptrdiff_t)most;
 }
 
-/* The same by logarithms, all of one lowest_node(). Where the start leaves half of each row or
- * less, exact powers are taken of that alone. */
+/* The same for any α, by logarithms. Rows of which the start leaves half or less are taken apart
+ * from the others, and exact powers of what is left alone. */
 static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
                                            int count, ptrdiff_t n, const double alpha[BLOCK],
                                            Ahead *ahead, REAL *restrict scratch) {
@@ -117,31 +116,45 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
     REAL largest[BLOCK], floor[BLOCK], floor_of_gaps[BLOCK];
     TYPED(interleave)(z, n, 1, x, largest);
     TYPED(start_entmax_columns)(&columns, alpha, n, 1);
-    TYPED(entmax_start)(x, n * BLOCK, TYPED(lowest_node)(alpha[0]), ahead, &columns);
+    TYPED(entmax_start)(x, n * BLOCK, alpha, ahead, &columns);
     for (int j = 0; j < BLOCK; j++) {
         floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
         floor_of_gaps[j] = floor[j] / columns.beta[j];
     }
+    BITS left[BLOCK];
+    TYPED(count_above)(x, n * BLOCK, floor_of_gaps, left);
 
-    const bool sparse = TYPED(fullest)(x, n * BLOCK, floor_of_gaps) * 2 <= n;
-    ptrdiff_t size = n;
-    REAL *rows[BLOCK];
-    for (int j = 0; j < BLOCK; j++) rows[j] = sparse ? kept + j * TYPED(kept_step)(n) : p[j];
-    if (sparse) {
-        size = TYPED(keep_of_rows)(z, n, largest, columns.beta, floor, kept);
-        TYPED(to_tile)((const REAL *const *)rows, size, x);
-    } else {
+    REAL *rows[BLOCK], *to[BLOCK];
+    bool sparse[BLOCK], any_sparse = false, any_dense = false;
+    for (int j = 0; j < BLOCK; j++) {
+        rows[j] = kept + j * TYPED(kept_step)(n);
+        sparse[j] = 2 * left[j] <= n;
+        to[j] = sparse[j] ? rows[j] : p[j];
+        any_sparse |= sparse[j];
+        any_dense |= !sparse[j];
+    }
+    if (any_dense) {
+        TYPED(EntmaxColumns) all = columns;
         for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
             for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
+        TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &all, ahead, tile_p);
+        TYPED(entmax_finish)(x, n * BLOCK, &all, tile_p);
+        TYPED(separate)(tile_p, n, to);
     }
-    TYPED(entmax_find_root)(x, size * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
-    TYPED(entmax_finish)(x, size * BLOCK, &columns, tile_p);
-    TYPED(separate)(tile_p, size, rows);
-    for (int j = 0; j < count; j++) {
-        if (sparse)
-            TYPED(spread_row)(z[j], n, largest[j], columns.beta[j], floor[j], rows[j], p[j]);
-        TYPED(is_settled)(p[j], n, largest[j]);
+    if (any_sparse) {
+        for (int j = 0; j < BLOCK; j++)
+            if (!sparse[j]) floor[j] = 1; /* above all: nothing of it is kept */
+        const ptrdiff_t size = TYPED(keep_of_rows)(z, n, largest, columns.beta, floor, kept);
+        TYPED(to_tile)((const REAL *const *)rows, size, x);
+        TYPED(entmax_find_root)(x, size * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead,
+                                tile_p);
+        TYPED(entmax_finish)(x, size * BLOCK, &columns, tile_p);
+        TYPED(separate)(tile_p, size, rows);
+        for (int j = 0; j < count; j++)
+            if (sparse[j])
+                TYPED(spread_row)(z[j], n, largest[j], columns.beta[j], floor[j], rows[j], p[j]);
     }
+    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
 /* The same for α > 2. */
@@ -194,7 +207,7 @@ typedef struct {
                 REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
                   const double alpha[BLOCK], Ahead *ahead, REAL *restrict scratch);
-    int kind; /* of a block, on which the code depends, too */
+    int twice_b; /* its short_power(), on which the code depends, too */
 } TYPED(Choice);
 
 /* Scores within 1/β of the largest matter. Beyond β = 2/ε, below their rounding, only ties do. */
@@ -207,7 +220,7 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
         return (TYPED(Choice)){
             .row = TYPED(entmax_below_2_row),
             .block = twice_b ? TYPED(entmax_products_block) : TYPED(entmax_logarithms_block),
-            .kind = twice_b ? twice_b : TYPED(lowest_node)(alpha)};
+            .twice_b = twice_b};
     }
     if (alpha > 2 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
         return (TYPED(Choice)){.row = TYPED(entmax_above_2_row)};
@@ -242,7 +255,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
             const TYPED(Choice) choice = same ? run : TYPED(choice_for)(alpha[count]);
             if (count > 0
                 && (choice.own != run.own || choice.row != run.row || choice.block != run.block
-                    || choice.kind != run.kind))
+                    || choice.twice_b != run.twice_b))
                 break;
             run = choice;
             z[count] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],

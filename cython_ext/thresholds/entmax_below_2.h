@@ -45,12 +45,6 @@ typedef struct {
     double p[BLOCK], s[BLOCK], bend[BLOCK];
 } TYPED(PowerSums);
 
-/* Those of a leaf, or of a tile: there a column is added up entry by entry, so that entries that
- * are not in the support can be left out without a change of the last bit. */
-typedef struct {
-    REAL p[BLOCK], s[BLOCK], bend[BLOCK];
-} TYPED(PartialSums);
-
 /* 2b for the b whose powers are a few products and at most a root: those of α = 5/3, 7/5, 4/3, 5/4,
  * 6/5 and 11/10. Half of them are no floating-point numbers: an α may miss one by so little that no
  * power in this precision tells. 0 for any other. */
@@ -103,25 +97,29 @@ ALWAYS_INLINE REAL TYPED(bend_of)(REAL w, const int twice_b) {
  * 2^SHIFT. */
 ALWAYS_INLINE void TYPED(add_short_powers)(const REAL *restrict x, ptrdiff_t n,
                                            const REAL *restrict steepness, const int twice_b,
-                                           REAL *restrict s, TYPED(PartialSums) *restrict total) {
-    TYPED(PartialSums) sum = *total;
+                                           REAL *restrict s, TYPED(PowerSums) *restrict total) {
+    REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * steepness[j], base = 1 + gap;
             const REAL w = base > 0 ? base : (REAL)0, q = TYPED(bend_of)(w, twice_b);
             const REAL slope = q * w;
-            sum.bend[j] += q;
-            sum.s[j] += slope;
-            sum.p[j] += slope * w;
+            bend[j] += q;
+            sum_s[j] += slope;
+            sum_p[j] += slope * w;
             s[i + j] = slope;
         }
-    *total = sum;
+    for (int j = 0; j < BLOCK; j++) {
+        total->p[j] += sum_p[j];
+        total->s[j] += sum_s[j];
+        total->bend[j] += bend[j];
+    }
 }
 
 /* The same for any b, by logarithms. */
 static void TYPED(add_powers)(const REAL *restrict x, ptrdiff_t n,
                               const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
-                              TYPED(PartialSums) *restrict total) {
+                              TYPED(PowerSums) *restrict total) {
     REAL u[LEAF], r[LEAF], q[LEAF];
     if (n <= 0) return; /* never, but compilers miss that u is written otherwise */
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
@@ -132,21 +130,25 @@ static void TYPED(add_powers)(const REAL *restrict x, ptrdiff_t n,
         }
     TYPED(powers)(u, r, n, at->b_less_2, q);
 
-    TYPED(PartialSums) sum = *total;
+    REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
             const REAL base = u[i + j] - POSITIVE, slope = q[i + j] * base;
-            sum.bend[j] += base > 0 ? q[i + j] : (REAL)0;
-            sum.s[j] += slope;
-            sum.p[j] += slope * base;
+            bend[j] += base > 0 ? q[i + j] : (REAL)0;
+            sum_s[j] += slope;
+            sum_p[j] += slope * base;
             s[i + j] = slope;
         }
-    *total = sum;
+    for (int j = 0; j < BLOCK; j++) {
+        total->p[j] += sum_p[j];
+        total->s[j] += sum_s[j];
+        total->bend[j] += bend[j];
+    }
 }
 
 static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
                                       const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
-                                      TYPED(PartialSums) *restrict total) {
+                                      TYPED(PowerSums) *restrict total) {
     const REAL *steepness = at->steepness;
     switch (at->twice_b) { /* each with a loop of its own, in which there is no choice left */
         case 3:
@@ -176,18 +178,10 @@ static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
 static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
                               const TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *s,
                               TYPED(PowerSums) *sums) {
-    TYPED(PartialSums) partial = {{0}, {0}, {0}};
-    *sums = (TYPED(PowerSums)){{0}, {0}, {0}};
+    *sums = (TYPED(PowerSums)){0};
     for (ptrdiff_t i = 0; i < n; i += LEAF) {
         ask_ahead(ahead);
-        TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, &partial);
-        if (!one_row && i + LEAF < n) continue;
-        for (int j = 0; j < BLOCK; j++) {
-            sums->p[j] += partial.p[j];
-            sums->s[j] += partial.s[j];
-            sums->bend[j] += partial.bend[j];
-        }
-        partial = (TYPED(PartialSums)){{0}, {0}, {0}};
+        TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, sums);
     }
     if (!one_row) return;
     double power = 0, slope = 0, bend = 0;

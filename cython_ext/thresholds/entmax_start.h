@@ -133,10 +133,10 @@ NEVER_INLINE void TYPED(start_step)(const REAL sums[NODES][BLOCK],
     }
 }
 
-/* Move every column close to its root, from t = 1. x are gaps before β. */
-static void TYPED(entmax_start)(const REAL *x, ptrdiff_t n, int lowest, Ahead *ahead,
-                                TYPED(EntmaxColumns) *restrict columns) {
-    if (lowest == 0) return;
+/* Move every column close to its root, from t = 1, as all of one lowest node do. x are gaps before
+ * β. */
+static void TYPED(start_from)(const REAL *x, ptrdiff_t n, int lowest, Ahead *ahead,
+                              TYPED(EntmaxColumns) *restrict columns) {
     TYPED(EntmaxStart) start;
     TYPED(prepare_start)(&start, lowest, columns->b);
     /* From here down the last power would be denormal. The first is below 2^-23 here. */
@@ -162,6 +162,27 @@ static void TYPED(entmax_start)(const REAL *x, ptrdiff_t n, int lowest, Ahead *a
         }
         for (int k = 0; k < 4; k++) ask_ahead(ahead);
         TYPED(start_step)(sums, &start, columns);
+    }
+}
+
+/* Move every column close to its root, from t = 1, by the nodes that suit its α. */
+static void TYPED(entmax_start)(const REAL *x, ptrdiff_t n, const double alpha[BLOCK], Ahead *ahead,
+                                TYPED(EntmaxColumns) *restrict columns) {
+    int lowest[BLOCK];
+    for (int j = 0; j < BLOCK; j++)
+        lowest[j] = j > 0 && alpha[j] == alpha[j - 1] ? lowest[j - 1]
+                                                      : TYPED(lowest_node)(alpha[j]);
+    for (int node = 1; node <= 8; node *= 2) {
+        TYPED(EntmaxColumns) moved = *columns;
+        bool any = false;
+        for (int j = 0; j < BLOCK; j++) any |= lowest[j] == node;
+        if (!any) continue;
+        TYPED(start_from)(x, n, node, ahead, &moved);
+        for (int j = 0; j < BLOCK; j++) {
+            if (lowest[j] != node) continue;
+            columns->steepness[j] = moved.steepness[j];
+            columns->least[j] = moved.least[j];
+        }
     }
 }
 

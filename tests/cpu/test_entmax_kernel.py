@@ -209,7 +209,7 @@ def test_every_row_has_its_own_alpha_and_ignores_its_neighbours(n, dtype):
 @pytest.mark.parametrize("alpha", [1.03, 1.07, 1.15, 1.3, 1.45, 1.75, 1.97])
 @pytest.mark.parametrize("n", [3, 33, 64, 256])
 def test_sparse_rows_are_the_same_beside_dense_ones(n, alpha, dtype):
-    # Among themselves, what gets no probability is dropped early; beside dense rows it is not.
+    # What gets no probability is dropped early in sparse rows, and not in dense ones.
     z = np.random.default_rng(n).standard_normal((64, n)).astype(dtype)
     sparse, dense = (10 / (alpha - 1) * z).astype(dtype), (z / 100).astype(dtype)
     among_themselves = kernel(sparse, alpha)
