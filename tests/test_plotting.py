@@ -27,6 +27,7 @@ from pyentmax.plotting import (
     plot_hypothesis_tree,
     plot_mapping_curves,
     plot_reliability,
+    plot_starts,
     plot_support_sizes,
     plot_time_and_accuracy,
     plot_training_curve,
@@ -400,3 +401,31 @@ def test_words_are_never_taken_for_formulas(tmp_path):
     save_figure(ax, tmp_path / "attention.png")
     ax = plot_accuracy_by_alpha({strange: {1.0: [0.8], 1.5: [0.9]}})
     save_figure(ax, tmp_path / "accuracy.png")
+
+
+# --- starts of a sparse Transformer ---------------------------------------------------------------
+def test_starts_have_a_panel_for_the_accuracy_and_one_for_each_attention():
+    dense = [
+        {"update": n, "dev_token_accuracy": n / 10, "encoder": 20.0, "context": 18.0}
+        for n in (200, 400)
+    ]
+    sparse = [{"update": 200, "dev_token_accuracy": 15.0, "encoder": 4.5, "context": 2.25}]
+    ax = plot_starts({"α = 1": dense, "1.5 at 10$^2$": sparse}, parts=("encoder", "context"))
+    axes = ax.figure.axes
+    assert [a.get_title() for a in axes] == [
+        "dev token accuracy",
+        "attended: encoder",
+        "attended: context",
+    ]
+    found = [[line.get_xydata().tolist() for line in a.get_lines()] for a in axes]
+    assert found == [
+        [[[200, 0.2], [400, 0.4]], [[200, 0.15]]],
+        [[[200, 20], [400, 20]], [[200, 4.5]]],
+        [[[200, 18], [400, 18]], [[200, 2.25]]],
+    ]
+    [legend] = ax.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["α = 1", "1.5 at 10$^2$"]
+    with pytest.raises(ValueError, match="at most 6 lines, got 7"):
+        plot_starts({str(n): sparse for n in range(7)})
+    with pytest.raises(ValueError, match=r"got none for \['empty'\]"):
+        plot_starts({"empty": []})

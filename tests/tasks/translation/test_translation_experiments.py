@@ -154,7 +154,9 @@ def run(*words):
     return main(["reproduce", "translation", "--quiet", *(str(word) for word in words)])
 
 
-@pytest.mark.parametrize("name", ["transformer-learned-switch", "rnn-1.5-1.5"])
+@pytest.mark.parametrize(
+    "name", ["transformer-learned-switch", pytest.param("rnn-1.5-1.5", marks=pytest.mark.slow)]
+)
 def test_a_row_is_trained_stopped_continued_and_measured(
     folder, tmp_path, small_rows, name, capsys
 ):

@@ -33,10 +33,10 @@ PARTS = ("encoder", "decoder", "context", "output")
 STARTS = (
     "transformer-1",
     "transformer-1.5",
+    "transformer-1.5-third",
     "transformer-1.5-slow",
     "transformer-1.5-switch",
     "transformer-1.5-anneal",
-    "transformer-1.5-small",
 )
 
 

@@ -50,17 +50,26 @@ def _rnn(attention: str, output: str) -> Row:
 _SWITCH = {"first_attention": "1", "first_updates": 400}
 _ANNEAL = {"first_attention": "1", "first_updates": 200, "anneal_updates": 600}
 _SLOW = {"rate_factors": {"query": 0.1, "key": 0.1}}
+_THIRD = {"rate_factors": {"query": 0.3, "key": 0.3}}
 
 ROWS: dict[str, Row] = {
     "transformer-1": _transformer("softmax", "1"),
     "transformer-1.5": _transformer("1.5-entmax from the start", "1.5"),
     "transformer-1.5-switch": _transformer("softmax for 400 updates, then 1.5", "1.5", **_SWITCH),
+    "transformer-1.5-late": _transformer(
+        "softmax for 1,200 updates, then 1.5", "1.5", first_attention="1", first_updates=1200
+    ),
     "transformer-1.5-anneal": _transformer(
         "α = 1 for 200 updates, up to 1.5 in 600", "1.5", **_ANNEAL
     ),
-    "transformer-1.5-slow": _transformer(
-        "1.5, a tenth of the rate for queries and keys", "1.5", _SLOW
+    "transformer-1.5-slow": _transformer("1.5, 0.1 of the rate for queries and keys", "1.5", _SLOW),
+    "transformer-1.5-third": _transformer(
+        "1.5, 0.3 of the rate for queries and keys", "1.5", _THIRD
     ),
+    "transformer-1.5-slow-anneal": _transformer(
+        "1.5, 0.1 of the rate, and that α", "1.5", _SLOW, **_ANNEAL
+    ),
+    "transformer-1-slow": _transformer("softmax, 0.1 of the rate", "1", _SLOW),
     "transformer-1.5-small": _transformer(
         "1.5, queries and keys of a third at first", "1.5", query_key_scale=0.33
     ),
@@ -70,8 +79,11 @@ ROWS: dict[str, Row] = {
     "transformer-learned-switch": _transformer(
         "softmax for 400 updates, then α per head learned", "learned", **_SWITCH
     ),
-    "transformer-2-anneal": _transformer(
-        "α = 1 for 200 updates, up to sparsemax in 600", "2", **_ANNEAL
+    "transformer-learned-slow": _transformer(
+        "α per head learned, a tenth of the rate for queries and keys", "learned", _SLOW
+    ),
+    "transformer-2-slow": _transformer(
+        "sparsemax, a tenth of the rate for queries and keys", "2", _SLOW
     ),
     "transformer-top8": _transformer("the 8 largest of softmax", "topk_softmax:8"),
     **{
