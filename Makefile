@@ -98,6 +98,7 @@ gpu:
 			-p no:cacheprovider tests/cuda/test_kernels_on_a_gpu.py -k 'strides or shared_memory'; \
 	else echo 'make: no compute-sanitizer here; left out' >&2; fi
 	$(GPU_PYTHON) benchmarks/gpu.py
+	$(GPU_PYTHON) benchmarks/gpu_attention.py
 
 check-deep: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m deep

@@ -9,7 +9,7 @@ import numpy as np
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import reduce_to
 from pyentmax.mappings.entmax import ENTMAX
-from pyentmax.sparse_attention import dense, tiles
+from pyentmax.sparse_attention import dense, device, tiles
 from pyentmax.sparse_attention.arguments import Inputs, Setting
 from pyentmax.sparse_attention.weights import AttentionWeights
 
@@ -83,8 +83,9 @@ def attention(
     """
     inputs = Inputs(query, key, value)
     setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
-    if tiles.takes(inputs):
-        output, kept = tiles.forward(inputs, setting, return_weights)
+    way = _way(inputs)
+    if way is not None:
+        output, kept = way.forward(inputs, setting, return_weights)
         output = inputs.output(output)
         return output if kept is None else (output, inputs.outer_weights(kept))
     output, weights = dense.attention(
@@ -146,8 +147,9 @@ def attention_vjp(
     weights = inputs.check_weights(weights)
     g = inputs.of_output(g, "g")
     setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
-    if tiles.takes(inputs):
-        found = tiles.backward(inputs, setting, weights, g)
+    way = _way(inputs)
+    if way is not None:
+        found = way.backward(inputs, setting, weights, g)
         g_query, g_key, g_value = (inputs.gradient(x, i) for i, x in enumerate(found))
         return g_query, g_key, g_value
     gradients = dense.attention_vjp(
@@ -211,8 +213,9 @@ def attention_jvp(
     weights = inputs.check_weights(weights)
     tangents = inputs.tangent(d_query, 0), inputs.tangent(d_key, 1), inputs.tangent(d_value, 2)
     setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
-    if tiles.takes(inputs):
-        return inputs.output(tiles.along(inputs, setting, weights, tangents))
+    way = _way(inputs)
+    if way is not None:
+        return inputs.output(way.along(inputs, setting, weights, tangents))
     output = dense.attention_jvp(
         weights.to_dense(),
         inputs.query,
@@ -255,17 +258,23 @@ def attention_vjp_alpha(
     >>> print(attention_vjp_alpha(weights, key, [[1.0, 0.0]], 1.5).round(4))
     0.0882
     """
-    like = np.broadcast_to(np.zeros_like(g, shape=()), (*weights.shape[:-1], 1))
-    key = np.broadcast_to(np.zeros_like(value, shape=()), (*np.shape(value)[:-1], 1))
+    like = np.broadcast_to(np.zeros_like(g, shape=(1,)), (*weights.shape[:-1], 1))
+    key = np.broadcast_to(np.zeros_like(value, shape=(1,)), (*np.shape(value)[:-1], 1))
     inputs = Inputs(like, key, value)
     weights = inputs.check_weights(weights)
     g = inputs.of_output(g, "g")
     setting = Setting(inputs, alpha, ENTMAX, {}, workers=workers)
-    if tiles.takes(inputs):
-        each = tiles.of_alpha(inputs, setting, weights, g)
+    way = _way(inputs)
+    if way is not None:
+        each = way.of_alpha(inputs, setting, weights, g)
         gradient = reduce_to(each.reshape(inputs.outer), setting.alpha_shape)
         return gradient.astype(inputs.answer, copy=False)[()]
     gradient = dense.attention_vjp_alpha(
         weights.to_dense(), inputs.value, g, setting.mapping, setting.mask
     )
     return gradient.reshape(setting.alpha_shape).astype(inputs.answer, copy=False)[()]
+
+
+def _way(inputs: Inputs) -> Any:
+    """The module that goes tile by tile where these arrays lie, or None."""
+    return next((way for way in (tiles, device) if way.takes(inputs)), None)

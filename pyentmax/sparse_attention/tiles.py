@@ -97,6 +97,8 @@ class Heads:
             return np.broadcast_to(one, (len(numbers), *one.shape[1:]))
         if (np.diff(numbers) == 1).all():
             return self.own[first : first + len(numbers)]
+        if not isinstance(self.own, np.ndarray):
+            return np.stack([self.own[i] for i in numbers.tolist()])
         return self.own[numbers]
 
     def cut(self, tile: Tile) -> Any:
@@ -157,14 +159,17 @@ class Tile:
         return math.prod(self.shape) * self.keys
 
 
-def tiles(shape: tuple[int, ...], reach: int | None, queries: int) -> list[Tile]:
-    """The tiles of weights of that shape, with so many queries of a head in each, or some more."""
+def tiles(shape: tuple[int, ...], reach: int | None, queries: int, room: int = TILE) -> list[Tile]:
+    """The tiles of weights of that shape, with so many queries of a head in each, or some more.
+
+    A tile with more of them, or with several heads, has `room` scores at most.
+    """
     heads, (t, s) = math.prod(shape[:-2]), shape[-2:]
-    at_once = max(1, TILE // max(1, t * s)) if queries >= t else 1
+    at_once = max(1, room // max(1, t * s)) if queries >= t else 1
     places = [
         (start, min(start + at_once, heads), top, bottom)
         for start in range(0, heads, at_once)
-        for top, bottom in _cuts(t, reach, queries)
+        for top, bottom in _cuts(t, reach, queries, room)
     ]
     keys = [s if reach is None else min(max(bottom + reach, 0), s) for *_, bottom in places]
     work = [(b - a) * (d - c) * n for (a, b, c, d), n in zip(places, keys, strict=True)]
@@ -175,13 +180,13 @@ def tiles(shape: tuple[int, ...], reach: int | None, queries: int) -> list[Tile]
     ]
 
 
-def _cuts(t: int, reach: int | None, queries: int) -> list[tuple[int, int]]:
+def _cuts(t: int, reach: int | None, queries: int, room: int) -> list[tuple[int, int]]:
     """Where tiles begin and end: more queries go together as long as causality hides most keys."""
     found, top = [], 0
     while top < t:
         size = queries
         if reach is not None:
-            while 2 * size <= QUERIES and 2 * size * (top + 2 * size + reach) <= TILE:
+            while 2 * size <= QUERIES and 2 * size * (top + 2 * size + reach) <= room:
                 size *= 2
         found.append((top, min(top + size, t)))
         top += size

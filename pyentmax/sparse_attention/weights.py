@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import threading
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.devices import on_device
 from pyentmax.sparse_output import INT32_MAX, pack, scipy_sparse
 
 
@@ -82,15 +84,15 @@ class AttentionWeights:
 
     def to_dense(self) -> Any:
         """All weights, zeros included, as an array of shape batch + (T, S)."""
-        dense = np.zeros(self.shape, self.data.dtype)
-        rows = dense.reshape(len(self.indptr) - 1, self.shape[-1])
-        rows[np.repeat(np.arange(len(rows)), np.diff(self.indptr)), self.indices] = self.data
-        return dense
+        dense = np.zeros_like(self.data, shape=(len(self.indptr) - 1, self.shape[-1]))
+        dense[places(self.indptr, self.data), self.indices] = self.data
+        return dense.reshape(self.shape)
 
     def csr(self, *head: int) -> Any:
         """One head's weights as a `scipy.sparse` CSR array of shape (T, S).
 
-        It shares `data` and `indices`, without a copy.
+        It shares `data` and `indices`, without a copy. Of weights on a GPU it is one of
+        `cupyx.scipy.sparse`.
 
         Parameters
         ----------
@@ -125,6 +127,11 @@ class AttentionWeights:
             flat = flat * n + i % n
         t, s = self.shape[-2:]
         ends = self.indptr[flat * t : (flat + 1) * t + 1]
+        if on_device(self.data):
+            sparse = importlib.import_module("cupyx.scipy.sparse")
+            entries = slice(int(ends[0]), int(ends[-1]))
+            parts = self.data[entries], self.indices[entries], ends - ends[0]
+            return sparse.csr_matrix(parts, shape=(t, s))
         entries, ends = slice(ends[0], ends[-1]), ends - ends[0]
         if ends[-1] <= INT32_MAX:
             ends = ends.astype(np.int32)  # as the indices, or SciPy would copy those
@@ -132,6 +139,14 @@ class AttentionWeights:
         # Its constructor would copy what is less than half of another array.
         matrix.data, matrix.indices, matrix.indptr = self.data[entries], self.indices[entries], ends
         return matrix
+
+
+def places(indptr: Any, data: Any) -> Any:
+    """The row of each of the entries `data`, of rows that begin at `indptr`, on a device too."""
+    if isinstance(indptr, np.ndarray):
+        return np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
+    entries = np.cumsum(np.ones_like(data, dtype=np.int64)) - 1 + indptr[0]
+    return np.searchsorted(indptr, entries, side="right") - 1
 
 
 class CollectedRows:

@@ -166,3 +166,22 @@ def test_targets_are_judged_by_the_side_they_have(device: Any) -> None:
     assert "| forward | sparsemax | share ≥ 0.8 | 1 of 2 | 0.727 at 128 (1 MB, float32) |" in page
     assert "| 64 | 0 | 89%, 0.90× |" in page
     assert "| 128 | 0 | 73% ✗, 1.10× ✗ |" in page
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_attention_runs(
+    device: emulated_cupy.Emulation, capsys: pytest.CaptureFixture[str], monkeypatch: Any
+) -> None:
+    import gpu_attention
+
+    monkeypatch.setattr(emulated_cupy._Device, "synchronize", lambda self: None, raising=False)
+    monkeypatch.setattr(gpu_attention, "HEADS", 2)
+    monkeypatch.setattr(gpu_attention, "QUICK", [32])
+    gpu_attention.main(["--quick", "--rounds", "1"])
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 32 |")]
+    assert len(rows) == 8
+    for row in rows:
+        cells = [cell.strip() for cell in row.strip("|").split("|")]
+        assert len(cells) == len(gpu_attention.COLUMNS + gpu_attention.RUNS)
+        assert float(cells[5]) < (1e-2 if cells[3] == "float16" else 1e-5)
+        assert float(cells[6]) > 0

@@ -5,6 +5,8 @@ Sums are taken in another order there, so that results agree to rounding and no 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -145,3 +147,47 @@ def test_tensors_of_pytorch_share_their_memory() -> None:
     np.testing.assert_allclose(
         p.cpu().numpy(), pyentmax.sparsemax(scores.cpu().numpy()), rtol=0, atol=1e-6
     )
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.3, 1.5, 2.0])
+def test_attention_and_its_gradients(alpha: float) -> None:
+    query, key, value, g = RNG.normal(size=(4, 2, 4, 70, 16))
+    key, value = key[:, :2], value[:, :2]  # grouped heads
+    there = [cupy.asarray(x) for x in (query, key, value)]
+    named = {"causal": True, "return_weights": True}
+    output, kept = pyentmax.attention(*there, alpha, **named)
+    expected, weights = pyentmax.attention(query, key, value, alpha, **named)
+    found = pyentmax.attention_vjp(kept, *there, cupy.asarray(g), alpha, causal=True)
+    wanted = pyentmax.attention_vjp(weights, query, key, value, g, alpha, causal=True)
+    along = pyentmax.attention_jvp(kept, *there, there[0], None, None, alpha, causal=True)
+    in_host = pyentmax.attention_jvp(
+        weights, query, key, value, query, None, None, alpha, causal=True
+    )
+    pairs = [(output, expected), (kept.to_dense(), weights.to_dense()), (along, in_host)]
+    for theirs, mine in [*pairs, *zip(found, wanted, strict=True)]:
+        assert isinstance(theirs, cupy.ndarray)
+        np.testing.assert_allclose(theirs.get(), mine, rtol=0, atol=1e-10)
+    slope = pyentmax.attention_vjp_alpha(kept, there[2], cupy.asarray(g), alpha)
+    wanted_slope = pyentmax.attention_vjp_alpha(weights, value, g, alpha)
+    np.testing.assert_allclose(slope.get(), wanted_slope, rtol=1e-9)
+
+
+def test_no_array_of_all_scores_of_attention_is_made() -> None:
+    x = cupy.asarray(RNG.normal(size=(3, 1, 16384, 16)).astype(np.float32) * 3)
+    pool = cupy.get_default_memory_pool()
+    pool.free_all_blocks()
+    with pool_limit(pool, 900 << 20):  # all scores are 1 GiB
+        output, weights = pyentmax.attention(*x, 2.0, return_weights=True)
+        gradients = pyentmax.attention_vjp(weights, *x, output, 2.0)
+    assert all(bool(cupy.isfinite(y).all()) for y in gradients)
+
+
+@contextmanager
+def pool_limit(pool: Any, size: int) -> Iterator[None]:
+    """Let CuPy have so many bytes at most."""
+    before = pool.get_limit()
+    pool.set_limit(size=size)
+    try:
+        yield
+    finally:
+        pool.set_limit(size=before)

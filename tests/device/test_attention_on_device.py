@@ -1,0 +1,176 @@
+"""Attention on device arrays: what it gives for their copies on the host, and where it stays.
+
+The stand-in for CuPy computes as NumPy does, so that these tests say whether what is called is
+there, on which side of the bus, and how large the arrays are that it makes. That the kernels of the
+mappings are right is another matter (tests/cuda).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import fake_cupy
+import numpy as np
+import pytest
+
+import pyentmax as pe
+from pyentmax.sparse_attention import device
+
+ROOM = {np.float16: 1e-3, np.float32: 2e-5, np.float64: 1e-12}
+SHAPES = {
+    "one head": ((7, 4), (9, 4), (9, 3)),
+    "heads": ((2, 3, 7, 4), (2, 3, 9, 4), (2, 3, 9, 3)),
+    "grouped heads": ((2, 4, 7, 4), (2, 2, 9, 4), (2, 2, 9, 3)),
+    "shared keys": ((2, 4, 7, 4), (9, 4), (4, 9, 3)),
+    "crosswise": ((1, 4, 7, 4), (3, 2, 9, 4), (3, 2, 9, 3)),
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "α = 1.5": {},
+    "sparsemax": {"alpha": 2.0},
+    "causal": {"alpha": 1.3, "causal": True, "offset": 1},
+    "top k": {"mapping": "topk_softmax", "k": 3},
+    "softmax": {"mapping": "softmax", "scale": 2.0},
+    "bounds": {"mapping": "csparsemax", "upper": 0.4},
+}
+
+
+def moved(x: Any) -> Any:
+    return fake_cupy.asarray(x) if isinstance(x, np.ndarray) else x
+
+
+def arrays(shapes: Any, dtype: Any = np.float64, seed: int = 0) -> list[Any]:
+    rng = np.random.default_rng(seed)
+    drawn = [2 * rng.standard_normal(shape).astype(dtype) for shape in shapes]
+    batch = np.broadcast_shapes(shapes[0][:-2], (1,) * (len(shapes[0]) - 2))
+    if len(batch) > 1:
+        batch = (max(shape[0] if len(shape) > 3 else 1 for shape in shapes), *batch[1:])
+    g = rng.standard_normal((*batch, shapes[0][-2], shapes[2][-1])).astype(dtype)
+    return [*drawn, g]
+
+
+def assert_close(found: Any, expected: Any, room: float) -> None:
+    assert isinstance(found, fake_cupy.ndarray)
+    assert found.dtype == expected.dtype
+    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=room)
+
+
+@pytest.fixture(params=[1 << 24, 100], ids=["one tile", "small tiles"])
+def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(device, "TILE", request.param)
+    size: int = request.param
+    return size
+
+
+@pytest.mark.parametrize(
+    ("shapes", "options"),
+    [*((shapes, "causal") for shapes in SHAPES), *(("grouped heads", name) for name in OPTIONS)],
+)
+@pytest.mark.usefixtures("tile")
+def test_output_weights_and_derivatives_are_those_of_the_host(shapes: str, options: str) -> None:
+    query, key, value, g = arrays(SHAPES[shapes])
+    named = OPTIONS[options]
+    there = [moved(x) for x in (query, key, value)]
+    expected, weights = pe.attention(query, key, value, return_weights=True, **named)
+    fake_cupy.copies.reset()
+    output, kept = pe.attention(*there, return_weights=True, **named)
+    gradients = pe.attention_vjp(kept, *there, moved(g), **named)
+    along = pe.attention_jvp(kept, *there, there[0], None, there[2], **named)
+    assert fake_cupy.copies.to_device == 1  # g
+    assert_close(output, expected, 1e-12)
+    assert isinstance(kept.data, fake_cupy.ndarray)
+    assert_close(kept.to_dense(), weights.to_dense(), 1e-12)
+    np.testing.assert_array_equal(kept.support_sizes.get(), weights.support_sizes)
+    assert kept.density == weights.density
+    wanted = pe.attention_vjp(weights, query, key, value, g, **named)
+    for found, one in zip(gradients, wanted, strict=True):
+        assert_close(found, one, 1e-11)
+    wanted_along = pe.attention_jvp(weights, query, key, value, query, None, value, **named)
+    assert_close(along, wanted_along, 1e-11)
+
+
+@pytest.mark.parametrize("alpha", [1.5, np.array([1.25, 1.5, 1.75, 2.0])], ids=["one", "per head"])
+@pytest.mark.usefixtures("tile")
+def test_a_head_has_its_own_alpha_and_its_gradient(alpha: Any) -> None:
+    query, key, value, g = arrays(SHAPES["grouped heads"])
+    _, weights = pe.attention(query, key, value, alpha, return_weights=True)
+    there = [moved(x) for x in (query, key, value, g)]
+    output, kept = pe.attention(*there[:3], moved(alpha), return_weights=True)
+    assert_close(output, pe.attention(query, key, value, alpha), 1e-12)
+    found = pe.attention_vjp_alpha(kept, there[2], there[3], moved(alpha))
+    assert_close(found, pe.attention_vjp_alpha(weights, value, g, alpha), 1e-11)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_precision_is_that_of_the_arrays(dtype: Any) -> None:
+    query, key, value, g = arrays(SHAPES["heads"], dtype)
+    there = [moved(x) for x in (query, key, value)]
+    output, kept = pe.attention(*there, return_weights=True)
+    expected, weights = pe.attention(query, key, value, return_weights=True)
+    assert_close(output, expected, 4 * ROOM[dtype])
+    found = pe.attention_vjp(kept, *there, moved(g))
+    for one, other in zip(found, pe.attention_vjp(weights, query, key, value, g), strict=True):
+        assert_close(one, other, 20 * ROOM[dtype])
+
+
+@pytest.mark.usefixtures("tile")
+def test_masks_broken_keys_and_queries_without_keys() -> None:
+    query, key, value, g = arrays(SHAPES["heads"])
+    mask = np.random.default_rng(1).random((2, 1, 7, 9)) < 0.6
+    mask[0, 0, 2] = False
+    mask[..., 4] = False
+    key[..., 4, :], value[..., 4, 0] = np.nan, np.inf
+    key[1, 2, 0] = np.nan  # seen by some
+    value[0, 1, 1] = np.nan  # may get no weight
+    there = [moved(x) for x in (query, key, value)]
+    for causal in (False, True):
+        named = {"mask": mask, "causal": causal}
+        output, kept = pe.attention(*there, return_weights=True, mask=moved(mask), causal=causal)
+        expected, weights = pe.attention(query, key, value, return_weights=True, **named)
+        assert_close(output, expected, 1e-12)
+        np.testing.assert_array_equal(kept.indices.get(), weights.indices)
+        assert (output.get()[0, :, 2] == 0).all()
+        found = pe.attention_vjp(kept, *there, moved(g), mask=moved(mask), causal=causal)
+        for one, other in zip(
+            found, pe.attention_vjp(weights, query, key, value, g, **named), strict=True
+        ):
+            assert_close(one, other, 1e-11)
+
+
+def test_no_array_is_larger_than_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "TILE", 1024)
+    largest, wrapped = [0], fake_cupy.ndarray.__init__
+
+    def seen(array: Any, held: np.ndarray) -> None:
+        held_bytes = 0 if 0 in held.strides else held.nbytes
+        largest[0] = max(largest[0], held_bytes)
+        wrapped(array, held)
+
+    query, key, value, g = arrays([(2, 100, 4)] * 3, np.float32)
+    there = [moved(4 * x) for x in (query, key, value, g)]
+    monkeypatch.setattr(fake_cupy.ndarray, "__init__", seen)
+    output, kept = pe.attention(*there[:3], 2.0, return_weights=True)
+    pe.attention_vjp(kept, *there, 2.0)
+    pe.attention_vjp_alpha(kept, there[2], there[3], 2.0)
+    assert 8 * kept.indices.size < 8192
+    assert largest[0] <= 8192  # a tile in double; all scores are 80,000 bytes in single
+
+
+def test_forward_alone_waits_once() -> None:
+    query, key, value, _ = (moved(x) for x in arrays(SHAPES["heads"]))
+    fake_cupy.copies.reset()
+    pe.attention(query, key, value, causal=True)
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (0, 1)
+
+
+def test_host_and_device_do_not_mix() -> None:
+    query, key, value, _ = arrays(SHAPES["heads"])
+    with pytest.raises(TypeError, match="key must lie on the GPU"):
+        pe.attention(moved(query), key, value)
+    with pytest.raises(TypeError, match="lie on the GPU"):
+        pe.attention(*(moved(x) for x in (query, key, value)), np.array([1.5, 2, 1.2]))
+
+
+def test_empty_arrays() -> None:
+    query, key = fake_cupy.asarray(np.zeros((2, 5))), fake_cupy.asarray(np.zeros((0, 5)))
+    output = pe.attention(query, key, key)
+    np.testing.assert_array_equal(output.get(), np.zeros((2, 5)))
