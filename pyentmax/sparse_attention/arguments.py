@@ -18,6 +18,7 @@ import numpy as np
 from pyentmax.backends import threads
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.lazy import check_known
 from pyentmax.calls.parameters import UpperBounds
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import as_mask, reduce_to
@@ -52,6 +53,7 @@ class Inputs:
         arrays, answers = {}, []
         for name, array in given.items():
             arrays[name], answer = as_floating(array, name)
+            check_known(arrays[name], name)
             answers.append(answer)
             if arrays[name].ndim < 2:
                 raise ValueError(

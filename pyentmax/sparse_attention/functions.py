@@ -9,7 +9,7 @@ import numpy as np
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import reduce_to
 from pyentmax.mappings.entmax import ENTMAX
-from pyentmax.sparse_attention import dense, device, tiles
+from pyentmax.sparse_attention import dense, device, lazy, tiles
 from pyentmax.sparse_attention.arguments import Inputs, Setting
 from pyentmax.sparse_attention.weights import AttentionWeights
 
@@ -87,7 +87,9 @@ def attention(
     if way is not None:
         output, kept = way.forward(inputs, setting, return_weights)
         output = inputs.output(output)
-        return output if kept is None else (output, inputs.outer_weights(kept))
+        if isinstance(kept, AttentionWeights):
+            kept = inputs.outer_weights(kept)
+        return output if kept is None else (output, kept)
     output, weights = dense.attention(
         inputs.query, inputs.key, inputs.value, setting.mapping, setting.mask, setting.scale
     )
@@ -144,7 +146,7 @@ def attention_vjp(
     [[ 0.0884 -0.1768]] [0.8536 0.     0.1464]
     """
     inputs = Inputs(query, key, value)
-    weights = inputs.check_weights(weights)
+    weights = _checked(weights, inputs)
     g = inputs.of_output(g, "g")
     setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
     way = _way(inputs)
@@ -210,7 +212,7 @@ def attention_jvp(
     [[ 0.0884 -0.1768]]
     """
     inputs = Inputs(query, key, value)
-    weights = inputs.check_weights(weights)
+    weights = _checked(weights, inputs)
     tangents = inputs.tangent(d_query, 0), inputs.tangent(d_key, 1), inputs.tangent(d_value, 2)
     setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
     way = _way(inputs)
@@ -261,7 +263,7 @@ def attention_vjp_alpha(
     like = np.broadcast_to(np.zeros_like(g, shape=(1,)), (*weights.shape[:-1], 1))
     key = np.broadcast_to(np.zeros_like(value, shape=(1,)), (*np.shape(value)[:-1], 1))
     inputs = Inputs(like, key, value)
-    weights = inputs.check_weights(weights)
+    weights = _checked(weights, inputs)
     g = inputs.of_output(g, "g")
     setting = Setting(inputs, alpha, ENTMAX, {}, workers=workers)
     way = _way(inputs)
@@ -275,6 +277,16 @@ def attention_vjp_alpha(
     return gradient.reshape(setting.alpha_shape).astype(inputs.answer, copy=False)[()]
 
 
+BY_BLOCKS = lazy.ByBlocks(attention, attention_vjp, attention_jvp, attention_vjp_alpha)
+
+
 def _way(inputs: Inputs) -> Any:
     """The module that goes tile by tile where these arrays lie, or None."""
-    return next((way for way in (tiles, device) if way.takes(inputs)), None)
+    return next((way for way in (tiles, device, BY_BLOCKS) if way.takes(inputs)), None)
+
+
+def _checked(weights: Any, inputs: Inputs) -> Any:
+    """The weights that a caller passes, if they are of such inputs."""
+    if BY_BLOCKS.takes(inputs):
+        return lazy.check_weights(weights, inputs)
+    return inputs.check_weights(weights)
