@@ -1,6 +1,7 @@
 """Sparse attention beside PyTorch's dense one, and beside the `entmax` package.
 
     python benchmarks/attention.py [TABLE ...] [--rounds 7] > docs/results/attention.md
+    python benchmarks/attention.py --draw docs/results/attention.md
 
 Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which all that
 a row compares takes its turn. PyTorch's is `scaled_dot_product_attention`, flash attention on the
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,8 @@ SCALES = [0.3, 1, 3]
 ALPHAS = [1.33, 1.5, 2.0]
 OTHER = np.zeros(1 << 24, np.float32)  # 64 MiB
 
+BY_LENGTH = "A step of training against length"
+
 Run = Callable[[], object]
 
 
@@ -44,7 +48,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved runs (default: 7)")
+    parser.add_argument(
+        "--draw", metavar="PAGE", type=Path, help="only draw a page's table by length, beside it"
+    )
     args = parser.parse_args()
+    if args.draw:
+        draw(args.draw)
+        return
     if unknown := set(args.tables) - set(TABLES):
         parser.error(f"no such table: {', '.join(sorted(unknown))}")
     keep_memory()
@@ -199,7 +209,7 @@ def by_length(rounds: int) -> None:
     """Time and peak memory of a step of training against length, each in a process of its own."""
     kinds = {"PyTorch": "PyTorch", "package": "the `entmax` package", "sparse": "sparse"}
     print_header(
-        "A step of training against length, α = 1.5, scores of scale 1, in a process of its own",
+        f"{BY_LENGTH}, α = 1.5, scores of scale 1, in a process of its own",
         ["tokens", *(f"{name}, {unit}" for unit in ("ms", "MiB") for name in kinds.values())],
     )
     for length in (256, 512, 1024, 2048, 4096, 8192, 16_384):
@@ -269,6 +279,38 @@ def attention_of_the_package(query: Any, key: Any, value: Any, alpha: float) -> 
     scores = query @ key.mT * D**-0.5
     run = {1.5: entmax.entmax15, 2.0: entmax.sparsemax}.get(alpha)
     return (run(scores, -1) if run else entmax.entmax_bisect(scores, alpha, -1)) @ value
+
+
+def draw(page: Path) -> None:
+    """Draw the table by length of a page that this program printed."""
+    from pyentmax.plotting import BLUE, GREY, RULE, VERMILION, save_figure
+
+    lines = page.read_text(encoding="utf-8").partition(f"## {BY_LENGTH}")[2].splitlines()
+    table = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
+    rows = [[float(x.replace(",", "").replace("–", "nan")) for x in row] for row in table[2:9]]
+    lengths, *columns = np.array(rows).T
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    panels = {"milliseconds": columns[:3], "MiB above the start": columns[3:]}
+    styles = [
+        ("PyTorch, softmax", VERMILION, "s--"),
+        ("PyTorch with entmax", GREY, "^:"),
+        ("pyentmax.attention", BLUE, "o-"),
+    ]
+    for ax, (unit, curves) in zip(figure.subplots(1, 2), panels.items(), strict=True):
+        for curve, (name, colour, style) in zip(curves, styles, strict=True):
+            shown = curve > 0  # what is less than a page of memory has no logarithm
+            ax.plot(lengths[shown], curve[shown], style, color=colour, label=name, ms=5)
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set_xticks(lengths, [f"{int(n):,}" for n in lengths], fontsize=8)
+        ax.minorticks_off()
+        ax.set(xlabel="tokens", ylabel=unit)
+        ax.grid(color=RULE)
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.axes[0].legend(frameon=False)
+    save_figure(figure.axes[0], page.with_suffix(".png"))
 
 
 def peak_mib(reset: bool = False) -> float:
