@@ -31,6 +31,9 @@ from torch.nn.functional import scaled_dot_product_attention
 
 import pyentmax
 from pyentmax import _cpu, attention, attention_vjp
+from pyentmax.autograd import Tensor
+from pyentmax.nn.attention import init_multi_head_attention, learned_entmax, multi_head_attention
+from pyentmax.nn.mapping_choice import choose_mapping
 
 D = 64
 LENGTHS = [256, 1024, 4096]
@@ -281,6 +284,45 @@ def attention_of_the_package(query: Any, key: Any, value: Any, alpha: float) -> 
     return (run(scores, -1) if run else entmax.entmax_bisect(scores, alpha, -1)) @ value
 
 
+def layers(rounds: int) -> None:
+    """Causal self-attention with its projections on the tape, by whole matrices and not."""
+    print_header(
+        "A layer of causal self-attention on the tape, width 128, 4 heads, one thread, trained",
+        ["batch, tokens", "mapping", "weights left", "whole matrices, ms", "over the support, ms"]
+        + ["times as fast", "softmax, ms"],
+    )
+    rng = np.random.default_rng(0)
+    start = init_multi_head_attention(rng, "a", 128) | {"a.alpha_logit": np.zeros((4, 1), "f")}
+    params = {name: Tensor(x, requires_grad=True) for name, x in start.items()}
+    mappings = {
+        "1.5-entmax": choose_mapping(1.5),
+        "α learned, from 1.5": learned_entmax(params, "a"),
+        "top-8 softmax": choose_mapping("topk_softmax:8"),
+    }
+    for batch, length in ((16, 64), (16, 128), (16, 256), (4, 512), (2, 1024)):
+        x, g = rng.standard_normal((2, batch, length, 128)).astype(np.float32)
+
+        def step(mapping, need_weights, x=x, g=g) -> Any:
+            given = {"heads": 4, "causal": True, "need_weights": need_weights}
+            output, weights = multi_head_attention(params, "a", x, x, x, mapping, **given)
+            output.backward(g)
+            return weights
+
+        for name, mapping in mappings.items():
+            runs: dict[str, Run] = {
+                "whole": lambda mapping=mapping, step=step: step(mapping, True),
+                "support": lambda mapping=mapping, step=step: step(mapping, False),
+                "softmax": lambda step=step: step(choose_mapping(1), True),
+            }
+            with pyentmax.set_workers(1):
+                left = np.mean(step(mapping, True).data > 0) * 2 * length / (length + 1)
+                taken = medians(runs, rounds)
+            cells = [f"{batch}, {length:,}", name, f"{left:.1%}", f"{taken['whole'] * 1e3:.1f}"]
+            cells += [f"{taken['support'] * 1e3:.1f}", f"{taken['whole'] / taken['support']:.2f}"]
+            cells.append(f"{taken['softmax'] * 1e3:.1f}")
+            print(f"| {' | '.join(cells)} |", flush=True)
+
+
 def draw(page: Path) -> None:
     """Draw the table by length of a page that this program printed."""
     from pyentmax.plotting import BLUE, GREY, RULE, VERMILION, save_figure
@@ -354,6 +396,7 @@ TABLES: dict[str, Callable[[int], None]] = {
     "speed": speed,
     "causality": causality,
     "lengths": by_length,
+    "layers": layers,
     "memory": memory,
     "package": package,
     "threads": lambda rounds: speed(rounds, workers=2),

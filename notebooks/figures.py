@@ -73,6 +73,7 @@ __all__ = [
     "reliability",
     "results_page",
     "scores_in_reach",
+    "shares_of_products",
     "sets_of_species",
     "show",
     "show_live",
@@ -946,6 +947,20 @@ def times_by_kind(kinds: Any, forward: Any, losses: Any) -> Any:
 
 
 # --- Pages of docs/results ------------------------------------------------------------------------
+
+
+def shares_of_products(lengths: Any, shares: Any) -> Any:
+    """The share of multiplications that sparse attention keeps, a curve for each α."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    for alpha, share in shares.items():
+        ax.semilogx(lengths, share, marker="o", ms=4, base=2, **CURVES[alpha])
+    ax.axhline(1 / 6, color=GREY, lw=1)
+    ax.annotate("$QK^\\top$ alone", (lengths[0], 0.14), color=GREY, va="top", fontsize=9)
+    ax.set_xticks(lengths, [f"{n:,}" for n in lengths])
+    ax.minorticks_off()
+    ax.set(xlabel="positions", ylabel="multiplications left", ylim=(0, 1))
+    ax.legend()
+    return figure
 
 
 def results_page(name: str) -> tuple[str, dict[str, Any]]:
