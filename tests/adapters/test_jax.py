@@ -121,12 +121,14 @@ def test_derivatives_by_scores_and_alpha_agree_with_the_library(alpha):
     np.testing.assert_allclose(by_alpha, pe.entmax_grad_alpha(p, alpha), rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.001, 1.5, 2.5])
 def test_alpha_entmax_has_two_derivatives(alpha):
     z = np.array([0.3, 0.1, -0.4, -3.0, 0.7])  # far from the threshold at every α tried
     check_grads(jax.jit(pj.entmax), (jnp.asarray(z), float(alpha)), order=2, rtol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMED)
 def test_named_mappings_have_two_derivatives(name):
     z = jnp.asarray([0.3, 0.1, -0.4, -3.0, 0.7])
@@ -169,6 +171,7 @@ def test_named_losses_agree_with_the_library(name):
     np.testing.assert_allclose(each, getattr(pe, f"{name}_loss")(z, y, reduction="none"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.001, 1.5])
 def test_losses_have_two_derivatives_by_scores_and_alpha(alpha):
     z, y = np.array([[0.3, 0.1, -0.4, -3.0, 0.7]]), np.array([1])
