@@ -529,3 +529,13 @@ def test_scores_whose_sum_is_beyond_floats_have_a_threshold(solve: Any, dtype: t
     for x, tau in rows:
         with np.errstate(over="ignore"):  # max x less min x may be beyond floats itself
             np.testing.assert_array_equal(solve(np.array(x, dtype)).tau, dtype([tau]))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("solve", [halley_norm, michelot, newton_sparsemax, newton_entmax15])
+def test_the_lowest_scores_warn_of_no_overflow(solve: Any, dtype: type) -> None:
+    low, high = np.finfo(dtype).min, np.finfo(dtype).max
+    given = (1.5,) if solve is halley_norm else ()
+    for x in ([0, low, low], [high, low, high], [1, 0.5, low]):
+        solve(np.array(x, dtype), *given)

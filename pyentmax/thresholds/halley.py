@@ -11,6 +11,7 @@ from pyentmax.thresholds.threshold import (
     Threshold,
     as_scores,
     beta_per_row,
+    clipped_gaps,
     row_sums,
     support_size,
 )
@@ -86,11 +87,9 @@ def halley_norm(x: Any, alpha: Any, t: Any = 1) -> Threshold:
     >>> print(np.round(tau, 6), size, passes)
     [0.173712] [2] 4
     """
-    x = as_scores(x)
+    top, x = clipped_gaps(x)
     beta = beta_per_row(alpha, x, 2)
     b, rounding = 1 / beta, 16 * np.finfo(x.dtype).eps
-    top = np.max(x, axis=-1, keepdims=True)
-    x = x - top
     steepness = np.ones_like(top) / t  # 1/t,
     beyond = x.shape[-1] ** beta * (1 + rounding)  # and the least that is known to be too large
     for passes in range(1, MAX_PASSES + 1):

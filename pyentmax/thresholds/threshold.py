@@ -59,7 +59,8 @@ def clipped_gaps(x: Any) -> tuple[Any, Any]:
     """The largest score, and scores relative to it; −1 for all that can never be in the support."""
     x = as_scores(x)
     top = np.max(x, axis=-1, keepdims=True)
-    return top, np.maximum(x - top, -1)
+    with np.errstate(over="ignore"):
+        return top, np.maximum(x - top, -1)
 
 
 def support_size(above: Any) -> Any:

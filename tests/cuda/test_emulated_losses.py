@@ -153,3 +153,20 @@ def test_what_no_kernel_does_is_left_to_the_body(gpu: emulated_cupy.Emulation) -
     assert call_kernel("sparsemax_loss", z, pyentmax.softmax(z)) is NotImplemented
     with pytest.raises(TypeError, match=r"y must lie on the GPU .*cupy\.asarray\(y\)"):
         call_kernel("sparsemax_loss", z, np.zeros(3, int))
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax"])
+def test_a_row_without_any_score_counts_nothing_however_heavy(
+    gpu: emulated_cupy.Emulation, name: str
+) -> None:
+    z, y = inputs((3, 5))
+    y[-1] = 0
+    z[-1] = -np.inf
+    weight = np.array([1e-60, 3e-60, 1.0])
+    check(gpu, name, z, y, weight=weight)
+    loss = getattr(pyentmax, f"{name}_loss_and_grad")
+    on_device = loss(moved(z), moved(y), weight=moved(weight))
+    found, gradient = (x.get() for x in on_device)
+    expected, its = loss.reference(z[:2], y[:2], weight=[1, 3])
+    np.testing.assert_allclose(found, expected, rtol=TOLERANCE["float32"])
+    np.testing.assert_allclose(gradient[:2], its, rtol=0, atol=TOLERANCE["float32"])

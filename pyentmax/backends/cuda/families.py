@@ -243,11 +243,13 @@ def _loss(
     number = _number(parameters, given, call)
     weights = _weights(call, y, options)
     share: Any = 1.0
+    rows, masks = call.rows(call.array), call.rows(call.mask)
     if options.reduction == "mean":
+        if options.weight is not None:  # beside that of a row without any score, all others are 0
+            weights = np.where(_any_score(rows, masks) | np.isnan(weights), weights, 0)
         weights = parts_of_largest(weights)
         total = np.sum(weights)
         share = np.where(total == 0, 1.0, 1 / total)
-    rows, masks = call.rows(call.array), call.rows(call.mask)
     each, counted = np.empty_like(weights), np.empty_like(weights)
 
     def run(gradient: Any) -> None:
@@ -287,6 +289,12 @@ def _weights(call: Call, y: Any, options: Options) -> Any:
     return (
         weights if options.ignore_index is None else np.where(y == options.ignore_index, 0, weights)
     )
+
+
+def _any_score(rows: Any, masks: Any) -> Any:
+    """Which rows have a score that is not −∞."""
+    there = rows != -np.inf
+    return np.any(there if masks is None else there & masks, axis=-1)
 
 
 def _without_empty_rows(weights: Any, counted: Any) -> Any:

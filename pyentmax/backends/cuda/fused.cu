@@ -72,7 +72,11 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
         before = -behind;
         start = end + 1;
     };
-    for (;;) {
+    /* A step either ends a run, which begins behind the one before, or advances `at`: of a run, at
+     * most to the end. So there are no more than this; a NaN, which compares with nothing, ends it
+     * earlier. */
+    const unsigned long long length = last - first + 1, most = length * (length + 1);
+    for (unsigned long long step = 0; step < most; step++) {
         if (at == last) { /* nothing is passed on behind the end */
             if (out_low < 0) {
                 write(low_end, -1);
@@ -123,6 +127,7 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
             }
         }
     }
+    write(last, 0); /* never: every step was counted */
 }
 
 /* Scores below −1 − 4λ are raised to that, which changes no probability, and λ above the range of n
