@@ -106,8 +106,8 @@ static void TYPED(count_above)(const REAL *restrict x, ptrdiff_t n, const REAL *
         for (int j = 0; j < BLOCK; j++) count[j] += TYPED(is_negative)(floor[j] - x[i + j]);
 }
 
-/* The same for any α, by logarithms. Rows of which the start leaves half or less are taken apart
- * from the others, and exact powers of what is left alone. */
+/* The same for any α, by logarithms. Rows of which the start leaves three quarters or less are
+ * taken apart from the others, and exact powers of what is left alone. */
 static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
                                            int count, ptrdiff_t n, const double alpha[BLOCK],
                                            Ahead *ahead, REAL *restrict scratch) {
@@ -128,7 +128,7 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
     bool sparse[BLOCK], any_sparse = false, any_dense = false;
     for (int j = 0; j < BLOCK; j++) {
         rows[j] = kept + j * TYPED(kept_step)(n);
-        sparse[j] = 2 * left[j] <= n;
+        sparse[j] = 4 * left[j] <= 3 * n;
         to[j] = sparse[j] ? rows[j] : p[j];
         any_sparse |= sparse[j];
         any_dense |= !sparse[j];
