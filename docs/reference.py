@@ -32,7 +32,7 @@ import pyentmax
 from pyentmax import cli
 
 COMMANDS = "pyentmax.cli"  # has a page of its own, with its help texts
-ADAPTERS = ("torch",)  # rooms named after the library that they need
+ADAPTERS = ("jax", "sklearn", "torch")  # rooms named after the library that they need
 NO_SOURCE = ("pyentmax.__main__", "pyentmax._cpu")  # runs when imported; is compiled
 
 logger = logging.getLogger(__name__)
