@@ -36,10 +36,10 @@ def test_heads_that_look_alike_have_no_diversity():
 @pytest.mark.parametrize("heads", [2, 3, 5])
 def test_disjoint_heads_have_the_largest_diversity(heads):
     apart = np.broadcast_to(np.eye(heads)[:, None], (2, heads, 4, heads))
-    assert head_diversity(apart) == pytest.approx(1)
+    assert head_diversity(apart) == pytest.approx(1, rel=1e-6, abs=1e-12)
     wider = np.zeros((2, heads, 4, heads**2))
     wider[..., :heads] = apart
-    assert head_diversity(wider) == pytest.approx(0.5)  # log H to the base H²
+    assert head_diversity(wider) == pytest.approx(0.5, rel=1e-6, abs=1e-12)  # log H to the base H²
     for _ in range(20):
         assert 0 <= head_diversity(random_weights(2, heads, 4, heads)) <= 1
 
@@ -48,12 +48,12 @@ def test_diversity_is_what_its_definition_says():
     p = random_weights(2, 3, 4, 5)
     entropy = pe.entropies.shannon_entropy
     expected = (entropy(p.mean(axis=1)) - entropy(p).mean(axis=1)) / np.log(5)
-    assert head_diversity(p) == pytest.approx(expected.mean())
+    assert head_diversity(p) == pytest.approx(expected.mean(), rel=1e-6, abs=1e-12)
 
 
 def test_densities_of_full_and_one_hot_heads():
     weights = np.stack([np.full((2, 4, 5), 0.2), np.eye(4, 5) + np.zeros((2, 1, 1))], axis=1)
-    np.testing.assert_allclose(head_densities(weights), [1, 0.2])
+    np.testing.assert_allclose(head_densities(weights), [1, 0.2], rtol=1e-7)
 
 
 def test_causal_densities_count_the_past_alone():
@@ -61,7 +61,7 @@ def test_causal_densities_count_the_past_alone():
     own = np.eye(4)
     weights = np.stack([past, own])[None]
     expected = np.mean([1, 1 / 2, 1 / 3, 1 / 4])
-    np.testing.assert_allclose(head_densities(weights, causal=True), [1, expected])
+    np.testing.assert_allclose(head_densities(weights, causal=True), [1, expected], rtol=1e-7)
 
 
 def test_padding_counts_nowhere():
@@ -88,10 +88,12 @@ def test_padding_counts_nowhere():
     np.testing.assert_allclose(
         head_densities(padded, queries=tokens, keys=tokens),
         (4 * head_densities(short) + 6 * head_densities(long)) / 10,
+        rtol=1e-7,
     )
     np.testing.assert_allclose(
         positional_confidence(padded, 1, queries=tokens),
         (3 * positional_confidence(short, 1) + 5 * positional_confidence(long, 1)) / 8,
+        rtol=1e-7,
     )
 
 
@@ -104,15 +106,17 @@ def test_the_question_head_is_found():
     found = attention_to(weights, word, question)
     assert found.argmax() == 3
     assert found[3] == 1
-    np.testing.assert_allclose(found[:3], weights[0, :3][:, [0, 2], 5].mean(axis=1))
+    np.testing.assert_allclose(found[:3], weights[0, :3][:, [0, 2], 5].mean(axis=1), rtol=1e-7)
 
 
 def test_merging_scores_of_heads_that_join_and_heads_that_do_not():
     joins = np.array([[0, 1, 0, 0], [0.5, 0, 0.5, 0], [0.5, 0.5, 0, 0], [0, 0, 0, 1]])
     weights = np.stack([joins, np.eye(4), np.full((4, 4), 0.25)])[None]
-    np.testing.assert_allclose(merging_scores(weights, [[(0, 1, 2)]]), [1, 0, 0.5])
-    np.testing.assert_allclose(merging_scores(weights, [[(3,)]]), [1, 1, 0.25])
-    np.testing.assert_allclose(merging_scores(weights, [[(0, 1, 2), (3,)]]), [1, 0.5, 0.375])
+    np.testing.assert_allclose(merging_scores(weights, [[(0, 1, 2)]]), [1, 0, 0.5], rtol=1e-7)
+    np.testing.assert_allclose(merging_scores(weights, [[(3,)]]), [1, 1, 0.25], rtol=1e-7)
+    np.testing.assert_allclose(
+        merging_scores(weights, [[(0, 1, 2), (3,)]]), [1, 0.5, 0.375], rtol=1e-7
+    )
 
 
 def test_words_are_cut_where_a_piece_begins_one():

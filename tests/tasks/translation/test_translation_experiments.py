@@ -94,10 +94,10 @@ def test_supports_are_counted_over_queries_that_are_not_padding(architecture):
         total["output"] += forced.support.sum()
         total["context"] += (forced.attention > 0).sum()
     steps = sum(len(target) + 1 for _, target in encoded)
-    assert found["output"] == pytest.approx(total["output"] / steps)
+    assert found["output"] == pytest.approx(total["output"] / steps, rel=1e-6, abs=1e-12)
     if architecture == "rnn":
         assert set(found) == {"context", "output"}
-        assert found["context"] == pytest.approx(total["context"] / steps)
+        assert found["context"] == pytest.approx(total["context"] / steps, rel=1e-6, abs=1e-12)
     else:
         counts = {"encoder": [], "decoder": [], "context": []}
         for source, target in encoded:
@@ -106,14 +106,14 @@ def test_supports_are_counted_over_queries_that_are_not_padding(architecture):
             for kind, layers in weights.items():
                 counts[kind] += [(layer > 0).sum(-1).ravel() for layer in layers]
         for kind, those in counts.items():
-            assert found[kind] == pytest.approx(np.concatenate(those).mean())
+            assert found[kind] == pytest.approx(np.concatenate(those).mean(), rel=1e-6, abs=1e-12)
         assert 1 < found["encoder"] < np.mean([len(source) for source, _ in encoded])
 
 
 def test_bleu_is_that_of_tokenised_text():
     references = ["a man in the park .", "two dogs play &apos; here ."]
     found = bleu(references, references)
-    assert found.score == pytest.approx(100)
+    assert found.score == pytest.approx(100, rel=1e-6, abs=1e-12)
     assert found.signature.startswith("nrefs:1|case:mixed|eff:no|tok:none|smooth:exp")
 
 
@@ -122,7 +122,7 @@ def test_the_bootstrap_is_paired_and_repeatable():
     worse = [r if i % 3 else r.replace("man sees", "woman sees") for i, r in enumerate(references)]
     found = paired_bootstrap(worse, references, references, samples=50)
     whole = bleu(worse, references).score - bleu(references, references).score
-    assert found.difference == pytest.approx(whole)
+    assert found.difference == pytest.approx(whole, rel=1e-6, abs=1e-12)
     assert found.low < found.difference < found.high < 0
     assert found == paired_bootstrap(worse, references, references, samples=50)
     same = paired_bootstrap(worse, worse, references, samples=50)
