@@ -19,13 +19,14 @@ INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-build-isolation --editable
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
-.PHONY: help demo demo-translation test test-slow lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
+.PHONY: help demo demo-translation test test-slow test-torch lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
 	@echo 'make demo-translation  the same of translation: a Transformer, every translation of a sentence'
 	@echo 'make test        the test suite, doctests and README included, in some four minutes'
 	@echo 'make test-slow   its second stage: CUDA emulated, AArch64, processes, builds, long rows in many digits'
+	@echo 'make test-torch  pyentmax.torch, where TORCH_PYTHON (or .venv) has PyTorch; entmax beside it for more'
 	@echo 'make lint        ruff, mypy and clang-format'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test-slow does it where it can)'
@@ -48,6 +49,14 @@ test: $(VENV)/.test
 # What takes long for what it finds. Together with `make test` it is the whole suite.
 test-slow: $(VENV)/.slow
 	$(BIN)/python -m pytest -n $(JOBS) -m 'slow and not deep'
+
+# With any Python that has PyTorch, pytest and what the kernels were built for. It installs nothing, for
+# the usual wheel of PyTorch brings gigabytes of CUDA; one for the CPU is at download.pytorch.org/whl/cpu.
+TORCH_PYTHON ?= $(BIN)/python
+test-torch: $(VENV)/.test
+	@if $(TORCH_PYTHON) -c 'import torch, pytest' 2>/dev/null; then set -x; \
+		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' tests/adapters tests/test_migration.py; \
+	else echo 'make: SKIPPED: no PyTorch in $(TORCH_PYTHON); TORCH_PYTHON= names a Python that has it' >&2; fi
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
