@@ -31,6 +31,9 @@ def entmax_rows(
     every column that it sees.
     """
     values, columns, ends = out
+    if not scores.shape[-1]:
+        ends[...] = 0
+        return
     seen = mask & (np.arange(scores.shape[-1]) < visible[:, None])
     weights = np.where(seen, entmax.reference(scores, alpha[:, None], mask=seen), 0)
     found = np.nonzero(weights)
@@ -52,7 +55,8 @@ def rows_product(w: Any, columns: Any, starts: Any, ends: Any, x: Any, *, out: A
     h, i, entries = _places(starts, ends)
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
-    x = np.broadcast_to(x, (*starts.shape[:-1], *x.shape[-2:])).reshape(-1, *x.shape[-2:])
+    # Without columns there is nothing that a number of heads could be told from.
+    x = np.broadcast_to(x, (*starts.shape[:-1], *x.shape[-2:])).reshape(len(heads), *x.shape[-2:])
     np.add.at(heads, (h, i), w[entries, None] * x[h, columns[entries]])
 
 
@@ -66,7 +70,7 @@ def columns_product(
     heads[...] = 0
     j = columns[entries] - int(first)
     kept = (j >= 0) & (j < heads.shape[1])
-    x = x.reshape(-1, *x.shape[-2:])
+    x = x.reshape(len(heads), *x.shape[-2:])
     np.add.at(heads, (h[kept], j[kept]), (w[entries, None] * x[h, i])[kept])
 
 
