@@ -127,7 +127,7 @@ static ptrdiff_t TYPED(entmax_below_2_candidates)(const REAL *z, ptrdiff_t n, do
                                             &wanted, room, &found);
     *largest = found.largest;
     if (!any) return -1;
-    TYPED(entmax_finish)(room->x, found.size, &columns, room->p);
+    TYPED(entmax_finish)(room->x, found.size, true, &columns, room->p);
     return found.size;
 }
 

@@ -77,7 +77,7 @@ static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, 
                        &found))
         return;
     found.t = start;
-    TYPED(entmax_finish)(found.kept, found.size, &columns, kept_p);
+    TYPED(entmax_finish)(found.kept, found.size, true, &columns, kept_p);
     TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
 }
 
@@ -93,7 +93,7 @@ static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const
     for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
     TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
-    TYPED(entmax_finish)(x, n * BLOCK, &columns, tile_p);
+    TYPED(entmax_finish)(x, n * BLOCK, false, &columns, tile_p);
     TYPED(separate)(tile_p, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
@@ -138,7 +138,7 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
         for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
             for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
         TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &all, ahead, tile_p);
-        TYPED(entmax_finish)(x, n * BLOCK, &all, tile_p);
+        TYPED(entmax_finish)(x, n * BLOCK, false, &all, tile_p);
         TYPED(separate)(tile_p, n, to);
     }
     if (any_sparse) {
@@ -148,7 +148,7 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
         TYPED(to_tile)((const REAL *const *)rows, size, x);
         TYPED(entmax_find_root)(x, size * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead,
                                 tile_p);
-        TYPED(entmax_finish)(x, size * BLOCK, &columns, tile_p);
+        TYPED(entmax_finish)(x, size * BLOCK, false, &columns, tile_p);
         TYPED(separate)(tile_p, size, rows);
         for (int j = 0; j < count; j++)
             if (sparse[j])

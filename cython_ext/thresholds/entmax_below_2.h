@@ -174,16 +174,8 @@ static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
     }
 }
 
-/* Each column's sums; or of one row, the row's in every column, times a weight. */
-static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
-                              const TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *s,
-                              TYPED(PowerSums) *sums) {
-    *sums = (TYPED(PowerSums)){0};
-    for (ptrdiff_t i = 0; i < n; i += LEAF) {
-        ask_ahead(ahead);
-        TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, sums);
-    }
-    if (!one_row) return;
+/* The sums of one row, of which each column holds a part, in every column, times a weight. */
+static void TYPED(add_up_columns)(TYPED(PowerSums) *sums, double weight) {
     double power = 0, slope = 0, bend = 0;
     for (int j = 0; j < BLOCK; j++) {
         power += sums->p[j];
@@ -195,6 +187,18 @@ static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double w
         sums->s[j] = weight * slope;
         sums->bend[j] = weight * bend;
     }
+}
+
+/* Each column's sums; or of one row, the row's in every column, times a weight. */
+static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
+                              const TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *s,
+                              TYPED(PowerSums) *sums) {
+    *sums = (TYPED(PowerSums)){0};
+    for (ptrdiff_t i = 0; i < n; i += LEAF) {
+        ask_ahead(ahead);
+        TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, sums);
+    }
+    if (one_row) TYPED(add_up_columns)(sums, weight);
 }
 
 /* Move every column towards its root; false if none had to.
@@ -247,15 +251,100 @@ static void TYPED(entmax_find_root)(const REAL *x, ptrdiff_t n, bool one_row, do
     }
 }
 
-/* s to p. The rest of the last step changes w by part (w - 1), and p by that times b s. */
-static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n,
-                                 const TYPED(EntmaxColumns) *restrict at, REAL *restrict s) {
+/* Add to the sums w^b and s at the steepness 1/t (1 + rest), and write w^b, all times 2^SHIFT, for
+ * n <= LEAF entries. */
+NEVER_INLINE void TYPED(add_powers_beside)(const REAL *restrict x, ptrdiff_t n,
+                                           const TYPED(EntmaxColumns) *restrict at,
+                                           REAL *restrict power, TYPED(PowerSums) *restrict total) {
+    REAL u[LEAF], r[LEAF];
+    if (n <= 0) return; /* as above */
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL gap = x[i + j] * at->steepness[j], move = at->rest[j] * gap;
+            const REAL base = (1 + gap) + move;
+            r[i + j] = gap + move;
+            u[i + j] = (base > 0 ? base : (REAL)0) + POSITIVE;
+        }
+    TYPED(powers)(u, r, n, at->b_less_2, power);
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL base = u[i + j] - POSITIVE, slope = power[i + j] * base;
+            power[i + j] = slope * base;
+            total->s[j] += slope;
+            total->p[j] += slope * base;
+        }
+}
+
+/* The probabilities of the columns that are off, from Newton's steps once more. They go into the
+ * rest, which is as fine as need be: by what t is rounded, a crowd of entries would add up to far
+ * too much or too little. */
+NEVER_INLINE void TYPED(entmax_refine)(const REAL *restrict x, ptrdiff_t n, bool one_row,
+                                       const bool off[BLOCK],
+                                       TYPED(EntmaxColumns) *restrict columns, REAL *restrict p) {
+    REAL power[LEAF];
+    for (int j = 0; j < BLOCK; j++) columns->rest[j] = 0;
+    for (int pass = 0; pass < MAX_PASSES; pass++) {
+        TYPED(PowerSums) sums = {0};
+        bool moving = false;
+        for (ptrdiff_t i = 0; i < n; i += LEAF)
+            TYPED(add_powers_beside)(x + i, n - i < LEAF ? n - i : LEAF, columns, power, &sums);
+        if (one_row) TYPED(add_up_columns)(&sums, 1);
+        for (int j = 0; j < BLOCK; j++) {
+            const double sum = ldexp(sums.p[j], -SHIFT), a = sums.s[j] / sums.p[j];
+            const double rest = columns->rest[j], now = columns->steepness[j] * (1 + rest);
+            const double h = 1 - now * exp2_of_f64(-columns->beta[j] * log2_of_f64(sum));
+            const bool moves = off[j] && fabs(h) > ENTMAX_ROUNDING / 16 * columns->beta[j];
+            columns->factor[j] = (REAL)(1 / sums.p[j]);
+            if (moves) columns->rest[j] = (REAL)((rest + h / a) / (1 - h / a));
+            moving |= moves;
+        }
+        if (!moving) break;
+    }
+    for (ptrdiff_t i = 0; i < n; i += LEAF) {
+        const ptrdiff_t count = n - i < LEAF ? n - i : LEAF;
+        TYPED(PowerSums) sums = {0};
+        TYPED(add_powers_beside)(x + i, count, columns, power, &sums);
+        for (ptrdiff_t k = 0; k < count; k++)
+            if (off[k % BLOCK]) p[i + k] = power[k] * columns->factor[k % BLOCK];
+    }
+}
+
+/* Which columns do not sum to 1 within a quarter of what the contract allows. */
+static bool TYPED(any_column_off)(const REAL *p, ptrdiff_t n, bool one_row, bool off[BLOCK]) {
+    double total[BLOCK] = {0}, whole = 0;
+    for (ptrdiff_t start = 0; start < n; start += LEAF) {
+        const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
+        REAL sum[BLOCK] = {0};
+        for (ptrdiff_t i = start; i < end; i += BLOCK)
+            for (int j = 0; j < BLOCK; j++) sum[j] += p[i + j];
+        for (int j = 0; j < BLOCK; j++) total[j] += sum[j];
+    }
+    for (int j = 0; j < BLOCK; j++) whole += total[j];
+    const double allowed = EPSILON * (4 + sqrt((double)(one_row ? n : n / BLOCK)));
+    bool any = false;
+    for (int j = 0; j < BLOCK; j++) {
+        const double sum = one_row ? whole : total[j];
+        off[j] = sum > 0 && fabs(sum - 1) > allowed; /* not a NaN, nor a column of nothing */
+        any |= off[j];
+    }
+    return any;
+}
+
+/* s to p. The rest of the last step changes w by part (w - 1), and p by that times b s. That is not
+ * all where many entries cross the threshold with it: up to α = 1.5 an s of those is as small as
+ * the step, but near α = 2 it is 1. */
+static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n, bool one_row,
+                                 TYPED(EntmaxColumns) *restrict at, REAL *restrict s) {
+    bool steep = false, off[BLOCK];
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * at->steepness[j];
             const REAL base = (1 + gap) + at->rest[j] * gap, power = s[i + j] * base;
             s[i + j] = power > 0 ? power * at->factor[j] : (REAL)0;
         }
+    for (int j = 0; j < BLOCK; j++) steep |= at->b_less_2[j] < 0;
+    if (steep && TYPED(any_column_off)(s, n, one_row, off))
+        TYPED(entmax_refine)(x, n, one_row, off, at, s);
 }
 
 #endif

@@ -61,3 +61,25 @@ def test_crowded_rows_are_right_entry_by_entry(name: str, dtype: type) -> None:
     exact = np.clip(z - low, 0, bound)
     p = function(z.astype(dtype), *given)
     assert (np.abs(p - exact) <= 4 * eps * exact + 16 * eps * max(1, float(-z.min()))).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [1.9, 1.98, 1.995, 1.9999, 1 + 2 / 3])
+def test_crowds_that_the_last_step_takes_across_the_threshold_are_counted(
+    alpha: float, dtype: type
+) -> None:
+    # Just below α = 2 an entry gets nearly as much from a last step of a few ε as it is long.
+    rng, eps = np.random.default_rng(0), float(np.finfo(dtype).eps)
+    for d in (250, 30_000):  # in a tile; alone
+        z = np.zeros((30, d), dtype)
+        z[:, 1:] = -rng.uniform(0.2, 1, (30, 1)) / (alpha - 1)
+        z[:, 1:] += 80 * eps * rng.standard_normal((30, d - 1))
+        p = pyentmax.entmax(z, alpha)
+        off = np.abs([math.fsum(row.tolist()) - 1 for row in p]) / (4 * eps * math.sqrt(d))
+        assert (off <= 1).all(), f"d = {d}: off by {off.max()} times what is allowed"
+        # p_i = t^b w_i^b, so roots of probabilities are as far apart as the scores.
+        some = p[:, 1:].max(axis=1) > 8 * eps
+        apart = p[:, 0].astype(float) ** (alpha - 1)
+        apart = apart - p[:, 1:].max(axis=1).astype(float) ** (alpha - 1)
+        expected = -(alpha - 1) * z[:, 1:].max(axis=1).astype(float)
+        assert (np.abs(apart - expected)[some] <= 16 * eps).all()
