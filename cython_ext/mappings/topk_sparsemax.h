@@ -3,9 +3,9 @@
  *
  * Where sparsemax of the whole row has at most k entries above 0, that is it. Otherwise the k
  * largest scores are in its support, and so in the gaps that its search has kept: of these the k-th
- * largest is found, and the threshold once more for what is left. Gaps are compared, as in the
- * NumPy twin. Of those that tie with the k-th, the ones of the lowest index stay, so there are
- * never more than k.
+ * largest is found, and the threshold once more for what is left. Rounding makes gaps of different
+ * scores tie: of those that tie with the k-th the largest scores stay, and where these are equal,
+ * too, the ones of the lowest index, so there are never more than k.
  */
 #ifndef PYENTMAX_MAPPINGS_TOPK_SPARSEMAX_H
 #define PYENTMAX_MAPPINGS_TOPK_SPARSEMAX_H
@@ -24,32 +24,40 @@ TOPK_MAPPING(topk_sparsemax, "top-k sparsemax")
 
 #elif defined(REAL)
 
-/* What keeps an entry: its gap is above the k-th largest, or is one of the first ties of that.
- * Where sparsemax itself has at most k entries, kth is -inf. */
+/* What keeps an entry: its score is above the k-th largest, `least`, or is one of the first ties of
+ * that; kth is the gap of it. Where sparsemax itself has at most k entries, both are -inf. */
 typedef struct {
-    REAL largest, t, rest, kth;
+    REAL largest, t, rest, kth, least;
     ptrdiff_t ties;
 } TYPED(TopkThreshold);
 
 static inline TYPED(TopkThreshold) TYPED(topk_threshold)(const TYPED(Search) *found) {
     const REAL rest = (REAL)((1 - found->at_t.sum) / found->at_t.size);
-    return (TYPED(TopkThreshold)){found->largest, found->t, rest, -(REAL)INFINITY, 0};
+    const REAL lowest = -(REAL)INFINITY;
+    return (TYPED(TopkThreshold)){found->largest, found->t, rest, lowest, lowest, 0};
 }
 
-static inline REAL TYPED(topk_entry)(REAL x, TYPED(TopkThreshold) at) {
-    const REAL u = (x + at.t) + at.rest, positive = u > 0 ? u : (REAL)0;
-    return x > at.kth ? positive : (REAL)0;
+static inline REAL TYPED(topk_entry)(REAL z, TYPED(TopkThreshold) at) {
+    const REAL u = ((z - at.largest) + at.t) + at.rest, positive = u > 0 ? u : (REAL)0;
+    return z > at.least ? positive : (REAL)0;
 }
 
 /* How many entries are above 0; n is at most CHUNK. */
 static ptrdiff_t TYPED(count_above_0)(const REAL *z, ptrdiff_t n, TYPED(TopkThreshold) at) {
     BITS count = 0;
-    for (ptrdiff_t i = 0; i < n; i++) count += TYPED(topk_entry)(z[i] - at.largest, at) > 0;
+    for (ptrdiff_t i = 0; i < n; i++) count += TYPED(topk_entry)(z[i], at) > 0;
     return (ptrdiff_t)count;
 }
 
 /* Does any of n <= CHUNK entries tie with the k-th? */
 static bool TYPED(any_tie)(const REAL *z, ptrdiff_t n, TYPED(TopkThreshold) at) {
+    BITS found = 0;
+    for (ptrdiff_t i = 0; i < n; i++) found |= z[i] == at.least;
+    return found != 0;
+}
+
+/* The same of their gaps. */
+static bool TYPED(any_near_tie)(const REAL *z, ptrdiff_t n, TYPED(TopkThreshold) at) {
     BITS found = 0;
     for (ptrdiff_t i = 0; i < n; i++) found |= z[i] - at.largest == at.kth;
     return found != 0;
@@ -66,12 +74,12 @@ static void TYPED(write_topk)(const REAL *z, REAL *p, ptrdiff_t n, const TYPED(S
         if (at.ties > 0 && TYPED(any_tie)(z + start, end - start, at)) {
             for (ptrdiff_t i = start; i < end; i++) {
                 const REAL x = z[i] - at.largest, u = (x + at.t) + at.rest;
-                const bool tie = x == at.kth && at.ties > 0;
+                const bool tie = z[i] == at.least && at.ties > 0;
                 at.ties -= tie;
-                p[i] = (x > at.kth || tie) && u > 0 ? u : (REAL)0;
+                p[i] = (z[i] > at.least || tie) && u > 0 ? u : (REAL)0;
             }
         } else {
-            for (ptrdiff_t i = start; i < end; i++) p[i] = TYPED(topk_entry)(z[i] - at.largest, at);
+            for (ptrdiff_t i = start; i < end; i++) p[i] = TYPED(topk_entry)(z[i], at);
         }
         start = TYPED(next_live)(&reached, p, end, n);
     }
@@ -88,16 +96,39 @@ static bool TYPED(at_most_k)(const REAL *z, ptrdiff_t n, ptrdiff_t k, TYPED(Sear
     if (count <= k) return true;
     for (ptrdiff_t i = 0; i < n; i++) {
         found->kept[size] = z[i] - at.largest;
-        size += TYPED(topk_entry)(z[i] - at.largest, at) > 0;
+        size += TYPED(topk_entry)(z[i], at) > 0;
     }
     found->size = TYPED(pad)(found->kept, size);
     return false;
 }
 
+/* Of the scores with the k-th gap, the least that stays, and how many of its ties do: `left` scores
+ * stay in all. room and more are for n values each. */
+static void TYPED(choose_scores)(const REAL *z, ptrdiff_t n, ptrdiff_t left,
+                                 const TYPED(Search) *found, TYPED(TopkThreshold) *at, REAL *room,
+                                 REAL *more) {
+    ptrdiff_t size = 0, higher = 0;
+    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        if (!TYPED(any_above)(found->maxima + start / CHUNK * LANES, -TYPED(reach)(at->t))
+            || !TYPED(any_near_tie)(z + start, end - start, *at))
+            continue;
+        for (ptrdiff_t i = start; i < end; i++) {
+            room[size] = z[i];
+            size += z[i] - at->largest == at->kth;
+        }
+    }
+    if (size == 0) return; /* never: the k-th gap is that of a score */
+    memcpy(more, room, (size_t)size * sizeof(REAL));
+    at->least = TYPED(kth_largest)(more, size, left < size ? left : size);
+    for (ptrdiff_t i = 0; i < size; i++) higher += room[i] > at->least;
+    at->ties = left - higher;
+}
+
 /* The threshold of the k largest gaps, of which found->kept holds more: what is left of them after
  * the solver has dropped some ends with the first padding. room is for n values. */
-static TYPED(TopkThreshold)
-    TYPED(restrict_to_kth)(TYPED(Search) *found, ptrdiff_t n, ptrdiff_t k, REAL *room) {
+static TYPED(TopkThreshold) TYPED(restrict_to_kth)(const REAL *z, TYPED(Search) *found, ptrdiff_t n,
+                                                   ptrdiff_t k, REAL *room) {
     ptrdiff_t size = 0, above = 0;
     while (size < n && size < found->size && found->kept[size] > OUTSIDE) size++;
     k = k < size ? k : size;
@@ -109,7 +140,7 @@ static TYPED(TopkThreshold)
     found->t = TYPED(michelot)(found->kept, TYPED(pad)(found->kept, k), 1, NULL, &found->at_t);
     TYPED(TopkThreshold) at = TYPED(topk_threshold)(found);
     at.kth = kth;
-    at.ties = k - above;
+    TYPED(choose_scores)(z, n, k - above, found, &at, room, found->kept);
     return at;
 }
 
@@ -120,7 +151,7 @@ static bool TYPED(find_topk_sparsemax)(const REAL *z, REAL *p, ptrdiff_t n, ptrd
     if (!TYPED(search)(z, p, n, 1, TYPED(michelot), NULL, scratch, &found)) return false;
     *at = TYPED(topk_threshold)(&found);
     if (k < n && (found.at_t.size > (double)k || !TYPED(at_most_k)(z, n, k, &found, *at)))
-        *at = TYPED(restrict_to_kth)(&found, n, k, scratch + scratch_size(n));
+        *at = TYPED(restrict_to_kth)(z, &found, n, k, scratch + scratch_size(n));
     TYPED(write_topk)(z, p, n, &found, *at);
     return true;
 }

@@ -93,7 +93,7 @@ def textbook_loss(z: Any, y: int, k: int) -> float:
 K = PerRow("k", least=1, whole=True, in_product=False)
 
 
-@declare.mapping(K)
+@declare.mapping(K, shifted=False)  # of gaps to the largest, rounding makes different scores tie
 def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities: the point nearest to z of the simplex with at most k non-zeros.
 
@@ -126,10 +126,10 @@ def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any
     >>> print(topk_sparsemax([0.5, 0.5, 0.5], 2))
     [0.5 0.5 0. ]
     """
-    return sparsemax.body(_kept(z, k))
+    return sparsemax.body(_gaps_kept(z, k))
 
 
-@declare.support(K)
+@declare.support(K, shifted=False)
 def topk_sparsemax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where top-k sparsemax gives probability: the scores kept that exceed their threshold.
 
@@ -138,7 +138,7 @@ def topk_sparsemax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) 
     >>> print(topk_sparsemax_support([1.0, 0.8, 0.9, -1.0], 2))
     [ True False  True False]
     """
-    return sparsemax_support(_kept(z, k))
+    return sparsemax_support(_gaps_kept(z, k))
 
 
 @declare.product(K, kernel="sparsemax_jvp")
@@ -237,6 +237,12 @@ def _kept(z: Any, k: Any) -> Any:
     """z, but −∞ from the k-th place on; a stable sort puts equal scores in the order of places."""
     place = np.argsort(np.argsort(-z, axis=-1, kind="stable"), axis=-1)
     return np.where(place < np.fmin(k, z.shape[-1]), z, -np.inf).astype(z.dtype, copy=False)
+
+
+def _gaps_kept(z: Any, k: Any) -> Any:
+    kept = _kept(z, k)
+    with np.errstate(over="ignore"):
+        return kept - np.max(kept, axis=-1, keepdims=True)
 
 
 def _doubtful(z: Any, on: Any, k: float) -> Any:

@@ -131,3 +131,24 @@ def test_csr() -> None:
     sparse = pyentmax.topk_sparsemax_csr(z, 3)
     assert (np.diff(sparse.indptr) <= 3).all()
     np.testing.assert_array_equal(sparse.toarray(), topk_sparsemax(z, 3))
+
+
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_are_told_apart_whose_gaps_to_the_largest_round_alike(
+    form: str, dtype: type
+) -> None:
+    function = pyentmax.topk_sparsemax.reference if form else pyentmax.topk_sparsemax
+    small = np.finfo(dtype).eps / 8
+    for d in (0, 30, 600):  # beside nothing, in whole lanes, in chunks
+        for before in (0, d):
+            near = [0.75, 0, small, 0, 2 * small]
+            z = np.concatenate([np.full(before, -9), near, np.full(d, -9)]).astype(dtype)
+            for k, kept in ((1, [0]), (2, [0, 4]), (3, [0, 2, 4]), (4, [0, 1, 2, 4])):
+                p = function(z, k)
+                np.testing.assert_array_equal(np.flatnonzero(p) - before, kept)
+                np.testing.assert_array_equal(pyentmax.topk_sparsemax_support(z, k), p > 0)
+                if not form:
+                    _, grad = pyentmax.topk_sparsemax_loss_and_grad(z, before, k)
+                    grad[before] += 1
+                    np.testing.assert_allclose(grad, p, rtol=0, atol=np.finfo(dtype).eps)
