@@ -12,8 +12,8 @@
  *     #endif
  *
  * Seen from outside that is a header like any other, which can be included anywhere and first.
- * Inside, REAL is the type, TYPED(name) the name with the type's suffix, and BITS the integer of
- * its size.
+ * Inside, REAL is the type, TYPED(name) the name with the type's suffix, BITS the integer of its
+ * size, and WORD the same without a sign.
  */
 #include <float.h>
 #include <math.h>
@@ -24,6 +24,7 @@
 
 #define REAL float
 #define BITS int32_t
+#define WORD uint32_t
 #define IS_DOUBLE 0
 #define TYPED(name) name##_f32
 #define SQRT sqrtf
@@ -40,6 +41,7 @@
 #include TEMPLATE
 #undef REAL
 #undef BITS
+#undef WORD
 #undef IS_DOUBLE
 #undef TYPED
 #undef SQRT
@@ -54,6 +56,7 @@
 
 #define REAL double
 #define BITS int64_t
+#define WORD uint64_t
 #define IS_DOUBLE 1
 #define TYPED(name) name##_f64
 #define SQRT sqrt
@@ -68,6 +71,7 @@
 #include TEMPLATE
 #undef REAL
 #undef BITS
+#undef WORD
 #undef IS_DOUBLE
 #undef TYPED
 #undef SQRT

@@ -1,4 +1,8 @@
-/* Floating-point numbers as their bits, and powers of two made of these: a template. */
+/* Floating-point numbers as their bits, and powers of two made of these: a template.
+ *
+ * Numbers that are out of range here come out meaningless, but are computed all the same, where
+ * they are chosen away afterwards. Hence WORDs, which wrap around, where a BITS would overflow.
+ */
 #ifndef PYENTMAX_ELEMENTARY_BITS_H
 #define PYENTMAX_ELEMENTARY_BITS_H
 
@@ -21,8 +25,8 @@ static inline REAL TYPED(from_bits)(BITS bits) {
 
 /* 2^(k + shift) for an integer k, given as k + ROUNDER. */
 static inline REAL TYPED(power_of_2)(REAL rounded, int shift) {
-    const BITS k = TYPED(bits_of)(rounded) - TYPED(bits_of)(ROUNDER);
-    return TYPED(from_bits)((k + (shift + EXPONENT_BIAS)) * ((BITS)1 << MANTISSA_BITS));
+    const WORD k = (WORD)TYPED(bits_of)(rounded) - (WORD)TYPED(bits_of)(ROUNDER);
+    return TYPED(from_bits)((BITS)((k + (WORD)(shift + EXPONENT_BIAS)) << MANTISSA_BITS));
 }
 
 #endif

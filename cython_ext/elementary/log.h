@@ -20,14 +20,15 @@
 
 /* m and, in *exponent, e of a normal u > 0. */
 static inline REAL TYPED(split)(REAL u, BITS *exponent) {
-    const BITS above = TYPED(bits_of)(u) - TYPED(bits_of)((REAL)0.70710678118654752);
-    *exponent = above >> MANTISSA_BITS;
-    return TYPED(from_bits)(TYPED(bits_of)(u) - *exponent * ((BITS)1 << MANTISSA_BITS));
+    const WORD bits = (WORD)TYPED(bits_of)(u),
+               half = (WORD)TYPED(bits_of)((REAL)0.70710678118654752);
+    *exponent = (BITS)(bits - half) >> MANTISSA_BITS;
+    return TYPED(from_bits)((BITS)(bits - ((WORD)*exponent << MANTISSA_BITS)));
 }
 
 /* An integer of less than MANTISSA_BITS - 1 bits as a floating-point number. */
 static inline REAL TYPED(real_of)(BITS integer) {
-    return TYPED(from_bits)(TYPED(bits_of)(ROUNDER) + integer) - ROUNDER;
+    return TYPED(from_bits)((BITS)((WORD)TYPED(bits_of)(ROUNDER) + (WORD)integer)) - ROUNDER;
 }
 
 /* What log2_from_reduced() wants of a normal u = 1 + r > 0, and in *e its e: a for double, m - 1

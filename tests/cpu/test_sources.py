@@ -129,3 +129,41 @@ def test_lines_have_at_most_100_columns():
     for file, text in TEXTS.items():
         for number, line in enumerate(text.splitlines(), 1):
             assert len(line) <= 100, f"{file}:{number}"
+
+
+def test_numbers_out_of_range_overflow_no_signed_integer(tmp_path):
+    """Logarithms and powers of what is chosen away afterwards are computed all the same."""
+    program = """
+        #include <stdio.h>
+        #include "elementary/exp.h"
+        #include "elementary/log.h"
+        int main(void) {
+            const double odd[] = {
+                NAN, -NAN, INFINITY, -INFINITY, 0, -0.0, -1, -1e-300, 5e-324, 1e308};
+            volatile double sum = 0;
+            for (int i = 0; i < 10; i++) {
+                sum += log_of_f64(odd[i]) + log2_of_f64(odd[i]) + exp2_of_f64(odd[i]);
+                sum += scaled_exp_f64(odd[i]) + scaled_exp2_f64(odd[i]);
+                const float x = (float)odd[i];
+                sum += log_of_f32(x) + log2_of_f32(x) + exp2_of_f32(x);
+                sum += scaled_exp_f32(x) + scaled_exp2_f32(x);
+            }
+            return 0;
+        }"""
+    flags = ["-std=c11", "-w", "-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
+    if shutil.which(COMPILER) is None:
+        pytest.skip("needs a C compiler")
+    (tmp_path / "odd.c").write_text(program)
+    command = [
+        COMPILER,
+        *flags,
+        f"-I{SOURCES}",
+        str(tmp_path / "odd.c"),
+        "-o",
+        str(tmp_path / "odd"),
+    ]
+    built = subprocess.run([*command, "-lm"], text=True, capture_output=True)
+    if built.returncode:
+        pytest.skip("needs a compiler with UndefinedBehaviorSanitizer")
+    done = subprocess.run([str(tmp_path / "odd")], text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
