@@ -494,3 +494,18 @@ def test_of_the_weights_of_a_mean_only_the_ratios_count(
     together = loss(z, [0, 1, 2], weight=[size * 1e-60, size * 1e-60, size])
     if size * 1e-60 > 1e-300:
         np.testing.assert_allclose(together, alone, rtol=8 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_masked_scores_add_nothing_to_the_loss_of_a_certain_label(form: str, dtype: type) -> None:
+    for n in (1, 4, 200, 3000):
+        z = np.full((3, n), -np.inf, dtype)
+        z[:, 0] = 0
+        for name in ("softmax_loss", "softmax_loss_and_grad"):
+            function = getattr(pyentmax, name)
+            function = function.reference if form else function
+            heavy = 1e30  # what is below the least float is seen beside no such weight
+            found = function(z, [0, 0, 0], reduction="none", weight=[1, 1, heavy])
+            for result in found if isinstance(found, tuple) else (found,):
+                np.testing.assert_array_equal(result, 0)

@@ -15,8 +15,8 @@
 
 #elif defined(REAL)
 
-/* e^x is below half the smallest subnormal, hence 0, from here down. */
-#define LOWEST ((REAL)(IS_DOUBLE ? -746 : -104))
+/* From here down e^x is 0, and so is a sum of any number of them: 2^SHIFT e^x is just normal. */
+#define LOWEST ((REAL)(IS_DOUBLE ? -1060 : -131))
 
 /* e^x 2^SHIFT for x <= 0: with k the integer nearest to x/log 2, it is 2^(k + SHIFT) e^r, and
  * Taylor's series for |r| <= log(2)/2 = 0.3466 leaves 0.3466^8/8! = 5e-9 after degree 7 and

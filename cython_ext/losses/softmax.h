@@ -28,6 +28,7 @@ static bool TYPED(softmax_loss_row)(const REAL *restrict z, REAL *restrict gradi
     const ptrdiff_t next = label + 1;
     double others = TYPED(exponentials)(z, gradient, label, largest);
     others += TYPED(exponentials)(z + next, gradient + next, n - next, largest);
+    if (others <= 2 * (double)n * TYPED(scaled_exp)(-(REAL)INFINITY)) others = 0; /* all of it is */
     const double unit = TYPED(scaled_exp)(0), x = z[label] - largest;
     const double sum = others + TYPED(scaled_exp)(z[label] - largest);
     *loss = x == 0 ? log1p(others / unit) : log(sum / unit) - x;
