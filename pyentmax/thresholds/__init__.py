@@ -36,6 +36,7 @@ with the same names of variables, to be read beside it:
     cython_ext/mappings/sparsemax.h           newton_sparsemax
     cython_ext/mappings/entmax15.h            newton_entmax15
     cython_ext/thresholds/entmax_below_2.h    halley_norm
+    cython_ext/thresholds/entmax_start.h      halley_norm
     cython_ext/thresholds/entmax_above_2.h    secant_p_max
     cython_ext/mappings/normmax.h             newton
     cython_ext/thresholds/water_filling.h     newton_water_fill

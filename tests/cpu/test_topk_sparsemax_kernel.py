@@ -28,8 +28,8 @@ every_length = pytest.mark.parametrize(
 
 def exact(z: np.ndarray, k: int) -> tuple[np.ndarray, np.longdouble]:
     """p and Ω*(z), the maximum of z moved to 0, in the widest floats."""
-    x = (z - np.max(z)).astype(np.longdouble)  # gaps are rounded, and then compared
-    kept = np.argsort(-x, kind="stable")[:k]
+    x = (z - np.max(z)).astype(np.longdouble)
+    kept = np.argsort(-z, kind="stable")[:k]  # rounding makes gaps of different scores tie
     falling = x[kept]
     tau = (np.cumsum(falling) - 1) / np.arange(1, len(kept) + 1)
     with np.errstate(invalid="ignore"):  # -inf less -inf, where fewer than k are left
