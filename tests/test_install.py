@@ -28,7 +28,7 @@ def test_metadata():
     assert metadata.get("License-Expression", metadata.get("License")) == "BSD-3-Clause"
     assert set(metadata.get_all("Provides-Extra")) == {
         "sparse", "models", "cuda12", "cuda13", "distributed", "notebooks", "docs", "test", "nvrtc",
-        "lint", "bench", "torch",
+        "lint", "bench", "jax", "sklearn", "torch",
     }  # fmt: skip
 
 
