@@ -291,8 +291,14 @@ def keep_mathematics(
 
 
 def skip_fields(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool:
-    """Whether to leave a member out: fields of named tuples only say their number."""
-    return skip or inspect.ismemberdescriptor(obj) or type(obj).__name__ == "_tuplegetter"
+    """Whether to leave a member out: fields of named tuples only say their number.
+
+    scikit-learn gives its estimators methods ``set_fit_request`` and the like, which it documents.
+    """
+    made = re.fullmatch(r"(set_\w+_request|get_metadata_routing)", name)
+    return bool(
+        skip or made or inspect.ismemberdescriptor(obj) or type(obj).__name__ == "_tuplegetter"
+    )
 
 
 def use_dashes(app: Sphinx, doctree: nodes.document) -> None:

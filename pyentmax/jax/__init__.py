@@ -5,7 +5,7 @@
     p = pj.entmax(scores, alpha, axis=-1)          # alpha may be learned, and one per head
     loss = pj.entmax15_loss(scores, labels)
 
-Names, arguments and edge cases are those of :mod:`pyentmax`, with one difference: what cannot be
+Names, arguments and edge cases are those of ``pyentmax``, with one difference: what cannot be
 looked at while a function is traced, such as an α below 1, makes NaN instead of an error.
 """
 

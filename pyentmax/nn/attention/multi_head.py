@@ -157,7 +157,7 @@ def multi_head_attention(
         Switches dropout on.
     need_weights : bool, default True
         False leaves the weights out. Long inputs then take time and memory by what the weights
-        leave of them, as :mod:`pyentmax.nn.attention.sparse` says.
+        leave of them, as ``pyentmax/nn/attention/sparse.py`` says.
 
     Returns
     -------
