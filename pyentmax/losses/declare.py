@@ -28,12 +28,15 @@ R = TypeVar("R", covariant=True)
 
 
 def loss(
-    *parameters: Parameter,
+    *parameters: Parameter, shifted: bool = True
 ) -> Callable[[Callable[P, R]], declare.Accelerated[P, R]]:
-    """A loss: ``f(z, y, *parameters, axis=-1, **options)``, of `LossOptions`."""
+    """A loss: ``f(z, y, *parameters, axis=-1, **options)``, of `LossOptions`.
+
+    If not ``shifted``, its body sees the scores as they came, as the mapping's does.
+    """
 
     def decorate(body: Callable[P, R]) -> declare.Accelerated[P, R]:
-        return declare.of_kind(OfTargets(parameters), sections=LOSS)(spelled_out(body))
+        return declare.of_kind(OfTargets(parameters, shifted), sections=LOSS)(spelled_out(body))
 
     return decorate
 
@@ -43,6 +46,7 @@ class OfTargets:
     """Calls ``f(z, y, *parameters, axis=-1, *, reduction, weight, …)``: see `Kind`."""
 
     parameters: tuple[Parameter, ...] = ()
+    shifted: bool = True
 
     def plain(self, function: Callable[..., Any]) -> None:
         """No targets are so ordinary that they need no check."""
@@ -51,7 +55,7 @@ class OfTargets:
         """One call."""
         z, y, *rest = values
         given, (axis, *options) = rest[: len(self.parameters)], rest[len(self.parameters) :]
-        return LossCall(self.parameters, z, y, given, axis, Options(*options))
+        return LossCall(self.parameters, z, y, given, axis, Options(*options), shifted=self.shifted)
 
 
 class LossCall:
@@ -65,8 +69,10 @@ class LossCall:
         given: Sequence[Any],
         axis: Any,
         options: Options,
+        *,
+        shifted: bool = True,
     ) -> None:
-        self._y, self._given, self._options = y, given, options
+        self._y, self._given, self._options, self._shifted = y, given, options, shifted
         self._rows = ScoreRows(z, axis, mask=options.mask)
         self._parameters = [
             parameter.operand(parameter.of_scores(value, self._rows), self._rows.z.shape[-1])
@@ -123,7 +129,7 @@ class LossCall:
     def run(self, body: Callable[..., Any]) -> Any:
         """The reduced loss and, if the body gives one, the gradient in the caller's form."""
         rows = self._rows
-        scores = rows.scores()
+        scores = rows.scores(shifted=self._shifted)
         target, weights = arranged_target(rows, scores, self._y, self._options)
         result = body(scores, target, *self._given)
         each, *apart = result if isinstance(result, tuple) else (result,)

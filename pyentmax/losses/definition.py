@@ -15,7 +15,7 @@ from pyentmax.losses.targets import Target
 
 
 def fenchel_young(record: Mapping, scores: Any, target: Target, *params: Any) -> Any:
-    """The loss of each row, of shape batch, for scores with their maximum at 0."""
+    """The loss of each row, of shape batch."""
     loss, _ = _loss_and_probabilities(record, scores, target, params)
     return loss
 
@@ -39,6 +39,9 @@ def _loss_and_probabilities(
         return omega(p, *params, **masked)
 
     p = record.forward(scores, *params)
+    # The mapping may want to see scores as they are; what follows is of gaps to the largest.
+    with np.errstate(over="ignore"):
+        scores = scores - np.max(scores, axis=-1, keepdims=True)
     if record.conjugate is None:
         conjugate = np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega_of(p)
     else:

@@ -186,7 +186,7 @@ def topk_sparsemax_omega(p: Any, k: Any, axis: Any = -1) -> Any:
     return np.where(too_many, np.inf, sparsemax_omega(p))
 
 
-@losses.loss(K)
+@losses.loss(K, shifted=False)
 def topk_sparsemax_loss(
     z: Any, y: Any, k: Any, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> Any:
@@ -204,7 +204,7 @@ def topk_sparsemax_loss(
     return fenchel_young(TOPK_SPARSEMAX, z, y, k)
 
 
-@losses.loss(K)
+@losses.loss(K, shifted=False)
 def topk_sparsemax_loss_and_grad(
     z: Any, y: Any, k: Any, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:

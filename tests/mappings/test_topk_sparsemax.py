@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import pyentmax
-from pyentmax import check_jacobian, sparsemax, topk_sparsemax
+from pyentmax import (
+    check_jacobian,
+    sparsemax,
+    topk_sparsemax,
+    topk_sparsemax_loss_and_grad,
+)
 
 BODIES = [topk_sparsemax, topk_sparsemax.reference]
 either = pytest.mark.parametrize("function", BODIES, ids=["public", "reference"])
@@ -152,3 +157,12 @@ def test_scores_are_told_apart_whose_gaps_to_the_largest_round_alike(
                     _, grad = pyentmax.topk_sparsemax_loss_and_grad(z, before, k)
                     grad[before] += 1
                     np.testing.assert_allclose(grad, p, rtol=0, atol=np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("y", [1, np.array([0.0, 0.5, 0.5, 0.0])])
+def test_the_losses_gradient_is_that_of_the_scores_kept(y):
+    z = np.array([0.5, 0.0, np.finfo(np.float32).tiny, 0.0])  # the gaps of the last three tie
+    for loss in (topk_sparsemax_loss_and_grad, topk_sparsemax_loss_and_grad.reference):
+        _, gradient = loss(z, y, 2)
+        q = np.eye(4)[y] if isinstance(y, int) else y
+        np.testing.assert_array_equal(gradient, topk_sparsemax(z, 2) - q)
