@@ -45,8 +45,9 @@ def sparse_arguments(
     --------
     >>> from pyentmax.nn.mapping_choice import choose_mapping
     >>> long, short = np.zeros((256, 8), np.float32), np.zeros((20, 8), np.float32)
-    >>> sparse_arguments(choose_mapping(1.5), 2, long, long)
-    {'alpha': 1.5}
+    >>> found = sparse_arguments(choose_mapping(1.5), 2, long, long)
+    >>> found in ({"alpha": 1.5}, None)  # None if there are no kernels
+    True
     >>> sparse_arguments(choose_mapping(1.5), 2, short, short)
     """
     count = query.shape[-2] * keys.shape[-2]
