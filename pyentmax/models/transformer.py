@@ -7,7 +7,7 @@
 where each sum is normalised: after it (post-norm, as in the papers) or before its second term
 (pre-norm). Every head's weights are π(q·k/√d), π any mapping: 1.5-entmax, explicit top-k (Explicit
 Sparse Transformer), or α-entmax with an α of the head's own, α = 1 + σ(a) with a drawn from N(0, 1)
-(Correia, Niculae & Martins 2019, §3).
+(Correia, Niculae & Martins 2019, §4).
 
 Sequences are (batch, time) arrays of token ids. In decoding, the keys and values of the source and
 of the tokens read so far are kept, so that a step computes one position only.

@@ -29,9 +29,14 @@ TILE = 1 << 24  # scores
 
 
 def takes(inputs: Inputs) -> bool:
-    """Whether the arrays lie on a device and are not empty."""
+    """Whether the arrays are of a library like CuPy, on a device, and not empty.
+
+    Arrays that answer NumPy's functions but belong to no such library take the way of `dense`.
+    """
     arrays = inputs.query, inputs.key, inputs.value
-    return all(on_device(x) and x.size for x in arrays) and math.prod(inputs.shape) > 0
+    if not all(on_device(x) and x.size and array_module(x) is not np for x in arrays):
+        return False
+    return math.prod(inputs.shape) > 0
 
 
 def forward(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, AttentionWeights | None]:

@@ -12,6 +12,7 @@ all. Where answers differ, these are right:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
@@ -140,76 +141,74 @@ def _each(name: str, X: Tensor, target: Tensor, alpha: Any = None) -> Tensor:
 # --- modules --------------------------------------------------------------------------------------
 
 
-class Sparsemax(nn.Module):
+class _Mapping(nn.Module):
+    """A function along ``dim``; what a module is made with are its attributes, as in ``entmax``."""
+
+    function: Callable[..., Tensor]
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self._settings = tuple(settings)
+        for name, value in settings.items():
+            setattr(self, name, value)
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Probabilities of scores."""
+        return type(self).function(X, **{name: getattr(self, name) for name in self._settings})
+
+
+class Sparsemax(_Mapping):
     """`sparsemax` along ``dim``."""
 
+    function = staticmethod(sparsemax)
+
     def __init__(self, dim: int = -1, k: int | None = None) -> None:
-        super().__init__()
-        self.dim, self.k = dim, k
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Probabilities of scores."""
-        return sparsemax(X, self.dim)
+        super().__init__(dim=dim, k=k)
 
 
-class Entmax15(nn.Module):
+class Entmax15(_Mapping):
     """`entmax15` along ``dim``."""
 
+    function = staticmethod(entmax15)
+
     def __init__(self, dim: int = -1, k: int | None = None) -> None:
-        super().__init__()
-        self.dim, self.k = dim, k
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Probabilities of scores."""
-        return entmax15(X, self.dim)
+        super().__init__(dim=dim, k=k)
 
 
-class SparsemaxBisect(nn.Module):
+class SparsemaxBisect(_Mapping):
     """`sparsemax_bisect` along ``dim``."""
 
+    function = staticmethod(sparsemax_bisect)
+
     def __init__(self, dim: int = -1, n_iter: int | None = None) -> None:
-        super().__init__()
-        self.dim, self.n_iter = dim, n_iter
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Probabilities of scores."""
-        return sparsemax_bisect(X, self.dim)
+        super().__init__(dim=dim, n_iter=n_iter)
 
 
-class EntmaxBisect(nn.Module):
+class EntmaxBisect(_Mapping):
     """`entmax_bisect` along ``dim``."""
 
+    function = staticmethod(entmax_bisect)
+
     def __init__(self, alpha: float | Tensor = 1.5, dim: int = -1, n_iter: int = 50) -> None:
-        super().__init__()
-        self.alpha, self.dim, self.n_iter = alpha, dim, n_iter
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Probabilities of scores."""
-        return entmax_bisect(X, self.alpha, self.dim)
+        super().__init__(alpha=alpha, dim=dim, n_iter=n_iter)
 
 
-class NormmaxBisect(nn.Module):
+class NormmaxBisect(_Mapping):
     """`normmax_bisect` along ``dim``."""
 
+    function = staticmethod(normmax_bisect)
+
     def __init__(self, alpha: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> None:
-        super().__init__()
-        self.alpha, self.dim, self.n_iter = alpha, dim, n_iter
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Probabilities of scores."""
-        return normmax_bisect(X, self.alpha, self.dim)
+        super().__init__(alpha=alpha, dim=dim, n_iter=n_iter)
 
 
-class BudgetBisect(nn.Module):
-    """`budget_bisect` along ``dim``."""
+class BudgetBisect(_Mapping):
+    """`budget_bisect` along ``dim``: probabilities that sum to the budget."""
+
+    function = staticmethod(budget_bisect)
 
     def __init__(self, budget: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> None:
-        super().__init__()
-        self.budget, self.dim, self.n_iter = budget, dim, n_iter
-
-    def forward(self, X: Tensor) -> Tensor:
-        """Probabilities of scores, which sum to the budget."""
-        return budget_bisect(X, self.budget, self.dim)
+        super().__init__(budget=budget, dim=dim, n_iter=n_iter)
 
 
 class _Loss(nn.Module):
@@ -225,9 +224,7 @@ class _Loss(nn.Module):
     name = ""
     alpha: Any = None
 
-    def __init__(
-        self, ignore_index: int = -100, reduction: str = "elementwise_mean", alpha: Any = None
-    ) -> None:
+    def __init__(self, ignore_index: int, reduction: str, alpha: Any = None) -> None:
         super().__init__()
         if reduction not in ("elementwise_mean", "sum", "none"):
             raise ValueError(f"reduction must be elementwise_mean, sum or none, got {reduction!r}")

@@ -148,7 +148,7 @@ class Attention(nn.Module):
 
 
 class AlphaEntmax(nn.Module):
-    """α-entmax with an α for each head that is learned, α = 1 + σ(a) (Correia et al. 2019, §4.1).
+    """α-entmax with an α for each head that is learned, α = 1 + σ(a) (Correia et al. 2019, §4).
 
     Parameters
     ----------

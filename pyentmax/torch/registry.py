@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.library import Library, register_autograd, register_fake, register_vmap
 
 from pyentmax.calls.parameters import UpperBounds
 from pyentmax.mappings import MAPPINGS
 
-LIBRARY = torch.library.Library("pyentmax", "DEF")
+LIBRARY = Library("pyentmax", "DEF")
 PARAMETER = "Tensor? parameter, float? number"
 
 
@@ -26,19 +27,19 @@ def defined(
     """Register an operation: what it computes on any device, and what its results look like."""
     LIBRARY.define(f"{name}{schema}")
     LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"pyentmax::{name}", fake, lib=LIBRARY)
+    register_fake(f"pyentmax::{name}", fake, lib=LIBRARY)
     operation: Callable[..., Any] = getattr(torch.ops.pyentmax, name).default
     return operation
 
 
 def differentiable(name: str, keep: Callable[..., None], backward: Callable[..., Any]) -> None:
     """Give an operation its derivative, and say what to keep for that."""
-    torch.library.register_autograd(f"pyentmax::{name}", backward, setup_context=keep, lib=LIBRARY)
+    register_autograd(f"pyentmax::{name}", backward, setup_context=keep, lib=LIBRARY)
 
 
 def batched(name: str, rule: Callable[..., Any]) -> None:
     """Tell `torch.vmap` what to do: ``rule(info, axes, *arguments)`` -> results, their axes."""
-    torch.library.register_vmap(f"pyentmax::{name}", rule, lib=LIBRARY)
+    register_vmap(f"pyentmax::{name}", rule, lib=LIBRARY)
 
 
 def like_first(first: Tensor, *rest: Any) -> Tensor:

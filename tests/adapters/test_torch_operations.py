@@ -15,6 +15,8 @@ from pyentmax.mappings import MAPPINGS
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
 
+from torch.library import opcheck  # noqa: E402
+
 import pyentmax.torch as pt  # noqa: E402
 from pyentmax.torch import (  # noqa: E402
     attention_operations,
@@ -326,7 +328,7 @@ def test_opcheck(case: str) -> None:
     operation, args = operations()[case]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's own, of what it is about to change
-        found = torch.library.opcheck(operation, args)
+        found = opcheck(operation, args)
     assert set(found.values()) == {"SUCCESS"}
 
 
