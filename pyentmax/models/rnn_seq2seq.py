@@ -180,6 +180,11 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         return float(to_host(learned_alpha(self.params, "attention").data)[0])
 
     # --- training ---------------------------------------------------------------------------------
+    def watched(self) -> dict[str, float]:
+        """What a run's history follows: the learned α of the attention."""
+        alpha = self.attention_alpha if self.attention is None else None
+        return {} if alpha is None else {"attention": alpha}
+
     def loss(self, params: Parameters, batch: PairBatch, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per target token, with the reference sequence as input.
 

@@ -327,6 +327,10 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         return found
 
     # --- training ---------------------------------------------------------------------------------
+    def watched(self) -> dict[str, Any]:
+        """What a run's history follows: the learned α of each kind's heads, as nested lists."""
+        return {kind: alpha.tolist() for kind, alpha in self.alphas().items()}
+
     def in_training(self, updates: int) -> Transformer:
         """The model as it learns after so many updates: with the attention of that time.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Validation(NamedTuple):
@@ -36,6 +36,9 @@ class History:
         What the validations returned.
     seconds : list of float
         Time spent in updates until then, by the run's clock; validations do not count.
+    watched : dict of lists
+        What the model's ``watched()`` gave, by name, one entry every 20 updates; ``update`` is how
+        many were done. Empty if the model has no such method.
     interrupted : bool
         Whether Ctrl-C ended the run early.
     """
@@ -45,7 +48,14 @@ class History:
     dev_loss: list[float] = field(default_factory=list)
     dev_accuracy: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    watched: dict[str, list[Any]] = field(default_factory=dict)
     interrupted: bool = False
+
+    def watch(self, update: int, found: dict[str, Any]) -> None:
+        """Append what a model showed after so many updates; nothing is kept of an empty one."""
+        if found:
+            for name, value in {"update": update, **found}.items():
+                self.watched.setdefault(name, []).append(value)
 
     @property
     def best_accuracy(self) -> float:

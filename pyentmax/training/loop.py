@@ -53,6 +53,8 @@ from pyentmax.training.protocol import BatchSource, Trainable
 
 LAST, BEST, LOCK = "last.npz", "best.npz", ".lock"
 TRAINING_STATE = "training state"
+WATCH_EVERY = 20
+"""After so many updates the history keeps what the model's ``watched()`` gives."""
 
 Batch = TypeVar("Batch")
 
@@ -270,6 +272,8 @@ class _Run:
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         counts = [self.batches.count(batch) for batch in batches]
         mean: Any = 0.0
+        if self.updates % WATCH_EVERY == 0:
+            self.watch()
         in_training = getattr(self.model, "in_training", None)
         model = self.model if in_training is None else in_training(self.updates)
         for batch, count in zip(batches, counts, strict=True):
@@ -293,6 +297,11 @@ class _Run:
         self.loss_count += 1
         self.count += sum(counts)
         self.seconds += self.clock() - started
+
+    def watch(self) -> None:
+        """Record what the model lets one watch, if it does."""
+        if watched := getattr(self.model, "watched", None):
+            self.history.watch(self.updates, watched())
 
     def settle(self) -> None:
         """Wait for all updates so far, and raise if one of their losses or gradients is not finite.
@@ -451,6 +460,7 @@ class _Run:
 
     def _restore_description(self, meta: dict[str, Any]) -> None:
         """What is not an array; raises one of several errors if it is not as `save` wrote it."""
+        meta["history"].setdefault("watched", {})  # earlier runs lack it
         if meta["history"].keys() != asdict(History()).keys():
             raise ValueError(f"history: expected {', '.join(asdict(History()))}")
         history = History(**meta["history"])
@@ -460,6 +470,11 @@ class _Run:
             raise ValueError("history: expected lists of one length")
         if not all(type(x) in (int, float) for one in lists for x in one):
             raise ValueError("history: expected numbers")
+        watched = history.watched
+        if len({len(entries) for entries in watched.values()}) > 1:
+            raise ValueError("history: expected lists of one length of what was watched")
+        if any(type(update) is not int for update in watched.get("update", [])):
+            raise ValueError("history: expected numbers of updates of what was watched")
         for name in (*_NUMBERS, "loss_sum"):
             value = meta[name]
             right = (int, float) if name in ("seconds", "loss_sum") else (int,)

@@ -20,6 +20,9 @@ class Trainable(Protocol[Accepted]):
     starts as softmax, has a method ``in_training(updates)`` too. Given how many updates are done,
     it returns the model, with the same parameters, whose ``loss`` the next one takes.
 
+    A model with a few numbers that are worth following, such as the α of its heads, has a method
+    ``watched()`` that returns them by name, as JSON can hold them: the history keeps them.
+
     Attributes
     ----------
     params : dict of arrays

@@ -297,6 +297,9 @@ def test_every_head_of_every_layer_and_kind_has_an_alpha_of_its_own():
         assert ((together > 1) & (together < 2)).all()
         assert len(set(together.tolist())) == counts[per]
     assert small().alphas() == {}
+    model = small(attention="learned")
+    assert model.watched() == {kind: x.tolist() for kind, x in model.alphas().items()}
+    assert small().watched() == {}
 
 
 def test_each_learned_alpha_governs_its_head():

@@ -112,6 +112,36 @@ def test_any_model_learns_from_any_batches(tmp_path, stop, capsys):
     np.testing.assert_array_equal(again.params["scores"], models[0].params["scores"])
 
 
+class Watched(Bigrams):
+    """Whose largest score can be followed."""
+
+    def watched(self):
+        return {"largest": float(self.params["scores"].max())}
+
+
+def test_what_a_model_lets_one_watch_is_kept_every_20_updates(tmp_path):
+    settings = config(updates=50, rate=0.2, validate_every=25)
+    whole = train(Watched(), Windows(), settings, validate, progress=False)
+    assert whole.watched["update"] == [0, 20, 40]
+    assert whole.watched["largest"][0] == 0 < whole.watched["largest"][1]
+    for pause in (20, 33, None):  # the first between an update and what is watched before the next
+        options = {"directory": tmp_path, "resume": pause != 20, "progress": False}
+        parts = train(Watched(), Windows(), settings, validate, pause_after=pause, **options)
+    assert parts.watched == whole.watched
+    assert train(Bigrams(), Windows(), settings, validate, progress=False).watched == {}
+
+
+def test_a_run_from_before_anything_was_watched_goes_on(tmp_path):
+    settings = config(updates=10, validate_every=5)
+    options = {"directory": tmp_path, "progress": False}
+    train(Bigrams(), Windows(), settings, validate, pause_after=5, **options)
+    arrays, meta = load_checkpoint(tmp_path / "last.npz", loop.TRAINING_STATE)
+    del meta["history"]["watched"]
+    save_checkpoint(tmp_path / "last.npz", arrays, meta)
+    history = train(Bigrams(), Windows(), settings, validate, resume=True, **options)
+    assert history.update == [5, 10]
+
+
 def test_gradients_are_clipped():
     # A gradient that is clipped to far below Adam's ε of 1e-8 moves next to nothing.
     model = Bigrams()

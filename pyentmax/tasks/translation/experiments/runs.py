@@ -35,7 +35,8 @@ from pyentmax.training import (
     load_checkpoint,
 )
 
-RESULT, CURVE, TRANSLATIONS, LOCK = "result.json", "curve.json", "translations.txt", "lock"
+RESULT, CURVE, TRAJECTORY = "result.json", "curve.json", "trajectory.json"
+TRANSLATIONS, LOCK = "translations.txt", "lock"
 TRACED = 200
 """Dev pairs on which the supports are measured at each validation."""
 BEAM = 5
@@ -100,6 +101,8 @@ def do_run(
         )
         if interrupted:
             return False
+        if watched := _history(folder).get("watched"):
+            write_json(folder / TRAJECTORY, watched)
         write_json(folder / RESULT, _measured(folder, run, translator, sentences, progress))
     return True
 
