@@ -39,6 +39,7 @@ D = 64
 LENGTHS = [256, 1024, 4096]
 SCALES = [0.3, 1, 3]
 ALPHAS = [1.33, 1.5, 2.0]
+TOGETHER = {256: 16, 1024: 4}  # tokens: heads
 OTHER = np.zeros(1 << 24, np.float32)  # 64 MiB
 
 BY_LENGTH = "A step of training against length"
@@ -104,25 +105,33 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
-def arrays(length: int, scale: float) -> list[np.ndarray]:
+def arrays(length: int, scale: float, heads: int = 1) -> list[np.ndarray]:
     """Query, key, value and the output's gradient."""
     rng = np.random.default_rng(0)
-    drawn = [rng.standard_normal((length, D)).astype(np.float32) for _ in range(4)]
+    shape = (length, D) if heads == 1 else (heads, length, D)
+    drawn = [rng.standard_normal(shape).astype(np.float32) for _ in range(4)]
     drawn[0] *= np.float32(scale)
     return drawn
 
 
-def runs_of(length: int, scale: float, alpha: float, workers: int, causal: bool) -> dict[str, Run]:
+def runs_of(
+    length: int, scale: float, alpha: float, workers: int, causal: bool, heads: int = 1
+) -> dict[str, Run]:
     """What is compared."""
-    query, key, value, g = arrays(length, scale)
-    tensors = [torch.from_numpy(x)[None, None].requires_grad_(True) for x in (query, key, value)]
-    g_tensor = torch.from_numpy(g)[None, None]
-    keys, tile = np.ascontiguousarray(key.T), np.empty((64, length), np.float32)
+    query, key, value, g = arrays(length, scale, heads)
+    *tensors, g_tensor = (
+        torch.from_numpy(x.reshape(1, heads, length, D)) for x in (query, key, value, g)
+    )
+    for tensor in tensors:
+        tensor.requires_grad_(True)
+    rows = query.reshape(-1, D)
+    keys = np.ascontiguousarray(key.reshape(heads, length, D).swapaxes(1, 2))
+    tile = np.empty((64, length), np.float32)
     options: dict[str, Any] = {"workers": workers, "causal": causal}
 
     def bare() -> None:
-        for top in range(0, length, 64):
-            np.matmul(query[top : top + 64], keys, out=tile)
+        for top in range(0, heads * length, 64):
+            np.matmul(rows[top : top + 64], keys[top // length], out=tile)
 
     def dense() -> object:
         with torch.no_grad():
@@ -165,30 +174,35 @@ def print_header(title: str, columns: list[str]) -> None:
     print(f"\n## {title}\n\n| {' | '.join(columns)} |\n|{' --- |' * len(columns)}", flush=True)
 
 
-def speed(rounds: int, workers: int = 1, causal: bool = False) -> None:
-    """Speed-ups over PyTorch, forward and backward, and forward alone."""
+def speed(rounds: int, workers: int = 1, causal: bool = False, together: bool = False) -> None:
+    """Speed-ups over PyTorch, forward and backward, and forward alone, of one head or several."""
     threads = "one thread" if workers == 1 else f"{workers} threads"
     title = f"Times as fast as PyTorch, hot / cold, {threads}{', causal' if causal else ''}"
-    columns = ["tokens", "scale", "α", "support", "forward and backward", "forward"]
+    title += ", several heads in one call" if together else ""
+    columns = ["heads, tokens" if together else "tokens", "scale", "α", "support"]
+    columns += ["forward and backward", "forward"]
     columns += ["PyTorch, ms", "sparse, ms", "of the bare product Q Kᵀ"]
     print_header(title, columns)
     torch.set_num_threads(workers)
-    cases = [(n, scale, alpha) for n in LENGTHS for scale in SCALES for alpha in ALPHAS]
-    cases += [(n, 0, 1.5) for n in LENGTHS]
+    lengths = list(TOGETHER) if together else LENGTHS
+    cases = [(n, scale, alpha) for n in lengths for scale in SCALES for alpha in ALPHAS]
+    cases += [(n, 0, 1.5) for n in lengths]
     if workers > 1 or causal:
         cases = [(n, scale, 1.5) for n in LENGTHS for scale in SCALES]
     for length, scale, alpha in cases:
-        runs = runs_of(length, scale, alpha, workers, causal)
-        query, key, value, _ = arrays(length, scale)
+        heads = TOGETHER[length] if together else 1
+        runs = runs_of(length, scale, alpha, workers, causal, heads)
+        query, key, value, _ = arrays(length, scale, heads)
         _, weights = attention(query, key, value, alpha, causal=causal, return_weights=True)
-        more = rounds * max(1, 2048 // length)
+        more = rounds * max(1, 2048 // (heads * length))
         hot, cold = medians(runs, more), medians(runs, rounds, cold=True)
         both, alone = (
             " / ".join(f"{m[f'dense{what}'] / m[f'sparse{what}']:.2f}" for m in (hot, cold))
             for what in (" trained", "")
         )
         size = weights.support_sizes.mean()
-        cells = [f"{length:,}", f"{scale:g}", f"{alpha:g}", f"{size:.0f} ({weights.density:.1%})"]
+        cells = [f"{heads}, {length:,}" if together else f"{length:,}"]
+        cells += [f"{scale:g}", f"{alpha:g}", f"{size:.0f} ({weights.density:.1%})"]
         cells += [both, alone, f"{hot['dense trained'] * 1e3:.2f}"]
         cells += [f"{hot['sparse trained'] * 1e3:.2f}"]
         cells += [f"{hot['sparse trained'] / hot['bare']:.1f}"]
@@ -394,6 +408,7 @@ def package(rounds: int) -> None:
 
 TABLES: dict[str, Callable[[int], None]] = {
     "speed": speed,
+    "heads": lambda rounds: speed(rounds, together=True),
     "causality": causality,
     "lengths": by_length,
     "layers": layers,
