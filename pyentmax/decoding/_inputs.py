@@ -73,13 +73,19 @@ def possible_continuations(
     ``total`` holds their scores, ``source_index`` the source of each row, ``length`` its number of
     tokens so far.
     """
-    possible = step.support & np.isfinite(total)
-    stuck = np.flatnonzero(~possible.any(axis=1))
-    if stuck.size:
-        tokens = np.broadcast_to(length, source_index.shape)[stuck[0]]
-        raise ValueError(
-            f"the model gives source {source_index[stuck[0]]} no next token after {tokens} tokens: "
-            "expected every row of Step to support at least one token with a finite "
-            "log-probability; are there NaNs among the model's scores or parameters?"
-        )
+    possible: BoolArray = step.support & np.isfinite(total)
+    refuse_stuck(np.any(possible, axis=1), source_index, length)
     return possible
+
+
+def refuse_stuck(possible: BoolArray, source_index: IntArray, length: int | IntArray) -> None:
+    """Raise a ValueError unless every row has a possible continuation."""
+    if possible.all():
+        return
+    row = int(np.flatnonzero(~possible)[0])
+    tokens = np.broadcast_to(length, source_index.shape)[row]
+    raise ValueError(
+        f"the model gives source {source_index[row]} no next token after {tokens} tokens: "
+        "expected every row of Step to support at least one token with a finite "
+        "log-probability; are there NaNs among the model's scores or parameters?"
+    )

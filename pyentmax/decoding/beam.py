@@ -8,7 +8,7 @@ all, and its result is not an approximation (Peters et al. 2019, §4.1).
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,10 +18,17 @@ from pyentmax.decoding._inputs import (
     as_source,
     length_limits,
     positive,
-    possible_continuations,
+    refuse_stuck,
 )
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
-from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, unseen
+from pyentmax.models.protocol import (
+    BoolArray,
+    Decodable,
+    FloatArray,
+    IntArray,
+    Step,
+    unseen,
+)
 
 State = TypeVar("State")
 
@@ -152,45 +159,52 @@ def beam_search(
         if rivals is not None:
             # A probability that rounding lifts above 1 would break the bounds.
             log_prob = np.minimum(log_prob, 0)
-        total = score[:, None] + log_prob
-        possible = possible_continuations(step, total, source_index, length)
-        hidden = step.support & ~possible
-        omitted.underflow(source_index, hidden)
-        if rivals is not None and hidden.any():
-            most = np.where(np.isneginf(step.log_prob), unseen(step)[:, None], 0.0)
-            rivals.add(source_index, np.where(hidden, score[:, None] + most, -np.inf))
+        ends = score + log_prob[:, model.eos]
+        # Where certificates count what is left out, all possible continuations are listed. Else
+        # the end symbol of a row, those that may be kept, and the best of those pruned are enough.
+        most = None if model.output_is_sparse else beam + 2
+        found = _continuations(step, log_prob, score, source_index, length, most)
+        omitted.underflow(source_index[found.hidden])
+        if rivals is not None and found.hidden.size:
+            rows = found.hidden
+            infinite = np.isneginf(step.log_prob[rows, found.hidden_tokens])
+            bounds = np.where(infinite, unseen(step)[rows], 0.0)
+            rivals.add(source_index[rows], score[rows] + bounds)
 
-        ended = np.flatnonzero(possible[:, model.eos])
-        finished.add(ended, source_index, total[:, model.eos], length)
-        possible[:, model.eos] = False
+        ended = np.flatnonzero(step.support[:, model.eos] & np.isfinite(ends))
+        finished.add(ended, source_index, ends, length)
+        others = found.tokens != model.eos
+        rows, tokens, total = found.rows[others], found.tokens[others], found.total[others]
 
         at_limit = limit[source_index] == length
         if at_limit.any():
             unfinished.add(np.flatnonzero(at_limit), source_index, score, length)
-            too_long = possible & at_limit[:, None]
-            omitted.cut(source_index, total, too_long)
+            too_long = at_limit[rows]
+            of_source = source_index[rows[too_long]]
+            omitted.cut(of_source, total[too_long])
             if rivals is not None:
-                rivals.add(source_index, np.where(too_long, total, -np.inf))
-            possible[at_limit] = False
+                rivals.add(of_source, total[too_long])
+            rows, tokens, total = rows[~too_long], tokens[~too_long], total[~too_long]
 
-        rows, tokens = _best_continuations(total, possible, source_index, beam)
+        kept = _best(rows, total, source_index, beam)
         if model.output_is_sparse or rivals is not None:
-            possible[rows, tokens] = False  # what remains is pruned
-        if model.output_is_sparse:
-            omitted.prune(source_index, total, possible, length + 1)
-        if rivals is not None:
-            rivals.add(source_index, np.where(possible, total, -np.inf))
-        if enough is not None:
-            kept = total[rows, tokens]
-            settled = finished.settled(source_index[rows], kept)
+            pruned = np.ones(len(rows), dtype=bool)
+            pruned[kept] = False
+            of_source = source_index[rows[pruned]]
+            omitted.prune(of_source, total[pruned], length + 1)
             if rivals is not None:
-                rivals.add(source_index[rows[settled]], kept[settled, None])
+                rivals.add(of_source, total[pruned])
+        rows, tokens, total = rows[kept], tokens[kept], total[kept]
+        if enough is not None:
+            settled = finished.settled(source_index[rows], total)
+            if rivals is not None:
+                rivals.add(source_index[rows[settled]], total[settled])
                 omitted.stopped[source_index[rows[settled]]] = True
-            rows, tokens = rows[~settled], tokens[~settled]
+            rows, tokens, total = rows[~settled], tokens[~settled], total[~settled]
 
         if rows.size and not np.array_equal(rows, np.arange(len(source_index))):
             state = model.select(state, rows)
-        source_index, score = source_index[rows], total[rows, tokens]
+        source_index, score = source_index[rows], total
         backpointers.record_rows(rows, tokens)
         length += 1
 
@@ -219,44 +233,130 @@ def _proof(proved: int, bound: float, mass_bound: float) -> str:
     )
 
 
-def _best_continuations(
-    total: FloatArray, possible: BoolArray, source_index: IntArray, beam: int
-) -> tuple[IntArray, IntArray]:
-    """Rows and tokens of the ``beam`` best continuations of every source, by source and rank."""
-    vocabulary = possible.shape[1]
-    if vocabulary > beam and 10 * np.count_nonzero(possible) > possible.size:
-        # Sorting a whole dense support would cost more than first finding, for each row, a score
-        # below which nothing can be kept. Ties with it stay in, for the order below.
-        bar = _at_most_the_best(np.where(possible, total, -np.inf), beam)
-        # The same holds of the best of the rows of a source.
-        first = np.flatnonzero(np.diff(source_index, prepend=-1))
-        bar = np.repeat(np.maximum.reduceat(bar, first), np.diff(first, append=len(bar)))
-        possible = possible & (total >= bar[:, None])
-    # Much faster than the nonzero of two axes.
-    rows, tokens = np.divmod(np.flatnonzero(possible), vocabulary)
-    # It lists by row, then by token, and lexsort is stable: ties go to the better prefix, then
-    # to the lower token id.
-    order = np.lexsort((-total[rows, tokens], source_index[rows]))
-    rows, tokens = rows[order], tokens[order]
-    first = np.searchsorted(source_index[rows], source_index[rows])
-    kept = np.arange(len(rows)) - first < beam
-    return rows[kept], tokens[kept]
+class _Continuations(NamedTuple):
+    """Continuations of the open rows, in the order of rows and then of tokens.
 
-
-def _at_most_the_best(scores: FloatArray, k: int) -> FloatArray:
-    """For each row, a score that at least k of its entries reach, and not many more.
-
-    It is the k-th largest of the largest entries of disjoint parts of the row. These take one pass
-    over the row; to select its own k-th largest entry takes many.
+    Attributes
+    ----------
+    rows, tokens, total : arrays
+        The row, the token and the score of each possible one that is listed.
+    hidden, hidden_tokens : int arrays
+        Rows and tokens of those in the support without a finite log-probability.
     """
-    rows, width = scores.shape
-    parts = max(k, int(width**0.5))
+
+    rows: IntArray
+    tokens: IntArray
+    total: FloatArray
+    hidden: IntArray
+    hidden_tokens: IntArray
+
+
+_NONE = np.zeros(0, dtype=np.int64)
+
+
+def _continuations(
+    step: Step,
+    log_prob: FloatArray,
+    score: FloatArray,
+    source_index: IntArray,
+    length: int,
+    most: int | None,
+) -> _Continuations:
+    """What may follow the open rows: all of it, or of each source at least the best.
+
+    With ``most`` given, of each source some row has its ``most`` best listed, and nothing that is
+    better than these is missing from the others.
+    """
+    if most is not None:
+        found = _best_of_dense(step, log_prob, score, source_index, most)
+        if found is not None:
+            return found
+    vocabulary = log_prob.shape[1]
+    # Much faster than the nonzero of two axes.
+    rows, tokens = np.divmod(np.flatnonzero(step.support), vocabulary)
+    total = score[rows] + log_prob[rows, tokens]
+    finite = np.isfinite(total)
+    hidden = rows[~finite], tokens[~finite]
+    if hidden[0].size:
+        rows, tokens, total = rows[finite], tokens[finite], total[finite]
+    possible = np.zeros(len(score), dtype=bool)
+    possible[rows] = True
+    refuse_stuck(possible, source_index, length)
+    return _Continuations(rows, tokens, total, *hidden)
+
+
+def _best_of_dense(
+    step: Step, log_prob: FloatArray, score: FloatArray, source_index: IntArray, most: int
+) -> _Continuations | None:
+    """The best of every source where every token is possible, as `_continuations`; None elsewhere.
+
+    One pass over the log-probabilities finds the largest of disjoint parts of each row. At least
+    ``most`` entries reach the ``most``-th largest of these, and a part whose largest is below it
+    needs no second look.
+    """
+    vocabulary = log_prob.shape[1]
+    if most >= vocabulary or not step.support.all():
+        return None
+    largest = _largest_of_parts(log_prob, most)
+    parts = largest.shape[1]
+    # Where all are finite, each row has a possible continuation; a NaN would be the largest.
+    if not np.isfinite(largest.max(axis=1)).all() or np.isneginf(log_prob.min()):
+        return None
+    bar = score + np.partition(largest, parts - most, axis=1)[:, parts - most]
+    # What is below the bar of one row of a source is not wanted of the others.
+    first = np.flatnonzero(np.diff(source_index, prepend=-1))
+    bar = np.repeat(np.maximum.reduceat(bar, first), np.diff(first, append=len(bar)))
+    # Rounding the sum may lift a score to the bar from this much below it.
+    rounding = 4 * np.finfo(score.dtype).eps * (np.abs(bar) + np.abs(score))
+    least = np.nextafter((bar - score - rounding).astype(log_prob.dtype), -np.inf)
+    rows, part = np.nonzero(largest >= least[:, None])
+    tokens = part[:, None] + parts * np.arange(-(-vocabulary // parts))
+    there = tokens < vocabulary
+    found = log_prob[rows[:, None], np.where(there, tokens, 0)]
+    near, column = np.nonzero(there & (found >= least[rows, None]))
+    rows, tokens, values = rows[near], tokens[near, column], found[near, column]
+    order = np.argsort(rows * vocabulary + tokens)
+    rows, tokens = rows[order], tokens[order]
+    return _Continuations(rows, tokens, score[rows] + values[order], _NONE, _NONE)
+
+
+def _largest_of_parts(x: FloatArray, least: int) -> FloatArray:
+    """The largest entries of disjoint parts of each row, of which there are ``least`` or more.
+
+    Entry i is in part i mod the number of parts. The k-th largest of them is reached by k entries
+    of the row or more, but not many more; to select the row's own takes many passes.
+    """
+    rows, width = x.shape
+    parts = max(least, int(width**0.5))
     length = width // parts
-    largest = scores[:, : parts * length].reshape(rows, length, parts).max(axis=1)
-    rest = scores[:, parts * length :]
+    largest: FloatArray = x[:, : parts * length].reshape(rows, length, parts).max(axis=1)
+    rest = x[:, parts * length :]
     np.maximum(largest[:, : rest.shape[1]], rest, out=largest[:, : rest.shape[1]])
-    bar: FloatArray = np.partition(largest, parts - k, axis=1)[:, parts - k]
-    return bar
+    return largest
+
+
+def _best(rows: IntArray, total: FloatArray, source_index: IntArray, beam: int) -> IntArray:
+    """Places of the ``beam`` best continuations of every source, by source and rank."""
+    # Sorting a whole dense support would cost more than first finding, for each source, its
+    # ``beam``-th best score. Ties with it stay in, for the order below.
+    sources = source_index[rows]
+    listed = np.flatnonzero(total >= _bars(sources, total, beam))
+    # They are listed by row, then by token, and lexsort is stable: ties go to the better prefix,
+    # then to the lower token id.
+    order = listed[np.lexsort((-total[listed], sources[listed]))]
+    in_order = sources[order]
+    return order[np.arange(len(order)) - np.searchsorted(in_order, in_order) < beam]
+
+
+def _bars(sources: IntArray, total: FloatArray, beam: int) -> FloatArray:
+    """For each continuation, listed by source, the ``beam``-th best score of its source."""
+    first = np.flatnonzero(np.diff(sources, prepend=-1))
+    counts = np.diff(first, append=len(sources))
+    bars = np.full(len(first), -np.inf)
+    for i in np.flatnonzero(counts > beam):
+        scores = total[first[i] : first[i] + counts[i]]
+        bars[i] = np.partition(scores, len(scores) - beam)[len(scores) - beam]
+    return np.repeat(bars, counts)
 
 
 class _Endings:
@@ -387,9 +487,9 @@ class _Rivals:
     def __init__(self, sources: int) -> None:
         self.best = np.full(sources, -np.inf)
 
-    def add(self, source_index: IntArray, score: FloatArray) -> None:
-        """Take the scores of what is left out, some for each row, −∞ where there is none."""
-        np.maximum.at(self.best, source_index, np.max(score, axis=1, initial=-np.inf))
+    def add(self, sources: IntArray, scores: FloatArray) -> None:
+        """Take the scores of what is left out, with the source of each."""
+        np.maximum.at(self.best, sources, scores)
 
     def proved(self, i: int, listed: tuple[Hypothesis, ...]) -> tuple[int, float]:
         """How many of the listed hypotheses of source i beat all rivals, and a bound on these."""
@@ -412,30 +512,27 @@ class _Omissions:
         self.underflowed = np.zeros(sources, dtype=np.int64)
         self.stopped = np.zeros(sources, dtype=bool)  # with prefixes open, once enough was settled
 
-    def prune(self, source_index: IntArray, total: FloatArray, lost: BoolArray, step: int) -> None:
-        """Count the ``lost`` continuations that did not fit into the beam."""
-        count, mass = self._sums(source_index, total, lost)
+    def prune(self, sources: IntArray, total: FloatArray, step: int) -> None:
+        """Count continuations that did not fit into the beam, by their sources and scores."""
+        count, mass = self._sums(sources, total)
         self.pruned_first[(self.pruned == 0) & (count > 0)] = step
         self.pruned += count
         self.pruned_mass += mass
 
-    def cut(self, source_index: IntArray, total: FloatArray, lost: BoolArray) -> None:
-        """Count the ``lost`` continuations that were open at the length limit."""
-        count, mass = self._sums(source_index, total, lost)
+    def cut(self, sources: IntArray, total: FloatArray) -> None:
+        """Count continuations that were open at the length limit."""
+        count, mass = self._sums(sources, total)
         self.cut_off += count
         self.cut_mass += mass
 
-    def underflow(self, source_index: IntArray, lost: BoolArray) -> None:
-        """Count the ``lost`` continuations of the support whose probability rounds to zero."""
-        np.add.at(self.underflowed, source_index[np.nonzero(lost)[0]], 1)
+    def underflow(self, sources: IntArray) -> None:
+        """Count continuations of the support whose probability rounds to zero."""
+        self.underflowed += np.bincount(sources, minlength=len(self.underflowed))
 
-    def _sums(
-        self, source_index: IntArray, total: FloatArray, lost: BoolArray
-    ) -> tuple[IntArray, FloatArray]:
-        rows, tokens = np.nonzero(lost)
-        mass = np.zeros(len(self.pruned))
-        np.add.at(mass, source_index[rows], np.exp(total[rows, tokens]))
-        return np.bincount(source_index[rows], minlength=len(mass)), mass
+    def _sums(self, sources: IntArray, total: FloatArray) -> tuple[IntArray, FloatArray]:
+        count = np.bincount(sources, minlength=len(self.pruned))
+        mass: NDArray[Any] = np.bincount(sources, np.exp(total), minlength=len(self.pruned))
+        return count, mass
 
     def none(self, i: int) -> bool:
         """Whether the search of source i left nothing out."""

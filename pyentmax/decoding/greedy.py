@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pyentmax.decoding._inputs import as_source, length_limits, possible_continuations
-from pyentmax.models.protocol import Decodable, IntArray
+from pyentmax.models.protocol import Decodable, IntArray, Step
 
 State = TypeVar("State")
 
@@ -67,8 +67,7 @@ def greedy_search(
     tokens = np.full(sources, model.bos)
     while source_index.size:
         step, state = model.step(state, tokens)
-        possible = possible_continuations(step, step.log_prob, source_index, length[source_index])
-        best = np.where(possible, step.log_prob, -np.inf).argmax(axis=1)
+        best = _most_probable(step, source_index, length)
         active = best != model.eos
         output[source_index[active], length[source_index[active]]] = best[active]
         length[source_index[active]] += 1
@@ -77,3 +76,13 @@ def greedy_search(
         if not active.all() and source_index.size:
             state = model.select(state, np.flatnonzero(active))
     return [row[:n] for row, n in zip(output, length, strict=True)]
+
+
+def _most_probable(step: Step, source_index: IntArray, length: IntArray) -> IntArray:
+    """The most probable token of each row; ties go to the lowest id."""
+    best = step.log_prob.argmax(axis=1)
+    rows = np.arange(len(best))
+    if step.support[rows, best].all() and np.isfinite(step.log_prob[rows, best]).all():
+        return best  # the largest of all is possible, so it is the largest of the possible ones
+    possible = possible_continuations(step, step.log_prob, source_index, length[source_index])
+    return np.where(possible, step.log_prob, -np.inf).argmax(axis=1)

@@ -234,6 +234,38 @@ def test_dense_models_find_the_best_and_never_claim_to_be_exact(seed, beam):
     assert [(h.tokens, h.log_prob) for h in result.hypotheses[:beam]] == thorough
 
 
+@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.booleans(), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_a_wide_dense_distribution_is_searched_like_a_narrow_one(seed, beam, ties, proof):
+    """Where every token is possible, few of many are looked at: those must be the best."""
+    rng = np.random.default_rng(seed)
+    weights = rng.gamma(0.5, size=(3, 60)) + 1e-3
+    if ties:
+        weights = np.ceil(weights)
+    weights[:, BOS] = 1e-9
+    weights[:, EOS] += rng.choice([0.5, 30.0])  # in every prefix it may be the most probable
+    p = weights / weights.sum(axis=1, keepdims=True)
+    model = Automaton.of(p, rng.integers(0, 3, p.shape), output_is_sparse=False)
+    model.log_prob = model.log_prob.astype(rng.choice([np.float32, np.float64]))
+    n_best = 2 if proof else None
+    result = search(model, beam=beam, n_best=n_best, max_length=4)
+    most = n_best or beam
+    listed = [(h.tokens, h.log_prob) for h in result.hypotheses[:most]]
+    assert listed == plain_beam(model, 0, beam, 4)[:most]
+    # Zeros that are not proved have every row looked at as a whole, and the bounds are the same.
+    other = Automaton(
+        np.pad(model.log_prob, ((0, 0), (0, 1)), constant_values=-np.inf),
+        np.pad(model.support, ((0, 0), (0, 1))),
+        np.pad(model.following, ((0, 0), (0, 1))),
+        output_is_sparse=False,
+    )
+    whole = search(other, beam=beam, n_best=n_best, max_length=4)
+    assert [(h.tokens, h.log_prob) for h in whole.hypotheses] == [
+        (h.tokens, h.log_prob) for h in result.hypotheses
+    ]
+    assert (whole.proved, whole.bound) == (result.proved, result.bound)
+
+
 def test_dense_search_stops_when_nothing_open_can_enter_the_best():
     model = loop(0.9, output_is_sparse=False)
     result = search(model, beam=2, max_length=1000)
