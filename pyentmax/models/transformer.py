@@ -27,7 +27,7 @@ from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
-from pyentmax.models.protocol import IntArray, PairBatch, Step
+from pyentmax.models.protocol import BoolArray, IntArray, PairBatch, Step
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
     HEAD_SCORES,
@@ -239,8 +239,9 @@ class TransformerConfig:
 class TransformerState(NamedTuple):
     """What the decoder carries from step to step; each tuple has an entry per layer."""
 
-    memory: tuple[Any, ...]  # keys and values of the source, (rows, S, n) each
-    memory_mask: Any  # (rows, S): where the source has tokens
+    memory: tuple[Any, ...]  # keys and values of the sources, (sources, S, n) each
+    memory_mask: Any  # (sources, S): where each source has tokens
+    memory_index: IntArray  # (sources,): which encoded sources these are, ascending; on the host
     past: tuple[Any, ...]  # keys and values of the tokens read so far, (rows, T, n) each
     lengths: IntArray  # (rows,): how many of the T are a row's own; on the host
     source_index: IntArray  # (rows,): which encoded source a row decodes; on the host
@@ -446,31 +447,36 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         memory = tuple(_detached(run.keys_and_values(name, hidden)) for name in names)
         nothing = xp.zeros((rows, 0, config.width), hidden.dtype)
         past = (KeysValues(nothing, nothing),) * config.layers
-        return TransformerState(memory, mask, past, np.zeros(rows, dtype=np.int64), np.arange(rows))
+        number = np.arange(rows)
+        return TransformerState(memory, mask, number, past, np.zeros(rows, dtype=np.int64), number)
 
     def step(self, state: TransformerState, tokens: Array) -> tuple[Step, TransformerState]:
         """Read one token per row; return what may come next, on the host, and the new state."""
         xp, lengths = self.xp, state.lengths
         weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
         run = _Run(self.config, self.params, None, weights)
-        x = self._embed(run, "target", xp.asarray(tokens)[:, None], lengths[:, None])
         longest = state.past[0].keys.shape[1]
         # Rows of one length need no mask: what was read last stands last.
         level = bool((lengths == longest).all())
+        positions = np.array([longest]) if level else lengths[:, None]
+        x = self._embed(run, "target", xp.asarray(tokens)[:, None], positions)
         own = None if level else xp.asarray(np.arange(longest + 1) <= lengths[:, None])
         allowed = None if own is None else own[:, None, None, :]
-        of_source = state.memory_mask[:, None, None, :]
+        readers = _Readers(np.searchsorted(state.memory_index, state.source_index))
+        memory, mask = readers.of(state.memory, state.memory_mask)
+        of_source = mask[:, None, None, :]
         past = []
         for k in range(self.config.layers):
             layer = f"decoder.{k}"
             kept = _Past(run, f"{layer}.self", state.past[k], lengths, level)
             x = run.attention("decoder", k, f"{layer}.self", x, kept, allowed)
             past.append(kept.longer)
-            x = run.attention("context", k, f"{layer}.context", x, state.memory[k], of_source)
-            x = run.network(f"{layer}.network", x)
+            beside = readers.beside(x)
+            beside = run.attention("context", k, f"{layer}.context", beside, memory[k], of_source)
+            x = run.network(f"{layer}.network", readers.rows(beside))
         scores = self._output(self.params, run.last(x, "decoder")[:, 0])
         log_prob, support, unseen = self.output.certified(scores.data)
-        attention = weights["context"][-1][:, :, 0].mean(axis=1)
+        attention = readers.rows(as_tensor(weights["context"][-1].mean(axis=1))).data[:, 0]
         step = Step(log_prob, support, to_host(attention), unseen)
         return step, state._replace(past=tuple(past), lengths=lengths + 1)
 
@@ -478,43 +484,112 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         """The state of the given rows; a row may be repeated."""
         source_index, lengths = state.source_index[rows], state.lengths[rows]
         rows = self.xp.asarray(rows)
-        # If rows only changed places within their source, what they attend to is the same.
-        same = np.array_equal(source_index, state.source_index)
-
-        def taken(parts: tuple[Any, ...]) -> tuple[Any, ...]:
-            return tuple(KeysValues(*(x[rows] for x in part)) for part in parts)
-
-        return TransformerState(
-            state.memory if same else taken(state.memory),
-            state.memory_mask if same else state.memory_mask[rows],
-            taken(state.past),
-            lengths,
-            source_index,
-        )
+        past = tuple(KeysValues(*(x[rows] for x in part)) for part in state.past)
+        chosen = state._replace(past=past, lengths=lengths, source_index=source_index)
+        read = np.isin(state.memory_index, source_index)
+        # Sources that no row reads cost time at each step, and copies of the others cost some, too.
+        return _only(chosen, read) if 4 * np.count_nonzero(read) <= 3 * len(read) else chosen
 
     def join(self, states: Sequence[TransformerState]) -> TransformerState:
         """The rows of several states of one encoding, one state after the other."""
         xp = self.xp
         longest = max(state.past[0].keys.shape[1] for state in states)
-
-        def joined(parts: Sequence[tuple[Any, ...]], length: int | None = None) -> tuple[Any, ...]:
-            return tuple(
-                KeysValues(
-                    *(
-                        xp.concatenate([_lengthened(x, length) for x in arrays])
-                        for arrays in zip(*layer, strict=True)
-                    )
+        past = tuple(
+            KeysValues(
+                *(
+                    xp.concatenate([_lengthened(x, longest) for x in arrays])
+                    for arrays in zip(*layer, strict=True)
                 )
-                for layer in zip(*parts, strict=True)
             )
-
-        return TransformerState(
-            joined([state.memory for state in states]),
-            xp.concatenate([state.memory_mask for state in states]),
-            joined([state.past for state in states], longest),
-            np.concatenate([state.lengths for state in states]),
-            np.concatenate([state.source_index for state in states]),
+            for layer in zip(*(state.past for state in states), strict=True)
         )
+        memory = _all_sources(states)
+        return memory._replace(
+            past=past,
+            lengths=np.concatenate([state.lengths for state in states]),
+            source_index=np.concatenate([state.source_index for state in states]),
+        )
+
+
+def _only(state: TransformerState, kept: BoolArray) -> TransformerState:
+    """The state with some of the sources only."""
+    places = array_module(state.memory_mask).asarray(np.flatnonzero(kept))
+    memory = tuple(KeysValues(*(x[places] for x in part)) for part in state.memory)
+    mask = state.memory_mask[places]
+    return state._replace(memory=memory, memory_mask=mask, memory_index=state.memory_index[kept])
+
+
+def _all_sources(states: Sequence[TransformerState]) -> TransformerState:
+    """The first state with the sources of all, each once."""
+    first = max(states, key=lambda state: len(state.memory_index))
+    if all(np.isin(state.memory_index, first.memory_index).all() for state in states):
+        return first  # as it is where nothing has ended yet
+    xp = array_module(first.memory_mask)
+    index = np.concatenate([state.memory_index for state in states])
+    index, places = np.unique(index, return_index=True)
+    places = xp.asarray(places)
+    memory = tuple(
+        KeysValues(*(xp.concatenate(arrays)[places] for arrays in zip(*layer, strict=True)))
+        for layer in zip(*(state.memory for state in states), strict=True)
+    )
+    mask = xp.concatenate([state.memory_mask for state in states])[places]
+    return first._replace(memory=memory, memory_mask=mask, memory_index=index)
+
+
+class _Readers:
+    """Rows that read the same source, side by side as its queries.
+
+    So a source's keys and values stand once, and not once for each prefix of a beam.
+
+    Parameters
+    ----------
+    place : (rows,) int array
+        The place of each row's source.
+    """
+
+    def __init__(self, place: IntArray) -> None:
+        self.place = place
+        counts = np.bincount(place)
+        self.most = int(counts.max())
+        # Unless there are many more places for queries than queries.
+        self.shared = self.most * len(counts) <= 2 * len(place)
+        self.ordered = self.most * len(counts) == len(place) and bool((np.diff(place) >= 0).all())
+        if self.shared and not self.ordered:
+            order = np.argsort(place, kind="stable")
+            in_order = place[order]
+            self.rank = np.empty_like(place)
+            self.rank[order] = np.arange(len(place)) - np.searchsorted(in_order, in_order)
+
+    def of(self, memory: tuple[Any, ...], mask: Array) -> tuple[tuple[Any, ...], Array]:
+        """The keys and values that :meth:`beside` is to attend to, and where there are any."""
+        if self.shared:
+            sources = int(self.place.max()) + 1
+            if sources == len(mask):
+                return memory, mask
+            memory = tuple(KeysValues(*(x[:sources] for x in part)) for part in memory)
+            return memory, mask[:sources]
+        places = array_module(mask).asarray(self.place)
+        return tuple(KeysValues(*(x[places] for x in part)) for part in memory), mask[places]
+
+    def beside(self, x: Tensor) -> Tensor:
+        """(rows, 1, n) → (sources, queries, n), zeros where a source has fewer."""
+        if not self.shared:
+            return x
+        if self.ordered:
+            return x.reshape(-1, self.most, x.shape[-1])
+        xp = x.xp
+        filled = xp.zeros((int(self.place.max()) + 1, self.most, x.shape[-1]), x.dtype)
+        filled[xp.asarray(self.place), xp.asarray(self.rank)] = x.data[:, 0]
+        return as_tensor(filled)
+
+    def rows(self, y: Tensor) -> Tensor:
+        """(sources, queries, n) → (rows, 1, n)."""
+        if not self.shared:
+            return y
+        if self.ordered:
+            return y.reshape(-1, 1, y.shape[-1])
+        xp = y.xp
+        return as_tensor(y.data[xp.asarray(self.place), xp.asarray(self.rank)][:, None])
 
 
 class _Run:

@@ -244,6 +244,40 @@ def test_steps_leave_the_state_as_it_was():
     np.testing.assert_allclose(mixed.log_prob[3:], first.log_prob[[2, 0]], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "rows", [[0, 0, 1, 1, 2, 2], [0, 0, 1], [2, 0, 0, 1, 2, 2], [1, 1, 1, 0, 1, 1, 1, 1]]
+)
+def test_prefixes_of_a_source_share_its_keys(rows):
+    """However many rows read a source, in whatever order, each gets what it gets alone."""
+    model = copier(attention="learned")
+    state = model.encode(SOURCE, SOURCE_MASK)
+    tokens = np.arange(len(rows)) % 3 + 3
+    chosen = model.select(state, np.array(rows))
+    assert {len(x) for pair in chosen.memory for x in pair} == {len(set(rows))}
+    together, after = model.step(chosen, tokens)
+    again, _ = model.step(after, tokens)
+    for i, row in enumerate(rows):
+        one, then = model.step(model.select(state, np.array([row])), tokens[i : i + 1])
+        two, _ = model.step(then, tokens[i : i + 1])
+        for found, alone in ((together, one), (again, two)):
+            np.testing.assert_allclose(found.log_prob[i], alone.log_prob[0], rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(
+                found.attention[i], alone.attention[0], rtol=1e-9, atol=1e-12
+            )
+
+
+def test_sources_that_ended_are_dropped_and_come_back_with_states_that_have_them():
+    model = copier()
+    state = model.encode(SOURCE, SOURCE_MASK)
+    last, first = (model.select(state, np.array([row])) for row in (2, 0))
+    assert (last.memory_index.tolist(), len(last.memory_mask)) == ([2], 1)
+    both = model.join([last, first])
+    assert both.memory_index.tolist() == [0, 2]
+    step, _ = model.step(both, np.array([3, 4]))
+    whole, _ = model.step(state, np.array([4, 1, 3]))
+    np.testing.assert_allclose(step.log_prob, whole.log_prob[[2, 0]], rtol=1e-9, atol=1e-12)
+
+
 def test_the_certificate_of_a_complete_beam_holds():
     # Every string of at most four tokens, by forced decoding: the beam lists those that are
     # possible, with their probabilities, and no other.
