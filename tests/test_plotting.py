@@ -21,7 +21,9 @@ from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from pyentmax.plotting import (
     plot_accuracy_by_alpha,
+    plot_attended_cells,
     plot_attention,
+    plot_captions,
     plot_exactness_by_beam,
     plot_forced_decoding,
     plot_hypothesis_tree,
@@ -122,6 +124,28 @@ def test_attention_outlines_what_is_not_zero_and_nothing_else():
 def test_attention_of_the_wrong_shape_is_refused():
     with pytest.raises(ValueError, match=r"2 target tokens .* 1 source tokens, not shape \(1, 2\)"):
         plot_attention(np.ones((1, 2)), ["a"], ["b", "c"])
+
+
+def test_attended_cells_are_outlined_and_lighter_than_the_others():
+    weights = np.array([[0.0, 0.75, 0.0], [0.25, 0.0, 0.0]])
+    ax = plot_attended_cells(np.full((4, 6, 3), 255, np.uint8), weights, sought=3)
+    corners = [patch.get_xy() for patch in ax.patches]
+    assert corners == [(1.5, -0.5), (-0.5, 1.5)]
+    [shown] = ax.images
+    light = np.asarray(shown.get_array())[::2, ::2, 0]
+    assert light[0, 1] == light.max() > light[1, 0] > light[0, 0] == light[1, 2] > 0
+    assert {tuple(line.get_xydata()[0]) for line in ax.lines} == {(0.5, 2.5)}
+    with pytest.raises(ValueError, match=r"grid that divides an image of shape \(4, 6, 3\), not"):
+        plot_attended_cells(np.ones((4, 6, 3)), np.ones((3, 3)))
+
+
+def test_captions_have_a_panel_per_word_and_a_row_per_model():
+    weights = np.ones((2, 2, 2)) / 4
+    looks = {"dense": (["red", "ring"], weights), "sparse": (["red"], weights[:1])}
+    ax = plot_captions(np.ones((4, 4, 3)), looks, sought=[3, -1])
+    assert [panel.get_title() for panel in ax.figure.axes] == ["red", "ring", "red"]
+    assert [panel.get_ylabel() for panel in ax.figure.axes] == ["dense", "", "sparse"]
+    assert [len(panel.lines) > 0 for panel in ax.figure.axes] == [True, False, True]
 
 
 def test_training_curve_holds_both_lines_and_the_best():

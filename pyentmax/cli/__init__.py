@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
 from pyentmax.system.blas import describe_blas, limit_blas
+from pyentmax.tasks.captions.commands import add_commands as add_captions
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
 from pyentmax.tasks.translation.commands import add_commands as add_translation
 
 LONGEST = 2000  # characters of a message
-TASKS = [add_inflection, add_translation]
+TASKS = [add_inflection, add_translation, add_captions]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

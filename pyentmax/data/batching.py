@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +26,8 @@ class Batch:
     Attributes
     ----------
     source, source_mask : arrays of shape (B, S)
-        Source ids, padded with `PAD`; and True where they are tokens, not padding.
+        Source ids, padded with `PAD`; and True where they are tokens, not padding. Where a source
+        is no text, (B, S, features) numbers stand in place of the ids.
     target_in, target_out, target_mask : arrays of shape (B, T)
         What the decoder reads: `BOS`, then the target, padded. What it is to predict: the target,
         then `EOS`, padded. True where these are tokens.
@@ -33,7 +35,7 @@ class Batch:
         The positions of the pairs in the data set.
     """
 
-    source: NDArray[np.int64]
+    source: NDArray[Any]
     source_mask: NDArray[np.bool_]
     target_in: NDArray[np.int64]
     target_out: NDArray[np.int64]

@@ -230,6 +230,11 @@ class TransformerConfig:
         return str(round(first + (last - first) * done / self.anneal_updates, 6))
 
     @property
+    def encoder_attends(self) -> bool:
+        """Whether the positions of the source attend to each other."""
+        return True
+
+    @property
     def fewest_parameters(self) -> int:
         """A lower bound on the model's number of parameters: embeddings, networks, attention."""
         tables = self.target_size + (0 if self.tied == "all" else self.source_size)
@@ -284,8 +289,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         check_memory(config.fewest_parameters, dtype)
         n = config.width
         params = init_embedding(rng, "target_embedding", config.target_size, n, dtype)
-        if config.tied != "all":
-            params |= init_embedding(rng, "source_embedding", config.source_size, n, dtype)
+        params |= cls._source_parameters(config, rng, dtype)
         for kind, layer, name in _attentions(config):
             params |= init_multi_head_attention(
                 rng,
@@ -316,12 +320,22 @@ class Transformer(EncoderDecoder[TransformerConfig]):
             params["output.bias"] = np.zeros(config.target_size, dtype)
         return cls(config, params, bos, eos)
 
+    @classmethod
+    def _source_parameters(
+        cls, config: TransformerConfig, rng: Generator, dtype: Any
+    ) -> Parameters:
+        """What turns the source's positions into vectors."""
+        if config.tied == "all":
+            return {}
+        return init_embedding(rng, "source_embedding", config.source_size, config.width, dtype)
+
     def alphas(self) -> dict[str, np.ndarray]:
         """The learned α of each kind's heads, (layers, heads); empty if they are not learned."""
         config = self.config
         if config.attention != LEARNED:
             return {}
-        found = {kind: np.empty((config.layers, config.heads)) for kind in KINDS}
+        kinds = dict.fromkeys(kind for kind, _, _ in _attentions(config))
+        found = {kind: np.empty((config.layers, config.heads)) for kind in kinds}
         for kind, layer, _ in _attentions(config):
             alpha = learned_alpha(self.params, _alpha_name(config, kind, layer))
             found[kind][layer] = to_host(alpha.data)[:, 0]
@@ -412,12 +426,20 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         return run.last(x, "decoder")
 
     def _encode(self, run: _Run, source: Array, mask: Array) -> Tensor:
-        check_sources(source, mask, self.config.source_size)
-        x = self._embed(run, "source", source, np.arange(source.shape[1]))
+        self._check_source(source, mask)
+        x = self._embed_source(run, source)
         for k in range(self.config.layers):
-            x = run.self_attention("encoder", k, f"encoder.{k}.self", x, mask[:, None, None, :])
+            if self.config.encoder_attends:
+                x = run.self_attention("encoder", k, f"encoder.{k}.self", x, mask[:, None, None, :])
             x = run.network(f"encoder.{k}.network", x)
         return run.last(x, "encoder")
+
+    def _check_source(self, source: Array, mask: Array) -> None:
+        check_sources(source, mask, self.config.source_size)
+
+    def _embed_source(self, run: _Run, source: Array) -> Tensor:
+        """The source's positions as the first layer of the encoder takes them, (B, S, n)."""
+        return self._embed(run, "source", source, np.arange(source.shape[1]))
 
     def _embed(self, run: _Run, side: str, tokens: Array, positions: IntArray) -> Tensor:
         """Embeddings and positions, (B, T, n), for positions of shape (T,) or (B, T)."""
@@ -437,7 +459,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> TransformerState:
         """The decoder's state before the first token, as arrays off the tape."""
-        check_sources(source, source_mask, self.config.source_size)
+        self._check_source(source, source_mask)
         xp, config = self.xp, self.config
         run = _Run(config, self.params, None)
         mask = xp.asarray(source_mask)
@@ -695,7 +717,7 @@ class _Run:
 
 def _attentions(config: TransformerConfig) -> Iterator[tuple[str, int, str]]:
     """Kind, layer and name of every attention."""
-    for k in range(config.layers):
+    for k in range(config.layers if config.encoder_attends else 0):
         yield "encoder", k, f"encoder.{k}.self"
     for k in range(config.layers):
         yield "decoder", k, f"decoder.{k}.self"

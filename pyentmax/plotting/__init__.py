@@ -1,4 +1,4 @@
-"""Pictures: hypothesis trees, attention, forced decoding, sparsity, training and mapping curves.
+"""Pictures: hypothesis trees, attention, captions, forced decoding, sparsity, training, mappings.
 
 Every function draws into the axes that it is given, or into a new figure of suitable size, and
 returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
@@ -20,6 +20,7 @@ from pyentmax.plotting._palette import PURPLE as PURPLE
 from pyentmax.plotting._palette import RULE as RULE
 from pyentmax.plotting._palette import VERMILION as VERMILION
 from pyentmax.plotting.attention import plot_attention
+from pyentmax.plotting.cells import plot_attended_cells, plot_captions
 from pyentmax.plotting.comparisons import (
     plot_accuracy_by_alpha,
     plot_learning_curves,
@@ -33,7 +34,9 @@ from pyentmax.plotting.tree import plot_hypothesis_tree
 
 __all__ = [
     "plot_accuracy_by_alpha",
+    "plot_attended_cells",
     "plot_attention",
+    "plot_captions",
     "plot_exactness_by_beam",
     "plot_forced_decoding",
     "plot_hypothesis_tree",

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pyentmax.cli import main
+from pyentmax.tasks.captions import Captioner
 from pyentmax.tasks.inflection import Example, Inflector
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.segmentation import Words
@@ -33,10 +34,16 @@ def translator(architecture):
     return Translator.untrained(architecture, PAIRS, Words(), rng, **shapes[architecture])
 
 
+def captioner():
+    rng = np.random.default_rng(0)
+    return Captioner.untrained(rng, width=8, layers=1, heads=2, inner=8)
+
+
 MODELS = {
     "inflection": (inflector, "inflection model"),
     "rnn": (lambda: translator("rnn"), "translation model"),
     "transformer": (lambda: translator("transformer"), "translation model"),
+    "captions": (captioner, "caption model"),
 }
 
 
@@ -84,7 +91,7 @@ def test_all_arrays_of_integers(saved):
 def test_a_vocabulary_that_is_too_short_is_named(saved):
     model, path, kind = saved
     params, meta = load_checkpoint(path, kind)
-    for name in ("source", "target"):
+    for name in meta.keys() & {"source", "target", "words"}:
         tokens = json.loads(meta[name])
         save_checkpoint(path, params, meta | {name: json.dumps(tokens[:-1])})
         expected = f"{name} vocabulary: expected {len(tokens)} tokens, got {len(tokens) - 1}"

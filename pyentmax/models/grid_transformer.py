@@ -1,0 +1,106 @@
+"""A Transformer whose source is a grid of features, such as the parts of an image.
+
+    x_i = W f_i + (row of i, column of i)        for the features f_i of cell i
+
+Then come the feed-forward networks of the encoder, each cell by itself, and the decoder of
+`pyentmax.models.transformer` as it is, attending to the cells. The cells do not attend to each
+other: what the decoder finds in a cell was in the image there, so that its attention says where it
+looked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pyentmax.autograd import Tensor, dropout
+from pyentmax.autograd.gradients import Array
+from pyentmax.models.transformer import Transformer, TransformerConfig
+from pyentmax.nn.initializers import Generator, Parameters
+from pyentmax.nn.linear import init_linear, linear
+from pyentmax.nn.positions import grid_positions
+
+
+@dataclass(frozen=True)
+class GridTransformerConfig(TransformerConfig):
+    """The sizes and mappings of a model that reads a grid.
+
+    Parameters
+    ----------
+    source_size : int
+        Features of a cell.
+    rows, columns : int
+        Of the grid.
+
+    The others are those of `TransformerConfig`; ``layers`` are the networks of the encoder and the
+    layers of the decoder. The width is a multiple of 4, half of it for the row, half for the
+    column.
+
+    Raises
+    ------
+    ValueError
+        As for `TransformerConfig`, or if ``tied`` is "all": features have no vocabulary.
+    """
+
+    rows: int = 8
+    columns: int = 8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("rows", "columns"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        if self.tied == "all":
+            raise ValueError("tied: 'all' needs a vocabulary on both sides, and a grid has none")
+        if self.width % 4:
+            raise ValueError(f"width: expected a multiple of 4 for a grid, got {self.width}")
+
+    @property
+    def encoder_attends(self) -> bool:
+        """Whether the cells attend to each other: they do not."""
+        return False
+
+    @property
+    def cells(self) -> int:
+        """How many cells the grid has."""
+        return self.rows * self.columns
+
+
+class GridTransformer(Transformer):
+    """A model: its configuration and a flat dict of parameter arrays.
+
+    Sources are (batch, cells, features) arrays of floats, the cells row by row, and their masks
+    (batch, cells), in all methods of `Transformer`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> config = GridTransformerConfig(3, 7, width=8, layers=1, heads=2, inner=8, rows=2, columns=2)
+    >>> model = GridTransformer.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    >>> cells = np.ones((1, 4, 3), np.float32)
+    >>> step, state = model.step(model.encode(cells, np.ones((1, 4), bool)), np.array([model.bos]))
+    >>> step.log_prob.shape, step.attention.shape
+    ((1, 7), (1, 4))
+    """
+
+    config: GridTransformerConfig
+
+    @classmethod
+    def _source_parameters(
+        cls, config: TransformerConfig, rng: Generator, dtype: Any
+    ) -> Parameters:
+        return init_linear(rng, "cell", config.source_size, config.width, dtype=dtype)
+
+    def _check_source(self, source: Array, mask: Array) -> None:
+        expected = (self.config.cells, self.config.source_size)
+        if source.ndim != 3 or source.shape[1:] != expected:
+            raise ValueError(
+                f"source: expected (batch, cells, features) = (batch, {expected[0]}, "
+                f"{expected[1]}), got shape {source.shape}"
+            )
+
+    def _embed_source(self, run: Any, source: Array) -> Tensor:
+        config = self.config
+        x = linear(run.params, "cell", source)
+        places = grid_positions(config.rows, config.columns, config.width, x.dtype)
+        return dropout(x + x.xp.asarray(places), config.dropout, run.rng)

@@ -1,0 +1,119 @@
+"""Attention over the cells of an image, drawn on the image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from pyentmax.plotting._figures import axes_or_new, require_matplotlib
+from pyentmax.plotting._palette import INK
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def plot_attended_cells(
+    image: ArrayLike, weights: ArrayLike, ax: Axes | None = None, *, sought: int | None = None
+) -> Axes:
+    """Draw an image as dark as its cells are left out, with an outline where there is any weight.
+
+    Parameters
+    ----------
+    image : (height, width, 3) array
+        Bytes, or numbers from 0 to 1.
+    weights : (rows, columns) array
+        Of the cells of a grid over the image, as attention gives them.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+    sought : int, optional
+        A cell, counted row by row from 0, to be marked by a cross: where the model should look.
+
+    Raises
+    ------
+    ValueError
+        If the weights are no grid that divides the image.
+
+    Examples
+    --------
+    >>> ax = plot_attended_cells(np.ones((4, 4, 3)), [[0.0, 0.75], [0.25, 0.0]])
+    >>> len(ax.patches)
+    2
+    """
+    image, weights = np.asarray(image), np.asarray(weights, dtype=float)
+    if weights.ndim != 2 or 0 in weights.shape or np.any(np.mod(image.shape[:2], weights.shape)):
+        raise ValueError(
+            f"weights must be a grid that divides an image of shape {image.shape}, not an array of "
+            f"shape {weights.shape}"
+        )
+    ax = axes_or_new(ax, 2.2, 2.2)
+    from matplotlib.patches import Rectangle
+
+    height, width = np.floor_divide(image.shape[:2], weights.shape)
+    seen = np.repeat(np.repeat(weights, height, axis=0), width, axis=1)
+    light = 0.22 + 0.78 * (seen / max(weights.max(), 1e-12)) ** 0.5
+    shown = image / 255 if image.dtype.kind in "iu" else image
+    ax.imshow(shown * light[..., None], interpolation="nearest")
+    for row, column in np.argwhere(weights > 0):
+        corner = (column * width - 0.5, row * height - 0.5)
+        share = weights[row, column] / weights.max()
+        ax.add_patch(
+            Rectangle(corner, width, height, fc="none", ec="#FFD54A", lw=0.5 + 1.5 * share)
+        )
+    if sought is not None:
+        row, column = divmod(sought, weights.shape[1])
+        place = ((column + 0.5) * width - 0.5, (row + 0.5) * height - 0.5)
+        ax.plot(*place, "x", color="white", ms=6, mew=2.4)
+        ax.plot(*place, "x", color=INK, ms=5, mew=1.0)
+    ax.set_xticks([])
+    ax.set_yticks([])
+    return ax
+
+
+def plot_captions(
+    image: ArrayLike,
+    captions: Mapping[str, tuple[Sequence[str], ArrayLike]],
+    sought: Sequence[int] = (),
+) -> Axes:
+    """Draw where models look as they write the caption of an image: a row each, a panel per word.
+
+    Parameters
+    ----------
+    image : (height, width, 3) array
+    captions : mapping
+        Label → the words, and the weights (words, rows, columns) of each.
+    sought : sequence of int
+        For each word, the cell where it can be read; −1 where there is none.
+
+    Returns
+    -------
+    matplotlib Axes
+        The first, in a new figure; ``ax.figure.axes`` has all.
+
+    Examples
+    --------
+    >>> looks = {"top-1": (["red", "ring"], np.eye(4).reshape(4, 2, 2)[:2])}
+    >>> ax = plot_captions(np.ones((4, 4, 3)), looks, sought=[0, 1])
+    >>> [axes.get_title() for axes in ax.figure.axes]
+    ['red', 'ring']
+    """
+    require_matplotlib()
+    from matplotlib.figure import Figure
+
+    longest = max(len(words) for words, _ in captions.values())
+    figure = Figure(figsize=(1.65 * longest + 0.3, 1.95 * len(captions)), layout="constrained")
+    panels = figure.subplots(len(captions), longest, squeeze=False)
+    for row, (label, (words, weights)) in zip(panels, captions.items(), strict=True):
+        weights = np.asarray(weights)
+        for place, ax in enumerate(row):
+            if place >= len(words):
+                ax.remove()
+                continue
+            cell = sought[place] if place < len(sought) else -1
+            plot_attended_cells(image, weights[place], ax, sought=cell if cell >= 0 else None)
+            ax.set_title(words[place], fontsize=10, parse_math=False)
+        row[0].set_ylabel(label, fontsize=10, parse_math=False)
+    first: Axes = panels[0, 0]
+    return first

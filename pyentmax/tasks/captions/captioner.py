@@ -1,0 +1,191 @@
+"""A model of captions with its vocabulary: trained, saved, loaded, and asked what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyentmax.calls.devices import to_host
+from pyentmax.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
+from pyentmax.models.checks import read_configuration
+from pyentmax.models.grid_transformer import GridTransformer, GridTransformerConfig
+from pyentmax.system.blas import limit_blas
+from pyentmax.tasks.captions.scenes import (
+    COLOURS,
+    FEATURES,
+    GRID,
+    RELATIONS,
+    SHAPES,
+    Scene,
+    cells_of,
+)
+from pyentmax.tasks.model_files import best_of, reading
+from pyentmax.training import Validation, load_checkpoint, save_checkpoint
+
+KIND = "caption model"
+LONGEST = 8
+"""Words after which a caption is cut off; none has more than six."""
+
+
+class Captioned(NamedTuple):
+    """What a model says of an image, and where it looks.
+
+    Attributes
+    ----------
+    words : tuple of str
+        The most probable word at each step.
+    attention : (words, 64) array
+        For each word, the weights of the cells in the last layer, the mean of its heads.
+    """
+
+    words: tuple[str, ...]
+    attention: NDArray[np.floating[Any]]
+
+
+class Captioner:
+    """A Transformer over the cells of an image, with the vocabulary of its captions.
+
+    Examples
+    --------
+    >>> from pyentmax.tasks.captions.scenes import draw_images, draw_scenes
+    >>> rng = np.random.default_rng(0)
+    >>> captioner = Captioner.untrained(rng, width=8, layers=1, heads=2, inner=8)
+    >>> [found] = captioner.caption(draw_images(draw_scenes(1, rng)))
+    >>> found.attention.shape == (len(found.words), 64)
+    True
+    """
+
+    def __init__(self, model: GridTransformer, vocabulary: Vocabulary) -> None:
+        self.model, self.vocabulary = model, vocabulary
+
+    @classmethod
+    @limit_blas()
+    def untrained(cls, rng: np.random.Generator, **config: Any) -> Captioner:
+        """A model with random parameters; ``config`` are fields of `GridTransformerConfig`."""
+        words = [*COLOURS, *SHAPES, *" ".join(RELATIONS).split()]
+        vocabulary = Vocabulary((*SPECIALS, *sorted(set(words))))
+        shape = GridTransformerConfig(FEATURES, len(vocabulary), rows=GRID, columns=GRID, **config)
+        return cls(GridTransformer.initialize(shape, rng, bos=BOS, eos=EOS), vocabulary)
+
+    @limit_blas()
+    def caption(self, images: NDArray[np.uint8], batch_size: int = 128) -> list[Captioned]:
+        """The most probable caption of each image, word by word."""
+        found = []
+        for start in range(0, len(images), batch_size):
+            cells = cells_of(images[start : start + batch_size])
+            state = self.model.encode(cells, np.ones(cells.shape[:2], bool))
+            tokens = np.full(len(cells), self.model.bos)
+            written, looked = [], []
+            for _ in range(LONGEST):
+                step, state = self.model.step(state, tokens)
+                tokens = step.log_prob.argmax(axis=1)
+                written.append(tokens)
+                looked.append(step.attention)
+            for ids, attention in zip(np.stack(written, 1), np.stack(looked, 1), strict=True):
+                ends = np.flatnonzero(ids == self.model.eos)
+                length = int(ends[0]) if len(ends) else LONGEST
+                words = self.vocabulary.decode(ids[:length])
+                found.append(Captioned(tuple(words), attention[:length]))
+        return found
+
+    @limit_blas()
+    def validate(
+        self, scenes: Sequence[Scene], images: NDArray[np.uint8], batch_size: int = 128
+    ) -> Validation:
+        """Mean loss per word, and the share of captions that are right in every word."""
+        loss, words = 0.0, 0
+        for batch in self.batches(scenes, images, batch_size):
+            count = int(batch.target_mask.sum())
+            loss += count * float(to_host(self.model.loss(self.model.params, batch).data))
+            words += count
+        right = [
+            " ".join(said.words) == scene.caption
+            for said, scene in zip(self.caption(images, batch_size), scenes, strict=True)
+        ]
+        return Validation(loss / words, float(np.mean(right)))
+
+    def batches(
+        self,
+        scenes: Sequence[Scene],
+        images: NDArray[np.uint8],
+        batch_size: int,
+        order: NDArray[np.int64] | None = None,
+    ) -> Iterator[Batch]:
+        """Batches of images with their captions, in their order or another one."""
+        order = np.arange(len(scenes)) if order is None else order
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            words = [scenes[i].caption.split() for i in chosen]
+            pairs = [(np.arange(GRID * GRID), self.vocabulary.encode(caption)) for caption in words]
+            batch = make_batch(pairs, np.arange(len(pairs)))
+            yield replace(batch, source=cells_of(images[chosen]), index=chosen)
+
+    # --- files ------------------------------------------------------------------------------------
+    def description(self) -> dict[str, Any]:
+        """Configuration and vocabulary, in a form that JSON can hold."""
+        return {"config": asdict(self.model.config), "words": self.vocabulary.to_json()}
+
+    def save(self, path: str | Path) -> None:
+        """Write the model with all that belongs to it to one ``.npz``, by `save_checkpoint`."""
+        save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
+
+    @classmethod
+    @limit_blas()
+    def load(cls, path: str | Path) -> Captioner:
+        """Read what :meth:`save` wrote, from the file or from the folder of a run.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        CheckpointError
+            If the file is damaged, of another kind, its parts do not fit together, or a parameter
+            is not finite.
+        """
+        path = best_of(path)
+        params, meta = load_checkpoint(path, KIND)
+        with reading(path):
+            vocabulary = Vocabulary.from_json(meta["words"])
+            config = read_configuration(GridTransformerConfig, meta["config"])
+            if config.target_size != len(vocabulary):
+                raise ValueError(
+                    f"words vocabulary: expected {config.target_size} tokens, got {len(vocabulary)}"
+                )
+            expected, sizes = (
+                (FEATURES, GRID, GRID),
+                (config.source_size, config.rows, config.columns),
+            )
+            if sizes != expected:
+                raise ValueError(f"config: expected features and grid {expected}, got {sizes}")
+            model = GridTransformer(config, params, BOS, EOS)
+            model.check_parameters()
+        return cls(model, vocabulary)
+
+
+def looked_right(found: Sequence[Captioned], scenes: Sequence[Scene]) -> NDArray[np.bool_]:
+    """For each word that is read in one cell, whether the cell with most weight is that one.
+
+    Words are those of captions that are right: in others it is not known what a word is about.
+
+    Examples
+    --------
+    >>> from pyentmax.tasks.captions.scenes import draw_scenes
+    >>> [scene] = draw_scenes(1, np.random.default_rng(0))
+    >>> attention = np.zeros((6, 64))
+    >>> attention[:, scene.subject] = 1
+    >>> looked_right([Captioned(tuple(scene.caption.split()), attention)], [scene])
+    array([ True,  True, False, False])
+    """
+    right = [
+        weights.argmax() == cell
+        for said, scene in zip(found, scenes, strict=True)
+        if " ".join(said.words) == scene.caption
+        for cell, weights in zip(scene.sought(), said.attention, strict=True)
+        if cell >= 0
+    ]
+    return np.array(right, dtype=bool)

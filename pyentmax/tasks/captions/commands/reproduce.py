@@ -1,0 +1,67 @@
+"""``reproduce captions``: dense and sparse attention over the cells of an image."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pyentmax.calls.devices import DEVICES
+from pyentmax.plotting._figures import require_matplotlib
+from pyentmax.tasks.captions.experiment import (
+    RESULT,
+    ROWS,
+    Run,
+    do_run,
+    draw_looks,
+    experiment_data,
+    write_report,
+)
+from pyentmax.tasks.command_line import Commands
+
+
+def add_reproduce(commands: Commands) -> None:
+    """Add the `reproduce captions` command."""
+    parser = commands.add(
+        "reproduce captions",
+        run=_reproduce,
+        help="captions with dense and with sparse attention",
+        description="Trains a model of captions for each mapping and seed, measures how many "
+        "captions of held-out images are right and how often the attended cell is the right one, "
+        "and draws where the models look. The same command continues where it was stopped. "
+        f"Rows: {', '.join(ROWS)}.",
+    )
+    add = parser.add_argument
+    add("--row", nargs="+", default=list(ROWS), metavar="NAME", help="mappings")
+    add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
+    add("--out", type=Path, default="captions", metavar="DIR", help="a folder per run is there")
+    add("--updates", type=int, metavar="N", help="instead of the experiment's")
+    add("--images", type=int, metavar="N", help="in all, instead of the experiment's")
+    add("--pause-after", type=int, metavar="N", help="updates; the same command goes on without it")
+    add("--picture", type=int, default=0, metavar="N", help="which image of the test part is drawn")
+    add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
+    add("--quiet", action="store_true", help="no progress")
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    runs = [Run(row, seed) for seed in args.seed for row in args.row]
+    require_matplotlib()  # rather an error now than after the trainings
+    for number, run in enumerate(runs, start=1):
+        state = " (finished)" if (args.out / run.folder / RESULT).exists() else ""
+        print(f"model {number} of {len(runs)}: {run.folder}{state}", flush=True)
+        finished = do_run(
+            args.out,
+            run,
+            updates=args.updates,
+            count=args.images,
+            pause_after=args.pause_after,
+            device=args.device,
+            progress=not args.quiet,
+        )
+        if not finished:
+            print("stopped; the same command continues")
+            return 0 if args.pause_after else 130
+    print(f"\n{write_report(args.out)}\n")
+    first = [run for run in runs if run.seed == args.seed[0]]
+    picture = draw_looks(args.out, first, experiment_data(args.images).test, args.picture)
+    print(f"written: {args.out / 'table.md'}, {picture}")
+    return 0

@@ -1,0 +1,144 @@
+"""Training a model of captions."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pyentmax.calls.devices import device_module
+from pyentmax.data import Batch
+from pyentmax.system.blas import limit_blas
+from pyentmax.tasks.captions.captioner import Captioner
+from pyentmax.tasks.captions.scenes import Scene, draw_images, draw_scenes
+from pyentmax.training import History, TrainingConfig, train
+
+COUNT = 5000
+"""Images in all, of which the last 1,000 are held out: 500 to choose by, 500 to report."""
+HELD_OUT = 500
+
+
+class Pictures(NamedTuple):
+    """Scenes and their images."""
+
+    scenes: Sequence[Scene]
+    images: NDArray[np.uint8]
+
+    def part(self, start: int | None, stop: int | None) -> Pictures:
+        """Those from one to before another."""
+        return Pictures(self.scenes[start:stop], self.images[start:stop])
+
+
+class CaptionData(NamedTuple):
+    """What to learn from, to choose by, and to report."""
+
+    train: Pictures
+    dev: Pictures
+    test: Pictures
+
+
+def draw_data(count: int = COUNT, held_out: int = HELD_OUT, seed: int = 0) -> CaptionData:
+    """Draw the images of the experiment: the same ones for the same seed.
+
+    Examples
+    --------
+    >>> [len(part.scenes) for part in draw_data(8, held_out=2)]
+    [4, 2, 2]
+    """
+    if not 0 < 2 * held_out < count:
+        raise ValueError(f"count: expected more than twice {held_out}, the held out; got {count}")
+    rng = np.random.default_rng(seed)
+    scenes = draw_scenes(count, rng)
+    every = Pictures(scenes, draw_images(scenes, rng))
+    learned = count - 2 * held_out
+    last = count - held_out
+    return CaptionData(every.part(0, learned), every.part(learned, last), every.part(last, None))
+
+
+class ImageBatches:
+    """Batches of images with their captions, in a new order in each epoch.
+
+    It is a :class:`pyentmax.training.BatchSource`.
+    """
+
+    unit = "images"
+
+    def __init__(self, captioner: Captioner, pictures: Pictures, batch_size: int) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
+        self.captioner, self.pictures, self.batch_size = captioner, pictures, batch_size
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """The batch size and a fingerprint of the images and captions."""
+        digest = hashlib.sha256(self.pictures.images.tobytes())
+        for scene in self.pictures.scenes:
+            digest.update(scene.caption.encode())
+        return {"batch_size": self.batch_size, "examples": digest.hexdigest()}
+
+    def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
+        """The batches of one epoch, in an order that *rng* draws."""
+        order = rng.permutation(len(self.pictures.scenes))
+        return self.captioner.batches(*self.pictures, self.batch_size, order)
+
+    def count(self, batch: Batch) -> int:
+        """The number of images."""
+        return len(batch)
+
+
+def train_captioner(
+    data: CaptionData,
+    config: TrainingConfig,
+    *,
+    batch_size: int = 64,
+    directory: str | Path | None = None,
+    keep: str = "best",
+    resume: bool = False,
+    overwrite: bool = True,
+    progress: bool = True,
+    pause_after: int | None = None,
+    device: str = "cpu",
+    blas_threads: int | None = None,
+    **model: Any,
+) -> tuple[Captioner, History]:
+    """Train a model of captions; returns it with its history.
+
+    Parameters
+    ----------
+    data : CaptionData
+        Such as :func:`draw_data` makes. The best model is that with the most dev captions right.
+    config : TrainingConfig
+        Its seed fixes the initial parameters too.
+    batch_size : int
+        Images per update.
+    device : {"cpu", "cuda"}
+        Where to compute.
+    directory, keep, resume, overwrite, progress, pause_after, blas_threads
+        As for :func:`pyentmax.training.train`, whose errors may come.
+    **model
+        Fields of `GridTransformerConfig` but for the sizes.
+    """
+    xp = device_module(device)
+    with limit_blas(blas_threads, announce=progress):
+        captioner = Captioner.untrained(np.random.default_rng(config.seed), **model)
+        captioner.model.move_to(xp)
+        history = train(
+            captioner.model,
+            ImageBatches(captioner, data.train, batch_size),
+            config,
+            lambda _: captioner.validate(*data.dev),
+            directory=directory,
+            save_best=captioner.save,
+            keep=keep,
+            identity=captioner.description(),
+            resume=resume,
+            overwrite=overwrite,
+            progress=progress,
+            pause_after=pause_after,
+        )
+    return captioner, history

@@ -1,0 +1,93 @@
+"""The Transformer over a grid: its gradients, who sees what, and what it refuses."""
+
+import numpy as np
+import pytest
+
+from pyentmax.autograd import Tensor
+from pyentmax.data import Batch
+from pyentmax.models.grid_transformer import GridTransformer, GridTransformerConfig
+
+TARGET_IN = np.array([[1, 3, 4], [1, 5, 0]])
+TARGET_OUT = np.array([[3, 4, 2], [5, 2, 0]])
+CELLS = np.random.default_rng(7).normal(size=(2, 6, 3))
+MASK = np.ones((2, 6), bool)
+BATCH = Batch(CELLS, MASK, TARGET_IN, TARGET_OUT, TARGET_OUT > 0, np.arange(2))
+ATOL_STEP = 1e-12  # the same sums in another order, of numbers of size 1
+ATOL_SLOPE = 1e-7  # of a central difference with a step of 1e-5, in float64
+
+
+def small(seed=0, **changes):
+    sizes = {"width": 8, "layers": 2, "heads": 2, "inner": 6, "rows": 2, "columns": 3}
+    config = GridTransformerConfig(3, 6, **{"dropout": 0.0} | sizes | changes)
+    rng = np.random.default_rng(seed)
+    return GridTransformer.initialize(config, rng, bos=1, eos=2, dtype=np.float64)
+
+
+@pytest.mark.parametrize("changes", [{}, {"attention": "learned", "norm": "pre"}])
+def test_gradient_of_the_loss_by_finite_differences(changes):
+    model = small(**changes)
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    model.loss(params, BATCH).backward()
+    rng = np.random.default_rng(1)
+    for name in ("cell.weight", "cell.bias", "decoder.1.context.query.weight"):
+        way = rng.normal(size=model.params[name].shape)
+        ends = [
+            float(model.loss(model.params | {name: model.params[name] + h * way}, BATCH).data)
+            for h in (1e-5, -1e-5)
+        ]
+        slope = (ends[0] - ends[1]) / 2e-5
+        np.testing.assert_allclose((params[name].grad * way).sum(), slope, rtol=0, atol=ATOL_SLOPE)
+
+
+def test_stepping_gives_the_scores_that_training_sees():
+    model = small()
+    scores = model.scores(model.params, CELLS, MASK, TARGET_IN).data
+    state = model.encode(CELLS, MASK)
+    for place in range(3):
+        step, state = model.step(state, TARGET_IN[:, place])
+        expected, *_ = model.output.certified(scores[:, place])
+        seen = np.isfinite(expected)
+        np.testing.assert_array_equal(np.isfinite(step.log_prob), seen)
+        np.testing.assert_allclose(
+            step.log_prob[seen], expected[seen], rtol=0, atol=1e3 * ATOL_STEP
+        )
+
+
+def test_a_cell_sees_no_other_cell():
+    # So what the decoder reads in a cell was in the image there.
+    model = small()
+    changed = CELLS.copy()
+    changed[:, 4] += 1
+    before, after = (model.encode(x, MASK).memory for x in (CELLS, changed))
+    for one, other in zip(before, after, strict=True):
+        for a, b in zip(one, other, strict=True):
+            differs = np.abs(a - b).max(axis=(0, 2)) > ATOL_STEP
+            np.testing.assert_array_equal(differs, np.arange(6) == 4)
+    assert not [name for name in model.params if name.startswith("encoder") and "self" in name]
+    assert small(attention="learned").alphas().keys() == {"decoder", "context"}
+
+
+def test_a_place_in_the_grid_counts():
+    model = small()
+    same = np.broadcast_to(CELLS[:, :1], CELLS.shape)
+    keys = model.encode(same, MASK).memory[0].keys
+    assert min(np.abs(keys[0, i] - keys[0, j]).max() for i in range(6) for j in range(i)) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": 0}, "rows: expected at least 1, got 0"),
+        ({"tied": "all", "target_size": 3}, "tied: 'all' needs a vocabulary on both sides"),
+        ({"width": 6}, "width: expected a multiple of 4 for a grid, got 6"),
+    ],
+)
+def test_configurations_that_cannot_be(changes, message):
+    sizes = {"source_size": 3, "target_size": 6, "width": 8, "heads": 2}
+    with pytest.raises(ValueError, match=message):
+        GridTransformerConfig(**sizes | changes)
+
+
+def test_a_source_that_is_no_grid_is_refused():
+    with pytest.raises(ValueError, match=r"\(batch, 6, 3\), got shape \(2, 5, 3\)"):
+        small().encode(CELLS[:, :5], MASK[:, :5])

@@ -1,0 +1,178 @@
+"""Captions: what images show, what a model says of them, and the commands."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pyentmax.cli import main
+from pyentmax.data import EOS
+from pyentmax.tasks.captions import (
+    Captioned,
+    Captioner,
+    Scene,
+    cells_of,
+    draw_data,
+    draw_images,
+    draw_scenes,
+    looked_right,
+    train_captioner,
+)
+from pyentmax.tasks.captions.experiment import ROWS, Run, do_run, measured, recorded
+from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
+from pyentmax.tasks.records import read_json
+from pyentmax.training import TrainingConfig
+
+TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
+
+
+# --- images -------------------------------------------------------------------------------------
+def test_scenes_hold_what_their_captions_say():
+    scenes = draw_scenes(400, np.random.default_rng(3))
+    fewest, most = DISTRACTORS
+    for scene in scenes:
+        first, second = (np.array(divmod(c, GRID)) for c in (scene.subject, scene.partner))
+        assert (first == second).sum() == 1  # one row or one column
+        colour, shape, *relation, colour2, shape2 = scene.caption.split()
+        for cell, name in ((scene.subject, (colour, shape)), (scene.partner, (colour2, shape2))):
+            kind = SHAPES.index(name[1]) * len(COLOURS) + list(COLOURS).index(name[0])
+            assert scene.shapes.flat[cell] == kind
+        down, right = RELATIONS[" ".join(relation)]
+        assert tuple(np.sign(second - first)) == (down, right)
+        assert fewest <= (scene.shapes >= 0).sum() - 2 <= most
+        assert len(scene.sought()) == len(scene.caption.split())
+    assert {r for s in scenes for r in RELATIONS if f" {r} " in s.caption} == set(RELATIONS)
+
+
+def test_left_is_where_the_columns_begin_and_above_where_the_rows_begin():
+    shapes = np.zeros((GRID, GRID), int)
+    for subject, partner, relation in ((8, 10, "left of"), (10, 8, "right of")):
+        assert f" {relation} " in Scene(shapes, subject, partner).caption
+    for subject, partner, relation in ((2, 50, "above"), (50, 2, "below")):
+        assert f" {relation} " in Scene(shapes, subject, partner).caption
+
+
+def test_images_show_the_shapes_and_two_frames():
+    shapes = np.full((GRID, GRID), -1)
+    shapes[1, 2] = shapes[1, 5] = SHAPES.index("square") * len(COLOURS) + list(COLOURS).index("red")
+    [image] = draw_images([Scene(shapes, GRID + 2, GRID + 5)])
+    cells = image.reshape(GRID, CELL, GRID, CELL, 3).swapaxes(1, 2)
+    red = np.rint(255 * np.array(COLOURS["red"]))
+    np.testing.assert_array_equal(cells[1, 2, 1:-1, 1:-1], np.broadcast_to(red, (6, 6, 3)))
+    assert (cells[1, 2, 0] == 255).all()
+    assert 120 < cells[1, 5, 0].min() == cells[1, 5, 0].max() < 160
+    empty = shapes < 0
+    assert (cells[empty] == cells[0, 0, 0, 0, 0]).all()
+    features = cells_of(image[None])
+    np.testing.assert_array_equal(features[0, GRID + 2], features[0].reshape(8, 8, -1)[1, 2])
+    assert (features[0, 0] == features[0, 0, 0]).all()
+
+
+def test_the_data_depend_on_the_seed_alone():
+    one, again, other = draw_data(20, 4, 0), draw_data(20, 4, 0), draw_data(20, 4, 1)
+    np.testing.assert_array_equal(one.train.images, again.train.images)
+    assert [s.caption for s in one.test.scenes] == [s.caption for s in again.test.scenes]
+    assert (one.train.images != other.train.images).any()
+    with pytest.raises(ValueError, match="expected more than twice 4, the held out; got 8"):
+        draw_data(8, 4)
+
+
+# --- models -------------------------------------------------------------------------------------
+def test_words_end_where_the_model_ends_them():
+    captioner = Captioner.untrained(np.random.default_rng(0), **TINY)
+    images = draw_images(draw_scenes(3, np.random.default_rng(1)))
+    captioner.model.params["output.bias"][EOS] = 100
+    assert [said.words for said in captioner.caption(images)] == [()] * 3
+    captioner.model.params["output.bias"][EOS] = -100
+    for said in captioner.caption(images, batch_size=2):
+        assert len(said.words) == len(said.attention) == 8
+        np.testing.assert_allclose(said.attention.sum(axis=1), 1, rtol=0, atol=1e-5)
+
+
+def test_only_words_of_right_captions_are_looked_at():
+    scenes = draw_scenes(2, np.random.default_rng(0))
+    words = [tuple(scene.caption.split()) for scene in scenes]
+    weights = [np.eye(64)[np.maximum(scene.sought(), 0)] for scene in scenes]
+    weights[1][0] = np.eye(64)[(scenes[1].subject + 1) % 64]
+    found = [Captioned(*pair) for pair in zip(words, weights, strict=True)]
+    np.testing.assert_array_equal(looked_right(found, scenes), [1, 1, 1, 1, 0, 1, 1, 1])
+    found[1] = replace_words(found[1])
+    np.testing.assert_array_equal(looked_right(found, scenes), [1, 1, 1, 1])
+
+
+def replace_words(said):
+    return said._replace(words=("ring", *said.words[1:]))
+
+
+def test_a_saved_model_says_the_same(tmp_path):
+    captioner = Captioner.untrained(np.random.default_rng(0), attention="topk_softmax:2", **TINY)
+    captioner.save(tmp_path / "best.npz")
+    images = draw_images(draw_scenes(4, np.random.default_rng(1)))
+    loaded = Captioner.load(tmp_path)
+    assert loaded.model.config == captioner.model.config
+    for one, other in zip(captioner.caption(images), loaded.caption(images), strict=True):
+        assert one.words == other.words
+        np.testing.assert_array_equal(one.attention, other.attention)
+
+
+def test_a_resumed_training_gives_the_same_numbers(tmp_path):
+    data = draw_data(40, 8)
+    config = TrainingConfig(updates=6, validate_every=2)
+    options = {"batch_size": 8, "progress": False, **TINY}
+    whole, _ = train_captioner(data, config, **options)
+    halves = {"directory": tmp_path, **options}
+    _, stopped = train_captioner(data, config, pause_after=3, **halves)
+    assert stopped.interrupted
+    resumed, history = train_captioner(data, config, resume=True, **halves)
+    assert history.update == [2, 4, 6]
+    for name, x in whole.model.params.items():
+        np.testing.assert_array_equal(resumed.model.params[name], x)
+
+
+def test_what_is_measured_of_a_model():
+    data = draw_data(20, 4)
+    captioner = Captioner.untrained(np.random.default_rng(0), attention="topk_softmax:3", **TINY)
+    found = measured(captioner, data.test)
+    assert found["cells"] == 3
+    assert found["exact"] == found["weight"] == 0
+    dense = replace(captioner.model.config, inference_attention="softmax")
+    captioner.model.config = dense
+    assert measured(captioner, data.test)["cells"] == GRID * GRID
+
+
+# --- commands -----------------------------------------------------------------------------------
+def test_train_and_resume(tmp_path, capsys):
+    command = ["train", "captions", "--out", str(tmp_path), "--quiet", "--images", "20"]
+    command += ["--updates", "2", "--width", "8", "--heads", "2", "--layers", "1"]
+    assert main(command) == 0
+    assert "2 updates in" in capsys.readouterr().out
+    assert main(command) == 1
+    assert "already holds a run" in capsys.readouterr().err
+    assert main([*command, "--resume"]) == 0
+    assert main([*command, "--resume", "--attention", "2"]) == 1
+    assert "belongs to another run" in capsys.readouterr().err
+
+
+def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
+    pytest.importorskip("matplotlib", reason="pictures need the extra: pyentmax[models]")
+    monkeypatch.setattr("pyentmax.tasks.captions.experiment.MODEL", TINY)
+    monkeypatch.setattr("pyentmax.tasks.captions.captioner.LONGEST", 2)  # panels of the picture
+    command = ["reproduce", "captions", "--out", str(tmp_path), "--quiet", "--images", "20"]
+    command += ["--updates", "3", "--row", "top4", "softmax"]
+    assert main([*command, "--pause-after", "1"]) == 0
+    assert "the same command continues" in capsys.readouterr().out
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "| softmax | 0 | 0.0% |" in said
+    assert (tmp_path / "captions.png").exists()
+    assert [result["row"] for result in recorded(tmp_path)] == ["softmax", "top4"]
+    result = read_json(tmp_path / "top4.seed-0" / "result.json")
+    assert (result["cells"], result["updates"]) == (4, 3)
+    assert result["used_with"].keys() >= {"1", "topk_softmax:1"}
+    assert main([*command, "--quiet"]) == 0
+    assert "(finished)" in capsys.readouterr().out
+
+
+def test_there_is_no_such_row(tmp_path):
+    with pytest.raises(ValueError, match=f"row: expected one of {', '.join(ROWS)}; got 'top9'"):
+        do_run(tmp_path, Run("top9", 0))
