@@ -55,9 +55,20 @@ class TorchTransformer(nn.Module):
         return x.view(b, t, self.heads, n // self.heads).transpose(1, 2)
 
     def weights(self, scores: torch.Tensor, name: str) -> torch.Tensor:
+        if self.config.attention == "learned":
+            return self.learned(scores, name)
         if self.mapping is None:
             return scores.softmax(dim=-1)
         return self.mapping(scores)
+
+    def learned(self, scores: torch.Tensor, name: str) -> torch.Tensor:
+        """α-entmax with the α of each head, by bisection."""
+        from entmax import entmax_bisect
+
+        side, layer, part = name.split(".")
+        kind = "context" if part == "context" else side
+        logit = self.p(f"attention.{kind}.{layer}.alpha_logit")  # (heads, 1)
+        return entmax_bisect(scores, 1 + logit.sigmoid()[..., None])
 
     def keys_values(self, name: str, memory: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return (

@@ -69,7 +69,7 @@ class Theirs:
 
         torch.set_num_threads(1)
         mapping = None
-        if attention != "softmax":
+        if attention not in ("softmax", "learned"):
             import entmax
 
             known = {"1.5": entmax.entmax15, "2": entmax.sparsemax}
@@ -92,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("--pairs", type=int, default=40, help="of updates, ours and theirs")
-    add("--attention", default="softmax", help="ours; theirs has softmax, 1.5, 2 or bisection")
+    add("--attention", default="softmax", help="theirs: softmax, 1.5, 2, or bisection if learned")
     add("--output", default="softmax")
     add("--width", type=int, default=128)
     add("--tokens", type=int, default=2048)

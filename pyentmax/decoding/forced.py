@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pyentmax.decoding._inputs import as_source, as_target, possible_continuations
+from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
 State = TypeVar("State")
@@ -81,6 +82,54 @@ class ForcedDecoding:
     def probability(self) -> float:
         """Probability of the whole target; 0 if a step is impossible."""
         return float(np.exp(self.token_log_probs.sum()))
+
+    def text(
+        self, decode: Callable[[int], str], *, what: str = "target", most_others: int = 8
+    ) -> str:
+        """The steps as lines of text, and what the model makes of the whole.
+
+        Parameters
+        ----------
+        decode : callable
+            The text of a token, such as ``vocabulary.tokens.__getitem__``.
+        what : str
+            What the forced target is, in a word.
+        most_others : int
+            How many of the tokens that were possible besides it a step lists at most.
+
+        Examples
+        --------
+        >>> p = np.array([[0.25, 0.0, 0.75], [0.0, 1.0, 0.0]])
+        >>> with np.errstate(divide="ignore"):
+        ...     decoding = ForcedDecoding(np.array([2, 1]), np.log(p), p > 0, np.ones((2, 1)))
+        >>> print(decoding.text(["a", "</s>", "b"].__getitem__))
+          step  forced      probability  also possible
+             1  b                 75.0%  a 25.0%
+             2  </s>             100.0%
+        <BLANKLINE>
+        The model gives this target the probability 0.750000.
+        """
+
+        def show(token: int) -> str:
+            return decode(token).replace(" ", "␣")
+
+        lines = ["  step  forced      probability  also possible"]
+        impossible = []
+        for number, step in enumerate(self.steps, start=1):
+            others = [f"{show(i)} {format_percent(p)}" for i, p in step.others[:most_others]]
+            if len(step.others) > most_others:
+                others.append(f"and {len(step.others) - most_others} more")
+            percent = format_percent(step.probability)
+            if not step.possible:
+                percent = "impossible here"
+                impossible.append(str(number))
+            line = f"  {number:4}  {show(step.token):6}  {percent:>15}  {'  '.join(others)}"
+            lines.append(line.rstrip())
+        verdict = f"The model gives this {what} the probability {self.probability:.6f}."
+        if impossible:
+            where = f"step{'s' * (len(impossible) > 1)} {', '.join(impossible)}"
+            verdict = f"The model gives this {what} no probability: it is impossible at {where}."
+        return "\n".join([*lines, "", verdict])
 
 
 def forced_decoding(

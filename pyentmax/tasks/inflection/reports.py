@@ -10,12 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
-from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, source_tokens
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
-MOST_OTHERS = 8  # tokens that were possible besides the forced one
 END = "</s>"
 
 
@@ -50,27 +48,8 @@ def hypothesis_tree(inflector: WordDecoder, hypotheses: Sequence[Hypothesis]) ->
 
 def describe_forced(inflector: WordDecoder, word: Example, decoding: ForcedDecoding) -> str:
     """What was possible at each step of a word's forced form, as text."""
-
-    def show(token: int) -> str:
-        return inflector.target.tokens[token].replace(" ", "␣")
-
-    lines = [f"{_title(word)}: {word.form}", "", "  step  forced      probability  also possible"]
-    impossible = []
-    for number, step in enumerate(decoding.steps, start=1):
-        others = [f"{show(i)} {format_percent(p)}" for i, p in step.others[:MOST_OTHERS]]
-        if len(step.others) > MOST_OTHERS:
-            others.append(f"and {len(step.others) - MOST_OTHERS} more")
-        percent = format_percent(step.probability)
-        if not step.possible:
-            percent = "impossible here"
-            impossible.append(str(number))
-        line = f"  {number:4}  {show(step.token):6}  {percent:>15}  {'  '.join(others)}"
-        lines.append(line.rstrip())
-    verdict = f"The model gives this form the probability {decoding.probability:.6f}."
-    if impossible:
-        where = f"step{'s' * (len(impossible) > 1)} {', '.join(impossible)}"
-        verdict = f"The model gives this form no probability: it is impossible at {where}."
-    return "\n".join([*lines, "", verdict])
+    steps = decoding.text(inflector.target.tokens.__getitem__, what="form")
+    return f"{_title(word)}: {word.form}\n\n{steps}"
 
 
 def draw_forced(

@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from pyentmax.decoding import Hypothesis, HypothesisTree, SearchResult
+from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
 from pyentmax.tasks.translation.translator import SentenceDecoder
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
@@ -33,7 +33,7 @@ def draw(decoder: SentenceDecoder, sentence: str, result: SearchResult, folder: 
     from pyentmax.plotting import plot_attention, plot_hypothesis_tree, save_figure
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = re.sub(r"[\\/:*?\"<>|;\s]+", ".", sentence).strip(".")[:80]
+    name = _file_name(sentence)
     shown = _shown(result)
     ax = plot_hypothesis_tree(_tree(decoder, shown))
     ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
@@ -45,6 +45,37 @@ def draw(decoder: SentenceDecoder, sentence: str, result: SearchResult, folder: 
     ax = plot_attention(best.attention, decoder.segmenter.split(sentence), target)
     files.append(save_figure(ax, folder / f"{name}-attention.png"))
     return files
+
+
+def describe_forced(decoder: SentenceDecoder, sentence: str, decoding: ForcedDecoding) -> str:
+    """What was possible at each step of a given translation, as text."""
+    steps = decoding.text(decoder.target.tokens.__getitem__, what="translation")
+    return f"{sentence}\n\n{steps}"
+
+
+def draw_forced(
+    decoder: SentenceDecoder, sentence: str, decoding: ForcedDecoding, folder: Path
+) -> list[Path]:
+    """Draw the steps of a given translation, and the attention at each; returns the files.
+
+    Peters et al. (2019), Figures 2 and 5.
+    """
+    from pyentmax.plotting import plot_attention, plot_forced_decoding, save_figure
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokens = decoder.target.tokens
+    name = _file_name(sentence)
+    ax = plot_forced_decoding(decoding, tokens.__getitem__)
+    ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
+    files = [save_figure(ax, folder / f"{name}-forced.png")]
+    target = [tokens[token] for token in decoding.tokens[:-1]] + [END]
+    ax = plot_attention(decoding.attention, decoder.segmenter.split(sentence), target)
+    return [*files, save_figure(ax, folder / f"{name}-forced-attention.png")]
+
+
+def _file_name(sentence: str) -> str:
+    """The sentence without characters that file systems or shells treat specially."""
+    return re.sub(r"[\\/:*?\"<>|;\s]+", ".", sentence).strip(".")[:80]
 
 
 def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:

@@ -80,6 +80,28 @@ def test_train_resume_and_translate(folder, capsys, monkeypatch, model, config):
     assert "No other has a probability above" in said or "Exact and complete" in said
 
 
+def test_a_given_translation_is_forced_step_by_step(folder, capsys):
+    out = folder / "run"
+    command = ("train", "transformer", "--config", folder / "small.toml", "--out", out, "--quiet")
+    assert run(*command, "--updates", 2) == 0
+    capsys.readouterr()
+    force = ("translate", out, "der hund", "--force", "the dog")
+    assert run(*force, "--pictures", folder / "pictures") == 0
+    said = capsys.readouterr().out
+    decoding = Translator.load(out).force("der hund", "the dog")
+    assert decoding.text(Translator.load(out).target.tokens.__getitem__, what="translation") in said
+    for line in ("  1  the ", "  2  dog ", "  3  </s> "):
+        assert line in said
+    names = {path.name for path in (folder / "pictures").iterdir()}
+    assert names == {"der.hund-forced.png", "der.hund-forced-attention.png"}
+    assert run("translate", out, "das ei", *force[2:]) == 1
+    assert "--force: expected one sentence" in capsys.readouterr().err
+    assert run("translate", out, "der hund", "--pictures", folder) == 1
+    assert "--pictures: expected --list or --force" in capsys.readouterr().err
+    assert run("translate", out, "der hund", "--force", "the xylophone") == 0
+    assert "<unk>" in capsys.readouterr().out
+
+
 def test_subwords_from_a_number_or_a_file(folder, capsys):
     out, path = folder / "run", folder / "small.toml"
     path.write_text(SMALL.replace("[data]", "[data]\nsubwords = 110"), "utf-8")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pyentmax.data import DataError
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.translation.reports import describe, draw
+from pyentmax.tasks.translation.reports import describe, describe_forced, draw, draw_forced
 from pyentmax.tasks.translation.translator import load_sentence_decoder
 
 
@@ -20,7 +20,8 @@ def add_translate(commands: Commands) -> None:
         help="sentences, or every translation that a model finds possible",
         description="Translate sentences, given here or one per line of standard input: the best "
         "translation of each on a line of its own. With --list, every one that the search finds, "
-        "as a tree with its probabilities, and whether that is all there are.",
+        "as a tree with its probabilities, and whether that is all there are. With --force, what "
+        "it finds possible at each step of a given translation (Peters et al. 2019, Figure 2).",
     )
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
@@ -40,7 +41,13 @@ def add_translate(commands: Commands) -> None:
     add("--best", type=int, metavar="N", help="of --list: stop at the N best")
     add("--budget", type=int, default=1000, help="exact: most prefixes to expand")
     add("--whole", action="store_true", help="compare by the probability of the whole, not by mean")
-    add("--pictures", type=Path, metavar="DIR", help="with --list: draw tree and attention there")
+    add("--force", metavar="TRANSLATION", help="of the one sentence: feed it, step by step")
+    add(
+        "--pictures",
+        type=Path,
+        metavar="DIR",
+        help="with --list or --force: draw tree or steps there, and the attention",
+    )
 
 
 def _translate(args: argparse.Namespace) -> int:
@@ -51,6 +58,17 @@ def _translate(args: argparse.Namespace) -> int:
     for number, sentence in enumerate(sentences, start=1):
         if not sentence.split():
             raise DataError(f"sentence {number}: expected at least one word, got an empty one")
+    if args.force is not None:
+        if len(sentences) != 1 or args.list:
+            raise ValueError("--force: expected one sentence, and no --list")
+        decoding = decoder.force(sentences[0], args.force)
+        print(describe_forced(decoder, sentences[0], decoding))
+        if args.pictures is not None:
+            for path in draw_forced(decoder, sentences[0], decoding, args.pictures):
+                print(f"picture: {path}")
+        return 0
+    if args.pictures is not None and not args.list:
+        raise ValueError("--pictures: expected --list or --force with it")
     if not args.list:
         for translation in decoder.translate_all(
             sentences, beam=args.beam, normalize=not args.whole
