@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from pyentmax.analysis.accuracy import levenshtein, mean_levenshtein, word_accuracy
+from pyentmax.analysis.corpus_attention import (
+    HeadMeasures,
+    MeanDifference,
+    PerSentence,
+    SentenceAttention,
+    TrajectoryStatistics,
+    bootstrap_difference,
+    corpus_attention,
+    measure_heads,
+    trajectory_statistics,
+)
 from pyentmax.analysis.exactness import (
     ExactnessStatistics,
     empty_string_probability,
@@ -30,9 +41,16 @@ __all__ = [
     "Calibration",
     "CalibrationBin",
     "ExactnessStatistics",
+    "HeadMeasures",
+    "MeanDifference",
+    "PerSentence",
+    "SentenceAttention",
     "SupportSizes",
+    "TrajectoryStatistics",
     "attention_to",
+    "bootstrap_difference",
     "calibration",
+    "corpus_attention",
     "density",
     "empty_string_probability",
     "exactness_by_beam",
@@ -42,11 +60,13 @@ __all__ = [
     "levenshtein",
     "listed_predictions",
     "mean_levenshtein",
+    "measure_heads",
     "merging_scores",
     "positional_confidence",
     "smallest_exact_beam",
     "support_size",
     "support_sizes",
+    "trajectory_statistics",
     "word_accuracy",
     "word_clusters",
 ]

@@ -15,13 +15,17 @@ from collections.abc import Sequence
 from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
 from pyentmax.system.blas import describe_blas, limit_blas
+from pyentmax.tasks.analyse import add_analyse
 from pyentmax.tasks.captions.commands import add_commands as add_captions
 from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.inflection.commands import ANALYSES as OF_INFLECTION
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
+from pyentmax.tasks.translation.commands import ANALYSES as OF_TRANSLATION
 from pyentmax.tasks.translation.commands import add_commands as add_translation
 
 LONGEST = 2000  # characters of a message
 TASKS = [add_inflection, add_translation, add_captions]
+ANALYSES = {**OF_INFLECTION, **OF_TRANSLATION}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -70,4 +74,5 @@ def _parser() -> argparse.ArgumentParser:
     commands = Commands(parser)
     for add_commands in TASKS:
         add_commands(commands)
+    add_analyse(commands, ANALYSES)
     return parser

@@ -27,21 +27,41 @@ from pyentmax.plotting.comparisons import (
     plot_time_and_accuracy,
 )
 from pyentmax.plotting.forced import plot_forced_decoding
+from pyentmax.plotting.heads import (
+    AttentionPanel,
+    plot_alpha_histograms,
+    plot_alpha_trajectories,
+    plot_attention_panels,
+    plot_choice_of_k,
+    plot_density_histograms,
+    plot_head_densities,
+    plot_head_diversity,
+    plot_positional_confidence,
+)
 from pyentmax.plotting.mapping_curves import plot_mapping_curves
 from pyentmax.plotting.sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
 from pyentmax.plotting.training import plot_starts, plot_training_curve
 from pyentmax.plotting.tree import plot_hypothesis_tree
 
 __all__ = [
+    "AttentionPanel",
     "plot_accuracy_by_alpha",
+    "plot_alpha_histograms",
+    "plot_alpha_trajectories",
     "plot_attended_cells",
     "plot_attention",
+    "plot_attention_panels",
     "plot_captions",
+    "plot_choice_of_k",
+    "plot_density_histograms",
     "plot_exactness_by_beam",
     "plot_forced_decoding",
+    "plot_head_densities",
+    "plot_head_diversity",
     "plot_hypothesis_tree",
     "plot_learning_curves",
     "plot_mapping_curves",
+    "plot_positional_confidence",
     "plot_reliability",
     "plot_starts",
     "plot_support_sizes",

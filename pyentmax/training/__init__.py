@@ -1,6 +1,11 @@
 """Training of any model on any batches: the loop in ``loop``, and what it needs around it."""
 
-from pyentmax.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from pyentmax.training.checkpoint import (
+    CheckpointError,
+    checkpoint_kind,
+    load_checkpoint,
+    save_checkpoint,
+)
 from pyentmax.training.config import TrainingConfig
 from pyentmax.training.history import History, Validation
 from pyentmax.training.loop import BEST, LAST, TRAINING_STATE, train
@@ -17,6 +22,7 @@ __all__ = [
     "Trainable",
     "TrainingConfig",
     "Validation",
+    "checkpoint_kind",
     "counting",
     "load_checkpoint",
     "save_checkpoint",

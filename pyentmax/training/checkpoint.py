@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,37 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
         If the file is truncated or damaged, or its ``meta["kind"]`` is not *kind*.
     """
     path = Path(path)
+    with _archive(path) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+        meta = _described(arrays.pop(_META))
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"{name} is no array")
+    if meta.get("kind") != kind:
+        raise CheckpointError(f"{path}: expected {kind!r}, the file holds {meta.get('kind')!r}")
+    return arrays, meta
+
+
+def checkpoint_kind(path: str | Path) -> str:
+    """What a checkpoint holds, as its description says; its arrays are not read.
+
+    Errors are those of `load_checkpoint`, whose second argument this is.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_checkpoint(f"{folder}/a.npz", {"x": np.zeros(3)}, {"kind": "example"})
+    ...     checkpoint_kind(f"{folder}/a.npz")
+    'example'
+    """
+    with _archive(Path(path)) as archive:
+        return str(_described(archive[_META])["kind"])
+
+
+@contextmanager
+def _archive(path: Path) -> Iterator[Any]:
+    """The open file; whatever is wrong with what is read of it is a CheckpointError."""
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint at {path}")
     try:
@@ -59,22 +92,20 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one array, not an archive")
-            arrays = {name: archive[name] for name in archive.files}
-        meta = json.loads(str(arrays.pop(_META)))
-        if not isinstance(meta, dict):
-            raise ValueError("the description is not an object")
-        for name, array in arrays.items():
-            if not isinstance(array, np.ndarray):
-                raise ValueError(f"{name} is no array")
+            yield archive
     except Exception as error:
         # The damage may be in the zip, npy or JSON part, whose readers fail in a dozen ways.
         raise CheckpointError(
             f"{path} is not a complete checkpoint: it is truncated, damaged or something else "
             f"({type(error).__name__})"
         ) from error
-    if meta.get("kind") != kind:
-        raise CheckpointError(f"{path}: expected {kind!r}, the file holds {meta.get('kind')!r}")
-    return arrays, meta
+
+
+def _described(description: Any) -> dict[str, Any]:
+    meta = json.loads(str(description))
+    if not isinstance(meta, dict):
+        raise ValueError("the description is not an object")
+    return meta
 
 
 def with_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:

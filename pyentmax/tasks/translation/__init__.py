@@ -7,6 +7,7 @@ from pyentmax.tasks.translation.parallel import (
     read_table,
     toy_german,
 )
+from pyentmax.tasks.translation.planted import planted_questions
 from pyentmax.tasks.translation.segmentation import Subwords, Words
 from pyentmax.tasks.translation.training import train_translator
 from pyentmax.tasks.translation.translator import (
@@ -25,6 +26,7 @@ __all__ = [
     "Words",
     "best_by_length",
     "load_sentence_decoder",
+    "planted_questions",
     "read_experiment",
     "read_parallel",
     "read_table",

@@ -1,7 +1,8 @@
 """Files that say what to train on, which model and how: TOML, one table for each.
 
     [data]
-    train = ["train.de", "train.en"]   # or one file, source TAB target; "toy-german" is bundled
+    train = ["train.de", "train.en"]   # or one file, source TAB target; or a bundled corpus,
+                                       # "toy-german" or "planted-questions"
     dev = ["dev.de", "dev.en"]
     subwords = 4000                    # or a sentencepiece model's file; words without it
     tokens = 2048                      # per batch, padding included; or batch_size, pairs
@@ -31,12 +32,13 @@ from pyentmax.tasks.translation.parallel import (
     read_table,
     toy_german,
 )
+from pyentmax.tasks.translation.planted import planted_questions
 from pyentmax.tasks.translation.segmentation import Segmenter, Subwords, Words
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
-TOY = "toy-german"
-TOY_DEV = 200  # pairs at the end of the toy corpus that are not trained on
+BUNDLED = {"toy-german": toy_german, "planted-questions": planted_questions}
+BUNDLED_DEV = 200  # pairs at the end of a bundled corpus that are not trained on
 _DATA = ("train", "dev", "subwords", "tokens", "batch_size", "longest")
 
 
@@ -77,10 +79,10 @@ class Experiment:
 
     def _read(self, name: str) -> list[SentencePair]:
         given = self.data[name]
-        if given == TOY:
-            pairs = toy_german()
-            return pairs[:-TOY_DEV] if name == "train" else pairs[-TOY_DEV:]
         if isinstance(given, str):
+            if given in BUNDLED:
+                pairs = BUNDLED[given]()
+                return pairs[:-BUNDLED_DEV] if name == "train" else pairs[-BUNDLED_DEV:]
             return read_table(self.folder / given)
         source, target = given
         return read_parallel(self.folder / source, self.folder / target)

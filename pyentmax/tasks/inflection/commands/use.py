@@ -1,4 +1,4 @@
-"""``inflect``, ``force`` and ``analyse``: commands that use a trained model."""
+"""``inflect``, ``force`` and their part of ``analyse``: commands that use a trained model."""
 
 from __future__ import annotations
 
@@ -83,38 +83,37 @@ def _force(args: argparse.Namespace) -> int:
     return 0
 
 
-def add_analyse(commands: Commands) -> None:
-    """Add the `analyse` command."""
-    analyse = commands.add(
-        "analyse",
-        run=_analyse,
-        help="how accurate, sparse, exact and calibrated a model is",
-        description="Statistics of Peters et al. (2019, §4): how often one sequence has all the "
-        "probability, how often beam search is exact, and how many source positions and tokens "
-        "have a probability above zero under forced decoding of the references; and the "
-        "calibration error of the listed probabilities, in ten bins.",
-    )
-    add_models(analyse)
-    add = analyse.add_argument
-    add("--examples", nargs="+", type=Path, required=True, metavar="FILE", help="as for train")
-    add("--multilingual", action="store_true", help="mark examples with their file's language")
-    add("--first", type=int, metavar="N", help="examples of each language; all if not given")
-    add("--beam", type=int, default=10, help="width of the search, and the widest in the table")
-    add("--budget", type=int, default=1000, help="of exact search where a beam of 5 is not exact")
-    add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
-    add("--quiet", action="store_true", help="no progress")
+class SparsityAnalysis:
+    """`analyse` of inflection models: how accurate, sparse, exact and calibrated."""
 
-
-def _analyse(args: argparse.Namespace) -> int:
-    report = sparsity.measure(
-        load_word_decoder(args.models),
-        first_words(read_marked(args.examples, args.multilingual), args.first),
-        beam=args.beam,
-        budget=args.budget,
-        progress=not args.quiet,
+    description = (
+        "Of inflection models, whose probabilities are averaged, statistics of Peters et al. "
+        "(2019, §4): how often one sequence has all the probability, how often beam search is "
+        "exact, and how many source positions and tokens have a probability above zero under "
+        "forced decoding of the references; and the calibration error of the listed "
+        "probabilities, in ten bins."
     )
-    print(sparsity.describe(report))
-    if args.out is not None:
-        for path in sparsity.write(report, args.out) + sparsity.draw(report, args.out):
-            print(f"written: {path}")
-    return 0
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        """Add what only inflection has."""
+        add = parser.add_argument_group("inflection").add_argument
+        add("--multilingual", action="store_true", help="mark examples with their file's language")
+        add("--beam", type=int, default=10, help="width of the search, the widest in the table")
+        add("--budget", type=int, default=1000, help="of exact search where beam 5 is not exact")
+
+    @staticmethod
+    def run(args: argparse.Namespace) -> int:
+        """Measure, print and draw."""
+        report = sparsity.measure(
+            load_word_decoder(args.models),
+            first_words(read_marked(args.examples, args.multilingual), args.first),
+            beam=args.beam,
+            budget=args.budget,
+            progress=not args.quiet,
+        )
+        print(sparsity.describe(report))
+        if args.out is not None:
+            for path in sparsity.write(report, args.out) + sparsity.draw(report, args.out):
+                print(f"written: {path}")
+        return 0

@@ -1,0 +1,331 @@
+r"""The heads of a Transformer over a whole corpus, sentence by sentence.
+
+`corpus_attention` reads sentences with their references and gives the weights of every head;
+`measure_heads` adds up what the functions of `pyentmax.analysis.heads` find in them, so that a
+corpus of any size takes the memory of one batch. What is measured is kept for each sentence, with
+the number of queries that it counts for: a mean over the corpus goes over queries, and
+`bootstrap_difference` resamples sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pyentmax.analysis.heads import (
+    attention_to,
+    head_densities,
+    head_diversity,
+    merging_scores,
+    positional_confidence,
+)
+from pyentmax.calls.devices import to_host
+from pyentmax.data import Pair, bucketed_batches, make_batch
+from pyentmax.models.transformer import KINDS, Transformer
+from pyentmax.training import counting
+
+Floats = NDArray[np.float64]
+OFFSETS = (-1, 0, 1)
+SELF_ATTENTION = ("encoder", "decoder")
+
+
+class SentenceAttention(NamedTuple):
+    """The weights of all heads as a model reads one sentence and its reference.
+
+    Attributes
+    ----------
+    place : int
+        Of the sentence in the corpus.
+    weights : dict of arrays
+        Kind → (layers, heads, T, S), without padding: ``encoder``, ``context`` and ``decoder``. The
+        decoder's queries are the begin symbol and the tokens of the reference.
+    """
+
+    place: int
+    weights: dict[str, Any]
+
+
+def corpus_attention(
+    model: Transformer, pairs: Sequence[Pair], *, batch_size: int = 64, progress: bool = False
+) -> Iterator[SentenceAttention]:
+    """The attention of every head on each sentence, the reference being read (teacher forcing).
+
+    Sentences of similar length share a batch, so they do not come in their order; each says which
+    it is. The memory is that of one batch.
+
+    Parameters
+    ----------
+    model : Transformer
+    pairs : sequence of pairs of token ids
+    batch_size : int
+    progress : bool
+        Whether a progress bar is shown.
+
+    Examples
+    --------
+    >>> from pyentmax.models.transformer import TransformerConfig
+    >>> config = TransformerConfig(9, 7, width=8, layers=2, heads=4, inner=8)
+    >>> model = Transformer.initialize(config, np.random.default_rng(0), bos=1, eos=2)
+    >>> pairs = [(np.array([3, 4, 5]), np.array([6])), (np.array([8]), np.array([4, 5]))]
+    >>> for sentence in corpus_attention(model, pairs):
+    ...     print(sentence.place, sentence.weights["context"].shape)
+    1 (2, 4, 3, 1)
+    0 (2, 4, 2, 3)
+    """
+    with counting(len(pairs), "sentence", progress) as advance:
+        for index in bucketed_batches(pairs, batch_size):
+            batch = make_batch(pairs, index)
+            found = model.attention_weights(batch.source, batch.source_mask, batch.target_in)
+            layers = {kind: np.stack([to_host(p) for p in found[kind]]) for kind in KINDS}
+            for row, i in enumerate(index):
+                source, target = pairs[i]
+                lengths = {"encoder": (len(source),) * 2, "decoder": (len(target) + 1,) * 2}
+                lengths["context"] = (len(target) + 1, len(source))
+                yield SentenceAttention(
+                    int(i),
+                    {kind: layers[kind][:, row, :, :t, :s] for kind, (t, s) in lengths.items()},
+                )
+            advance(len(index))
+
+
+class PerSentence(NamedTuple):
+    """A measure of each sentence, and of the corpus.
+
+    Attributes
+    ----------
+    values : (sentences, …) array
+        Zeros for sentences that do not count.
+    counts : (sentences,) array
+        The number of queries, or clusters, behind each.
+    """
+
+    values: Floats
+    counts: Floats
+
+    @property
+    def mean(self) -> Floats:
+        """The mean over the corpus's queries; NaN if there is none."""
+        total = self.counts.sum()
+        if not total:
+            return np.full(self.values.shape[1:], np.nan)
+        return np.asarray(np.tensordot(self.counts / total, self.values, axes=1))
+
+
+@dataclass(frozen=True)
+class HeadMeasures:
+    """What `measure_heads` found, by kind of attention; means have shape (layers, heads).
+
+    Attributes
+    ----------
+    density : dict
+        Kind → share of allowed keys with a weight above zero (Figures 4, 5).
+    diversity : dict
+        Kind → Jensen-Shannon divergence between the heads of each layer, (layers,) (Figure 6).
+    positional : dict
+        (kind, offset) → confidence of self-attention at −1, 0 and +1 (Figure 7). The decoder cannot
+        look at +1.
+    merging : PerSentence
+        Of the encoder's heads, how they join the pieces of words (Figure 8).
+    marked : PerSentence
+        Of the encoder's heads, the mass from the chosen tokens to the mark (Figure 9).
+    last_source : PerSentence
+        Of the context's heads, the mass on the last source token (Explicit Sparse Transformer,
+        Figure 4).
+    """
+
+    density: dict[str, PerSentence]
+    diversity: dict[str, PerSentence]
+    positional: dict[tuple[str, int], PerSentence]
+    merging: PerSentence
+    marked: PerSentence
+    last_source: PerSentence
+
+
+def measure_heads(
+    sentences: Iterable[SentenceAttention],
+    *,
+    clusters: Sequence[Iterable[Sequence[int]]] | None = None,
+    marked: Sequence[tuple[ArrayLike, ArrayLike]] | None = None,
+) -> HeadMeasures:
+    """Measure the heads of a model on a corpus.
+
+    Parameters
+    ----------
+    sentences : iterable of SentenceAttention
+        Such as `corpus_attention` gives.
+    clusters : sequence, optional
+        For each source sentence the places of the pieces of its words, such as
+        :func:`pyentmax.analysis.word_clusters` finds.
+    marked : sequence of pairs of bool arrays, optional
+        For each source sentence, which tokens are to look and which are to be looked at. Sentences
+        that lack one of the two do not count.
+
+    Raises
+    ------
+    ValueError
+        If there is no sentence.
+
+    Examples
+    --------
+    >>> looks_back = np.eye(3, k=-1)[None, None] + [[[[1, 0, 0], [0, 0, 0], [0, 0, 0]]]]
+    >>> weights = {"encoder": looks_back, "context": looks_back, "decoder": looks_back}
+    >>> found = measure_heads([SentenceAttention(0, weights)])
+    >>> found.positional["encoder", -1].mean
+    array([[1.]])
+    """
+    kept: dict[Any, list[tuple[int, Any, float]]] = {}
+    shape = None
+
+    def keep(name: Any, index: int, values: Any, count: float) -> None:
+        kept.setdefault(name, []).append((index, values, count))
+
+    for index, weights in sentences:
+        shape = weights["encoder"].shape[:2]
+        flat = {kind: p.reshape(1, -1, *p.shape[2:]) for kind, p in weights.items()}
+        for kind, p in flat.items():
+            causal, (rows, columns) = kind == "decoder", p.shape[2:]
+            keep(("density", kind), index, head_densities(p, causal=causal).reshape(shape), rows)
+            # The first token of the decoder has one key, where heads cannot differ.
+            able = (rows - causal) * (columns > 1)
+            if able:
+                layers = [head_diversity(layer[None], causal=causal) for layer in weights[kind]]
+                keep(("diversity", kind), index, np.array(layers), able)
+        for kind in SELF_ATTENTION:
+            for offset in OFFSETS[: 3 - (kind == "decoder")]:
+                count = flat[kind].shape[2] - abs(offset)
+                if count:
+                    found = positional_confidence(flat[kind], offset).reshape(shape)
+                    keep(("positional", kind, offset), index, found, count)
+        words = list(clusters[index]) if clusters is not None else []
+        if words:
+            found = merging_scores(flat["encoder"], [words]).reshape(shape)
+            keep("merging", index, found, len(words))
+        if marked is not None:
+            queries, keys = (np.asarray(side, dtype=bool) for side in marked[index])
+            if queries.any() and keys.any():
+                found = attention_to(flat["encoder"], queries[None], keys[None]).reshape(shape)
+                keep("marked", index, found, queries.sum())
+        rows, columns = flat["context"].shape[2:]
+        last = np.arange(columns) == columns - 1
+        found = attention_to(flat["context"], np.ones((1, rows), bool), last[None])
+        keep("last source", index, found.reshape(shape), rows)
+    if shape is None:
+        raise ValueError("sentences: expected one at least, got none")
+    size = 1 + max(index for index, _, _ in kept["density", "encoder"])
+
+    def gathered(name: Any, width: tuple[int, ...]) -> PerSentence:
+        values, counts = np.zeros((size, *width)), np.zeros(size)
+        for index, value, count in kept.get(name, []):
+            values[index], counts[index] = value, count
+        return PerSentence(values, counts)
+
+    return HeadMeasures(
+        {kind: gathered(("density", kind), shape) for kind in KINDS},
+        {kind: gathered(("diversity", kind), shape[:1]) for kind in KINDS},
+        {
+            (kind, offset): gathered(("positional", kind, offset), shape)
+            for kind in SELF_ATTENTION
+            for offset in OFFSETS[: 3 - (kind == "decoder")]
+        },
+        gathered("merging", shape),
+        gathered("marked", shape),
+        gathered("last source", shape),
+    )
+
+
+class MeanDifference(NamedTuple):
+    """A mean minus another, with the bounds of its 95% interval."""
+
+    difference: Any
+    low: Any
+    high: Any
+
+
+def bootstrap_difference(
+    first: PerSentence, second: PerSentence, *, samples: int = 1000, seed: int = 0
+) -> MeanDifference:
+    """The mean of one model minus that of another on the same sentences, by paired bootstrap.
+
+    Sentences are drawn with replacement, the same for both (Koehn 2004).
+
+    Raises
+    ------
+    ValueError
+        If the two are not of the same sentences.
+
+    Examples
+    --------
+    >>> ones = np.ones(50)
+    >>> found = bootstrap_difference(PerSentence(0.5 * ones, ones), PerSentence(0.2 * ones, ones))
+    >>> [round(float(x), 6) for x in found]
+    [0.3, 0.3, 0.3]
+    """
+    if first.values.shape != second.values.shape or not np.array_equal(first.counts, second.counts):
+        raise ValueError(
+            "first, second: expected measures of the same sentences, got "
+            f"{first.values.shape} and {second.values.shape}, or other counts"
+        )
+    gap = PerSentence(first.values - second.values, first.counts)
+    rng = np.random.default_rng(seed)
+    size = len(gap.counts)
+    drawn = []
+    for _ in range(samples):
+        times = np.bincount(rng.integers(size, size=size), minlength=size)
+        drawn.append(PerSentence(gap.values, gap.counts * times).mean)
+    low, high = np.nanpercentile(drawn, [2.5, 97.5], axis=0)
+    return MeanDifference(gap.mean, low, high)
+
+
+class TrajectoryStatistics(NamedTuple):
+    """What the learned α of the heads did in a training (Correia et al. 2019, Figure 2).
+
+    Attributes
+    ----------
+    below_start : float
+        Share of the heads whose α is below its start after a tenth of the updates.
+    largest_return : float
+        The most that the α of a head has risen above its lowest, at the end.
+    spread : float
+        Standard deviation over the heads at the end.
+    """
+
+    below_start: float
+    largest_return: float
+    spread: float
+
+
+def trajectory_statistics(updates: ArrayLike, alphas: ArrayLike) -> TrajectoryStatistics:
+    """How the α of the heads moved.
+
+    Parameters
+    ----------
+    updates : (n,) array
+        Updates done, ascending from the start.
+    alphas : (n, …) array
+        The α of each head then.
+
+    Raises
+    ------
+    ValueError
+        If the two do not have the same, positive length.
+
+    Examples
+    --------
+    >>> trajectory_statistics([0, 10, 20, 100], [[1.5, 1.6], [1.4, 1.7], [1.3, 1.8], [1.9, 1.9]])
+    TrajectoryStatistics(below_start=0.5, largest_return=0.6, spread=0.0)
+    """
+    at = np.asarray(updates)
+    path = np.asarray(alphas, dtype=np.float64)
+    if not len(at) or len(at) != len(path):
+        raise ValueError(f"updates, alphas: expected as many, got {len(at)} and {len(path)}")
+    path = path.reshape(len(at), -1)
+    tenth = int(np.searchsorted(at, 0.1 * at[-1]))
+    return TrajectoryStatistics(
+        float((path[tenth] < path[0]).mean()),
+        round(float((path[-1] - path.min(axis=0)).max()), 6),
+        round(float(path[-1].std()), 6),
+    )

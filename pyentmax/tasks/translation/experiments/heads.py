@@ -1,0 +1,360 @@
+"""What the heads of trained Transformers do on parallel text (Correia et al. 2019, §5).
+
+    OUT/heads.json              all numbers
+    OUT/alpha_trajectories.png  α of every head over a training that followed it (Figure 2)
+    OUT/alpha_histograms.png    what α the heads learned, by kind of attention (Figure 3)
+    OUT/density_histograms.png  density of every head on every sentence (Figure 4)
+    OUT/densities.png           mean densities, by layer (Figure 5)
+    OUT/diversity.png           Jensen-Shannon divergence between heads, by layer (Figure 6)
+    OUT/positional.png          confidence at −1, 0 and +1, all heads
+    OUT/previous_token.png      the best previous-token head of each model (Figure 7)
+    OUT/merging.png             the head that joins pieces of words best (Figure 8)
+    OUT/question.png            the head that looks for the mark most (Figure 9)
+    OUT/ambiguity.png           a head on two sentences of like length (Figure 10)
+    OUT/patterns.png            one token's heads beside span and fixed patterns (Figure 1)
+    OUT/context.png             context attention of bottom and top layer (Explicit, Figure 4)
+    OUT/choice_of_k.png         accuracy by the k of use (Explicit, Figure 3)
+
+The first model is the one that the others are compared with: softmax, if there is one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyentmax.analysis import (
+    HeadMeasures,
+    PerSentence,
+    bootstrap_difference,
+    corpus_attention,
+    measure_heads,
+    trajectory_statistics,
+    word_clusters,
+)
+from pyentmax.data import DataError, Pair
+from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
+from pyentmax.system.blas import limit_blas
+from pyentmax.tasks.model_files import best_of
+from pyentmax.tasks.records import write_json
+from pyentmax.tasks.translation.experiments.measures import bleu
+from pyentmax.tasks.translation.parallel import SentencePair
+from pyentmax.tasks.translation.translator import Translator
+from pyentmax.training import LAST, TRAINING_STATE, load_checkpoint
+
+MARKS = ("?",)
+QUESTION_WORDS = (
+    *("wer", "was", "wen", "wem", "wo", "wann", "wie", "warum", "welche", "welcher", "welches"),
+    *("who", "what", "whom", "where", "when", "how", "why", "which"),
+)
+POSITIONAL = 0.8
+"""A head with this confidence at an offset is counted as positional there."""
+PAPER_PREVIOUS = "93.5 / 94.4 / 95.9%, of 3 / 3 / 4 heads"
+"""Median confidence of previous-token heads with softmax, 1.5-entmax and α learned."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model and what was found of it.
+
+    Attributes
+    ----------
+    label, path : str
+        Its attention in words, and the file.
+    translator : Translator
+    heads : HeadMeasures
+    watched : dict
+        The α of its heads over the training, as `History.watched`; empty if not followed.
+    by_k : dict
+        k → what `use_with_k` found.
+    """
+
+    label: str
+    path: str
+    translator: Translator
+    heads: HeadMeasures
+    watched: dict[str, Any]
+    by_k: dict[str, dict[str, float]]
+
+
+# --- measuring ------------------------------------------------------------------------------------
+@limit_blas()
+def measure(
+    paths: Sequence[Path],
+    pairs: Sequence[SentencePair],
+    *,
+    looking: Collection[str] = QUESTION_WORDS,
+    marks: Collection[str] = MARKS,
+    ks: Sequence[str] = (),
+    translated: int = 0,
+    progress: bool = False,
+) -> list[Measured]:
+    """Measure all models on the same sentence pairs.
+
+    Parameters
+    ----------
+    paths : sequence of Path
+        Checkpoints of Transformers, or folders of runs.
+    pairs : sequence of SentencePair
+    looking, marks : collections of str
+        Tokens of the source whose weight on those marks is measured.
+    ks : sequence of str
+        Numbers of weights that heads may keep when used, or "all": see `use_with_k`.
+    translated : int
+        How many sentences are translated for each k, by greedy search.
+
+    Raises
+    ------
+    DataError
+        If a model is not a Transformer.
+    """
+    found = []
+    for path in paths:
+        translator = Translator.load(path)
+        model = translator.model
+        if not isinstance(model, Transformer):
+            raise DataError(
+                f"{path}: expected a Transformer, whose heads can be measured; got a recurrent "
+                "network, which has one attention"
+            )
+        encoded = translator.pairs(pairs)
+        pieces = [translator.segmenter.split(pair.source) for pair in pairs]
+        heads = measure_heads(
+            corpus_attention(model, encoded, progress=progress),
+            clusters=[word_clusters(p) if _has_subwords(p) else [] for p in pieces],
+            marked=[(_among(p, looking), _among(p, marks)) for p in pieces],
+        )
+        by_k = {k: use_with_k(translator, k, pairs, encoded, translated) for k in ks}
+        found.append(Measured("", str(path), translator, heads, _watched(path), by_k))
+    labels = _labels(found)
+    return [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
+
+
+def use_with_k(
+    translator: Translator,
+    k: str,
+    pairs: Sequence[SentencePair],
+    encoded: Sequence[Pair],
+    translated: int = 0,
+) -> dict[str, float]:
+    """How good a model is if each head keeps its k largest weights, or "all", in use.
+
+    This is softmax over the k largest scores, whatever mapping the heads were trained with. Loss
+    and share of right tokens are those of forced decoding.
+
+    Returns
+    -------
+    dict
+        ``loss``, ``accuracy`` and, if sentences are to be translated, ``bleu``.
+    """
+    model = translator.model
+    choice = "softmax" if k == "all" else f"topk_softmax:{k}"
+    config = replace(model.config, inference_attention=choice)
+    other = type(model)(config, model.params, model.bos, model.eos)
+    used = Translator(other, translator.source, translator.target, translator.segmenter)
+    validation = used.validate(encoded)
+    found = {"loss": validation.loss, "accuracy": validation.accuracy}
+    if translated:
+        some = pairs[:translated]
+        translations = used.translate_all([pair.source for pair in some], beam=1)
+        found["bleu"] = bleu(translations, [pair.target for pair in some]).score
+    return found
+
+
+def _has_subwords(pieces: Sequence[str]) -> bool:
+    return any(piece.startswith("▁") for piece in pieces)
+
+
+def _among(pieces: Sequence[str], tokens: Collection[str]) -> np.ndarray:
+    return np.array([piece.removeprefix("▁") in tokens for piece in pieces])
+
+
+def _watched(path: Path) -> dict[str, Any]:
+    """What the run beside a checkpoint followed, if it did."""
+    last = best_of(path).parent / LAST
+    if not last.exists():
+        return {}
+    _, meta = load_checkpoint(last, TRAINING_STATE)
+    watched: dict[str, Any] = meta["history"].get("watched", {})
+    return watched if all(kind in watched for kind in KINDS) else {}
+
+
+def attention_label(config: TransformerConfig) -> str:
+    """The attention of a model in words.
+
+    Examples
+    --------
+    >>> shape = {"source_size": 9, "target_size": 9}
+    >>> [attention_label(TransformerConfig(**shape, attention=a)) for a in ("1", "1.5", "learned")]
+    ['softmax', '1.5-entmax', 'α learned']
+    """
+    known = {"1": "softmax", "2": "sparsemax", "learned": "α learned"}
+    name = config.attention
+    if name.startswith("topk_softmax:"):
+        return f"top {name.partition(':')[2]}"
+    return known.get(name, f"{name}-entmax")
+
+
+def _labels(found: Sequence[Measured]) -> list[str]:
+    """Their attentions, with the folders where two are the same."""
+    plain = [attention_label(one.translator.model.config) for one in found]
+    return [
+        label if plain.count(label) == 1 else f"{label} ({best_of(one.path).parent.name})"
+        for one, label in zip(found, plain, strict=True)
+    ]
+
+
+# --- numbers --------------------------------------------------------------------------------------
+def numbers(found: Sequence[Measured]) -> dict[str, Any]:
+    """All figures, as JSON can hold them; arrays are lists by layer, then by head."""
+    models = {one.label: _numbers_of(one) for one in found}
+    first = found[0]
+    gaps: dict[str, Any] = {}
+    for one in found[1:]:
+        gaps[one.label] = {
+            kind: {
+                name: _rounded(value)
+                for name, value in bootstrap_difference(
+                    one.heads.diversity[kind], first.heads.diversity[kind]
+                )
+                ._asdict()
+                .items()
+            }
+            for kind in KINDS
+        }
+    sentences = len(first.heads.last_source.counts)
+    return {"sentences": sentences, "models": models, f"diversity minus {first.label}": gaps}
+
+
+def _numbers_of(one: Measured) -> dict[str, Any]:
+    heads, model = one.heads, one.translator.model
+    told: dict[str, Any] = {
+        "attention": model.config.attention,
+        "alphas": {kind: _rounded(alpha) for kind, alpha in model.alphas().items()},
+        "density": {kind: _rounded(x.mean) for kind, x in heads.density.items()},
+        "diversity": {kind: _rounded(x.mean) for kind, x in heads.diversity.items()},
+        "positional": {
+            f"{kind} {offset:+d}": _rounded(x.mean)
+            for (kind, offset), x in heads.positional.items()
+        },
+        "merging": {"words": int(heads.merging.counts.sum()), "score": _best(heads.merging)},
+        "marked": {"tokens": int(heads.marked.counts.sum()), "mass": _best(heads.marked)},
+        "last source token": _rounded(heads.last_source.mean),
+        "choice of k": one.by_k,
+    }
+    if one.watched:
+        told["trajectory"] = _trajectory(one)._asdict()
+    return told
+
+
+def _trajectory(one: Measured) -> Any:
+    paths = np.stack([np.asarray(one.watched[kind]) for kind in KINDS], axis=1)
+    return trajectory_statistics(one.watched["update"], paths)
+
+
+def _best(measure: PerSentence) -> Any:
+    return _rounded(measure.mean) if measure.counts.any() else None
+
+
+def _rounded(values: Any) -> Any:
+    return np.round(np.asarray(values, dtype=float), 4).tolist()
+
+
+def describe(found: Sequence[Measured]) -> str:
+    """The main figures as a table in Markdown, beside those of the papers."""
+    told = numbers(found)
+    models = [told["models"][one.label] for one in found]
+    first, others = found[0].label, found[1:]
+    gaps = told[f"diversity minus {first}"]
+
+    def row(name: str, cells: Sequence[str], paper: str) -> str:
+        return f"| {name} | {' | '.join(cells)} | {paper} |"
+
+    rows = [
+        row("", [one.label for one in found], "papers: softmax / 1.5 / α learned"),
+        "| --- " * (len(found) + 2) + "|",
+    ]
+    for kind in KINDS:
+        cells = [_span(m["density"][kind]) for m in models]
+        rows.append(row(f"density, {kind}: mean (least to most)", cells, "figures only"))
+    for kind in KINDS:
+        cells = [_span(m["diversity"][kind], 3) for m in models]
+        rows.append(row(f"JS divergence, {kind}", cells, "sparse above softmax"))
+    if others:
+        cells = ["–"]
+        for one in others:
+            low = np.array([gaps[one.label][kind]["low"] for kind in KINDS])
+            high = np.array([gaps[one.label][kind]["high"] for kind in KINDS])
+            cells.append(f"{(low > 0).sum()} above, {(high < 0).sum()} below of {low.size}")
+        rows.append(row(f"JS beside {first}, 95% bootstrap, layers", cells, "all above"))
+    for title, name, paper in (
+        ("previous token, encoder", "encoder -1", PAPER_PREVIOUS),
+        ("next token, encoder", "encoder +1", "one head each, around 95%"),
+        ("own token, encoder", "encoder +0", "–"),
+        ("previous token, decoder", "decoder -1", "–"),
+    ):
+        cells = [_positional(m["positional"][name]) for m in models]
+        rows.append(row(f"{title}: best head, and how many ≥ {POSITIONAL:.0%}", cells, paper))
+    cells = [_most(m["merging"]["score"]) for m in models]
+    words = models[0]["merging"]["words"]
+    rows.append(row(f"joining pieces, best head ({words:,} words)", cells, "< 80 / 85.6 / 89.8%"))
+    cells = [_most(m["marked"]["mass"]) for m in models]
+    tokens = models[0]["marked"]["tokens"]
+    rows.append(
+        row(f"weight on the mark, best head ({tokens:,} tokens)", cells, "98.5 / 97.0 / 99.5%")
+    )
+    for name, layer in (("bottom", 0), ("top", -1)):
+        cells = [f"{np.mean(m['last source token'][layer]):.1%}" for m in models]
+        rows.append(
+            row(f"context, {name} layer: weight on the last source token", cells, "figure only")
+        )
+    cells = [_moves(m.get("trajectory")) for m in models]
+    rows.append(row("α: below start after 10%, largest return, spread", cells, "figure only"))
+    lines = ["\n".join(rows)]
+    if any(one.by_k for one in found):
+        lines.append(_describe_k(found))
+    return "\n\n".join(lines)
+
+
+def _describe_k(found: Sequence[Measured]) -> str:
+    ks = list(found[0].by_k)
+    lines = [
+        f"| k in use | {' | '.join(ks)} |",
+        "| --- " * (len(ks) + 1) + "|",
+    ]
+    for one in found:
+        for name, digits in (("accuracy", ".1%"), ("bleu", ".1f")):
+            if name in one.by_k[ks[0]]:
+                cells = [f"{one.by_k[k][name]:{digits}}" for k in ks]
+                lines.append(f"| {one.label}: {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _span(values: Any, digits: int = 2) -> str:
+    x = np.asarray(values, dtype=float)
+    return f"{x.mean():.{digits}f} ({x.min():.{digits}f} to {x.max():.{digits}f})"
+
+
+def _positional(values: Any) -> str:
+    x = np.asarray(values, dtype=float)
+    return f"{x.max():.1%}, {(x >= POSITIONAL).sum()}"
+
+
+def _most(values: Any) -> str:
+    return "–" if values is None else f"{np.max(values):.1%}"
+
+
+def _moves(moved: Any) -> str:
+    if moved is None:
+        return "–"
+    return f"{moved['below_start']:.0%}, {moved['largest_return']:.2f}, {moved['spread']:.2f}"
+
+
+def write(found: Sequence[Measured], out: Path) -> Path:
+    """Write ``heads.json``."""
+    write_json(out / "heads.json", numbers(found))
+    return out / "heads.json"

@@ -1,0 +1,191 @@
+"""`analyse` of Transformers: what is measured, printed, written and drawn; and the choice of k."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import pyentmax as pe
+from pyentmax.cli import main
+from pyentmax.models.transformer import Transformer, TransformerConfig
+from pyentmax.tasks.translation import Translator, Words, toy_german
+from pyentmax.tasks.translation.commands.analyse import read_pairs
+from pyentmax.tasks.translation.experiments import heads
+from pyentmax.tasks.translation.planted import INTERROGATIVES, MARK, planted_questions
+from pyentmax.training import checkpoint_kind, save_checkpoint
+
+SHAPE = {"width": 16, "layers": 2, "heads": 2, "inner": 16}
+
+
+def translator_of(attention, architecture="transformer", **config):
+    shape = config or (SHAPE if architecture == "transformer" else {"hidden": 8})
+    rng = np.random.default_rng(0)
+    pairs = planted_questions(200)
+    return Translator.untrained(
+        architecture, pairs, Words(), rng, **{**shape, "attention": attention}
+    )
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """Untrained models, one for each attention, in folders as of runs."""
+    folder = tmp_path_factory.mktemp("models")
+    for name, attention in (("dense", "1"), ("top", "topk_softmax:2"), ("own", "learned")):
+        (folder / name).mkdir()
+        translator_of(attention).save(folder / name / "best.npz")
+    translator_of("1.5", "rnn").save(folder / "rnn.npz")
+    save_checkpoint(folder / "other.npz", {}, {"kind": "parrot"})
+    return folder
+
+
+def run(*words):
+    return main([str(word) for word in words])
+
+
+# --- the command ----------------------------------------------------------------------------------
+def test_analyse_prints_writes_and_draws(models, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "out"
+    names = [models / name for name in ("dense", "own", "top")]
+    options = ("--limit", 40, "--k", 1, "all", "--out", out, "--quiet")
+    assert run("analyse", *names, "planted-questions", *options) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"\|  \| softmax \| α learned \| top 2 \| papers", text)
+    assert re.search(r"density, encoder.*\| 1\.00 \(1\.00 to 1\.00\) \|", text)
+    assert "93.5 / 94.4 / 95.9%" in text
+    assert re.search(r"\| top 2: accuracy \| \d+\.\d% \| \d+\.\d% \|", text)
+    found = json.loads((out / "heads.json").read_text("utf-8"))
+    assert found["sentences"] == 40
+    assert np.shape(found["models"]["α learned"]["alphas"]["context"]) == (2, 2)
+    assert found["models"]["top 2"]["marked"]["tokens"] > 10
+    assert set(found["diversity minus softmax"]) == {"α learned", "top 2"}
+    drawn = {path.stem for path in out.glob("*.png")}
+    assert drawn >= {"alpha_histograms", "density_histograms", "densities", "diversity", "question"}
+    assert drawn >= {"positional", "previous_token", "patterns", "context", "choice_of_k"}
+    assert not drawn & {"alpha_trajectories", "merging"}  # nothing followed, no sub-words
+
+
+def test_analyse_says_what_it_cannot_do(models, capsys):
+    for arguments, message in (
+        ((models / "other.npz", "toy-german"), "the file holds 'parrot'"),
+        ((models / "dense",), "expected MODEL and DATA"),
+        ((models / "rnn.npz", "toy-german"), "expected a Transformer"),
+        ((models / "none.npz", "toy-german"), "no checkpoint at"),
+        ((models / "dense", "toy-german", "--k", "0"), "k: expected numbers from 1 up"),
+        ((models / "dense", "toy-german", "--first", "0"), "first: expected at least 1"),
+        ((models / "dense", models / "none.tsv"), "none.tsv"),
+        ((models / "dense", models / "other.npz", "toy-german"), "'parrot'"),
+        ((models / "dense", "--examples", "a", "b", "c"), "expected one or two files"),
+    ):
+        assert run("analyse", *arguments) == 1
+        assert message in capsys.readouterr().err
+
+
+def test_the_kind_of_a_checkpoint_is_read_without_its_arrays(models):
+    assert checkpoint_kind(models / "other.npz") == "parrot"
+    assert checkpoint_kind(models / "rnn.npz") == "translation model"
+
+
+def test_the_data_may_be_read_in_the_other_direction(tmp_path):
+    table = tmp_path / "pairs.tsv"
+    table.write_text("ein hund\ta dog\n", "utf-8")
+    assert read_pairs([table]) == [("ein hund", "a dog")]
+    assert read_pairs([table], reverse=True) == [("a dog", "ein hund")]
+    assert read_pairs([type(table)("toy-german")]) == toy_german()[-200:]
+
+
+def test_models_with_the_same_attention_are_told_apart(models):
+    pairs = planted_questions()[:4]
+    found = heads.measure([models / "dense", models / "dense"], pairs)
+    assert [one.label for one in found] == ["softmax (dense)"] * 2
+
+
+# --- choice of k ----------------------------------------------------------------------------------
+def test_all_weights_kept_is_softmax():
+    rng = np.random.default_rng(1)
+    config = TransformerConfig(12, 12, **SHAPE, attention="1")
+    model = Transformer.initialize(config, rng, bos=1, eos=2, dtype=np.float64)
+    source, target = rng.integers(4, 12, size=(2, 3, 7))
+    arrays = (source, np.ones((3, 7), bool), target)
+    scores = model.scores(model.params, *arrays).data
+    for choice in ("softmax", "topk_softmax:7", "topk_softmax:100"):
+        other = Transformer(replace(config, inference_attention=choice), model.params, 1, 2)
+        found = other.scores(other.params, *arrays).data
+        np.testing.assert_allclose(found, scores, rtol=0, atol=1e-6)
+    fewer = Transformer(replace(config, inference_attention="topk_softmax:1"), model.params, 1, 2)
+    assert np.abs(fewer.scores(fewer.params, *arrays).data - scores).max() > 1e-3
+
+
+def test_k_of_use_goes_from_the_heads_own_mapping_to_any_other():
+    pairs = planted_questions(40)
+    for attention, same in (("1", "all"), ("topk_softmax:2", "2")):
+        translator = translator_of(attention)
+        encoded = translator.pairs(pairs)
+        plain = translator.validate(encoded)
+        found = {k: heads.use_with_k(translator, k, pairs, encoded) for k in ("1", "2", "all")}
+        assert found[same]["loss"] == pytest.approx(plain.loss, rel=1e-6, abs=0)
+        assert found[same]["accuracy"] == plain.accuracy
+        losses = [x["loss"] for x in found.values()]
+        assert len(set(losses)) == 3
+
+
+def listing_a4(query, key, value, k):
+    """`sparse_dot_product` of Explicit Sparse Transformer, App. A.4, line by line, for one head.
+
+    Its scores lack the division by √d of the paper's own equation. As printed it cannot run: it
+    swaps axes 2 and 3, which arrays of three axes do not have.
+    """
+    scores = query @ key.swapaxes(1, 2)
+    k = min(k, key.shape[1])
+    if k:
+        v = -np.sort(-scores, axis=-1)[..., :k]
+        vk = v[:, :, -1:]
+        scores = np.where(scores < vk, -1e18, scores)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    weights /= weights.sum(axis=-1, keepdims=True)
+    return weights @ value, weights
+
+
+@pytest.mark.parametrize("k", [1, 2, 5, 9])
+def test_top_k_attention_is_that_of_the_papers_listing_but_for_the_scale(k):
+    rng = np.random.default_rng(2)
+    query, key, value = rng.normal(size=(3, 2, 6, 16))
+    output, weights = listing_a4(query, key, value, k)
+    scores = query @ key.swapaxes(1, 2)
+    np.testing.assert_allclose(pe.topk_softmax(scores, k), weights, rtol=1e-12, atol=1e-15)
+    found = pe.attention(query, key, value, mapping="topk_softmax", k=k, scale=1.0)
+    np.testing.assert_allclose(found, output, rtol=1e-12, atol=1e-14)
+    # With the equation's scale the same positions stay, and the weights are flatter.
+    scaled = pe.topk_softmax(scores / 4, k)
+    np.testing.assert_array_equal(scaled > 0, weights > 0)
+    if k > 1:
+        assert scaled.max() < weights.max()
+
+
+# --- planted questions ----------------------------------------------------------------------------
+def test_only_the_mark_tells_what_a_planted_word_means():
+    pairs = planted_questions()
+    assert len({pair.source for pair in pairs}) == len(pairs) == 2400
+    translations = dict(pairs)
+    questions = [pair for pair in pairs if pair.source.endswith(MARK)]
+    assert 0.4 < len(questions) / len(pairs) < 0.6
+    both = 0
+    for pair in questions:
+        words = pair.source.split()
+        assert words.count(MARK) == 1
+        asked = {INTERROGATIVES[word][0] for word in words if word in INTERROGATIVES}
+        assert asked <= set(pair.target.split())
+        statement = translations.get(pair.source.replace(MARK, "."))
+        if statement and asked:
+            both += 1
+            assert statement != pair.target.replace(MARK, ".")
+            assert not asked & set(statement.split())
+    assert both > 20
+
+
+def test_planted_tokens_and_marks_are_found_in_subwords():
+    pieces = ["▁wer", "▁sieht", "▁was", "▁", "?"]
+    assert heads._among(pieces, {"wer", "was"}).tolist() == [True, False, True, False, False]
+    assert heads._among(pieces, {"?"}).tolist() == [False, False, False, False, True]
