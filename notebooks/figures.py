@@ -66,6 +66,7 @@ __all__ = [
     "passes_by_digits",
     "passes_until_sure",
     "paths_in_alpha",
+    "position_products",
     "price_of_zeros",
     "probability_bars",
     "reach_of_gradients",
@@ -83,6 +84,7 @@ __all__ = [
     "steep_at_threshold",
     "strength_paths",
     "sums_of_threshold",
+    "support_by_width",
     "supports_of_plane",
     "tape_graph",
     "taut_string",
@@ -91,6 +93,7 @@ __all__ = [
     "times_by_kind",
     "times_by_length_and_support",
     "training_curves",
+    "training_of_mappings",
     "training_of_scores",
     "two_heads",
 ]
@@ -943,6 +946,49 @@ def times_by_kind(kinds: Any, forward: Any, losses: Any) -> Any:
     axes[0].set_yticks(range(len(kinds)), kinds)
     axes[0].invert_yaxis()
     axes[0].legend(loc="lower right", fontsize=9)
+    return figure
+
+
+# --- 11. A Transformer from nothing ---------------------------------------------------------------
+
+# How the curves of three mappings in the same heads are drawn.
+HEADS: dict[str, dict[str, Any]] = {
+    "softmax": {"color": PURPLE, "ls": ":"},
+    "1.5-entmax": {"color": BLUE, "ls": "-"},
+    "top-2": {"color": ORANGE, "ls": "--"},
+}
+
+
+def support_by_width(widths: Any, supports: Any) -> Any:
+    """Mean supports against the width of a head: name → supports, two of them."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.4))
+    styles = ((VERMILION, "-"), (BLUE, "--"))
+    for (name, values), (colour, line) in zip(supports.items(), styles, strict=True):
+        ax.semilogx(widths, values, color=colour, ls=line, marker="o", ms=5, base=2, label=name)
+    ax.set_xticks(widths, [f"{n:,}" for n in widths])
+    ax.minorticks_off()
+    ax.set(xlabel="width $d$ of the head", ylabel="keys with any weight, of 32", ylim=(0, None))
+    ax.legend(title="scores")
+    return figure
+
+
+def position_products(products: Any) -> Any:
+    """The products of the encodings of all pairs of positions, as colours."""
+    figure, ax = plt.subplots(figsize=(4.8, 3.9))
+    shown = ax.imshow(products, cmap="Blues")
+    figure.colorbar(shown, ax=ax, label="product of the encodings")
+    ax.set(xlabel="position", ylabel="position")
+    ax.grid(visible=False)
+    return figure
+
+
+def training_of_mappings(smoothed: Any, width: int) -> Any:
+    """Training losses of the mappings of ``HEADS``, means of ``width`` updates: name → losses."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.9))
+    for name, losses in smoothed.items():
+        ax.semilogy(np.arange(width, width + len(losses)), losses, label=name, **HEADS[name])
+    ax.set(xlabel="update", ylabel=f"loss per letter (mean of {width} updates)", ylim=(1e-7, None))
+    ax.legend()
     return figure
 
 
