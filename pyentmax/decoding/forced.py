@@ -103,9 +103,9 @@ class ForcedDecoding:
         >>> with np.errstate(divide="ignore"):
         ...     decoding = ForcedDecoding(np.array([2, 1]), np.log(p), p > 0, np.ones((2, 1)))
         >>> print(decoding.text(["a", "</s>", "b"].__getitem__))
-          step  forced      probability  also possible
-             1  b                 75.0%  a 25.0%
-             2  </s>             100.0%
+          step  forced     probability  also possible
+             1  b                75.0%  a 25.0%
+             2  </s>            100.0%
         <BLANKLINE>
         The model gives this target the probability 0.750000.
         """
@@ -113,7 +113,8 @@ class ForcedDecoding:
         def show(token: int) -> str:
             return decode(token).replace(" ", "␣")
 
-        lines = ["  step  forced      probability  also possible"]
+        width = max(6, *(len(show(token)) for token in self.tokens.tolist()))
+        lines = [f"  step  {'forced':{width}} {'probability':>15}  also possible"]
         impossible = []
         for number, step in enumerate(self.steps, start=1):
             others = [f"{show(i)} {format_percent(p)}" for i, p in step.others[:most_others]]
@@ -123,7 +124,7 @@ class ForcedDecoding:
             if not step.possible:
                 percent = "impossible here"
                 impossible.append(str(number))
-            line = f"  {number:4}  {show(step.token):6}  {percent:>15}  {'  '.join(others)}"
+            line = f"  {number:4}  {show(step.token):{width}} {percent:>15}  {'  '.join(others)}"
             lines.append(line.rstrip())
         verdict = f"The model gives this {what} the probability {self.probability:.6f}."
         if impossible:

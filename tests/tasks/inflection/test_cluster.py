@@ -151,7 +151,7 @@ def test_a_result_that_is_not_there_is_no_result(client, folder, tmp_path, capsy
 
 
 def test_nobody_answers(folder, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(cluster, "CONNECT", 0.5)
+    monkeypatch.setattr("pyentmax.tasks.cluster.CONNECT", 0.5)
     assert main(arguments(folder, tmp_path / "out", "tcp://127.0.0.1:1")) == 1
     said = capsys.readouterr().err
     assert "no Dask scheduler answers at 'tcp://127.0.0.1:1'" in said

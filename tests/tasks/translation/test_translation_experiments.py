@@ -191,6 +191,59 @@ def test_a_row_is_trained_stopped_continued_and_measured(
     assert [entry["update"] for entry in read_json(there / "curve.json")] == [2, 4, 6, 8]
 
 
+def test_the_other_direction(folder, tmp_path, small_rows):
+    name = "transformer-1"
+    command = ("--row", name, "--data", folder, "--out", tmp_path / "out")
+    assert run(*command, "--direction", "en-de", "--updates", 2) == 0
+    there = tmp_path / "out" / f"{name}.reversed.seed-0"
+    translator = Translator.load(there)
+    pairs = read_multi30k(folder, reverse=True).train
+    english = {word for pair in pairs for word in pair.source.split()}
+    assert english <= set(translator.source.tokens)
+    assert not {"hund", "der"} & set(translator.source.tokens)
+    assert {"hund", "der"} <= set(translator.target.tokens)
+    assert read_json(there / "result.json")["row"] == f"{name}.reversed"
+
+
+@pytest.mark.slow
+def test_runs_on_a_cluster_are_those_of_one_machine(
+    folder, tmp_path, small_rows, monkeypatch, capsys
+):
+    distributed = pytest.importorskip("distributed")
+    names = ("rnn-1-1", "transformer-top8")
+    command = ("--row", *names, "--data", folder, "--out")
+    assert run(*command, tmp_path / "alone") == 0
+    capsys.readouterr()
+    # Workers in this process: they have its small rows.
+    options = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50, "processes": False}
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, **options) as local:
+        on_cluster = (*command, tmp_path / "out", "--scheduler", local.scheduler_address)
+        assert run(*on_cluster) == 0
+        said = capsys.readouterr().out
+        assert said.count(" finished") == 2
+        results = [
+            [read_json(path / f"{name}.seed-0" / "result.json") for name in names]
+            for path in (tmp_path / "alone", tmp_path / "out")
+        ]
+        for result in sum(results, []):
+            for changing in ("decode_seconds", "train_seconds", "tokens_per_second", "date"):
+                del result[changing]
+        assert results[0] == results[1]
+        # One that fails is told, and does not stop the others.
+        (tmp_path / "out" / "rnn-1-1.seed-0" / "last.npz").write_bytes(b"no checkpoint")
+        (tmp_path / "out" / "rnn-1-1.seed-0" / "result.json").unlink()
+        assert run(*on_cluster) == 1
+        said = capsys.readouterr().out
+        assert "transformer-top8, seed 0 finished" in said
+        assert "rnn-1-1, seed 0 failed: " in said
+        assert "1 of 2 models failed; the same command tries them again" in said
+    assert run(*on_cluster, "--pause-after", 2) == 1
+    assert "--pause-after: expected without --scheduler" in capsys.readouterr().err
+    monkeypatch.setattr("pyentmax.tasks.cluster.CONNECT", 0.5)
+    assert run(*command, tmp_path / "out", "--scheduler", "tcp://127.0.0.1:1") == 1
+    assert "no Dask scheduler answers" in capsys.readouterr().err
+
+
 def test_a_run_from_before_there_were_starts_goes_on(folder, tmp_path, small_rows):
     """Settings of the model that are not given are as if they had never been there."""
     name = "transformer-1.5"

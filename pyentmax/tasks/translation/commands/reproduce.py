@@ -8,12 +8,13 @@ from pathlib import Path
 from pyentmax.calls.devices import DEVICES
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.translation.experiments.cluster import run_on_cluster
 from pyentmax.tasks.translation.experiments.report import (
     draw_pictures,
     draw_starts,
     write_report,
 )
-from pyentmax.tasks.translation.experiments.rows import ROWS, row
+from pyentmax.tasks.translation.experiments.rows import DIRECTIONS, ROWS, directed, row
 from pyentmax.tasks.translation.experiments.runs import Run, do_run, is_finished
 
 
@@ -26,16 +27,28 @@ def add_reproduce(commands: Commands) -> None:
         description="Trains the rows of the table of translation one after another, a model for "
         "each seed, translates val with the best on dev, and writes BLEU, supports and speeds. The "
         "same command continues where it was stopped; rows and seeds can be added later. Rows: "
-        f"{', '.join(ROWS)}; with .reversed behind, from English into German.",
+        f"{', '.join(ROWS)}.",
     )
     add = parser.add_argument
     add("--row", nargs="+", default=["transformer-1", "rnn-1.5-1.5"], metavar="NAME", help="models")
     add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
+    add(
+        "--direction",
+        choices=DIRECTIONS,
+        default=DIRECTIONS[0],
+        help="en-de: the rows' names end in .reversed then",
+    )
     add("--data", type=Path, metavar="DIR", help="folder that holds multi30k/tok; or PYENTMAX_DATA")
     add("--out", type=Path, default="translation", metavar="DIR", help="a folder per run is there")
     add("--updates", type=int, help="instead of the row's; a finished run can be made longer")
     add("--pause-after", type=int, metavar="N", help="updates; the same command goes on without it")
     add("--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy")
+    add(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of a Dask cluster, whose workers train one model each at a time; they must see the "
+        "same folders, and should have one thread each",
+    )
     add("--report", action="store_true", help="train nothing: table and curves of what there is")
     add(
         "--pictures",
@@ -47,8 +60,10 @@ def add_reproduce(commands: Commands) -> None:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    runs = [Run(name, seed) for seed in args.seed for name in args.row]
-    for name in args.row:
+    reverse = args.direction == "en-de"
+    names = [directed(name, reverse=reverse) for name in args.row]
+    runs = [Run(name, seed) for seed in args.seed for name in names]
+    for name in names:
         row(name).experiment()  # raises if there is no such row, before anything is trained
     require_matplotlib()  # rather an error now than after hours of training
     if args.pictures is not None:
@@ -58,6 +73,8 @@ def _reproduce(args: argparse.Namespace) -> int:
         return 0
     if args.report:
         return _report(args.out, args.data)
+    if args.scheduler is not None:
+        return _on_cluster(args, runs)
     stopped = 0
     for number, run in enumerate(runs, start=1):
         state = " (finished)" if is_finished(args.out, run, args.updates) else ""
@@ -78,6 +95,25 @@ def _reproduce(args: argparse.Namespace) -> int:
         write_report(args.out, args.data)
     if stopped:
         print(f"{stopped} of {len(runs)} models not finished; the same command continues them")
+    return _report(args.out, args.data)
+
+
+def _on_cluster(args: argparse.Namespace, runs: list[Run]) -> int:
+    """Train the runs on the workers of a cluster, with a report after each."""
+    if args.pause_after is not None:
+        raise ValueError("--pause-after: expected without --scheduler")
+    failed = 0
+    outcomes = run_on_cluster(
+        args.scheduler, args.out, runs, args.data, updates=args.updates, device=args.device
+    )
+    for number, (run, error) in enumerate(outcomes, start=1):
+        state = "finished" if error is None else f"failed: {error}"
+        print(f"model {number} of {len(runs)}: {run} {state}", flush=True)
+        failed += error is not None
+        write_report(args.out, args.data)
+    if failed:
+        print(f"{failed} of {len(runs)} models failed; the same command tries them again")
+        return 1
     return _report(args.out, args.data)
 
 

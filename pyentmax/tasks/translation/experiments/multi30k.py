@@ -35,9 +35,7 @@ def read_multi30k(folder: Path | None = None, *, reverse: bool = False) -> Data:
     DataError
         If the files are not there, or are not parallel text.
     """
-    given = folder or (Path(os.environ["PYENTMAX_DATA"]) if "PYENTMAX_DATA" in os.environ else None)
-    if given is None:
-        raise DataError("data: expected --data FOLDER, or PYENTMAX_DATA set, with multi30k/tok")
+    given = data_folder(folder)
     languages = ("en", "de") if reverse else ("de", "en")
     name = _FILE.format(split="train", language="de")
     places = [given, given / "multi30k" / "tok"]
@@ -56,3 +54,18 @@ def read_multi30k(folder: Path | None = None, *, reverse: bool = False) -> Data:
             f"{len(train)}"
         )
     return Data(train[:-DEV], train[-DEV:], val)
+
+
+def data_folder(folder: Path | None) -> Path:
+    """The folder that is given, or else the one in ``PYENTMAX_DATA``.
+
+    Raises
+    ------
+    DataError
+        If there is neither.
+    """
+    if folder is not None:
+        return folder
+    if "PYENTMAX_DATA" not in os.environ:
+        raise DataError("data: expected --data FOLDER, or PYENTMAX_DATA set, with multi30k/tok")
+    return Path(os.environ["PYENTMAX_DATA"])

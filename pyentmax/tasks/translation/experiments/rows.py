@@ -82,6 +82,10 @@ ROWS: dict[str, Row] = {
     "transformer-learned-slow": _transformer(
         "α per head learned, a tenth of the rate for queries and keys", "learned", _SLOW
     ),
+    "transformer-2": _transformer("sparsemax from the start", "2"),
+    "transformer-2-late": _transformer(
+        "softmax for 1,200 updates, then sparsemax", "2", first_attention="1", first_updates=1200
+    ),
     "transformer-2-slow": _transformer(
         "sparsemax, a tenth of the rate for queries and keys", "2", _SLOW
     ),
@@ -99,9 +103,24 @@ ROWS: dict[str, Row] = {
 """Name → row. Of a recurrent network the first number is the attention's α, then the loss's."""
 
 
+DIRECTIONS = ("de-en", "en-de")
+_REVERSED = ".reversed"
+
+
+def directed(name: str, *, reverse: bool) -> str:
+    """The name of a row in a direction.
+
+    Examples
+    --------
+    >>> directed("rnn-1-1", reverse=True), directed("rnn-1-1.reversed", reverse=True)
+    ('rnn-1-1.reversed', 'rnn-1-1.reversed')
+    """
+    return name + _REVERSED if reverse and not name.endswith(_REVERSED) else name
+
+
 def row(name: str) -> Row:
     """The row of that name; ``.reversed`` after it is the other direction."""
-    base = name.removesuffix(".reversed")
+    base = name.removesuffix(_REVERSED)
     if base not in ROWS:
         raise DataError(f"row: expected one of {', '.join(ROWS)}; got {name!r}")
     return replace(ROWS[base], reverse=True) if base != name else ROWS[base]
