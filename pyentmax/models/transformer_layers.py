@@ -1,0 +1,344 @@
+"""What the Transformers of `transformer` and `language_model` share: their layers and settings.
+
+A layer is a sub-layer of attention and one of a position-wise network, each with a sum and a layer
+norm, x ← norm(x + f(x)) or x ← x + f(norm(x)). `LayerPass` applies them; `Past` keeps the keys and
+values of what a decoder has read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+from pyentmax.autograd import Tensor, as_tensor, dropout
+from pyentmax.autograd.gradients import Array
+from pyentmax.calls.devices import array_module
+from pyentmax.models.protocol import IntArray
+from pyentmax.nn.attention import (
+    HEAD_SCORES,
+    LEARNED,
+    AttentionMapping,
+    attend_heads,
+    init_learned_alpha,
+    init_multi_head_attention,
+    keys_and_values,
+    learned_entmax,
+)
+from pyentmax.nn.feed_forward import feed_forward, init_feed_forward
+from pyentmax.nn.initializers import Generator, Parameters
+from pyentmax.nn.layer_norm import init_norm, norm
+from pyentmax.nn.mapping_choice import choose_mapping
+
+ALPHA_PER = ("head", "layer", "kind", "model")
+NORMS = ("post", "pre")
+NO_START: dict[str, Any] = {
+    "inference_attention": None,
+    "first_attention": None,
+    "first_updates": None,
+    "anneal_updates": None,
+}
+"""Settings without an attention of their own for the first updates, nor for use."""
+
+
+class LayersConfig(Protocol):
+    """What the layers take from a configuration; `TransformerConfig` says what each is."""
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def heads(self) -> int: ...
+    @property
+    def inner(self) -> int: ...
+    @property
+    def dropout(self) -> float: ...
+    @property
+    def attention_dropout(self) -> float: ...
+    @property
+    def inner_dropout(self) -> float: ...
+    @property
+    def attention(self) -> str: ...
+    @property
+    def inference_attention(self) -> str | None: ...
+    @property
+    def alpha_per(self) -> str: ...
+    @property
+    def alpha_trained(self) -> bool: ...
+    @property
+    def score(self) -> str: ...
+    @property
+    def attention_bias(self) -> bool: ...
+    @property
+    def norm(self) -> str: ...
+    @property
+    def first_attention(self) -> str | None: ...
+    @property
+    def first_updates(self) -> int | None: ...
+    @property
+    def anneal_updates(self) -> int | None: ...
+    @property
+    def query_key_scale(self) -> float | None: ...
+
+
+def check_choice(name: str, value: str, known: Sequence[str]) -> None:
+    """Raise a ValueError unless a setting is one of those that are known."""
+    if value not in known:
+        raise ValueError(f"{name}: expected one of {', '.join(known)}; got {value!r}")
+
+
+def check_layers(config: LayersConfig) -> None:
+    """Raise a ValueError unless width and heads fit, and choices and mappings are known."""
+    if config.width % 2:
+        raise ValueError(f"width: expected an even number, got {config.width}")
+    if config.width % config.heads:
+        raise ValueError(
+            f"heads: expected a divisor of the width {config.width}, got {config.heads}"
+        )
+    check_choice("alpha_per", config.alpha_per, ALPHA_PER)
+    check_choice("score", config.score, HEAD_SCORES)
+    check_choice("norm", config.norm, NORMS)
+    for choice in (config.attention, config.inference_attention):
+        if choice not in (LEARNED, None):
+            choose_mapping(choice)
+    if config.inference_attention == LEARNED != config.attention:
+        raise ValueError(
+            f"inference_attention: {LEARNED!r} needs the attention to be {LEARNED!r} too"
+        )
+    _check_start(config)
+
+
+def _check_start(config: LayersConfig) -> None:
+    for name in ("first_updates", "anneal_updates"):
+        value = getattr(config, name)
+        if value is not None and (type(value) is not int or value < 1):
+            raise ValueError(f"{name}: expected a whole number from 1 up, got {value!r}")
+    scale = config.query_key_scale
+    if scale is not None and not 0 < scale < float("inf"):
+        raise ValueError(f"query_key_scale: expected a positive number, got {scale}")
+    if (config.first_attention is None) != (config.first_updates is None):
+        raise ValueError(
+            "first_attention, first_updates: expected both or neither, got "
+            f"{config.first_attention!r} and {config.first_updates!r}"
+        )
+    if config.first_attention is not None:
+        choose_mapping(config.first_attention)
+    if config.anneal_updates is not None:
+        alphas = [
+            choose_mapping(choice).alpha if choice not in (None, LEARNED) else None
+            for choice in (config.first_attention, config.attention)
+        ]
+        if None in alphas:
+            raise ValueError(
+                "anneal_updates: expected α-entmax as first_attention and as attention, got "
+                f"{config.first_attention!r} and {config.attention!r}"
+            )
+
+
+def attention_after(config: LayersConfig, updates: int) -> str:
+    """The attention of the update that follows after so many in a training."""
+    if config.first_attention is None or config.first_updates is None:
+        return config.attention
+    if updates < config.first_updates:
+        return config.first_attention
+    done = updates - config.first_updates + 1
+    if config.anneal_updates is None or done >= config.anneal_updates:
+        return config.attention
+    first, last = (choose_mapping(x).alpha for x in (config.first_attention, config.attention))
+    assert first is not None
+    assert last is not None
+    return str(round(first + (last - first) * done / config.anneal_updates, 6))
+
+
+def init_attention(rng: Generator, config: LayersConfig, name: str, dtype: Any) -> Parameters:
+    """The parameters of an attention with its norm, but for its α."""
+    n = config.width
+    params = init_multi_head_attention(
+        rng,
+        name,
+        n,
+        dtype,
+        bias=config.attention_bias,
+        score=config.score,
+        heads=config.heads,
+    )
+    if config.query_key_scale is not None and config.score != "dot":
+        for part in ("query", "key"):
+            params[f"{name}.{part}.weight"] *= config.query_key_scale
+    params |= init_norm(f"{name}.norm", n, dtype)
+    return params
+
+
+def init_alpha(
+    rng: Generator, config: LayersConfig, kind: str, layer: int, params: Parameters, dtype: Any
+) -> Parameters:
+    """The α of an attention, if it is learned and ``params`` do not have it yet."""
+    alpha = alpha_name(config, kind, layer)
+    if config.attention != LEARNED or f"{alpha}.alpha_logit" in params:
+        return {}
+    shape = (config.heads if config.alpha_per == "head" else 1, 1)
+    return init_learned_alpha(alpha, shape, rng, dtype)
+
+
+def init_network(rng: Generator, config: LayersConfig, name: str, dtype: Any) -> Parameters:
+    """The parameters of a position-wise network with its norm."""
+    params = init_feed_forward(rng, name, config.width, config.inner, dtype)
+    return params | init_norm(f"{name}.norm", config.width, dtype)
+
+
+class KeysValues(NamedTuple):
+    """Keys and values of an attention, each (…, S, n)."""
+
+    keys: Any
+    values: Any
+
+
+class LayerPass:
+    """One pass through a model's layers: what they share.
+
+    Parameters
+    ----------
+    rng : generator, optional
+        Switches on dropout and the attention of training.
+    weights : dict of lists, optional
+        Where the weights of each attention are appended, as arrays.
+    """
+
+    def __init__(
+        self,
+        config: LayersConfig,
+        params: Parameters,
+        rng: Generator | None,
+        weights: dict[str, list[Array]] | None = None,
+    ) -> None:
+        self.config, self.params, self.rng, self.weights = config, params, rng, weights
+        self.pre = config.norm == "pre"
+
+    def attention(
+        self,
+        kind: str,
+        layer: int,
+        name: str,
+        x: Tensor,
+        memory: KeysValues | Callable[[Tensor], KeysValues],
+        allowed: Array | None,
+        *,
+        causal: bool = False,
+    ) -> Tensor:
+        """x + attention(x), normalised.
+
+        ``memory`` is what x attends to, or gives it from x as it enters the projections.
+        """
+        config = self.config
+        query = norm(self.params, f"{name}.norm", x) if self.pre else x
+        keys, values = memory(query) if callable(memory) else memory
+        y, weights = attend_heads(
+            self.params,
+            name,
+            query,
+            keys,
+            values,
+            self.mapping(kind, layer),
+            heads=config.heads,
+            mask=allowed,
+            causal=causal,
+            score=config.score,
+            rate=config.attention_dropout,
+            rng=self.rng,
+            need_weights=self.weights is not None,
+        )
+        if self.weights is not None and weights is not None:
+            self.weights[kind].append(weights.data)
+        return self.added(x, y, name)
+
+    def self_attention(
+        self,
+        kind: str,
+        layer: int,
+        name: str,
+        x: Tensor,
+        allowed: Array | None,
+        *,
+        causal: bool = False,
+    ) -> Tensor:
+        """The same, of x to itself."""
+        own = partial(self.keys_and_values, name)
+        return self.attention(kind, layer, name, x, own, allowed, causal=causal)
+
+    def keys_and_values(self, name: str, x: Tensor) -> KeysValues:
+        """The keys and values of an attention to x."""
+        return KeysValues(*keys_and_values(self.params, name, x, x, self.config.score))
+
+    def network(self, name: str, x: Tensor) -> Tensor:
+        """x + network(x), normalised."""
+        inside = norm(self.params, f"{name}.norm", x) if self.pre else x
+        y = feed_forward(self.params, name, inside, self.config.inner_dropout, self.rng)
+        return self.added(x, y, name)
+
+    def added(self, x: Tensor, y: Tensor, name: str) -> Tensor:
+        total = x + dropout(y, self.config.dropout, self.rng)
+        return total if self.pre else norm(self.params, f"{name}.norm", total)
+
+    def last(self, x: Tensor, name: str) -> Tensor:
+        """What comes out of the last layer: normalised, if each layer's input is."""
+        return norm(self.params, f"{name}.norm", x) if self.pre else x
+
+    def mapping(self, kind: str, layer: int) -> AttentionMapping:
+        config = self.config
+        choice = config.attention
+        if self.rng is None and config.inference_attention is not None:
+            choice = config.inference_attention
+        if choice != LEARNED:
+            return choose_mapping(choice)
+        name = alpha_name(config, kind, layer)
+        return learned_entmax(self.params, name, trained=config.alpha_trained)
+
+
+def alpha_name(config: LayersConfig, kind: str, layer: int) -> str:
+    """Where the α of an attention lies: with its layer and kind, its kind, or the model."""
+    if config.alpha_per == "model":
+        return "attention"
+    return f"attention.{kind}" if config.alpha_per == "kind" else f"attention.{kind}.{layer}"
+
+
+class Past:
+    """The keys and values of all tokens so far, once the last one's are computed.
+
+    ``longer`` then holds them for the next step.
+    """
+
+    def __init__(
+        self, run: LayerPass, name: str, before: KeysValues, lengths: IntArray, level: bool
+    ) -> None:
+        self.run, self.name, self.before = run, name, before
+        self.lengths, self.level = lengths, level
+        self.longer = before
+
+    def __call__(self, x: Tensor) -> KeysValues:
+        new = detached(self.run.keys_and_values(self.name, x))
+        pairs = zip(self.before, new, strict=True)
+        self.longer = KeysValues(*(_appended(a, b, self.lengths, self.level) for a, b in pairs))
+        return self.longer
+
+
+def _appended(past: Array, new: Array, lengths: IntArray, level: bool) -> Array:
+    """Each row's (1, n) after its ``lengths`` first entries, in a new array."""
+    if level:
+        return array_module(past).concatenate([past, new], axis=1)
+    longer = lengthened(past, past.shape[1] + 1)
+    xp = array_module(past)
+    longer[xp.arange(len(lengths)), xp.asarray(lengths)] = new[:, 0]
+    return longer
+
+
+def lengthened(x: Array, length: int | None) -> Array:
+    """(rows, T, n) with zeros behind, up to a length; itself without one or if it is as long."""
+    if length is None or x.shape[1] == length:
+        return x
+    xp = array_module(x)
+    zeros = xp.zeros((x.shape[0], length - x.shape[1], x.shape[2]), x.dtype)
+    return xp.concatenate([x, zeros], axis=1)
+
+
+def detached(pair: KeysValues) -> KeysValues:
+    """The same off the tape."""
+    return KeysValues(*(as_tensor(x).data for x in pair))
