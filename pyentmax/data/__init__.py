@@ -1,4 +1,4 @@
-"""Data of any task: vocabularies, batches of pairs by length, and downloads with a checksum."""
+"""Data of any task: vocabularies, batches of pairs or of pieces of a text, checked downloads."""
 
 from pyentmax.data.batching import (
     Batch,
@@ -11,6 +11,7 @@ from pyentmax.data.batching import (
 )
 from pyentmax.data.download import FOLDER_VARIABLE, fetch, local_folder
 from pyentmax.data.errors import DataError
+from pyentmax.data.segments import Segment, Segments, cut, text_fingerprint
 from pyentmax.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
 __all__ = [
@@ -24,11 +25,15 @@ __all__ = [
     "BucketedPairs",
     "DataError",
     "Pair",
+    "Segment",
+    "Segments",
     "TokenBatches",
     "Vocabulary",
     "bucketed_batches",
+    "cut",
     "fetch",
     "fingerprint",
     "local_folder",
     "make_batch",
+    "text_fingerprint",
 ]

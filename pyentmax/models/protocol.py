@@ -24,6 +24,7 @@ __all__ = [
     "JoinableDecodable",
     "PairBatch",
     "Step",
+    "TextBatch",
     "unseen",
 ]
 
@@ -57,6 +58,28 @@ class PairBatch(Protocol):
     def target_mask(self) -> Any: ...
 
     def on(self, xp: ModuleType) -> PairBatch:
+        """The same batch as arrays of a module: numpy's, or cupy's."""
+
+
+class TextBatch(Protocol):
+    """B pieces of texts that a language model learns from.
+
+    Attributes
+    ----------
+    before : array of shape (B, M)
+        The tokens before each piece; M is 0 for a model without a memory.
+    tokens_in, tokens_out : arrays of shape (B, T)
+        Tokens to read, and to predict: each one's successor.
+    """
+
+    @property
+    def before(self) -> Any: ...
+    @property
+    def tokens_in(self) -> Any: ...
+    @property
+    def tokens_out(self) -> Any: ...
+
+    def on(self, xp: ModuleType) -> TextBatch:
         """The same batch as arrays of a module: numpy's, or cupy's."""
 
 

@@ -223,13 +223,15 @@ class LayerPass:
         allowed: Array | None,
         *,
         causal: bool = False,
+        prepare: Callable[[Tensor], tuple[Tensor, Tensor | None]] | None = None,
     ) -> Tensor:
         """x + attention(x), normalised.
 
-        ``memory`` is what x attends to, or gives it from x as it enters the projections.
+        ``memory`` is what x attends to, or gives it from x as it enters the projections;
+        ``prepare`` is as for `attend_heads`.
         """
         config = self.config
-        query = norm(self.params, f"{name}.norm", x) if self.pre else x
+        query = self.inside(name, x)
         keys, values = memory(query) if callable(memory) else memory
         y, weights = attend_heads(
             self.params,
@@ -237,7 +239,7 @@ class LayerPass:
             query,
             keys,
             values,
-            self.mapping(kind, layer),
+            self._mapping(kind, layer),
             heads=config.heads,
             mask=allowed,
             causal=causal,
@@ -245,10 +247,11 @@ class LayerPass:
             rate=config.attention_dropout,
             rng=self.rng,
             need_weights=self.weights is not None,
+            prepare=prepare,
         )
         if self.weights is not None and weights is not None:
             self.weights[kind].append(weights.data)
-        return self.added(x, y, name)
+        return self._added(x, y, name)
 
     def self_attention(
         self,
@@ -268,13 +271,18 @@ class LayerPass:
         """The keys and values of an attention to x."""
         return KeysValues(*keys_and_values(self.params, name, x, x, self.config.score))
 
+    def inside(self, name: str, x: Tensor) -> Tensor:
+        """What enters a sub-layer: x, or x normalised."""
+        return norm(self.params, f"{name}.norm", x) if self.pre else x
+
     def network(self, name: str, x: Tensor) -> Tensor:
         """x + network(x), normalised."""
-        inside = norm(self.params, f"{name}.norm", x) if self.pre else x
-        y = feed_forward(self.params, name, inside, self.config.inner_dropout, self.rng)
-        return self.added(x, y, name)
+        y = feed_forward(
+            self.params, name, self.inside(name, x), self.config.inner_dropout, self.rng
+        )
+        return self._added(x, y, name)
 
-    def added(self, x: Tensor, y: Tensor, name: str) -> Tensor:
+    def _added(self, x: Tensor, y: Tensor, name: str) -> Tensor:
         total = x + dropout(y, self.config.dropout, self.rng)
         return total if self.pre else norm(self.params, f"{name}.norm", total)
 
@@ -282,7 +290,7 @@ class LayerPass:
         """What comes out of the last layer: normalised, if each layer's input is."""
         return norm(self.params, f"{name}.norm", x) if self.pre else x
 
-    def mapping(self, kind: str, layer: int) -> AttentionMapping:
+    def _mapping(self, kind: str, layer: int) -> AttentionMapping:
         config = self.config
         choice = config.attention
         if self.rng is None and config.inference_attention is not None:

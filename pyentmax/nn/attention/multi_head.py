@@ -18,6 +18,7 @@ Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §2.1 and �
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -225,15 +226,20 @@ def attend_heads(
     rate: float = 0.0,
     rng: Generator | None = None,
     need_weights: bool = True,
+    prepare: Callable[[Tensor], tuple[Tensor, Tensor | None]] | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """MultiHead from what :func:`keys_and_values` gave, as `multi_head_attention` but for the mask.
 
-    ``mask`` is broadcastable to the scores, (…, heads, T, S).
+    ``mask`` is broadcastable to the scores, (…, heads, T, S). ``prepare`` maps the projected
+    queries, (…, T, n), to those that are compared with the keys, and to what is added to the scores
+    that they give, (…, heads, T, S) or None: positions, say.
     """
     q = as_tensor(query) if score == "dot" else linear(params, f"{name}.query", query)
+    q, added = (q, None) if prepare is None else prepare(q)
     keys = as_tensor(keys)
     scale = (q.shape[-1] // max(heads, 1)) ** -0.5 if score == "scaled" else 1.0
-    is_plain = not need_weights and score != "additive" and not (rate and rng is not None)
+    dropping = rate > 0 and rng is not None
+    is_plain = not (need_weights or dropping or score == "additive" or added is not None)
     sparse = sparse_arguments(mapping, heads, q.data, keys.data) if is_plain else None
     if sparse is not None:
         if causal:
@@ -244,6 +250,8 @@ def attend_heads(
         scores = additive_head_scores(q, keys, params[f"{name}.v"])
     else:
         scores = head_scores(q, keys, heads, scale)
+    if added is not None:
+        scores = scores + added
     if causal:
         before = causal_mask(q.shape[-2], keys.shape[-2], keys.xp)
         mask = before if mask is None else mask & before
