@@ -29,6 +29,7 @@ from pyentmax.analysis.heads import (
     positional_confidence,
     word_clusters,
 )
+from pyentmax.analysis.predictions import epsilon_perplexity, jensen_shannon, sparsemax_score
 from pyentmax.analysis.reliability import (
     Calibration,
     CalibrationBin,
@@ -53,10 +54,12 @@ __all__ = [
     "corpus_attention",
     "density",
     "empty_string_probability",
+    "epsilon_perplexity",
     "exactness_by_beam",
     "exactness_statistics",
     "head_densities",
     "head_diversity",
+    "jensen_shannon",
     "levenshtein",
     "listed_predictions",
     "mean_levenshtein",
@@ -64,6 +67,7 @@ __all__ = [
     "merging_scores",
     "positional_confidence",
     "smallest_exact_beam",
+    "sparsemax_score",
     "support_size",
     "support_sizes",
     "trajectory_statistics",

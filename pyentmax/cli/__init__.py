@@ -20,11 +20,12 @@ from pyentmax.tasks.captions.commands import add_commands as add_captions
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands import ANALYSES as OF_INFLECTION
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
+from pyentmax.tasks.language_model.commands import add_commands as add_language_model
 from pyentmax.tasks.translation.commands import ANALYSES as OF_TRANSLATION
 from pyentmax.tasks.translation.commands import add_commands as add_translation
 
 LONGEST = 2000  # characters of a message
-TASKS = [add_inflection, add_translation, add_captions]
+TASKS = [add_inflection, add_translation, add_captions, add_language_model]
 ANALYSES = {**OF_INFLECTION, **OF_TRANSLATION}
 
 

@@ -105,7 +105,7 @@ def ancestral_sampling(
         possible = possible_continuations(step, total, owner // samples, length)
         log_p = np.where(possible, step.log_prob, -np.inf).astype(np.float64)
         # A string at its limit may still end; whatever else is drawn leaves it unfinished.
-        tokens = _draw(log_p, rng, temperature, top_k, nucleus)
+        tokens = draw_tokens(log_p, rng, temperature, top_k, nucleus)
         ended = tokens == model.eos
         finished[owner[ended]] = True
         going = ~ended & (length < limit[owner])
@@ -125,7 +125,7 @@ def ancestral_sampling(
     return [hypotheses[i : i + samples] for i in range(0, strings, samples)]
 
 
-def _draw(
+def draw_tokens(
     log_p: FloatArray,
     rng: np.random.Generator,
     temperature: float,

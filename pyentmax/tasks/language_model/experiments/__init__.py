@@ -1,0 +1,1 @@
+"""Experiments on language models, each a command that can be stopped and continued."""

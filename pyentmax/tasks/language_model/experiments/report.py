@@ -1,0 +1,159 @@
+"""The tables and the pictures of what is there, from the small JSON files of the runs.
+
+OUT/table.md      all runs, finished or not, seeds averaged
+OUT/curves.png    bits per character against updates
+OUT/k.png         bits per character against k, where one model was read with each
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.tasks.language_model.experiments.rows import ROWS, row
+from pyentmax.tasks.language_model.experiments.runs import CURVE, RESULT, Run
+from pyentmax.tasks.records import read_json, write_text
+
+SCORES = ("epsilon_perplexity", "sparsemax_score", "jensen_shannon")
+
+
+class Recorded(NamedTuple):
+    """What the files of a run tell: its curve, and its result if it is finished."""
+
+    run: Run
+    curve: list[dict[str, Any]]
+    result: dict[str, Any] | None
+
+    @property
+    def updates(self) -> int:
+        """How far the run is."""
+        return int(self.result["updates"] if self.result else self.curve[-1]["update"])
+
+
+def recorded(out: Path) -> list[Recorded]:
+    """All runs that have been validated once, in the order of the rows."""
+    found = []
+    for path in out.glob(f"*.seed-*/{CURVE}"):
+        name, _, seed = path.parent.name.rpartition(".seed-")
+        result = path.parent / RESULT
+        curve = read_json(path)
+        if curve:
+            of_run = read_json(result) if result.exists() else None
+            found.append(Recorded(Run(name, int(seed)), curve, of_run))
+    order = list(ROWS)
+    return sorted(found, key=lambda r: (order.index(r.run.row), r.run.seed, r.updates))
+
+
+def write_report(out: Path) -> str:
+    """Write ``table.md``; returns it."""
+    runs = recorded(out)
+    parts = [format_table(runs), format_by_k(runs), format_by_length(runs)]
+    text = "\n\n".join(part for part in parts if part)
+    write_text(out / "table.md", text + "\n")
+    return text
+
+
+def format_table(runs: Sequence[Recorded]) -> str:
+    """One line for each row and length of training, seeds averaged."""
+    lines = [
+        "| row | what | seeds | updates | bits per character | attended | ε-perplexity | "
+        "sparsemax score | Jensen-Shannon | tokens/s |",
+        "| --- " * 10 + "|",
+    ]
+    groups: dict[tuple[str, int], list[Recorded]] = defaultdict(list)
+    for entry in runs:
+        groups[entry.run.row, entry.updates].append(entry)
+    for (name, updates), group in groups.items():
+        results = [entry.result for entry in group if entry.result]
+        seen = [float(np.mean(r["attended"])) for r in results]
+        cells = [
+            name,
+            row(name).what,
+            str(len(group)),
+            f"{updates:,}",
+            _bits(group),
+            _number(seen or [entry.curve[-1]["attended"] for entry in group], 1),
+            *(_number([r["scores"][s] for r in results], 3) for s in SCORES),
+            _number([r["tokens_per_second"] for r in results], 0),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def format_by_k(runs: Sequence[Recorded]) -> str:
+    """Bits per character of one model read with each k, and of models trained with it."""
+    read = _results(runs, "by_k")
+    if not read:
+        return ""
+    names = list(next(iter(read.values())))
+    lines = [
+        "Bits per character of the last 16,384 characters with the k largest weights, where a "
+        "model is read with other k than it was trained with:",
+        "",
+        f"| trained with | {' | '.join(names)} |",
+        "| --- " * (len(names) + 1) + "|",
+    ]
+    for name, by_k in read.items():
+        lines.append(f"| {name} | {' | '.join(f'{bits:.3f}' for bits in by_k.values())} |")
+    return "\n".join(lines)
+
+
+def format_by_length(runs: Sequence[Recorded]) -> str:
+    """Bits per character of the same characters after shorter and longer texts."""
+    read = _results(runs, "by_length")
+    if not read:
+        return ""
+    names = list(next(iter(read.values())))
+    lines = [
+        "Bits per character of the last 16,384 characters, read in pieces of so many characters, "
+        "of which the last 256 are counted:",
+        "",
+        f"| row | {' | '.join(names)} |",
+        "| --- " * (len(names) + 1) + "|",
+    ]
+    for name, by_length in read.items():
+        lines.append(f"| {name} | {' | '.join(f'{bits:.3f}' for bits in by_length.values())} |")
+    return "\n".join(lines)
+
+
+def _results(runs: Sequence[Recorded], name: str) -> dict[str, dict[str, float]]:
+    """One entry of the results that have it, by run."""
+    return {
+        str(entry.run): entry.result[name]
+        for entry in runs
+        if entry.result and name in entry.result
+    }
+
+
+def draw_report(out: Path) -> list[Path]:
+    """Draw the curves, and bits against k if a run has them; returns the files."""
+    from pyentmax.plotting import plot_bits_by_k, plot_bits_curves, save_figure
+
+    runs = recorded(out)
+    files = []
+    curves = {str(entry.run): entry.curve for entry in runs if len(entry.curve) > 1}
+    if curves:
+        files.append(save_figure(plot_bits_curves(curves), out / "curves.png"))
+    by_k = _results(runs, "by_k")
+    if by_k:
+        files.append(save_figure(plot_bits_by_k(by_k), out / "k.png"))
+    return files
+
+
+def _bits(group: Sequence[Recorded]) -> str:
+    """The mean over seeds, with its standard error; of unfinished runs, the last validation's."""
+    values = [entry.result["bits"] if entry.result else entry.curve[-1]["bits"] for entry in group]
+    if None in values:
+        return "∞"
+    if len(values) < 2:
+        return f"{values[0]:.3f}"
+    error = np.std(values, ddof=1) / len(values) ** 0.5
+    return f"{np.mean(values):.3f} ± {error:.3f}"
+
+
+def _number(values: Sequence[float], digits: int) -> str:
+    return f"{np.mean(values):,.{digits}f}" if len(values) else "–"

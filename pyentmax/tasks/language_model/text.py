@@ -1,0 +1,71 @@
+"""The text that a language model learns from, and the part of it that is held out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from pyentmax.data import DataError
+
+SHAKESPEARE = Path("tinyshakespeare", "input.txt")
+HELD_OUT = 10  # one part of so many, the last one, is not learned from
+
+
+class Text(NamedTuple):
+    """A text to learn from, and its last tenth, to measure on."""
+
+    train: str
+    held_out: str
+
+
+def read_text(path: str | Path) -> Text:
+    """A text file, in UTF-8, in its two parts.
+
+    Raises
+    ------
+    DataError
+        If the file is empty or not UTF-8.
+    OSError
+        If it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "song.txt")
+    ...     _ = path.write_text("la la la la la la la la " * 5)
+    ...     [len(part) for part in read_text(path)]
+    [108, 12]
+    """
+    try:
+        text = Path(path).read_text("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: expected text in UTF-8 ({error})") from error
+    if len(text) < HELD_OUT:
+        raise DataError(f"{path}: expected a text, got {len(text)} characters")
+    learned = len(text) - len(text) // HELD_OUT
+    return Text(text[:learned], text[learned:])
+
+
+def read_shakespeare(folder: Path | None = None) -> Text:
+    """The text known as Tiny Shakespeare: 1.1 million characters of his plays.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        With ``input.txt``, or with ``tinyshakespeare/input.txt``. If not given, the folder in
+        ``PYENTMAX_DATA``.
+
+    Raises
+    ------
+    DataError
+        If the file is not there, or is no text.
+    """
+    given = folder or (Path(os.environ["PYENTMAX_DATA"]) if "PYENTMAX_DATA" in os.environ else None)
+    if given is None:
+        raise DataError(f"data: expected --data FOLDER, or PYENTMAX_DATA set, with {SHAKESPEARE}")
+    for path in (given / SHAKESPEARE.name, given / SHAKESPEARE):
+        if path.exists():
+            return read_text(path)
+    raise DataError(f"{given}: expected {SHAKESPEARE.name} or {SHAKESPEARE}")

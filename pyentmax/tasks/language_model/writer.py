@@ -1,0 +1,231 @@
+"""A language model with its vocabulary of characters: trained, saved, loaded, measured, sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pyentmax.calls.devices import to_host
+from pyentmax.data import BOS, EOS, DataError, Vocabulary, cut
+from pyentmax.decoding.sampling import draw_tokens
+from pyentmax.models.checks import read_configuration
+from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
+from pyentmax.system.blas import limit_blas
+from pyentmax.tasks.model_files import best_of, reading
+from pyentmax.training import Validation, load_checkpoint, save_checkpoint
+
+KIND = "language model"
+END = "\n"
+"""Where decoders end a continuation, if the text has it: with the line."""
+
+
+class Predictions(NamedTuple):
+    """What a model finds possible at each of some places of a text.
+
+    Attributes
+    ----------
+    probabilities : (N, V) array
+    labels : (N,) array
+        What stands there.
+    """
+
+    probabilities: np.ndarray
+    labels: np.ndarray
+
+
+class Writer:
+    """A language model, with its vocabulary.
+
+    Parameters
+    ----------
+    model : LanguageModel
+    vocabulary : Vocabulary
+        Of single characters.
+    context : int
+        Characters that the model has learned to read at once.
+
+    Examples
+    --------
+    >>> shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+    >>> writer = Writer.untrained("to be or not to be", np.random.default_rng(0), 8, **shape)
+    >>> writer.write("to ", 4, np.random.default_rng(1)).startswith("to ")
+    True
+    """
+
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, context: int) -> None:
+        self.model, self.vocabulary, self.context = model, vocabulary, context
+
+    @classmethod
+    @limit_blas()
+    def untrained(cls, text: str, rng: np.random.Generator, context: int, **config: Any) -> Writer:
+        """A model with random parameters, and a vocabulary of what occurs in the text.
+
+        ``config`` has the fields of `LanguageModelConfig` but for the size.
+        """
+        vocabulary = Vocabulary.build([text])
+        shape = LanguageModelConfig(len(vocabulary), **config)
+        model = LanguageModel.initialize(shape, rng, bos=BOS, eos=_end(vocabulary))
+        return cls(model, vocabulary, context)
+
+    def encode(self, text: str) -> np.ndarray:
+        """The ids of a text's characters; a DataError names one that the model has never seen."""
+        return self.vocabulary.encode(text)
+
+    # --- measuring --------------------------------------------------------------------------------
+    def predictions(
+        self, tokens: np.ndarray, context: int | None = None, counted: int | None = None
+    ) -> Iterator[Predictions]:
+        """What the model predicts along a text, cut into pieces, each read from its beginning.
+
+        Parameters
+        ----------
+        tokens : int array
+        context : int, optional
+            Characters read at once, if not as many as in training.
+        counted : int, optional
+            Only the last so many characters of each piece are predicted, and the pieces overlap
+            such that no character is predicted twice: those after the first ``context − counted``.
+            With the same end of the text and the same ``counted``, other contexts thus predict
+            the same characters, as far as they reach.
+        """
+        context = context or self.context
+        counted = counted or context
+        starts = np.arange(len(tokens) - context - 1, -1, -counted)[::-1]
+        size = max(1, 8192 // context)
+        model = self.model
+        for i in range(0, len(starts), size):
+            batch = cut(tokens, starts[i : i + size], context)
+            scores = model.scores(model.params, model.xp.asarray(batch.tokens_in))
+            scores = scores.data[:, -counted:].reshape(-1, model.config.size)
+            p, _ = model.output.probabilities(scores)
+            yield Predictions(to_host(p), batch.tokens_out[:, -counted:].reshape(-1))
+
+    @limit_blas()
+    def bits(
+        self,
+        tokens: np.ndarray,
+        context: int | None = None,
+        counted: int | None = None,
+        limit: int | None = None,
+    ) -> float:
+        """Mean −log₂ p per character, of the last ``limit`` ones that `predictions` gives.
+
+        It is ∞ where the model finds a character impossible.
+        """
+        p = np.concatenate(
+            [
+                np.take_along_axis(found.probabilities, found.labels[:, None], axis=1)[:, 0]
+                for found in self.predictions(_last(tokens, limit, context, self), context, counted)
+            ]
+        ).astype(np.float64)
+        with np.errstate(divide="ignore"):
+            return float(-np.log2(p[-limit:] if limit else p).mean())
+
+    @limit_blas()
+    def validate(self, tokens: np.ndarray) -> Validation:
+        """Mean loss per character, and the share of characters that are the most probable ones."""
+        model, loss, right, count = self.model, 0.0, 0, 0
+        starts = np.arange(0, len(tokens) - self.context, self.context)
+        for i in range(0, len(starts), 32):
+            batch = cut(tokens, starts[i : i + 32], self.context).on(model.xp)
+            scores = model.scores(model.params, batch.tokens_in)
+            flat, labels = scores.reshape(-1, model.config.size), batch.tokens_out.reshape(-1)
+            loss += float(model.output.loss(flat, labels, reduction="sum").data)
+            right += int((flat.data.argmax(axis=-1) == labels).sum())
+            count += labels.size
+        return Validation(loss / count, right / count)
+
+    # --- writing ----------------------------------------------------------------------------------
+    @limit_blas()
+    def write(
+        self,
+        beginning: str,
+        length: int,
+        rng: np.random.Generator,
+        *,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        nucleus: float | None = None,
+    ) -> str:
+        """A beginning, and how the model goes on: so many characters, drawn one by one.
+
+        Where the output mapping gives zeros, nothing outside the support is ever drawn. When the
+        text gets longer than ``context``, the second half of what was read is read again, and
+        the first half is forgotten.
+
+        Raises
+        ------
+        DataError
+            If the beginning is empty, or has a character that the model has never seen.
+        ValueError
+            If a number is out of range.
+        """
+        if not beginning:
+            raise DataError("beginning: expected at least one character, got none")
+        if length < 0:
+            raise ValueError(f"length: expected at least 0, got {length}")
+        model, tokens = self.model, self.encode(beginning).tolist()
+        state, last = None, np.array([model.bos])
+        for _ in range(length):
+            if state is None or state.lengths[0] >= self.context:
+                read = np.array([tokens[-max(1, self.context // 2) :]])
+                state = model.encode(read, np.ones_like(read, bool))
+            step, state = model.step(state, last)
+            last = draw_tokens(step.log_prob, rng, temperature, top_k, nucleus)
+            tokens.append(int(last[0]))
+        return "".join(self.vocabulary.decode(tokens))
+
+    # --- files ------------------------------------------------------------------------------------
+    def description(self) -> dict[str, Any]:
+        """Configuration and vocabulary, in a form that JSON can hold."""
+        return {
+            "config": asdict(self.model.config),
+            "vocabulary": self.vocabulary.to_json(),
+            "context": self.context,
+        }
+
+    def save(self, path: str | Path) -> None:
+        """Write the model with all that belongs to it to one ``.npz``."""
+        save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
+
+    @classmethod
+    @limit_blas()
+    def load(cls, path: str | Path) -> Writer:
+        """Read what :meth:`save` wrote, from the file or from the folder of a run.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        CheckpointError
+            If the file is damaged, of another kind, its parts do not fit together, or a parameter
+            is not finite.
+        """
+        path = best_of(path)
+        params, meta = load_checkpoint(path, KIND)
+        with reading(path):
+            vocabulary = Vocabulary.from_json(meta["vocabulary"])
+            config = read_configuration(LanguageModelConfig, meta["config"])
+            if len(vocabulary) != config.size:
+                raise ValueError(
+                    f"vocabulary: expected {config.size} tokens, got {len(vocabulary)}"
+                )
+            context = meta["context"]
+            if type(context) is not int or context < 1:
+                raise ValueError(f"context: expected a number from 1 up, got {context!r}")
+            model = LanguageModel(config, params, BOS, _end(vocabulary))
+            model.check_parameters()
+        return cls(model, vocabulary, context)
+
+
+def _end(vocabulary: Vocabulary) -> int:
+    return int(vocabulary.encode([END])[0]) if END in vocabulary.tokens else EOS
+
+
+def _last(tokens: np.ndarray, limit: int | None, context: int | None, writer: Writer) -> np.ndarray:
+    """As much of a text as it takes to predict its last ``limit`` characters."""
+    return tokens if limit is None else tokens[-(limit + (context or writer.context) + 1) :]

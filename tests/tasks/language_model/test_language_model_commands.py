@@ -1,0 +1,208 @@
+"""Language models from a text to the table: training, resuming, writing, measuring."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pyentmax.cli import main
+from pyentmax.data import DataError
+from pyentmax.tasks.language_model import Text, Writer, read_shakespeare, read_text, train_writer
+from pyentmax.tasks.language_model.experiments import rows, runs
+from pyentmax.tasks.language_model.experiments.rows import row
+from pyentmax.training import CheckpointError, TrainingConfig
+
+LINES = "the cat sat on the mat\nthe dog sat on the log\n" * 40
+SHAPE = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.1}
+SIZES = ["--width", 8, "--layers", 1, "--heads", 2, "--inner", 8, "--context", 16]
+QUICK = TrainingConfig(updates=3, rate=1e-2, validate_every=2)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "input.txt").write_text(LINES, "utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def tiny_rows(monkeypatch):
+    """Rows that are trained in an instant."""
+    monkeypatch.setattr(rows, "MODEL", rows.MODEL | SHAPE)
+    settings = {"updates": 4, "warmup": 2, "validate_every": 2}
+    monkeypatch.setattr(rows, "TRAINING", rows.TRAINING | settings)
+    for name, value in {"CONTEXT": 16, "LENGTHS": (8, 16), "MEASURED": 64, "KS": (1, 4)}.items():
+        monkeypatch.setattr(runs, name, value)
+
+
+def run(*words):
+    return main([str(word) for word in words])
+
+
+def test_train_resume_and_sample(folder, capsys):
+    out = folder / "run"
+    command = ("train", "language-model", folder / "input.txt", "--out", out, "--quiet", *SIZES)
+    assert run(*command, "--updates", 4, "--warmup", 2, "--slow", 0.1) == 0
+    assert "4 updates in" in capsys.readouterr().out
+    assert run(*command) == 1
+    assert "already holds a run" in capsys.readouterr().err
+    assert run("sample", out, "--beginning", "the ", "--length", 30, "--samples", 2) == 0
+    first, second = capsys.readouterr().out.split("-" * 20)
+    assert "the " in first
+    assert first.strip() != second.strip()
+
+
+@pytest.mark.parametrize("name", ["top8", "learned", "never"])
+def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name):
+    out = folder / "rows"
+    command = ("reproduce", "language-model", "--data", folder, "--out", out, "--row", name)
+    assert run(*command, "--quiet", "--pause-after", 2) == 0
+    assert "not finished" in capsys.readouterr().out
+    assert run(*command, "--quiet") == 0
+    assert f"| {name} | {row(name).what} | 1 | 4 |" in capsys.readouterr().out
+    result = json.loads((out / f"{name}.seed-0" / "result.json").read_text("utf-8"))
+    assert len(result["attended"]) == 1
+    assert ("alphas" in result) == (name == "learned")
+    assert 0 < result["scores"]["sparsemax_score"] < 1
+    if name == "top8":
+        assert set(result["by_k"]) == {"1", "4", "all"}
+        assert result["bits"] == pytest.approx(np.log2(len(set(LINES))), abs=2)
+    assert run(*command, "--quiet") == 0
+    assert "(finished)" in capsys.readouterr().out
+    assert run(*command, "--report") == 0
+    assert (out / "curves.png").stat().st_size > 1000
+
+
+def test_a_run_that_was_paused_ends_as_one_that_was_not(folder, tiny_rows):
+    text = read_text(folder / "input.txt")
+    for out, pause in (("whole", None), ("paused", 3)):
+        if pause:
+            assert not runs.do_run(
+                folder / out, runs.Run("1.5", 0), text, pause_after=pause, progress=False
+            )
+        assert runs.do_run(folder / out, runs.Run("1.5", 0), text, progress=False)
+    models = [Writer.load(folder / out / "1.5.seed-0").model for out in ("whole", "paused")]
+    for name, x in models[0].params.items():
+        np.testing.assert_array_equal(x, models[1].params[name], err_msg=name)
+
+
+def test_k_of_all_keys_is_softmax(folder):
+    writer, _ = train_writer(
+        read_text(folder / "input.txt"), QUICK, context=16, progress=False, attention="1", **SHAPE
+    )
+    held_out = writer.encode(LINES[:400])
+    softmax, every = (
+        runs.with_attention(writer, choice).bits(held_out) for choice in ("1", "topk_softmax:16")
+    )
+    assert every == pytest.approx(softmax, abs=1e-6, rel=0)
+    one = runs.with_attention(writer, "topk_softmax:1").bits(held_out)
+    assert abs(one - softmax) > 1e-6
+
+
+def test_bits_count_the_same_characters_whatever_is_read_before_them():
+    rng = np.random.default_rng(0)
+    writer = Writer.untrained(LINES, rng, 16, **SHAPE)
+    tokens = writer.encode(LINES[:300])
+    labels = [
+        np.concatenate([p.labels for p in writer.predictions(tokens, n, counted=8)])
+        for n in (8, 16, 32)
+    ]
+    for longer in labels[1:]:
+        np.testing.assert_array_equal(longer, labels[0][-len(longer) :])
+    np.testing.assert_array_equal(labels[0], tokens[-len(labels[0]) :])
+    # The last 24 characters alone give the same as the end of the whole.
+    p = [
+        np.take_along_axis(part.probabilities, part.labels[:, None], axis=1)
+        for part in writer.predictions(tokens, 16, counted=8)
+    ]
+    expected = -np.log2(np.concatenate(p).astype(float))[-24:].mean()
+    assert writer.bits(tokens, 16, counted=8, limit=24) == pytest.approx(expected, rel=1e-6, abs=0)
+
+
+def test_bits_are_the_loss_of_softmax():
+    writer = Writer.untrained(LINES, np.random.default_rng(0), 16, output="1", **SHAPE)
+    tokens = writer.encode(LINES[: 16 * 5 + 1])
+    loss = writer.validate(tokens).loss
+    assert writer.bits(tokens) == pytest.approx(loss / np.log(2), rel=1e-5, abs=0)
+
+
+def test_what_is_written_is_in_the_support():
+    """A sparse output of large scores rules most characters out: none of those is written."""
+    writer = Writer.untrained(LINES, np.random.default_rng(0), 16, output="1.5", **SHAPE)
+    writer.model.params["output.weight"] *= 30
+    text = writer.write("the", 60, np.random.default_rng(1))
+    assert len(text) == 63
+    # As `write` reads again what it keeps, each character is checked after the same text.
+    tokens, possible = writer.encode(text), 0
+    for end in range(3, len(text)):
+        start = _first_read(end, 3, writer.context)
+        read = tokens[None, start:end]
+        p, _ = writer.model.output.probabilities(
+            writer.model.scores(writer.model.params, read).data[0, -1]
+        )
+        assert p[tokens[end]] > 0
+        possible += (p > 0).sum()
+    assert possible / 60 < 0.8 * len(writer.vocabulary)
+
+
+def _first_read(end, beginning, context):
+    """From where on `Writer.write` has read when it draws the character at ``end``."""
+    start, read = max(0, beginning - context // 2), 0
+    for place in range(beginning, end + 1):
+        if read >= context or place == beginning:
+            start = max(0, place - context // 2)
+        read = place - start
+    return start
+
+
+def test_temperature_top_k_and_nucleus():
+    writer = Writer.untrained(LINES, np.random.default_rng(0), 16, **SHAPE)
+    greedy = writer.write("the", 20, np.random.default_rng(1), top_k=1)
+    for options in ({"temperature": 1e-3}, {"nucleus": 1e-6}):
+        assert writer.write("the", 20, np.random.default_rng(2), **options) == greedy
+    assert writer.write("the", 20, np.random.default_rng(2)) != greedy
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda w: w.write("", 3, None), DataError, "at least one character"),
+        (lambda w: w.write("the", -1, None), ValueError, "length: expected at least 0"),
+        (lambda w: w.write("€", 3, None), DataError, "€"),
+    ],
+)
+def test_bad_beginnings(call, error, words):
+    writer = Writer.untrained(LINES, np.random.default_rng(0), 16, **SHAPE)
+    with pytest.raises(error, match=words):
+        call(writer)
+
+
+def test_a_model_comes_back_from_its_file(tmp_path):
+    writer = Writer.untrained(LINES, np.random.default_rng(0), 16, attention="learned", **SHAPE)
+    writer.save(tmp_path / "model.npz")
+    again = Writer.load(tmp_path / "model.npz")
+    assert again.description() == writer.description()
+    assert again.write("the", 9, np.random.default_rng(1)) == writer.write(
+        "the", 9, np.random.default_rng(1)
+    )
+    writer.context = 0
+    writer.save(tmp_path / "damaged.npz")
+    with pytest.raises(CheckpointError, match="context: expected a number from 1 up"):
+        Writer.load(tmp_path / "damaged.npz")
+
+
+def test_texts_that_are_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("PYENTMAX_DATA", raising=False)
+    with pytest.raises(DataError, match="PYENTMAX_DATA"):
+        read_shakespeare()
+    with pytest.raises(DataError, match=r"expected input\.txt"):
+        read_shakespeare(tmp_path)
+    (tmp_path / "input.txt").write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match="UTF-8"):
+        read_shakespeare(tmp_path)
+    (tmp_path / "input.txt").write_text("short")
+    with pytest.raises(DataError, match="got 5 characters"):
+        read_shakespeare(tmp_path)
+    with pytest.raises(DataError, match="row: expected one of softmax"):
+        row("nothing")
+    with pytest.raises(DataError, match="tokens: expected at least"):
+        train_writer(Text("ab" * 9, "ab"), QUICK, context=16, progress=False, **SHAPE)
