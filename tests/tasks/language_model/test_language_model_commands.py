@@ -141,7 +141,7 @@ def test_what_is_written_is_in_the_support():
         )
         assert p[tokens[end]] > 0
         possible += (p > 0).sum()
-    assert possible / 60 < 0.8 * len(writer.vocabulary)
+    assert possible / 60 < 0.5 * len(writer.vocabulary)  # most draws had something ruled out
 
 
 def _first_read(end, beginning, context):
