@@ -29,7 +29,7 @@ from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import to_host
 from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
-from pyentmax.models.protocol import IntArray, Step, TextBatch
+from pyentmax.models.protocol import BoolArray, IntArray, Step, TextBatch
 from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
     NO_START,
@@ -154,6 +154,7 @@ class LanguageModelState(NamedTuple):
     past: tuple[Any, ...]  # keys and values of the tokens read so far, (rows, T, n) each
     lengths: IntArray  # (rows,): how many of the T are a row's own; on the host
     unread: IntArray  # (rows,): the last token of the source until it is read, then −1
+    source_mask: BoolArray  # (rows, S): where the source has tokens; on the host
     source_index: IntArray  # (rows,): which text a row continues; on the host
 
 
@@ -370,14 +371,20 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
     def encode(self, source: Array, source_mask: Array) -> LanguageModelState:
         """The state after the beginnings of some texts but for their last token, off the tape."""
         check_sources(source, source_mask, self.config.size)
-        source, lengths = np.asarray(source), np.asarray(source_mask).sum(axis=1)
+        source, mask = np.asarray(source), np.asarray(source_mask, dtype=bool)
+        lengths = mask.sum(axis=1)
         rows = np.arange(len(source))
         kept: list[KeysValues] = []
         self._hidden(self.params, self.xp.asarray(source[:, :-1]), kept=kept)
-        return LanguageModelState(tuple(kept), lengths - 1, source[rows, lengths - 1], rows)
+        unread = source[rows, lengths - 1]
+        return LanguageModelState(tuple(kept), lengths - 1, unread, mask, rows)
 
     def step(self, state: LanguageModelState, tokens: Array) -> tuple[Step, LanguageModelState]:
-        """Read one token per row; return what may come next, on the host, and the new state."""
+        """Read one token per row; return what may come next, on the host, and the new state.
+
+        The weights that come with it are those of the source: what a row has written itself gets
+        the rest.
+        """
         xp, config, lengths = self.xp, self.config, state.lengths
         tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
         weights: dict[str, list[Array]] = {KIND: []}
@@ -404,18 +411,17 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
             x = run.network(f"layer.{k}.network", x)
         scores = self._output(self.params, run.last(x, "last")[:, 0])
         log_prob, support, unseen = self.output.certified(scores.data)
-        attention = weights[KIND][-1][:, :, 0].mean(axis=1)
-        step = Step(log_prob, support, to_host(attention), unseen)
+        of_source = state.source_mask
+        attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : of_source.shape[1]]
+        step = Step(log_prob, support, attention * of_source, unseen)
         read = np.full_like(state.unread, -1)
-        return step, LanguageModelState(tuple(past), lengths + 1, read, state.source_index)
+        return step, state._replace(past=tuple(past), lengths=lengths + 1, unread=read)
 
     def select(self, state: LanguageModelState, rows: Array) -> LanguageModelState:
         """The state of the given rows; a row may be repeated."""
         on_device = self.xp.asarray(rows)
         past = tuple(KeysValues(*(x[on_device] for x in part)) for part in state.past)
-        return LanguageModelState(
-            past, state.lengths[rows], state.unread[rows], state.source_index[rows]
-        )
+        return LanguageModelState(past, *(x[rows] for x in state[1:]))
 
     def join(self, states: Sequence[LanguageModelState]) -> LanguageModelState:
         """The rows of several states of one encoding, one state after the other."""

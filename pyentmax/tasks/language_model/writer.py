@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.calls.devices import to_host
-from pyentmax.data import BOS, EOS, SPECIALS, DataError, Vocabulary, cut
+from pyentmax.data import BOS, EOS, DataError, Vocabulary, cut
 from pyentmax.decoding.sampling import draw_tokens
 from pyentmax.models.checks import read_configuration
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
@@ -175,9 +175,7 @@ class Writer:
                 read = np.array([tokens[-max(1, self.context // 2) :]])
                 state = model.encode(read, np.ones_like(read, bool))
             step, state = model.step(state, last)
-            log_p = step.log_prob.astype(np.float64)
-            log_p[:, : len(SPECIALS)] = -np.inf  # of which no text has any
-            last = draw_tokens(log_p, rng, temperature, top_k, nucleus)
+            last = draw_tokens(step.log_prob, rng, temperature, top_k, nucleus)
             tokens.append(int(last[0]))
         return "".join(self.vocabulary.decode(tokens))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pyentmax.cli import main
-from pyentmax.data import DataError
+from pyentmax.data import SPECIALS, DataError
 from pyentmax.tasks.language_model import Text, Writer, read_shakespeare, read_text, train_writer
 from pyentmax.tasks.language_model.experiments import rows, runs
 from pyentmax.tasks.language_model.experiments.rows import row
@@ -129,6 +129,7 @@ def test_what_is_written_is_in_the_support():
     """A sparse output of large scores rules most characters out: none of those is written."""
     writer = Writer.untrained(LINES, np.random.default_rng(0), 16, output="1.5", **SHAPE)
     writer.model.params["output.weight"] *= 30
+    writer.model.params["output.bias"][: len(SPECIALS)] = -1e3  # no characters
     text = writer.write("the", 60, np.random.default_rng(1))
     assert len(text) == 63
     # As `write` reads again what it keeps, each character is checked after the same text.

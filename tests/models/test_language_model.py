@@ -1,0 +1,268 @@
+"""The decoder-only Transformer: gradients, causality, memory, and that decoding agrees."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pyentmax.autograd import Tensor
+from pyentmax.data import Segment
+from pyentmax.decoding import ancestral_sampling, beam_search, exact_search
+from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
+from pyentmax.nn.attention import sparse
+from pyentmax.nn.relative_positions import init_relative_positions, relative_scores, shift
+
+TEXT = np.array([[3, 4, 5, 3, 2, 4], [5, 5, 4, 3, 3, 2]])
+BATCH = Segment(TEXT[:, :2], TEXT[:, 2:5], TEXT[:, 3:])
+DROPOUTS = {"dropout": 0.2, "attention_dropout": 0.1, "inner_dropout": 0.15}
+RELATIVE = {"positions": "relative"}
+
+
+def small(seed=0, dtype=np.float64, sharpness=1.0, **changes):
+    """A model of two layers; its heads and output are sharper the larger ``sharpness``."""
+    options = {"size": 6, "width": 4, "layers": 2, "heads": 2, "inner": 6, "dropout": 0.0}
+    rng = np.random.default_rng(seed)
+    config = LanguageModelConfig(**options | changes)
+    model = LanguageModel.initialize(config, rng, bos=1, eos=2, dtype=dtype)
+    for name, x in model.params.items():
+        # Zeros and ones would hide a wrong factor.
+        if any(part in name for part in ("bias", "gain", "distance_query", "length")):
+            x += rng.normal(0, 0.3, x.shape).astype(dtype)
+        if "query.weight" in name or name.startswith("output"):
+            x *= sharpness
+    return model
+
+
+def without_memory(batch):
+    return replace(batch, before=batch.before[:, :0])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"attention": "learned", "norm": "post", "tied": True},
+        {"attention": "topk_softmax:2", "output": "1.5", "label_smoothing": 0.1},
+        {"attention": "1.5", "length_scale": True, "alpha_per": "model"},
+        {"attention": "learned", "length_scale": True, **RELATIVE},
+        {"attention": "softmax", "memory": 2, **RELATIVE},
+        {"attention": "1.5", "score": "bilinear", "norm": "post", "memory": 2, **RELATIVE},
+        {"attention": "2", "output": "2"} | DROPOUTS,
+    ],
+    ids=lambda changes: "-".join(map(str, changes.values())) or "defaults",
+)
+def test_gradient_of_every_parameter(changes):
+    model = small(sharpness=3.0, **changes)
+    batch = without_memory(BATCH)
+    rng, step = np.random.default_rng(0), 1e-6
+    seed = 5 if "dropout" in changes else None
+    memory = model.memory_of(BATCH.before) if model.config.memory else None
+
+    def loss(params):
+        # What is remembered is a constant: its own dependence on the parameters has no gradient.
+        generator = None if seed is None else np.random.default_rng(seed)
+        scores = model.scores(params, batch.tokens_in, generator, memory)
+        smoothing = model.config.label_smoothing
+        return model.output.loss(scores, batch.tokens_out, label_smoothing=smoothing)
+
+    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+    of_batch = BATCH if memory is not None else batch
+    generator = None if seed is None else np.random.default_rng(seed)
+    model.loss(params, of_batch, generator).backward()
+    for name, x in model.params.items():
+        gradient = params[name].grad
+        assert gradient is not None, f"{name} got no gradient"
+        direction = rng.standard_normal(x.shape)
+        kept = x.copy()
+        x += step * direction
+        above = loss(model.params).item()
+        x[...] = kept - step * direction
+        below = loss(model.params).item()
+        x[...] = kept
+        np.testing.assert_allclose(
+            (gradient * direction).sum(),
+            (above - below) / (2 * step),
+            rtol=2e-5,
+            atol=1e-8,
+            err_msg=f"directional derivative of the loss in {name}",
+        )
+
+
+@pytest.mark.parametrize("changes", [{}, RELATIVE, {"length_scale": True}], ids=str)
+def test_no_token_sees_those_after_it(changes):
+    model = small(sharpness=3.0, **changes)
+    scores = model.scores(model.params, TEXT).data
+    for t in range(1, TEXT.shape[1]):
+        changed = TEXT.copy()
+        changed[:, t:] = (changed[:, t:] + 1) % 6
+        other = model.scores(model.params, changed).data
+        np.testing.assert_allclose(other[:, :t], scores[:, :t], rtol=1e-12, atol=1e-13)
+        assert np.abs(other[:, t:] - scores[:, t:]).max() > 1e-3
+
+
+@pytest.mark.parametrize("changes", [{}, RELATIVE], ids=str)
+def test_positions_matter(changes):
+    model = small(**changes)
+    one, other = (model.scores(model.params, np.array([t])).data for t in ([3, 4, 5], [4, 3, 5]))
+    assert np.abs(one[0, -1] - other[0, -1]).max() > 1e-4
+
+
+def test_relative_positions_know_the_distance_alone():
+    """A text that stands later, after nothing that is attended to, is read alike."""
+    rng = np.random.default_rng(0)
+    params = init_relative_positions(rng, "a", 4, np.float64)
+    query = Tensor(np.repeat(rng.standard_normal((1, 1, 4)), 5, axis=1))
+    scores = relative_scores(params, "a", query, 7, heads=2, scale=1.0).data
+    for i, j in itertools.product(range(1, 5), range(1, 7)):
+        if j <= i + 2:
+            np.testing.assert_allclose(scores[..., i, j], scores[..., i - 1, j - 1], rtol=1e-12)
+
+
+def test_shift_moves_each_row_to_its_keys():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, 5))
+    y = shift(Tensor(x)).data
+    for i, j in itertools.product(range(3), range(5)):
+        if j <= i + 2:
+            np.testing.assert_array_equal(y[:, i, j], x[:, i, 3 - 1 - i + j])
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_text_in_segments_is_the_text_at_once(norm):
+    """With one layer, what is remembered is exactly what would have been read."""
+    model = small(layers=1, memory=4, norm=norm, sharpness=3.0, **RELATIVE)
+    whole = model.scores(model.params, TEXT).data
+    memory = model.memory_of(TEXT[:, :2])
+    memory = model.memory_of(TEXT[:, 2:4], memory)
+    assert [x.shape for x in memory] == [(2, 4, 4)]
+    last = model.scores(model.params, TEXT[:, 4:], memory=memory).data
+    np.testing.assert_allclose(last, whole[:, 4:], rtol=1e-10, atol=1e-12)
+
+
+def test_a_memory_has_no_more_than_it_may_have():
+    model = small(memory=3, **RELATIVE)
+    memory = model.memory_of(TEXT)
+    assert [x.shape for x in memory] == [(2, 3, 4)] * 2
+    assert [x.shape for x in model.memory_of(TEXT[:, :2], memory)] == [(2, 3, 4)] * 2
+    with pytest.raises(ValueError, match="memory above 0"):
+        small(**RELATIVE).memory_of(TEXT)
+
+
+def test_k_of_all_keys_is_softmax():
+    model = small(attention="softmax", sharpness=3.0)
+    config = replace(model.config, attention=f"topk_softmax:{TEXT.shape[1]}")
+    other = LanguageModel(config, model.params, 1, 2)
+    batch = without_memory(BATCH)
+    losses, gradients = [], []
+    for each in (model, other):
+        params = {name: Tensor(x, requires_grad=True) for name, x in each.params.items()}
+        loss = each.loss(params, batch)
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append(params)
+    assert losses[0] == pytest.approx(losses[1], abs=1e-6, rel=0)
+    for name in model.params:
+        pair = [each[name].grad for each in gradients]
+        np.testing.assert_allclose(*pair, rtol=0, atol=1e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("attention", ["1.5", "learned", "topk_softmax:4"])
+def test_the_path_over_the_support_gives_the_same(attention, monkeypatch):
+    """Long texts take it; forced on and off, scores and gradients agree."""
+    model = small(attention=attention, sharpness=3.0)
+    text = np.random.default_rng(1).integers(0, 6, (2, 41))
+    batch = Segment(text[:, :0], text[:, :-1], text[:, 1:])
+    found = []
+    for least in (1, 10**9):
+        monkeypatch.setattr(sparse, "LEAST_SCORES", least)
+        params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
+        loss = model.loss(params, batch)
+        loss.backward()
+        found.append((loss.item(), params))
+    assert found[0][0] == pytest.approx(found[1][0], rel=1e-10, abs=0)
+    for name in model.params:
+        pair = [params[name].grad for _, params in found]
+        np.testing.assert_allclose(*pair, rtol=1e-7, atol=1e-10, err_msg=name)
+
+
+# --- decoding -------------------------------------------------------------------------------------
+CASES = [
+    {},
+    {"attention": "learned", "norm": "post"},
+    {"attention": "topk_softmax:2", "output": "1.5"},
+    {"length_scale": True, **RELATIVE},
+    {"attention": "softmax", **RELATIVE},
+]
+
+
+@pytest.mark.parametrize("changes", CASES, ids=str)
+def test_steps_with_a_cache_give_the_scores_of_the_whole(changes):
+    model = small(sharpness=3.0, **changes)
+    expected, _ = model.output.log_probabilities(model.scores(model.params, TEXT).data)
+    source = TEXT[:, :2]
+    state = model.encode(source, np.ones_like(source, bool))
+    tokens = np.array([model.bos, model.bos])  # which is not read
+    for t in range(1, TEXT.shape[1]):
+        step, state = model.step(state, tokens)
+        assert step.attention.shape == source.shape
+        np.testing.assert_allclose(step.log_prob, expected[:, t], rtol=1e-10, atol=1e-12)
+        tokens = TEXT[:, t + 1] if t + 1 < TEXT.shape[1] else tokens
+
+
+@pytest.mark.parametrize("changes", CASES, ids=str)
+def test_texts_of_other_lengths_go_on_as_they_would_alone(changes):
+    model = small(sharpness=3.0, **changes)
+    source = np.array([[3, 4, 5, 3], [5, 0, 0, 0], [4, 4, 0, 0]])
+    state = model.encode(source, source > 0)
+    rows = np.array([2, 0, 1, 0])
+    state = model.select(model.join([state, model.select(state, np.array([0]))]), rows)
+    for tokens in ([1, 1, 1, 1], [3, 4, 5, 3], [5, 5, 5, 4]):
+        step, state = model.step(state, np.array(tokens))
+    for row, (which, read) in enumerate(zip(rows, [[3, 5], [4, 5], [5, 5], [3, 4]], strict=True)):
+        text = np.array([[*source[which][source[which] > 0], *read]])
+        scores = model.scores(model.params, text).data[0, -1]
+        expected, _ = model.output.log_probabilities(scores)
+        np.testing.assert_allclose(step.log_prob[row], expected, rtol=1e-10, atol=1e-12)
+
+
+def test_all_continuations_of_a_sparse_model_are_found():
+    """Beam and exact search list the same strings, with certificates, and sampling draws them."""
+    model = small(seed=3, sharpness=6.0, output="2", attention="1.5")
+    model.params["output.bias"][2] += 3.0  # ends soon
+    source = np.array([[3, 4]])
+    beam = beam_search(model, source, source > 0, beam=50, max_length=4)[0]
+    exact = exact_search(model, source, source > 0, budget=10_000, max_length=4)[0]
+    assert beam.exact
+    assert exact.exact
+    listed = {h.tokens: h.log_prob for h in beam.hypotheses}
+    assert 1 < len(listed)
+    assert listed.keys() == {h.tokens for h in exact.hypotheses}
+    [drawn] = ancestral_sampling(
+        model, source, source > 0, np.random.default_rng(0), samples=50, max_length=4
+    )
+    assert {h.tokens for h in drawn if h.finished} <= listed.keys()
+
+
+def test_in_training_the_first_attention_is_taken():
+    model = small(attention="1.5", first_attention="1", first_updates=3)
+    assert model.in_training(2).config.attention == "1"
+    assert model.in_training(3) is model
+    assert model.in_training(2).params is model.params
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"size": 0}, "size: expected at least 1"),
+        ({"width": 6, "heads": 4}, "heads: expected a divisor"),
+        ({"positions": "learned"}, "positions: expected one of sinusoidal, relative"),
+        ({"memory": -1}, "memory: expected at least 0"),
+        ({"memory": 4}, "memory: expected 0, or positions 'relative'"),
+        ({"positions": "relative", "score": "dot"}, "positions: expected the score"),
+        ({"output": "learned"}, "output: expected a fixed"),
+    ],
+)
+def test_bad_settings(changes, words):
+    with pytest.raises(ValueError, match=words):
+        LanguageModelConfig(**{"size": 6, "width": 4, "heads": 2} | changes)
