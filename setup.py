@@ -7,14 +7,20 @@ Three environment variables steer the build:
 - ``PYENTMAX_SANITIZE=1``: add AddressSanitizer and UndefinedBehaviorSanitizer (`make sanitize`).
 
 With none of them a failed build leaves a package that works in pure NumPy, and a warning.
+
+``SOURCE_DATE_EPOCH`` is the time that all files of a distribution get, so that who builds it again
+from the same sources gets the same bytes.
 """
 
+import gzip
 import os
 import sys
+import tarfile
 from glob import glob
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.sdist import sdist
 
 
 def wanted(variable):
@@ -28,17 +34,18 @@ REQUIRED = wanted("PYENTMAX_REQUIRE_EXT")
 # instructions; no result changes. Contraction into fused multiply-adds would change some. Loops
 # over the lanes of a vector must reach the vectoriser as loops: GCC would write out those of up to
 # 16 turns before.
-FLAGS = (
-    []
-    if os.name == "nt"
-    else [
-        "-O3",
-        "-fno-math-errno",
-        "-fno-trapping-math",
-        "-ffp-contract=off",
-        "--param=max-completely-peel-times=15",
-    ]
-)
+FLAGS = [
+    "-O3",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "--param=max-completely-peel-times=15",
+]
+# No debugging symbols, which some Pythons ask for: they would name the folder of the build.
+LINK_FLAGS = ["-Wl,-S"]
+# C11 is not MSVC's default, and its default has no `restrict`. What MSVC lacks beyond C11 stands in
+# cython_ext/README.md; it contracts nothing unless told to.
+MSVC_FLAGS = ["/std:c11", "/O2"]
 SANITIZE = [
     "-g",
     "-O1",
@@ -51,8 +58,9 @@ WARNING = """
 {line}
 pyentmax was installed WITHOUT its compiled kernels: all functions work, in pure NumPy, but slower.
 What went wrong: {reason}
-To compile them, install a C compiler and the Python headers (Debian: gcc, python3-dev) and install
-again; PYENTMAX_REQUIRE_EXT=1 makes a failed build an error, PYENTMAX_NO_EXT=1 skips it silently.
+To compile them, install a C compiler and the Python headers (Debian: gcc, python3-dev; Windows: the
+Build Tools for Visual Studio 2022; macOS: xcode-select --install) and install again;
+PYENTMAX_REQUIRE_EXT=1 makes a failed build an error, PYENTMAX_NO_EXT=1 skips it silently.
 pyentmax.show_config() tells what a given installation runs.
 {line}
 """
@@ -68,15 +76,52 @@ class OptionalBuildExt(build_ext):
             self.go_without(error)
 
     def build_extension(self, ext):
+        ext.extra_compile_args, ext.extra_link_args = self.flags()
+        told = '"{}"'.format(" ".join(ext.extra_compile_args))
+        ext.define_macros = [*ext.define_macros, ("BUILD_FLAGS", told)]
         try:
             super().build_extension(ext)
         except Exception as error:
             self.go_without(error)
 
+    def flags(self):
+        """For the compiler, and for the linker."""
+        if self.compiler.compiler_type == "msvc":
+            return MSVC_FLAGS, []
+        if wanted("PYENTMAX_SANITIZE"):
+            return FLAGS + SANITIZE, SANITIZE
+        return FLAGS, LINK_FLAGS
+
     def go_without(self, error):
         if REQUIRED:
             raise error
         print(WARNING.format(line="*" * 98, reason=error), file=sys.stderr)
+
+
+class ReproducibleSdist(sdist):
+    """An archive that is the same to the byte for the same sources, given SOURCE_DATE_EPOCH."""
+
+    def make_archive(self, base_name, format, root_dir=None, base_dir=None, owner=None, group=None):
+        epoch = os.environ.get("SOURCE_DATE_EPOCH")
+        if format != "gztar" or epoch is None:
+            return super().make_archive(base_name, format, root_dir, base_dir, owner, group)
+
+        def plain(entry):
+            entry.uid = entry.gid = 0
+            entry.uname = entry.gname = ""
+            entry.mtime = int(epoch)
+            entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+            return entry
+
+        name = f"{base_name}.tar.gz"
+        with (
+            open(name, "wb") as file,
+            gzip.GzipFile("", "wb", mtime=int(epoch), fileobj=file) as packed,
+            tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+        ):
+            # In sorted order, as `add` goes through a folder.
+            archive.add(os.path.join(root_dir or "", base_dir), base_dir, filter=plain)
+        return name
 
 
 def kernels():
@@ -90,7 +135,6 @@ def kernels():
             raise
         print(WARNING.format(line="*" * 98, reason=error), file=sys.stderr)
         return []
-    flags = FLAGS + (SANITIZE if wanted("PYENTMAX_SANITIZE") else [])
     extension = Extension(
         "pyentmax._cpu",
         sources=["cython_ext/_cpu.pyx", *sorted(glob("cython_ext/**/*.c", recursive=True))],
@@ -99,10 +143,7 @@ def kernels():
         define_macros=[
             ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
             ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
-            ("BUILD_FLAGS", '"{}"'.format(" ".join(flags) or "default flags")),
         ],
-        extra_compile_args=flags,
-        extra_link_args=SANITIZE if wanted("PYENTMAX_SANITIZE") else [],
     )
     [extension] = cythonize([extension], build_dir="build/cython")
     # An in-place build then does not look for the missing file. Set here, since cythonize drops it.
@@ -110,4 +151,4 @@ def kernels():
     return [extension]
 
 
-setup(ext_modules=kernels(), cmdclass={"build_ext": OptionalBuildExt})
+setup(ext_modules=kernels(), cmdclass={"build_ext": OptionalBuildExt, "sdist": ReproducibleSdist})

@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,17 @@ def test_importing_the_package_imports_nothing_but_numpy():
     code = f"import sys, pyentmax; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(
+    not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has its lock"
+)
+def test_the_kernels_leave_the_interpreter_without_its_lock():
+    code = "import sys, pyentmax.mappings, pyentmax._cpu; print(sys._is_gil_enabled())"
+    command = [sys.executable, "-W", "error", "-c", code]
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHON_GIL"}
+    run = subprocess.run(command, capture_output=True, text=True, check=True, env=clean)
+    assert run.stdout.strip() == "False"
 
 
 def test_the_typing_marker_and_the_data_come_along():

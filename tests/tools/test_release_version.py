@@ -1,0 +1,40 @@
+"""A release is refused whose version is not the same everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from release_version import faults
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "setup.cfg").write_text("[metadata]\nversion = 1.2.3\n")
+    (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 1.2.3\n")
+    (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## [1.2.3] - 2026-11-30\n")
+    return tmp_path
+
+
+def test_a_tag_that_says_what_the_sources_say(root: Path):
+    assert not list(faults("v1.2.3", root))
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "fault"),
+    [
+        ("setup.cfg", "[metadata]\nversion = 1.2.2\n", "setup.cfg says 1.2.2, not 1.2.3"),
+        ("CITATION.cff", "version: 1.2.2\n", "CITATION.cff says 1.2.2, not 1.2.3"),
+        ("CITATION.cff", "title: none\n", "CITATION.cff says nothing, not 1.2.3"),
+        ("CHANGELOG.md", "\n## [Unreleased]\n", "CHANGELOG.md has no heading ## [1.2.3]"),
+    ],
+)
+def test_a_file_that_says_otherwise(root: Path, file: str, text: str, fault: str):
+    (root / file).write_text(text)
+    assert list(faults("v1.2.3", root)) == [fault]
+
+
+@pytest.mark.parametrize("tag", ["1.2.3", "v1.2", "v1.2.3-final", "main"])
+def test_what_is_no_tag_of_a_release(root: Path, tag: str):
+    (fault,) = faults(tag, root)
+    assert repr(tag) in fault
