@@ -319,7 +319,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         scores = self._scores(X)
         if self.loss != ONE_VS_ALL:
             return np.asarray(pe.entmax(scores, alpha_of(self.loss)))
-        p = pe.entmax(against_zero(scores), 1.5)[..., 0]
+        p = pe.entmax_sigmoid(scores, 1.5)
         whole = p.sum(axis=1, keepdims=True)
         return np.where(whole > 0, p / np.where(whole > 0, whole, 1), 1 / p.shape[1])
 
@@ -426,27 +426,10 @@ def alpha_of(loss: str | float) -> float:
 
 def loss_of(loss: str | float) -> Loss:
     """The function from scores, targets and weights to the weighted sum and its gradient."""
-    if loss == ONE_VS_ALL:
-        return _one_vs_all
-    alpha = alpha_of(loss)
+    alpha = 1.5 if loss == ONE_VS_ALL else alpha_of(loss)
+    of_rows = pe.one_vs_all_loss_and_grad if loss == ONE_VS_ALL else pe.entmax_loss_and_grad
 
     def weighted(scores: Floats, targets: Any, weight: Floats) -> tuple[float, Floats]:
-        return pe.entmax_loss_and_grad(scores, targets, alpha, reduction="sum", weight=weight)
+        return of_rows(scores, targets, alpha, reduction="sum", weight=weight)
 
     return weighted
-
-
-def _one_vs_all(scores: Floats, targets: Any, weight: Floats) -> tuple[float, Floats]:
-    """A loss for each class: of its score against 0."""
-    if targets.ndim == 1:
-        targets = (targets[:, None] == np.arange(scores.shape[1])).astype(scores.dtype)
-    both = np.stack([targets, 1 - targets], axis=-1)
-    value, g = pe.entmax_loss_and_grad(
-        against_zero(scores), both, 1.5, reduction="sum", weight=weight[:, None]
-    )
-    return value, g[..., 0]
-
-
-def against_zero(scores: Floats) -> Floats:
-    """Each score beside a 0: two classes whose α-entmax is the α-sigmoid of the score."""
-    return np.stack([scores, np.zeros_like(scores)], axis=-1)

@@ -28,6 +28,7 @@ from pyentmax.torch.functions import (
     fenchel_young_loss,
 )
 from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention
+from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 
 globals().update({**MAPPING_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
 # `import pyentmax.torch.entmax as entmax` gives the function: it has the module's names, too.
@@ -35,5 +36,13 @@ vars(MAPPING_FUNCTIONS["entmax"]).update(
     {name: getattr(_of_the_entmax_package, name) for name in _of_the_entmax_package.__all__}
 )
 
-__all__ = ["AlphaEntmax", "Attention", "attention", "fenchel_young_loss"]
+__all__ = [
+    "AlphaEntmax",
+    "Attention",
+    "attention",
+    "entmax_sigmoid",
+    "entmax_sigmoid_loss",
+    "fenchel_young_loss",
+    "one_vs_all_loss",
+]
 __all__ += [*MAPPING_FUNCTIONS, *LOSS_FUNCTIONS, *MODULES]

@@ -431,3 +431,46 @@ def test_an_alpha_for_each_head() -> None:
     query = tensor(2, 2, 4, 3, grad=False)
     expected = pt.attention(query, query, query, 1.3, causal=True)
     assert torch.equal(attend(query, query, query), expected)
+
+
+# --- scores by themselves -------------------------------------------------------------------------
+
+
+def test_the_sigmoid_and_its_losses_are_those_of_arrays() -> None:
+    z = tensor(4, 3)
+    alpha = torch.tensor([1.1, 1.4, 1.9], dtype=torch.float64, requires_grad=True)
+    array, alphas = z.detach().numpy(), alpha.detach().numpy()
+    expected = pe.entmax_sigmoid(array, alphas)
+    np.testing.assert_allclose(
+        pt.entmax_sigmoid(z, alpha).detach(), expected, rtol=1e-12, atol=1e-14
+    )
+    infinite = torch.tensor([-torch.inf, 0, torch.inf])
+    assert pt.entmax_sigmoid(infinite).tolist() == [0, 0.5, 1]
+    assert torch.autograd.gradcheck(pt.entmax_sigmoid, (z, alpha), **DIFFERENCES)
+    inside = (0.3 * tensor(4, 3, grad=False)).requires_grad_()
+    assert torch.autograd.gradgradcheck(pt.entmax_sigmoid, inside, **DIFFERENCES)
+    weight, mask = torch.tensor([1.0, 0, 2, 0.5]).double(), z.detach() > -1
+    labels, several = torch.tensor([0, 2, -100, 1]), (tensor(4, 3, seed=1) > 0).long()
+    several[0, 1] = -1
+    for reduction in ("mean", "sum", "none"):
+        for y, ignored in ((labels, -100), (several, -1), (several.clamp(0) * 0.3, None)):
+            for options in ({}, {"weight": weight, "mask": mask, "label_smoothing": 0.2}):
+                options: dict[str, Any] = {
+                    **options,
+                    "reduction": reduction,
+                    "ignore_index": ignored,
+                }
+                arrays = {
+                    key: x.numpy() if isinstance(x, torch.Tensor) else x
+                    for key, x in options.items()
+                }
+                right, slope = pe.one_vs_all_loss_and_grad(array, y.numpy(), 1.4, **arrays)
+                found = pt.one_vs_all_loss(z, y, 1.4, **options)
+                np.testing.assert_allclose(found.detach(), right, rtol=1e-12, atol=1e-14)
+                (gradient,) = torch.autograd.grad(found.sum(), z)
+                np.testing.assert_allclose(gradient, slope, rtol=1e-12, atol=1e-14)
+    right = pe.entmax_sigmoid_loss(array, several.numpy(), alphas, ignore_index=-1)
+    found = pt.entmax_sigmoid_loss(z, several, alpha.detach(), ignore_index=-1)
+    np.testing.assert_allclose(found.detach(), right, rtol=1e-12, atol=1e-14)
+    turned = pt.one_vs_all_loss(z.T, labels, dim=0, ignore_index=-100)
+    torch.testing.assert_close(turned, pt.one_vs_all_loss(z, labels, ignore_index=-100), **ROUNDING)

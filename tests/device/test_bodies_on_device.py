@@ -322,3 +322,26 @@ def test_neither_nan_nor_large_values_reach_other_rows(name: str) -> None:
     found = MAPPINGS[name].jvp(p, fake_cupy.asarray(v), 0.2).get()
     assert np.isnan(found[0]).any()
     np.testing.assert_allclose(found[2], MAPPINGS[name].jvp(alone, v[2], 0.2), rtol=0, atol=1e-6)
+
+
+@masks
+@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 3, np.array([1, 1.3, 1.5, 2, 3])])
+def test_scores_by_themselves(alpha: Any, mask: Any) -> None:
+    for name in ("entmax_sigmoid", "entmax_sigmoid_grad", "entmax_sigmoid_grad2"):
+        assert_same(getattr(pyentmax, name), Z, alpha, mask=mask)
+    assert_same(pyentmax.entmax_sigmoid_grad_alpha, Z, alpha, mask=mask)
+    assert_same(pyentmax.entmax_sigmoid_vjp, Z, V, alpha, mask=mask)
+    assert_same(pyentmax.entmax_sigmoid_vjp_alpha, Z, V, alpha, mask=mask, exact=False)
+    for y in (np.array([0, 4, 2]), Z > 0, np.clip(V, 0, 1)):
+        assert_same(pyentmax.one_vs_all_loss_and_grad, Z, y, alpha, mask=mask)
+    weight = np.ones(SHAPE, np.float32)
+    assert_same(pyentmax.entmax_sigmoid_loss, Z, Z > 0, alpha, mask=mask, weight=weight)
+
+
+def test_a_wrong_alpha_or_target_of_a_score_by_itself_is_nan() -> None:
+    alpha = fake_cupy.asarray(np.array([0.5, 1, 1.5, 2, 3]))
+    found = pyentmax.entmax_sigmoid(fake_cupy.asarray(Z), alpha).get()
+    np.testing.assert_array_equal(np.isnan(found), np.broadcast_to(np.arange(5) == 0, SHAPE))
+    y = fake_cupy.asarray(np.array([0, 7, 2]))
+    each = pyentmax.one_vs_all_loss(fake_cupy.asarray(Z), y, reduction="none").get()
+    np.testing.assert_array_equal(np.isnan(each), [False, True, False])

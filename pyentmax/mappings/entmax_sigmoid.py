@@ -1,0 +1,615 @@
+"""α-sigmoid: the probability of one thing that is or is not, by α-entmax of its score and 0.
+
+Problem: argmax over 0 ≤ p ≤ 1 of p z + H_α([p, 1 − p]), H_α Tsallis' entropy: the first entry of
+α-entmax([z, 0]). Where 0 < p < 1 the derivative is zero, so that p solves
+
+    (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z,
+
+the logit log p − log(1 − p) = z at α = 1, and p is exactly 0 or 1 from |z| = 1/(α−1) on. Closed
+forms: the logistic sigmoid at α = 1; [(1 + z)/2] clipped to [0, 1] at 2; at 1.5, with t = z/2,
+√p = (√(2 − t²) + t)/2. It is the binary case of Blondel, Martins & Niculae (2020), Learning with
+Fenchel-Young losses, where the scores are [z, 0], and Figure 3 of Peters et al. (2019).
+
+With a loss for each class, whether it applies or not, several may: one-vs-all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyentmax.calls.devices import beside
+from pyentmax.calls.dtypes import as_floating, is_masked
+from pyentmax.calls.entries import EntryCall, entry_values
+from pyentmax.calls.options import LossOptions, Options, spelled_out
+from pyentmax.calls.parameters import PerRow, parts_of_largest
+from pyentmax.calls.rows import ScoreRows, from_rows, to_rows
+from pyentmax.losses.targets import checked_labels, checked_weight, places
+from pyentmax.thresholds.bisection import bisect_p_max
+from pyentmax.thresholds.tsallis import tsallis_exp
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "entmax_sigmoid",
+    "entmax_sigmoid_grad",
+    "entmax_sigmoid_grad2",
+    "entmax_sigmoid_grad_alpha",
+    "entmax_sigmoid_jvp",
+    "entmax_sigmoid_loss",
+    "entmax_sigmoid_loss_and_grad",
+    "entmax_sigmoid_vjp",
+    "entmax_sigmoid_vjp_alpha",
+    "one_vs_all_loss",
+    "one_vs_all_loss_and_grad",
+]
+
+
+def textbook(z: float, alpha: float = 1.5) -> float:
+    """p with p^{α−1} − (1 − p)^{α−1} = (α−1) z, α > 1, for one score: halve [0, 1].
+
+    The left side rises with p, from −1 to 1.
+
+    >>> round(textbook(1.0, 2), 6), round(textbook(0.8, 1.5), 6)
+    (1.0, 0.771293)
+    """
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        p = (low + high) / 2
+        below = p ** (alpha - 1) - (1 - p) ** (alpha - 1) <= (alpha - 1) * z
+        low, high = (p, high) if below else (low, p)
+    return (low + high) / 2
+
+
+def textbook_loss(z: float, y: float, alpha: float = 1.5) -> float:
+    """L = Ω*(z) + Ω(y) − y z with Ω(p) = −H_α([p, 1 − p]) (Blondel et al. 2020, Def. 2).
+
+    >>> round(textbook_loss(0.0, 1.0, 2), 6)
+    0.25
+    """
+
+    def omega(p: float) -> float:
+        return (p**alpha + (1 - p) ** alpha - 1) / (alpha * (alpha - 1))
+
+    p = textbook(z, alpha)
+    return p * z - omega(p) + omega(y) - y * z
+
+
+# What follows is right for every input. All is computed from q, the smaller of p and 1 − p, and
+# a = |z|: so no digit of a small probability is lost, and p(−z) is 1 − p(z) to the last bit. The
+# derivatives take z and not p: near 1 a rounded p does not tell how near, and √(1 − p) is steep.
+
+ALPHA = PerRow("alpha", least=1)
+
+
+def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = None) -> Any:
+    """α-sigmoid, elementwise: p of the problem max p z + H_α([p, 1 − p]), as α-entmax([z, 0])₁.
+
+    The logistic sigmoid at α = 1. Above, p is exactly 0 below z = −1/(α−1), exactly 1 above
+    1/(α−1), and at α = ∞ a step, ½ at 0.
+
+    Parameters
+    ----------
+    z : array of scores, of any shape
+        −∞ gives 0 and ∞ gives 1
+    alpha : float or array that broadcasts to z
+        from 1 up
+    mask : bool array that broadcasts to z, optional
+        0 stands where it is False
+    out : array of z's shape, optional
+
+    Returns
+    -------
+    array of z's shape and dtype; half precision is computed in float32, integers become float64
+
+    Raises
+    ------
+    ValueError
+        if some alpha is below 1, or shapes do not fit
+    TypeError
+        if z is not of real numbers
+
+    Examples
+    --------
+    >>> print(entmax_sigmoid([-3.0, -1.0, 0.0, 0.5, 2.0]).round(6))
+    [0.       0.169281 0.5      0.673993 1.      ]
+    >>> print(entmax_sigmoid([-1.0, 0.5, 1.0], 2))
+    [0.   0.75 1.  ]
+    """
+    call = EntryCall(z, mask=mask, out=out)
+    q = _smaller(np.abs(call.z), _beta(call.values(ALPHA, alpha), call.z))
+    return call.restore(np.where(call.z > 0, 1 - q, q))
+
+
+def entmax_sigmoid_grad(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+    """dp/dz = 1/(p^{α−2} + (1 − p)^{α−2}) at p = entmax_sigmoid(z, alpha), elementwise.
+
+    From differentiating (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z: p (1 − p) at α = 1, ½ inside
+    [−1, 1] at α = 2, and 0 where p is 0 or 1. Parameters and errors as in `entmax_sigmoid`.
+
+    Examples
+    --------
+    >>> print(entmax_sigmoid_grad([-3.0, 0.0, 0.5], 1.5).round(6))
+    [0.       0.353553 0.33676 ]
+    """
+    call = EntryCall(z, mask=mask)
+    return call.restore(_slope(*_smaller_and_beta(call, alpha)))
+
+
+def entmax_sigmoid_grad2(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+    """d²p/dz² = (2 − α) (p^{α−3} − (1 − p)^{α−3}) (dp/dz)³, elementwise; 0 where p is 0 or 1.
+
+    From differentiating `entmax_sigmoid_grad` once more: p (1 − p) (1 − 2p) at α = 1, 0 at 2.
+    Parameters and errors as in `entmax_sigmoid`.
+
+    Examples
+    --------
+    >>> print(entmax_sigmoid_grad2([-1.0, 0.0, 1.0], 1.5).round(6))
+    [ 0.148486  0.       -0.148486]
+    """
+    call = EntryCall(z, mask=mask)
+    q, beta = _smaller_and_beta(call, alpha)
+    return call.restore(np.where(call.z > 0, -_bend(q, beta), _bend(q, beta)))
+
+
+def entmax_sigmoid_jvp(z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+    """dp/dz ∘ v: forward or backward through `entmax_sigmoid`, whose Jacobian is diagonal.
+
+    Takes the scores z, unlike the products of the other mappings, since p does not tell enough
+    near 1. v has z's shape. Parameters and errors as in `entmax_sigmoid`.
+
+    Examples
+    --------
+    >>> print(entmax_sigmoid_jvp([-3.0, 0.0, 0.5], [1.0, 2.0, 2.0], 2))
+    [0. 1. 1.]
+    """
+    call = EntryCall(z, mask=mask)
+    v = call.beside(v, "v")
+    slope = _slope(*_smaller_and_beta(call, alpha))
+    return call.restore(np.where(slope == 0, slope, slope * np.where(slope == 0, 0, v)))
+
+
+entmax_sigmoid_vjp = entmax_sigmoid_jvp
+
+
+def entmax_sigmoid_grad_alpha(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+    """∂p/∂α at p = entmax_sigmoid(z, alpha), elementwise, exact for every α ≥ 1 (0 at α = ∞).
+
+    With β = α − 1 and q = 1 − p, differentiating (p^β − q^β)/β = z by β gives
+
+        (p^{β−1} + q^{β−1}) ∂p/∂α = ψ(β log q) log² q − ψ(β log p) log² p,
+
+    where ψ(x) = (x eˣ − eˣ + 1)/x² is ½ at x = 0: nothing is divided by β any more. Parameters and
+    errors as in `entmax_sigmoid`.
+
+    Examples
+    --------
+    >>> print(entmax_sigmoid_grad_alpha([-1.0, 0.0, 1.0], 1.5).round(6))
+    [-0.248462  0.        0.248462]
+    """
+    call = EntryCall(z, mask=mask)
+    q, beta = _smaller_and_beta(call, alpha)
+    slope = _slope_alpha(q, beta)
+    return call.restore(np.where(call.z > 0, slope, 0 - slope))
+
+
+def entmax_sigmoid_vjp_alpha(z: Any, g: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+    """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
+
+    g has z's shape. Parameters and errors as in `entmax_sigmoid`.
+
+    Examples
+    --------
+    >>> print(round(float(entmax_sigmoid_vjp_alpha([-1.0, 1.0], [0.0, 2.0], 1.5)), 6))
+    0.496923
+    """
+    call = EntryCall(z, mask=mask)
+    g = call.beside(g, "g")
+    q, beta = _smaller_and_beta(call, alpha)
+    slope = _slope_alpha(q, beta)
+    each = np.where(slope == 0, 0, np.where(call.z > 0, slope, 0 - slope) * g)
+    return call.reduced(each, np.shape(alpha))
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+@spelled_out
+def entmax_sigmoid_loss(z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]) -> Any:
+    """The Fenchel-Young loss of `entmax_sigmoid`: of a score, and whether the thing is so.
+
+        L(z, y) = Ω*(z) + Ω(y) − y z,    Ω(p) = −H_α([p, 1 − p])
+
+    Binary cross-entropy at α = 1, log(1 + e^{−z}) for y = 1. Above, it is exactly 0 from a margin
+    of 1/(α−1) on, z ≥ 1/(α−1) for y = 1 and z ≤ −1/(α−1) for y = 0.
+
+    Parameters
+    ----------
+    z : array of scores, of any shape
+    y : array of z's shape
+        of 0 and 1, bools, or probabilities between
+    alpha : float or array that broadcasts to z
+    reduction : {"mean", "sum", "none"}
+        the mean divides by the weights that count
+    weight : array that broadcasts to z, optional
+    mask : bool array that broadcasts to z, optional
+        entries where it is False count nothing
+    ignore_index : int, optional
+        entries where y is that number count nothing
+    label_smoothing : float
+        y is moved by that share towards ½
+
+    Returns
+    -------
+    float, or array of z's shape for "none"
+
+    Raises
+    ------
+    ValueError
+        if some y is outside [0, 1], some alpha below 1, a weight negative, or shapes do not fit
+    TypeError
+        if z is not of real numbers
+
+    Examples
+    --------
+    >>> print(entmax_sigmoid_loss([3.0, 0.0, -1.0], [1, 1, 0], reduction="none").round(6))
+    [0.       0.390524 0.061656]
+    """
+    return _per_entry(z, y, alpha, options)[0]
+
+
+@spelled_out
+def entmax_sigmoid_loss_and_grad(
+    z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
+) -> tuple[Any, Any]:
+    """`entmax_sigmoid_loss` and its gradient p − y in z, for one forward pass.
+
+    Parameters and errors as in `entmax_sigmoid_loss`; the gradient has z's shape.
+
+    Examples
+    --------
+    >>> loss, grad = entmax_sigmoid_loss_and_grad([0.0, 2.0], [1, 1], 2)
+    >>> print(loss, grad)
+    0.125 [-0.25  0.  ]
+    """
+    loss, grad = _per_entry(z, y, alpha, options, gradient=True)
+    return loss, grad[..., 0][()]
+
+
+@spelled_out
+def one_vs_all_loss(
+    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+) -> Any:
+    """Σ over the classes of `entmax_sigmoid_loss`: every class decides for itself.
+
+    For labels, exactly one of which is right, or for any number of them (multi-label targets).
+
+    Parameters
+    ----------
+    z : array of scores
+    y : array
+        integer labels of z's shape without the axis; or of z's shape, 0 and 1, bools or
+        probabilities, which need not sum to 1
+    alpha : float or array that broadcasts to z
+        of shape (d,) it is one for each class, if the axis is the last
+    axis : int, tuple of int or None
+        of the classes
+    reduction : {"mean", "sum", "none"}
+        over the rows: a row's loss is the sum over its classes
+    weight : array that broadcasts against the rows, optional
+        the mean divides by the weights that count
+    mask : bool array that broadcasts to z, optional
+        classes where it is False count nothing; nor does a row without any
+    ignore_index : int, optional
+        a row with that label counts nothing, or of y like z an entry that is that number
+    label_smoothing : float
+        each class's target is moved by that share towards ½
+
+    Returns
+    -------
+    float, or array of the rows' shape for "none"
+
+    Raises
+    ------
+    ValueError
+        if a label is no class, a target outside [0, 1], some alpha below 1, a weight negative, or
+        shapes do not fit
+    TypeError
+        if z is not of real numbers
+
+    Examples
+    --------
+    >>> scores = np.array([[2.5, -2.0, -3.0], [0.0, 0.0, -2.0]])
+    >>> print(one_vs_all_loss(scores, [0, 1], reduction="none").round(6))
+    [0.       0.781049]
+    >>> print(one_vs_all_loss(scores, [[1, 0, 0], [1, 1, 0]], 2, reduction="none"))
+    [0.  0.5]
+    """
+    return _one_vs_all(z, y, alpha, axis, Options(**options))[0]
+
+
+@spelled_out
+def one_vs_all_loss_and_grad(
+    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+) -> tuple[Any, Any]:
+    """`one_vs_all_loss` and its gradient p − y in z, for one forward pass.
+
+    Parameters and errors as in `one_vs_all_loss`; the gradient has z's shape.
+
+    Examples
+    --------
+    >>> loss, grad = one_vs_all_loss_and_grad([[0.0, 0.0, -2.0]], [1], 2)
+    >>> print(loss, grad)
+    0.5 [[ 0.5 -0.5  0. ]]
+    """
+    return _one_vs_all(z, y, alpha, axis, Options(**options), gradient=True)
+
+
+def _per_entry(
+    z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
+) -> tuple[Any, Any]:
+    """Each entry as a row of one class."""
+    if options.get("mask") is not None:
+        options = {**options, "mask": _last_axis(options["mask"])}
+    alpha = _last_axis(alpha) if np.shape(alpha) else alpha
+    return _one_vs_all(_last_axis(z), _last_axis(y), alpha, -1, Options(**options), gradient)
+
+
+def _last_axis(x: Any) -> Any:
+    return (x if hasattr(x, "__array_function__") else np.asarray(x))[..., None]
+
+
+def _one_vs_all(
+    z: Any, y: Any, alpha: Any, axis: Any, options: Options, gradient: bool = False
+) -> tuple[Any, Any]:
+    rows = ScoreRows(z, axis, mask=options.mask)
+    z = rows.z
+    alpha = entry_values(ALPHA, alpha, from_rows(z, rows.shape, rows.axes))
+    beta = _beta(alpha, z)
+    if beta.ndim:
+        beta = to_rows(np.broadcast_to(beta, rows.shape), rows.axes)
+    weight: Any = 1.0
+    if options.weight is not None:
+        weight = checked_weight(options.weight, z)
+    y, live, right = _targets(rows, y, weight, options)
+    weight = _shares(np.where(np.any(live, axis=-1), weight, 0), z, options)
+    if not rows.on_host:
+        weight = np.where(right, weight, np.nan)
+    each, slope = _loss_and_slope(z, y, beta)
+    each = np.sum(np.where(live, each, 0), axis=-1)
+    each = np.where(weight == 0, 0, each * weight)
+    loss = rows.in_callers_dtype(each if options.reduction == "none" else np.sum(each))[()]
+    if not gradient:
+        return loss, None
+    weight = weight[..., None]
+    return loss, rows.in_callers_form(np.where(live & (weight != 0), slope * weight, 0))
+
+
+def _targets(rows: ScoreRows, y: Any, weight: Any, options: Options) -> tuple[Any, Any, Any]:
+    """The targets like z, which of them count, and the rows whose targets are right."""
+    if is_masked(y):
+        raise TypeError("y is a numpy.ma array; pass plain targets, and mask= for what counts")
+    y = y if hasattr(y, "__array_function__") else np.asarray(y)
+    y = beside(y, rows.z, "y")
+    live = np.ones_like(rows.z, dtype=bool) if rows.mask is None else rows.mask
+    if options.weight is not None:
+        live = live & np.broadcast_to(weight != 0, rows.batch)[..., None]
+    ignored = options.ignore_index
+    if y.dtype.kind in "iu" and y.shape == rows.batch:
+        if ignored is not None:
+            live = live & (y != ignored)[..., None]
+        label, right = checked_labels(y, np.any(live, axis=-1), rows.z.shape[-1])
+        y = (places(rows.z) == label[..., None]).astype(rows.z.dtype)
+    elif y.shape == rows.shape:
+        if ignored is not None:
+            live = live & rows.from_caller(y != ignored)
+        y = rows.from_caller(as_floating(y, "y")[0])
+        within = ~live | ((y >= 0) & (y <= 1))
+        right = np.all(within, axis=-1)
+        if isinstance(y, np.ndarray) and not right.all():
+            raise ValueError(f"targets y must be in [0, 1], got {y[~within].flat[0]:g}")
+        y = np.where(live & within, y, 0).astype(rows.z.dtype)
+    else:
+        raise ValueError(
+            f"y must be integer labels of shape {rows.batch} or targets of shape {rows.shape}, "
+            f"got dtype {y.dtype} and shape {y.shape}"
+        )
+    smoothing = options.label_smoothing
+    return ((1 - smoothing) * y + smoothing / 2 if smoothing else y), live, right
+
+
+def _shares(weight: Any, z: Any, options: Options) -> Any:
+    """What each row counts: for the mean, its share in the sum."""
+    if options.reduction != "mean":
+        return weight.astype(z.dtype)
+    weight = parts_of_largest(weight).astype(z.dtype)
+    total = np.sum(weight)
+    return weight / np.where(total == 0, 1, total)
+
+
+# --- from a = |z| and β = α − 1 to q, the smaller of p and 1 − p ----------------------------------
+
+
+def _beta(alpha: Any, like: Any) -> Any:
+    # β = α − 1 in the working dtype, subtracted before α is rounded to it; beyond that it is ∞.
+    with np.errstate(over="ignore"):
+        return (alpha - 1).astype(like.dtype)
+
+
+def _smaller_and_beta(call: EntryCall, alpha: Any) -> tuple[Any, Any]:
+    beta = _beta(call.values(ALPHA, alpha), call.z)
+    return _smaller(np.abs(call.z), beta), beta
+
+
+def _smaller(a: Any, beta: Any) -> Any:
+    """q, by the closed form for this β if there is one. Every entry is as if it were alone."""
+    broken, centre = np.isnan(a), a == 0
+    a = np.where(broken, 0, np.minimum(a, np.finfo(a.dtype).max))
+    on_host = isinstance(beta, np.ndarray | np.generic)
+    q = np.full_like(a, np.nan)
+    with np.errstate(over="ignore", under="ignore"):
+        for applies, example, way in _WAYS:
+            on = applies(beta)
+            if on_host and on.all():
+                q = way(a, beta)
+                break
+            if not on_host or on.any():
+                q = np.where(on, way(a, np.where(on, beta, example).astype(a.dtype)), q)
+    wrong = broken | np.isnan(beta)  # where nobody could look, an impossible α
+    return np.where(wrong, np.nan, np.where(centre, 0.5, q)).astype(a.dtype, copy=False)
+
+
+def _logistic(a: Any, beta: Any) -> Any:
+    e = np.exp(-a)
+    return e / (1 + e)
+
+
+def _square(a: Any, beta: Any) -> Any:
+    # √q = (√(2 − t²) − t)/2 with t = a/2, as the fraction that does not cancel near t = 1.
+    t = np.minimum(a / 2, 1)
+    root = (1 - t) * (1 + t) / (np.sqrt(2 - t * t) + t)
+    return root * root
+
+
+def _linear(a: Any, beta: Any) -> Any:
+    return np.maximum(1 - a, 0) / 2
+
+
+def _newton(a: Any, beta: Any) -> Any:
+    """For 0 < β < 1, from the ratio r = q/(1 − q).
+
+    With v = (1 − r^β)/β, that is r = [1 − βv]^{1/β}, the equation reads v = a (1 + r)^β. At β = 0
+    and 1 a single step of Newton's solves it. (1 + r)^β is a norm of (1, 1 − βv), of order 1/β ≥ 1
+    and so convex in v: from v = a, where v − a (1 + r)^β ≤ 0, the steps rise to the root. Four
+    leave less than 1e−14, whatever a and β are; after the fifth it is rounding.
+    """
+    within = beta * a < 1
+    v = a = np.where(within, a, 0)
+    for _ in range(5):
+        r, s = tsallis_exp(-v, beta)
+        norm = a * np.exp(beta * np.log1p(r))
+        v = v + (norm - v) / (1 + beta * norm * s / (1 + r))
+    r, _ = tsallis_exp(-v, beta)
+    return np.where(within, r / (1 + r), 0)
+
+
+def _bisected(a: Any, beta: Any) -> Any:
+    # Above α = 2 a probability is ill-conditioned near its threshold: as in `entmax`.
+    y = np.stack([np.zeros_like(a), -a], axis=-1)
+    q = bisect_p_max(y, np.broadcast_to(beta, a.shape)[..., None]).p[..., 1]
+    return np.minimum(q, 0.5)
+
+
+# Where each applies, a β for it to be given elsewhere, and the way.
+_WAYS = (
+    (lambda beta: beta == 0, 0, _logistic),
+    (lambda beta: beta == 0.5, 0.5, _square),
+    (lambda beta: beta == 1, 1, _linear),
+    (lambda beta: (beta > 0) & (beta < 1) & (beta != 0.5), 0.25, _newton),
+    (lambda beta: beta > 1, 3, _bisected),
+)
+
+
+# --- derivatives and the loss, from q -------------------------------------------------------------
+
+
+def _slope(q: Any, beta: Any) -> Any:
+    """1/(p^{β−1} + q^{β−1}) with the larger of the two taken out, 0 at q = 0 and at β = ∞."""
+    ratio, power = q / (1 - q), _finite(np.abs(beta - 1))
+    with np.errstate(over="ignore", under="ignore"):
+        larger = np.where(beta <= 1, q**power, (1 - q) ** -power)
+        slope = larger / (1 + ratio**power)
+    return np.where((q > 0) & ~np.isinf(beta), slope, np.where(np.isnan(q), q, 0))
+
+
+def _bend(q: Any, beta: Any) -> Any:
+    """d²p/dz² where p is the smaller, and its opposite where it is the larger."""
+    ratio, power = q / (1 - q), _finite(np.abs(beta - 1))
+    live = (q > 0) & (q < 0.5) & (beta != 1) & ~np.isinf(beta)
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        ratio = np.where(live, ratio, 1)
+        whole = (1 + ratio**power) ** 3
+        low = power * np.where(live, q, 1) ** (2 * power - 1) * (1 - ratio ** (1 + power)) / whole
+        high = power * (1 - q) ** (-2 * power - 1) * (1 - ratio ** (power - 1)) / whole
+    bend = np.where(beta < 1, low, high)
+    return np.where(live, bend, np.where(np.isnan(q), q, 0))
+
+
+def _slope_alpha(q: Any, beta: Any) -> Any:
+    """∂p/∂α where p is the larger, and its opposite where it is the smaller."""
+    live = (q > 0) & (q < 0.5)
+    inside, finite = np.where(live, q, 0.25), _finite(np.where(np.isinf(beta), 1, beta))
+    with np.errstate(under="ignore", over="ignore"):
+        parts = [log * log * _psi(finite * log) for log in (np.log(inside), np.log1p(-inside))]
+        slope = _slope(inside, beta) * (parts[0] - parts[1])
+    return np.where(live & ~np.isinf(beta), slope, np.where(np.isnan(q), q, 0))
+
+
+def _psi(x: Any) -> Any:
+    """(x eˣ − eˣ + 1)/x² for x ≤ 0, by its Taylor series Σ (k+1) xᵏ/(k+2)! near 0."""
+    near = x > -0.3
+    small, series = np.where(near, x, 0), np.zeros_like(x)
+    for k in range(13, -1, -1):
+        series = series * small + (k + 1) / math.factorial(k + 2)
+    large = np.where(near, -1, np.maximum(x, -np.sqrt(np.finfo(x.dtype).max) / 2))
+    return np.where(near, series, (large * np.exp(large) - np.expm1(large)) / (large * large))
+
+
+def _finite(beta: Any) -> Any:
+    # So large that every power with it is as with ∞, and no product of it with a logarithm is NaN.
+    return np.minimum(beta, np.finfo(beta.dtype).max / 1e4)
+
+
+def _loss_and_slope(z: Any, y: Any, beta: Any) -> tuple[Any, Any]:
+    """Ω*(z) + Ω(y) − y z and p − y of each entry.
+
+    L(z, y) = L(−z, 1 − y), so let z ≥ 0. At y = 1 the loss is Ω*(−a), without cancellation
+    (`_conjugate`); y < 1 adds (1 − y) a − H_α([y, 1 − y]).
+    """
+    a, positive = np.abs(z), z > 0
+    q = _smaller(a, beta)
+    away = np.where(positive, 1 - y, y)
+    with np.errstate(over="ignore"):
+        loss = _conjugate(q, beta) + np.where(away == 0, 0, away * np.where(away == 0, 0, a))
+    loss = np.maximum(loss - _entropy(y, beta), 0)  # below 0 is rounding
+    return loss, np.where(positive, (1 - y) - q, q - y)
+
+
+def _conjugate(q: Any, beta: Any) -> Any:
+    """Ω* of −a, H_α − a q at the q that belongs to it: as a sum of what is positive,
+
+        q^α/α + ∫₀^q s (1 − s)^{β−1} ds,
+
+    the integral being (1 − (1 − q)^β (1 + βq))/(αβ), or for small q its series. At β = 0 the sum is
+    −log(1 − q), at β = 1 it is q².
+    """
+    finite = _finite(np.where(np.isinf(beta), 1, beta))
+    shannon = finite == 0
+    few = (1 + finite) * q < 0.05
+    small, series = np.where(few, q, 0), np.zeros_like(q + finite)
+    for k in range(13, -1, -1):  # of (1 − s)^{β−1}: 1 + (1 − β) s (1 + (2 − β)/2 s (1 + …))
+        series = 1 / (k + 2) + (k + 1 - finite) / (k + 1) * small * series
+    divisor = np.where(shannon, 1, finite)
+    growth = np.where(shannon, q, np.log1p(finite * q) / divisor) + np.log1p(-q)
+    with np.errstate(over="ignore", under="ignore"):
+        whole = np.where(shannon, -growth, -np.expm1(finite * growth) / divisor) / (1 + finite)
+        power = q ** (1 + finite) / (1 + finite)
+    return np.where(np.isinf(beta), q * 0, power + np.where(few, small * small * series, whole))
+
+
+def _entropy(y: Any, beta: Any) -> Any:
+    """H_α([y, 1 − y]), exactly 0 at 0 and 1."""
+    if isinstance(y, np.ndarray) and bool(np.all((y == 0) | (y == 1))):
+        return np.zeros_like(y)
+    finite = _finite(np.where(np.isinf(beta), 1, beta))
+    divisor = np.where(finite == 0, 1, finite)
+    total = np.zeros_like(y)
+    for part in (y, 1 - y):
+        log = np.log(np.where(part == 0, 1, part))
+        with np.errstate(over="ignore", under="ignore"):
+            power = np.where(finite == 0, log, np.expm1(finite * log) / divisor)
+        total = total - part * power / (1 + finite)
+    return np.where(np.isinf(beta), 0, total)

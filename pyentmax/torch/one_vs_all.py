@@ -1,0 +1,124 @@
+"""α-sigmoid and its losses, as α-entmax of each score and 0: so with all its derivatives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyentmax.torch.functions import apply, apply_loss
+
+
+def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | None = None) -> Tensor:
+    """α-sigmoid of each score, as `pyentmax.entmax_sigmoid`, with its derivatives.
+
+    Parameters
+    ----------
+    z : Tensor of scores, of any shape
+    alpha : float or Tensor that broadcasts to z
+        a tensor gets a gradient
+    mask : bool Tensor that broadcasts to z, optional
+        0 stands where it is False
+
+    Returns
+    -------
+    Tensor of z's shape and dtype
+    """
+    p = apply("entmax", _pairs(z, mask), alpha, -1, None)[..., 0]
+    return p if mask is None else torch.where(mask, p, 0)
+
+
+def entmax_sigmoid_loss(
+    z: Tensor,
+    y: Tensor,
+    alpha: float | Tensor = 1.5,
+    *,
+    weight: Tensor | None = None,
+    mask: Tensor | None = None,
+    **options: Any,
+) -> Tensor:
+    """The loss of `entmax_sigmoid`, as `pyentmax.entmax_sigmoid_loss`, with its derivative in z.
+
+    Parameters
+    ----------
+    z, y : Tensors of one shape
+        scores, and for each 0, 1, a bool, or a probability
+    alpha : float or Tensor that broadcasts to z
+    reduction, weight, mask, ignore_index, label_smoothing
+        as in `pyentmax.entmax_sigmoid_loss`
+
+    Returns
+    -------
+    Tensor: a number, or for the reduction "none" a loss for each score
+    """
+    alpha = alpha.unsqueeze(-1) if isinstance(alpha, Tensor) and alpha.ndim else alpha
+    mask = None if mask is None else mask.unsqueeze(-1)
+    z, y = z.unsqueeze(-1), y.unsqueeze(-1)
+    return one_vs_all_loss(z, y, alpha, weight=weight, mask=mask, **options)
+
+
+def one_vs_all_loss(
+    z: Tensor,
+    y: Tensor,
+    alpha: float | Tensor = 1.5,
+    dim: int = -1,
+    *,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+    mask: Tensor | None = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """Σ over the classes of `entmax_sigmoid_loss`, as `pyentmax.one_vs_all_loss`.
+
+    Parameters
+    ----------
+    z : Tensor of scores
+    y : Tensor of integer labels, of z's shape without ``dim``, or of targets in [0, 1] like z
+    alpha : float or Tensor that broadcasts to z
+    dim : int, default -1
+        of the classes
+    reduction, weight, mask, ignore_index, label_smoothing
+        as in `pyentmax.one_vs_all_loss`
+
+    Returns
+    -------
+    Tensor: a number, or for the reduction "none" a loss for each row
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction must be one of mean, sum, none, got {reduction!r}")
+    live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
+    if y.ndim == z.ndim - 1 and not y.is_floating_point():
+        y = y.unsqueeze(dim)
+        if ignore_index is not None:
+            live = live & (y != ignore_index)
+        classes = torch.arange(z.shape[dim], device=z.device)
+        y = y == classes.reshape([-1 if axis == dim % z.ndim else 1 for axis in range(z.ndim)])
+    elif y.shape != z.shape:
+        raise ValueError(
+            f"y must be integer labels or targets of shape {tuple(z.shape)}, got dtype {y.dtype} "
+            f"and shape {tuple(y.shape)}"
+        )
+    elif ignore_index is not None:
+        live = live & (y != ignore_index)
+    targets = torch.where(live, y.to(z.dtype), 0)
+    targets = (1 - label_smoothing) * targets + label_smoothing / 2
+    both = torch.stack([targets, 1 - targets], dim=-1)
+    each = apply_loss("entmax", _pairs(z, live), both, alpha, -1, reduction="none")
+    each = torch.where(live, each, 0).sum(dim)
+    counts = live.any(dim).to(z.dtype)
+    counts = counts if weight is None else counts * weight
+    each = torch.where(counts == 0, 0, each * counts)
+    if reduction == "none":
+        return each
+    total = counts.sum()
+    return each.sum() / torch.where(total == 0, 1, total) if reduction == "mean" else each.sum()
+
+
+def _pairs(z: Tensor, live: Tensor | None) -> Tensor:
+    """Each score, 0 where it does not count, beside a 0; ±∞ as the largest number."""
+    limits = torch.finfo(z.dtype)
+    z = z.clamp(limits.min, limits.max)
+    z = z if live is None else torch.where(live, z, 0)
+    return torch.stack([z, torch.zeros_like(z)], dim=-1)

@@ -1,0 +1,405 @@
+"""α-sigmoid and the one-vs-all losses: many digits, the problem they solve, differences, edges."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from scipy.special import expit
+
+import pyentmax as pe
+from pyentmax.mappings import entmax_sigmoid as module
+
+ALPHAS = [1.0, 1 + 1e-12, 1 + 1e-8, 1.001, 1.1, 1.5, 1.75, 2.0, 2.5, 50.0]
+DTYPES = [np.float32, np.float64]
+DIGITS = 50
+ROUNDINGS = 64  # of a derivative: each power takes a few, and there are some ten
+
+
+@cache
+def smaller(a: Any, alpha: Any) -> Any:
+    """The smaller probability for the scores [a, 0] by a bracketing solver, in many digits."""
+    a, beta = mpmath.mpf(a), mpmath.mpf(alpha) - 1
+    if beta == 0:
+        return 1 / (1 + mpmath.exp(a))
+    if beta * a >= 1:
+        return mpmath.mpf(0)
+    if a == 0:
+        return mpmath.mpf(1) / 2
+
+    power = min(beta, 1)  # of u = q^power, in which the left side is nearly a line
+
+    def excess(u: Any) -> Any:
+        q = u ** (1 / power)
+        return (1 - q) ** beta - q**beta - beta * a
+
+    ends = (mpmath.mpf(0), mpmath.mpf(2) ** -power)
+    solver = "anderson" if beta < 10 else "bisect"
+    return mpmath.findroot(excess, ends, solver=solver, tol=1e-90, maxsteps=200) ** (1 / power)
+
+
+def exact(z: Any, alpha: Any) -> Any:
+    """p in many digits."""
+    q = smaller(abs(mpmath.mpf(z)), alpha)
+    return 1 - q if z > 0 else q
+
+
+def exact_loss(z: Any, y: Any, alpha: Any) -> Any:
+    """The loss by its definition, in many digits."""
+    z, y, alpha = mpmath.mpf(z), mpmath.mpf(y), mpmath.mpf(alpha)
+
+    def entropy(p: Any) -> Any:
+        parts = [x for x in (p, 1 - p) if x > 0]
+        if alpha == 1:
+            return -sum(x * mpmath.log(x) for x in parts)
+        return sum(x - x**alpha for x in parts) / (alpha * (alpha - 1))
+
+    p = exact(z, alpha)
+    return p * z + entropy(p) - entropy(y) - y * z
+
+
+def scores(alpha: float, dtype: Any) -> Any:
+    """Scores inside the support, at its edge, near 0, and beyond; p(z) is 1 − p(−z)."""
+    edge = 1 / (alpha - 1) if alpha > 1.02 else 40.0
+    shares = [1e-30, 1e-8, 0.01, 0.3, 0.7, 0.9, 0.99, 0.9999, 1 - 1e-6, 1.0, 1.5, 1e8]
+    return np.append(-edge * np.array(shares), [0, edge / 2]).astype(dtype)
+
+
+@pytest.fixture(autouse=True)
+def many_digits() -> Any:
+    with mpmath.workdps(DIGITS):
+        yield
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_as_accurate_as_the_contract_says(alpha: float, dtype: Any) -> None:
+    z = scores(alpha, dtype)
+    found, epsilon = pe.entmax_sigmoid(z, alpha), float(np.finfo(dtype).eps)
+    tiny = float(np.finfo(dtype).tiny)  # below which floats have fewer digits
+    assert found.dtype == dtype
+    for x, p in zip(z.tolist(), found.tolist(), strict=True):
+        right, range_ = exact(x, alpha), max(1, min(abs(x), 1 / max(alpha - 1, 1e-300)))
+        if alpha <= 2:
+            s = right ** (2 - mpmath.mpf(alpha)) if right else 0
+            assert abs(p - right) <= 4 * epsilon * right + 16 * epsilon * s * range_ + tiny
+        else:  # exact for scores moved by a little
+            moved = 8 * epsilon * range_
+            low, high = exact(x - moved, alpha), exact(x + moved, alpha)
+            assert low - 4 * epsilon <= p <= high + 4 * epsilon
+
+
+@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 3])
+def test_it_is_the_first_entry_of_entmax_and_the_textbooks(alpha: float) -> None:
+    z = np.linspace(-3, 3, 41)
+    pairs = np.stack([z, np.zeros_like(z)], axis=-1)
+    np.testing.assert_allclose(
+        pe.entmax_sigmoid(z, alpha), pe.entmax(pairs, alpha)[:, 0], rtol=1e-14, atol=1e-15
+    )
+    if alpha > 1:
+        book = [module.textbook(x, alpha) for x in z]
+        np.testing.assert_allclose(pe.entmax_sigmoid(z, alpha), book, rtol=1e-12, atol=1e-14)
+        book = [module.textbook_loss(x, 0.3, alpha) for x in z]
+        found = pe.entmax_sigmoid_loss(z, np.full(41, 0.3), alpha, reduction="none")
+        np.testing.assert_allclose(found, book, rtol=1e-12, atol=1e-14)
+    else:
+        np.testing.assert_allclose(pe.entmax_sigmoid(z, 1), expit(z), rtol=1e-14, atol=1e-15)
+
+
+@pytest.mark.parametrize("alpha", [1, 1.2, 1.5, 1.9, 2, 3])
+def test_maximises_its_own_problem(alpha: float) -> None:
+    for z in (-0.7, -0.2, 0.0, 0.3, 0.6):
+
+        def cost(p: float, z: float = z) -> float:
+            return -(p * z + float(pe.tsallis_entropy([p, 1 - p], alpha)))
+
+        solved = minimize_scalar(cost, bounds=(0, 1), method="bounded", options={"xatol": 1e-10})
+        p = float(pe.entmax_sigmoid(z, alpha))
+        assert abs(p - solved.x) < 1e-6  # the root of the rounding of the cost
+        assert cost(p) <= solved.fun + 1e-14
+
+
+def test_closed_forms_are_taken_entry_by_entry() -> None:
+    alpha = np.array([1, 1.2, 1.5, 1.7, 2, 3, np.inf])
+    z = np.linspace(-0.9, 0.9, 5)[:, None]
+    found = pe.entmax_sigmoid(np.broadcast_to(z, (5, 7)), alpha)
+    each = np.stack([pe.entmax_sigmoid(z[:, 0], a) for a in alpha], axis=-1)
+    np.testing.assert_array_equal(found, each)
+    np.testing.assert_array_equal(found[:, -1], [0, 0, 0.5, 1, 1])
+
+
+def assert_close(found: Any, right: list[Any], epsilon: float, conditions: list[float]) -> None:
+    for x, y, condition in zip(found.tolist(), right, conditions, strict=True):
+        tolerance = ROUNDINGS * epsilon * (abs(y) + condition)
+        assert abs(x - y) <= tolerance, (x, y, tolerance)
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1 + 1e-8, 1.001, 1.25, 1.5, 1.8, 2.0, 2.5, 4.0])
+def test_derivatives_against_many_digits(alpha: float) -> None:
+    """Of the exact p by differences of 50 digits: in z, twice in z, and in α."""
+    edge = min(1 / (alpha - 1), 30) if alpha > 1 else 30
+    z = edge * np.array([-0.99, -0.6, -0.01, 0.0, 1e-6, 0.2, 0.5, 0.95])
+    h = mpmath.mpf(10) ** -15
+    first, second, by_alpha = [], [], []
+    for x in z.tolist():
+        p = [exact(x + k * h, alpha) for k in (-1, 0, 1)]
+        first.append((p[2] - p[0]) / (2 * h))
+        second.append((p[2] - 2 * p[1] + p[0]) / h**2)
+        up, down = mpmath.mpf(alpha) + h, mpmath.mpf(alpha) - (h if alpha > 1 else 0)
+        by_alpha.append((exact(x, up) - exact(x, down)) / (up - down))
+    epsilon = float(np.finfo(float).eps)
+    ones = [1.0] * len(z)
+    assert_close(pe.entmax_sigmoid_grad(z, alpha), first, epsilon, ones)
+    assert_close(pe.entmax_sigmoid_grad2(z, alpha), second, epsilon, ones)
+    atol = 1e-13 if alpha > 1 else 1e-12  # a one-sided difference, at 1
+    found = pe.entmax_sigmoid_grad_alpha(z, alpha)
+    np.testing.assert_allclose(found, [float(x) for x in by_alpha], rtol=1e-12, atol=atol)
+
+
+@pytest.mark.parametrize("name", ["jvp", "vjp"])
+@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 2.7])
+def test_the_product_is_that_of_finite_differences(name: str, alpha: float) -> None:
+    z = np.array([-0.4, -0.1, 0.0, 0.2, 0.3])
+    product = getattr(pe, f"entmax_sigmoid_{name}")
+
+    def cubes(x: np.ndarray) -> float:
+        return float(np.sum(pe.entmax_sigmoid(x, alpha) ** 3))
+
+    g = 3 * pe.entmax_sigmoid(z, alpha) ** 2
+    pe.check_gradient(cubes, z, lambda z: product(z, g, alpha)).raise_if_failed()
+
+
+def test_the_gradient_in_alpha_has_alphas_shape() -> None:
+    rng = np.random.default_rng(0)
+    z, g = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 4))
+    for shape in ((), (4,), (3, 1), (2, 1, 4)):
+        alpha = 1 + rng.random(shape)
+        found = pe.entmax_sigmoid_vjp_alpha(z, g, alpha)
+        assert found.shape == shape
+        step = np.zeros(shape)
+        step[(0,) * len(shape)] = 1e-6
+
+        def value(alpha: Any) -> float:
+            return float(np.sum(g * pe.entmax_sigmoid(z, alpha)))
+
+        slope = (value(alpha + step) - value(alpha - step)) / 2e-6
+        # Central differences: the step's square, and rounding over the step.
+        np.testing.assert_allclose(found[(0,) * len(shape)], slope, rtol=1e-6, atol=1e-7)
+
+
+@given(
+    z=st.floats(-50, 50),
+    alpha=st.floats(1, 6),
+    y=st.floats(0, 1),
+)
+@settings(deadline=None, max_examples=150)
+def test_symmetric_monotone_and_never_below_zero(z: float, alpha: float, y: float) -> None:
+    p, other = (float(pe.entmax_sigmoid(x, alpha)) for x in (z, -z))
+    assert 0 <= p <= 1
+    assert max(p, other) == 1 - min(p, other)
+    assert float(pe.entmax_sigmoid(z + 0.1, alpha)) >= p - 1e-14
+    loss, grad = pe.entmax_sigmoid_loss_and_grad(z, y, alpha)
+    assert loss >= 0
+    assert abs(grad - (p - y)) <= 1e-15
+    at_p, grad_at_p = pe.entmax_sigmoid_loss_and_grad(z, p, alpha)
+    assert at_p <= 1e-13
+    assert abs(grad_at_p) <= 1e-15
+    # Convex: above the tangent at z.
+    assert float(pe.entmax_sigmoid_loss(z + 0.3, y, alpha)) >= loss + 0.3 * grad - 1e-12
+    if alpha > 1 and abs(z) >= 1 / (alpha - 1):
+        assert float(pe.entmax_sigmoid_loss(z, z > 0, alpha)) == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_losses_against_many_digits(alpha: float, dtype: Any) -> None:
+    """Of labels to a few roundings, however small; of probabilities, to those of the terms."""
+    edge = 1 / (alpha - 1) if alpha > 1.02 else 40
+    z = (edge * np.array([-0.9999, -0.9, -0.5, -0.1, 0, 1e-3, 0.3, 0.7, 0.99, 2])).astype(dtype)
+    epsilon = float(np.finfo(dtype).eps)
+    for y in (0.0, 0.25, 1.0):
+        found = pe.entmax_sigmoid_loss(z, np.full(z.shape, y, dtype), alpha, reduction="none")
+        for x, loss in zip(z.tolist(), found.tolist(), strict=True):
+            right = exact_loss(x, y, alpha)
+            # What rounding β z moves a score by, times the slope.
+            moved = 8 * epsilon * max(abs(x), 1) * abs(exact(x, alpha) - y)
+            # Above α = 2, p is exact for scores moved by 8ε.
+            steep = 64 * epsilon**2 if alpha <= 2 else 64 * epsilon**2 + epsilon / 8
+            between = 0 if y in (0, 1) else 16 * epsilon * max(abs(x), 1)
+            assert abs(loss - right) <= ROUNDINGS * epsilon * right + moved + steep + between
+
+
+# --- what every function takes --------------------------------------------------------------------
+
+ELEMENTWISE = ["entmax_sigmoid", "entmax_sigmoid_grad", "entmax_sigmoid_grad2"]
+ELEMENTWISE += ["entmax_sigmoid_grad_alpha"]
+EVERY = [1, 1.01, 1.5, 1.7, 2, 3, 1e6, 1e300, np.inf]
+
+
+@pytest.mark.parametrize("alpha", EVERY)
+@pytest.mark.parametrize("dtype", [np.float16, *DTYPES])
+def test_special_scores(alpha: float, dtype: Any) -> None:
+    limits = np.array([-np.inf, -np.finfo(dtype).max, 0, np.finfo(dtype).max, np.inf], dtype)
+    z = np.append(limits, [np.nan]).astype(dtype)
+    with np.errstate(all="raise"):
+        p = pe.entmax_sigmoid(z, alpha)
+    assert p.dtype == dtype
+    np.testing.assert_array_equal(p, np.array([0, 0, 0.5, 1, 1, np.nan], dtype))
+    for name in ELEMENTWISE[1:]:
+        with np.errstate(all="raise", over="ignore"):  # the slope at 0 is beyond floats for large α
+            found = getattr(pe, name)(z, alpha)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found[[0, 1, 3, 4]], 0)
+        assert np.isnan(found[-1])
+        assert not np.isnan(found[2])
+    for y, right in ((1, [np.inf, None, 0, 0]), (0, [0, 0, None, np.inf])):
+        losses = pe.entmax_sigmoid_loss(z[[0, 1, 3, 4]], np.full(4, y), alpha, reduction="none")
+        for loss, expected in zip(losses, right, strict=True):
+            assert loss == expected if expected is not None else loss > 1e4
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_shapes_dtypes_and_layouts(name: str) -> None:
+    function = getattr(pe, name)
+    z = np.random.default_rng(0).normal(size=(4, 6))
+    expected = function(z, 1.3)
+    np.testing.assert_allclose(function(z.astype(np.float32), 1.3), expected, rtol=1e-4, atol=1e-6)
+    half = function(z.astype(np.float16), 1.3)
+    again = function(z.astype(np.float16).astype(np.float32), 1.3).astype(np.float16)
+    np.testing.assert_array_equal(half, again)
+    z.flags.writeable = False
+    np.testing.assert_array_equal(function(z[::2, ::-1].T, 1.3), expected[::2, ::-1].T)
+    assert function(np.zeros((0, 3)), 1.3).shape == (0, 3)
+    assert float(function(0.25, 1.3)) == function([0.25], 1.3)[0]
+    assert function([0, 1], 1.3).dtype == np.float64
+    mask = np.arange(6) < 4
+    masked = function(np.where(mask, z, np.nan), 1.3, mask=mask)
+    np.testing.assert_array_equal(masked, np.where(mask, expected, 0))
+
+
+def test_out_is_written_to_and_may_be_the_input() -> None:
+    z = np.linspace(-2, 2, 5, dtype=np.float32)
+    expected = pe.entmax_sigmoid(z)
+    assert pe.entmax_sigmoid(z, out=z) is z
+    np.testing.assert_array_equal(z, expected)
+
+
+def test_what_does_not_fit_is_said() -> None:
+    z = np.zeros((2, 3))
+    with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):
+        pe.entmax_sigmoid(z, 0.5)
+    with pytest.raises(ValueError, match=r"alpha of shape \(2,\) does not broadcast to z"):
+        pe.entmax_sigmoid(z, [1.5, 2])
+    with pytest.raises(ValueError, match=r"v must have the shape of z, \(2, 3\), got \(3,\)"):
+        pe.entmax_sigmoid_jvp(z, np.zeros(3))
+    with pytest.raises(TypeError, match="z must hold real numbers"):
+        pe.entmax_sigmoid([1j])
+    with pytest.raises(ValueError, match="labels must be in 0 … 2, got 3"):
+        pe.one_vs_all_loss(z, [0, 3])
+    with pytest.raises(ValueError, match=r"targets y must be in \[0, 1\], got 2"):
+        pe.one_vs_all_loss(z, np.full((2, 3), 2))
+    with pytest.raises(ValueError, match=r"integer labels of shape \(2,\) or targets of shape"):
+        pe.one_vs_all_loss(z, [0.0, 1.0])
+    with pytest.raises(ValueError, match="reduction must be one of"):
+        pe.entmax_sigmoid_loss(z, z, reduction="average")
+
+
+# --- one-vs-all -----------------------------------------------------------------------------------
+
+
+def per_entry(z: Any, y: Any, alpha: Any) -> Any:
+    """The losses and gradients of α-entmax over two classes, a score and 0."""
+    pairs, targets = (np.stack(p, axis=-1) for p in ((z, np.zeros_like(z)), (y, 1 - y)))
+    loss, grad = pe.entmax_loss_and_grad(pairs, targets, alpha, reduction="none")
+    return loss, grad[..., 0]
+
+
+@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2])
+def test_one_vs_all_is_the_sum_over_the_classes(alpha: float) -> None:
+    rng = np.random.default_rng(0)
+    z, labels = rng.normal(size=(5, 2, 4)), rng.integers(0, 4, (5, 2))
+    one_hot = (labels[..., None] == np.arange(4)).astype(float)
+    several, between = rng.integers(0, 2, z.shape), rng.random(z.shape)
+    weight, kept = rng.random((5, 2)), rng.random(z.shape) < 0.7
+    for y, dense in ((labels, one_hot), (several, several), (several > 0, several), (between,) * 2):
+        loss, grad = per_entry(z, dense.astype(float), alpha)
+        for mask in (None, kept):
+            live = np.ones_like(kept) if mask is None else mask
+            rows, slopes = (loss * live).sum(-1), grad * live
+            total = (weight * live.any(-1)).sum()
+            cases = {
+                "none": (weight * rows, weight[..., None] * slopes),
+                "sum": ((weight * rows).sum(), weight[..., None] * slopes),
+                "mean": ((weight * rows).sum() / total, weight[..., None] * slopes / total),
+            }
+            for reduction, expected in cases.items():
+                options: Any = {"reduction": reduction, "weight": weight, "mask": mask}
+                found = pe.one_vs_all_loss_and_grad(z, y, alpha, **options)
+                for mine, right in zip(found, expected, strict=True):
+                    np.testing.assert_allclose(mine, right, rtol=1e-12, atol=1e-14)
+                alone = pe.one_vs_all_loss(z, y, alpha, **options)
+                np.testing.assert_array_equal(alone, found[0])
+
+
+def test_what_is_ignored_counts_nothing() -> None:
+    rng = np.random.default_rng(0)
+    z, labels = rng.normal(size=(4, 3)), np.array([0, -100, 2, -100])
+    loss, grad = pe.one_vs_all_loss_and_grad(z, labels, ignore_index=-100)
+    right, slopes = pe.one_vs_all_loss_and_grad(z[::2], labels[::2])
+    np.testing.assert_array_equal(loss, right)
+    np.testing.assert_array_equal(grad[::2], slopes)
+    np.testing.assert_array_equal(grad[1::2], 0)
+    # Of several labels, single ones may be unknown.
+    several = np.array([[1, -1, 0], [-1, -1, -1], [0, 1, 1], [1, 1, 1]])
+    found = pe.one_vs_all_loss_and_grad(z, several, ignore_index=-1)
+    expected = pe.one_vs_all_loss_and_grad(z, np.maximum(several, 0), mask=several != -1)
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    each = pe.entmax_sigmoid_loss(z, several, ignore_index=-1, reduction="none")
+    np.testing.assert_array_equal(each == 0, (several == -1) | (each == 0))
+    assert float(pe.one_vs_all_loss(z, np.full((4, 3), -1), ignore_index=-1)) == 0
+    broken = np.where(several == -1, np.nan, z)
+    found = pe.one_vs_all_loss_and_grad(broken, several, ignore_index=-1)
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    zero = pe.one_vs_all_loss(z, [0, 9, 1, 9], weight=[1, 0, 1, 0])
+    np.testing.assert_array_equal(zero, pe.one_vs_all_loss(z[::2], [0, 1]))
+
+
+def test_axes_smoothing_and_an_alpha_for_each_class() -> None:
+    rng = np.random.default_rng(0)
+    z, labels = rng.normal(size=(3, 4, 2)), rng.integers(0, 4, (3, 2))
+    alpha = np.array([1, 1.3, 1.5, 2])
+    last = pe.one_vs_all_loss_and_grad(np.moveaxis(z, 1, -1), labels, alpha)
+    along = pe.one_vs_all_loss_and_grad(z, labels, alpha[:, None], axis=1)
+    np.testing.assert_array_equal(along[0], last[0])
+    np.testing.assert_array_equal(along[1], np.moveaxis(last[1], -1, 1))
+    one_hot = (labels[:, None] == np.arange(4)[:, None]).astype(float)
+    smooth = pe.one_vs_all_loss_and_grad(z, labels, axis=1, label_smoothing=0.2)
+    expected = pe.one_vs_all_loss_and_grad(z, 0.8 * one_hot + 0.1, axis=1)
+    for mine, theirs in zip(smooth, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    both = pe.one_vs_all_loss(z, z > 0, axis=(1, 2), reduction="none")
+    np.testing.assert_allclose(
+        both, pe.entmax_sigmoid_loss(z, z > 0, reduction="none").sum((1, 2)), rtol=1e-13, atol=1e-15
+    )
+
+
+def test_the_loss_of_entries_averages_over_entries() -> None:
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(3, 4)).astype(np.float16), rng.integers(0, 2, (3, 4))
+    loss, grad = pe.entmax_sigmoid_loss_and_grad(z, y)
+    assert loss.dtype == grad.dtype == np.float16
+    each = pe.entmax_sigmoid_loss(z.astype(float), y, reduction="none")
+    np.testing.assert_allclose(loss, each.mean(), rtol=1e-3, atol=1e-4)
+    weight = rng.random((3, 4))
+    found = pe.entmax_sigmoid_loss(z.astype(float), y, weight=weight)
+    np.testing.assert_allclose(found, np.average(each, weights=weight), rtol=1e-13, atol=0)
+    assert pe.entmax_sigmoid_loss(0.0, 1, 2) == 0.25
+    assert float(pe.entmax_sigmoid_loss(np.zeros((0, 2)), np.zeros((0, 2)))) == 0
