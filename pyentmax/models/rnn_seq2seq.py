@@ -70,6 +70,9 @@ class RNNSeq2SeqConfig:
         is left of the fertility, with a sink beside the source.
     label_smoothing : float
         The target's share that is spread over the vocabulary.
+    embedding_std : float, optional
+        Standard deviation of the embeddings' entries at the start, 1/√hidden unless given. With a
+        vocabulary of thousands, 1 learns faster by far.
 
     Raises
     ------
@@ -88,6 +91,7 @@ class RNNSeq2SeqConfig:
     score: str = "bilinear"
     fertility: float | None = None
     label_smoothing: float = 0.0
+    embedding_std: float | None = None
 
     def __post_init__(self) -> None:
         sizes = ("source_size", "target_size", "hidden", "layers")
@@ -96,6 +100,8 @@ class RNNSeq2SeqConfig:
             raise ValueError(f"hidden: expected an even number, got {self.hidden}")
         attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
         choose_score(self.score)
+        if self.embedding_std is not None and not 0 < self.embedding_std < float("inf"):
+            raise ValueError(f"embedding_std: expected a number above 0, got {self.embedding_std}")
         if self.fertility is not None:
             if not 0 < self.fertility < float("inf"):
                 raise ValueError(f"fertility: expected a number above 0, got {self.fertility}")
@@ -158,9 +164,9 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
     ) -> RNNSeq2Seq:
         """A model with random parameters drawn from ``rng``."""
         check_memory(config.fewest_parameters, dtype)
-        n = config.hidden
-        params = init_embedding(rng, "source_embedding", config.source_size, n, dtype)
-        params |= init_embedding(rng, "target_embedding", config.target_size, n, dtype)
+        n, std = config.hidden, config.embedding_std
+        params = init_embedding(rng, "source_embedding", config.source_size, n, dtype, std)
+        params |= init_embedding(rng, "target_embedding", config.target_size, n, dtype, std)
         for k in range(config.layers):
             params |= init_bilstm(rng, f"encoder.{k}", n, n, dtype)
             params |= init_lstm(rng, f"decoder.{k}", n, n, dtype)

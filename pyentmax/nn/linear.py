@@ -33,9 +33,16 @@ def linear(params: Parameters, name: str, x: Any) -> Tensor:
 
 
 def init_embedding(
-    rng: Generator, name: str, size: int, width: int, dtype: Any = np.float32
+    rng: Generator,
+    name: str,
+    size: int,
+    width: int,
+    dtype: Any = np.float32,
+    std: float | None = None,
 ) -> Parameters:
-    """A table ``name.weight`` (size, width) of normal rows, each of length about 1.
+    """A table ``name.weight`` (size, width) of normal entries with a standard deviation ``std``.
+
+    If none is given, it is 1/√width, so that each row has a length of about 1.
 
     Examples
     --------
@@ -43,7 +50,8 @@ def init_embedding(
     >>> embedding(params, "source", [[3, 1, 4], [1, 5, 0]]).shape
     (2, 3, 4)
     """
-    return {f"{name}.weight": (rng.standard_normal((size, width)) / width**0.5).astype(dtype)}
+    table = rng.standard_normal((size, width))
+    return {f"{name}.weight": (table / width**0.5 if std is None else table * std).astype(dtype)}
 
 
 def embedding(params: Parameters, name: str, index: Any) -> Tensor:

@@ -299,6 +299,7 @@ def test_sizes_beyond_the_memory_of_the_machine_are_refused_before_anything_is_m
         ("attention", "hardmax", "expected α ≥ 1 or one of .*entmax15.*; got 'hardmax'"),
         ("output", "0.5", "got '0.5'"),
         ("score", "cosine", "score: expected one of additive, .*; got 'cosine'"),
+        ("embedding_std", 0.0, "embedding_std: expected a number above 0, got 0.0"),
         ("fertility", 0.0, "fertility: expected a number above 0, got 0.0"),
         ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
         ("output", "learned", "only the attention's α .* since the loss L_α falls as α grows"),
@@ -309,6 +310,18 @@ def test_sizes_beyond_the_memory_of_the_machine_are_refused_before_anything_is_m
 def test_bad_configurations(field, value, message):
     with pytest.raises(ValueError, match=message):
         RNNSeq2SeqConfig(**{"source_size": 8, "target_size": 6, field: value})
+
+
+def test_embeddings_start_with_the_deviation_asked_for():
+    sizes = {"source_size": 200, "target_size": 100, "hidden": 64}
+    for std, expected in ((None, 1 / 8), (1.0, 1), (0.3, 0.3)):
+        config = RNNSeq2SeqConfig(**sizes, embedding_std=std)
+        params = RNNSeq2Seq.initialize(config, np.random.default_rng(0), bos=1, eos=2).params
+        for side in ("source", "target"):
+            # 6,400 entries and more: the deviation is known to a hundredth of itself
+            np.testing.assert_allclose(
+                params[f"{side}_embedding.weight"].std(), expected, rtol=0.05
+            )
 
 
 def test_a_learned_alpha_has_no_fertility():

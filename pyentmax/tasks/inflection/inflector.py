@@ -25,7 +25,12 @@ from pyentmax.training import (
 )
 
 KIND = "inflection model"
-LATER_OPTIONS = {"score": "bilinear", "fertility": None, "label_smoothing": 0.0}
+LATER_OPTIONS = {
+    "score": "bilinear",
+    "fertility": None,
+    "label_smoothing": 0.0,
+    "embedding_std": None,
+}
 
 
 class Inflector(WordDecoder):
