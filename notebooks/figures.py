@@ -56,6 +56,7 @@ __all__ = [
     "errors_of_models",
     "errors_of_slopes",
     "fertility",
+    "grammatical_by_temperature",
     "hold_blas",
     "jacobian_tables",
     "landing_places",
@@ -63,12 +64,14 @@ __all__ = [
     "mass_of_others",
     "measured_jacobians",
     "numbers",
+    "of_k",
     "passes_by_digits",
     "passes_until_sure",
     "paths_in_alpha",
     "position_products",
     "price_of_zeros",
     "probability_bars",
+    "ranked_characters",
     "reach_of_gradients",
     "recovered_alphas",
     "reliability",
@@ -989,6 +992,48 @@ def training_of_mappings(smoothed: Any, width: int) -> Any:
         ax.semilogy(np.arange(width, width + len(losses)), losses, label=name, **HEADS[name])
     ax.set(xlabel="update", ylabel=f"loss per letter (mean of {width} updates)", ylim=(1e-7, None))
     ax.legend()
+    return figure
+
+
+# --- 14 A language model that can say never -------------------------------------------------------
+_OUTPUTS = {
+    "softmax": {"color": VERMILION, "marker": "o"},
+    "1.5-entmax": {"color": BLUE, "marker": "s"},
+}
+
+
+def ranked_characters(ranked: Any) -> Any:
+    """Probabilities in falling order, logarithmic: name → p; what is exactly 0 has no dot."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    for name, p in ranked.items():
+        some = p[p > 0]
+        style = _OUTPUTS[name]
+        ax.semilogy(np.arange(1, len(some) + 1), some, ls=":", ms=5, label=name, **style)
+    ax.set(xlabel="character, the most probable first", ylabel="probability")
+    ax.legend()
+    return figure
+
+
+def grammatical_by_temperature(temperatures: Any, shares: Any) -> Any:
+    """The share of lines that are right, against the temperature: name → shares."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.4))
+    for name, values in shares.items():
+        ax.plot(temperatures, values, ms=5, label=name, **_OUTPUTS[name])
+    ax.set(xlabel="temperature $T$", ylabel="lines that are sentences", ylim=(0, 1.05))
+    ax.set_xticks(temperatures)
+    ax.legend()
+    return figure
+
+
+def of_k(ks: Any, bits: Any) -> Any:
+    """Bits per character against k: name of a model → one number per k."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    styles = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "^"), (ORANGE, "D"), (PURPLE, "v"))
+    for (name, values), (colour, marker) in zip(bits.items(), styles, strict=False):
+        ax.plot(range(len(ks)), values, color=colour, marker=marker, ms=5, label=name)
+    ax.set_xticks(range(len(ks)), ks)
+    ax.set(xlabel="$k$: weights that each head keeps", ylabel="bits per character")
+    ax.legend(title="trained with")
     return figure
 
 

@@ -227,6 +227,11 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         return found
 
     # --- training ---------------------------------------------------------------------------------
+    def watched(self) -> dict[str, Any]:
+        """What a run's history follows: the learned α of the heads, as nested lists."""
+        alphas = self.alphas()
+        return {} if alphas is None else {KIND: alphas.tolist()}
+
     def in_training(self, updates: int) -> LanguageModel:
         """The model as it learns after so many updates: with the attention of that time."""
         attention = self.config.attention_after(updates)
@@ -375,7 +380,12 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         lengths = mask.sum(axis=1)
         rows = np.arange(len(source))
         kept: list[KeysValues] = []
-        self._hidden(self.params, self.xp.asarray(source[:, :-1]), kept=kept)
+        if source.shape[1] > 1:
+            self._hidden(self.params, self.xp.asarray(source[:, :-1]), kept=kept)
+        else:
+            table = self.params["embedding.weight"]
+            nothing = self.xp.zeros((len(source), 0, self.config.width), table.dtype)
+            kept = [KeysValues(nothing, nothing)] * self.config.layers
         unread = source[rows, lengths - 1]
         return LanguageModelState(tuple(kept), lengths - 1, unread, mask, rows)
 
@@ -421,7 +431,13 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         """The state of the given rows; a row may be repeated."""
         on_device = self.xp.asarray(rows)
         past = tuple(KeysValues(*(x[on_device] for x in part)) for part in state.past)
-        return LanguageModelState(past, *(x[rows] for x in state[1:]))
+        return LanguageModelState(
+            past,
+            state.lengths[rows],
+            state.unread[rows],
+            state.source_mask[rows],
+            state.source_index[rows],
+        )
 
     def join(self, states: Sequence[LanguageModelState]) -> LanguageModelState:
         """The rows of several states of one encoding, one state after the other."""
@@ -435,5 +451,10 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
             )
             for layer in zip(*(state.past for state in states), strict=True)
         )
-        others = zip(*(state[1:] for state in states), strict=True)
-        return LanguageModelState(past, *(np.concatenate(parts) for parts in others))
+        return LanguageModelState(
+            past,
+            np.concatenate([state.lengths for state in states]),
+            np.concatenate([state.unread for state in states]),
+            np.concatenate([state.source_mask for state in states]),
+            np.concatenate([state.source_index for state in states]),
+        )

@@ -41,7 +41,6 @@ from pyentmax.plotting.heads import (
 from pyentmax.plotting.mapping_curves import plot_mapping_curves
 from pyentmax.plotting.sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
 from pyentmax.plotting.training import (
-    plot_bits_by_k,
     plot_bits_curves,
     plot_starts,
     plot_training_curve,
@@ -56,7 +55,6 @@ __all__ = [
     "plot_attended_cells",
     "plot_attention",
     "plot_attention_panels",
-    "plot_bits_by_k",
     "plot_bits_curves",
     "plot_captions",
     "plot_choice_of_k",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -177,56 +177,15 @@ def plot_bits_curves(
     ax = axes_or_new(ax, 6.4, 4.0)
     check_lines(curves)
     for number, (label, curve) in enumerate(curves.items()):
-        style = {"color": COLOURS[number], "marker": MARKERS[number], "ms": 4, "lw": 1.6}
+        style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number]}
         updates = [entry["update"] for entry in curve]
-        ax.plot(updates, [entry["bits"] for entry in curve], **style, label=label)
+        ax.plot(updates, [entry["bits"] for entry in curve], ms=4, lw=1.6, label=label, **style)
     ax.set_xlim(0, None)
     ax.set_xlabel("update")
-    _finish_bits(ax)
-    return ax
-
-
-def plot_bits_by_k(by_k: Mapping[str, Mapping[str, float]], ax: Axes | None = None) -> Axes:
-    """Draw bits per character against the number of weights that each head keeps.
-
-    Parameters
-    ----------
-    by_k : mapping
-        Label → k as text, "all" among them, → bits per character.
-    ax : matplotlib Axes, optional
-        A new figure by default.
-
-    Returns
-    -------
-    matplotlib Axes
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw, or if there are more models than styles of lines.
-
-    Examples
-    --------
-    >>> ax = plot_bits_by_k({"softmax": {"1": 3.0, "8": 2.4, "all": 2.3}})
-    >>> [tick.get_text() for tick in ax.get_xticklabels()]
-    ['1', '8', 'all']
-    """
-    ax = axes_or_new(ax, 6.4, 4.0)
-    check_lines(by_k)
-    names = list(next(iter(by_k.values())))
-    for number, (label, bits) in enumerate(by_k.items()):
-        style = {"color": COLOURS[number], "marker": MARKERS[number], "ms": 4, "lw": 1.6}
-        ax.plot(range(len(names)), [bits[name] for name in names], **style, label=label)
-    ax.set_xticks(range(len(names)), names)
-    ax.set_xlabel("k: weights that each head keeps")
-    _finish_bits(ax)
-    return ax
-
-
-def _finish_bits(ax: Axes) -> None:
     ax.set_ylabel("bits per character")
     ax.grid(color=RULE, lw=0.8)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     for text in ax.legend(frameon=False, fontsize=9).get_texts():
         text.set_parse_math(False)
+    return ax

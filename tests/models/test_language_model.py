@@ -211,6 +211,15 @@ def test_steps_with_a_cache_give_the_scores_of_the_whole(changes):
 
 
 @pytest.mark.parametrize("changes", CASES, ids=str)
+def test_a_beginning_of_one_token(changes):
+    model = small(sharpness=3.0, **changes)
+    source = TEXT[:, :1]
+    step, _ = model.step(model.encode(source, np.ones_like(source, bool)), np.array([1, 1]))
+    expected, _ = model.output.log_probabilities(model.scores(model.params, source).data[:, 0])
+    np.testing.assert_allclose(step.log_prob, expected, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("changes", CASES, ids=str)
 def test_texts_of_other_lengths_go_on_as_they_would_alone(changes):
     model = small(sharpness=3.0, **changes)
     source = np.array([[3, 4, 5, 3], [5, 0, 0, 0], [4, 4, 0, 0]])

@@ -131,7 +131,7 @@ def _results(runs: Sequence[Recorded], name: str) -> dict[str, dict[str, float]]
 
 def draw_report(out: Path) -> list[Path]:
     """Draw the curves, and bits against k if a run has them; returns the files."""
-    from pyentmax.plotting import plot_bits_by_k, plot_bits_curves, save_figure
+    from pyentmax.plotting import plot_bits_curves, plot_choice_of_k, save_figure
 
     runs = recorded(out)
     files = []
@@ -140,7 +140,7 @@ def draw_report(out: Path) -> list[Path]:
         files.append(save_figure(plot_bits_curves(curves), out / "curves.png"))
     by_k = _results(runs, "by_k")
     if by_k:
-        files.append(save_figure(plot_bits_by_k(by_k), out / "k.png"))
+        files.append(save_figure(plot_choice_of_k(by_k, "bits per character"), out / "k.png"))
     return files
 
 
