@@ -3,6 +3,8 @@
 
 PYTHON ?= python3
 JOBS ?= 2
+# A file's tests on one worker: what they compile or work out once is not waited for, or done twice.
+SPREAD := -n $(JOBS) --dist loadfile
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -46,11 +48,11 @@ demo-translation: $(VENV)/.models
 	$(BIN)/python -m pyentmax demo-translation
 
 test: $(VENV)/.test
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest $(SPREAD)
 
 # What takes long for what it finds. Together with `make test` it is the whole suite.
 test-slow: $(VENV)/.slow
-	$(BIN)/python -m pytest -n $(JOBS) -m 'slow and not deep'
+	$(BIN)/python -m pytest $(SPREAD) -m 'slow and not deep'
 
 # With any Python that has PyTorch, pytest and what the kernels were built for. It installs nothing, for
 # the usual wheel of PyTorch brings gigabytes of CUDA; one for the CPU is at download.pytorch.org/whl/cpu.
@@ -124,7 +126,7 @@ sanitize: $(VENV)/.test
 	export LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so) $$($${CC:-cc} -print-file-name=libstdc++.so)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc && \
 	../../$(BIN)/python -c 'from pyentmax import _cpu; assert "-fsanitize" in _cpu.BUILD_INFO' && \
-	../../$(BIN)/python -m pytest -n $(JOBS) -c ../../pyproject.toml --rootdir ../.. -p no:cacheprovider \
+	../../$(BIN)/python -m pytest $(SPREAD) -c ../../pyproject.toml --rootdir ../.. -p no:cacheprovider \
 		-m '$(SANITIZE_TESTS)' --ignore ../../tests/cpu/test_aarch64.py --ignore ../../tests/cpu/test_sources.py \
 		$(WITH_KERNELS)
 

@@ -14,8 +14,10 @@ from the same sources gets the same bytes.
 
 import gzip
 import os
+import re
 import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from glob import glob
 
 from setuptools import Extension, setup
@@ -66,6 +68,17 @@ pyentmax.show_config() tells what a given installation runs.
 """
 
 
+def side_by_side(compile_all):
+    """As many files at once as there are processors, where setuptools takes one after the other."""
+
+    def compile_each(sources, **how):
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = pool.map(lambda source: compile_all([source], **how), sources)
+            return [file for files in objects for file in files]
+
+    return compile_each
+
+
 class OptionalBuildExt(build_ext):
     """Compile the kernels, or explain why the package goes without them."""
 
@@ -79,6 +92,8 @@ class OptionalBuildExt(build_ext):
         ext.extra_compile_args, ext.extra_link_args = self.flags()
         told = '"{}"'.format(" ".join(ext.extra_compile_args))
         ext.define_macros = [*ext.define_macros, ("BUILD_FLAGS", told)]
+        if self.compiler.compiler_type == "unix":
+            self.compiler.compile = side_by_side(self.compiler.compile)
         try:
             super().build_extension(ext)
         except Exception as error:
@@ -124,6 +139,17 @@ class ReproducibleSdist(sdist):
         return name
 
 
+def name_files_without_folders(source):
+    """Tracebacks name the files that Cython read, NumPy's by where it was: each build elsewhere."""
+    with open(source, encoding="utf-8") as file:
+        text = file.read()
+    before, table, rest = re.split(r"(__pyx_f\[\] = \{[^}]*\})", text, maxsplit=1)
+    bare = re.sub(r'"[^"]*[/\\]([^"]+)"', r'"\1"', table)
+    if bare != table:
+        with open(source, "w", encoding="utf-8") as file:
+            file.write(before + bare + rest)
+
+
 def kernels():
     if wanted("PYENTMAX_NO_EXT"):
         return []
@@ -146,6 +172,7 @@ def kernels():
         ],
     )
     [extension] = cythonize([extension], build_dir="build/cython")
+    name_files_without_folders(extension.sources[0])
     # An in-place build then does not look for the missing file. Set here, since cythonize drops it.
     extension.optional = not REQUIRED
     return [extension]

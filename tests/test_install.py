@@ -132,3 +132,7 @@ def test_with_a_compiler_the_kernels_are_built(project: Path):
     assert code == 0, printed
     assert built
     assert "WITHOUT" not in printed
+    (kernels,) = (project / "pyentmax").glob("_cpu*.[sp][oy]*")
+    code = kernels.read_bytes()
+    assert b"site-packages" not in code  # else who builds elsewhere gets other bytes
+    assert str(project).encode() not in code

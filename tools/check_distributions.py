@@ -37,8 +37,9 @@ def faults_of_wheel(wheel: Path, root: Path, *, kernels_optional: bool = False) 
         names = {name for name in archive.namelist() if not name.endswith("/")}
         built = sorted(filter(BUILT.fullmatch, names))
         for name in built:
-            if str(root).encode() in archive.read(name):
-                yield f"{name} names the folder that it was built in, {root}"
+            for folder in (str(root), "site-packages/"):
+                if folder.encode() in archive.read(name):
+                    yield f"{name} names a folder of the build, {folder}"
     in_package = {name for name in names if name.startswith("pyentmax/")} - {*built}
     expected = package_files(root)
     yield from (f"lacks {name}" for name in sorted(expected - in_package))
