@@ -67,8 +67,16 @@ static void TYPED(grad_alpha_small)(const REAL *restrict p, const REAL *restrict
             a[i] = log_p[i] * log_p[i] * TYPED(phi)(-beta * log_p[i]);
     }
     const REAL a_top = a[k], log_top = log_p[k];
-    for (ptrdiff_t i = 0; i < n; i++) {
-        const ptrdiff_t j = i % LANES;
+    ptrdiff_t whole = 0;
+    for (; whole + LANES <= n; whole += LANES)
+        for (int j = 0; j < LANES; j++) {
+            const ptrdiff_t i = whole + j;
+            q[j] += (double)p[i] * (a[i] - a_top);
+            h[j] -= (double)p[i] * (log_p[i] - log_top);
+            weight[j] += out[i];
+        }
+    for (int j = 0; whole + j < n; j++) {
+        const ptrdiff_t i = whole + j;
         q[j] += (double)p[i] * (a[i] - a_top);
         h[j] -= (double)p[i] * (log_p[i] - log_top);
         weight[j] += out[i];

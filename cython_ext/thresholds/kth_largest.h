@@ -13,16 +13,34 @@
 #include "rows/steps.h"
 
 #define DIGIT_BITS 8 /* of a key that one pass settles */
+#define FEW 32       /* values whose ranks are counted: a pass of the radix costs more */
 
 #define TEMPLATE "thresholds/kth_largest.h"
 #include "float_and_double.h"
 
 #elif defined(REAL)
 
+/* The k-th largest of at most FEW values, 1 <= k <= n: the smallest that fewer than k are above. */
+static REAL TYPED(kth_of_few)(const REAL *restrict values, ptrdiff_t n, ptrdiff_t k) {
+    REAL found = INFINITY;
+    for (ptrdiff_t start = 0; start < n; start += LANES) {
+        const ptrdiff_t count = n - start < LANES ? n - start : LANES;
+        REAL lane[LANES] = {0};
+        BITS above[LANES] = {0};
+        for (ptrdiff_t j = 0; j < count; j++) lane[j] = values[start + j];
+        for (ptrdiff_t i = 0; i < n; i++)
+            for (int j = 0; j < LANES; j++) above[j] += values[i] > lane[j];
+        for (ptrdiff_t j = 0; j < count; j++)
+            found = above[j] < (BITS)k && lane[j] < found ? lane[j] : found;
+    }
+    return found;
+}
+
 /* The k-th largest of the values, 1 <= k <= n, which are moved about. Each pass counts how often
  * each digit occurs and keeps the values that share the digit of the k-th: linear whatever the
  * values. */
 static REAL TYPED(kth_largest)(REAL *values, ptrdiff_t n, ptrdiff_t k) {
+    if (n <= FEW) return TYPED(kth_of_few)(values, n, k);
     for (int shift = 8 * sizeof(TYPED(Key)) - DIGIT_BITS; shift >= 0 && n > 1;
          shift -= DIGIT_BITS) {
         ptrdiff_t count[1 << DIGIT_BITS] = {0};
@@ -45,6 +63,7 @@ static REAL TYPED(kth_largest)(REAL *values, ptrdiff_t n, ptrdiff_t k) {
 /* The k-th largest score of a row; -inf if fewer than k are above that. */
 static REAL TYPED(kth_score)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t k,
                              const REAL *restrict maxima, REAL *restrict room) {
+    if (n <= FEW) return TYPED(kth_of_few)(z, n, k);
     REAL bound = -(REAL)INFINITY;
     if (k <= maxima_of(n)) {
         memcpy(room, maxima, (size_t)maxima_of(n) * sizeof(REAL));

@@ -18,6 +18,7 @@ from pyentmax.calls.record import Mapping
 from pyentmax.mappings import MAPPINGS
 
 MappingOp = Callable[..., Tensor]
+_ALPHA_ENTMAX = ("softmax", "entmax15", "sparsemax", "entmax")  # Ω is symmetric, and 0 at labels
 
 
 def on_tape(record: Mapping) -> MappingOp:
@@ -34,6 +35,8 @@ def on_tape(record: Mapping) -> MappingOp:
             raise TypeError(f"{name}: there is no gradient in {', '.join(record.parameters)}")
         values = [param.data if isinstance(param, Tensor) else param for param in params]
         p = record.forward(z.data, *values, axis=axis, mask=mask)
+        if name in (*_ALPHA_ENTMAX, "topk_softmax"):
+            mask = None  # p is 0 there, which is all that their derivatives ask
 
         def vjp(g: Array) -> tuple[Any, ...]:
             gz = record.vjp(p, g, *values, axis=axis, mask=mask)
@@ -87,9 +90,6 @@ def fenchel_young_loss(z: Any, y: Array, mapping: Any = "entmax15", **options: A
         return (gradient * z.xp.expand_dims(g, options.get("axis", -1)),)
 
     return Tensor(z.xp.asarray(loss), parents=(z,), vjp=vjp)
-
-
-_ALPHA_ENTMAX = ("softmax", "entmax15", "sparsemax", "entmax")  # Ω is symmetric, and 0 at labels
 
 
 def smoothed_labels(

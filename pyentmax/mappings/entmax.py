@@ -249,6 +249,12 @@ def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: 
     0.0988
     """
     slope = entmax_grad_alpha(p, alpha[:, 0])
+    if isinstance(slope, np.ndarray) and isinstance(g, np.ndarray):
+        with np.errstate(invalid="ignore"):
+            total = np.sum(slope * g, axis=-1)
+        if np.isfinite(total).all():
+            return total
+    # What stands in g where p is 0 plays no part, be it NaN.
     return np.sum(slope * np.where(p != 0, g, 0), axis=-1)
 
 
