@@ -7,6 +7,7 @@ from pyentmax.decoding.exact import exact_search
 from pyentmax.decoding.forced import ForcedDecoding, ForcedStep, forced_decoding
 from pyentmax.decoding.greedy import greedy_search
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
+from pyentmax.decoding.hypothesis_graph import GraphNode, HypothesisGraph
 from pyentmax.decoding.hypothesis_tree import HypothesisNode, HypothesisTree
 from pyentmax.decoding.sampling import ancestral_sampling
 from pyentmax.models.protocol import Decodable, JoinableDecodable, Step
@@ -16,7 +17,9 @@ __all__ = [
     "Decodable",
     "ForcedDecoding",
     "ForcedStep",
+    "GraphNode",
     "Hypothesis",
+    "HypothesisGraph",
     "HypothesisNode",
     "HypothesisTree",
     "JoinableDecodable",

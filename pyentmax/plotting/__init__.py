@@ -27,6 +27,7 @@ from pyentmax.plotting.comparisons import (
     plot_time_and_accuracy,
 )
 from pyentmax.plotting.forced import plot_forced_decoding
+from pyentmax.plotting.graph import plot_hypothesis_graph
 from pyentmax.plotting.heads import (
     AttentionPanel,
     plot_alpha_histograms,
@@ -63,6 +64,7 @@ __all__ = [
     "plot_forced_decoding",
     "plot_head_densities",
     "plot_head_diversity",
+    "plot_hypothesis_graph",
     "plot_hypothesis_tree",
     "plot_learning_curves",
     "plot_mapping_curves",

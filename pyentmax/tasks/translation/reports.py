@@ -6,7 +6,13 @@ import re
 import textwrap
 from pathlib import Path
 
-from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
+from pyentmax.decoding import (
+    ForcedDecoding,
+    Hypothesis,
+    HypothesisGraph,
+    HypothesisTree,
+    SearchResult,
+)
 from pyentmax.tasks.translation.translator import SentenceDecoder
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
@@ -29,8 +35,16 @@ def describe(decoder: SentenceDecoder, sentence: str, result: SearchResult) -> s
 
 
 def draw(decoder: SentenceDecoder, sentence: str, result: SearchResult, folder: Path) -> list[Path]:
-    """Draw the tree of translations and the best one's attention; returns the files."""
-    from pyentmax.plotting import plot_attention, plot_hypothesis_tree, save_figure
+    """Draw the translations as a tree and as a graph, and the best one's attention.
+
+    Returns the files.
+    """
+    from pyentmax.plotting import (
+        plot_attention,
+        plot_hypothesis_graph,
+        plot_hypothesis_tree,
+        save_figure,
+    )
 
     folder.mkdir(parents=True, exist_ok=True)
     name = _file_name(sentence)
@@ -38,6 +52,11 @@ def draw(decoder: SentenceDecoder, sentence: str, result: SearchResult, folder: 
     ax = plot_hypothesis_tree(_tree(decoder, shown))
     ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
     files = [save_figure(ax, folder / f"{name}-tree.png")]
+    ax = plot_hypothesis_graph(
+        HypothesisGraph.build(shown, decoder.target.tokens.__getitem__, separator=" ")
+    )
+    ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
+    files.append(save_figure(ax, folder / f"{name}-graph.png"))
     best = result.best
     if best.attention is None:
         raise ValueError("attention: the search was told not to keep it (keep_attention=False)")

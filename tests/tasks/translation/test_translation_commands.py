@@ -240,7 +240,7 @@ def test_a_short_demonstration(tmp_path, capsys):
     assert "of 200 translated as in the corpus" in text
     assert "α of the context heads" in text
     pictures = {p.name for p in tmp_path.glob("*.png")}
-    assert len(pictures) == 5
+    assert len(pictures) == 7
     assert all(str(tmp_path / name) in text for name in pictures)
 
 
