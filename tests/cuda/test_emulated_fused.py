@@ -111,3 +111,16 @@ def test_no_race_and_no_overrun(name: str) -> None:
         check(name, [z], 0.2)
         v = np.random.default_rng(0).standard_normal(p.shape).astype(np.float32)
         check(f"{name}_jvp", [p, v], 0.2)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("large", [1e3, 1e8, 1e17, 1e28])
+def test_strengths_that_swamp_1_raise_no_low_score_and_tell_groups_apart(
+    large: float, dtype: Any
+) -> None:
+    # Two edges raise a low score by 2λ, and two lower a peak by as much.
+    check("fusedmax", [np.array([[0, 1, 0, 1, 0]], dtype) * dtype(100 * large)], large)
+    # Of runs that lie λ below the largest score, the difference of 1/4 is left.
+    low = -16 * large
+    z = np.array([[0.5, 0, low, 0.25, 0, low, 0]], dtype)
+    check("fusedmax", [z], large)

@@ -83,3 +83,14 @@ def test_crowds_that_the_last_step_takes_across_the_threshold_are_counted(
         apart = apart - p[:, 1:].max(axis=1).astype(float) ** (alpha - 1)
         expected = -(alpha - 1) * z[:, 1:].max(axis=1).astype(float)
         assert (np.abs(apart - expected)[some] <= 16 * eps).all()
+
+
+@pytest.mark.parametrize("function", [pyentmax.entmax, pyentmax.entmax.reference])
+def test_95_equal_entries_behind_a_leader_sum_to_one_in_float32(function: Any) -> None:
+    # At α = 1.79: added up one by one, they were off by more than all of what is allowed.
+    eps, d = float(np.finfo(np.float32).eps), 96
+    z = np.zeros((400, d), np.float32)
+    z[:, 1:] = -np.linspace(0, 1.5, 400)[:, None]
+    p = function(z, 1.79)
+    off = np.abs(p.sum(axis=-1, dtype=np.float64) - 1) / (4 * eps * math.sqrt(d))
+    assert off.max() <= 1, f"gap {z[off.argmax(), 1]}: off by {off.max()} times what is allowed"

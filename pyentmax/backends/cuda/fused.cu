@@ -4,7 +4,8 @@
  * pyentmax/mappings/oscarmax.py does.
  *
  *     smooth<T>(z, mask, u, batch, strength)
- *         u = argmin ½‖u − z‖² + λ Σ |u_{j+1} − u_j|, less max z, with −∞ for what is ruled out
+ *         u = argmin ½‖u − z‖² + λ Σ |u_{j+1} − u_j|, less what is the same for all, with −∞ for
+ *         what is ruled out or gets nothing
  *     pool<C>(x, u, sums, sizes, batch, strength)
  *         for scores x in falling order: the falling sequence nearest to x_i + λi, less its largest
  *     run_products<T>(p, v, out, batch, strength)
@@ -36,9 +37,15 @@ template <typename T> struct Gaps {
     __device__ bool is_there(unsigned i) const {
         return score_at<T>(z, mask, i) != -infinity<Compute<T>>();
     }
+    __device__ double unbounded(unsigned i) const {
+        return (double)score_at<T>(z, mask, i) * HEADROOM - top * HEADROOM;
+    }
     __device__ double operator()(unsigned i) const {
-        const double gap = (double)score_at<T>(z, mask, i) * HEADROOM - top * HEADROOM;
+        const double gap = unbounded(i);
         return gap > lowest ? gap : lowest;
+    }
+    __device__ bool is_above_lowest(unsigned i) const {
+        return is_there(i) && unbounded(i) > lowest;
     }
     /* How far below the largest the lowest score there is lies. */
     __device__ double range(unsigned n) const {
@@ -49,7 +56,8 @@ template <typename T> struct Gaps {
     }
 };
 
-/* Smooths entries first … last, all of them neighbours, in one pass with steps back (Condat 2013).
+/* Smooths entries first … last of y, all of them neighbours, in one pass with steps back (Condat
+ * 2013), and hands each run and its value to `write_run`.
  *
  * A run that begins at `start` may have any value from `low` to `high` so far, and what it passes
  * on to the entry behind `at`, the slope of |u_{j+1} − u_j|, is then `out_low` or `out_high`: at
@@ -57,9 +65,9 @@ template <typename T> struct Gaps {
  * `low_end`, where `low` was last binding, with a fall; likewise a rise at `high_end`. What ends is
  * written as the mean of its scores, moved by λ/n towards either neighbour: exact, whatever the
  * search has rounded. */
-template <typename C, class Y>
+template <class Y, class Write>
 __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, double strength,
-                                   const Line<C> &u) {
+                                   const Write &write_run) {
     unsigned start = first, at = first, low_end = first, high_end = first;
     double low = y(first) - strength, high = y(first) + strength;
     double out_low = strength, out_high = -strength;
@@ -67,8 +75,7 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
     const auto write = [&](unsigned end, int behind) {
         double sum = 0;
         for (unsigned i = start; i <= end; i++) sum += y(i);
-        const double value = (sum + strength * (before + behind)) / (end - start + 1);
-        for (unsigned i = start; i <= end; i++) u.at[i * u.step] = (C)(value / HEADROOM);
+        write_run(start, end, (sum + strength * (before + behind)) / (end - start + 1));
         before = -behind;
         start = end + 1;
     };
@@ -130,8 +137,10 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
     write(last, 0); /* never: every step was counted */
 }
 
-/* Scores below −1 − 4λ are raised to that, which changes no probability, and λ above the range of n
- * scores times n does nothing that this much does not. */
+/* A score at or below −1 − 4λ gets nothing, and the chain is cut there: its neighbours score less by
+ * λ, as fusedmax.py says. λ above the range of n scores times n does nothing that this much does
+ * not. And u is less its largest, in double: where λ is large, that may lie far below the largest
+ * score, and beside it the differences that count would be rounded away. */
 template <typename T>
 __global__ void __launch_bounds__(ROW_THREADS)
     smooth(Operand<const T> z, Operand<const bool> mask, Operand<Compute<T>> u_at, Batch batch,
@@ -150,16 +159,33 @@ __global__ void __launch_bounds__(ROW_THREADS)
     }
     y.lowest = -(1 + 4 * given) * HEADROOM;
     const double most = n * y.range(n), weight = given * HEADROOM < most ? given * HEADROOM : most;
-    for (unsigned i = 0; i < n;) {
-        if (!y.is_there(i)) {
-            u.at[i * u.step] = -infinity<C>();
-            i++;
-            continue;
+    /* The largest u first; 0 will do where λ is so small that u is not far from it. */
+    double largest = given > 1 ? -infinity<double>() : 0;
+    for (bool found = !(given > 1);; found = true) {
+        const auto take_run = [&](unsigned start, unsigned end, double value) {
+            if (!found) {
+                largest = Larger()(largest, value);
+                return;
+            }
+            const C gap = (C)((value - largest) / HEADROOM);
+            for (unsigned i = start; i <= end; i++) u.at[i * u.step] = gap;
+        };
+        for (unsigned i = 0; i < n; i++) {
+            if (!y.is_above_lowest(i)) {
+                u.at[i * u.step] = -infinity<C>();
+                continue;
+            }
+            const unsigned first = i;
+            while (i + 1 < n && y.is_above_lowest(i + 1)) i++;
+            /* the ends of the run that have an edge to an entry with nothing; n is none */
+            const unsigned left = first > 0 && y.is_there(first - 1) ? first : n;
+            const unsigned right = i + 1 < n && y.is_there(i + 1) ? i : n;
+            const auto less_edges = [&](unsigned j) {
+                return y(j) - weight * ((j == left) + (j == right));
+            };
+            smooth_part(less_edges, first, i, weight, take_run);
         }
-        unsigned last = i;
-        while (last + 1 < n && y.is_there(last + 1)) last++;
-        smooth_part(y, i, last, weight, u);
-        i = last + 1;
+        if (found) return;
     }
 }
 
