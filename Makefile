@@ -59,7 +59,7 @@ test-slow: $(VENV)/.slow
 TORCH_PYTHON ?= $(BIN)/python
 test-torch: $(VENV)/.test
 	@if $(TORCH_PYTHON) -c 'import torch, pytest' 2>/dev/null; then set -x; \
-		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' tests/adapters tests/test_migration.py; \
+		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' tests/adapters tests/test_migration.py tests/test_examples.py; \
 	else echo 'make: SKIPPED: no PyTorch in $(TORCH_PYTHON); TORCH_PYTHON= names a Python that has it' >&2; fi
 
 # In an environment of its own, since without them nothing must change, which the other stages test. What
@@ -71,10 +71,10 @@ ADAPTERS_REQUIRED ?=
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ADAPTERS_INSTALL := timeout $(ADAPTERS_LIMIT) $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet \
 	--retries 1 --timeout 15 install --only-binary :all:
-ADAPTER_TESTS := tests/adapters tests/test_migration.py
+ADAPTER_TESTS := tests/adapters tests/test_migration.py tests/test_examples.py
 test-adapters: $(VENV)/.test
 	$(PYTHON) -m venv $(ADAPTERS)
-	$(ADAPTERS_INSTALL) hypothesis mpmath pytest scipy
+	$(ADAPTERS_INSTALL) hypothesis matplotlib mpmath pytest scipy
 	@skip() { echo "make: SKIPPED: no $$1 to be had within $(ADAPTERS_LIMIT) s" >&2; [ -z '$(ADAPTERS_REQUIRED)' ]; }; \
 		set -x; \
 		$(ADAPTERS_INSTALL) scikit-learn || skip scikit-learn || exit 1; \
