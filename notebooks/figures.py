@@ -33,12 +33,16 @@ from pyentmax.plotting import (
     PURPLE,
     RULE,
     VERMILION,
+    AttentionPanel,
+    plot_alpha_trajectories,
     plot_attention,
+    plot_attention_panels,
 )
 from pyentmax.system.blas import describe_blas, limit_blas
 
 __all__ = [
     "CURVES",
+    "alphas_in_training",
     "attention_bars",
     "attention_maps",
     "books_and_losses",
@@ -46,8 +50,10 @@ __all__ = [
     "butterfly_graph",
     "columns_of",
     "complete_by_width",
+    "densities_of_heads",
     "descent",
     "distance_from_limit",
+    "diversity_of_heads",
     "entropies_of_two",
     "entropy_at_zero",
     "entropy_hills",
@@ -57,6 +63,7 @@ __all__ = [
     "errors_of_slopes",
     "fertility",
     "grammatical_by_temperature",
+    "heads_on_sentences",
     "hold_blas",
     "jacobian_tables",
     "landing_places",
@@ -77,13 +84,14 @@ __all__ = [
     "reliability",
     "results_page",
     "scores_in_reach",
-    "shares_of_products",
     "sets_of_species",
+    "shares_of_products",
     "show",
     "show_live",
     "show_source",
     "simplex_grid",
     "simplex_xy",
+    "starts_of_alpha",
     "steep_at_threshold",
     "strength_paths",
     "sums_of_threshold",
@@ -1052,6 +1060,66 @@ def shares_of_products(lengths: Any, shares: Any) -> Any:
     ax.set(xlabel="positions", ylabel="multiplications left", ylim=(0, 1))
     ax.legend()
     return figure
+
+
+# --- 12. Heads that choose their own sparsity ----------------------------------------------------
+
+HEAD_STYLES = [(PURPLE, "s"), (BLUE, "o"), (GREEN, "^")]
+
+
+def starts_of_alpha(alphas: Any) -> Any:
+    """A histogram of starting values, the middle two thirds marked."""
+    figure, ax = plt.subplots(figsize=(6.4, 3))
+    ax.hist(alphas, bins=40, range=(1, 2), color=EDGE, ec="white")
+    for bound in (1.27, 1.73):
+        ax.axvline(bound, color=VERMILION, ls=(0, (4, 1.5)), lw=1.6)
+    ax.set(xlabel="α at the start", ylabel="heads", xlim=(1, 2))
+    return figure
+
+
+def alphas_in_training(updates: Any, alphas: Any) -> Any:
+    """The α of every head over the updates: kind → (updates, layers, heads)."""
+    figure: Any = plot_alpha_trajectories(updates, alphas).figure
+    for ax in figure.axes:
+        for line in ax.lines:
+            line.set_linewidth(1.8)
+    return figure
+
+
+def densities_of_heads(densities: Any) -> Any:
+    """Mean density of every head, sorted: model → kind → (1, heads); a panel per kind."""
+    kinds = list(next(iter(densities.values())))
+    figure, axes = plt.subplots(1, len(kinds), figsize=(9, 3), sharey=True)
+    for ax, kind in zip(axes, kinds, strict=True):
+        for (label, of_kind), (colour, marker) in zip(densities.items(), HEAD_STYLES, strict=True):
+            heads = np.sort(of_kind[kind].ravel())[::-1]
+            places = np.arange(1, len(heads) + 1)
+            ax.plot(places, heads, color=colour, marker=marker, lw=1, ms=6, label=label)
+        ax.set(title=kind, xlabel="head, densest first", xticks=places, ylim=(0, 1.05))
+    axes[0].set_ylabel("density")
+    axes[-1].legend(loc="upper right", bbox_to_anchor=(1, 0.93), fontsize=9)
+    return figure
+
+
+def diversity_of_heads(diversity: Any) -> Any:
+    """The divergence between heads as bars: model → kind → number."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.2))
+    kinds = list(next(iter(diversity.values())))
+    for number, (label, of_kind) in enumerate(diversity.items()):
+        places = np.arange(len(kinds)) + 0.27 * (number - 1)
+        heights = [of_kind[kind] for kind in kinds]
+        ax.bar(places, heights, 0.25, color=HEAD_STYLES[number][0], label=label)
+    ax.set_xticks(range(len(kinds)), kinds)
+    ax.set(ylabel="Jensen-Shannon divergence")
+    ax.grid(axis="x", visible=False)
+    ax.legend()
+    return figure
+
+
+def heads_on_sentences(maps: Any) -> Any:
+    """One head on sentences, squares blank where a weight is 0: (title, weights, words)."""
+    panels = [AttentionPanel(title, weights, words, words) for title, weights, words in maps]
+    return plot_attention_panels(panels, columns=2).figure
 
 
 def results_page(name: str) -> tuple[str, dict[str, Any]]:

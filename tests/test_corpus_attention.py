@@ -83,6 +83,11 @@ def test_means_go_over_queries_and_not_over_sentences():
     np.testing.assert_allclose(found.density["encoder"].mean, expected, rtol=1e-6)
 
 
+def test_what_is_1_everywhere_is_1_on_average():
+    found = PerSentence(np.ones((7, 2)), np.array([3, 5, 7, 11, 13, 17, 19.0]))
+    assert (found.mean == 1).all()
+
+
 def test_a_single_token_counts_where_it_can():
     found = measure_heads([everywhere(np.ones((1, 2, 1, 1)))])
     assert np.isnan(found.diversity["encoder"].mean).all()

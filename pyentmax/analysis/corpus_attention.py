@@ -112,7 +112,8 @@ class PerSentence(NamedTuple):
         total = self.counts.sum()
         if not total:
             return np.full(self.values.shape[1:], np.nan)
-        return np.asarray(np.tensordot(self.counts / total, self.values, axes=1))
+        # Divided last, so that what is 1 everywhere is exactly 1.
+        return np.asarray(np.tensordot(self.counts, self.values, axes=1) / total)
 
 
 @dataclass(frozen=True)
