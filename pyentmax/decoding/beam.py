@@ -41,6 +41,7 @@ def beam_search(
     beam: int = 5,
     n_best: int | None = None,
     max_length: int | None = None,
+    normalize: bool = False,
     keep_attention: bool = True,
 ) -> list[SearchResult]:
     r"""Decode each source with a beam, and prove the result complete where that is possible.
@@ -80,6 +81,11 @@ def beam_search(
         list complete, unless the output mapping is dense.
     max_length : int, optional
         The most tokens of a hypothesis, end symbol not counted; by default 2 × source length + 10.
+    normalize : bool
+        Where the search stops early, compare hypotheses and open prefixes by their mean
+        log-probability per token, end symbol included. Of many continuations the short ones are
+        the more probable, so that a search that compares probabilities stops before the longer
+        ones with a better mean have ended. The list's order is that of probabilities all the same.
     keep_attention : bool
         Whether hypotheses carry their attention weights.
 
@@ -144,7 +150,7 @@ def beam_search(
     backpointers = _Backpointers(keep_attention)
     omitted = _Omissions(sources)
     rivals = None if n_best is None else _Rivals(sources)
-    finished, unfinished = _Endings(sources, enough or 1), _Endings(sources, 1)
+    finished, unfinished = _Endings(sources, enough or 1, normalize), _Endings(sources, 1)
     state = model.encode(source, source_mask)
     # One row per open prefix, ordered by source and, within a source, from the best prefix down.
     source_index = np.arange(sources)
@@ -196,7 +202,7 @@ def beam_search(
                 rivals.add(of_source, total[pruned])
         rows, tokens, total = rows[kept], tokens[kept], total[kept]
         if enough is not None:
-            settled = finished.settled(source_index[rows], total)
+            settled = finished.settled(source_index[rows], total, length + 1)
             if rivals is not None:
                 rivals.add(source_index[rows[settled]], total[settled])
                 omitted.stopped[source_index[rows[settled]]] = True
@@ -368,12 +374,13 @@ class _Endings:
         The source, the score, and the row that the hypothesis had when it was ``length`` tokens
         long.
     best : (sources, at most enough) array
-        The best scores of each source, in descending order; −∞ where there is none.
+        The best scores of each source, in descending order; −∞ where there is none. If they are
+        to be normalised, they are means over the tokens, end symbol included.
     """
 
-    def __init__(self, sources: int, enough: int) -> None:
+    def __init__(self, sources: int, enough: int, normalize: bool = False) -> None:
         self.found: list[tuple[IntArray, FloatArray, IntArray, IntArray]] = []
-        self.enough = enough
+        self.enough, self.normalize = enough, normalize
         self.best = np.empty((sources, 0))  # grows, since a list may be far shorter than enough
 
     def add(self, rows: IntArray, source_index: IntArray, score: FloatArray, length: int) -> None:
@@ -384,20 +391,22 @@ class _Endings:
         self.found.append((sources, scores, np.full_like(rows, length), rows))
         place = np.arange(len(rows)) - np.searchsorted(sources, sources)
         new = np.full((len(self.best), place.max() + 1), -np.inf)
-        new[sources, place] = scores
+        new[sources, place] = scores / (length + 1) if self.normalize else scores
         both = np.concatenate([self.best, new], axis=1)
         self.best = -np.sort(-both, axis=1)[:, : self.enough]
 
-    def settled(self, source_index: IntArray, score: FloatArray) -> BoolArray:
+    def settled(self, source_index: IntArray, score: FloatArray, length: int) -> BoolArray:
         """For each kept prefix, whether its source has enough hypotheses that are final.
 
         No hypothesis is more probable than its prefixes. So once so many hypotheses are at least as
-        probable as the best open prefix of their source, no better one can follow.
+        probable as the best open prefix of their source, no better one can follow. Of means this
+        does not hold, but a prefix that is behind already seldom gets ahead.
         """
         if self.best.shape[1] < self.enough:
             return np.zeros(len(source_index), dtype=bool)
         first = np.searchsorted(source_index, source_index)  # of a source, its best prefix
-        return self.best[source_index, -1] >= score[first]
+        open_score = score[first] / length if self.normalize else score[first]
+        return self.best[source_index, -1] >= open_score
 
     def masses(self) -> NDArray[Any]:
         """The sum of the probabilities, for each source."""

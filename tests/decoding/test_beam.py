@@ -274,6 +274,27 @@ def test_dense_search_stops_when_nothing_open_can_enter_the_best():
     assert len(model.steps) == 2
 
 
+def test_a_search_for_the_best_mean_goes_on_past_the_short_strings():
+    # Ten tokens in a row with 0.7 each, or the end with 0.3; after the tenth, the end for certain.
+    ends, follows = [[0, 0.3, 0.7]] * 10 + [[0, 1.0, 0]], [[0, 0, i + 1] for i in range(10)]
+    model = Automaton.of(ends, [*follows, [0, 0, 0]], output_is_sparse=False)
+    lengths = {
+        normalize: [len(h.tokens) for h in search(model, beam=2, normalize=normalize).hypotheses]
+        for normalize in (False, True)
+    }
+    # 0.3 and 0.21 are finished when the best open prefix has 0.168.
+    assert lengths == {False: [0, 1, 2, 3, 4], True: [0, 1, 2, 3, 4, 5, 6, 10, 7, 8, 9]}
+    by_mean = search(model, beam=2, normalize=True).hypotheses
+    means = [h.log_prob / (len(h.tokens) + 1) for h in by_mean]
+    assert len(by_mean[int(np.argmax(means))].tokens) == 10
+
+
+def test_a_search_for_the_best_mean_stops_too():
+    model = loop(0.9, output_is_sparse=False)
+    result = search(model, beam=2, max_length=1000, normalize=True)
+    assert [h.tokens for h in result.hypotheses] == [(), (2,)]
+
+
 @given(
     automata(cyclic=True), st.integers(1, 5), st.integers(1, 5), st.integers(1, 8), st.booleans()
 )

@@ -142,7 +142,9 @@ class SentenceDecoder:
             for index in bucketed_batches(pairs, batch_size):
                 batch = make_batch(pairs, index)
                 arrays = (batch.source, batch.source_mask)
-                results = beam_search(self.model, *arrays, beam=beam, keep_attention=False)
+                results = beam_search(
+                    self.model, *arrays, beam=beam, normalize=normalize, keep_attention=False
+                )
                 for i, result in zip(index, results, strict=True):
                     chosen = best_by_length(result) if normalize else result.best
                     found[int(i)] = self.sentence(chosen.tokens)
