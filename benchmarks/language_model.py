@@ -109,12 +109,9 @@ def main() -> None:
         model = untrained(args.attention)
         ours, theirs = Ours(model), Theirs(model)
         theirs.model.eval()
-        both = [
-            ours.model.loss(ours.model.params, batches[0]).item(),
-            theirs.model.loss(batches[0]),
-        ]
+        own, other = ours.model.loss(ours.model.params, batches[0]), theirs.model.loss(batches[0])
         theirs.model.train()
-        print(f"losses without dropout: ours {both[0]:.6f}, PyTorch {float(both[1]):.6f}")
+        print(f"losses without dropout: ours {own.item():.6f}, PyTorch {other.item():.6f}")
         names = (f"ours, {args.attention}", "PyTorch, softmax")
     else:
         models = [untrained("1"), untrained(args.against)]

@@ -77,6 +77,7 @@ ROWS: dict[str, Row] = {
     "learned-slow": _row("α per head learned, a tenth of the rate", "learned", _SLOW),
     "learned-late": _row("softmax for 1,000 updates, then α learned", "learned", **_LATE),
     **{f"top{k}": _row(f"the {k} largest of softmax", f"topk_softmax:{k}") for k in KS},
+    "top8-late": _row("softmax for 1,000 updates, then top-8", "topk_softmax:8", **_LATE),
     "softmax-scaled": _row("softmax, scores scaled by length", "1", length_scale=True),
     "1.5-slow-scaled": _row("1.5-slow, scores scaled by length", "1.5", _SLOW, length_scale=True),
     "relative": _row("softmax, relative positions", "1", positions="relative"),
