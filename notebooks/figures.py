@@ -1119,7 +1119,10 @@ def diversity_of_heads(diversity: Any) -> Any:
 def heads_on_sentences(maps: Any) -> Any:
     """One head on sentences, squares blank where a weight is 0: (title, weights, words)."""
     panels = [AttentionPanel(title, weights, words, words) for title, weights, words in maps]
-    return plot_attention_panels(panels, columns=2).figure
+    figure: Any = plot_attention_panels(panels, columns=2).figure
+    for ax in figure.axes:
+        ax.grid(visible=False)
+    return figure
 
 
 def results_page(name: str) -> tuple[str, dict[str, Any]]:

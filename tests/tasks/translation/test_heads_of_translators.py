@@ -45,17 +45,25 @@ def run(*words):
 
 
 # --- the command ----------------------------------------------------------------------------------
-def test_analyse_prints_writes_and_draws(models, tmp_path, capsys):
-    pytest.importorskip("matplotlib")
-    out = tmp_path / "out"
+def test_analyse_prints_models_side_by_side_and_beside_the_papers(models, capsys):
     names = [models / name for name in ("dense", "own", "top")]
-    options = ("--limit", 40, "--k", 1, "all", "--out", out, "--quiet")
+    options = ("--limit", 40, "--k", 1, "all", "--quiet")
     assert run("analyse", *names, "planted-questions", *options) == 0
     text = capsys.readouterr().out
     assert re.search(r"\|  \| softmax \| α learned \| top 2 \| papers", text)
     assert re.search(r"density, encoder.*\| 1\.00 \(1\.00 to 1\.00\) \|", text)
     assert "93.5 / 94.4 / 95.9%" in text
     assert re.search(r"\| top 2: accuracy \| \d+\.\d% \| \d+\.\d% \|", text)
+
+
+@pytest.mark.slow
+def test_analyse_writes_numbers_and_draws_what_there_is_to_show(models, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "out"
+    names = [models / name for name in ("dense", "own", "top")]
+    options = ("--limit", 40, "--k", 1, "all", "--out", out, "--quiet")
+    assert run("analyse", *names, "planted-questions", *options) == 0
+    assert "heads.json" in capsys.readouterr().out
     found = json.loads((out / "heads.json").read_text("utf-8"))
     assert found["sentences"] == 40
     assert np.shape(found["models"]["α learned"]["alphas"]["context"]) == (2, 2)
@@ -189,3 +197,15 @@ def test_planted_tokens_and_marks_are_found_in_subwords():
     pieces = ["▁wer", "▁sieht", "▁was", "▁", "?"]
     assert heads._among(pieces, {"wer", "was"}).tolist() == [True, False, True, False, False]
     assert heads._among(pieces, {"?"}).tolist() == [False, False, False, False, True]
+
+
+@pytest.mark.slow
+def test_a_head_looks_for_the_planted_mark(tmp_path, capsys):
+    """The best head puts nine tenths of the planted words' weight on the mark."""
+    out = tmp_path / "run"
+    assert (
+        run("train", "transformer", "--config", "planted-transformer", "--out", out, "--quiet") == 0
+    )
+    found = heads.measure([out], read_pairs([type(out)("planted-questions")]))[0]
+    assert found.heads.marked.counts.sum() > 50
+    assert found.heads.marked.mean.max() >= 0.9
