@@ -1003,65 +1003,6 @@ def training_of_mappings(smoothed: Any, width: int) -> Any:
     return figure
 
 
-# --- 14 A language model that can say never -------------------------------------------------------
-_OUTPUTS = {
-    "softmax": {"color": VERMILION, "marker": "o"},
-    "1.5-entmax": {"color": BLUE, "marker": "s"},
-}
-
-
-def ranked_characters(ranked: Any) -> Any:
-    """Probabilities in falling order, logarithmic: name → p; what is exactly 0 has no dot."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.6))
-    for name, p in ranked.items():
-        some = p[p > 0]
-        style = _OUTPUTS[name]
-        ax.semilogy(np.arange(1, len(some) + 1), some, ls=":", ms=5, label=name, **style)
-    ax.set(xlabel="character, the most probable first", ylabel="probability")
-    ax.legend()
-    return figure
-
-
-def grammatical_by_temperature(temperatures: Any, shares: Any) -> Any:
-    """The share of lines that are right, against the temperature: name → shares."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.4))
-    for name, values in shares.items():
-        ax.plot(temperatures, values, ms=5, label=name, **_OUTPUTS[name])
-    ax.set(xlabel="temperature $T$", ylabel="lines that are sentences", ylim=(0, 1.05))
-    ax.set_xticks(temperatures)
-    ax.legend()
-    return figure
-
-
-def of_k(ks: Any, bits: Any) -> Any:
-    """Bits per character against k: name of a model → one number per k."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.6))
-    styles = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "^"), (ORANGE, "D"), (PURPLE, "v"))
-    for (name, values), (colour, marker) in zip(bits.items(), styles, strict=False):
-        ax.plot(range(len(ks)), values, color=colour, marker=marker, ms=5, label=name)
-    ax.set_xticks(range(len(ks)), ks)
-    ax.set(xlabel="$k$: weights that each head keeps", ylabel="bits per character")
-    ax.legend(title="trained with")
-    return figure
-
-
-# --- Pages of docs/results ------------------------------------------------------------------------
-
-
-def shares_of_products(lengths: Any, shares: Any) -> Any:
-    """The share of multiplications that sparse attention keeps, a curve for each α."""
-    figure, ax = plt.subplots(figsize=(6.4, 3.6))
-    for alpha, share in shares.items():
-        ax.semilogx(lengths, share, marker="o", ms=4, base=2, **CURVES[alpha])
-    ax.axhline(1 / 6, color=GREY, lw=1)
-    ax.annotate("$QK^\\top$ alone", (lengths[0], 0.14), color=GREY, va="top", fontsize=9)
-    ax.set_xticks(lengths, [f"{n:,}" for n in lengths])
-    ax.minorticks_off()
-    ax.set(xlabel="positions", ylabel="multiplications left", ylim=(0, 1))
-    ax.legend()
-    return figure
-
-
 # --- 12. Heads that choose their own sparsity ----------------------------------------------------
 
 HEAD_STYLES = [(PURPLE, "s"), (BLUE, "o"), (GREEN, "^")]
@@ -1122,6 +1063,65 @@ def heads_on_sentences(maps: Any) -> Any:
     figure: Any = plot_attention_panels(panels, columns=2).figure
     for ax in figure.axes:
         ax.grid(visible=False)
+    return figure
+
+
+# --- 14 A language model that can say never -------------------------------------------------------
+_OUTPUTS = {
+    "softmax": {"color": VERMILION, "marker": "o"},
+    "1.5-entmax": {"color": BLUE, "marker": "s"},
+}
+
+
+def ranked_characters(ranked: Any) -> Any:
+    """Probabilities in falling order, logarithmic: name → p; what is exactly 0 has no dot."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    for name, p in ranked.items():
+        some = p[p > 0]
+        style = _OUTPUTS[name]
+        ax.semilogy(np.arange(1, len(some) + 1), some, ls=":", ms=5, label=name, **style)
+    ax.set(xlabel="character, the most probable first", ylabel="probability")
+    ax.legend()
+    return figure
+
+
+def grammatical_by_temperature(temperatures: Any, shares: Any) -> Any:
+    """The share of lines that are right, against the temperature: name → shares."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.4))
+    for name, values in shares.items():
+        ax.plot(temperatures, values, ms=5, label=name, **_OUTPUTS[name])
+    ax.set(xlabel="temperature $T$", ylabel="lines that are sentences", ylim=(0, 1.05))
+    ax.set_xticks(temperatures)
+    ax.legend()
+    return figure
+
+
+def of_k(ks: Any, bits: Any) -> Any:
+    """Bits per character against k: name of a model → one number per k."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    styles = ((VERMILION, "o"), (BLUE, "s"), (GREEN, "^"), (ORANGE, "D"), (PURPLE, "v"))
+    for (name, values), (colour, marker) in zip(bits.items(), styles, strict=False):
+        ax.plot(range(len(ks)), values, color=colour, marker=marker, ms=5, label=name)
+    ax.set_xticks(range(len(ks)), ks)
+    ax.set(xlabel="$k$: weights that each head keeps", ylabel="bits per character")
+    ax.legend(title="trained with")
+    return figure
+
+
+# --- Pages of docs/results ------------------------------------------------------------------------
+
+
+def shares_of_products(lengths: Any, shares: Any) -> Any:
+    """The share of multiplications that sparse attention keeps, a curve for each α."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    for alpha, share in shares.items():
+        ax.semilogx(lengths, share, marker="o", ms=4, base=2, **CURVES[alpha])
+    ax.axhline(1 / 6, color=GREY, lw=1)
+    ax.annotate("$QK^\\top$ alone", (lengths[0], 0.14), color=GREY, va="top", fontsize=9)
+    ax.set_xticks(lengths, [f"{n:,}" for n in lengths])
+    ax.minorticks_off()
+    ax.set(xlabel="positions", ylabel="multiplications left", ylim=(0, 1))
+    ax.legend()
     return figure
 
 
