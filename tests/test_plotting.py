@@ -23,6 +23,7 @@ from pyentmax.plotting import (
     plot_accuracy_by_alpha,
     plot_attended_cells,
     plot_attention,
+    plot_bits_curves,
     plot_captions,
     plot_exactness_by_beam,
     plot_forced_decoding,
@@ -453,3 +454,15 @@ def test_starts_have_a_panel_for_the_accuracy_and_one_for_each_attention():
         plot_starts({str(n): sparse for n in range(7)})
     with pytest.raises(ValueError, match=r"got none for \['empty'\]"):
         plot_starts({"empty": []})
+
+
+def test_bits_curves_have_a_line_per_model_at_the_bits_of_its_validations():
+    curve = [{"update": 200, "bits": 3.4}, {"update": 400, "bits": 2.9}]
+    ax = plot_bits_curves({"softmax": curve, "$k$ = 8": curve[:1]})
+    assert [line.get_xydata().tolist() for line in ax.lines] == [
+        [[200, 3.4], [400, 2.9]],
+        [[200, 3.4]],
+    ]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["softmax", "$k$ = 8"]
+    with pytest.raises(ValueError, match="empty"):
+        plot_bits_curves({"empty": []})
