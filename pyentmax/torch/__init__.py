@@ -7,7 +7,7 @@ of the ``entmax`` package, and is the function `entmax` at the same time.
 Tensors on the host run the compiled kernels, on their own memory; those on a CUDA device run the
 CUDA kernels where CuPy is installed; everywhere else the NumPy body runs as torch operations.
 Half precision is computed in float32. The operations behind the functions are registered
-(``torch.ops.pyentmax``), so that `torch.compile`, `torch.export` and `torch.vmap` know them. There
+(``torch.ops.pyentmax``), so that `torch.compile`, `torch.export` and `torch.func` know them. There
 are second derivatives in the scores for α-entmax and its relatives, and no forward mode.
 """
 

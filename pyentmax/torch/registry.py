@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._C import _functorch
 from torch.library import Library, register_autograd, register_fake, register_vmap
 
 from pyentmax.calls.parameters import UpperBounds
@@ -29,17 +30,46 @@ def defined(
     LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
     register_fake(f"pyentmax::{name}", fake, lib=LIBRARY)
     operation: Callable[..., Any] = getattr(torch.ops.pyentmax, name).default
-    return operation
+
+    def call(*args: Any) -> Any:
+        if not torch.compiler.is_compiling() and name in _FUNCTIONS and _in_a_gradient():
+            return _FUNCTIONS[name].apply(*args)
+        return operation(*args)
+
+    return call
+
+
+# `torch.func.grad` takes no derivative that an operation was registered with. It takes an
+# `autograd.Function`, which is the operation with the same derivative and the rule for batches.
+_FUNCTIONS: dict[str, type[torch.autograd.Function]] = {}
 
 
 def differentiable(name: str, keep: Callable[..., None], backward: Callable[..., Any]) -> None:
     """Give an operation its derivative, and say what to keep for that."""
     register_autograd(f"pyentmax::{name}", backward, setup_context=keep, lib=LIBRARY)
+    operation = getattr(torch.ops.pyentmax, name).default
+    methods = {"forward": operation, "setup_context": keep, "backward": backward}
+    _FUNCTIONS[name] = type(
+        f"Pyentmax_{name}",
+        (torch.autograd.Function,),
+        {key: staticmethod(method) for key, method in methods.items()},
+    )
 
 
 def batched(name: str, rule: Callable[..., Any]) -> None:
     """Tell `torch.vmap` what to do: ``rule(info, axes, *arguments)`` -> results, their axes."""
     register_vmap(f"pyentmax::{name}", rule, lib=LIBRARY)
+    if name in _FUNCTIONS:
+        _FUNCTIONS[name].vmap = staticmethod(rule)
+
+
+_DIFFERENTIATES = (_functorch.TransformType.Grad, _functorch.TransformType.Jvp)
+
+
+def _in_a_gradient() -> bool:
+    """Whether some transformation of `torch.func` that is under way differentiates."""
+    under_way = _functorch.get_interpreter_stack() or ()
+    return any(transformation.key() in _DIFFERENTIATES for transformation in under_way)
 
 
 def like_first(first: Tensor, *rest: Any) -> Tensor:

@@ -18,11 +18,6 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip insta
 from torch.library import opcheck  # noqa: E402
 
 import pyentmax.torch as pt  # noqa: E402
-from pyentmax.torch import (  # noqa: E402
-    attention_operations,
-    loss_operations,
-    mapping_operations,
-)
 
 VALUES: dict[str, Any] = {"alpha": 1.3, "k": 2, "strength": 0.2, "upper": 0.4, "budget": 1.5}
 SEPARABLE = [name for name, record in MAPPINGS.items() if record.support_alpha or name == "entmax"]
@@ -286,6 +281,53 @@ def test_vmap_over_parameters_masks_losses_and_attention() -> None:
     torch.testing.assert_close(found, pt.attention(z, z[0], z[0]), **ROUNDING)
 
 
+# --- transformations of functions -----------------------------------------------------------------
+
+
+def test_gradients_by_torch_func() -> None:
+    z, y = tensor(4, 5), torch.tensor([0, 4, 2, 1])
+    alpha = torch.tensor([1.2, 1.4, 1.6, 1.8], dtype=torch.float64, requires_grad=True)
+    mask = z.detach() > -1
+    weight = tensor(4, 5, seed=1, grad=False)
+
+    def of_scores(z: Any) -> Any:
+        return (weight * pt.entmax(z, 1.3, mask=mask)).sum() + pt.entmax15_loss(z, y)
+
+    def of_alpha(alpha: Any) -> Any:
+        return (weight * pt.entmax(z.detach(), alpha)).sum()
+
+    def of_attention(z: Any) -> Any:
+        return pt.attention(z, z, z, 1.4).square().sum()
+
+    for function, point in ((of_scores, z), (of_alpha, alpha), (of_attention, z)):
+        (expected,) = torch.autograd.grad(function(point), point)
+        found = torch.func.grad(function)(point.detach())
+        torch.testing.assert_close(found, expected, **ROUNDING)
+    # Twice.
+    row = z[0].detach()
+    found = torch.func.jacrev(torch.func.jacrev(lambda z: pt.entmax(z, 1.3).square().sum()))(row)
+    expected = torch.autograd.functional.hessian(lambda z: pt.entmax(z, 1.3).square().sum(), row)
+    torch.testing.assert_close(found, expected, **ROUNDING)
+
+
+def test_gradients_of_each_example_by_vmap() -> None:
+    z, y = tensor(4, 5, grad=False), torch.tensor([0, 4, 2, 1])
+    functions = {
+        "mapping": lambda z, y: pt.entmax15(z).square().sum(),
+        "loss": lambda z, y: pt.sparsemax_loss(z, y),
+        "one-vs-all": lambda z, y: pt.one_vs_all_loss(z, (z > 0).long()),
+        "attention": lambda z, y: pt.attention(z[None], z[None], z[None]).square().sum(),
+    }
+    for name, function in functions.items():
+        each = torch.func.vmap(torch.func.grad(function))(z, y)
+        one_by_one = [torch.func.grad(function)(*pair) for pair in zip(z, y, strict=True)]
+        torch.testing.assert_close(each, torch.stack(one_by_one), **ROUNDING, msg=name)
+        outside = torch.func.grad(
+            lambda z, function=function: torch.func.vmap(function)(z, y).sum()
+        )(z)
+        torch.testing.assert_close(each, outside, **ROUNDING, msg=name)
+
+
 # --- what PyTorch asks of an operation ------------------------------------------------------------
 
 
@@ -297,10 +339,10 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     mask, y = v.detach() > -1, torch.tensor([0, 1, 2])
     query, key, value = (tensor(2, 2, 4, 3, seed=i, dtype=torch.float32) for i in range(3))
     two = torch.tensor([1.3, 1.7], requires_grad=True)
-    product, gradient = mapping_operations.product, mapping_operations.parameter_gradient
-    mapping, loss = mapping_operations.mapping, loss_operations.loss
-    attention = attention_operations.attention
-    gradients = attention_operations.attention_gradients
+    names = ("mapping", "product", "parameter_gradient", "loss", "attention")
+    found = [getattr(torch.ops.pyentmax, name).default for name in names]
+    mapping, product, gradient, loss, attention = found
+    gradients = torch.ops.pyentmax.attention_gradients.default
     fixed = tuple(x.detach() for x in (query, query, key, value))
     setting = ("entmax", two, None, None, True, 0, None)
     return {
