@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
+from pyentmax.analysis import PerSentence
 from pyentmax.cli import main
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.tasks.translation import Translator, Words, toy_german
@@ -108,6 +109,22 @@ def test_models_with_the_same_attention_are_told_apart(models):
     pairs = planted_questions()[:4]
     found = heads.measure([models / "dense", models / "dense"], pairs)
     assert [one.label for one in found] == ["softmax (dense)"] * 2
+
+
+def test_the_head_that_differs_most_is_found_among_sentences_of_one_length():
+    pytest.importorskip("matplotlib")
+    from pyentmax.tasks.translation.experiments.head_pictures import largest_contrast
+
+    lengths = np.array([9.0, 10, 9, 10, 20, 20, 11])
+    values = np.full((7, 2, 3), 0.5)
+    values[[1, 3], 1, 2] = 0.9, 0.2  # both have 10 tokens
+    values[[0, 1], 0, 0] = 0.1, 1.0  # not of one length
+    values[[4, 5], 0, 1] = 0.0, 1.0  # too long to be shown
+    found = largest_contrast(PerSentence(values, lengths))
+    assert found.place == (1, 2)
+    assert found.sentences == (3, 1)
+    assert found.gap == pytest.approx(0.7, rel=1e-9, abs=0)
+    assert largest_contrast(PerSentence(np.ones((7, 2, 3)), lengths)) is None
 
 
 # --- choice of k ----------------------------------------------------------------------------------

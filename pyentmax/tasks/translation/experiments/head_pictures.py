@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.analysis import corpus_attention, word_clusters
+from pyentmax.analysis import PerSentence, corpus_attention, word_clusters
 from pyentmax.models.transformer import KINDS
 from pyentmax.plotting import (
     AttentionPanel,
@@ -222,41 +222,63 @@ def _question(
     return plot_attention_panels(panels, columns=len(found))
 
 
-def _ambiguity(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
-    """Of the last sparse model, the head whose density differs most at one sentence length."""
-    sparse = [one for one in found if one.heads.density["encoder"].mean.min() < 1]
-    if not sparse:
-        return None
-    one = sparse[-1]
-    densities = one.heads.density["encoder"]
-    lengths = densities.counts
-    most: tuple[Any, ...] = (-1.0,)
+class _Contrast(NamedTuple):
+    """A head of the encoder on two sentences of one length, the sparsest and the densest."""
+
+    gap: float
+    place: tuple[int, int]  #: layer and head
+    sentences: tuple[int, int]
+
+
+def largest_contrast(density: PerSentence) -> _Contrast | None:
+    """Where densities differ most between sentences of as many tokens; None if nowhere.
+
+    Parameters
+    ----------
+    density : PerSentence
+        Of the encoder's heads, (sentences, layers, heads); their counts are the lengths.
+
+    Examples
+    --------
+    >>> values = np.array([0.5, 1.0, 0.2]).reshape(3, 1, 1)
+    >>> largest_contrast(PerSentence(values, np.array([9.0, 9.0, 10.0])))
+    _Contrast(gap=0.5, place=(0, 0), sentences=(0, 1))
+    """
+    most = _Contrast(0.0, (0, 0), (0, 0))
     for length in range(SHORTEST, LONGEST + 1):
-        chosen = np.flatnonzero(lengths == length)
+        chosen = np.flatnonzero(density.counts == length)
         if len(chosen) < 2:
             continue
-        of_head = densities.values[chosen]
+        of_head = density.values[chosen]
         gap = of_head.max(axis=0) - of_head.min(axis=0)
         place = _best(gap)
-        if gap[place] > most[0]:
+        if gap[place] > most.gap:
             of_place = of_head[(slice(None), *place)]
-            ends = (of_place.argmin(), of_place.argmax())
-            most = (gap[place], place, [int(chosen[end]) for end in ends])
-    if len(most) == 1:
+            ends = int(chosen[of_place.argmin()]), int(chosen[of_place.argmax()])
+            most = _Contrast(float(gap[place]), place, ends)
+    return most if most.gap else None
+
+
+def _ambiguity(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
+    """Of all models, the head whose density differs most at one sentence length."""
+    contrasts = [(one, largest_contrast(one.heads.density["encoder"])) for one in found]
+    told = [(contrast.gap, i) for i, (_, contrast) in enumerate(contrasts) if contrast]
+    if not told:
         return None
-    _, place, sentences = most
+    one, contrast = contrasts[max(told)[1]]
+    assert contrast is not None
     panels = []
-    for i in sentences:
-        density = densities.values[(i, *place)]
-        title = f"{one.label}{_alpha_of(one, 'encoder', *place)}\n"
-        title += f"{_named('encoder', *place)}: density {density:.2f}"
-        panels.append(_Shown(one, pairs[i]).panel(title, "encoder", *place))
+    for i in contrast.sentences:
+        density = one.heads.density["encoder"].values[(i, *contrast.place)]
+        title = f"{one.label}{_alpha_of(one, 'encoder', *contrast.place)}\n"
+        title += f"{_named('encoder', *contrast.place)}: density {density:.2f}"
+        panels.append(_Shown(one, pairs[i]).panel(title, "encoder", *contrast.place))
     return plot_attention_panels(panels, columns=2)
 
 
 def _patterns(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     """The heads of one decoder layer at one token, below patterns that no sentence changes."""
-    one = found[-1]
+    one = max(found, key=lambda one: one.heads.density["decoder"].mean.std())
     shown = _Shown(one, _example(found, pairs, joined=False))
     densities = one.heads.density["decoder"].mean
     layer = int(np.argmax(densities.std(axis=1)))  # where the heads differ most
