@@ -222,7 +222,7 @@ def _question(
     return plot_attention_panels(panels, columns=len(found))
 
 
-class _Contrast(NamedTuple):
+class Contrast(NamedTuple):
     """A head of the encoder on two sentences of one length, the sparsest and the densest."""
 
     gap: float
@@ -230,7 +230,7 @@ class _Contrast(NamedTuple):
     sentences: tuple[int, int]
 
 
-def largest_contrast(density: PerSentence) -> _Contrast | None:
+def largest_contrast(density: PerSentence) -> Contrast | None:
     """Where densities differ most between sentences of as many tokens; None if nowhere.
 
     Parameters
@@ -242,9 +242,9 @@ def largest_contrast(density: PerSentence) -> _Contrast | None:
     --------
     >>> values = np.array([0.5, 1.0, 0.2]).reshape(3, 1, 1)
     >>> largest_contrast(PerSentence(values, np.array([9.0, 9.0, 10.0])))
-    _Contrast(gap=0.5, place=(0, 0), sentences=(0, 1))
+    Contrast(gap=0.5, place=(0, 0), sentences=(0, 1))
     """
-    most = _Contrast(0.0, (0, 0), (0, 0))
+    most = Contrast(0.0, (0, 0), (0, 0))
     for length in range(SHORTEST, LONGEST + 1):
         chosen = np.flatnonzero(density.counts == length)
         if len(chosen) < 2:
@@ -255,7 +255,7 @@ def largest_contrast(density: PerSentence) -> _Contrast | None:
         if gap[place] > most.gap:
             of_place = of_head[(slice(None), *place)]
             ends = int(chosen[of_place.argmin()]), int(chosen[of_place.argmax()])
-            most = _Contrast(float(gap[place]), place, ends)
+            most = Contrast(float(gap[place]), place, ends)
     return most if most.gap else None
 
 
