@@ -42,6 +42,7 @@ from pyentmax.system.blas import describe_blas, limit_blas
 
 __all__ = [
     "CURVES",
+    "accuracy_by_k",
     "alphas_in_training",
     "attention_bars",
     "attention_maps",
@@ -64,6 +65,7 @@ __all__ = [
     "fertility",
     "grammatical_by_temperature",
     "heads_on_sentences",
+    "heard_scores",
     "hold_blas",
     "jacobian_tables",
     "landing_places",
@@ -107,6 +109,8 @@ __all__ = [
     "training_of_mappings",
     "training_of_scores",
     "two_heads",
+    "used_with",
+    "weights_of_listing",
 ]
 
 plt.rcParams.update(
@@ -1066,7 +1070,63 @@ def heads_on_sentences(maps: Any) -> Any:
     return figure
 
 
-# --- 14 A language model that can say never -------------------------------------------------------
+# --- 13. Explicit top-k ---------------------------------------------------------------------------
+
+
+def weights_of_listing(largest: Any, k: int) -> Any:
+    """How often the largest weight of a row has which size: name → weights, two of them."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.2))
+    bins = np.linspace(1 / k, 1, 31)
+    for (name, weights), colour in zip(largest.items(), (VERMILION, BLUE), strict=True):
+        ax.hist(weights, bins, color=colour, alpha=0.75, label=name)
+    ax.set(xlabel=f"largest of the {k} weights of a row", ylabel="rows", xlim=(1 / k, 1))
+    ax.legend(title="scores", loc="upper center")
+    return figure
+
+
+def heard_scores(ks: Any, shares: Any, lengths: Any) -> Any:
+    """Against k: the share of scores with a gradient, and the length of the whole gradient."""
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.3))
+    left.plot(ks, shares, "-o", color=BLUE, ms=5)
+    left.set(xlabel="$k$", ylabel="share of scores with a gradient", ylim=(0, 1.04))
+    right.plot(ks, lengths, "-o", color=VERMILION, ms=5)
+    right.set(xlabel="$k$", ylabel="length of the gradient", ylim=(0, None))
+    for ax in (left, right):
+        ax.set_xscale("log", base=2)
+        ax.set_xticks(ks, [str(k) for k in ks])
+        ax.minorticks_off()
+    return figure
+
+
+def accuracy_by_k(ks: Any, curves: Any) -> Any:
+    """The share of right tokens by k, the last one being all: task → shares, two of them."""
+    figure, ax = plt.subplots(figsize=(6.4, 3.6))
+    styles = ((BLUE, "-", "o"), (ORANGE, "--", "s"))
+    for (name, shares), (colour, line, marker) in zip(curves.items(), styles, strict=True):
+        ax.plot(range(len(ks)), shares, color=colour, ls=line, marker=marker, ms=6, label=name)
+    ax.set_xticks(range(len(ks)), [str(k) for k in ks])
+    ax.yaxis.set_major_formatter(lambda share, _: f"{100 * share:.0f}%")
+    ax.set(xlabel="$k$ of every head", ylabel="tokens right", ylim=(0, 1.04))
+    ax.legend(loc="lower right")
+    return figure
+
+
+def used_with(shares: Any, trained: Any, used: Any) -> Any:
+    """Shares as a coloured table: a row per mapping of training, a column per one of use."""
+    figure, ax = plt.subplots(figsize=(6.4, 2.6))
+    ax.imshow(shares, cmap="Blues", vmin=0, vmax=1, aspect="auto")
+    for (row, column), share in np.ndenumerate(shares):
+        colour = "white" if share > 0.6 else INK
+        ax.text(column, row, f"{share:.0%}", ha="center", va="center", color=colour)
+    ax.set_xticks(range(len(used)), used)
+    ax.set_yticks(range(len(trained)), trained)
+    ax.set(xlabel="used with", ylabel="trained with")
+    ax.grid(visible=False)
+    return figure
+
+
+# --- 14. A language model that can say never ------------------------------------------------------
+
 _OUTPUTS = {
     "softmax": {"color": VERMILION, "marker": "o"},
     "1.5-entmax": {"color": BLUE, "marker": "s"},
