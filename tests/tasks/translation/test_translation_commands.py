@@ -3,10 +3,12 @@
 import io
 import sys
 
+import numpy as np
 import pytest
 
 from pyentmax.cli import main
 from pyentmax.data import DataError
+from pyentmax.decoding import forced_decoding
 from pyentmax.tasks.translation import Translator, demo, read_experiment, toy_german
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
@@ -268,3 +270,30 @@ def test_the_demonstration_lists_both_translations_and_no_other(tmp_path, capsys
     translator = Translator.load(tmp_path)
     assert {translator.sentence(h.tokens) for h in found.hypotheses} == sentences
     assert "Exact and complete" in capsys.readouterr().out
+    # Where the beam says that its list is complete, every string there is, is on it.
+    _, dev = demo.demo_pairs(read_experiment(demo.CONFIG, "transformer"))
+    results = [(pair.source, translator.translate(pair.source)) for pair in dev[:40]]
+    complete = [(source, result) for source, result in results if result.exact]
+    assert len(complete) >= 20
+    assert any(len(result.hypotheses) > 1 for _, result in complete)
+    for source, result in complete:
+        strings = every_string(translator, source)
+        assert {h.tokens for h in result.hypotheses} == set(strings)
+        for h in result.hypotheses:
+            assert h.probability == pytest.approx(strings[h.tokens], rel=1e-3, abs=1e-9)
+
+
+def every_string(translator, sentence):
+    """All strings that a model finds possible, with their probabilities, length by length."""
+    ids, found, prefixes = translator.source_ids(sentence), {}, [()]
+    while prefixes:
+        source = np.repeat(ids[None], len(prefixes), axis=0)
+        longer = []
+        decoded = forced_decoding(translator.model, source, source >= 0, prefixes)
+        for prefix, steps in zip(prefixes, decoded, strict=True):
+            if steps.support[-1, translator.model.eos]:
+                found[prefix] = steps.probability
+            tokens = np.flatnonzero(steps.support[-1])
+            longer += [(*prefix, int(t)) for t in tokens if t != translator.model.eos]
+        prefixes = longer
+    return found
