@@ -187,7 +187,11 @@ class Reference(SphinxDirective):
 
     def introduced(self, module: ModuleType) -> list[str]:
         """The module's own docstring."""
-        return [f".. automodule:: {module.__name__}", "   :no-members:", ""]
+        lines = [f".. automodule:: {module.__name__}", "   :no-members:"]
+        room, _, name = module.__name__.rpartition(".")
+        if getattr(import_module(room), name, module) is not module:
+            lines.append("   :no-index:")  # the entry of that name is the function's
+        return [*lines, ""]
 
     def entries(self, module: ModuleType, names: list[str]) -> list[str]:
         """A table of the names and an entry for each."""

@@ -64,6 +64,13 @@ def test_names_without_an_entry_are_told(build):
     assert not {name for name in missing if "._" in name}
 
 
+def test_a_module_beside_a_function_of_its_name_is_described_once(build):
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    page = ".. reference:: pyentmax.torch\n\n.. reference:: pyentmax.torch.entmax"
+    _, warned = build(page, "")
+    assert "duplicate" not in warned
+
+
 def test_a_function_is_not_taken_for_the_module_of_its_name(build):
     _, warned = build(".. reference:: pyentmax.thresholds", "`pyentmax.thresholds.bisection`")
     assert "pyentmax.thresholds" not in warned
