@@ -144,8 +144,8 @@ class HypothesisGraph:
             )
             for place in order
         )
-        first = sorted({number_of[run[0][0]] for run in runs})
-        return cls(nodes, tuple(first), separator)
+        roots = sorted({number_of[run[0][0]] for run in runs})
+        return cls(nodes, tuple(roots), separator)
 
     def label(self, node: GraphNode) -> str:
         """A node's tokens as text, with visible spaces."""

@@ -14,6 +14,7 @@ from pyentmax.calls.devices import to_host
 from pyentmax.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
 from pyentmax.models.checks import read_configuration
 from pyentmax.models.grid_transformer import GridTransformer, GridTransformerConfig
+from pyentmax.models.transformer import Transformer
 from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.captions.scenes import (
     COLOURS,
@@ -60,7 +61,7 @@ class Captioner:
     True
     """
 
-    def __init__(self, model: GridTransformer, vocabulary: Vocabulary) -> None:
+    def __init__(self, model: Transformer, vocabulary: Vocabulary) -> None:
         self.model, self.vocabulary = model, vocabulary
 
     @classmethod
