@@ -69,7 +69,8 @@ def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name)
     assert run(*command, "--quiet") == 0
     assert "(finished)" in capsys.readouterr().out
     assert run(*command, "--report") == 0
-    assert (out / "curves.png").stat().st_size > 1000
+    # The loss of a sparse output is not in bits.
+    assert (out / "curves.png").exists() == (name != "never")
 
 
 def test_a_run_that_was_paused_ends_as_one_that_was_not(folder, tiny_rows):

@@ -135,7 +135,11 @@ def draw_report(out: Path) -> list[Path]:
 
     runs = recorded(out)
     files = []
-    curves = {str(entry.run): entry.curve for entry in runs if len(entry.curve) > 1}
+    curves = {
+        str(entry.run): entry.curve
+        for entry in runs
+        if len(entry.curve) > 1 and all("bits" in point for point in entry.curve)
+    }
     if curves:
         files.append(save_figure(plot_bits_curves(curves), out / "curves.png"))
     by_k = _results(runs, "by_k")
@@ -146,9 +150,9 @@ def draw_report(out: Path) -> list[Path]:
 
 def _bits(group: Sequence[Recorded]) -> str:
     """The mean over seeds, with its standard error; of unfinished runs, the last validation's."""
-    values = [entry.result["bits"] if entry.result else entry.curve[-1]["bits"] for entry in group]
-    if None in values:
-        return "∞"
+    values = [(entry.result or entry.curve[-1]).get("bits") for entry in group]
+    if None in values:  # a finished model found impossible what came
+        return "∞" if all(entry.result for entry in group) else "–"
     if len(values) < 2:
         return f"{values[0]:.3f}"
     error = np.std(values, ddof=1) / len(values) ** 0.5

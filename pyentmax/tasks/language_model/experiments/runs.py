@@ -128,10 +128,12 @@ class _Curve:
         self.validations += 1
         entry = {
             "update": min(self.validations * every, self.config.updates),
-            "bits": round(validation.loss / math.log(2), 4),  # of softmax: the loss in bits
+            "loss": round(validation.loss, 4),
             "accuracy": round(100 * validation.accuracy, 2),
             "attended": round(float(attended(writer, writer.encode(text.held_out)).mean()), 2),
         }
+        if not writer.model.output_is_sparse:  # cross-entropy, in bits
+            entry["bits"] = round(validation.loss / math.log(2), 4)
         self.entries.append(entry)
         write_json(self.path, self.entries)
 
