@@ -150,8 +150,9 @@ def draw_report(out: Path) -> list[Path]:
 
 def _bits(group: Sequence[Recorded]) -> str:
     """The mean over seeds, with its standard error; of unfinished runs, the last validation's."""
-    values = [(entry.result or entry.curve[-1]).get("bits") for entry in group]
-    if None in values:  # a finished model found impossible what came
+    found = [(entry.result or entry.curve[-1]).get("bits") for entry in group]
+    values = [float(bits) for bits in found if bits is not None]
+    if len(values) < len(found):  # a finished model found impossible what came
         return "∞" if all(entry.result for entry in group) else "–"
     if len(values) < 2:
         return f"{values[0]:.3f}"
