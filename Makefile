@@ -64,24 +64,33 @@ test-torch: $(VENV)/.test
 
 # In an environment of its own, since without them nothing must change, which the other stages test. What
 # cannot be had within the limit is skipped, and said so; with ADAPTERS_REQUIRED=1 that is an error.
-# PyTorch's CPU build comes first and alone: asked for by name, pip would bring the gigabytes of CUDA.
+# PyTorch's CPU build comes first and alone, and is named when its needs follow: pip would else bring
+# another version, and the gigabytes of CUDA.
 ADAPTERS := build/adapters
 ADAPTERS_LIMIT ?= 120
 ADAPTERS_REQUIRED ?=
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ADAPTERS_INSTALL := timeout $(ADAPTERS_LIMIT) $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet \
 	--retries 1 --timeout 15 install --only-binary :all:
+ADAPTERS_TORCH := from importlib.metadata import version; print("torch==" + version("torch"))
 ADAPTER_TESTS := tests/adapters tests/test_migration.py tests/test_examples.py
+# The rooms, for their doctests, of the libraries that are there.
+ADAPTER_ROOMS := from importlib.util import find_spec; \
+	print(*("pyentmax/" + name for name in ("torch", "jax", "sklearn") if find_spec(name)))
 test-adapters: $(VENV)/.test
 	$(PYTHON) -m venv $(ADAPTERS)
 	$(ADAPTERS_INSTALL) hypothesis matplotlib mpmath pytest scipy
-	@skip() { echo "make: SKIPPED: no $$1 to be had within $(ADAPTERS_LIMIT) s" >&2; [ -z '$(ADAPTERS_REQUIRED)' ]; }; \
+	@skip() { $(ADAPTERS)/bin/python -m pip --quiet uninstall --yes $$2; \
+		echo "make: SKIPPED: no $$1 to be had within $(ADAPTERS_LIMIT) s" >&2; [ -z '$(ADAPTERS_REQUIRED)' ]; }; \
 		set -x; \
-		$(ADAPTERS_INSTALL) scikit-learn || skip scikit-learn || exit 1; \
-		$(ADAPTERS_INSTALL) jax || skip JAX || exit 1; \
-		{ $(ADAPTERS_INSTALL) --no-deps --index-url '$(TORCH_INDEX)' torch && $(ADAPTERS_INSTALL) torch entmax; } \
-			|| skip PyTorch || exit 1
-	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -m 'not deep' $(ADAPTER_TESTS)
+		$(ADAPTERS_INSTALL) scikit-learn || skip scikit-learn scikit-learn || exit 1; \
+		$(ADAPTERS_INSTALL) jax || skip JAX jax || exit 1; \
+		{ $(ADAPTERS_INSTALL) --no-deps --index-url '$(TORCH_INDEX)' torch \
+			&& $(ADAPTERS_INSTALL) "$$($(ADAPTERS)/bin/python -c '$(ADAPTERS_TORCH)')" entmax; } \
+			|| skip PyTorch torch || exit 1
+	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -m 'not deep' $(ADAPTER_TESTS) \
+		$$($(ADAPTERS)/bin/python -c '$(ADAPTER_ROOMS)')
+	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -k 'torch or jax or sklearn' tests/test_docs_pages.py
 
 # As a release makes it: a source distribution, a wheel from that alone, and the tests on the wheel, in a
 # folder without sources and an environment without the rest. WHEEL_WITH='numpy==2.0.*' tests it with that.
