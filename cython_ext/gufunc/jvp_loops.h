@@ -29,15 +29,38 @@
            "Jacobian of " #name " at probabilities p, times v, for upper bounds.", 3, 1, \
            BOUNDED_JVP_OPERANDS, bounded_jvp_loop, unbounded##_jvp)
 
+/* Rows of up to so many entries stay in registers, where there are so many. */
+enum { LANES_KEPT = 8, KEPT_ROW = LANES_KEPT * LANES };
+
 #define TEMPLATE "gufunc/jvp_loops.h"
 #include "float_and_double.h"
 
 #elif defined(REAL)
 
-/* The product of a mapping's Jacobian at p with v. */
+/* Rows of n entries side by side, and how many bytes the next row is away. */
+typedef struct {
+    const char *p, *v;
+    char *out;
+    ptrdiff_t p_step, v_step, out_step, count, n;
+} TYPED(JvpRows);
+
+/* The product of a mapping's Jacobian at p with v: of a row, and of many that are KEPT_ROW or
+ * shorter, which differ in the order of their sums. */
 typedef struct {
     void (*row)(const REAL *restrict p, const REAL *restrict v, REAL *restrict out, ptrdiff_t n);
+    void (*short_rows)(const TYPED(JvpRows) *rows);
 } TYPED(Jvp);
+
+/* The product of one row, of any length. */
+static void TYPED(jvp_of_row)(const TYPED(Jvp) *jvp, const REAL *p, const REAL *v, REAL *out,
+                              ptrdiff_t n) {
+    if (n > KEPT_ROW) {
+        jvp->row(p, v, out, n);
+    } else {
+        const TYPED(JvpRows) row = {(const char *)p, (const char *)v, (char *)out, 0, 0, 0, 1, n};
+        jvp->short_rows(&row);
+    }
+}
 
 /* (n),(n)->(n): probabilities and a direction v to the product J v; data is the Jvp. */
 static void TYPED(jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
@@ -46,6 +69,15 @@ static void TYPED(jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
     const ptrdiff_t rows = dims[0], n = dims[1];
     const ptrdiff_t p_stride = steps[3], v_stride = steps[4], out_stride = steps[5];
     if (rows == 0 || n == 0) return;
+    const ptrdiff_t side_by_side = sizeof(REAL);
+    if (n <= KEPT_ROW && p_stride == side_by_side && v_stride == side_by_side
+        && out_stride == side_by_side) {
+        const TYPED(JvpRows) all = {args[0],  args[1],  args[2], steps[0],
+                                    steps[1], steps[2], rows,    n};
+        jvp->short_rows(&all);
+        leave_no_float_flags();
+        return;
+    }
     REAL *scratch = scratch_or_error(3 * n, sizeof(REAL));
     if (scratch == NULL) return;
 
@@ -54,7 +86,7 @@ static void TYPED(jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t 
         const REAL *p = TYPED(contiguous)(args[0] + r * steps[0], p_stride, n, scratch);
         const REAL *v = TYPED(contiguous)(args[1] + r * steps[1], v_stride, n, scratch + n);
         REAL *out = TYPED(target)(to, out_stride, scratch + 2 * n);
-        jvp->row(p, v, out, n);
+        TYPED(jvp_of_row)(jvp, p, v, out, n);
         TYPED(deliver)(out, to, out_stride, n);
     }
     free(scratch);
@@ -110,7 +142,7 @@ static void TYPED(bounded_jvp_loop)(char **args, const ptrdiff_t *dims, const pt
         }
         const REAL *v = TYPED(contiguous)(args[1] + r * steps[1], steps[5], n, scratch + n);
         REAL *out = TYPED(target)(to, out_stride, scratch + 2 * n);
-        unbounded->row(free_p, v, out, n);
+        TYPED(jvp_of_row)(unbounded, free_p, v, out, n);
         TYPED(deliver)(out, to, out_stride, n);
     }
     free(scratch);

@@ -6,6 +6,7 @@
 
 #include "elementary/exp.h"
 #include "elementary/log.h"
+#include "rows/lanes.h"
 
 #define TEMPLATE "mappings/_inverse_curvature.h"
 #include "float_and_double.h"
@@ -16,6 +17,39 @@
 static inline REAL TYPED(power_of_curvature)(double alpha) {
     const double most = IS_DOUBLE ? 1e304 : 1e34;
     return (REAL)(2 - (alpha < most ? alpha : most));
+}
+
+/* x^b 2^SHIFT of n <= LEAF entries; meaningless where x is not positive. x and power may be one. */
+static void TYPED(scaled_powers)(const REAL *x, ptrdiff_t n, REAL b, REAL *power) {
+    REAL log2_x[LEAF];
+    TYPED(log2_of_row)(x, n, log2_x);
+    for (ptrdiff_t i = 0; i < n; i++) power[i] = TYPED(scaled_exp2)(b * log2_x[i]);
+}
+
+/* The same of positive entries alone; 0 for the others of whole lanes. */
+static void TYPED(scaled_powers_of_positive)(const REAL *restrict x, ptrdiff_t n, REAL b,
+                                             REAL *restrict power) {
+    REAL kept[LEAF + LANES];
+    const ptrdiff_t whole = n / LANES * LANES, rest = n - whole;
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < whole; i += LANES) size += TYPED(keep_above)(x + i, 0, kept + size);
+    memcpy(kept + size, x + whole, (size_t)rest * sizeof(REAL));
+    TYPED(scaled_powers)(kept, size + rest, b, kept);
+    const REAL *from = kept;
+    for (ptrdiff_t i = 0; i < whole; i += LANES)
+        from += TYPED(put_above)(x + i, 0, from, power + i);
+    memcpy(power + whole, from, (size_t)rest * sizeof(REAL));
+}
+
+/* Does it pay to take powers of positive entries alone? Of dense rows that takes longer. A NaN
+ * hides from keep_above what is beside it. */
+static bool TYPED(is_sparse)(const REAL *x, ptrdiff_t n) {
+    BITS positive = 0, numbers = 0;
+    for (ptrdiff_t i = 0; i < n; i++) {
+        positive += x[i] > 0;
+        numbers += x[i] == x[i];
+    }
+    return numbers == n && 4 * positive < 3 * n;
 }
 
 /* s = p^(2-α) of n <= LEAF entries for α <= 2: 0 where p is 0, NaN where p is. */
@@ -29,8 +63,10 @@ static void TYPED(inverse_curvature)(const REAL *restrict p, ptrdiff_t n, double
     } else if (alpha == 2) {
         for (ptrdiff_t i = 0; i < n; i++) s[i] = p[i] > 0 ? (REAL)1 : p[i];
     } else {
-        TYPED(log2_of_row)(p, n, s);
-        for (ptrdiff_t i = 0; i < n; i++) s[i] = TYPED(scaled_exp2)(exponent * s[i]);
+        if (TYPED(is_sparse)(p, n))
+            TYPED(scaled_powers_of_positive)(p, n, exponent, s);
+        else
+            TYPED(scaled_powers)(p, n, exponent, s);
         for (ptrdiff_t i = 0; i < n; i++) s[i] = (p[i] > 0 ? s[i] : p[i]) * unscale;
     }
 }

@@ -11,14 +11,20 @@
 
 #include "gufunc/jvp_loops.h"
 #include "rows/steps.h"
+#include "rows/vectors.h"
 
-/* The Jvp of a mapping from the function NAME_inverse_curvature. */
-#define SEPARABLE_JVP(name) \
+/* The Jvp of a mapping from the function NAME_inverse_curvature; may an entry have most of the
+ * weight, with others left? Not where all weights are equal. */
+#define SEPARABLE_JVP(name, may_dominate) \
     static void TYPED(name##_jvp_row)(const REAL *restrict p, const REAL *restrict v, \
                                       REAL *restrict out, ptrdiff_t n) { \
         TYPED(separable_jvp_row)(p, v, out, n, TYPED(name##_inverse_curvature)); \
     } \
-    static const TYPED(Jvp) TYPED(name##_jvp) = {TYPED(name##_jvp_row)};
+    static void TYPED(name##_jvp_short_rows)(const TYPED(JvpRows) *rows) { \
+        TYPED(short_products)(rows, TYPED(name##_inverse_curvature), may_dominate); \
+    } \
+    static const TYPED(Jvp) \
+        TYPED(name##_jvp) = {TYPED(name##_jvp_row), TYPED(name##_jvp_short_rows)};
 
 #define TEMPLATE "mappings/_separable_jvp.h"
 #include "float_and_double.h"
@@ -94,11 +100,13 @@ static void TYPED(jacobian_product)(REAL *restrict s, const REAL *restrict v, pt
         TYPED(center)(s, v, n, 0, (REAL)(all->along / all->weight));
 }
 
-/* The whole product of a row, from a function that gives 1/Omega''(p) for p > 0, and p otherwise:
- * 0, or NaN. Chunks without any support are skipped, v unread. */
+/* 1/Omega''(p) for p > 0, and p otherwise: 0, or NaN. */
+typedef TYPED(Lanes) TYPED(InverseCurvature)(TYPED(Lanes) p);
+
+/* The whole product of a row. Chunks without any support are skipped, v unread. */
 ALWAYS_INLINE void TYPED(separable_jvp_row)(const REAL *restrict p, const REAL *restrict v,
                                             REAL *restrict out, ptrdiff_t n,
-                                            REAL (*inverse_curvature)(REAL p)) {
+                                            TYPED(InverseCurvature) *inverse_curvature) {
     TYPED(Balance) all = {0};
     for (ptrdiff_t start = 0; start < n; start += CHUNK) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
@@ -106,10 +114,101 @@ ALWAYS_INLINE void TYPED(separable_jvp_row)(const REAL *restrict p, const REAL *
             TYPED(fill)(out + start, end - start, 0);
             continue;
         }
-        for (ptrdiff_t i = start; i < end; i++) out[i] = inverse_curvature(p[i]);
+        for (ptrdiff_t i = start; i < end; i += LANES) {
+            const ptrdiff_t count = end - i < LANES ? end - i : LANES;
+            TYPED(store_some)(inverse_curvature(TYPED(load_some)(p + i, count)), out + i, count);
+        }
         TYPED(add_weights)(out + start, v + start, end - start, 0, &all);
     }
     TYPED(jacobian_product)(out, v, n, &all);
+}
+
+/* The product of a row that fills `count` lanes, the last of them perhaps in part; out may be x.
+ *
+ * Of a distribution and α <= 2, s >= p sums to 1 at least, so that an entry with most of the weight
+ * has an s above 0.7. v is taken relative to the v beside such an s: then the entry adds nothing to
+ * the sum, of which its product is the share -w_k, and nothing cancels. */
+ALWAYS_INLINE void TYPED(short_product)(const REAL *x, const REAL *v, REAL *out, ptrdiff_t n,
+                                        TYPED(InverseCurvature) *inverse_curvature,
+                                        const bool may_dominate, const int count) {
+    const REAL most = (REAL)0.7;
+    const ptrdiff_t last = n - (count - 1) * LANES;
+    TYPED(Lanes) s[LANES_KEPT], apart[LANES_KEPT];
+    for (int k = 0; k < count; k++) {
+        const ptrdiff_t size = k < count - 1 ? LANES : last;
+        s[k] = inverse_curvature(TYPED(load_some)(x + k * LANES, size));
+        apart[k] = TYPED(load_some)(v + k * LANES, size);
+    }
+    if (may_dominate) {
+        TYPED(Lanes) top = TYPED(all)(0);
+        for (int k = 0; k < count; k++) top = TYPED(where_above)(s[k], top, s[k], top);
+        if (TYPED(any_lane_above)(top, most)) {
+            const TYPED(Lanes) bound = TYPED(all)(most), lowest = TYPED(all)(-(REAL)INFINITY);
+            TYPED(Lanes) beside = lowest;
+            for (int k = 0; k < count; k++) {
+                const TYPED(Lanes) v_k = TYPED(where_above)(s[k], bound, apart[k], lowest);
+                beside = TYPED(where_above)(v_k, beside, v_k, beside);
+            }
+            const TYPED(Lanes) origin = TYPED(all)(TYPED(max_across)(beside));
+            for (int k = 0; k < count; k++) apart[k] = TYPED(minus)(apart[k], origin);
+        }
+    }
+    TYPED(Lanes) weight = TYPED(all)(0), along = TYPED(all)(0);
+    for (int k = 0; k < count; k++) {
+        weight = TYPED(plus)(weight, s[k]);
+        along = TYPED(plus)(along, TYPED(where_nonzero)(s[k], TYPED(times)(s[k], apart[k])));
+    }
+    const TYPED(Lanes) mean = TYPED(all)(TYPED(sum_across)(along) / TYPED(sum_across)(weight));
+    for (int k = 0; k < count; k++) {
+        const TYPED(Lanes) moved = TYPED(times)(s[k], TYPED(minus)(apart[k], mean));
+        TYPED(store_some)(TYPED(where_nonzero)(s[k], moved), out + k * LANES,
+                          k < count - 1 ? LANES : last);
+    }
+}
+
+/* The products of rows that fill `filled` lanes. */
+ALWAYS_INLINE void TYPED(products_of_rows)(const TYPED(JvpRows) *rows,
+                                           TYPED(InverseCurvature) *inverse_curvature,
+                                           const bool may_dominate, const int filled) {
+    for (ptrdiff_t r = 0; r < rows->count; r++)
+        TYPED(short_product)((const REAL *)(rows->p + r * rows->p_step),
+                             (const REAL *)(rows->v + r * rows->v_step),
+                             (REAL *)(rows->out + r * rows->out_step), rows->n, inverse_curvature,
+                             may_dominate, filled);
+}
+
+/* The products of rows of at most KEPT_ROW entries. A length that the compiler knows is what lets
+ * it keep them in registers, where there are enough. */
+ALWAYS_INLINE void TYPED(short_products)(const TYPED(JvpRows) *rows, TYPED(InverseCurvature) *s,
+                                         const bool may_dominate) {
+    const int filled = (int)((rows->n + LANES - 1) / LANES);
+#if HAS_AVX512
+    switch (filled) {
+        case 1:
+            TYPED(products_of_rows)(rows, s, may_dominate, 1);
+            return;
+        case 2:
+            TYPED(products_of_rows)(rows, s, may_dominate, 2);
+            return;
+        case 4:
+            TYPED(products_of_rows)(rows, s, may_dominate, 4);
+            return;
+        case LANES_KEPT:
+            TYPED(products_of_rows)(rows, s, may_dominate, LANES_KEPT);
+            return;
+    }
+#endif
+    TYPED(products_of_rows)(rows, s, may_dominate, filled);
+}
+
+/* s that are given themselves. */
+ALWAYS_INLINE TYPED(Lanes) TYPED(as_given)(TYPED(Lanes) s) {
+    return s;
+}
+
+/* The products of rows that hold s in the place of p. */
+static void TYPED(products_from_weights)(const TYPED(JvpRows) *rows) {
+    TYPED(short_products)(rows, TYPED(as_given), true);
 }
 
 #endif

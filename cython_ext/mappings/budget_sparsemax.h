@@ -26,9 +26,10 @@ static void TYPED(budget_sparsemax_row)(const REAL *restrict z, double budget, R
 
 static const TYPED(ParametricMapping) TYPED(budget_sparsemax) = {TYPED(budget_sparsemax_row)};
 
-static inline REAL TYPED(budget_sparsemax_inverse_curvature)(REAL p) {
-    return p > 0 ? (p < 1 ? (REAL)1 : (REAL)0) : p;
+ALWAYS_INLINE TYPED(Lanes) TYPED(budget_sparsemax_inverse_curvature)(TYPED(Lanes) p) {
+    const TYPED(Lanes) zero = TYPED(all)(0), one = TYPED(all)(1);
+    return TYPED(where_above)(p, zero, TYPED(where_above)(one, p, one, zero), p);
 }
-SEPARABLE_JVP(budget_sparsemax)
+SEPARABLE_JVP(budget_sparsemax, false)
 
 #endif

@@ -161,9 +161,9 @@ static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOC
 static const TYPED(Mapping) TYPED(entmax15) = {TYPED(entmax15_row), TYPED(entmax15_block)};
 LOG_MAPPING(entmax15)
 
-static inline REAL TYPED(entmax15_inverse_curvature)(REAL p) {
-    return SQRT(p);
+ALWAYS_INLINE TYPED(Lanes) TYPED(entmax15_inverse_curvature)(TYPED(Lanes) p) {
+    return TYPED(root)(p);
 }
-SEPARABLE_JVP(entmax15)
+SEPARABLE_JVP(entmax15, true)
 
 #endif

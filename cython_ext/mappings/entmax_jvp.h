@@ -106,11 +106,24 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
 }
 
 /* Rows of one α that together fill a leaf: powers want more than a short row of them at a time. All
- * rows lie one after the other. */
-static void TYPED(entmax_jvp_rows)(const REAL *restrict p, const REAL *const *v, REAL *const *out,
-                                   int count, ptrdiff_t n, double alpha) {
+ * rows lie one after the other, those of p without a gap. */
+static void TYPED(entmax_jvp_rows)(const REAL *p, const REAL *const *v, REAL *const *out, int count,
+                                   ptrdiff_t n, double alpha) {
     REAL s[LEAF];
     TYPED(inverse_curvature)(p, count * n, alpha, s);
+    if (n <= KEPT_ROW) {
+        const int next = count > 1;
+        const TYPED(JvpRows) rows = {(const char *)s,
+                                     (const char *)v[0],
+                                     (char *)out[0],
+                                     n * (ptrdiff_t)sizeof(REAL),
+                                     (const char *)v[next] - (const char *)v[0],
+                                     (char *)out[next] - (char *)out[0],
+                                     count,
+                                     n};
+        TYPED(products_from_weights)(&rows);
+        return;
+    }
     for (int j = 0; j < count; j++) {
         TYPED(Balance) all = {0};
         TYPED(add_weights)(s + j * n, v[j], n, 0, &all);
@@ -149,10 +162,11 @@ static void TYPED(entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptr
             for (int j = 0; j < count; j++)
                 TYPED(entmax_jvp_above_2_row)(p[j], v[j], out[j], n, alpha);
         } else if (at_most > 1) {
-            for (int j = 0; j < count; j++)
-                if (p[j] != scratch + j * n)
-                    memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
-            TYPED(entmax_jvp_rows)(scratch, v, out, count, n, alpha);
+            const bool without_gaps = steps[4] != (ptrdiff_t)sizeof(REAL) /* then p are copies */
+                                      || steps[0] == n * (ptrdiff_t)sizeof(REAL);
+            for (int j = 0; j < count && !without_gaps; j++)
+                memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
+            TYPED(entmax_jvp_rows)(without_gaps ? p[0] : scratch, v, out, count, n, alpha);
         } else {
             TYPED(entmax_jvp_below_2_row)(p[0], v[0], out[0], n, alpha);
         }

@@ -99,10 +99,10 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
 
 static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), TYPED(softmax_block)};
 
-static inline REAL TYPED(softmax_inverse_curvature)(REAL p) {
+ALWAYS_INLINE TYPED(Lanes) TYPED(softmax_inverse_curvature)(TYPED(Lanes) p) {
     return p;
 }
-SEPARABLE_JVP(softmax)
+SEPARABLE_JVP(softmax, true)
 
 /* The scaled exponentials of all gaps but 0, and the number of those. */
 static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest, double *ties) {

@@ -126,9 +126,9 @@ static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLO
 static const TYPED(Mapping) TYPED(sparsemax) = {TYPED(sparsemax_row), TYPED(sparsemax_block)};
 LOG_MAPPING(sparsemax)
 
-static inline REAL TYPED(sparsemax_inverse_curvature)(REAL p) {
-    return p > 0 ? (REAL)1 : p;
+ALWAYS_INLINE TYPED(Lanes) TYPED(sparsemax_inverse_curvature)(TYPED(Lanes) p) {
+    return TYPED(where_above)(p, TYPED(all)(0), TYPED(all)(1), p);
 }
-SEPARABLE_JVP(sparsemax)
+SEPARABLE_JVP(sparsemax, false)
 
 #endif

@@ -137,8 +137,8 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
     write(last, 0); /* never: every step was counted */
 }
 
-/* A score at or below −1 − 4λ gets nothing, and the chain is cut there: its neighbours score less by
- * λ, as fusedmax.py says. λ above the range of n scores times n does nothing that this much does
+/* A score at or below −1 − 4λ gets nothing, and the chain is cut there: its neighbours score less
+ * by λ, as fusedmax.py says. λ above the range of n scores times n does nothing that this much does
  * not. And u is less its largest, in double: where λ is large, that may lie far below the largest
  * score, and beside it the differences that count would be rounded away. */
 template <typename T>
