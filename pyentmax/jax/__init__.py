@@ -20,12 +20,16 @@ except ImportError as error:
 
 from pyentmax.jax.losses import entmax15_loss, entmax_loss, softmax_loss, sparsemax_loss
 from pyentmax.jax.mappings import entmax, entmax15, softmax, sparsemax, topk_softmax
+from pyentmax.jax.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 
 __all__ = [
     "entmax",
     "entmax15",
     "entmax15_loss",
     "entmax_loss",
+    "entmax_sigmoid",
+    "entmax_sigmoid_loss",
+    "one_vs_all_loss",
     "softmax",
     "softmax_loss",
     "sparsemax",

@@ -206,6 +206,43 @@ def test_rows_without_a_right_target_are_nan_and_those_without_scores_count_noth
     )
 
 
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_the_sigmoid_and_its_losses_agree_with_the_library(alpha):
+    z = 2 * RNG.normal(size=(6, 5))
+    several, labels = (RNG.random((6, 5)) < 0.4).astype(float), RNG.integers(5, size=6)
+    each, rows, mask = RNG.random((6, 5)), RNG.random(6), RNG.random((6, 5)) < 0.7
+    found = pj.entmax_sigmoid(z, alpha, mask=mask)
+    np.testing.assert_allclose(found, pe.entmax_sigmoid(z, alpha, mask=mask), rtol=1e-9, atol=1e-12)
+    cases = [("entmax_sigmoid_loss", several, {"weight": each, "mask": mask})]
+    cases += [("entmax_sigmoid_loss", several, {"label_smoothing": 0.1})]
+    for target in (several, labels):
+        cases += [("one_vs_all_loss", target, {"weight": rows})]
+        cases += [("one_vs_all_loss", target, {"mask": mask, "reduction": "sum"})]
+        cases += [("one_vs_all_loss", target, {"reduction": "none"})]
+    for name, target, options in cases:
+        function = getattr(pj, name)
+        found = function(z, target, alpha, **options)
+        expected = getattr(pe, name)(z, target, alpha, **options)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+        if options.get("reduction") != "none":
+            right = getattr(pe, f"{name}_and_grad")(z, target, alpha, **options)[1]
+            found = jax.grad(partial(function, y=target, alpha=alpha, **options))(z)
+            np.testing.assert_allclose(found, right, rtol=1e-8, atol=1e-10)
+
+
+def test_edges_of_the_sigmoid():
+    np.testing.assert_array_equal(pj.entmax_sigmoid([-np.inf, 0.0, np.inf]), [0, 0.5, 1])
+    assert np.isnan(pj.entmax_sigmoid(np.nan))
+    assert np.isnan(pj.one_vs_all_loss([[1.0, 0.0]], [2]))
+    assert np.isnan(pj.entmax_sigmoid_loss([1.0], [2.0]))
+    assert float(pj.one_vs_all_loss([[1.0, 0.0]], [1], mask=[[False, False]])) == 0
+    alphas = np.array([1.2, 1.5])
+    z = np.array([[0.4, -0.3]])
+    check_grads(pj.entmax_sigmoid, (z, alphas), order=1)
+    with pytest.raises(ValueError, match="y: expected targets of shape"):
+        pj.entmax_sigmoid_loss(z, [1.0])
+
+
 def test_compiled_and_vectorised_calls_are_the_same():
     z, alpha = RNG.normal(size=(4, 7)), np.array([1.0, 1.3, 1.7, 2.0])
     expected = pe.entmax(z, alpha)
