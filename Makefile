@@ -59,7 +59,7 @@ test-slow: $(VENV)/.slow
 TORCH_PYTHON ?= $(BIN)/python
 test-torch: $(VENV)/.test
 	@if $(TORCH_PYTHON) -c 'import torch, pytest' 2>/dev/null; then set -x; \
-		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' tests/adapters tests/test_migration.py tests/test_examples.py; \
+		$(TORCH_PYTHON) -m pytest -p no:cacheprovider -m 'not deep' tests/adapters tests/test_migration.py tests/test_example_scripts.py; \
 	else echo 'make: SKIPPED: no PyTorch in $(TORCH_PYTHON); TORCH_PYTHON= names a Python that has it' >&2; fi
 
 # In an environment of its own, since without them nothing must change, which the other stages test. What
@@ -73,7 +73,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ADAPTERS_INSTALL := timeout $(ADAPTERS_LIMIT) $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet \
 	--retries 1 --timeout 15 install --only-binary :all:
 ADAPTERS_TORCH := from importlib.metadata import version; print("torch==" + version("torch"))
-ADAPTER_TESTS := tests/adapters tests/test_migration.py tests/test_examples.py
+ADAPTER_TESTS := tests/adapters tests/test_migration.py tests/test_example_scripts.py
 # The rooms, for their doctests, of the libraries that are there.
 ADAPTER_ROOMS := from importlib.util import find_spec; \
 	print(*("pyentmax/" + name for name in ("torch", "jax", "sklearn") if find_spec(name)))

@@ -12,7 +12,7 @@ order, which the last digits show.)
 
 It runs where the model's parameters are. On a GPU an update copies its batch there and nothing
 back: the loss and the norm of the gradient are summed on the device, and read only for a
-validation, a checkpoint or the progress bar.
+validation, a checkpoint or the progress bar; what the model lets one watch, every 20 updates.
 """
 
 from __future__ import annotations
