@@ -15,18 +15,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from pyentmax.calls.devices import to_host
 from pyentmax.models.grid_transformer import GridTransformer
-from pyentmax.system.files import locked
 from pyentmax.tasks.captions.captioner import Captioner, looked_right
 from pyentmax.tasks.captions.scenes import GRID
 from pyentmax.tasks.captions.training import CaptionData, Pictures, draw_data, train_captioner
-from pyentmax.tasks.records import read_json, write_json, write_text
-from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, load_checkpoint
+from pyentmax.tasks.records import read_json, write_text
+from pyentmax.tasks.runs import RESULT, Run, finish, training_state
+from pyentmax.training import LAST, TrainingConfig
 
 ROWS = {"softmax": "1", "entmax15": "1.5", "top4": "topk_softmax:4"}
 """Name → the mapping of every head."""
@@ -41,19 +41,6 @@ MODEL: dict[str, Any] = {
     "norm": "pre",
 }
 TRAINING: dict[str, Any] = {"updates": 1200, "rate": 2e-3, "validate_every": 200}
-RESULT, LOCK = "result.json", "lock"
-
-
-class Run(NamedTuple):
-    """A mapping with a seed."""
-
-    row: str
-    seed: int
-
-    @property
-    def folder(self) -> str:
-        """The name of its folder."""
-        return f"{self.row}.seed-{self.seed}"
 
 
 def do_run(
@@ -83,12 +70,10 @@ def do_run(
     """
     if run.row not in ROWS:
         raise ValueError(f"row: expected one of {', '.join(ROWS)}; got {run.row!r}")
-    folder = out / run.folder
-    with locked(folder / LOCK, f"training {run.folder}"):
-        if (folder / RESULT).exists():
-            return True
+    settings = TRAINING | ({} if updates is None else {"updates": updates})
+
+    def work(folder: Path) -> dict[str, Any] | None:
         data = experiment_data(count)
-        settings = TRAINING | ({} if updates is None else {"updates": updates})
         captioner, history = train_captioner(
             data,
             TrainingConfig(**settings, seed=run.seed),
@@ -100,12 +85,9 @@ def do_run(
             attention=ROWS[run.row],
             **MODEL,
         )
-        if history.interrupted:
-            return False
-        write_json(
-            folder / RESULT, {"row": run.row, "seed": run.seed} | _result(captioner, data, folder)
-        )
-    return True
+        return None if history.interrupted else _result(captioner, data, folder)
+
+    return finish(out, run, settings["updates"], work)
 
 
 def experiment_data(count: int | None = None) -> CaptionData:
@@ -114,7 +96,7 @@ def experiment_data(count: int | None = None) -> CaptionData:
 
 
 def _result(captioner: Captioner, data: CaptionData, folder: Path) -> dict[str, Any]:
-    _, meta = load_checkpoint(folder / LAST, TRAINING_STATE)
+    meta = training_state(folder)
     swapped = {name: _exact(_with_attention(captioner, name), data.test) for name in SWAPPED}
     return {
         **measured(captioner, data.test),

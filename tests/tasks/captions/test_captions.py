@@ -18,9 +18,10 @@ from pyentmax.tasks.captions import (
     looked_right,
     train_captioner,
 )
-from pyentmax.tasks.captions.experiment import ROWS, Run, do_run, measured, recorded
+from pyentmax.tasks.captions.experiment import ROWS, do_run, measured, recorded
 from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
 from pyentmax.tasks.records import read_json
+from pyentmax.tasks.runs import Run
 from pyentmax.training import TrainingConfig
 
 TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}

@@ -10,6 +10,7 @@ from pyentmax.data import SPECIALS, DataError
 from pyentmax.tasks.language_model import Text, Writer, read_shakespeare, read_text, train_writer
 from pyentmax.tasks.language_model.experiments import rows, runs
 from pyentmax.tasks.language_model.experiments.rows import row
+from pyentmax.tasks.runs import Run
 from pyentmax.training import CheckpointError, TrainingConfig
 
 LINES = "the cat sat on the mat\nthe dog sat on the log\n" * 40
@@ -78,9 +79,9 @@ def test_a_run_that_was_paused_ends_as_one_that_was_not(folder, tiny_rows):
     for out, pause in (("whole", None), ("paused", 3)):
         if pause:
             assert not runs.do_run(
-                folder / out, runs.Run("1.5", 0), text, pause_after=pause, progress=False
+                folder / out, Run("1.5", 0), text, pause_after=pause, progress=False
             )
-        assert runs.do_run(folder / out, runs.Run("1.5", 0), text, progress=False)
+        assert runs.do_run(folder / out, Run("1.5", 0), text, progress=False)
     models = [Writer.load(folder / out / "1.5.seed-0").model for out in ("whole", "paused")]
     for name, x in models[0].params.items():
         np.testing.assert_array_equal(x, models[1].params[name], err_msg=name)

@@ -8,15 +8,14 @@ from pathlib import Path
 from pyentmax.calls.devices import DEVICES
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.captions.experiment import (
-    RESULT,
     ROWS,
-    Run,
     do_run,
     draw_looks,
     experiment_data,
     write_report,
 )
 from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.runs import RESULT, Run
 
 
 def add_reproduce(commands: Commands) -> None:

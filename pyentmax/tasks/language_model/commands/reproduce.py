@@ -10,8 +10,9 @@ from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.language_model.experiments.report import draw_report, write_report
 from pyentmax.tasks.language_model.experiments.rows import ROWS, row
-from pyentmax.tasks.language_model.experiments.runs import Run, do_run, is_finished
+from pyentmax.tasks.language_model.experiments.runs import do_run, is_finished
 from pyentmax.tasks.language_model.text import read_shakespeare
+from pyentmax.tasks.runs import Run
 
 
 def add_reproduce(commands: Commands) -> None:

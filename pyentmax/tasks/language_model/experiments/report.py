@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.tasks.language_model.experiments.rows import ROWS, row
-from pyentmax.tasks.language_model.experiments.runs import CURVE, RESULT, Run
 from pyentmax.tasks.records import read_json, write_text
+from pyentmax.tasks.runs import CURVE, RESULT, Run
 
 SCORES = ("epsilon_perplexity", "sparsemax_score", "jensen_shannon")
 

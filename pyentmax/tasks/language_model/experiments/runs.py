@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,15 +25,13 @@ from pyentmax.data import cut
 from pyentmax.models.language_model import LanguageModel
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.system.blas import limit_blas
-from pyentmax.system.files import locked
 from pyentmax.tasks.language_model.experiments.rows import BATCH, CONTEXT, KS, row
 from pyentmax.tasks.language_model.text import Text
 from pyentmax.tasks.language_model.training import train_writer
 from pyentmax.tasks.language_model.writer import Writer
-from pyentmax.tasks.records import read_json, write_json
-from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, Validation, load_checkpoint
+from pyentmax.tasks.runs import Curve, Run, finish, has_result, training_state
+from pyentmax.training import LAST, Validation
 
-RESULT, CURVE, LOCK = "result.json", "curve.json", "lock"
 TRACED = 4
 """Pieces of the held-out text on which attended positions are counted at each validation."""
 LENGTHS = (256, 512, 1024)
@@ -41,26 +39,9 @@ MEASURED = 64 * 256
 """Characters at the end of the held-out text on which other lengths and other k are tried."""
 
 
-class Run(NamedTuple):
-    """A row of the table with its seed."""
-
-    row: str
-    seed: int
-
-    @property
-    def folder(self) -> str:
-        """The name of its folder."""
-        return f"{self.row}.seed-{self.seed}"
-
-    def __str__(self) -> str:
-        return f"{self.row}, seed {self.seed}"
-
-
 def is_finished(out: Path, run: Run, updates: int | None = None) -> bool:
     """Whether the result of a run has been written, after as many updates as are asked for."""
-    path = out / run.folder / RESULT
-    wanted = row(run.row).updates if updates is None else updates
-    return path.exists() and bool(read_json(path)["updates"] >= wanted)
+    return has_result(out, run, row(run.row).updates if updates is None else updates)
 
 
 def do_run(
@@ -87,55 +68,37 @@ def do_run(
     -----
     A finished run is left as it is. If another process is at it, the call waits.
     """
-    folder = out / run.folder
-    with locked(folder / LOCK, f"training {run.folder}"):
-        if is_finished(out, run, updates):
-            return True
+
+    def work(folder: Path) -> dict[str, Any] | None:
         config = row(run.row).settings(run.seed, updates)
-        resume = (folder / LAST).exists()
-        curve = _Curve(folder / CURVE, config, _history(folder)["update"] if resume else [])
         writer, history = train_writer(
             text,
             config,
             context=CONTEXT,
             batch_size=BATCH,
             directory=folder,
-            resume=resume,
+            resume=(folder / LAST).exists(),
             pause_after=pause_after,
             device=device,
             progress=progress,
-            on_validation=lambda model, found: curve.measure(model, found, text),
+            on_validation=partial(_record, Curve(folder, config), text),
             **row(run.row).config(),
         )
-        if history.interrupted:
-            return False
-        write_json(folder / RESULT, _measured(folder, run, writer, text))
-    return True
+        return None if history.interrupted else _measured(folder, run, writer, text)
+
+    return finish(out, run, row(run.row).updates if updates is None else updates, work)
 
 
-class _Curve:
-    """What was found at each validation, in a file; a run that is resumed goes on with it."""
-
-    def __init__(self, path: Path, config: TrainingConfig, validated: Sequence[int]) -> None:
-        self.path, self.config = path, config
-        there = read_json(path) if path.exists() else []
-        self.entries = [entry for entry in there if entry["update"] in validated]
-        self.validations = len(validated)
-
-    def measure(self, writer: Writer, validation: Validation, text: Text) -> None:
-        every = self.config.validate_every
-        assert every is not None
-        self.validations += 1
-        entry = {
-            "update": min(self.validations * every, self.config.updates),
-            "loss": round(validation.loss, 4),
-            "accuracy": round(100 * validation.accuracy, 2),
-            "attended": round(float(attended(writer, writer.encode(text.held_out)).mean()), 2),
-        }
-        if not writer.model.output_is_sparse:  # cross-entropy, in bits
-            entry["bits"] = round(validation.loss / math.log(2), 4)
-        self.entries.append(entry)
-        write_json(self.path, self.entries)
+def _record(curve: Curve, text: Text, writer: Writer, validation: Validation) -> None:
+    """Write what a validation found, and how much the heads attend to on some pieces."""
+    entry = {
+        "loss": round(validation.loss, 4),
+        "accuracy": round(100 * validation.accuracy, 2),
+        "attended": round(float(attended(writer, writer.encode(text.held_out)).mean()), 2),
+    }
+    if not writer.model.output_is_sparse:  # cross-entropy, in bits
+        entry["bits"] = round(validation.loss / math.log(2), 4)
+    curve.add(entry)
 
 
 @limit_blas()
@@ -149,12 +112,10 @@ def attended(writer: Writer, tokens: np.ndarray) -> np.ndarray:
 
 def _measured(folder: Path, run: Run, writer: Writer, text: Text) -> dict[str, Any]:
     """Everything that the table says of a finished run."""
-    _, meta = load_checkpoint(folder / LAST, TRAINING_STATE)
+    meta = training_state(folder)
     held_out = writer.encode(text.held_out)
     bits, scores = _scores(writer, held_out)
     result = {
-        "row": run.row,
-        "seed": run.seed,
         "what": row(run.row).what,
         "updates": meta["updates"],
         "bits": bits,
@@ -211,9 +172,3 @@ def _scores(writer: Writer, tokens: np.ndarray) -> tuple[float | None, dict[str,
 def _at_length(writer: Writer, tokens: np.ndarray, length: int) -> float:
     """Bits per character of the last ones, each piece of 256 after what is before it."""
     return writer.bits(tokens, length, LENGTHS[0], MEASURED)
-
-
-def _history(folder: Path) -> dict[str, Any]:
-    _, meta = load_checkpoint(folder / LAST, TRAINING_STATE)
-    history: dict[str, Any] = meta["history"]
-    return history

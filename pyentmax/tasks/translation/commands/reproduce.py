@@ -8,6 +8,7 @@ from pathlib import Path
 from pyentmax.calls.devices import DEVICES
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.runs import Run
 from pyentmax.tasks.translation.experiments.cluster import run_on_cluster
 from pyentmax.tasks.translation.experiments.report import (
     draw_pictures,
@@ -15,7 +16,7 @@ from pyentmax.tasks.translation.experiments.report import (
     write_report,
 )
 from pyentmax.tasks.translation.experiments.rows import DIRECTIONS, ROWS, directed, row
-from pyentmax.tasks.translation.experiments.runs import Run, do_run, is_finished
+from pyentmax.tasks.translation.experiments.runs import do_run, is_finished
 
 
 def add_reproduce(commands: Commands) -> None:

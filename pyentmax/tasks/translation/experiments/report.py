@@ -20,10 +20,11 @@ import numpy as np
 from pyentmax.analysis import merging_scores, word_clusters
 from pyentmax.calls.devices import to_host
 from pyentmax.tasks.records import read_json, write_json, write_text
+from pyentmax.tasks.runs import CURVE, RESULT, Run
 from pyentmax.tasks.translation.experiments.measures import paired_bootstrap
 from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
 from pyentmax.tasks.translation.experiments.rows import ROWS, row
-from pyentmax.tasks.translation.experiments.runs import CURVE, RESULT, TRANSLATIONS, Run
+from pyentmax.tasks.translation.experiments.runs import TRANSLATIONS
 from pyentmax.tasks.translation.translator import Translator
 
 DIFFERENCES = "differences.json"

@@ -14,57 +14,29 @@ training pairs; val is decoded once, by the finished run.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from pyentmax.data import Pair
 from pyentmax.models.transformer import Transformer
-from pyentmax.system.files import locked
-from pyentmax.tasks.records import read_json, write_json, write_text
+from pyentmax.tasks.records import write_json, write_text
+from pyentmax.tasks.runs import Curve, Run, finish, has_result, training_state
 from pyentmax.tasks.translation.experiments.measures import bleu, supports
 from pyentmax.tasks.translation.experiments.multi30k import Data, read_multi30k
 from pyentmax.tasks.translation.experiments.rows import row
 from pyentmax.tasks.translation.training import train_translator
 from pyentmax.tasks.translation.translator import Translator
-from pyentmax.training import (
-    LAST,
-    TRAINING_STATE,
-    TrainingConfig,
-    Validation,
-    load_checkpoint,
-)
+from pyentmax.training import LAST, TrainingConfig, Validation
 
-RESULT, CURVE, TRAJECTORY = "result.json", "curve.json", "trajectory.json"
-TRANSLATIONS, LOCK = "translations.txt", "lock"
+TRAJECTORY, TRANSLATIONS = "trajectory.json", "translations.txt"
 TRACED = 200
 """Dev pairs on which the supports are measured at each validation."""
 BEAM = 5
 
 
-class Run(NamedTuple):
-    """A row of the table with its seed."""
-
-    row: str
-    seed: int
-
-    @property
-    def folder(self) -> str:
-        """The name of its folder."""
-        return f"{self.row}.seed-{self.seed}"
-
-    def __str__(self) -> str:
-        return f"{self.row}, seed {self.seed}"
-
-
 def is_finished(out: Path, run: Run, updates: int | None = None) -> bool:
     """Whether the result of a run has been written, after as many updates as are asked for."""
-    path = out / run.folder / RESULT
-    if not path.exists():
-        return False
-    wanted = row(run.row).experiment().training["updates"] if updates is None else updates
-    done: int = read_json(path)["updates"]
-    return done >= wanted
+    return has_result(out, run, _updates(run, updates))
 
 
 def do_run(
@@ -91,20 +63,27 @@ def do_run(
     -----
     A finished run is left as it is. If another process is at it, the call waits.
     """
-    folder = out / run.folder
-    with locked(folder / LOCK, f"training {run.folder}"):
-        if is_finished(out, run, updates):
-            return True
+
+    def work(folder: Path) -> dict[str, Any] | None:
         sentences = read_multi30k(data, reverse=row(run.row).reverse)
         translator, interrupted = _train(
             folder, run, sentences, updates, pause_after, device, progress
         )
         if interrupted:
-            return False
-        if watched := _history(folder).get("watched"):
+            return None
+        if watched := training_state(folder)["history"].get("watched"):
             write_json(folder / TRAJECTORY, watched)
-        write_json(folder / RESULT, _measured(folder, run, translator, sentences, progress))
-    return True
+        return _measured(folder, run, translator, sentences, progress)
+
+    return finish(out, run, _updates(run, updates), work)
+
+
+def _updates(run: Run, updates: int | None) -> int:
+    """How many updates a run takes, unless others are asked for."""
+    if updates is not None:
+        return updates
+    wanted: int = row(run.row).experiment().training["updates"]
+    return wanted
 
 
 def _train(
@@ -120,8 +99,7 @@ def _train(
     experiment = of_row.experiment(run.seed)
     settings = experiment.training | ({} if updates is None else {"updates": updates})
     config = TrainingConfig(**settings)
-    resume = (folder / LAST).exists()
-    curve = _Curve(folder / CURVE, config, _history(folder)["update"] if resume else [])
+    record = partial(_record, Curve(folder, config), sentences)
     translator, history = train_translator(
         of_row.architecture,
         sentences.train,
@@ -130,9 +108,9 @@ def _train(
         segmenter=experiment.segmenter(sentences.train),
         tokens=experiment.data["tokens"],
         directory=folder,
-        resume=resume,
+        resume=(folder / LAST).exists(),
         pause_after=pause_after,
-        on_validation=lambda model, found: curve.measure(model, found, sentences.dev[:TRACED]),
+        on_validation=record,
         device=device,
         progress=progress,
         **experiment.model,
@@ -140,30 +118,17 @@ def _train(
     return translator, history.interrupted
 
 
-class _Curve:
-    """What was found at each validation, in a file; a run that is resumed goes on with it."""
-
-    def __init__(self, path: Path, config: TrainingConfig, validated: Sequence[int]) -> None:
-        self.path, self.config = path, config
-        there = read_json(path) if path.exists() else []
-        self.entries = [entry for entry in there if entry["update"] in validated]
-        self.validations = len(validated)
-        self.pairs: list[Pair] | None = None
-
-    def measure(self, translator: Translator, validation: Validation, sentences: Any) -> None:
-        every = self.config.validate_every
-        assert every is not None
-        self.validations += 1
-        if self.pairs is None:
-            self.pairs = translator.pairs(sentences)
-        entry: dict[str, Any] = {
-            "update": min(self.validations * every, self.config.updates),
+def _record(curve: Curve, sentences: Data, translator: Translator, validation: Validation) -> None:
+    """Write what a validation found, and how much the attention sees on some dev sentences."""
+    pairs = translator.pairs(sentences.dev[:TRACED])
+    curve.add(
+        {
             "dev_loss": round(validation.loss, 4),
             "dev_token_accuracy": round(100 * validation.accuracy, 2),
+            **{name: round(x, 3) for name, x in supports(translator, pairs).items()},
+            **_alphas(translator),
         }
-        entry |= {name: round(x, 3) for name, x in supports(translator, self.pairs).items()}
-        self.entries.append(entry | _alphas(translator))
-        write_json(self.path, self.entries)
+    )
 
 
 def _measured(
@@ -178,11 +143,9 @@ def _measured(
     references = [pair.target for pair in sentences.val]
     found = bleu(translations, references)
     write_text(folder / TRANSLATIONS, "".join(f"{line}\n" for line in translations))
-    _, meta = load_checkpoint(folder / LAST, TRAINING_STATE)
+    meta = training_state(folder)
     val = translator.pairs(sentences.val)
     return {
-        "row": run.row,
-        "seed": run.seed,
         "what": row(run.row).what,
         "updates": meta["updates"],
         "dev_token_accuracy": round(100 * max(meta["history"]["dev_accuracy"]), 2),
@@ -204,9 +167,3 @@ def _alphas(translator: Translator) -> dict[str, Any]:
         return {}
     alphas = translator.model.alphas()
     return {"alphas": {kind: x.round(3).tolist() for kind, x in alphas.items()}} if alphas else {}
-
-
-def _history(folder: Path) -> dict[str, Any]:
-    _, meta = load_checkpoint(folder / LAST, TRAINING_STATE)
-    history: dict[str, Any] = meta["history"]
-    return history
