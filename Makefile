@@ -64,11 +64,14 @@ test-torch: $(VENV)/.test
 
 # In an environment of its own, since without them nothing must change, which the other stages test. What
 # cannot be had within the limit is skipped, and said so; with ADAPTERS_REQUIRED=1 that is an error.
+# ADAPTERS_STAGE='not slow and not deep' leaves out what compiles for minutes: second derivatives in JAX,
+# inductor, the examples.
 # PyTorch's CPU build comes first and alone, and is named when its needs follow: pip would else bring
 # another version, and the gigabytes of CUDA.
 ADAPTERS := build/adapters
 ADAPTERS_LIMIT ?= 120
 ADAPTERS_REQUIRED ?=
+ADAPTERS_STAGE ?= not deep
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ADAPTERS_INSTALL := timeout $(ADAPTERS_LIMIT) $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet \
 	--retries 1 --timeout 15 install --only-binary :all:
@@ -88,7 +91,7 @@ test-adapters: $(VENV)/.test
 		{ $(ADAPTERS_INSTALL) --no-deps --index-url '$(TORCH_INDEX)' torch \
 			&& $(ADAPTERS_INSTALL) "$$($(ADAPTERS)/bin/python -c '$(ADAPTERS_TORCH)')" entmax; } \
 			|| skip PyTorch torch || exit 1
-	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -m 'not deep' $(ADAPTER_TESTS) \
+	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -m '$(ADAPTERS_STAGE)' $(ADAPTER_TESTS) \
 		$$($(ADAPTERS)/bin/python -c '$(ADAPTER_ROOMS)')
 	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -k 'torch or jax or sklearn' tests/test_docs_pages.py
 

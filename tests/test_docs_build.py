@@ -77,7 +77,9 @@ def test_a_function_is_not_taken_for_the_module_of_its_name(build):
 
 
 def test_textbook_versions_are_shown_by_their_source(build):
-    own = ".. textbooks:: pyentmax.mappings.regularized"
+    own = "\n\n".join(
+        f".. textbooks:: pyentmax.mappings.{name}" for name in ("regularized", "entmax_sigmoid")
+    )
     site, warned = build(f".. textbooks::\n\n{own}", "`pyentmax.mappings.csparsemax.textbook`")
     html = (site / "index.html").read_text()
     text = re.sub("<.*?>", "", html)
