@@ -206,7 +206,7 @@ def test_rows_without_a_right_target_are_nan_and_those_without_scores_count_noth
     )
 
 
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", [1, 4 / 3, 3])  # each compiles anew, for seconds
 def test_the_sigmoid_and_its_losses_agree_with_the_library(alpha):
     z = 2 * RNG.normal(size=(6, 5))
     several, labels = (RNG.random((6, 5)) < 0.4).astype(float), RNG.integers(5, size=6)
