@@ -140,23 +140,15 @@ def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     >>> [line.get_ydata().tolist() for line in ax.lines]
     [[0.2, 0.1], [0.4, 0.3]]
     """
-    check_lines(densities)
-    kinds = list(next(iter(densities.values())))
-    axes = _panels(1, len(kinds), (3.2, 3.2), sharey=True)[0]
-    for number, (model, of_kind) in enumerate(densities.items()):
-        style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number], "ms": 4}
-        for ax, kind in zip(axes, kinds, strict=True):
-            ranked = np.sort(np.asarray(of_kind[kind], dtype=float), axis=1)
-            places = np.arange(1, len(ranked) + 1)
-            lines = ax.plot(places, ranked, lw=1.2, alpha=0.85, **style)
-            lines[0].set_label(model)
-            ax.set_xticks(places)
-    for ax, kind in zip(axes, kinds, strict=True):
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10)
-        ax.set(xlabel="layer", ylim=(0, 1.03))
+    ranked = {
+        model: {kind: np.sort(np.asarray(x, dtype=float), axis=1) for kind, x in of_kind.items()}
+        for model, of_kind in densities.items()
+    }
+    axes = _by_layer(ranked, (3.2, 3.2), lw=1.2, alpha=0.85, ms=4)
+    for ax in axes:
+        ax.set_ylim(0, 1.03)
         percent_axis(ax)
     axes[0].set_ylabel("density of a head")
-    _below(axes)
     return axes[0]
 
 
@@ -179,22 +171,11 @@ def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     >>> ax.get_ylabel()
     'Jensen-Shannon divergence'
     """
-    check_lines(diversity)
-    kinds = list(next(iter(diversity.values())))
-    axes = _panels(1, len(kinds), (3.2, 3.0), sharey=True)[0]
-    for number, (model, of_kind) in enumerate(diversity.items()):
-        style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number], "ms": 5}
-        for ax, kind in zip(axes, kinds, strict=True):
-            values = np.asarray(of_kind[kind], dtype=float)
-            ax.plot(np.arange(1, len(values) + 1), values, lw=1.8, label=model, **style)
-            ax.set_xticks(np.arange(1, len(values) + 1))
-    for ax, kind in zip(axes, kinds, strict=True):
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10)
-        ax.set_xlabel("layer")
+    axes = _by_layer(diversity, (3.2, 3.0), lw=1.8, ms=5)
+    for ax in axes:
         ax.set_ylim(0, None)
         _open(ax)
     axes[0].set_ylabel("Jensen-Shannon divergence")
-    _below(axes)
     return axes[0]
 
 
@@ -360,3 +341,25 @@ def _below(axes: Sequence[Axes]) -> None:
     )
     for text in shown.get_texts():
         text.set_parse_math(False)
+
+
+def _by_layer(
+    found: Mapping[str, Mapping[str, ArrayLike]], size: tuple[float, float], **style: Any
+) -> list[Axes]:
+    """A panel for each kind: the numbers of each model against the layer, a line per column."""
+    check_lines(found)
+    kinds = list(next(iter(found.values())))
+    axes = list(_panels(1, len(kinds), size, sharey=True)[0])
+    for number, (model, of_kind) in enumerate(found.items()):
+        for ax, kind in zip(axes, kinds, strict=True):
+            values = np.asarray(of_kind[kind], dtype=float)
+            layers = np.arange(1, len(values) + 1)
+            looks: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number]}
+            lines = ax.plot(layers, values, **looks, **style)
+            lines[0].set_label(model)
+            ax.set_xticks(layers)
+    for ax, kind in zip(axes, kinds, strict=True):
+        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10)
+        ax.set_xlabel("layer")
+    _below(axes)
+    return axes

@@ -8,7 +8,7 @@ OUT/k.png         bits per character against k, where one model was read with ea
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -86,37 +86,32 @@ def format_table(runs: Sequence[Recorded]) -> str:
 
 def format_by_k(runs: Sequence[Recorded]) -> str:
     """Bits per character of one model read with each k, and of models trained with it."""
-    read = _results(runs, "by_k")
-    if not read:
-        return ""
-    names = list(next(iter(read.values())))
-    lines = [
+    return _format_bits(
         "Bits per character of the last 16,384 characters with the k largest weights, where a "
         "model is read with other k than it was trained with:",
-        "",
-        f"| trained with | {' | '.join(names)} |",
-        "| --- " * (len(names) + 1) + "|",
-    ]
-    for name, by_k in read.items():
-        lines.append(f"| {name} | {' | '.join(f'{bits:.3f}' for bits in by_k.values())} |")
-    return "\n".join(lines)
+        "trained with",
+        _results(runs, "by_k"),
+    )
 
 
 def format_by_length(runs: Sequence[Recorded]) -> str:
     """Bits per character of the same characters after shorter and longer texts."""
-    read = _results(runs, "by_length")
-    if not read:
-        return ""
-    names = list(next(iter(read.values())))
-    lines = [
+    return _format_bits(
         "Bits per character of the last 16,384 characters, read in pieces of so many characters, "
         "of which the last 256 are counted:",
-        "",
-        f"| row | {' | '.join(names)} |",
-        "| --- " * (len(names) + 1) + "|",
-    ]
-    for name, by_length in read.items():
-        lines.append(f"| {name} | {' | '.join(f'{bits:.3f}' for bits in by_length.values())} |")
+        "row",
+        _results(runs, "by_length"),
+    )
+
+
+def _format_bits(what: str, first: str, found: Mapping[str, Mapping[str, float]]) -> str:
+    """A table of bits, a line for each run; nothing if there is none."""
+    if not found:
+        return ""
+    names = list(next(iter(found.values())))
+    lines = [what, "", f"| {first} | {' | '.join(names)} |", "| --- " * (len(names) + 1) + "|"]
+    for run, bits in found.items():
+        lines.append(f"| {run} | {' | '.join(f'{bits[name]:.3f}' for name in names)} |")
     return "\n".join(lines)
 
 
