@@ -16,6 +16,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,7 @@ def execute(path: Path) -> Any:
     """The notebook with the outputs of a fresh kernel; raises what a cell raises."""
     try:
         import nbformat
+        from jupyter_client.manager import AsyncKernelManager
         from nbclient import NotebookClient
         from nbformat.v4 import new_code_cell
     except ImportError as missing:
@@ -72,15 +74,21 @@ def execute(path: Path) -> Any:
     if checks:
         code = [*solution_blocks(path), *(cell.source for cell in checks)]
         notebook.cells += [new_code_cell(source) for source in code]
-    client = NotebookClient(
-        notebook,
-        timeout=TIME_LIMIT,
-        kernel_name="python3",
-        record_timing=False,
-        extra_arguments=["--IPKernelApp.log_level=40"],  # errors only
-        resources={"metadata": {"path": str(FOLDER)}},
-    )
-    client.execute()
+    # Kernels that start at the same moment can choose the same port of the machine; a file in a folder
+    # of one's own is nobody else's.
+    with tempfile.TemporaryDirectory() as folder:
+        manager = AsyncKernelManager(kernel_name="python3")
+        if sys.platform != "win32":
+            manager.transport, manager.ip = "ipc", f"{folder}/kernel"
+        client = NotebookClient(
+            notebook,
+            manager,
+            timeout=TIME_LIMIT,
+            record_timing=False,
+            extra_arguments=["--IPKernelApp.log_level=40"],  # errors only
+            resources={"metadata": {"path": str(FOLDER)}},
+        )
+        client.execute()
     solved = notebook.cells[len(notebook.cells) - len(checks) :]
     for check, again in zip(checks, solved, strict=True):
         if "to do" not in printed(check):
