@@ -74,8 +74,8 @@ def execute(path: Path) -> Any:
     if checks:
         code = [*solution_blocks(path), *(cell.source for cell in checks)]
         notebook.cells += [new_code_cell(source) for source in code]
-    # Kernels that start at the same moment can choose the same port of the machine; a file in a folder
-    # of one's own is nobody else's.
+    # Kernels that start at the same moment can choose the same port of the machine; a file in a
+    # folder of one's own is nobody else's.
     with tempfile.TemporaryDirectory() as folder:
         manager = AsyncKernelManager(kernel_name="python3")
         if sys.platform != "win32":
