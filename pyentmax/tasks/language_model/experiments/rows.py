@@ -67,6 +67,7 @@ def _row(what: str, attention: str, training: Any = None, **model: Any) -> Row:
 
 _SLOW = {"rate_factors": {"query": 0.1, "key": 0.1}}
 _LATE = {"first_attention": "1", "first_updates": 1000}
+_RELATIVE = {"positions": "relative"}
 
 ROWS: dict[str, Row] = {
     "softmax": _row("softmax", "1"),
@@ -79,10 +80,20 @@ ROWS: dict[str, Row] = {
     **{f"top{k}": _row(f"the {k} largest of softmax", f"topk_softmax:{k}") for k in KS},
     "top8-late": _row("softmax for 1,000 updates, then top-8", "topk_softmax:8", **_LATE),
     "softmax-scaled": _row("softmax, scores scaled by length", "1", length_scale=True),
-    "1.5-slow-scaled": _row("1.5-slow, scores scaled by length", "1.5", _SLOW, length_scale=True),
-    "relative": _row("softmax, relative positions", "1", positions="relative"),
-    "relative-1.5-slow": _row("1.5-slow, relative positions", "1.5", _SLOW, positions="relative"),
-    "memory": _row("softmax, relative positions, memory", "1", positions="relative", memory=256),
+    "1.5-late-scaled": _row("1.5-late, scores scaled by length", "1.5", **_LATE, length_scale=True),
+    "relative": _row("softmax, relative positions", "1", **_RELATIVE),
+    "relative-1.5-late": _row("1.5-late, relative positions", "1.5", **_LATE, **_RELATIVE),
+    "relative-scaled": _row(
+        "softmax, relative positions, scaled by length", "1", **_RELATIVE, length_scale=True
+    ),
+    "relative-1.5-late-scaled": _row(
+        "1.5-late, relative positions, scaled by length",
+        "1.5",
+        **_LATE,
+        **_RELATIVE,
+        length_scale=True,
+    ),
+    "memory": _row("softmax, relative positions, memory", "1", **_RELATIVE, memory=256),
     "never": _row("softmax heads, output and loss of 1.5-entmax", "1", output="1.5"),
 }
 """Name → row."""
