@@ -246,8 +246,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         config = self.config
         if config.attention != LEARNED:
             return {}
-        kinds = dict.fromkeys(kind for kind, _, _ in _attentions(config))
-        found = {kind: np.empty((config.layers, config.heads)) for kind in kinds}
+        found = {kind: np.empty((config.layers, config.heads)) for kind in KINDS}
         for kind, layer, _ in _attentions(config):
             alpha = learned_alpha(self.params, alpha_name(config, kind, layer))
             found[kind][layer] = to_host(alpha.data)[:, 0]
