@@ -53,6 +53,7 @@ def _rnn(attention: str, output: str) -> Row:
 
 
 _SWITCH = {"first_attention": "1", "first_updates": 400}
+_LATE = {"first_attention": "1", "first_updates": 1200}
 _ANNEAL = {"first_attention": "1", "first_updates": 200, "anneal_updates": 600}
 _SLOW = {"rate_factors": {"query": 0.1, "key": 0.1}}
 _THIRD = {"rate_factors": {"query": 0.3, "key": 0.3}}
@@ -61,9 +62,7 @@ ROWS: dict[str, Row] = {
     "transformer-1": _transformer("softmax", "1"),
     "transformer-1.5": _transformer("1.5-entmax from the start", "1.5"),
     "transformer-1.5-switch": _transformer("softmax for 400 updates, then 1.5", "1.5", **_SWITCH),
-    "transformer-1.5-late": _transformer(
-        "softmax for 1,200 updates, then 1.5", "1.5", first_attention="1", first_updates=1200
-    ),
+    "transformer-1.5-late": _transformer("softmax for 1,200 updates, then 1.5", "1.5", **_LATE),
     "transformer-1.5-anneal": _transformer(
         "α = 1 for 200 updates, up to 1.5 in 600", "1.5", **_ANNEAL
     ),
@@ -84,17 +83,21 @@ ROWS: dict[str, Row] = {
     "transformer-learned-switch": _transformer(
         "softmax for 400 updates, then α per head learned", "learned", **_SWITCH
     ),
+    "transformer-learned-late": _transformer(
+        "softmax for 1,200 updates, then α per head learned", "learned", **_LATE
+    ),
     "transformer-learned-slow": _transformer(
         "α per head learned, a tenth of the rate for queries and keys", "learned", _SLOW
     ),
     "transformer-2": _transformer("sparsemax from the start", "2"),
-    "transformer-2-late": _transformer(
-        "softmax for 1,200 updates, then sparsemax", "2", first_attention="1", first_updates=1200
-    ),
+    "transformer-2-late": _transformer("softmax for 1,200 updates, then sparsemax", "2", **_LATE),
     "transformer-2-slow": _transformer(
         "sparsemax, a tenth of the rate for queries and keys", "2", _SLOW
     ),
     "transformer-top8": _transformer("the 8 largest of softmax", "topk_softmax:8"),
+    "transformer-top8-late": _transformer(
+        "softmax for 1,200 updates, then its 8 largest", "topk_softmax:8", **_LATE
+    ),
     **{
         f"rnn-{attention}-{output}": _rnn(attention, output)
         for attention, output in (("1", "1"), ("1.5", "1.5"), ("2", "2"), ("1.5", "1"))
