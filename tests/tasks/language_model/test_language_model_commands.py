@@ -8,7 +8,7 @@ import pytest
 from pyentmax.cli import main
 from pyentmax.data import SPECIALS, DataError
 from pyentmax.tasks.language_model import Text, Writer, read_shakespeare, read_text, train_writer
-from pyentmax.tasks.language_model.experiments import rows, runs
+from pyentmax.tasks.language_model.experiments import report, rows, runs
 from pyentmax.tasks.language_model.experiments.rows import row
 from pyentmax.tasks.runs import Run
 from pyentmax.training import CheckpointError, TrainingConfig
@@ -52,7 +52,7 @@ def test_train_resume_and_sample(folder, capsys):
     assert first.strip() != second.strip()
 
 
-@pytest.mark.parametrize("name", ["top8", "learned", "never"])
+@pytest.mark.parametrize("name", ["top8", "learned-late", "never"])
 def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name):
     out = folder / "rows"
     command = ("reproduce", "language-model", "--data", folder, "--out", out, "--row", name)
@@ -62,7 +62,7 @@ def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name)
     assert f"| {name} | {row(name).what} | 1 | 4 |" in capsys.readouterr().out
     result = json.loads((out / f"{name}.seed-0" / "result.json").read_text("utf-8"))
     assert len(result["attended"]) == 1
-    assert ("alphas" in result) == (name == "learned")
+    assert ("alphas" in result) == (name == "learned-late")
     assert 0 < result["scores"]["sparsemax_score"] < 1
     if name == "top8":
         assert set(result["by_k"]) == {"1", "4", "all"}
@@ -72,6 +72,32 @@ def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name)
     assert run(*command, "--report") == 0
     # The loss of a sparse output is not in bits.
     assert (out / "curves.png").exists() == (name != "never")
+
+
+def test_the_report_takes_every_row_and_averages_seeds(tmp_path):
+    def record(name, seed, bits):
+        path = tmp_path / f"{name}.seed-{seed}"
+        path.mkdir()
+        curve = [{"update": n, "bits": bits, "attended": 8.0} for n in (200, 400)]
+        path.joinpath("curve.json").write_text(json.dumps(curve), "utf-8")
+        scores = dict.fromkeys(report.SCORES, 0.5)
+        by_k = {str(k): bits for k in rows.KS} | {"all": bits}
+        more = {"updates": 400, "bits": bits, "attended": [[8.0]], "scores": scores}
+        result = more | {"tokens_per_second": 1.0, "by_k": by_k, "by_length": {"256": bits}}
+        path.joinpath("result.json").write_text(json.dumps(result), "utf-8")
+
+    for name in rows.ROWS:
+        record(name, 0, 3.0)
+    record("softmax", 1, 4.0)
+    table = report.write_report(tmp_path)
+    assert "| softmax | softmax | 2 | 400 | 3.500 ± 0.500 |" in table
+    assert "\n| softmax | 3.500 |" in table.partition("read in pieces")[2]
+    drawn = {path.name for path in report.draw_report(tmp_path)}
+    assert drawn == {"curves.png", "positions.png", "k.png"}
+    named = [name for of_picture in report.CURVES.values() for name in of_picture]
+    assert {*named, *report.READ_WITH_K} <= set(rows.ROWS)
+    lines = report._lines_by_k(report.recorded(tmp_path))
+    assert lines["trained with that k"] == {str(k): 3.0 for k in rows.KS} | {"all": 3.5}
 
 
 def test_a_run_that_was_paused_ends_as_one_that_was_not(folder, tiny_rows):

@@ -1,8 +1,9 @@
 """The tables and the pictures of what is there, from the small JSON files of the runs.
 
 OUT/table.md      all runs, finished or not, seeds averaged
-OUT/curves.png    bits per character against updates
-OUT/k.png         bits per character against k, where one model was read with each
+OUT/curves.png    bits per character against updates, by the mapping of the heads
+OUT/positions.png the same by what the model knows of positions and lengths
+OUT/k.png         bits per character against k, in training and where one model was read with each
 """
 
 from __future__ import annotations
@@ -14,10 +15,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.tasks.language_model.experiments.rows import ROWS, row
+from pyentmax.tasks.language_model.experiments.rows import KS, ROWS, row
 from pyentmax.tasks.records import read_json, write_text
 from pyentmax.tasks.runs import CURVE, RESULT, Run
 
+CURVES = {  # picture → its rows, at most as many as there are colours
+    "curves": ("softmax", "1.5-slow", "1.5-late", "learned-late", "top8", "top8-late"),
+    "positions": (
+        "softmax",
+        "softmax-scaled",
+        "1.5-late-scaled",
+        "relative",
+        "relative-1.5-late",
+        "memory",
+    ),
+}
+READ_WITH_K = ("softmax", "top8", "top8-late")  # the lines of the picture of k
 SCORES = ("epsilon_perplexity", "sparsemax_score", "jensen_shannon")
 
 
@@ -116,12 +129,40 @@ def _format_bits(what: str, first: str, found: Mapping[str, Mapping[str, float]]
 
 
 def _results(runs: Sequence[Recorded], name: str) -> dict[str, dict[str, float]]:
-    """One entry of the results that have it, by run."""
+    """One entry of the results that have it, by row, seeds averaged."""
+    groups: dict[str, list[dict[str, float]]] = defaultdict(list)
+    for entry in runs:
+        if entry.result and name in entry.result:
+            groups[entry.run.row].append(entry.result[name])
     return {
-        str(entry.run): entry.result[name]
-        for entry in runs
-        if entry.result and name in entry.result
+        row: {key: float(np.mean([one[key] for one in group])) for key in group[0]}
+        for row, group in groups.items()
     }
+
+
+def _curves(runs: Sequence[Recorded], rows: Sequence[str]) -> dict[str, list[dict[str, float]]]:
+    """Bits at each validation, by row, the mean of the seeds that came as far as any."""
+    found = {}
+    for name in rows:
+        of_row = [entry.curve for entry in runs if entry.run.row == name]
+        longest = max(map(len, of_row), default=0)
+        seeds = [curve for curve in of_row if len(curve) == longest]
+        if longest > 1 and all("bits" in point for curve in seeds for point in curve):
+            found[name] = [
+                {"update": at[0]["update"], "bits": float(np.mean([point["bits"] for point in at]))}
+                for at in zip(*seeds, strict=True)
+            ]
+    return found
+
+
+def _lines_by_k(runs: Sequence[Recorded]) -> dict[str, dict[str, float]]:
+    """The lines of the picture of k: of chosen rows, and each k at which a model was trained."""
+    by_k = _results(runs, "by_k")
+    lines = {row: by_k[row] for row in READ_WITH_K if row in by_k}
+    if {"softmax", *(f"top{k}" for k in KS)} <= set(by_k):
+        trained = {str(k): by_k[f"top{k}"][str(k)] for k in KS}
+        lines["trained with that k"] = trained | {"all": by_k["softmax"]["all"]}
+    return lines
 
 
 def draw_report(out: Path) -> list[Path]:
@@ -130,14 +171,11 @@ def draw_report(out: Path) -> list[Path]:
 
     runs = recorded(out)
     files = []
-    curves = {
-        str(entry.run): entry.curve
-        for entry in runs
-        if len(entry.curve) > 1 and all("bits" in point for point in entry.curve)
-    }
-    if curves:
-        files.append(save_figure(plot_bits_curves(curves), out / "curves.png"))
-    by_k = _results(runs, "by_k")
+    for name, rows in CURVES.items():
+        curves = _curves(runs, rows)
+        if curves:
+            files.append(save_figure(plot_bits_curves(curves), out / f"{name}.png"))
+    by_k = _lines_by_k(runs)
     if by_k:
         files.append(save_figure(plot_choice_of_k(by_k, "bits per character"), out / "k.png"))
     return files
