@@ -161,6 +161,7 @@ def _targets(
     return y, counts.astype(dtype), right
 
 
+@jax.jit
 def _tsallis(p: jax.Array, alpha: jax.Array) -> jax.Array:
     """Tsallis's entropy Σ (p − p^α) / (α (α − 1)), Shannon's at α = 1."""
     inside = p > 0

@@ -122,12 +122,15 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
 
 
 # --- bodies: rows (…, d) with their maximum at 0 ----------------------------------------------
+# Compiled once per shape and dtype, outside `jax.jit` too: a loop would otherwise be compiled at
+# every call, for its functions are new ones.
 def softmax_rows(x: jax.Array) -> jax.Array:
     e = jnp.exp(x)
     return e / e.sum(axis=-1, keepdims=True)
 
 
 @jax.custom_jvp
+@jax.jit
 def sparsemax_rows(x: jax.Array) -> jax.Array:
     """p = [x − τ]₊ with the exact τ from sorted scores (Held et al. 1974)."""
     top = -jnp.sort(-x, axis=-1)
@@ -148,6 +151,7 @@ def _sparsemax_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @jax.custom_jvp
+@jax.jit
 def entmax15_rows(x: jax.Array) -> jax.Array:
     """p = [x/2 − τ]₊² with the exact τ from sorted scores (Peters et al. 2019, Algorithm 2)."""
     x = x / 2
@@ -176,6 +180,7 @@ def _entmax15_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @jax.custom_jvp
+@jax.jit
 def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
     """p = [1 + β (x − c)]₊^{1/β} with β = α − 1: at β = 0 this is exp(x − c), and c = log Σ exp x.
 
@@ -227,6 +232,7 @@ def _entmax_jvp(primals: Any, tangents: Any) -> Any:
     return p, _centred(s, dx) + _by_alpha(p, alpha) * dalpha
 
 
+@jax.jit
 def _by_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
     r"""∂p/∂α on the support, for every α from 1 up.
 
