@@ -27,7 +27,14 @@ from pyentmax.torch.functions import (
     attention,
     fenchel_young_loss,
 )
-from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention
+from pyentmax.torch.modules import (
+    MODULES,
+    AlphaEntmax,
+    Attention,
+    EntmaxSigmoid,
+    EntmaxSigmoidLoss,
+    OneVsAllLoss,
+)
 from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 
 globals().update({**MAPPING_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
@@ -39,6 +46,9 @@ vars(MAPPING_FUNCTIONS["entmax"]).update(
 __all__ = [
     "AlphaEntmax",
     "Attention",
+    "EntmaxSigmoid",
+    "EntmaxSigmoidLoss",
+    "OneVsAllLoss",
     "attention",
     "entmax_sigmoid",
     "entmax_sigmoid_loss",

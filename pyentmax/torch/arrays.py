@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, ExitStack
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from pyentmax.torch.tensor_array import TensorArray
@@ -35,7 +36,7 @@ def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **kwa
     """
     first = args[0]
     dtype = first.dtype if dtype is None else dtype
-    if first.device.type == "cpu":
+    if first.is_cpu:
         return _returned(function(*map(_host, args), **_each(_host, kwargs)), dtype)
     library = _cupy() if first.is_cuda else None
     if library is None:
@@ -73,13 +74,15 @@ def _device(value: Any) -> Any:
 
 
 def _returned(result: Any, dtype: torch.dtype) -> Any:
-    if isinstance(result, tuple):
+    if type(result) is np.ndarray:
+        tensor = torch.from_numpy(result)
+    elif isinstance(result, tuple):
         return tuple(_returned(part, dtype) for part in result)
-    if isinstance(result, TensorArray):
+    elif isinstance(result, TensorArray):
         tensor = result.tensor
     elif hasattr(result, "__cuda_array_interface__"):
         tensor = torch.from_dlpack(result)
-    else:  # an array, or NumPy's scalar
+    else:  # NumPy's scalar
         tensor = torch.as_tensor(result)
     # PyTorch has been told that results are contiguous; they are unless the scores were not.
     return tensor.to(dtype).contiguous()

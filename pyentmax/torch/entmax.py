@@ -218,7 +218,7 @@ class _Loss(nn.Module):
     ----------
     ignore_index : int, default -100
         rows with this label cost and count nothing
-    reduction : "elementwise_mean", "sum" or "none"
+    reduction : "elementwise_mean", or "mean" as elsewhere in PyTorch, "sum" or "none"
     """
 
     name = ""
@@ -226,8 +226,10 @@ class _Loss(nn.Module):
 
     def __init__(self, ignore_index: int, reduction: str, alpha: Any = None) -> None:
         super().__init__()
-        if reduction not in ("elementwise_mean", "sum", "none"):
-            raise ValueError(f"reduction must be elementwise_mean, sum or none, got {reduction!r}")
+        if reduction not in ("elementwise_mean", "mean", "sum", "none"):
+            raise ValueError(
+                f"reduction must be elementwise_mean, mean, sum or none, got {reduction!r}"
+            )
         self.ignore_index, self.reduction, self.alpha = int(ignore_index), reduction, alpha
 
     def forward(self, X: Tensor, target: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import MAPPINGS
-from pyentmax.torch import functions
+from pyentmax.torch import functions, one_vs_all
 
 
 class MappingModule(nn.Module):
@@ -79,10 +79,16 @@ class LossModule(nn.Module):
         name, default = functions._parameter(MAPPINGS[self.mapping])
         self.value: Any = None
         if name is not None:
-            (first,) = args or (functions.MISSING,)
-            _keep(self, functions._chosen(self.mapping, name, first, named, default))
-        elif args or named:
-            raise TypeError(f"{type(self).__name__} takes no parameter of a mapping")
+            first, *args = args or (functions.MISSING,)  # type: ignore[assignment]
+            _keep(self, functions._chosen(self.mapping, name, first, named, default, strict=False))
+        if args or named:
+            unknown = next(iter(named), None) or f"{args[0]!r} by position"
+            taken = name or "no parameter of a mapping"
+            raise TypeError(
+                f"{type(self).__name__} takes {taken}, dim, reduction, ignore_index and "
+                f"label_smoothing, got {unknown}; weight and mask go with the scores: "
+                "loss(z, y, weight, mask)"
+            )
         self.dim, self.reduction = dim, reduction
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
 
@@ -96,6 +102,118 @@ class LossModule(nn.Module):
             y,
             self.value,
             self.dim,
+            reduction=self.reduction,
+            weight=weight,
+            mask=mask,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+        )
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"reduction={self.reduction!r}"
+
+
+class EntmaxSigmoid(nn.Module):
+    """`entmax_sigmoid` of each score as a module.
+
+    Parameters
+    ----------
+    alpha : float or Tensor that broadcasts to the scores, default 1.5
+        an ``nn.Parameter`` is learned
+    """
+
+    def __init__(self, alpha: float | Tensor = 1.5) -> None:
+        super().__init__()
+        _keep(self, alpha)
+
+    def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The probability of each score."""
+        return one_vs_all.entmax_sigmoid(z, self.value, mask=mask)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"alpha={self.value}" if isinstance(self.value, (int, float)) else ""
+
+
+class OneVsAllLoss(nn.Module):
+    """`one_vs_all_loss` as a module: each class decides for itself.
+
+    Parameters
+    ----------
+    alpha : float or Tensor that broadcasts to the scores, default 1.5
+    dim : int, default -1
+        of the classes
+    reduction, ignore_index, label_smoothing
+        as in `pyentmax.one_vs_all_loss`
+    """
+
+    def __init__(
+        self,
+        alpha: float | Tensor = 1.5,
+        dim: int = -1,
+        *,
+        reduction: str = "mean",
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        _keep(self, alpha)
+        self.dim, self.reduction = dim, reduction
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(
+        self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """The loss of scores, and labels or targets of each class."""
+        return one_vs_all.one_vs_all_loss(
+            z,
+            y,
+            self.value,
+            self.dim,
+            reduction=self.reduction,
+            weight=weight,
+            mask=mask,
+            ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing,
+        )
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"dim={self.dim}, reduction={self.reduction!r}"
+
+
+class EntmaxSigmoidLoss(nn.Module):
+    """`entmax_sigmoid_loss` of each score as a module.
+
+    Parameters
+    ----------
+    alpha : float or Tensor that broadcasts to the scores, default 1.5
+    reduction, ignore_index, label_smoothing
+        as in `pyentmax.entmax_sigmoid_loss`
+    """
+
+    def __init__(
+        self,
+        alpha: float | Tensor = 1.5,
+        *,
+        reduction: str = "mean",
+        ignore_index: int | None = None,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__()
+        _keep(self, alpha)
+        self.reduction = reduction
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def forward(
+        self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """The loss of scores, and whether each is so."""
+        return one_vs_all.entmax_sigmoid_loss(
+            z,
+            y,
+            self.value,
             reduction=self.reduction,
             weight=weight,
             mask=mask,
@@ -187,7 +305,7 @@ class AlphaEntmax(nn.Module):
 def _keep(module: nn.Module, value: Any) -> None:
     """A tensor moves with the module; a parameter is learned, too."""
     if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
-        del module.value
+        module.__dict__.pop("value", None)
         module.register_buffer("value", value)
     else:
         module.value = value

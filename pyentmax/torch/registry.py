@@ -3,6 +3,10 @@
 An operation has a schema, a function that computes it on any device, and one that says what its
 results look like; most have a derivative, and a rule for a batched axis. They all are opaque to
 `torch.compile` and `torch.export`, in whose graphs they stand by name.
+
+PyTorch's way from a call to that function, and back to its derivative, takes ten times as long as a
+short row. So where nothing but the derivative is to be seen of it, with plain tensors on the host
+and no transformation, graph, mode or profiler under way, the function is called at once.
 """
 
 from __future__ import annotations
@@ -32,28 +36,49 @@ def defined(
     operation: Callable[..., Any] = getattr(torch.ops.pyentmax, name).default
 
     def call(*args: Any) -> Any:
-        if not torch.compiler.is_compiling() and name in _FUNCTIONS and _in_a_gradient():
+        if torch.compiler.is_compiling():
+            return operation(*args)
+        if _is_plain(args):
+            if not torch.is_grad_enabled() or not any(map(_requires_grad, args)):
+                return compute(*args)
+            if name in _AT_ONCE:
+                return _AT_ONCE[name].apply(*args)
+        if name in _FUNCTIONS and _in_a_gradient():
             return _FUNCTIONS[name].apply(*args)
         return operation(*args)
 
+    _COMPUTES[name] = compute
     return call
 
+
+_COMPUTES: dict[str, Callable[..., Any]] = {}
 
 # `torch.func.grad` takes no derivative that an operation was registered with. It takes an
 # `autograd.Function`, which is the operation with the same derivative and the rule for batches.
 _FUNCTIONS: dict[str, type[torch.autograd.Function]] = {}
 
+# The same of what an operation computes, which no transformation gets to see.
+_AT_ONCE: dict[str, type[torch.autograd.Function]] = {}
+
 
 def differentiable(name: str, keep: Callable[..., None], backward: Callable[..., Any]) -> None:
     """Give an operation its derivative, and say what to keep for that."""
     register_autograd(f"pyentmax::{name}", backward, setup_context=keep, lib=LIBRARY)
-    operation = getattr(torch.ops.pyentmax, name).default
-    methods = {"forward": operation, "setup_context": keep, "backward": backward}
-    _FUNCTIONS[name] = type(
-        f"Pyentmax_{name}",
-        (torch.autograd.Function,),
-        {key: staticmethod(method) for key, method in methods.items()},
-    )
+    operation, compute = getattr(torch.ops.pyentmax, name).default, _COMPUTES[name]
+
+    def forward(ctx: Any, *args: Any) -> Any:
+        result = compute(*args)
+        keep(ctx, args, result)
+        return result
+
+    # With `setup_context`, each call would look the signature of `forward` up.
+    _FUNCTIONS[name] = _function(name, forward=operation, setup_context=keep, backward=backward)
+    _AT_ONCE[name] = _function(name, forward=forward, backward=backward)
+
+
+def _function(name: str, **methods: Callable[..., Any]) -> type[torch.autograd.Function]:
+    static = {key: staticmethod(method) for key, method in methods.items()}
+    return type(f"Pyentmax_{name}", (torch.autograd.Function,), static)
 
 
 def batched(name: str, rule: Callable[..., Any]) -> None:
@@ -70,6 +95,31 @@ def _in_a_gradient() -> bool:
     """Whether some transformation of `torch.func` that is under way differentiates."""
     under_way = _functorch.get_interpreter_stack() or ()
     return any(transformation.key() in _DIFFERENTIATES for transformation in under_way)
+
+
+_PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
+# What PyTorch would have to see to with a tensor; batched ones, for example, have further keys.
+_PLAIN_KEYS = torch._C._dispatch_keys(torch.empty(0, device="cpu")).raw_repr()
+
+
+def _is_plain(args: tuple[Any, ...]) -> bool:
+    """Whether all tensors are the host's and PyTorch's own, and nobody watches or transforms."""
+    for arg in args:
+        if isinstance(arg, Tensor) and not (
+            type(arg) in _PLAIN_TENSORS and torch._C._dispatch_keys(arg).raw_repr() == _PLAIN_KEYS
+        ):
+            return False
+    return not (
+        torch._C._are_functorch_transforms_active()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._len_torch_function_stack()
+        or torch._C._get_tracing_state()
+        or torch.autograd._profiler_enabled()  # which shows operations by name
+    )
+
+
+def _requires_grad(arg: Any) -> bool:
+    return isinstance(arg, Tensor) and arg.requires_grad
 
 
 def like_first(first: Tensor, *rest: Any) -> Tensor:

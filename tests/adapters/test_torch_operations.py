@@ -15,7 +15,10 @@ from pyentmax.mappings import MAPPINGS
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.library import opcheck  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 import pyentmax.torch as pt  # noqa: E402
 
@@ -125,6 +128,9 @@ def test_errors_say_what_is_wrong() -> None:
         pt.entmax_loss(z, torch.tensor([0, 1]), torch.tensor(1.5, requires_grad=True))
     with pytest.raises(NotImplementedError, match="normmax has no derivative in alpha"):
         pt.normmax(z, torch.tensor(1.5, requires_grad=True)).sum().backward()
+    for module in (pt.Entmax15Loss, pt.EntmaxLoss):
+        with pytest.raises(TypeError, match="got weight; weight and mask go with the scores"):
+            module(weight=torch.ones(3))
     with pytest.raises(ValueError, match="mapping must be one of softmax, .*, got 'soft'"):
         pt.attention(z, z, z, mapping="soft")
 
@@ -365,6 +371,41 @@ def operations() -> dict[str, tuple[Any, tuple[Any, ...]]]:
     }
 
 
+def test_who_watches_sees_operations_and_others_do_not_wait_for_them() -> None:
+    z, y = tensor(3, 5), torch.tensor([0, 1, 2])
+    names = {"pyentmax.mapping.default", "pyentmax.product.default", "pyentmax.loss.default"}
+
+    def both() -> Any:
+        return pt.entmax15(z).square().sum() + pt.entmax15_loss(z, y)
+
+    assert type(pt.entmax15(z).grad_fn).__name__ == "Pyentmax_mappingBackward"  # called at once
+    (expected,) = torch.autograd.grad(both(), z)
+    seen = set()
+
+    class Watching(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+            seen.add(str(function))
+            return function(*args, **(kwargs or {}))
+
+    with Watching():
+        (found,) = torch.autograd.grad(both(), z)
+    assert names <= seen
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    with torch.profiler.profile() as profile:
+        torch.autograd.grad(both(), z)
+    assert {"pyentmax::mapping", "pyentmax::loss"} <= {
+        event.key for event in profile.key_averages()
+    }
+    with FakeTensorMode():
+        assert pt.entmax15(torch.empty(3, 5, dtype=torch.float16)).dtype == torch.float16
+    graph = make_fx(lambda z: pt.entmax15(z))(z.detach())
+    assert "pyentmax.mapping.default" in graph.code
+    kept: list[Any] = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda x: kept.append(x) or x, lambda x: x):
+        p = pt.entmax15(z)
+    assert [x.data_ptr() for x in kept] == [p.data_ptr()]
+
+
 @pytest.mark.parametrize("case", operations())
 def test_opcheck(case: str) -> None:
     operation, args = operations()[case]
@@ -514,5 +555,15 @@ def test_the_sigmoid_and_its_losses_are_those_of_arrays() -> None:
     right = pe.entmax_sigmoid_loss(array, several.numpy(), alphas, ignore_index=-1)
     found = pt.entmax_sigmoid_loss(z, several, alpha.detach(), ignore_index=-1)
     np.testing.assert_allclose(found.detach(), right, rtol=1e-12, atol=1e-14)
+    sigmoid = pt.EntmaxSigmoid(torch.nn.Parameter(alpha.detach().clone()))
+    assert [name for name, _ in sigmoid.named_parameters()] == ["value"]
+    assert torch.equal(sigmoid(z, mask), pt.entmax_sigmoid(z, alpha, mask=mask))
+    loss = pt.EntmaxSigmoidLoss(alpha.detach(), ignore_index=-1)
+    assert [name for name, _ in loss.named_buffers()] == ["value"]
+    assert torch.equal(loss(z, several), found)
+    options = {"reduction": "sum", "label_smoothing": 0.1}
+    found = pt.OneVsAllLoss(1.3, **options)(z, several.clamp(0), weight, mask)
+    right = pt.one_vs_all_loss(z, several.clamp(0), 1.3, weight=weight, mask=mask, **options)
+    assert torch.equal(found, right)
     turned = pt.one_vs_all_loss(z.T, labels, dim=0, ignore_index=-100)
     torch.testing.assert_close(turned, pt.one_vs_all_loss(z, labels, ignore_index=-100), **ROUNDING)
