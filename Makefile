@@ -4,7 +4,8 @@
 PYTHON ?= python3
 JOBS ?= 2
 # A file's tests on one worker: what they compile or work out once is not waited for, or done twice.
-SPREAD := -n $(JOBS) --dist loadfile
+# tests/conftest.py says which files come first.
+SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
@@ -15,9 +16,13 @@ export PYENTMAX_REQUIRE_EXT := 1
 # One BLAS thread: the matrices are small, and tests and training run side by side.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Each stage would else compile the tests and the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 KERNELS := $(BIN)/python setup.py --quiet build_ext --inplace
 INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-build-isolation --editable
+# Of a large package most is never imported, and Python compiles what is.
+INSTALL_MORE := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --editable
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
@@ -74,7 +79,7 @@ ADAPTERS_REQUIRED ?=
 ADAPTERS_STAGE ?= not deep
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 ADAPTERS_INSTALL := timeout $(ADAPTERS_LIMIT) $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet \
-	--retries 1 --timeout 15 install --only-binary :all:
+	--retries 1 --timeout 15 install --no-compile --only-binary :all:
 ADAPTERS_TORCH := from importlib.metadata import version; print("torch==" + version("torch"))
 ADAPTER_TESTS := tests/adapters tests/test_migration.py tests/test_example_scripts.py
 # The rooms, for their doctests, of the libraries that are there.
@@ -82,7 +87,7 @@ ADAPTER_ROOMS := from importlib.util import find_spec; \
 	print(*("pyentmax/" + name for name in ("torch", "jax", "sklearn") if find_spec(name)))
 test-adapters: $(VENV)/.test
 	$(PYTHON) -m venv $(ADAPTERS)
-	$(ADAPTERS_INSTALL) hypothesis matplotlib mpmath pytest scipy
+	$(ADAPTERS_INSTALL) hypothesis matplotlib mpmath pytest 'pytest-xdist>=3.8' scipy
 	@skip() { $(ADAPTERS)/bin/python -m pip --quiet uninstall --yes $$2; \
 		echo "make: SKIPPED: no $$1 to be had within $(ADAPTERS_LIMIT) s" >&2; [ -z '$(ADAPTERS_REQUIRED)' ]; }; \
 		set -x; \
@@ -91,7 +96,7 @@ test-adapters: $(VENV)/.test
 		{ $(ADAPTERS_INSTALL) --no-deps --index-url '$(TORCH_INDEX)' torch \
 			&& $(ADAPTERS_INSTALL) "$$($(ADAPTERS)/bin/python -c '$(ADAPTERS_TORCH)')" entmax; } \
 			|| skip PyTorch torch || exit 1
-	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -m '$(ADAPTERS_STAGE)' $(ADAPTER_TESTS) \
+	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider -m '$(ADAPTERS_STAGE)' $(ADAPTER_TESTS) \
 		$$($(ADAPTERS)/bin/python -c '$(ADAPTER_ROOMS)')
 	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -k 'torch or jax or sklearn' tests/test_docs_pages.py
 
@@ -123,7 +128,8 @@ lint: $(VENV)/.lint
 	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
 
 # A second copy of the package, so that the sanitized kernel never replaces the fast one. The sanitizers'
-# run-time has to be in the process before Python is.
+# run-time has to be in the process before Python is. Rows and working memory are of malloc, which the
+# sanitizers guard; Python's objects, which kernels do not touch, are so while these are registered alone.
 SANITIZED := build/sanitize
 SANITIZE_TESTS ?= not deep
 WITH_KERNELS := $(addprefix ../../tests/,cpu sparse_attention test_workers.py test_sparse_output.py)
@@ -136,8 +142,8 @@ sanitize: $(VENV)/.test
 		--build-lib $(SANITIZED) --build-temp $(SANITIZED)/temp
 	cd $(SANITIZED) && \
 	export LD_PRELOAD="$$($${CC:-cc} -print-file-name=libasan.so) $$($${CC:-cc} -print-file-name=libstdc++.so)" \
-		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc && \
-	../../$(BIN)/python -c 'from pyentmax import _cpu; assert "-fsanitize" in _cpu.BUILD_INFO' && \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 && \
+	PYTHONMALLOC=malloc ../../$(BIN)/python -c 'from pyentmax import _cpu; assert "-fsanitize" in _cpu.BUILD_INFO' && \
 	../../$(BIN)/python -m pytest $(SPREAD) -c ../../pyproject.toml --rootdir ../.. -p no:cacheprovider \
 		-m '$(SANITIZE_TESTS)' --ignore ../../tests/cpu/test_aarch64.py --ignore ../../tests/cpu/test_sources.py \
 		$(WITH_KERNELS)
@@ -213,7 +219,7 @@ $(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
 	@touch $@ $(VENV)/.models
 
 $(VENV)/.slow: $(VENV)/.test
-	$(INSTALL) '.[models,nvrtc,sparse,test]'
+	$(INSTALL_MORE) '.[models,nvrtc,sparse,test]'
 	@touch $@
 
 $(VENV)/.release: $(VENV)/.build
@@ -221,15 +227,15 @@ $(VENV)/.release: $(VENV)/.build
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
-	$(INSTALL) '.[lint,models,sparse,test]'
+	$(INSTALL_MORE) '.[lint,models,sparse,test]'
 	@touch $@
 
 $(VENV)/.notebooks: $(VENV)/.test
-	$(INSTALL) '.[models,notebooks,sparse,test]'
+	$(INSTALL_MORE) '.[models,notebooks,sparse,test]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	$(INSTALL) '.[docs,models,sparse,test]'
+	$(INSTALL_MORE) '.[docs,models,sparse,test]'
 	@touch $@
 
 # Each line names what is missing, by its Debian package.

@@ -49,7 +49,7 @@ LINK_FLAGS = ["-Wl,-S"]
 # cython_ext/README.md; it contracts nothing unless told to.
 MSVC_FLAGS = ["/std:c11", "/O2"]
 SANITIZE = [
-    "-g",
+    "-g1",  # lines for the reports; all that a debugger would want takes a fifth longer
     "-O1",
     "-fno-omit-frame-pointer",
     "-fsanitize=address,undefined",

@@ -21,6 +21,23 @@ ADAPTERS = {
 }  # rooms named after what they adapt to, which may not be installed
 
 
+# Few tests of many seconds: begun last, they would leave all workers but one without work.
+LONG = [
+    "tests/tasks/translation/test_translation_commands.py",
+    "tests/cuda/test_mutants.py",
+    "tests/cuda/test_compile.py",
+    "tests/adapters/test_jax.py",
+    "tests/cuda/test_emulated_fused.py",
+    "tests/tasks/inflection/test_cluster.py",
+    "tests/test_docs_pages.py",
+    "tests/test_install.py",
+    "tests/tasks/test_damaged_models.py",
+    "tests/tasks/inflection/test_demo.py",
+    "tests/test_lazy_arrays.py",
+    "tests/cuda/test_gpu_benchmark.py",
+]
+
+
 class WithoutAdapters:
     """Leaves the doctests of an adapter alone where there is nothing to adapt to."""
 
@@ -34,6 +51,12 @@ class WithoutAdapters:
 def pytest_configure(config: pytest.Config) -> None:
     """Register hooks for the whole run: those of this file alone know the tests' folder only."""
     config.pluginmanager.register(WithoutAdapters(), "without-adapters")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, the others in their order."""
+    place = {name: number for number, name in enumerate(LONG)}
+    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
 
 
 def pytest_report_header() -> list[str]:

@@ -31,6 +31,7 @@ from pyentmax.backends import choice
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"gpu.md"}  # run by tests/device/test_dlpack.py
+TRAINING = {"morphology.md", "translation.md"}  # for seconds: in the second stage
 PAGES = [
     page
     for page in sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")])
@@ -134,7 +135,10 @@ def cases() -> list[Any]:
         run = [block for block in blocks(page.read_text("utf-8")) if not block.not_run]
         for needs in sorted({block.needs for block in run}, key=sorted):
             name = "/".join(page.relative_to(ROOT / "docs").parts)
-            found.append(pytest.param(page, needs, id="-".join([name, *sorted(needs)])))
+            marks = [pytest.mark.slow] if page.name in TRAINING else []
+            found.append(
+                pytest.param(page, needs, id="-".join([name, *sorted(needs)]), marks=marks)
+            )
     return found
 
 

@@ -76,7 +76,8 @@ def test_one_dominant_and_many_tied_entries_sum_to_one(dtype):
     assert_within_contract(kernel(z), z)
 
 
-@pytest.mark.parametrize("n", [pytest.param(1_000_000, marks=pytest.mark.slow), 1_234_567])
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [1_000_000, 1_234_567])
 def test_a_million_ties_sum_to_one(n):
     # 4 eps sqrt(n) is exceeded if a lane simply adds up its share of the row in float32.
     assert_within_contract(kernel(np.zeros(n, np.float32)), np.zeros(n, np.float32))
@@ -89,7 +90,7 @@ def test_every_short_length():
             assert_within_contract(kernel(z), z)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

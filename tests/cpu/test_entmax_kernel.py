@@ -134,7 +134,7 @@ def test_a_million_ties_sum_to_one(alpha):
     assert (p == p[0]).all()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

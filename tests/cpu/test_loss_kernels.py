@@ -105,7 +105,7 @@ def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
 
 
 @every_name
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

@@ -88,6 +88,7 @@ def test_every_short_length(name, dtype):
             assert_within_contract(name, kernel(name, z), z)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_million_ties_sum_to_one(name):
     z = np.zeros(1_234_567, np.float32)

@@ -42,7 +42,7 @@ def test_equals_the_body_on_rows_of_every_kind(n, dtype):
                 assert_equals(kernel(z, np.broadcast_to(True, n), k), expected, z, k)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

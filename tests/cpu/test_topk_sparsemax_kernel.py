@@ -72,7 +72,7 @@ rows_and_k = {
 }
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(**rows_and_k)
 def test_rows_found_by_hypothesis(z, k):
     assert_accurate(z, k, topk_sparsemax(z, k))
@@ -195,7 +195,7 @@ def test_losses_of_rows_of_every_kind(n, dtype):
                 assert_accurate_loss(z, y, k)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(**rows_and_k, y=st.integers(0, 39))
 def test_losses_of_rows_found_by_hypothesis(z, k, y):
     assert_accurate_loss(z, y % len(z), k)

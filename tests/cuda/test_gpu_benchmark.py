@@ -118,6 +118,7 @@ def test_a_run_without_pytorch(
     assert "peers | entmax 2.0 | times ≥ 20 | – | – |" in page
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_it_stopped(device: Any, torch: Any, tmp_path: Path) -> None:
     command = ["--folder", str(tmp_path), "--rounds", "1"]
     gpu.main([*command, "--seconds", "-1"])
