@@ -29,4 +29,11 @@ static inline REAL TYPED(power_of_2)(REAL rounded, int shift) {
     return TYPED(from_bits)((BITS)((k + (WORD)(shift + EXPONENT_BIAS)) << MANTISSA_BITS));
 }
 
+/* y 2^k for an integer k, given as k + ROUNDER, where y and the product are normal: k is added to
+ * the exponent of y, for what the shift leaves of ROUNDER is 0. */
+static inline REAL TYPED(times_power_of_2)(REAL y, REAL rounded) {
+    const WORD k = (WORD)TYPED(bits_of)(rounded) << MANTISSA_BITS;
+    return TYPED(from_bits)((BITS)((WORD)TYPED(bits_of)(y) + k));
+}
+
 #endif
