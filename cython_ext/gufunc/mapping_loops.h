@@ -45,7 +45,8 @@
  * is one, does BLOCK rows of at most SHORT entries at once, each as if it were alone; the first
  * count are wanted, and `ahead` says where the next ones are. */
 typedef struct {
-    void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL *restrict scratch);
+    void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, Ahead *ahead,
+                REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
                   Ahead *ahead, REAL *restrict scratch);
 } TYPED(Mapping);
@@ -76,14 +77,13 @@ static void TYPED(mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdif
             z[j] = z[0];
             p[j] = room + (2 * j + 1) * n;
         }
-        if (at_once > 1) {
-            const ptrdiff_t next = start + count,
-                            left = rows - next < at_once ? rows - next : at_once;
-            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[2] + next * steps[2],
-                                   steps[2], n * (ptrdiff_t)sizeof(REAL), left);
+        const ptrdiff_t next = start + count, left = rows - next < at_once ? rows - next : at_once;
+        Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[2] + next * steps[2],
+                               steps[2], n * (ptrdiff_t)sizeof(REAL), left);
+        if (at_once > 1)
             mapping->block(z, p, count, n, &ahead, scratch);
-        } else
-            mapping->row(z[0], p[0], n, scratch);
+        else
+            mapping->row(z[0], p[0], n, &ahead, scratch);
         for (int j = 0; j < count; j++)
             TYPED(deliver)(p[j], args[2] + (start + j) * steps[2], p_stride, n);
     }

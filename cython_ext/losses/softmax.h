@@ -26,8 +26,8 @@ static bool TYPED(softmax_loss_row)(const REAL *restrict z, REAL *restrict gradi
     if (TYPED(is_settled)(gradient, n, largest)) return TYPED(settled_loss)(gradient, loss);
 
     const ptrdiff_t next = label + 1;
-    double others = TYPED(exponentials)(z, gradient, label, largest);
-    others += TYPED(exponentials)(z + next, gradient + next, n - next, largest);
+    double others = TYPED(exponentials)(z, gradient, label, largest, z);
+    others += TYPED(exponentials)(z + next, gradient + next, n - next, largest, z + next);
     if (others <= 2 * (double)n * TYPED(scaled_exp)(-(REAL)INFINITY)) others = 0; /* all of it is */
     const double unit = TYPED(scaled_exp)(0), x = z[label] - largest;
     const double sum = others + TYPED(scaled_exp)(z[label] - largest);

@@ -15,8 +15,8 @@
 /* The mapping log_NAME, from NAME. */
 #define LOG_MAPPING(name) \
     static void TYPED(log_##name##_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, \
-                                        REAL *restrict scratch) { \
-        TYPED(name).row(z, p, n, scratch); \
+                                        Ahead *ahead, REAL *restrict scratch) { \
+        TYPED(name).row(z, p, n, ahead, scratch); \
         TYPED(take_logs)(p, n); \
     } \
     static void TYPED(log_##name##_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], \

@@ -63,7 +63,7 @@ static void TYPED(smoothed_sparsemax_loop)(char **args, const ptrdiff_t *dims,
         if (at_once > 1)
             TYPED(sparsemax).block(u, p, count, n, &(Ahead){0}, row_scratch);
         else
-            TYPED(sparsemax).row(u[0], p[0], n, row_scratch);
+            TYPED(sparsemax).row(u[0], p[0], n, &(Ahead){0}, row_scratch);
         for (int j = 0; j < count; j++)
             TYPED(deliver)(p[j], args[3] + (start + j) * steps[3], p_stride, n);
     }

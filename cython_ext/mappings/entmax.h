@@ -29,6 +29,7 @@ typedef struct {
     double alpha;
     REAL *s, *start;
     TYPED(EntmaxColumns) *columns;
+    Ahead *ahead;
 } TYPED(EntmaxBelow2);
 
 /* A start from a sixteenth of the entries, here and there, as if the others were like them: off by
@@ -60,23 +61,49 @@ static REAL TYPED(entmax_below_2_solve)(REAL *x, ptrdiff_t n, REAL t, const void
         t = t < 1 ? t : (REAL)1;
     } else {
         if (n >= WORTH_A_SAMPLE) TYPED(start_from_sample)(x, n, columns, wanted->s);
-        TYPED(entmax_find_root)(x, n, true, 1, ENTMAX_ROUNDING, columns, &(Ahead){0}, wanted->s);
+        TYPED(entmax_find_root)(x, n, true, 1, ENTMAX_ROUNDING, columns, wanted->ahead, wanted->s);
     }
     *wanted->start = t;
     return t;
 }
 
+/* Scores to p, by products, once the threshold is found: for b >= 2, of which entmax_finish() has
+ * nothing to mend. found->t reaches all of the support. */
+static void TYPED(finish_from_scores)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                      REAL scale, const TYPED(Search) *found,
+                                      const TYPED(EntmaxColumns) *restrict at) {
+    const REAL largest = found->largest;
+    ptrdiff_t start = TYPED(next_live)(found, p, 0, n);
+    while (start < n) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        REAL x[CHUNK], last[CHUNK];
+        for (ptrdiff_t i = start; i < end; i++) x[i - start] = (z[i] - largest) * scale;
+        if (end - start == CHUNK) {
+            TYPED(finish_row)(x, CHUNK, at, p + start);
+        } else {
+            for (ptrdiff_t i = end - start; i < whole_lanes(end - start); i++) x[i] = OUTSIDE;
+            TYPED(finish_row)(x, whole_lanes(end - start), at, last);
+            memcpy(p + start, last, (size_t)(end - start) * sizeof(REAL));
+        }
+        start = TYPED(next_live)(found, p, end, n);
+    }
+}
+
 /* scratch holds scratch_size(n) values and room for a row. */
 static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      double alpha, REAL *restrict scratch) {
+                                      double alpha, Ahead *ahead, REAL *restrict scratch) {
     TYPED(Search) found;
     TYPED(EntmaxColumns) columns;
     REAL start = 0, *kept_p = scratch + scratch_size(n);
-    const TYPED(EntmaxBelow2) wanted = {alpha, kept_p, &start, &columns};
+    const TYPED(EntmaxBelow2) wanted = {alpha, kept_p, &start, &columns, ahead};
     if (!TYPED(search)(z, p, n, (REAL)(alpha - 1), TYPED(entmax_below_2_solve), &wanted, scratch,
                        &found))
         return;
     found.t = start;
+    if (columns.twice_b > 3) {
+        TYPED(finish_from_scores)(z, p, n, (REAL)(alpha - 1), &found, &columns);
+        return;
+    }
     TYPED(entmax_finish)(found.kept, found.size, true, &columns, kept_p);
     TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
 }
@@ -159,7 +186,8 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
 
 /* The same for α > 2. */
 static void TYPED(entmax_above_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      double alpha, REAL *restrict scratch) {
+                                      double alpha, Ahead *ahead, REAL *restrict scratch) {
+    (void)ahead;
     TYPED(Search) found;
     TYPED(Trial) low, high;
     REAL start, *kept_p = scratch + scratch_size(n);
@@ -182,8 +210,8 @@ static void TYPED(entmax_above_2_row)(const REAL *restrict z, REAL *restrict p, 
 
 /* α = ∞: the largest share alike. */
 static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                              REAL *restrict scratch) {
-    (void)alpha;
+                              Ahead *ahead, REAL *restrict scratch) {
+    (void)alpha, (void)ahead;
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(p, n, largest)) return;
     ptrdiff_t ties = 0;
@@ -194,8 +222,8 @@ static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
 
 /* No α at all. */
 static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                           REAL *restrict scratch) {
-    (void)z, (void)alpha, (void)scratch;
+                           Ahead *ahead, REAL *restrict scratch) {
+    (void)z, (void)alpha, (void)ahead, (void)scratch;
     TYPED(fill)(p, n, (REAL)NAN);
 }
 
@@ -203,7 +231,7 @@ static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n
  * which may go by the block. */
 typedef struct {
     const TYPED(Mapping) *own;
-    void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
+    void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha, Ahead *ahead,
                 REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
                   const double alpha[BLOCK], Ahead *ahead, REAL *restrict scratch);
@@ -277,9 +305,9 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
         else
             for (int j = 0; j < count; j++) {
                 if (run.own)
-                    run.own->row(z[j], p[j], n, scratch);
+                    run.own->row(z[j], p[j], n, &ahead, scratch);
                 else
-                    run.row(z[j], p[j], n, alpha[j], scratch);
+                    run.row(z[j], p[j], n, alpha[j], &ahead, scratch);
             }
         for (int j = 0; j < count; j++)
             TYPED(deliver)(p[j], args[3] + (start + j) * steps[3], p_stride, n);

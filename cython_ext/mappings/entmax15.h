@@ -80,9 +80,10 @@ static inline REAL TYPED(entmax15_entry)(REAL h, REAL t, REAL twice) {
     return q > 0 ? q : (REAL)0;
 }
 
-static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+static void TYPED(entmax15_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, Ahead *ahead,
                                 REAL *restrict scratch) {
     TYPED(Search) found;
+    (void)ahead; /* most of the time goes into memory as it is */
     if (!TYPED(search)(z, p, n, (REAL)0.5, TYPED(entmax15_solve), NULL, scratch, &found)) return;
 
     const REAL largest = found.largest, t = found.t;
@@ -142,18 +143,33 @@ static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOC
     REAL largest[BLOCK];
     TYPED(BlockMoments) m;
     TYPED(Entmax15Columns) c;
-    TYPED(interleave)(z, n, (REAL)0.5, h, largest);
     for (int j = 0; j < BLOCK; j++) {
         c.t[j] = c.upper[j] = 1;
         c.lower[j] = c.size_before[j] = 0;
+    }
+    if (n >= WORTH_GROUPS) { /* as for sparsemax */
+        REAL groups[SHORT / GROUP * BLOCK];
+        const ptrdiff_t size = TYPED(interleave_groups)(z, n, (REAL)0.5, h, largest, groups);
+        for (int pass = 0; pass < 2; pass++) {
+            TYPED(block_moments)(groups, size, c.t, true, ahead, &m);
+            if (!TYPED(entmax15_step)(&m, &c)) break;
+        }
+        for (int j = 0; j < BLOCK; j++) {
+            c.upper[j] = TYPED(reach)(c.upper[j]);
+            c.lower[j] = c.size_before[j] = 0; /* what is below for a part may be above for all */
+        }
+    } else {
+        TYPED(interleave)(z, n, (REAL)0.5, h, largest);
     }
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         TYPED(block_moments)(h, n, c.t, true, ahead, &m);
         if (!TYPED(entmax15_step)(&m, &c)) break;
     }
-    for (ptrdiff_t i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++) {
+        ask_lines_ahead(ahead, 1);
         for (int j = 0; j < BLOCK; j++)
             h[i * BLOCK + j] = TYPED(entmax15_entry)(h[i * BLOCK + j], c.t[j], 2 * c.rest[j]);
+    }
     TYPED(separate)(h, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }

@@ -14,7 +14,7 @@
 
 /* Rows up to this many entries gain from a tile. In longer ones the exponentials are nearly all of
  * the work, and a row by itself keeps the vector units as busy. */
-#define NARROW 32
+#define NARROW 127
 
 #define TEMPLATE "mappings/softmax.h"
 #include "float_and_double.h"
@@ -27,21 +27,23 @@ JVP(softmax, "softmax")
 
 #elif defined(REAL)
 
-/* Write the exponentials and return their sum. */
+/* Write the exponentials and return their sum; ask for as much from `next` on. */
 static double TYPED(exponentials)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                  REAL largest) {
+                                  REAL largest, const REAL *next) {
     if (n > LEAF) {
         ptrdiff_t half = half_of(n);
-        return TYPED(exponentials)(z, p, half, largest)
-               + TYPED(exponentials)(z + half, p + half, n - half, largest);
+        return TYPED(exponentials)(z, p, half, largest, next)
+               + TYPED(exponentials)(z + half, p + half, n - half, largest, next + half);
     }
     REAL sum[LANES] = {0};
     ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
         for (int j = 0; j < LANES; j++) {
             p[i + j] = TYPED(scaled_exp)(z[i + j] - largest);
             sum[j] += p[i + j];
         }
+    }
     for (int j = 0; i + j < n; j++) {
         p[i + j] = TYPED(scaled_exp)(z[i + j] - largest);
         sum[j] += p[i + j];
@@ -49,12 +51,12 @@ static double TYPED(exponentials)(const REAL *restrict z, REAL *restrict p, ptrd
     return TYPED(lane_sum)(sum);
 }
 
-static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+static void TYPED(softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, Ahead *ahead,
                                REAL *restrict scratch) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(p, n, largest)) return;
 
-    const REAL share = (REAL)(1 / TYPED(exponentials)(z, p, n, largest));
+    const REAL share = (REAL)(1 / TYPED(exponentials)(z, p, n, largest, next_or(ahead, z)));
     for (ptrdiff_t i = 0; i < n; i++) p[i] *= share;
 }
 
@@ -66,14 +68,14 @@ static void TYPED(exponential_columns)(REAL *restrict x, ptrdiff_t n, Ahead *ahe
     for (ptrdiff_t start = 0; start < n; start += LANES) {
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
         REAL sum[BLOCK] = {0};
-        ask_ahead(ahead);
-        ask_ahead(ahead); /* one pass has to ask for all */
-        for (ptrdiff_t i = start; i < end; i++)
+        for (ptrdiff_t i = start; i < end; i++) {
+            ask_lines_ahead(ahead, 1);
             for (int j = 0; j < BLOCK; j++) {
                 const REAL power = TYPED(scaled_exp)(x[i * BLOCK + j]);
                 x[i * BLOCK + j] = power;
                 sum[j] += power;
             }
+        }
         for (int j = 0; j < BLOCK; j++) total[j] += sum[j];
     }
 }
@@ -83,7 +85,7 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
     if (n > NARROW) {
         for (int j = 0; j < count; j++) {
             ask_ahead(ahead);
-            TYPED(softmax_row)(z[j], p[j], n, x);
+            TYPED(softmax_row)(z[j], p[j], n, &(Ahead){0}, x);
         }
         return;
     }
@@ -91,8 +93,10 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
     TYPED(interleave)(z, n, 1, x, largest);
     TYPED(exponential_columns)(x, n, ahead, share);
     for (int j = 0; j < BLOCK; j++) share[j] = 1 / share[j];
-    for (ptrdiff_t i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < n; i++) {
+        ask_lines_ahead(ahead, 1);
         for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] *= share[j];
+    }
     TYPED(separate)(x, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
@@ -105,21 +109,24 @@ ALWAYS_INLINE TYPED(Lanes) TYPED(softmax_inverse_curvature)(TYPED(Lanes) p) {
 SEPARABLE_JVP(softmax, true)
 
 /* The scaled exponentials of all gaps but 0, and the number of those. */
-static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest, double *ties) {
+static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest, const REAL *next,
+                                        double *ties) {
     if (n > LEAF) {
         const ptrdiff_t half = half_of(n);
-        return TYPED(exponentials_below)(z, half, largest, ties)
-               + TYPED(exponentials_below)(z + half, n - half, largest, ties);
+        return TYPED(exponentials_below)(z, half, largest, next, ties)
+               + TYPED(exponentials_below)(z + half, n - half, largest, next + half, ties);
     }
     const REAL unit = TYPED(scaled_exp)(0); /* taken off, not chosen against: that stays scalar */
     REAL sum[LANES] = {0}, zeros[LANES] = {0};
     ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
+    for (; i + LANES <= n; i += LANES) {
+        for (int j = 0; j < LANES; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
         for (int j = 0; j < LANES; j++) {
             const REAL x = z[i + j] - largest, tie = x == 0 ? (REAL)1 : (REAL)0;
             sum[j] += TYPED(scaled_exp)(x) - tie * unit;
             zeros[j] += tie;
         }
+    }
     for (int j = 0; i + j < n; j++) {
         const REAL x = z[i + j] - largest, tie = x == 0 ? (REAL)1 : (REAL)0;
         sum[j] += TYPED(scaled_exp)(x) - tie * unit;
@@ -131,14 +138,14 @@ static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest
 
 /* log p = x - log sum exp x: no probability underflows on the way. */
 static void TYPED(log_softmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                   REAL *restrict scratch) {
+                                   Ahead *ahead, REAL *restrict scratch) {
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(p, n, largest)) {
         if (largest < 0) TYPED(fill)(p, n, -(REAL)INFINITY);
         return;
     }
     double ties = 0;
-    const double below = TYPED(exponentials_below)(z, n, largest, &ties);
+    const double below = TYPED(exponentials_below)(z, n, largest, next_or(ahead, z), &ties);
     const REAL log_sum = (REAL)log1p(ties - 1 + below / TYPED(scaled_exp)(0));
     for (ptrdiff_t i = 0; i < n; i++) p[i] = (z[i] - largest) - log_sum;
 }

@@ -71,8 +71,9 @@ static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, const void *context, M
 /* t is the root but rounded: what is missing from the sum, shared by all of the support, makes
  * (x + t) + rest right to a few units of its own last place. */
 static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                 REAL *restrict scratch) {
+                                 Ahead *ahead, REAL *restrict scratch) {
     TYPED(Search) found;
+    (void)ahead; /* most of the time goes into memory as it is */
     if (!TYPED(search)(z, p, n, 1, TYPED(michelot), NULL, scratch, &found)) return;
 
     const REAL largest = found.largest, t = found.t;
@@ -89,12 +90,13 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
     }
 }
 
-/* Michelot's algorithm in every column of a tile until none of them moves. */
-static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, Ahead *ahead, REAL *restrict t,
-                                     REAL *restrict rest) {
+/* Michelot's algorithm in every column of a tile until none of them moves, or for so many passes.
+ */
+static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahead *ahead,
+                                     REAL *restrict t, REAL *restrict rest) {
     TYPED(BlockMoments) m;
     REAL size_before[BLOCK] = {0};
-    for (int pass = 0; pass < MAX_PASSES; pass++) {
+    for (int pass = 0; pass < passes; pass++) {
         TYPED(block_moments)(x, n, t, false, ahead, &m);
         BITS moving = 0;
         for (int j = 0; j < BLOCK; j++) {
@@ -108,17 +110,28 @@ static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, Ahead *ahead, R
     }
 }
 
+/* The largest of each group, as a part of the row, bound t from above: two passes over these save
+ * one or two over all. */
 static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
                                    ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
     REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
-    TYPED(interleave)(z, n, 1, x, largest);
     for (int j = 0; j < BLOCK; j++) t[j] = 1;
-    TYPED(sparsemax_columns)(x, n, ahead, t, rest);
-    for (ptrdiff_t i = 0; i < n; i++)
+    if (n >= WORTH_GROUPS) {
+        REAL groups[SHORT / GROUP * BLOCK];
+        const ptrdiff_t size = TYPED(interleave_groups)(z, n, 1, x, largest, groups);
+        TYPED(sparsemax_columns)(groups, size, 2, ahead, t, rest);
+        for (int j = 0; j < BLOCK; j++) t[j] = TYPED(reach)(t[j]);
+    } else {
+        TYPED(interleave)(z, n, 1, x, largest);
+    }
+    TYPED(sparsemax_columns)(x, n, MAX_PASSES, ahead, t, rest);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        ask_lines_ahead(ahead, 1);
         for (int j = 0; j < BLOCK; j++) {
             const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
             x[i * BLOCK + j] = u > 0 ? u : (REAL)0;
         }
+    }
     TYPED(separate)(x, n, p);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }

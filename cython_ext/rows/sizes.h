@@ -28,7 +28,9 @@ enum {
     LEAF = 512,  /* entries summed in the row's own precision before a sum moves on to double */
     CHUNK = 256, /* entries that are skipped together if the largest of them is out of reach */
     BLOCK = 32,  /* short rows done side by side: two lanes, so that their additions overlap, */
-    SHORT = 256, /* and the longest of them: longer ones fill the vector units by themselves */
+    SHORT = 256, /* and the longest of them: longer ones fill the vector units by themselves; */
+    GROUP = 4,   /* entries of a short row, of which the largest are searched first */
+    WORTH_GROUPS = 32, /* in rows from this length on */
 };
 
 #if defined(__GNUC__)

@@ -144,6 +144,13 @@ static void TYPED(to_tile)(const REAL *const z[BLOCK], ptrdiff_t n, REAL *restri
     TYPED(squares_to_tile)(z, moved, n, tile, TYPED(transpose_1), 1);
 }
 
+/* Half of the columns of a tile to gaps scale (z - top). */
+static inline void TYPED(gaps_of_half)(REAL *restrict half, ptrdiff_t n, REAL scale,
+                                       const REAL *restrict top) {
+    for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
+        for (int j = 0; j < LANES; j++) half[i + j] = (half[i + j] - top[j]) * scale;
+}
+
 /* Rows to a tile of gaps scale (z - max z), and their maxima: NaN for a row that has one, whose
  * column then holds NaN, which every comparison leaves out. */
 static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
@@ -160,10 +167,45 @@ static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scal
             }
         for (int j = 0; j < LANES; j++)
             largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
-        for (ptrdiff_t i = 0; i < n; i++)
-            for (int j = 0; j < LANES; j++)
-                tile[i * BLOCK + half + j] = (tile[i * BLOCK + half + j] - top[j]) * scale;
+        TYPED(gaps_of_half)(tile + half, n, scale, top);
     }
+}
+
+/* The same, and the largest gap of each GROUP of entries in `groups`, a tile of as many rows;
+ * returns their number. */
+static ptrdiff_t TYPED(interleave_groups)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
+                                          REAL *restrict tile, REAL *restrict largest,
+                                          REAL *restrict groups) {
+    TYPED(to_tile)(z, n, tile);
+    const ptrdiff_t whole = n / GROUP, count = (n + GROUP - 1) / GROUP;
+    for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
+        REAL top[LANES], nans[LANES] = {0};
+        for (int j = 0; j < LANES; j++) top[j] = -(REAL)INFINITY;
+        const REAL *x = tile + half;
+        REAL *maxima = groups + half;
+        for (ptrdiff_t g = 0; g < whole; g++, x += GROUP * BLOCK, maxima += BLOCK)
+            for (int j = 0; j < LANES; j++) {
+                const REAL a = x[j], b = x[BLOCK + j], c = x[2 * BLOCK + j], d = x[3 * BLOCK + j];
+                const REAL of_group = TYPED(larger)(TYPED(larger)(a, b), TYPED(larger)(c, d));
+                nans[j] += (a * MINUTE + b * MINUTE) + (c * MINUTE + d * MINUTE);
+                top[j] = TYPED(larger)(of_group, top[j]);
+                maxima[j] = of_group;
+            }
+        if (whole < count) {
+            for (int j = 0; j < LANES; j++) maxima[j] = -(REAL)INFINITY;
+            for (ptrdiff_t i = whole * GROUP; i < n; i++, x += BLOCK)
+                for (int j = 0; j < LANES; j++) {
+                    maxima[j] = TYPED(larger)(x[j], maxima[j]);
+                    nans[j] += x[j] * MINUTE;
+                }
+            for (int j = 0; j < LANES; j++) top[j] = TYPED(larger)(maxima[j], top[j]);
+        }
+        for (int j = 0; j < LANES; j++)
+            largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
+        TYPED(gaps_of_half)(tile + half, n, scale, top);
+        TYPED(gaps_of_half)(groups + half, count, scale, top);
+    }
+    return count;
 }
 
 /* A tile back to rows. */
@@ -236,14 +278,15 @@ ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
                                         const REAL *restrict t, const bool squared, Ahead *ahead,
                                         TYPED(BlockMoments) *restrict total) {
     const REAL zero = (REAL)(n < 0); /* as in moments */
+    Ahead mine = *ahead;
     for (int j = 0; j < BLOCK; j++) total->squares[j] = total->sum[j] = total->size[j] = 0;
     for (ptrdiff_t start = 0; start < n; start += LANES) {
         const ptrdiff_t end = n - start < LANES ? n : start + LANES;
         REAL squares[LANES] = {0}, sum[LANES] = {0}, more_squares[LANES] = {0},
              more_sum[LANES] = {0};
         BITS outside[LANES] = {0}, more_outside[LANES] = {0};
-        ask_ahead(ahead);
-        for (ptrdiff_t i = start; i < end; i++)
+        for (ptrdiff_t i = start; i < end; i++) {
+            if (i & 1) ask_lines_ahead(&mine, 1); /* more often than memory delivers is no use */
             for (int j = 0; j < LANES; j++) {
                 REAL u = tile[i * BLOCK + j] + t[j], w = tile[i * BLOCK + LANES + j] + t[LANES + j];
                 outside[j] += TYPED(is_negative)(u);
@@ -255,6 +298,7 @@ ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
                 if (squared) squares[j] += u * u;
                 if (squared) more_squares[j] += w * w;
             }
+        }
         for (int j = 0; j < LANES; j++) {
             total->size[j] += (REAL)((BITS)(end - start) - outside[j]);
             total->size[LANES + j] += (REAL)((BITS)(end - start) - more_outside[j]);
@@ -264,6 +308,7 @@ ALWAYS_INLINE void TYPED(block_moments)(const REAL *restrict tile, ptrdiff_t n,
             if (squared) total->squares[LANES + j] += more_squares[j];
         }
     }
+    *ahead = mine;
 }
 
 #endif

@@ -93,22 +93,27 @@ ALWAYS_INLINE REAL TYPED(bend_of)(REAL w, const int twice_b) {
     }
 }
 
-/* Add to the sums those over n <= LEAF entries, whole pairs of lanes; every entry's s times
- * 2^SHIFT. */
+/* Add to the sums those over n <= LEAF entries, whole pairs of lanes; keep every entry's s times
+ * 2^SHIFT if asked to. */
 ALWAYS_INLINE void TYPED(add_short_powers)(const REAL *restrict x, ptrdiff_t n,
                                            const REAL *restrict steepness, const int twice_b,
-                                           REAL *restrict s, TYPED(PowerSums) *restrict total) {
+                                           const bool keep, const REAL *next, REAL *restrict s,
+                                           TYPED(PowerSums) *restrict total) {
+    const REAL zero = (REAL)(next == NULL); /* as in moments */
     REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
-    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+    for (ptrdiff_t i = 0; i < n; i += BLOCK) {
+        if (!keep)
+            for (int j = 0; j < BLOCK; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
         for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * steepness[j], base = 1 + gap;
-            const REAL w = base > 0 ? base : (REAL)0, q = TYPED(bend_of)(w, twice_b);
+            const REAL w = TYPED(larger)(base, zero), q = TYPED(bend_of)(w, twice_b);
             const REAL slope = q * w;
             bend[j] += q;
             sum_s[j] += slope;
             sum_p[j] += slope * w;
-            s[i + j] = slope;
+            if (keep) s[i + j] = slope;
         }
+    }
     for (int j = 0; j < BLOCK; j++) {
         total->p[j] += sum_p[j];
         total->s[j] += sum_s[j];
@@ -116,18 +121,21 @@ ALWAYS_INLINE void TYPED(add_short_powers)(const REAL *restrict x, ptrdiff_t n,
     }
 }
 
-/* The same for any b, by logarithms. */
+/* The same for any b, by logarithms, and every entry's s times 2^SHIFT. */
 static void TYPED(add_powers)(const REAL *restrict x, ptrdiff_t n,
-                              const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
-                              TYPED(PowerSums) *restrict total) {
+                              const TYPED(EntmaxColumns) *restrict at, const REAL *next,
+                              REAL *restrict s, TYPED(PowerSums) *restrict total) {
     REAL u[LEAF], r[LEAF], q[LEAF];
     if (n <= 0) return; /* never, but compilers miss that u is written otherwise */
-    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+    const REAL zero = (REAL)(next == NULL); /* as in moments */
+    for (ptrdiff_t i = 0; i < n; i += BLOCK) {
+        for (int j = 0; j < BLOCK; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
         for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * at->steepness[j], base = 1 + gap;
             r[i + j] = gap;
-            u[i + j] = (base > 0 ? base : (REAL)0) + POSITIVE;
+            u[i + j] = TYPED(larger)(base, zero) + POSITIVE;
         }
+    }
     TYPED(powers)(u, r, n, at->b_less_2, q);
 
     REAL sum_p[BLOCK] = {0}, sum_s[BLOCK] = {0}, bend[BLOCK] = {0};
@@ -146,46 +154,68 @@ static void TYPED(add_powers)(const REAL *restrict x, ptrdiff_t n,
     }
 }
 
-static void TYPED(add_powers_of_leaf)(const REAL *restrict x, ptrdiff_t n,
-                                      const TYPED(EntmaxColumns) *restrict at, REAL *restrict s,
-                                      TYPED(PowerSums) *restrict total) {
+ALWAYS_INLINE void TYPED(add_any_powers)(const REAL *restrict x, ptrdiff_t n,
+                                         const TYPED(EntmaxColumns) *restrict at, const bool keep,
+                                         const REAL *next, REAL *restrict s,
+                                         TYPED(PowerSums) *restrict total) {
     const REAL *steepness = at->steepness;
     switch (at->twice_b) { /* each with a loop of its own, in which there is no choice left */
         case 3:
-            TYPED(add_short_powers)(x, n, steepness, 3, s, total);
+            TYPED(add_short_powers)(x, n, steepness, 3, keep, next, s, total);
             break;
         case 5:
-            TYPED(add_short_powers)(x, n, steepness, 5, s, total);
+            TYPED(add_short_powers)(x, n, steepness, 5, keep, next, s, total);
             break;
         case 6:
-            TYPED(add_short_powers)(x, n, steepness, 6, s, total);
+            TYPED(add_short_powers)(x, n, steepness, 6, keep, next, s, total);
             break;
         case 8:
-            TYPED(add_short_powers)(x, n, steepness, 8, s, total);
+            TYPED(add_short_powers)(x, n, steepness, 8, keep, next, s, total);
             break;
         case 10:
-            TYPED(add_short_powers)(x, n, steepness, 10, s, total);
+            TYPED(add_short_powers)(x, n, steepness, 10, keep, next, s, total);
             break;
         case 20:
-            TYPED(add_short_powers)(x, n, steepness, 20, s, total);
+            TYPED(add_short_powers)(x, n, steepness, 20, keep, next, s, total);
             break;
         default:
-            TYPED(add_powers)(x, n, at, s, total);
+            TYPED(add_powers)(x, n, at, next, s, total);
     }
+}
+
+NEVER_INLINE void TYPED(add_powers_of_tile)(const REAL *restrict x, ptrdiff_t n,
+                                            const TYPED(EntmaxColumns) *restrict at,
+                                            REAL *restrict s, TYPED(PowerSums) *restrict total) {
+    TYPED(add_any_powers)(x, n, at, true, x, s, total);
+}
+
+/* Of a row, which is longer, products are not kept: to take them again costs less than to write and
+ * read them. As much as is read is asked for from `next` on. */
+NEVER_INLINE void TYPED(add_powers_of_row)(const REAL *restrict x, ptrdiff_t n,
+                                           const TYPED(EntmaxColumns) *restrict at,
+                                           const REAL *next, REAL *restrict s,
+                                           TYPED(PowerSums) *restrict total) {
+    TYPED(add_any_powers)(x, n, at, false, next, s, total);
+}
+
+/* The sum of the columns, by halves. */
+static inline double TYPED(sum_of_columns)(const double *column) {
+    double part[BLOCK / 2];
+    for (int j = 0; j < BLOCK / 2; j++) part[j] = column[j] + column[j + BLOCK / 2];
+    for (int j = 0; j < BLOCK / 4; j++) part[j] += part[j + BLOCK / 4];
+    for (int j = 0; j < BLOCK / 8; j++) part[j] += part[j + BLOCK / 8];
+    return (part[0] + part[2]) + (part[1] + part[3]);
 }
 
 /* The sums of one row, of which each column holds a part, in every column, times a weight. */
 static void TYPED(add_up_columns)(TYPED(PowerSums) *sums, double weight) {
-    double power = 0, slope = 0, bend = 0;
+    const double power = weight * TYPED(sum_of_columns)(sums->p);
+    const double slope = weight * TYPED(sum_of_columns)(sums->s);
+    const double bend = weight * TYPED(sum_of_columns)(sums->bend);
     for (int j = 0; j < BLOCK; j++) {
-        power += sums->p[j];
-        slope += sums->s[j];
-        bend += sums->bend[j];
-    }
-    for (int j = 0; j < BLOCK; j++) {
-        sums->p[j] = weight * power;
-        sums->s[j] = weight * slope;
-        sums->bend[j] = weight * bend;
+        sums->p[j] = power;
+        sums->s[j] = slope;
+        sums->bend[j] = bend;
     }
 }
 
@@ -193,15 +223,21 @@ static void TYPED(add_up_columns)(TYPED(PowerSums) *sums, double weight) {
 static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
                               const TYPED(EntmaxColumns) *at, Ahead *ahead, REAL *s,
                               TYPED(PowerSums) *sums) {
+    const REAL *next = next_or(ahead, x);
     *sums = (TYPED(PowerSums)){0};
     for (ptrdiff_t i = 0; i < n; i += LEAF) {
-        ask_ahead(ahead);
-        TYPED(add_powers_of_leaf)(x + i, n - i < LEAF ? n - i : LEAF, at, s + i, sums);
+        const ptrdiff_t count = n - i < LEAF ? n - i : LEAF;
+        if (one_row) {
+            TYPED(add_powers_of_row)(x + i, count, at, next + i, s + i, sums);
+        } else {
+            ask_ahead(ahead);
+            TYPED(add_powers_of_tile)(x + i, count, at, s + i, sums);
+        }
     }
     if (one_row) TYPED(add_up_columns)(sums, weight);
 }
 
-/* Move every column towards its root; false if none had to.
+/* Move the first columns towards their roots; false if none had to.
  *
  * N = t (sum w^b)^β, the norm of the x + t of order b, is convex in t since b >= 1, and close to a
  * straight line: exactly for a row of ties. With h = (N - 1)/N, a = t N'/N = sum s/sum w^b and
@@ -212,12 +248,12 @@ static void TYPED(power_sums)(const REAL *x, ptrdiff_t n, bool one_row, double w
  *
  * A step of a few ε is not taken, but left to entmax_finish(). Many equal entries near the
  * threshold would otherwise add up what rounding does to t. */
-static bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
-                               const TYPED(PowerSums) *restrict sums, REAL tolerance,
-                               bool tangents_only) {
+ALWAYS_INLINE bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
+                                      const TYPED(PowerSums) *restrict sums, REAL tolerance,
+                                      bool tangents_only, const int columns) {
     const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
     BITS moving = 0;
-    for (int j = 0; j < BLOCK; j++) {
+    for (int j = 0; j < columns; j++) {
         const REAL sum = (REAL)sums->p[j] * unscale, now = at->steepness[j];
         const REAL a = (REAL)(sums->s[j] / sums->p[j]), bend = (REAL)(sums->bend[j] / sums->p[j]);
         const REAL h = 1 - now * TYPED(exp2_of)(-at->beta[j] * TYPED(log2_of)(sum));
@@ -240,14 +276,39 @@ static bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
     return moving;
 }
 
-/* Steps until no column moves. s holds every entry's s times 2^SHIFT then. */
+NEVER_INLINE bool TYPED(step_of_columns)(TYPED(EntmaxColumns) *restrict at,
+                                         const TYPED(PowerSums) *restrict sums, REAL tolerance,
+                                         bool tangents_only) {
+    return TYPED(entmax_step)(at, sums, tolerance, tangents_only, BLOCK);
+}
+
+/* The same where all columns are of one row: what fills a register of doubles is done, and the
+ * others are told. */
+NEVER_INLINE bool TYPED(step_of_row)(TYPED(EntmaxColumns) *restrict at,
+                                     const TYPED(PowerSums) *restrict sums, REAL tolerance,
+                                     bool tangents_only) {
+    const bool moving = TYPED(entmax_step)(at, sums, tolerance, tangents_only, 4);
+    for (int j = 4; j < BLOCK; j++) {
+        at->steepness[j] = at->steepness[0];
+        at->beyond[j] = at->beyond[0];
+        at->rest[j] = at->rest[0];
+        at->factor[j] = at->factor[0];
+    }
+    return moving;
+}
+
+/* Steps until no column moves. s holds every entry's s times 2^SHIFT then, but for one row by
+ * products. */
 static void TYPED(entmax_find_root)(const REAL *x, ptrdiff_t n, bool one_row, double weight,
                                     REAL tolerance, TYPED(EntmaxColumns) *columns, Ahead *ahead,
                                     REAL *s) {
     TYPED(PowerSums) sums;
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         TYPED(power_sums)(x, n, one_row, weight, columns, ahead, s, &sums);
-        if (!TYPED(entmax_step)(columns, &sums, tolerance, pass >= 8)) return;
+        const bool tangents_only = pass >= 8;
+        if (!(one_row ? TYPED(step_of_row)(columns, &sums, tolerance, tangents_only)
+                      : TYPED(step_of_columns)(columns, &sums, tolerance, tangents_only)))
+            return;
     }
 }
 
@@ -330,18 +391,69 @@ static bool TYPED(any_column_off)(const REAL *p, ptrdiff_t n, bool one_row, bool
     return any;
 }
 
-/* s to p. The rest of the last step changes w by part (w - 1), and p by that times b s. That is not
- * all where many entries cross the threshold with it: up to α = 1.5 an s of those is as small as
- * the step, but near α = 2 it is 1. */
-static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n, bool one_row,
-                                 TYPED(EntmaxColumns) *restrict at, REAL *restrict s) {
-    bool steep = false, off[BLOCK];
+/* Gaps to p, by products, for whole pairs of lanes. The rest of the last step changes w by
+ * part (w - 1), and p by that times b s. */
+ALWAYS_INLINE void TYPED(finish_short_powers)(const REAL *restrict x, ptrdiff_t n,
+                                              const TYPED(EntmaxColumns) *restrict at,
+                                              const int twice_b, REAL *restrict p) {
+    const REAL zero = (REAL)(p == NULL);
+    for (ptrdiff_t i = 0; i < n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL gap = x[i + j] * at->steepness[j], base = 1 + gap;
+            const REAL w = TYPED(larger)(base, zero), slope = TYPED(bend_of)(w, twice_b) * w;
+            const REAL power = slope * (base + at->rest[j] * gap);
+            p[i + j] = TYPED(larger)(power * at->factor[j], zero);
+        }
+}
+
+/* The same for any b, and for a tile: s, where that was kept, to p in its place. */
+static void TYPED(finish_powers)(const REAL *restrict x, ptrdiff_t n,
+                                 const TYPED(EntmaxColumns) *restrict at, REAL *restrict s) {
+    const REAL zero = (REAL)(s == NULL);
     for (ptrdiff_t i = 0; i < n; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) {
             const REAL gap = x[i + j] * at->steepness[j];
             const REAL base = (1 + gap) + at->rest[j] * gap, power = s[i + j] * base;
-            s[i + j] = power > 0 ? power * at->factor[j] : (REAL)0;
+            s[i + j] = TYPED(larger)(power * at->factor[j], zero);
         }
+}
+
+static void TYPED(finish_row)(const REAL *restrict x, ptrdiff_t n,
+                              const TYPED(EntmaxColumns) *restrict at, REAL *restrict p) {
+    switch (at->twice_b) {
+        case 3:
+            TYPED(finish_short_powers)(x, n, at, 3, p);
+            break;
+        case 5:
+            TYPED(finish_short_powers)(x, n, at, 5, p);
+            break;
+        case 6:
+            TYPED(finish_short_powers)(x, n, at, 6, p);
+            break;
+        case 8:
+            TYPED(finish_short_powers)(x, n, at, 8, p);
+            break;
+        case 10:
+            TYPED(finish_short_powers)(x, n, at, 10, p);
+            break;
+        case 20:
+            TYPED(finish_short_powers)(x, n, at, 20, p);
+            break;
+        default:
+            TYPED(finish_powers)(x, n, at, p);
+    }
+}
+
+/* Gaps and, by logarithms, s to p. The rest of the last step is not all where many entries cross
+ * the threshold with it: up to α = 1.5 an s of those is as small as the step, but near α = 2 it
+ * is 1. */
+static void TYPED(entmax_finish)(const REAL *restrict x, ptrdiff_t n, bool one_row,
+                                 TYPED(EntmaxColumns) *restrict at, REAL *restrict s) {
+    bool steep = false, off[BLOCK];
+    if (one_row)
+        TYPED(finish_row)(x, n, at, s);
+    else
+        TYPED(finish_powers)(x, n, at, s);
     for (int j = 0; j < BLOCK; j++) steep |= at->b_less_2[j] < 0;
     if (steep && TYPED(any_column_off)(s, n, one_row, off))
         TYPED(entmax_refine)(x, n, one_row, off, at, s);
