@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -180,6 +181,24 @@ def test_an_error_in_any_thread_reaches_the_caller(in_caller: bool) -> None:
     with pytest.raises(MemoryError, match="no room"):
         threads.run(kernel, (z, mask), workers=2)
     assert threads.run(Witness(), (z, mask), workers=2).shape == z.shape
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_floating_point_errors_are_what_the_caller_says(workers: int) -> None:
+    # As NumPy's own: `np.errstate` around the call reaches the threads that share it.
+    def overflow(z: Any, mask: Any, out: Any = None) -> Any:
+        return np.multiply(witness(z, mask, out), np.finfo(np.float64).max, out=out)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with np.errstate(over="ignore"):
+            witness = Witness(meeting=workers)
+            overflow.signature = witness.signature  # type: ignore[attr-defined]
+            doubled = threads.run(overflow, rows(), workers=workers)
+            assert np.isinf(doubled[1:]).all()
+        witness = Witness(meeting=workers)
+        with np.errstate(over="raise"), pytest.raises(FloatingPointError):
+            threads.run(overflow, rows(), workers=workers)
 
 
 def test_an_interrupt_stops_the_call_and_leaves_the_pool_usable() -> None:

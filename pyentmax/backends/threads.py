@@ -11,6 +11,7 @@ its run-time remembers threads that a fork did not copy, and the child waits for
 
 from __future__ import annotations
 
+import contextvars
 import operator
 import os
 import sys
@@ -215,6 +216,7 @@ def _share(work: Callable[[], None], helpers: int, give_up: Callable[[], None]) 
 
     It has to be such that anyone who runs it alone gets everything done, for helpers may come late
     or never. An error in any of them, or an interrupt here, makes the others give up what is left.
+    Each works in a copy of the caller's context, where `numpy.errstate` is kept.
     """
 
     def attempt() -> None:
@@ -246,7 +248,7 @@ def _hire(work: Callable[[], None], count: int) -> list[Future[None]]:
             _pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="pyentmax")
         pool = _pool
     try:
-        return [pool.submit(work) for _ in range(count)]
+        return [pool.submit(contextvars.copy_context().run, work) for _ in range(count)]
     except RuntimeError:  # no thread can be started, as while the interpreter shuts down
         with _pool_lock:
             _pool = None
