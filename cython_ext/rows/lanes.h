@@ -70,7 +70,7 @@ static inline ptrdiff_t TYPED(keep_numbered)(const REAL *x, REAL floor, const in
  * return how many were taken. Up to LANES values are read. */
 static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *from, REAL *to);
 
-/* Is any of x[0 .. LANES) above floor? */
+/* Is any of x[0 .. LANES) above floor? A NaN is not, and hides no other lane. */
 static inline bool TYPED(any_above)(const REAL *x, REAL floor);
 
 #if HAS_AVX512 && !IS_DOUBLE
@@ -205,15 +205,33 @@ static inline ptrdiff_t TYPED(put_above)(const REAL *x, REAL floor, const REAL *
 }
 
 static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
-    const __m256 top = _mm256_max_ps(_mm256_loadu_ps(x), _mm256_loadu_ps(x + 8));
-    return _mm256_movemask_ps(_mm256_cmp_ps(top, _mm256_set1_ps(floor), _CMP_GT_OQ)) != 0;
+    const __m256 bound = _mm256_set1_ps(floor);
+    const __m256 low = _mm256_cmp_ps(_mm256_loadu_ps(x), bound, _CMP_GT_OQ);
+    const __m256 high = _mm256_cmp_ps(_mm256_loadu_ps(x + 8), bound, _CMP_GT_OQ);
+    return _mm256_movemask_ps(_mm256_or_ps(low, high)) != 0;
+}
+
+#else
+
+#if HAS_AVX2
+
+static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
+    const __m256d bound = _mm256_set1_pd(floor);
+    __m256d above = _mm256_cmp_pd(_mm256_loadu_pd(x), bound, _CMP_GT_OQ);
+    for (int j = 4; j < LANES; j += 4)
+        above = _mm256_or_pd(above, _mm256_cmp_pd(_mm256_loadu_pd(x + j), bound, _CMP_GT_OQ));
+    return _mm256_movemask_pd(above) != 0;
 }
 
 #else
 
 static inline bool TYPED(any_above)(const REAL *x, REAL floor) {
-    return TYPED(lane_max)(x) > floor;
+    REAL lifted[LANES]; /* without a NaN, whose maximum with a number depends on their order */
+    for (int j = 0; j < LANES; j++) lifted[j] = TYPED(larger)(x[j], floor);
+    return TYPED(lane_max)(lifted) > floor;
 }
+
+#endif
 
 static inline ptrdiff_t TYPED(keep_above)(const REAL *x, REAL floor, REAL *to) {
     if (!TYPED(any_above)(x, floor)) return 0; /* in a long row, most often */
