@@ -1,6 +1,6 @@
 """pyentmax: sparse probability mappings of the α-entmax family, to read, call, check and learn."""
 
-import signal
+import _signal as signal  # what `signal` wraps, there since Python started: no moment to interrupt
 import sys
 
 # `python -m pyentmax` imports all of this before its `__main__` can say what Ctrl-C does: until

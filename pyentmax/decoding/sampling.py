@@ -81,12 +81,7 @@ def ancestral_sampling(
     """
     source, source_mask = as_source(source, source_mask)
     samples = positive("samples", samples)
-    if not (temperature > 0 and np.isfinite(temperature)):
-        raise ValueError(f"temperature must be a number above 0, not {temperature}")
-    if top_k is not None:
-        top_k = positive("top_k", top_k)
-    if nucleus is not None and not 0 < nucleus <= 1:
-        raise ValueError(f"nucleus must be a mass in (0, 1], not {nucleus}")
+    check_choice(temperature, top_k, nucleus)
     limit = length_limits(source_mask, max_length).repeat(samples)
     strings = len(limit)
     if not strings:
@@ -125,6 +120,16 @@ def ancestral_sampling(
     return [hypotheses[i : i + samples] for i in range(0, strings, samples)]
 
 
+def check_choice(temperature: float, top_k: int | None, nucleus: float | None) -> None:
+    """Raise a ValueError or TypeError unless tokens can be drawn like that."""
+    if not (temperature > 0 and np.isfinite(temperature)):
+        raise ValueError(f"temperature must be a number above 0, not {temperature}")
+    if top_k is not None:
+        positive("top_k", top_k)
+    if nucleus is not None and not 0 < nucleus <= 1:
+        raise ValueError(f"nucleus must be a mass in (0, 1], not {nucleus}")
+
+
 def draw_tokens(
     log_p: FloatArray,
     rng: np.random.Generator,
@@ -132,7 +137,7 @@ def draw_tokens(
     top_k: int | None,
     nucleus: float | None,
 ) -> np.ndarray:
-    """A token of each row."""
+    """A token of each row, for numbers that `check_choice` lets pass."""
     with np.errstate(over="ignore"):  # −∞ is what a gap is at the lowest temperatures
         p = np.exp((log_p - log_p.max(axis=1, keepdims=True)) / temperature)
     if top_k is not None or nucleus is not None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import threads
-from pyentmax.calls.devices import beside
+from pyentmax.calls.devices import array_module, beside
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.lazy import check_known
 from pyentmax.calls.parameters import UpperBounds
@@ -175,8 +175,17 @@ class Inputs:
                 f"weights of shape {weights.shape} do not belong to query, key and value, whose "
                 f"weights have shape {outer}"
             )
-        data = weights.data.astype(self.dtype, copy=False)
-        return AttentionWeights(self.shape, data, weights.indices, weights.indptr)
+        _check_compressed(weights)
+        xp = array_module(weights.data)
+        data, indices, indptr = (
+            xp.ascontiguousarray(array, dtype)
+            for array, dtype in (
+                (weights.data, self.dtype),
+                (weights.indices, np.int32),
+                (weights.indptr, np.int64),
+            )
+        )
+        return AttentionWeights(self.shape, data, indices, indptr)
 
     def _arranged(self) -> tuple[Any, Any, Any]:
         return self.query, self.key, self.value
@@ -293,7 +302,7 @@ class Setting:
             self.support_alpha = self.mapping.values[0][..., 0]
         self.alpha = 1.0 if self.support_alpha is None else self.support_alpha
         self.own_mask = None if mask is None else _mask(mask, inputs)
-        self.reach = _reach(causal, offset)
+        self.reach = _reach(causal, offset, inputs.shape)
         self.scale = _scale(scale, inputs.query.shape[-1])
         self.workers = threads.get_workers() if workers is None else threads.counted(workers)
 
@@ -357,8 +366,8 @@ def _mask(mask: Any, inputs: Inputs) -> Any:
     return inputs.per_score(beside(mask, inputs.query, "mask"), "mask")
 
 
-def _reach(causal: bool, offset: int) -> int | None:
-    if causal not in (False, True):
+def _reach(causal: bool, offset: int, shape: tuple[int, ...]) -> int | None:
+    if np.ndim(causal) or causal not in (False, True):
         raise TypeError(f"causal must be True or False, got {causal!r}; a shift goes to offset")
     try:
         offset = operator.index(offset)
@@ -366,7 +375,27 @@ def _reach(causal: bool, offset: int) -> int | None:
         raise TypeError(f"offset must be a whole number, got {offset!r}") from None
     if not causal and offset:
         raise ValueError(f"offset shifts what is causal, got {offset} with causal=False")
-    return offset if causal else None
+    # Farther than all keys is no farther, and fits into the numbers of arrays.
+    return max(-shape[-2], min(offset, shape[-1])) if causal else None
+
+
+def _check_compressed(weights: AttentionWeights) -> None:
+    """Raise an error unless the parts can be those of compressed rows; kernels check the keys."""
+    for name, kinds in (("data", "f"), ("indices", "iu"), ("indptr", "iu")):
+        array = getattr(weights, name)
+        if getattr(getattr(array, "dtype", None), "kind", "") not in kinds or array.ndim != 1:
+            kind = "real" if kinds == "f" else "whole"
+            raise TypeError(
+                f"weights.{name} must be an array of {kind} numbers, with one axis, got "
+                f"{type(array).__name__} of shape {np.shape(array)}"
+            )
+    rows, entries = math.prod(weights.shape[:-1]), len(weights.data)
+    if len(weights.indptr) != rows + 1 or len(weights.indices) != entries:
+        raise ValueError(
+            f"weights of shape {weights.shape} must have {rows + 1:,} places in indptr and as many "
+            f"indices as data, got {len(weights.indptr):,}, {len(weights.indices):,} and "
+            f"{entries:,}"
+        )
 
 
 def _scale(scale: float | None, d: int) -> float:

@@ -99,6 +99,16 @@ class Commands:
         return self._second[name]
 
 
+DEFAULT_BUDGET = 1000
+"""The most prefixes that exact search expands unless ``--budget`` says otherwise."""
+
+
+def refuse_idle_budget(args: argparse.Namespace) -> None:
+    """Raise a ValueError for a ``--budget`` that the beam would not look at."""
+    if args.budget is not None and args.search != "exact":
+        raise ValueError("--budget: expected --search exact with it")
+
+
 def add_models(parser: argparse.ArgumentParser) -> None:
     """Add the positional argument ``models``: one checkpoint, or several for an ensemble."""
     parser.add_argument(

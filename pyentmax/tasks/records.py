@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,6 +33,20 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, as this command writes it ({error})") from error
+
+
+def fingerprint_of_texts(texts: Iterable[str]) -> str:
+    """A short text for some texts, the same only for the same ones in the same order.
+
+    Examples
+    --------
+    >>> fingerprint_of_texts(["ab", "c"]) == fingerprint_of_texts(["a", "bc"])
+    False
+    """
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(f"{len(text)} {text}".encode("utf-8", "surrogatepass"))
+    return digest.hexdigest()[:16]
 
 
 def open_folder(out: Path, settings: Mapping[str, Any]) -> None:

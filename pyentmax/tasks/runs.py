@@ -10,7 +10,7 @@ A run can be stopped at any time, and goes on when it is asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,8 +38,47 @@ class Run(NamedTuple):
 
 def has_result(out: Path, run: Run, updates: int) -> bool:
     """Whether the result of a run has been written, after so many updates or more."""
-    path = out / run.folder / RESULT
-    return path.exists() and bool(read_json(path)["updates"] >= updates)
+    result = read_result(out / run.folder)
+    return result is not None and bool(result["updates"] >= updates)
+
+
+def read_result(folder: Path) -> dict[str, Any] | None:
+    """The result in the folder of a run, None if it has none; a ValueError names a damaged file."""
+    path = folder / RESULT
+    if not path.exists():
+        return None
+    result = read_json(path)
+    if not isinstance(result, dict) or type(result.get("updates")) is not int:
+        raise ValueError(f"{path}: expected the result of a run, got {str(result)[:60]}")
+    return result
+
+
+def read_curve(folder: Path) -> list[dict[str, Any]]:
+    """What was found at each validation; a ValueError names a damaged file."""
+    path = folder / CURVE
+    curve = read_json(path) if path.exists() else []
+    if not isinstance(curve, list) or not all(
+        isinstance(entry, dict) and type(entry.get("update")) is int for entry in curve
+    ):
+        raise ValueError(f"{path}: expected the curve of a run, got {str(curve)[:60]}")
+    return curve
+
+
+def recorded_runs(out: Path, rows: Iterable[str], having: str) -> list[Run]:
+    """The runs in a folder that have a file of that name, in the order of these rows.
+
+    A ValueError names a folder of another row.
+    """
+    order, found = list(rows), []
+    for path in out.glob(f"*.seed-*/{having}"):
+        name, _, seed = path.parent.name.rpartition(".seed-")
+        if name not in order or not seed.isdecimal():
+            raise ValueError(
+                f"{path.parent}: expected the folder of a row and its seed, such as "
+                f"{Run(order[0], 0).folder}"
+            )
+        found.append(Run(name, int(seed)))
+    return sorted(found, key=lambda run: (order.index(run.row), run.seed))
 
 
 def finish(
@@ -86,8 +125,7 @@ class Curve:
         self.path, self.config = folder / CURVE, config
         there = (folder / LAST).exists()
         validated = training_state(folder)["history"]["update"] if there else []
-        entries = read_json(self.path) if self.path.exists() else []
-        self.entries = [entry for entry in entries if entry["update"] in validated]
+        self.entries = [entry for entry in read_curve(folder) if entry["update"] in validated]
         self.validations = len(validated)
 
     def add(self, entry: Mapping[str, Any]) -> None:

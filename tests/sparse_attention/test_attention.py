@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -323,6 +324,7 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
         (TypeError, r"mask must be boolean", lambda: attention(X, X, X, mask=[1, 0, 1])),
         (ValueError, r"mask of shape \(2,\)", lambda: attention(X, X, X, mask=[True, False])),
         (TypeError, r"causal must be True or False", lambda: attention(X, X, X, causal=3)),
+        (TypeError, r"causal must be True or False", lambda: attention(X, X, X, causal=[True])),
         (ValueError, r"offset shifts what is causal", lambda: attention(X, X, X, offset=3)),
         (TypeError, r"offset must be a whole", lambda: attention(X, X, X, causal=True, offset=1.5)),
         (ValueError, r"scale must be finite", lambda: attention(X, X, X, scale=np.inf)),
@@ -340,6 +342,10 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
         (ValueError, r"workers must be 1 or more", lambda: attention(X, X, X, workers=0)),
         (TypeError, r"weights must be the AttentionWeights", lambda: attention_vjp(X, X, X, X, X)),
         (ValueError, r"do not belong", lambda: attention_vjp(WEIGHTS, X[0], X[0], X[0], X[0])),
+        (TypeError, r"weights.indices must be an array of whole", lambda: of_parts(indices=[0.5])),
+        (TypeError, r"weights.data must be an array of real", lambda: of_parts(data=[1, 2])),
+        (ValueError, r"must have 25 places in indptr", lambda: of_parts(indptr=[0, 1])),
+        (ValueError, r"and as many\n? ?indices as data", lambda: of_parts(indices=[0, 1])),
         (ValueError, r"g must have the shape", lambda: attention_vjp(WEIGHTS, X, X, X, X[0])),
         (
             ValueError,
@@ -356,6 +362,34 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
 def test_errors_say_what_was_expected(error: Any, message: str, call: Callable[[], Any]) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def of_parts(**parts: Any) -> Any:
+    """The gradients for weights of which some parts are replaced."""
+    parts = {name: np.array(part) for name, part in parts.items()}
+    return attention_vjp(replace(WEIGHTS, **parts), X, X, X, X)
+
+
+def test_weights_may_be_stored_anyhow() -> None:
+    x = normal(RNG, (2, 4, 3, 5))
+    _, weights = attention(x, x, x, return_weights=True)
+    parts = weights.indices.astype(np.int64), weights.indptr.astype(np.int32)
+    other = AttentionWeights(weights.shape, np.repeat(weights.data, 2)[::2], *parts)
+    for found, same in zip(
+        attention_vjp(other, x, x, x, x), attention_vjp(weights, x, x, x, x), strict=True
+    ):
+        np.testing.assert_array_equal(found, same)
+
+
+@pytest.mark.parametrize("offset", [10**30, 2**63 - 1, -(2**63), -(10**30)])
+def test_an_offset_beyond_all_keys_is_one_beyond_the_last(offset: int) -> None:
+    x = normal(RNG, (2, 4, 3, 5))
+    found, weights = attention(x, x, x, causal=True, offset=offset, return_weights=True)
+    if offset > 0:
+        np.testing.assert_array_equal(found, attention(x, x, x))
+    else:
+        assert not found.any()
+        assert not weights.data.size
 
 
 def test_a_case_is_not_like_the_other() -> None:

@@ -23,9 +23,15 @@ from pyentmax.calls.devices import to_host
 from pyentmax.models.grid_transformer import GridTransformer
 from pyentmax.tasks.captions.captioner import Captioner, looked_right
 from pyentmax.tasks.captions.scenes import GRID
-from pyentmax.tasks.captions.training import CaptionData, Pictures, draw_data, train_captioner
-from pyentmax.tasks.records import read_json, write_text
-from pyentmax.tasks.runs import RESULT, Run, finish, training_state
+from pyentmax.tasks.captions.training import (
+    HELD_OUT,
+    CaptionData,
+    Pictures,
+    draw_data,
+    train_captioner,
+)
+from pyentmax.tasks.records import open_folder, write_text
+from pyentmax.tasks.runs import RESULT, Run, finish, read_result, recorded_runs, training_state
 from pyentmax.training import LAST, TrainingConfig
 
 ROWS = {"softmax": "1", "entmax15": "1.5", "top4": "topk_softmax:4"}
@@ -66,7 +72,7 @@ def do_run(
     Raises
     ------
     ValueError
-        If there is no such row.
+        If there is no such row, or the folder has results on another number of images.
     """
     if run.row not in ROWS:
         raise ValueError(f"row: expected one of {', '.join(ROWS)}; got {run.row!r}")
@@ -74,6 +80,7 @@ def do_run(
 
     def work(folder: Path) -> dict[str, Any] | None:
         data = experiment_data(count)
+        open_folder(out, {"images": sum(len(part.scenes) for part in data)})
         captioner, history = train_captioner(
             data,
             TrainingConfig(**settings, seed=run.seed),
@@ -90,9 +97,14 @@ def do_run(
     return finish(out, run, settings["updates"], work)
 
 
+def held_out(count: int | None = None) -> int:
+    """How many images the experiment chooses by, and on how many it reports: a tenth each."""
+    return HELD_OUT if count is None else max(count // 10, 1)
+
+
 def experiment_data(count: int | None = None) -> CaptionData:
     """The images of the experiment, or fewer: a tenth to choose by, and a tenth to report."""
-    return draw_data() if count is None else draw_data(count, max(count // 10, 1))
+    return draw_data() if count is None else draw_data(count, held_out(count))
 
 
 def _result(captioner: Captioner, data: CaptionData, folder: Path) -> dict[str, Any]:
@@ -163,8 +175,8 @@ def _with_attention(captioner: Captioner, attention: str) -> Captioner:
 
 def recorded(out: Path) -> list[dict[str, Any]]:
     """The results of all finished runs, in the order of the rows."""
-    found = [read_json(path) for path in out.glob(f"*.seed-*/{RESULT}")]
-    return sorted(found, key=lambda result: (list(ROWS).index(result["row"]), result["seed"]))
+    found = [read_result(out / run.folder) for run in recorded_runs(out, ROWS, RESULT)]
+    return [result for result in found if result is not None]
 
 
 def write_report(out: Path) -> str:

@@ -39,7 +39,7 @@ def read_text(path: str | Path) -> Text:
     [108, 12]
     """
     try:
-        text = Path(path).read_text("utf-8")
+        text = Path(path).read_text("utf-8-sig")  # a mark at the beginning is no character of it
     except UnicodeDecodeError as error:
         raise DataError(f"{path}: expected text in UTF-8 ({error})") from error
     if len(text) < HELD_OUT:

@@ -11,7 +11,7 @@ import numpy as np
 
 from pyentmax.calls.devices import to_host
 from pyentmax.data import BOS, EOS, DataError, Vocabulary, cut
-from pyentmax.decoding.sampling import draw_tokens
+from pyentmax.decoding.sampling import check_choice, draw_tokens
 from pyentmax.models.checks import read_configuration
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
 from pyentmax.system.blas import limit_blas
@@ -168,6 +168,7 @@ class Writer:
             raise DataError("beginning: expected at least one character, got none")
         if length < 0:
             raise ValueError(f"length: expected at least 0, got {length}")
+        check_choice(temperature, top_k, nucleus)
         model, tokens = self.model, self.encode(beginning).tolist()
         state, last = None, np.array([model.bos])
         for _ in range(length):

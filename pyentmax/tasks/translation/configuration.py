@@ -101,7 +101,11 @@ def read_experiment(config: str | Path, architecture: str) -> Experiment:
     if not path.exists() and (shipped := _shipped().get(str(config))):
         text, folder = shipped.read_text("utf-8"), Path()
     elif path.is_file():
-        text, folder = path.read_text("utf-8"), path.parent
+        folder = path.parent
+        try:
+            text = path.read_text("utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{config}: expected text in UTF-8 ({error})") from error
     else:
         raise DataError(
             f"config: expected a file or one of {', '.join(sorted(_shipped()))}; got {config}"

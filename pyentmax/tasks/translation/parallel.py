@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Iterator
 from importlib import resources
@@ -102,7 +103,7 @@ def _sentences(path: Path) -> Iterator[str]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file, which end with a line feed and nothing else, with their numbers."""
-    lines = path.read_bytes().split(b"\n")
+    lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     if not lines[-1]:
         lines.pop()  # what follows the last line feed is no line
     for number, line in enumerate(lines, start=1):

@@ -174,6 +174,21 @@ def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
     assert "(finished)" in capsys.readouterr().out
 
 
+def test_results_on_other_images_are_not_put_into_one_table(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("pyentmax.tasks.captions.experiment.MODEL", TINY)
+    assert do_run(tmp_path, Run("softmax", 0), updates=1, count=20, progress=False)
+    with pytest.raises(ValueError, match="holds results of other settings .images 20 there, 30"):
+        do_run(tmp_path, Run("top4", 0), updates=1, count=30, progress=False)
+
+
+@pytest.mark.parametrize("image", ["-1", "2"])
+def test_a_picture_of_no_image_is_refused_before_anything_is_trained(tmp_path, capsys, image):
+    command = ["reproduce", "captions", "--out", str(tmp_path / "new"), "--images", "20"]
+    assert main([*command, "--picture", image]) == 1
+    assert "--picture: expected a number from 0 to 1" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
 def test_there_is_no_such_row(tmp_path):
     with pytest.raises(ValueError, match=f"row: expected one of {', '.join(ROWS)}; got 'top9'"):
         do_run(tmp_path, Run("top9", 0))

@@ -72,6 +72,11 @@ def test_a_beam_stops_at_the_n_best_and_says_what_is_proved_of_them(run, capsys)
     assert "n_best must be at least 1" in capsys.readouterr().err
 
 
+def test_a_budget_that_would_have_no_effect_is_refused(capsys):
+    assert main(["inflect", "nowhere", "walk", "V;PST", "--budget", "9"]) == 1
+    assert "--budget: expected --search exact with it" in capsys.readouterr().err
+
+
 def test_forced_decoding(run, capsys, tmp_path):
     assert main(["force", str(run), "walk", "V;PST", "sss", "--pictures", str(tmp_path)]) == 0
     text = capsys.readouterr().out

@@ -197,9 +197,17 @@ def test_temperature_top_k_and_nucleus():
         (lambda w: w.write("", 3, None), DataError, "at least one character"),
         (lambda w: w.write("the", -1, None), ValueError, "length: expected at least 0"),
         (lambda w: w.write("€", 3, None), DataError, "€"),
+        (lambda w: w.write("the", 3, None, temperature=0), ValueError, "temperature must be"),
+        (lambda w: w.write("the", 3, None, temperature=-1), ValueError, "temperature must be"),
+        (lambda w: w.write("the", 3, None, temperature=np.nan), ValueError, "temperature must be"),
+        (lambda w: w.write("the", 3, None, top_k=0), ValueError, "top_k must be at least 1"),
+        (lambda w: w.write("the", 3, None, top_k=-1), ValueError, "top_k must be at least 1"),
+        (lambda w: w.write("the", 3, None, nucleus=0), ValueError, "nucleus must be a mass"),
+        (lambda w: w.write("the", 3, None, nucleus=2), ValueError, "nucleus must be a mass"),
+        (lambda w: w.write("the", 3, None, nucleus=np.nan), ValueError, "nucleus must be a mass"),
     ],
 )
-def test_bad_beginnings(call, error, words):
+def test_nothing_is_written_with_what_is_out_of_range(call, error, words):
     writer = Writer.untrained(LINES, np.random.default_rng(0), 16, **SHAPE)
     with pytest.raises(error, match=words):
         call(writer)
@@ -235,3 +243,51 @@ def test_texts_that_are_none(tmp_path, monkeypatch):
         row("nothing")
     with pytest.raises(DataError, match="tokens: expected at least"):
         train_writer(Text("ab" * 9, "ab"), QUICK, context=16, progress=False, **SHAPE)
+
+
+def test_samples_that_are_none_are_refused(capsys):
+    for option, value in (("--samples", 0), ("--samples", -1), ("--length", 0), ("--seed", -1)):
+        assert run("sample", "nowhere", option, value) == 1
+        assert f"{option}: expected" in capsys.readouterr().err
+
+
+def test_a_mark_at_the_beginning_of_a_file_is_no_character(folder):
+    plain = read_text(folder / "input.txt")
+    (folder / "marked.txt").write_text("\ufeff" + LINES, "utf-8")
+    assert read_text(folder / "marked.txt") == plain
+
+
+def test_runs_on_another_text_are_not_put_into_one_table(folder, capsys, tiny_rows):
+    out = folder / "rows"
+    command = ("reproduce", "language-model", "--data", folder, "--out", out, "--quiet", "--row")
+    assert run(*command, "softmax") == 0
+    (folder / "input.txt").write_text(LINES.replace("dog", "pig"), "utf-8")
+    assert run(*command, "top8") == 1
+    assert "holds results of other settings (text" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"updates": null}'])
+def test_a_damaged_result_is_named(folder, capsys, text):
+    path = folder / "rows" / "softmax.seed-0" / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, "utf-8")
+    command = ("reproduce", "language-model", "--data", folder, "--out", folder / "rows")
+    assert run(*command, "--quiet", "--row", "softmax") == 1
+    assert f"{path}: expected the result of a run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", '[{"update": "1"}]'])
+def test_a_damaged_curve_is_named(folder, capsys, text):
+    path = folder / "softmax.seed-0" / "curve.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, "utf-8")
+    assert run("reproduce", "language-model", "--out", folder, "--report") == 1
+    assert f"{path}: expected the curve of a run" in capsys.readouterr().err
+
+
+def test_a_folder_of_no_row_is_named(folder, capsys):
+    path = folder / "nonesuch.seed-0" / "curve.json"
+    path.parent.mkdir(parents=True)
+    path.write_text("[]", "utf-8")
+    assert run("reproduce", "language-model", "--out", folder, "--report") == 1
+    assert f"{path.parent}: expected the folder of a row" in capsys.readouterr().err

@@ -19,6 +19,7 @@ def test_lines_belong_together_however_they_end(tmp_path):
         ("ein hund\nder hund\n", "a dog\nthe dog"),
         ("ein hund\r\nder hund\r\n", "a dog\nthe dog\n"),
         ("ein  hund \n\tder hund", "a dog\nthe dog\n"),
+        ("\ufeffein hund\nder hund\n", "\ufeffa dog\nthe dog\n"),
     ):
         assert read_parallel(*files(tmp_path, source, target)) == expected
 

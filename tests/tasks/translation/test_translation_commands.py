@@ -70,7 +70,7 @@ def test_train_resume_and_translate(folder, capsys, monkeypatch, model, config):
     assert run("translate", out, "der hund", "das ei") == 0
     given = capsys.readouterr().out.splitlines()[2:]
     assert len(given) == 2
-    monkeypatch.setattr(sys, "stdin", io.StringIO("der hund\ndas ei\n"))
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeffder hund\ndas ei\n"))
     assert run("translate", out, "-") == 0
     assert capsys.readouterr().out.splitlines()[2:] == given
     assert run("translate", out, "--ensemble", out, "der hund", "das ei") == 0
@@ -297,3 +297,28 @@ def every_string(translator, sentence):
             longer += [(*prefix, int(t)) for t in tokens if t != translator.model.eos]
         prefixes = longer
     return found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--best", "2"], "--best: expected --list with it"),
+        (["--budget", "9"], "--budget: expected --list with it"),
+        (["--search", "exact"], "--search exact: expected --list with it"),
+        (["--list", "--budget", "9"], "--budget: expected --search exact with it"),
+        (["--list", "--whole"], "--whole: is for the best translation"),
+        (["--force", "a dog", "--whole"], "--whole: is for the best translation"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(capsys, options, message):
+    assert main(["translate", "nowhere", "ein hund", *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_configuration_in_another_encoding_is_named(tmp_path):
+    path = tmp_path / "small.toml"
+    path.write_text("\ufeff" + SMALL, "utf-8")
+    assert read_experiment(path, "transformer").model["width"] == 8
+    path.write_bytes("# größer\n".encode("latin-1"))
+    with pytest.raises(DataError, match="small.toml: expected text in UTF-8"):
+        read_experiment(path, "transformer")

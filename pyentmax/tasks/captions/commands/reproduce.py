@@ -12,6 +12,7 @@ from pyentmax.tasks.captions.experiment import (
     do_run,
     draw_looks,
     experiment_data,
+    held_out,
     write_report,
 )
 from pyentmax.tasks.command_line import Commands
@@ -43,6 +44,9 @@ def add_reproduce(commands: Commands) -> None:
 
 def _reproduce(args: argparse.Namespace) -> int:
     runs = [Run(row, seed) for seed in args.seed for row in args.row]
+    shown = held_out(args.images)
+    if not 0 <= args.picture < shown:
+        raise ValueError(f"--picture: expected a number from 0 to {shown - 1}, got {args.picture}")
     require_matplotlib()  # rather an error now than after the trainings
     for number, run in enumerate(runs, start=1):
         state = " (finished)" if (args.out / run.folder / RESULT).exists() else ""

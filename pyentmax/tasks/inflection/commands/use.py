@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pyentmax.tasks.command_line import Commands, add_models
+from pyentmax.tasks.command_line import DEFAULT_BUDGET, Commands, add_models, refuse_idle_budget
 from pyentmax.tasks.inflection.commands.options import read_marked
 from pyentmax.tasks.inflection.examples import Example, first_words
 from pyentmax.tasks.inflection.experiments import sparsity
@@ -29,12 +29,13 @@ def add_inflect(commands: Commands) -> None:
     )
     add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
     add("--best", type=int, metavar="N", help="stop at the N best forms; all if not given")
-    add("--budget", type=int, default=1000, help="exact: most prefixes to expand")
+    add("--budget", type=int, metavar="N", help="exact: most prefixes to expand, 1000 if not given")
     add("--max-length", type=int, help="longest form; from the lemma's length if not given")
     add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")
 
 
 def _inflect(args: argparse.Namespace) -> int:
+    refuse_idle_budget(args)
     inflector = load_word_decoder(args.models)
     result = inflector.inflect(
         args.lemma,
@@ -43,7 +44,7 @@ def _inflect(args: argparse.Namespace) -> int:
         search=args.search,
         beam=args.beam,
         n_best=args.best,
-        budget=args.budget,
+        budget=DEFAULT_BUDGET if args.budget is None else args.budget,
         max_length=args.max_length,
     )
     word = Example(args.lemma, "", tuple(args.tags.split(";")), args.language)

@@ -32,6 +32,11 @@ def add_sample(commands: Commands) -> None:
 
 
 def _sample(args: argparse.Namespace) -> int:
+    for name in ("samples", "length"):
+        if getattr(args, name) < 1:
+            raise ValueError(f"--{name}: expected at least 1, got {getattr(args, name)}")
+    if args.seed < 0:
+        raise ValueError(f"--seed: expected a number from 0 up, got {args.seed}")
     writer, rng = Writer.load(args.model), np.random.default_rng(args.seed)
     for number in range(args.samples):
         if number:

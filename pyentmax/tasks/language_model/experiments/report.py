@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.tasks.language_model.experiments.rows import KS, ROWS, row
-from pyentmax.tasks.records import read_json, write_text
-from pyentmax.tasks.runs import CURVE, RESULT, Run
+from pyentmax.tasks.records import write_text
+from pyentmax.tasks.runs import CURVE, Run, read_curve, read_result, recorded_runs
 
 CURVES = {  # picture → its rows, at most as many as there are colours
     "curves": ("softmax", "1.5-slow", "1.5-late", "learned-late", "top8", "top8-late"),
@@ -49,16 +49,11 @@ class Recorded(NamedTuple):
 
 def recorded(out: Path) -> list[Recorded]:
     """All runs that have been validated once, in the order of the rows."""
-    found = []
-    for path in out.glob(f"*.seed-*/{CURVE}"):
-        name, _, seed = path.parent.name.rpartition(".seed-")
-        result = path.parent / RESULT
-        curve = read_json(path)
-        if curve:
-            of_run = read_json(result) if result.exists() else None
-            found.append(Recorded(Run(name, int(seed)), curve, of_run))
-    order = list(ROWS)
-    return sorted(found, key=lambda r: (order.index(r.run.row), r.run.seed, r.updates))
+    found = [
+        Recorded(run, read_curve(out / run.folder), read_result(out / run.folder))
+        for run in recorded_runs(out, ROWS, CURVE)
+    ]
+    return [entry for entry in found if entry.curve]
 
 
 def write_report(out: Path) -> str:

@@ -29,6 +29,7 @@ from pyentmax.tasks.language_model.experiments.rows import BATCH, CONTEXT, KS, r
 from pyentmax.tasks.language_model.text import Text
 from pyentmax.tasks.language_model.training import train_writer
 from pyentmax.tasks.language_model.writer import Writer
+from pyentmax.tasks.records import fingerprint_of_texts, open_folder
 from pyentmax.tasks.runs import Curve, Run, finish, has_result, training_state
 from pyentmax.training import LAST, Validation
 
@@ -66,10 +67,12 @@ def do_run(
 
     Notes
     -----
-    A finished run is left as it is. If another process is at it, the call waits.
+    A finished run is left as it is. If another process is at it, the call waits. All runs of a
+    folder have one text, or a ValueError is raised.
     """
 
     def work(folder: Path) -> dict[str, Any] | None:
+        open_folder(out, {"text": fingerprint_of_texts(text)})
         config = row(run.row).settings(run.seed, updates)
         writer, history = train_writer(
             text,

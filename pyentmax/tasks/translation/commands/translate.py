@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from pyentmax.data import DataError
-from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.command_line import DEFAULT_BUDGET, Commands, refuse_idle_budget
 from pyentmax.tasks.translation.reports import describe, describe_forced, draw, draw_forced
 from pyentmax.tasks.translation.translator import load_sentence_decoder
 
@@ -39,7 +39,7 @@ def add_translate(commands: Commands) -> None:
     add("--search", choices=("beam", "exact"), default="beam", help="exact: of --list")
     add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
     add("--best", type=int, metavar="N", help="of --list: stop at the N best")
-    add("--budget", type=int, default=1000, help="exact: most prefixes to expand")
+    add("--budget", type=int, metavar="N", help="exact: most prefixes to expand, 1000 if not given")
     add("--whole", action="store_true", help="compare by the probability of the whole, not by mean")
     add("--force", metavar="TRANSLATION", help="of the one sentence: feed it, step by step")
     add(
@@ -51,10 +51,13 @@ def add_translate(commands: Commands) -> None:
 
 
 def _translate(args: argparse.Namespace) -> int:
+    _refuse_idle_options(args)
     decoder = load_sentence_decoder([args.model, *args.ensemble])
     sentences = args.sentences
     if sentences == ["-"]:
-        sentences = [line.rstrip("\n") for line in sys.stdin]
+        # A mark at the beginning of a file that came through a pipe is no part of a word.
+        text = sys.stdin.read().removeprefix("\ufeff")
+        sentences = text.removesuffix("\n").split("\n") if text else []
     for number, sentence in enumerate(sentences, start=1):
         if not sentence.split():
             raise DataError(f"sentence {number}: expected at least one word, got an empty one")
@@ -77,10 +80,27 @@ def _translate(args: argparse.Namespace) -> int:
         return 0
     for sentence in sentences:
         result = decoder.translate(
-            sentence, search=args.search, beam=args.beam, n_best=args.best, budget=args.budget
+            sentence,
+            search=args.search,
+            beam=args.beam,
+            n_best=args.best,
+            budget=DEFAULT_BUDGET if args.budget is None else args.budget,
         )
         print(describe(decoder, sentence, result), end="\n\n")
         if args.pictures is not None:
             for path in draw(decoder, sentence, result, args.pictures):
                 print(f"picture: {path}")
     return 0
+
+
+def _refuse_idle_options(args: argparse.Namespace) -> None:
+    """Raise a ValueError for an option that would have no effect."""
+    if not args.list:
+        for name, given in (("best", args.best), ("budget", args.budget)):
+            if given is not None:
+                raise ValueError(f"--{name}: expected --list with it")
+        if args.search != "beam":
+            raise ValueError(f"--search {args.search}: expected --list with it")
+    refuse_idle_budget(args)
+    if args.whole and (args.list or args.force is not None):
+        raise ValueError("--whole: is for the best translation; --list and --force always do so")

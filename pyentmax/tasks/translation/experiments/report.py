@@ -20,10 +20,10 @@ import numpy as np
 from pyentmax.analysis import merging_scores, word_clusters
 from pyentmax.calls.devices import to_host
 from pyentmax.tasks.records import read_json, write_json, write_text
-from pyentmax.tasks.runs import CURVE, RESULT, Run
+from pyentmax.tasks.runs import CURVE, Run, read_curve, read_result, recorded_runs
 from pyentmax.tasks.translation.experiments.measures import paired_bootstrap
 from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
-from pyentmax.tasks.translation.experiments.rows import ROWS, row
+from pyentmax.tasks.translation.experiments.rows import ROWS, directed, row
 from pyentmax.tasks.translation.experiments.runs import TRANSLATIONS
 from pyentmax.tasks.translation.translator import Translator
 
@@ -61,17 +61,12 @@ class Recorded(NamedTuple):
 
 def recorded(out: Path) -> list[Recorded]:
     """All runs that have been validated once, in the order of the rows."""
-    found = []
-    for path in out.glob(f"*.seed-*/{CURVE}"):
-        name, _, seed = path.parent.name.rpartition(".seed-")
-        result = path.parent / RESULT
-        entry = Recorded(
-            Run(name, int(seed)), read_json(path), read_json(result) if result.exists() else None
-        )
-        if entry.curve:
-            found.append(entry)
-    order = list(ROWS)
-    return sorted(found, key=lambda r: (order.index(r.run.row.removesuffix(".reversed")), r.run))
+    rows = [directed(name, reverse=reverse) for name in ROWS for reverse in (False, True)]
+    found = [
+        Recorded(run, read_curve(out / run.folder), read_result(out / run.folder))
+        for run in recorded_runs(out, rows, CURVE)
+    ]
+    return [entry for entry in found if entry.curve]
 
 
 def write_report(out: Path, data: Path | None = None) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.models.transformer import Transformer
-from pyentmax.tasks.records import write_json, write_text
+from pyentmax.tasks.records import fingerprint_of_texts, open_folder, write_json, write_text
 from pyentmax.tasks.runs import Curve, Run, finish, has_result, training_state
 from pyentmax.tasks.translation.experiments.measures import bleu, supports
 from pyentmax.tasks.translation.experiments.multi30k import Data, read_multi30k
@@ -61,11 +61,14 @@ def do_run(
 
     Notes
     -----
-    A finished run is left as it is. If another process is at it, the call waits.
+    A finished run is left as it is. If another process is at it, the call waits. All runs of a
+    folder have the same sentences, or a ValueError is raised.
     """
 
     def work(folder: Path) -> dict[str, Any] | None:
-        sentences = read_multi30k(data, reverse=row(run.row).reverse)
+        reverse = row(run.row).reverse
+        sentences = read_multi30k(data, reverse=reverse)
+        open_folder(out, {"data": _fingerprint(sentences, reverse)})
         translator, interrupted = _train(
             folder, run, sentences, updates, pause_after, device, progress
         )
@@ -76,6 +79,14 @@ def do_run(
         return _measured(folder, run, translator, sentences, progress)
 
     return finish(out, run, _updates(run, updates), work)
+
+
+def _fingerprint(sentences: Data, reverse: bool) -> str:
+    """Of both directions the same."""
+    order = -1 if reverse else 1
+    return fingerprint_of_texts(
+        side for part in sentences for pair in part for side in pair[::order]
+    )
 
 
 def _updates(run: Run, updates: int | None) -> int:
