@@ -75,8 +75,9 @@ def execute(path: Path) -> Any:
         code = [*solution_blocks(path), *(cell.source for cell in checks)]
         notebook.cells += [new_code_cell(source) for source in code]
     # Kernels that start at the same moment can choose the same port of the machine; a file in a
-    # folder of one's own is nobody else's.
-    with tempfile.TemporaryDirectory() as folder:
+    # folder of one's own is nobody else's. On macOS a socket's name ends after 103 bytes.
+    short = sys.platform == "win32" or len(os.fsencode(tempfile.gettempdir())) < 70
+    with tempfile.TemporaryDirectory(dir=None if short else "/tmp") as folder:
         manager = AsyncKernelManager(kernel_name="python3")
         if sys.platform != "win32":
             manager.transport, manager.ip = "ipc", f"{folder}/kernel"
@@ -88,7 +89,7 @@ def execute(path: Path) -> Any:
             extra_arguments=["--IPKernelApp.log_level=40"],  # errors only
             resources={"metadata": {"path": str(FOLDER)}},
         )
-        client.execute()
+        client.execute(cleanup_kc=True)  # of a manager of ours it leaves the kernel running
     solved = notebook.cells[len(notebook.cells) - len(checks) :]
     for check, again in zip(checks, solved, strict=True):
         if "to do" not in printed(check):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import os
 import re
 import subprocess
 import sys
@@ -259,6 +260,26 @@ def test_exercises_run_with_stub_and_solution(tmp_path, monkeypatch, capsys, sol
     monkeypatch.setattr(run, "FOLDER", tmp_path)
     assert run.main([]) == (said is not None)
     assert said is None or said in capsys.readouterr().err
+
+
+@pytest.mark.notebooks
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no sockets that are files")
+def test_a_kernel_takes_no_port_of_the_machine_and_ends_with_its_notebook(tmp_path, monkeypatch):
+    pytest.importorskip("nbclient", reason=NEEDS)
+    nbformat = pytest.importorskip("nbformat")
+    deep = tmp_path / "temporary" / ("folder" * 20)  # longer than the name of a socket may be
+    deep.mkdir(parents=True)
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+    code = """import json, os
+from ipykernel.connect import get_connection_info
+print(json.loads(get_connection_info())["transport"], os.getpid())"""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code)])
+    nbformat.write(notebook, tmp_path / "01_toy.ipynb")
+    [cell] = load("run").execute(tmp_path / "01_toy.ipynb").cells
+    transport, process = cell.outputs[0].text.split()
+    assert transport == "ipc"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(process), 0)
 
 
 @pytest.mark.notebooks
