@@ -15,12 +15,14 @@
 #include "mappings/csparsemax.h"
 #include "mappings/budget_sparsemax.h"
 #include "mappings/normmax.h"
+#include "mappings/entmax_sigmoid.h"
 
 #include "losses/softmax.h"
 #include "losses/sparsemax.h"
 #include "losses/entmax15.h"
 #include "losses/entmax.h"
 #include "losses/topk_sparsemax.h"
+#include "losses/entmax_sigmoid.h"
 
 #include "attention/entmax_rows.h"
 #include "attention/compressed_rows.h"

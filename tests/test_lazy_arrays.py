@@ -315,9 +315,14 @@ def test_memory_is_bounded_by_the_chunks(gigabytes: int, where: str, tmp_path: A
     assert max(grown) < MOST, f"MiB per process: {grown}"
 
 
-@pytest.mark.filterwarnings("ignore:divide by zero")  # computed later, where nothing keeps it quiet
-@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 3])
-def test_scores_by_themselves_stay_lazy(alpha: float) -> None:
+@pytest.mark.filterwarnings("error")  # what is computed later has nothing to keep it quiet
+@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 3, 3.7])
+@pytest.mark.parametrize("kernels", [True, False])
+def test_scores_by_themselves_stay_lazy(
+    kernels: bool, alpha: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not kernels:
+        monkeypatch.setattr(choice, "kernels", dict)
     for name in ("entmax_sigmoid", "entmax_sigmoid_grad"):
         function = getattr(pyentmax, name)
         assert_lazily_equal(function(LAZY[:2, :5], alpha), function(Z[:2, :5], alpha))

@@ -154,7 +154,7 @@ class _Batch:
 
     def __init__(self, kernel: Callable[..., Any], operands: tuple[Any, ...]) -> None:
         self._kernel, self._operands = kernel, operands
-        self._core, self._out_core = core_dimensions(kernel.signature)  # type: ignore[attr-defined]
+        self._core, self._out_core = core_dimensions(kernel)
         self._shape = np.broadcast_shapes(
             *(x.shape[: x.ndim - core] for x, core in zip(operands, self._core, strict=True))
         )

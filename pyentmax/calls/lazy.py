@@ -72,7 +72,7 @@ def cut_alike(kernel: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
             f"the rows of a Dask array must lie in one chunk each, here they lie in {len(row)}; "
             "pass array.rechunk({axis: -1}) for the axis along which they go"
         )
-    inputs, _ = core_dimensions(kernel.signature)
+    inputs, _ = core_dimensions(kernel)
     return tuple(
         x.rechunk(_chunks(x.shape, [*batch, row][: len(batch) + core])) if is_lazy(x) else x
         for x, core in zip(operands, inputs, strict=True)

@@ -6,9 +6,10 @@ Problem: argmax over 0 ≤ p ≤ 1 of p z + H_α([p, 1 − p]), H_α Tsallis' en
     (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z,
 
 the logit log p − log(1 − p) = z at α = 1, and p is exactly 0 or 1 from |z| = 1/(α−1) on. Closed
-forms: the logistic sigmoid at α = 1; [(1 + z)/2] clipped to [0, 1] at 2; at 1.5, with t = z/2,
-√p = (√(2 − t²) + t)/2. It is the binary case of Blondel, Martins & Niculae (2020), Learning with
-Fenchel-Young losses, where the scores are [z, 0], and Figure 3 of Peters et al. (2019).
+forms: the logistic sigmoid at α = 1; (1 + z)/2 at 2 and (1 + 2z)/2 at 3, clipped to [0, 1]; at
+1.5, with t = z/2, √p = (√(2 − t²) + t)/2. It is the binary case of Blondel, Martins & Niculae
+(2020), Learning with Fenchel-Young losses, where the scores are [z, 0], and Figure 3 of Peters et
+al. (2019).
 
 With a loss for each class, whether it applies or not, several may: one-vs-all.
 """
@@ -16,19 +17,20 @@ With a loss for each class, whether it applies or not, several may: one-vs-all.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from pyentmax.backends import choice, threads
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating, is_masked
 from pyentmax.calls.entries import EntryCall, entry_values
+from pyentmax.calls.lazy import chunk_type, is_lazy
 from pyentmax.calls.options import LossOptions, Options, spelled_out
 from pyentmax.calls.parameters import PerRow, parts_of_largest
 from pyentmax.calls.rows import ScoreRows, from_rows, to_rows
 from pyentmax.losses.targets import checked_labels, checked_weight, places
-from pyentmax.thresholds.bisection import bisect_p_max
-from pyentmax.thresholds.tsallis import tsallis_exp
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -120,8 +122,8 @@ def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = Non
     [0.   0.75 1.  ]
     """
     call = EntryCall(z, mask=mask, out=out)
-    q = _smaller(np.abs(call.z), _beta(call.values(ALPHA, alpha), call.z))
-    return call.restore(np.where(call.z > 0, 1 - q, q))
+    beta = _beta(call.values(ALPHA, alpha), call.z)
+    return call.restore(_run("entmax_sigmoid", _probability, call.z, beta))
 
 
 def entmax_sigmoid_grad(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
@@ -378,7 +380,7 @@ def _one_vs_all(
     weight = _shares(np.where(np.any(live, axis=-1), weight, 0), z, options)
     if not rows.on_host:
         weight = np.where(right, weight, np.nan)
-    each, slope = _loss_and_slope(z, y, beta)
+    each, slope = _run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta)
     each = np.sum(np.where(live, each, 0), axis=-1)
     each = np.where(weight == 0, 0, each * weight)
     loss = rows.in_callers_dtype(each if options.reduction == "none" else np.sum(each))[()]
@@ -441,7 +443,26 @@ def _beta(alpha: Any, like: Any) -> Any:
 
 def _smaller_and_beta(call: EntryCall, alpha: Any) -> tuple[Any, Any]:
     beta = _beta(call.values(ALPHA, alpha), call.z)
-    return _smaller(np.abs(call.z), beta), beta
+    return _run("entmax_sigmoid", _probability, -np.abs(call.z), beta), beta
+
+
+def _run(name: str, body: Callable[..., Any], z: Any, *operands: Any) -> Any:
+    """What the kernel of that name gives, on so many threads as pay, or the body.
+
+    The kernel goes entry by entry, and so is a ufunc, which Dask plans for each chunk. On a GPU the
+    body runs.
+    """
+    kernel = choice.kernels().get(name)
+    if kernel is None or not isinstance(chunk_type(z), np.ndarray | np.generic):
+        return body(z, *operands)
+    if is_lazy(z):
+        return kernel(z, *operands) if kernel.nout == 1 else body(z, *operands)
+    return threads.run(kernel, (np.asarray(z), *map(np.asarray, operands)))
+
+
+def _probability(z: Any, beta: Any) -> Any:
+    q = _smaller(np.abs(z), beta)
+    return np.where(z > 0, 1 - q, q)
 
 
 def _smaller(a: Any, beta: Any) -> Any:
@@ -475,10 +496,11 @@ def _square(a: Any, beta: Any) -> Any:
 
 
 def _linear(a: Any, beta: Any) -> Any:
-    return np.maximum(1 - a, 0) / 2
+    # p² − q² is p − q, too.
+    return np.maximum(1 - beta * np.minimum(a, 1), 0) / 2
 
 
-def _newton(a: Any, beta: Any) -> Any:
+def _below_2(a: Any, beta: Any) -> Any:
     """For 0 < β < 1, from the ratio r = q/(1 − q).
 
     With v = (1 − r^β)/β, that is r = [1 − βv]^{1/β}, the equation reads v = a (1 + r)^β. At β = 0
@@ -488,28 +510,45 @@ def _newton(a: Any, beta: Any) -> Any:
     """
     within = beta * a < 1
     v = a = np.where(within, a, 0)
+    lowest = np.finfo(a.dtype).epsneg - 1  # βv < 1, and not even by rounding 1: no log of 0
     for _ in range(5):
-        r, s = tsallis_exp(-v, beta)
+        x = np.maximum(-beta * v, lowest)
+        r = np.exp(np.log1p(x) / beta)
         norm = a * np.exp(beta * np.log1p(r))
-        v = v + (norm - v) / (1 + beta * norm * s / (1 + r))
-    r, _ = tsallis_exp(-v, beta)
+        v = v + (norm - v) / (1 + beta * norm * (r / (1 + x)) / (1 + r))
+    r = np.exp(np.log1p(np.maximum(-beta * v, lowest)) / beta)
     return np.where(within, r / (1 + r), 0)
 
 
-def _bisected(a: Any, beta: Any) -> Any:
-    # Above α = 2 a probability is ill-conditioned near its threshold: as in `entmax`.
-    y = np.stack([np.zeros_like(a), -a], axis=-1)
-    q = bisect_p_max(y, np.broadcast_to(beta, a.shape)[..., None]).p[..., 1]
-    return np.minimum(q, 0.5)
+def _above_2(a: Any, beta: Any) -> Any:
+    """For β > 1, from w = (1 − q)^β.
+
+    The equation reads w − (1 − w^{1/β})^β = βa. With r = q/(1 − q) ≤ 1 the left side has the slope
+    1 + r^{β−1}, between 1 and 2 and falling, since r falls where w rises: it is concave. It is 0 at
+    2^{−β}, so that the root is not below 2^{−β} + βa/2, nor below βa, and from there the steps of
+    Newton's rise to it. Three leave less than 1e−11 of w, whatever a and β are, and the fourth
+    rounding. A rounding of w moves the score by 1/β of one, as the contract has it above α = 2.
+    """
+    within, beta = a < 1 / beta, _finite(beta)
+    tiny = np.finfo(a.dtype).tiny
+    s = beta * np.where(within, a, 0)
+    w = np.maximum(np.maximum(np.exp(-math.log(2) * beta) + s / 2, s), tiny)
+    for _ in range(4):
+        log = np.log(w) / beta
+        p, q = np.exp(log), np.maximum(-np.expm1(log), tiny)
+        rest = np.exp(beta * np.log(q))
+        w = w + (s - w + rest) / (1 + rest / w * (p / q))
+        w = np.minimum(np.maximum(w, tiny), 1)
+    return np.where(within, np.minimum(-np.expm1(np.log(w) / beta), 0.5), 0)
 
 
 # Where each applies, a β for it to be given elsewhere, and the way.
 _WAYS = (
     (lambda beta: beta == 0, 0, _logistic),
     (lambda beta: beta == 0.5, 0.5, _square),
-    (lambda beta: beta == 1, 1, _linear),
-    (lambda beta: (beta > 0) & (beta < 1) & (beta != 0.5), 0.25, _newton),
-    (lambda beta: beta > 1, 3, _bisected),
+    (lambda beta: (beta == 1) | (beta == 2), 1, _linear),
+    (lambda beta: (beta > 0) & (beta < 1) & (beta != 0.5), 0.25, _below_2),
+    (lambda beta: (beta > 1) & (beta != 2), 3, _above_2),
 )
 
 

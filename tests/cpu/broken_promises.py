@@ -96,8 +96,13 @@ SIZES = {"n": lambda n: (n,), "4,n": lambda n: (4, n), "": lambda n: ()}
 
 
 def shapes(kernel: Any) -> list[str]:
-    """The core dimensions of each operand, as the kernel's signature has them."""
-    return re.findall(r"\(([^)]*)\)", (kernel.signature or "").split("->")[0])
+    """The core dimensions of each operand, as the kernel's signature has them.
+
+    One that goes entry by entry has none, and takes rows of anything.
+    """
+    if kernel.signature is None:
+        return ["n"] * int(kernel.nin)
+    return re.findall(r"\(([^)]*)\)", kernel.signature.split("->")[0])
 
 
 def takes_rows(kernel: Any) -> bool:

@@ -73,6 +73,14 @@ def operands(name, z, rng):
     if name == "adam_step":
         numbers = (np.full(z.size, x) for x in (0.01, 1e-8, 0.9, 0.99))
         return z.ravel(), rng.permuted(z).ravel(), z.ravel() ** 2, z.ravel(), *numbers
+    if name.startswith("entmax_sigmoid"):  # entry by entry
+        betas = np.array([0, 1e-30, 1e-9, 0.2, 0.5, 0.9, 1, 2, 1.1, 3, 50, np.inf], z.dtype)
+        z = z.ravel()
+        beta = rng.choice(betas, z.shape)
+        if rng.random() < 0.7:
+            beta = np.broadcast_to(beta[0], z.shape)  # one for all
+        y = np.where(rng.random(z.shape) < 0.5, rng.random(z.shape), z > 0).astype(z.dtype)
+        return (z, beta) if name == "entmax_sigmoid" else (z, y, beta)
     if name == "entmax_grad_alpha":
         z, mask, alpha = operands("entmax", z, rng)
         return _cpu.BUILDS[BASELINE]["entmax"](z, mask, alpha), alpha

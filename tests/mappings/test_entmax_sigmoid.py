@@ -16,7 +16,7 @@ from scipy.special import expit
 import pyentmax as pe
 from pyentmax.mappings import entmax_sigmoid as module
 
-ALPHAS = [1.0, 1 + 1e-12, 1 + 1e-8, 1.001, 1.1, 1.5, 1.75, 2.0, 2.5, 50.0]
+ALPHAS = [1.0, 1 + 1e-12, 1 + 1e-8, 1.001, 1.1, 1.5, 1.75, 2.0, 2.2, 3.0, 7.5, 50.0]
 DTYPES = [np.float32, np.float64]
 DIGITS = 50
 ROUNDINGS = 64  # of a derivative: each power takes a few, and there are some ten
@@ -132,6 +132,8 @@ def test_closed_forms_are_taken_entry_by_entry() -> None:
     each = np.stack([pe.entmax_sigmoid(z[:, 0], a) for a in alpha], axis=-1)
     np.testing.assert_array_equal(found, each)
     np.testing.assert_array_equal(found[:, -1], [0, 0, 0.5, 1, 1])
+    least = np.finfo(float).smallest_subnormal
+    np.testing.assert_array_equal(pe.entmax_sigmoid([-least, least], np.inf), [0, 1])
 
 
 def assert_close(found: Any, right: list[Any], epsilon: float, conditions: list[float]) -> None:
@@ -235,6 +237,60 @@ def test_losses_against_many_digits(alpha: float, dtype: Any) -> None:
             assert abs(loss - right) <= ROUNDINGS * epsilon * right + moved + steep + between
 
 
+# --- the kernels ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bodies(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A function that calls another without the kernels."""
+
+    def called(function: Any, *args: Any, **options: Any) -> Any:
+        with monkeypatch.context() as patched:
+            patched.setattr(module.choice, "kernels", dict)
+            return function(*args, **options)
+
+    return called
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("alpha", [1, 1 + 1e-12, 1.01, 1.3, 1.5, 1.8, 2, 2.2, 3, 4.5, 50, np.inf])
+def test_kernels_and_bodies_agree(bodies: Any, alpha: float, dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    edge = min(1 / max(alpha - 1, 1e-3), 30)
+    z = (1.1 * edge * rng.uniform(-1, 1, (40, 50))).astype(dtype)
+    y = np.where(rng.random(z.shape) < 0.5, z > 0, rng.random(z.shape)).astype(dtype)
+    epsilon = np.finfo(dtype).eps
+    p, expected = pe.entmax_sigmoid(z, alpha), bodies(pe.entmax_sigmoid, z, alpha)
+    np.testing.assert_allclose(p, expected, rtol=0, atol=4 * epsilon)
+    options: Any = {"reduction": "none"}
+    loss, grad = pe.entmax_sigmoid_loss_and_grad(z, y, alpha, **options)
+    right, slope = bodies(pe.entmax_sigmoid_loss_and_grad, z, y, alpha, **options)
+    np.testing.assert_allclose(grad, slope, rtol=0, atol=4 * epsilon)
+    # What is added up is up to |z|, and a rounding of the score changes it by the slope.
+    np.testing.assert_allclose(loss, right, rtol=64 * epsilon, atol=16 * epsilon * max(edge, 1))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_entry_gets_the_same_bits_wherever_it_stands(dtype: Any) -> None:
+    rng = np.random.default_rng(0)
+    alphas = np.array([1, 1.2, 1.5, 1.7, 2, 3, 2.5, 40, np.inf])
+    z, alpha = (0.5 * rng.standard_normal((70, 9))).astype(dtype), rng.permuted(alphas)
+    together = pe.entmax_sigmoid(z, alpha)
+    for column, a in enumerate(alpha):
+        np.testing.assert_array_equal(together[:, column], pe.entmax_sigmoid(z[:, column], a))
+        alone = [pe.entmax_sigmoid(x, a) for x in z[:5, column]]
+        np.testing.assert_array_equal(together[:5, column], alone)
+    many = np.resize(z, (1 << 19, 2))
+    y = (many > 0).astype(dtype)
+    cases: Any = ((pe.entmax_sigmoid, ()), (pe.one_vs_all_loss_and_grad, (y,)))
+    for function, targets in cases:
+        found = []
+        for workers in (1, 2):
+            with pe.set_workers(workers):
+                found.append(function(many, *targets, 1.3))
+        np.testing.assert_equal(*found)
+
+
 # --- what every function takes --------------------------------------------------------------------
 
 ELEMENTWISE = ["entmax_sigmoid", "entmax_sigmoid_grad", "entmax_sigmoid_grad2"]
@@ -276,7 +332,8 @@ def test_shapes_dtypes_and_layouts(name: str) -> None:
     z.flags.writeable = False
     np.testing.assert_array_equal(function(z[::2, ::-1].T, 1.3), expected[::2, ::-1].T)
     assert function(np.zeros((0, 3)), 1.3).shape == (0, 3)
-    assert float(function(0.25, 1.3)) == function([0.25], 1.3)[0]
+    # NumPy's powers of its scalars may differ in the last bit.
+    np.testing.assert_allclose(function(0.25, 1.3), function([0.25], 1.3)[0], rtol=1e-15, atol=0)
     assert function([0, 1], 1.3).dtype == np.float64
     mask = np.arange(6) < 4
     masked = function(np.where(mask, z, np.nan), 1.3, mask=mask)
