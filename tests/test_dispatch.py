@@ -90,10 +90,32 @@ def test_alpha_reaches_the_kernel_per_row_and_checked(kernel: Recorder) -> None:
 
 
 def test_a_mask_reaches_the_kernel_without_a_copy(kernel: Recorder) -> None:
-    z = np.zeros((500, 4))
-    pyentmax.entmax15(z, mask=np.array([True, True, False, True]))
+    z, mask = np.zeros((500, 4)), np.array([True, True, False, True])
+    pyentmax.entmax15(z, mask=mask)
+    pyentmax.entmax15(z, axis=0, mask=np.ones((500, 1), bool))
     assert kernel.calls[0][0] is z
-    assert kernel.calls[0][1].strides == (0, 1)
+    assert kernel.calls[0][1] is mask
+    assert kernel.calls[1][1].strides == (0, 1)
+
+
+def test_operands_that_enlarge_the_scores_are_refused_with_and_without_shortcuts() -> None:
+    """NumPy would broadcast the scores to them."""
+    z = np.zeros((3, 4))
+    for mask in (np.ones((2, 3, 4), bool), np.ones((2, 4), bool), np.ones((3, 1, 4), bool)):
+        with pytest.raises(ValueError, match="does not broadcast to z"):
+            pyentmax.entmax15(z, mask=mask)
+    for alpha in (np.full((2, 3), 1.5), np.full(4, 1.5), np.full((3, 1), 1.5)):
+        with pytest.raises(ValueError, match=r"alpha of shape .* does not broadcast"):
+            pyentmax.entmax(z, alpha)
+        with pytest.raises(ValueError, match=r"alpha of shape .* does not broadcast"):
+            pyentmax.entmax_jvp(z, z, alpha)
+    column = np.array([[True], [False], [True]])
+    np.testing.assert_array_equal(
+        pyentmax.entmax15(z, mask=column), pyentmax.entmax15.reference(z, mask=column)
+    )
+    for alpha in (np.array([1.5, 0.5, 2]), np.array([1.5, np.nan, 2])):
+        with pytest.raises(ValueError, match="alpha must be at least 1"):
+            pyentmax.entmax(z, alpha)
 
 
 @pytest.mark.parametrize(

@@ -105,12 +105,10 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
     }
 }
 
-/* Rows of one α that together fill a leaf: powers want more than a short row of them at a time. All
- * rows lie one after the other, those of p without a gap. */
-static void TYPED(entmax_jvp_rows)(const REAL *p, const REAL *const *v, REAL *const *out, int count,
-                                   ptrdiff_t n, double alpha) {
-    REAL s[LEAF];
-    TYPED(inverse_curvature)(p, count * n, alpha, s);
+/* The products of `count` rows, of which s gives the weights 1/Omega''(p), one row after the other;
+ * s is overwritten. */
+static void TYPED(products_of_weights)(REAL *s, const REAL *const *v, REAL *const *out, int count,
+                                       ptrdiff_t n) {
     if (n <= KEPT_ROW) {
         const int next = count > 1;
         const TYPED(JvpRows) rows = {(const char *)s,
@@ -130,6 +128,15 @@ static void TYPED(entmax_jvp_rows)(const REAL *p, const REAL *const *v, REAL *co
         TYPED(jacobian_product)(s + j * n, v[j], n, &all);
         memcpy(out[j], s + j * n, (size_t)n * sizeof(REAL));
     }
+}
+
+/* Rows of one α that together fill a leaf: powers want more than a short row of them at a time. All
+ * rows lie one after the other, those of p without a gap. */
+static void TYPED(entmax_jvp_rows)(const REAL *p, const REAL *const *v, REAL *const *out, int count,
+                                   ptrdiff_t n, double alpha) {
+    REAL s[LEAF];
+    TYPED(inverse_curvature)(p, count * n, alpha, s);
+    TYPED(products_of_weights)(s, v, out, count, n);
 }
 
 /* (n),(n),()->(n): probabilities, a direction and α to the Jacobian's product. */

@@ -39,6 +39,9 @@ def on_tape(record: Mapping) -> MappingOp:
             mask = None  # p is 0 there, which is all that their derivatives ask
 
         def vjp(g: Array) -> tuple[Any, ...]:
+            if learned and record.vjps is not None:
+                gradients: tuple[Any, Any] = record.vjps(p, g, *values, axis=axis, mask=mask)
+                return gradients
             gz = record.vjp(p, g, *values, axis=axis, mask=mask)
             if not learned or record.parameter_vjp is None:
                 return (gz,)

@@ -26,7 +26,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 from pyentmax.backends import choice, threads
 from pyentmax.calls.binding import Binder
-from pyentmax.calls.documentation import GRADIENT, PRODUCT, with_sections
+from pyentmax.calls.documentation import GRADIENT, PRODUCT, VJPS, with_sections
 from pyentmax.calls.kinds import Kind, OfProbabilities, OfScores, Parameter
 from pyentmax.calls.lazy import cut_alike
 
@@ -126,6 +126,14 @@ def parameter_vjp(
         ),
         sections=GRADIENT,
     )
+
+
+def vjps(*parameters: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+    """The products with the Jacobian and the gradient in a parameter at once, as a pair.
+
+    Called as either is. The body returns both in rows, the gradient as what each row gives.
+    """
+    return _accelerated(OfProbabilities(parameters, both=True), sections=VJPS)
 
 
 def regularizer(

@@ -40,6 +40,7 @@ Raises
 ValueError, TypeError
     as in `{mapping}`, and if p and g differ in shape
 """
+VJPS = GRADIENT.replace("array of {parameter}'s shape", "arrays of p's and of {parameter}'s shape")
 LOSS = """
 Parameters
 ----------

@@ -72,9 +72,26 @@ def plain_scores(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -
         if axis == -1 and type(axis) is int and out is None and z.shape[-1]:
             if mask is None:
                 return z, EVERYTHING[: z.shape[-1]]
-            if type(mask) is np.ndarray and mask.dtype == np.bool_ and mask.shape == z.shape:
+            if type(mask) is np.ndarray and mask.dtype == np.bool_ and _fits(mask.shape, z.shape):
                 return z, mask
     return None
+
+
+def _fits(shape: tuple[int, ...], scores: tuple[int, ...]) -> bool:
+    """Whether the kernel itself broadcasts a mask of this shape, with rows of full length."""
+    if shape == scores:
+        return True
+    if not 0 < len(shape) <= len(scores) or shape[-1] != scores[-1]:
+        return False
+    return all(a in (1, b) for a, b in zip(reversed(shape), reversed(scores), strict=False))
+
+
+def _fits_batch(value: Any, like: Any) -> bool:
+    """Whether an operand with a number per row broadcasts to the rows of an array."""
+    shape, batch = value.shape, like.shape[:-1]
+    return len(shape) <= len(batch) and all(
+        a in (1, b) for a, b in zip(reversed(shape), reversed(batch), strict=False)
+    )
 
 
 def plain_product(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Values | None:
@@ -128,7 +145,9 @@ class OfScores:
             if operand is None:
                 return None
             operands = plain_scores(z, *axis, **options)
-            return None if operands is None else (*operands, operand)
+            if operands is None or not _fits_batch(operand, z):
+                return None
+            return *operands, operand
 
         return plain
 
@@ -193,6 +212,8 @@ class OfProbabilities:
         the result is a matrix per row
     gradient : bool
         the result is the gradient in the first parameter, to be summed to its shape
+    both : bool
+        the result is the product for each entry, and that gradient
     """
 
     parameters: tuple[Parameter, ...] = ()
@@ -203,16 +224,16 @@ class OfProbabilities:
     per_row: bool = False
     matrix: bool = False
     gradient: bool = False
+    both: bool = False
 
     def plain(self, function: Callable[..., Any]) -> Plain | None:
         """As in `Kind`."""
-        if not self.direction or self.gradient:
+        if not self.direction or self.gradient or self.both:
             return None
         if not self.parameters:
             return plain_product
         (parameter,) = self.parameters
-        if not parameter.in_product:
-            return None
+        in_product = parameter.in_product
         quick, default = parameter.quick, _default(function, parameter.name)
 
         def plain(p: Any, v: Any, *rest: Any, **options: Any) -> Values | None:
@@ -221,7 +242,9 @@ class OfProbabilities:
             if operand is None:
                 return None
             operands = plain_product(p, v, *axis, **options)
-            return None if operands is None else (*operands, operand)
+            if operands is None or not _fits_batch(operand, p):
+                return None
+            return (*operands, operand) if in_product else operands
 
         return plain
 
@@ -275,13 +298,20 @@ class ProbabilityCall(ProbabilityRows):
     def restore(self, result: Any) -> Any:
         """A result for each entry, row or pair of entries, as the caller expects it."""
         kind = self._kind
+        if kind.both:
+            product, each = result
+            return self.entries(product), self._gradient(each)
         if kind.gradient:
-            return kind.parameters[0].gradient(result, self._shapes[0], self)
+            return self._gradient(result)
         if kind.matrix:
             return result.reshape((*self.p.shape, self.p.shape[-1]))
         if kind.per_row:
             return self.in_callers_dtype(result.reshape(self.batch)[()])
         return self.entries(result)
+
+    def _gradient(self, each: Any) -> Any:
+        """What each row, or each bound, gives, in the shape of the first parameter."""
+        return self._kind.parameters[0].gradient(each, self._shapes[0], self)
 
     def run(self, body: Callable[..., Any]) -> Any:
         """The body's result, as the caller expects it."""

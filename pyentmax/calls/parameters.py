@@ -15,6 +15,7 @@ from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.lazy import check_known
 from pyentmax.calls.rows import (
+    KERNEL_DTYPES,
     ProbabilityRows,
     ScoreRows,
     flattened,
@@ -47,12 +48,23 @@ class PerRow:
     in_product: bool = True
 
     def quick(self, value: Any) -> Any:
-        """The kernel's operand for an ordinary Python number; None where more has to be checked."""
-        if type(value) not in (float, int) or not self.least <= value < 2**53:
+        """The kernel's operand for ordinary numbers; None where more has to be checked.
+
+        Those are a Python number, or a float32 or float64 array, whose shape is not looked at.
+        """
+        if type(value) is np.ndarray:
+            if self.whole or value.dtype not in KERNEL_DTYPES or not value.size:
+                return None
+            least, most = value.min(), value.max()  # NaN is neither
+        elif type(value) is int or (
+            type(value) is float and not (self.whole and value % 1)  # NaN where it is infinite
+        ):
+            least = most = value
+        else:
             return None
-        if self.whole or (self.strict and value == self.least):
+        if not self.least <= least <= most < 2**53 or (self.strict and least == self.least):
             return None
-        return np.array(value, np.float64)
+        return np.asarray(value, np.int64 if self.whole else np.float64)
 
     def of_scores(self, value: Any, rows: ScoreRows) -> Any:
         """The values, of a shape that broadcasts against the batch."""

@@ -28,6 +28,8 @@ class Mapping:
         for a mapping with one parameter; None where there is no derivative in it
     parameter_vjp_takes_scores : bool
         the scores z follow the parameters in `parameter_vjp`, since p does not tell all
+    vjps : as `vjp` -> (Jᵀ v, what `parameter_vjp` gives)
+        both for less than one after the other; None where there is no such function
     conjugate : ``conjugate(z, p, *params)`` -> Ω*(z), shape batch, of rows whose largest z is 0
         None where p·z − Ω(p) loses no digits
     log : as `forward` -> log p
@@ -77,6 +79,7 @@ class Mapping:
     support_alpha: float | None = None
     omega_takes_mask: bool = False
     # Of the mapping itself, see `with_own`.
+    vjps: Callable[..., Any] | None = field(default=None, init=False)
     conjugate: Callable[..., Any] | None = field(default=None, init=False)
     log: Callable[..., Any] | None = field(default=None, init=False)
     loss: Callable[..., Any] | None = field(default=None, init=False)

@@ -258,6 +258,27 @@ def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: 
     return np.sum(slope * np.where(p != 0, g, 0), axis=-1)
 
 
+@declare.vjps(ALPHA)
+def entmax_vjps(
+    p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None
+) -> tuple[Any, Any]:
+    """`entmax_vjp` and `entmax_vjp_alpha` at once: the gradients in z and in alpha.
+
+    With b = ∂∇Ω(p)/∂α, ∂p/∂α is −J b: as α grows, p moves as if the scores had moved by −b. So the
+    gradient in α is −Σ b ∘ J g, one more sum over the gradient in z, and the compiled kernel takes
+    both from the same logarithms of p.
+
+    Examples
+    --------
+    >>> p = entmax([2.0, 1.6, -1.0], 1.5)
+    >>> of_z, of_alpha = entmax_vjps(p, [1.0, 0.0, 0.0], 1.5)
+    >>> print(of_z.round(4), round(float(of_alpha), 4))
+    [ 0.3429 -0.3429  0.    ] 0.0988
+    """
+    of_rows = np.broadcast_to(alpha[:, 0], p.shape[:1])  # so that no row is added to another
+    return entmax_vjp(p, g, of_rows), entmax_vjp_alpha(p, g, of_rows)
+
+
 def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """Ω(p) = Σ (p^α − p) / (α (α−1)), the negative of Tsallis' entropy.
 
@@ -471,6 +492,7 @@ ENTMAX = Mapping(
     parameter_vjp=entmax_vjp_alpha,
     omega_at_vertices=0.0,
 ).with_own(
+    vjps=entmax_vjps,
     conjugate=_conjugate,
     log=log_entmax,
     doubtful=_doubtful,

@@ -297,7 +297,7 @@ class Setting:
         self.entmax = any(self.record is record for record in (ENTMAX, *SPECIAL))
         if self.record is ENTMAX:
             on_host = isinstance(alpha, np.ndarray) or not hasattr(alpha, "__array_function__")
-            if ALPHA.quick(alpha) is None and on_host:
+            if on_host and (np.ndim(alpha) or ALPHA.quick(alpha) is None):
                 ALPHA.checked(alpha, np.broadcast_to(np.float64(0), (*inputs.outer, 1)))
             self.support_alpha = self.mapping.values[0][..., 0]
         self.alpha = 1.0 if self.support_alpha is None else self.support_alpha

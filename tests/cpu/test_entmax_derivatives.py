@@ -8,6 +8,7 @@ import pytest
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts
 
 import pyentmax
+from pyentmax.mappings.entmax import entmax_vjps
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
@@ -168,6 +169,134 @@ def test_grad_alpha_of_a_uniform_row_is_exactly_0(dtype):
     for n in (1, 2, 3, 10, 1000):
         for alpha in (1, 1.2, 1.5, 2):
             assert not _cpu.entmax_grad_alpha(np.full(n, 1 / n, dtype), alpha).any()
+
+
+@pytest.mark.parametrize("build", _cpu.BUILDS)
+@pytest.mark.parametrize("beta", [0, 1e-12, 1e-9, 1e-6, 1e-3, 0.03, 0.1, 0.33, 0.5, 0.9, 1, 1.2, 3])
+def test_the_gradient_in_alpha_has_eleven_digits(beta, build):
+    rng = np.random.default_rng(3)
+    for n, spread in ((2, 1), (5, 3), (40, 8), (600, 1)):
+        p = np.exp(spread * rng.standard_normal(n))
+        p /= p.sum()
+        v = rng.standard_normal(n)
+        terms = np.array([float(value) for value in exact_slope(p, 1 + beta)]) * v
+        _, got = _cpu.BUILDS[build]["entmax_vjps"](p, v, 1 + beta)
+        assert abs(got - terms.sum()) <= 1e-11 * np.abs(terms).sum()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("alpha", [1, 1 + 1e-9, 1.1, 1.5, 1.9, 2, 3, 20, np.inf])
+def test_both_gradients_are_those_that_come_one_by_one(alpha, dtype):
+    rng = np.random.default_rng(4)
+    for n in (1, 2, 7, 20, 128, 130, 1000):
+        p = forward((rng.standard_normal((5, n)) * 2).astype(dtype), alpha)
+        v = rng.standard_normal((5, n)).astype(dtype)
+        of_z, of_alpha = _cpu.entmax_vjps(p, v, alpha)
+        assert of_z.dtype == of_alpha.dtype == dtype
+        np.testing.assert_array_equal(of_z, _cpu.entmax_jvp(p, v, alpha))
+        np.testing.assert_array_equal(of_alpha, _cpu.entmax_vjp_alpha(p, v, alpha))
+        slope = pyentmax.entmax_grad_alpha.reference(p.astype(np.float64), alpha)
+        size = np.abs(slope * v).sum(axis=-1) + np.finfo(dtype).tiny
+        # p of floats sums to 1 within ε, which all of ∂p/∂α shows where one entry has nearly all.
+        allowed = 64 * np.finfo(dtype).eps * (size + np.abs(v).max(axis=-1))
+        assert (np.abs(of_alpha - (slope * v).sum(axis=-1)) <= allowed).all(), n
+
+
+@pytest.mark.parametrize("alpha", [1.001, 1.2, 1.5, 1.9, 2.5])
+def test_the_gradient_in_alpha_against_central_differences(alpha):
+    rng = np.random.default_rng(9)
+    z = 0.005 * rng.standard_normal((20, 12))
+    v, step = rng.standard_normal(z.shape), 1e-6
+    change = (forward(z, alpha + step) - forward(z, alpha - step)) / (2 * step)
+    p = forward(z, alpha)
+    smooth = (p > 1e-2).all(axis=-1)  # no kink within the step
+    assert smooth.sum() > 5
+    _, got = _cpu.entmax_vjps(p, v, alpha)
+    expected = (change * v).sum(axis=-1)
+    np.testing.assert_allclose(got[smooth], expected[smooth], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_the_gradient_in_alpha_of_a_uniform_row_is_exactly_0(dtype):
+    for n in (1, 2, 3, 10, 130, 1000):
+        p = np.zeros(n + 3, dtype)
+        p[1 : n + 1] = 1 / n
+        v = np.random.default_rng(n).standard_normal(n + 3).astype(dtype)
+        for alpha in (1, 1.2, 1.5, 2):
+            assert not _cpu.entmax_vjps(p, v, alpha)[1], (n, alpha)
+
+
+@pytest.mark.parametrize("alpha", [1, 1.2, 1.5, 2, 3, np.inf])
+def test_both_gradients_of_rows_without_support_and_with_nan(alpha):
+    nan = np.nan
+    p = np.array([[0.0, 0, 0], [1, 0, 0], [nan, nan, nan], [0.75, 0.25, 0], [0.75, 0.25, 0]])
+    v = np.array([[1.0, nan, 2], [3, nan, np.inf], [1, 2, 3], [1, 3, nan], [nan, 3, 1]])
+    of_z, of_alpha = _cpu.entmax_vjps(p, v, alpha)
+    np.testing.assert_array_equal(of_z[:2], 0)
+    np.testing.assert_array_equal(of_alpha[:2], 0)
+    assert np.isnan(of_z[2]).all()
+    assert np.isnan(of_alpha[2])
+    slope = pyentmax.entmax_grad_alpha.reference(p[3], alpha)[:2]
+    np.testing.assert_allclose(of_alpha[3], slope @ v[3, :2], rtol=1e-13)
+    assert np.isnan(of_alpha[4]) or np.isinf(alpha)
+
+
+@pytest.mark.parametrize("alpha", [0.9, np.nan])
+def test_both_gradients_of_no_alpha_are_no_numbers(alpha):
+    p = np.full((2, 4), 0.25)
+    for gradient in (*_cpu.entmax_vjps(p, p, alpha), _cpu.entmax_vjp_alpha(p, p, alpha)):
+        assert np.isnan(gradient).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("n", [5, 64, 128, 129, 700])
+def test_both_gradients_of_rows_with_their_own_alpha_in_every_layout(n, dtype):
+    rng = np.random.default_rng(n)
+    alpha = rng.choice([1, 1.1, 1.3, 1.5, 1.9, 2, 3, np.inf], 40)
+    p = forward(rng.standard_normal((40, n)).astype(dtype), alpha)
+    v = rng.standard_normal((40, n)).astype(dtype)
+    both = _cpu.entmax_vjps(p, v, alpha)
+    for i, a in enumerate(alpha):
+        for row, whole in zip(_cpu.entmax_vjps(p[i], v[i], a), both, strict=True):
+            np.testing.assert_array_equal(row, whole[i])
+    for (layout, p_), (_, v_) in zip(awkward_layouts(p), awkward_layouts(v), strict=True):
+        for part, whole in zip(_cpu.entmax_vjps(p_, v_, alpha), both, strict=True):
+            np.testing.assert_array_equal(part, whole, err_msg=layout)
+        alone = _cpu.entmax_vjp_alpha(p_, v_, alpha)
+        np.testing.assert_array_equal(alone, both[1], err_msg=layout)
+    frame, column = np.zeros((40, 2 * n), dtype), np.zeros(80, dtype)
+    _cpu.entmax_vjps(p, v, alpha, out=(frame[:, ::-2], column[::2]))
+    np.testing.assert_array_equal(frame[:, ::-2], both[0])
+    np.testing.assert_array_equal(column[::2], both[1])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, *FLOATS])
+def test_the_public_gradients_are_the_bodies_on_every_axis_and_mask(dtype):
+    rng = np.random.default_rng(8)
+    z, v = rng.standard_normal((2, 4, 50, 3)).astype(dtype)
+    mask = rng.random(z.shape) < 0.8
+    v[~mask] = np.nan
+    for axis, alphas in (
+        (1, (1.3, np.array([1, 1.2, 1.5]), np.array([[1.1], [1.6], [2], [3]], np.float32))),
+        (-1, (1.9, np.linspace(1, 2, 200).reshape(4, 50))),
+        ((0, 2), (1.25, np.linspace(1, 2, 50))),
+        (None, (1.5,)),
+    ):
+        for alpha in alphas:
+            p = pyentmax.entmax(z, alpha, axis, mask=mask)
+            got = entmax_vjps(p, v, alpha, axis, mask=mask)
+            expected = entmax_vjps.reference(p, v, alpha, axis, mask=mask)
+            alone = pyentmax.entmax_vjp_alpha(p, v, alpha, axis, mask=mask)
+            np.testing.assert_array_equal(alone, got[1])
+            size = np.abs(expected[1]).max() + 1
+            for a, b, atol in zip(got, expected, (1, size * z.size**0.5), strict=True):
+                assert a.dtype == b.dtype
+                assert np.shape(a) == np.shape(b)
+                np.testing.assert_allclose(a, b, rtol=0, atol=64 * np.finfo(dtype).eps * atol)
+    with pytest.raises(ValueError, match=r"alpha must be at least 1, got 0.5"):
+        entmax_vjps(p, v, 0.5)
+    with pytest.raises(ValueError, match=r"alpha of shape \(7,\) does not broadcast"):
+        entmax_vjps(p, v, np.full(7, 1.5))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

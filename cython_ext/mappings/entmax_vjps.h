@@ -1,0 +1,260 @@
+/* The gradients of α-entmax in its scores and in α at once, given that of a loss in p: a template.
+ * The NumPy twin is `entmax_vjps` in pyentmax/mappings/entmax.py.
+ *
+ * The scores are z = ∇Ω(p) + a constant. Let b = ∂∇Ω(p)/∂α, which says how they would have to move
+ * for p to stay as α grows. They do not move, so that ∂p/∂α = -J b, and by the symmetry of J
+ *
+ *     Σ v ∘ ∂p/∂α = -Σ b ∘ J v:
+ *
+ * a sum over the product J v that the gradient in z is. With β = α - 1, l = log p and x = -β l,
+ *
+ *     b = (p^β (β l - 1) + 1)/β² = l² χ(x),    χ(x) = (1 - (1 + x) e^-x)/x²,
+ *
+ * whose limit at α = 1 is l²/2. The powers s of J v take log p too, and e^-x = p^β is p/s.
+ */
+#ifndef PYENTMAX_MAPPINGS_ENTMAX_VJPS_H
+#define PYENTMAX_MAPPINGS_ENTMAX_VJPS_H
+
+#include <numpy/ndarraytypes.h>
+
+#include "mappings/_inverse_curvature.h"
+#include "mappings/_separable_jvp.h"
+#include "mappings/entmax_grad_alpha.h"
+#include "mappings/entmax_jvp.h"
+
+#define VJPS_OPERANDS(real) real, real, NPY_DOUBLE, real, real
+#define VJP_ALPHA_OPERANDS(real) real, real, NPY_DOUBLE, real
+
+/* Rows of operands, with the bytes to the next row and to the next entry. of_z is NULL where
+ * nobody asks for it. */
+typedef struct {
+    const char *p, *v, *alpha;
+    char *of_z, *of_alpha;
+    ptrdiff_t p_step, v_step, alpha_step, of_z_step, of_alpha_step, p_stride, v_stride, of_z_stride;
+} VjpRows;
+
+#define TEMPLATE "mappings/entmax_vjps.h"
+#include "float_and_double.h"
+
+#elif defined(KERNEL_TABLE)
+
+KERNEL_WITHOUT_RECORD("entmax_vjps", "(n),(n),()->(n),()",
+                      "Gradients of alpha-entmax in scores and alpha, from that in p.", 3, 2,
+                      VJPS_OPERANDS, entmax_vjps_loop)
+KERNEL_WITHOUT_RECORD("entmax_vjp_alpha", "(n),(n),()->()",
+                      "Gradient of alpha-entmax in alpha, from that in p.", 3, 1,
+                      VJP_ALPHA_OPERANDS, entmax_vjp_alpha_loop)
+
+#elif defined(REAL)
+
+#define LN_2 ((REAL)0.693147180559945309417)
+#define BELOW_ALL (-(REAL)1e7) /* any -b, which is -log²p/2 or closer to 0 */
+
+/* χ(x) for x >= 0, given e^-x. Below 0.5, where it would cancel, by its Taylor series
+ * Σ (-x)^k/(k! (k + 2)). */
+static inline REAL TYPED(chi)(REAL x, REAL e) {
+#if IS_DOUBLE
+    REAL y = x * (1.0 / 1394852659200) - 1.0 / 93405312000; /* 0.5^15/(15! 17) is 1e-18 */
+    y = y * x + 1.0 / 6706022400;
+    y = y * x - 1.0 / 518918400;
+    y = y * x + 1.0 / 43545600;
+    y = y * x - 1.0 / 3991680;
+    y = y * x + 1.0 / 403200;
+    y = y * x - 1.0 / 45360;
+#else
+    REAL y = x * (1 / (REAL)403200) - 1 / (REAL)45360; /* 0.5^9/(9! 11) is 5e-10 */
+#endif
+    y = y * x + 1 / (REAL)5760;
+    y = y * x - 1 / (REAL)840;
+    y = y * x + 1 / (REAL)144;
+    y = y * x - 1 / (REAL)30;
+    y = y * x + 1 / (REAL)8;
+    y = y * x - 1 / (REAL)3;
+    y = y * x + (REAL)0.5;
+    const REAL direct = (1 - (1 + x) * e) / (x * x);
+    return x < (REAL)0.5 ? y : direct;
+}
+
+/* s = p^(2-α) of n <= LEAF entries for α <= 2, as inverse_curvature() gives it, and -b; BELOW_ALL
+ * off the support. */
+static void TYPED(curvature_and_slope)(const REAL *restrict p, ptrdiff_t n, double alpha,
+                                       REAL *restrict s, REAL *restrict slope) {
+    const REAL beta = (REAL)(alpha - 1), exponent = (REAL)(2 - alpha);
+    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+    REAL log2_p[LEAF];
+    TYPED(log2_of_row)(p, n, log2_p);
+    if (alpha == 1 || alpha == 1.5 || alpha == 2) {
+        TYPED(inverse_curvature)(p, n, alpha, s);
+    } else {
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = TYPED(scaled_exp2)(exponent * log2_p[i]);
+        for (ptrdiff_t i = 0; i < n; i++) s[i] = (p[i] > 0 ? s[i] : p[i]) * unscale;
+    }
+    for (ptrdiff_t i = 0; i < n; i++) {
+        const REAL l = log2_p[i] * LN_2, b = l * l * TYPED(chi)(-beta * l, p[i] / s[i]);
+        slope[i] = p[i] > 0 ? -b : BELOW_ALL;
+    }
+}
+
+ALWAYS_INLINE TYPED(Lanes) TYPED(load_slopes)(const REAL *x, ptrdiff_t count) {
+    if (count == LANES) return TYPED(load)(x);
+    REAL some[LANES];
+    for (int j = 0; j < LANES; j++) some[j] = j < count ? x[j] : BELOW_ALL;
+    return TYPED(load)(some);
+}
+
+/* Σ slope ∘ J v. Since ΣJ v = 0, slopes may be taken less the largest, so that the gradient in α of
+ * a uniform row is exactly 0. */
+static REAL TYPED(along_slopes)(const REAL *slope, const REAL *product, ptrdiff_t n) {
+    TYPED(Lanes) top = TYPED(all)(BELOW_ALL);
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        const TYPED(Lanes) x = TYPED(load_slopes)(slope + i, n - i < LANES ? n - i : LANES);
+        top = TYPED(where_above)(x, top, x, top);
+    }
+    const TYPED(Lanes) origin = TYPED(all)(TYPED(max_across)(top));
+    double total = 0;
+    for (ptrdiff_t start = 0; start < n; start += LEAF) {
+        const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
+        TYPED(Lanes) sum = TYPED(all)(0);
+        for (ptrdiff_t i = start; i < end; i += LANES) {
+            const ptrdiff_t count = end - i < LANES ? end - i : LANES;
+            const TYPED(Lanes) x = TYPED(minus)(TYPED(load_slopes)(slope + i, count), origin);
+            sum = TYPED(plus)(sum, TYPED(times)(x, TYPED(load_some)(product + i, count)));
+        }
+        total += TYPED(sum_across)(sum);
+    }
+    return (REAL)total;
+}
+
+/* Rows of one α <= 2 that together fill a leaf, as entmax_jvp_rows() takes them. */
+static void TYPED(entmax_vjps_rows)(const REAL *p, const REAL *const *v, REAL *const *of_z,
+                                    REAL *of_alpha, int count, ptrdiff_t n, double alpha) {
+    REAL s[LEAF], slope[LEAF];
+    TYPED(curvature_and_slope)(p, count * n, alpha, s, slope);
+    TYPED(products_of_weights)(s, v, of_z, count, n);
+    for (int j = 0; j < count; j++) of_alpha[j] = TYPED(along_slopes)(slope + j * n, of_z[j], n);
+}
+
+/* A longer row; slope has room for it. */
+static REAL TYPED(entmax_vjps_below_2_row)(const REAL *restrict p, const REAL *restrict v,
+                                           REAL *restrict of_z, ptrdiff_t n, double alpha,
+                                           REAL *restrict slope) {
+    TYPED(Balance) all = {0};
+    for (ptrdiff_t start = 0; start < n; start += LEAF) {
+        const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
+        if (TYPED(any_nonzero)(p + start, count)) {
+            TYPED(curvature_and_slope)(p + start, count, alpha, of_z + start, slope + start);
+            TYPED(add_weights)(of_z + start, v + start, count, 0, &all);
+        } else {
+            TYPED(fill)(of_z + start, count, 0);
+            TYPED(fill)(slope + start, count, BELOW_ALL);
+        }
+    }
+    TYPED(jacobian_product)(of_z, v, n, &all);
+    return TYPED(along_slopes)(slope, of_z, n);
+}
+
+/* For α > 2, where s may overflow: by ∂p/∂α itself. room holds three rows. */
+static REAL TYPED(entmax_vjps_above_2_row)(const REAL *restrict p, const REAL *restrict v,
+                                           REAL *restrict of_z, ptrdiff_t n, double alpha,
+                                           REAL *restrict room) {
+    TYPED(entmax_jvp_above_2_row)(p, v, of_z, n, alpha);
+    TYPED(grad_alpha_row)(p, room, n, alpha, room + n);
+    double total = 0;
+    for (ptrdiff_t i = 0; i < n; i++)
+        if (p[i] != 0) total += (double)room[i] * v[i];
+    return (REAL)total;
+}
+
+static void TYPED(entmax_vjps_of)(const VjpRows *all, ptrdiff_t rows, ptrdiff_t n) {
+    const int at_most = n > LEAF ? 1 : LEAF / n < BLOCK ? (int)(LEAF / n) : BLOCK;
+    REAL *scratch = scratch_or_error((3 * at_most + 3) * n, sizeof(REAL));
+    if (scratch == NULL) return;
+    REAL *const room = scratch + at_most * n, *const more = room + 2 * at_most * n;
+
+    int count = 0;
+    for (ptrdiff_t start = 0; start < rows; start += count) {
+        const REAL *p[BLOCK], *v[BLOCK];
+        REAL *of_z[BLOCK], of_alpha[BLOCK];
+        const double alpha = *(const double *)(all->alpha + start * all->alpha_step);
+        for (count = 0; count < at_most && start + count < rows; count++) {
+            const ptrdiff_t r = start + count;
+            if (*(const double *)(all->alpha + r * all->alpha_step) != alpha && count > 0) break;
+            REAL *const own = room + 2 * count * n;
+            p[count] = TYPED(contiguous)(all->p + r * all->p_step, all->p_stride, n,
+                                         scratch + count * n);
+            v[count] = TYPED(contiguous)(all->v + r * all->v_step, all->v_stride, n, own);
+            of_z[count] = own + n;
+            if (all->of_z)
+                of_z[count] = TYPED(target)(all->of_z + r * all->of_z_step, all->of_z_stride,
+                                            own + n);
+        }
+        if (!(alpha >= 1)) {
+            for (int j = 0; j < count; j++) {
+                TYPED(fill)(of_z[j], n, (REAL)NAN);
+                of_alpha[j] = (REAL)NAN;
+            }
+        } else if (alpha > 2) {
+            for (int j = 0; j < count; j++)
+                of_alpha[j] = TYPED(entmax_vjps_above_2_row)(p[j], v[j], of_z[j], n, alpha, more);
+        } else if (at_most > 1) {
+            const bool without_gaps = all->p_stride != (ptrdiff_t)sizeof(REAL) /* they are copies */
+                                      || all->p_step == n * (ptrdiff_t)sizeof(REAL);
+            for (int j = 0; j < count && !without_gaps; j++)
+                memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
+            TYPED(entmax_vjps_rows)(without_gaps ? p[0] : scratch, v, of_z, of_alpha, count, n,
+                                    alpha);
+        } else {
+            of_alpha[0] = TYPED(entmax_vjps_below_2_row)(p[0], v[0], of_z[0], n, alpha, more);
+        }
+        for (int j = 0; j < count; j++) {
+            const ptrdiff_t r = start + j;
+            if (all->of_z)
+                TYPED(deliver)(of_z[j], all->of_z + r * all->of_z_step, all->of_z_stride, n);
+            *(REAL *)(all->of_alpha + r * all->of_alpha_step) = of_alpha[j];
+        }
+    }
+    free(scratch);
+    leave_no_float_flags();
+}
+
+/* (n),(n),()->(n),(): probabilities, a gradient in them and α to those in the scores and α. */
+static void TYPED(entmax_vjps_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                    void *data) {
+    (void)data;
+    const VjpRows rows = {.p = args[0],
+                          .v = args[1],
+                          .alpha = args[2],
+                          .of_z = args[3],
+                          .of_alpha = args[4],
+                          .p_step = steps[0],
+                          .v_step = steps[1],
+                          .alpha_step = steps[2],
+                          .of_z_step = steps[3],
+                          .of_alpha_step = steps[4],
+                          .p_stride = steps[5],
+                          .v_stride = steps[6],
+                          .of_z_stride = steps[7]};
+    if (dims[0] > 0 && dims[1] > 0) TYPED(entmax_vjps_of)(&rows, dims[0], dims[1]);
+}
+
+/* (n),(n),()->(): the same, of which the gradient in α alone is wanted. */
+static void TYPED(entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
+                                         void *data) {
+    (void)data;
+    const VjpRows rows = {.p = args[0],
+                          .v = args[1],
+                          .alpha = args[2],
+                          .of_alpha = args[3],
+                          .p_step = steps[0],
+                          .v_step = steps[1],
+                          .alpha_step = steps[2],
+                          .of_alpha_step = steps[3],
+                          .p_stride = steps[4],
+                          .v_stride = steps[5]};
+    if (dims[0] > 0 && dims[1] > 0) TYPED(entmax_vjps_of)(&rows, dims[0], dims[1]);
+}
+
+#undef LN_2
+#undef BELOW_ALL
+
+#endif
