@@ -34,6 +34,9 @@
     KERNEL(#name, "(n),(n),(n)->(n)", "Scores, mask and bounds to probabilities of " #name ".", 3, \
            1, BOUNDED_MAPPING_OPERANDS, bounded_mapping_loop, name)
 
+/* The longest rows whose k largest are sorted in a tile, which takes n k steps. */
+#define NARROW_TOPK 64
+
 #define TEMPLATE "gufunc/mapping_loops.h"
 #include "float_and_double.h"
 
@@ -91,10 +94,14 @@ static void TYPED(mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdif
     leave_no_float_flags();
 }
 
-/* A mapping that keeps k of the n scores, k <= n; scratch holds scratch_size(n) + n values. */
+/* A mapping that keeps k of the n scores, k <= n; scratch holds scratch_size(n) + n values. block,
+ * if there is one, does BLOCK rows of at most NARROW_TOPK entries as that of a Mapping does, each
+ * with its k; its scratch holds BLOCK n values more. */
 typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, ptrdiff_t k,
                 REAL *restrict scratch);
+    void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
+                  const ptrdiff_t k[BLOCK], Ahead *ahead, REAL *restrict scratch);
 } TYPED(TopkMapping);
 
 /* (n),(n),()->(n): scores, mask and k to probabilities; data is the TopkMapping. */
@@ -104,18 +111,40 @@ static void TYPED(topk_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t
     const ptrdiff_t rows = dims[0], n = dims[1];
     const ptrdiff_t z_stride = steps[4], mask_stride = steps[5], p_stride = steps[6];
     if (rows == 0 || n == 0) return;
-    REAL *scratch = scratch_or_error(scratch_size(n) + 3 * n, sizeof(REAL));
+    const int at_once = mapping->block && n <= NARROW_TOPK ? BLOCK : 1;
+    const ptrdiff_t size = scratch_size(n) + at_once * n;
+    REAL *scratch = scratch_or_error(size + 2 * at_once * n, sizeof(REAL));
     if (scratch == NULL) return;
-    REAL *room = scratch + scratch_size(n) + n;
+    REAL *room = scratch + size;
 
-    for (ptrdiff_t r = 0; r < rows; r++) {
-        char *to = args[3] + r * steps[3];
-        const REAL *z = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
-                                      mask_stride, n, room);
-        const int64_t k = *(const int64_t *)(args[2] + r * steps[2]);
-        REAL *p = TYPED(target)(to, p_stride, room + n);
-        mapping->row(z, p, n, k < n ? (ptrdiff_t)k : n, scratch);
-        TYPED(deliver)(p, to, p_stride, n);
+    for (ptrdiff_t start = 0; start < rows; start += at_once) {
+        const REAL *z[BLOCK];
+        REAL *p[BLOCK];
+        ptrdiff_t k[BLOCK];
+        const int count = rows - start < at_once ? (int)(rows - start) : at_once;
+        for (int j = 0; j < count; j++) {
+            const ptrdiff_t r = start + j;
+            const int64_t wanted = *(const int64_t *)(args[2] + r * steps[2]);
+            k[j] = wanted < n ? (ptrdiff_t)wanted : n;
+            z[j] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
+                                 mask_stride, n, room + 2 * j * n);
+            p[j] = TYPED(target)(args[3] + r * steps[3], p_stride, room + (2 * j + 1) * n);
+        }
+        for (int j = count; j < at_once; j++) { /* fills up the block */
+            z[j] = z[0];
+            k[j] = k[0];
+            p[j] = room + (2 * j + 1) * n;
+        }
+        if (at_once > 1) {
+            const ptrdiff_t next = start + count,
+                            left = rows - next < at_once ? rows - next : at_once;
+            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[3] + next * steps[3],
+                                   steps[3], n * (ptrdiff_t)sizeof(REAL), left);
+            mapping->block(z, p, count, n, k, &ahead, scratch);
+        } else
+            mapping->row(z[0], p[0], n, k[0], scratch);
+        for (int j = 0; j < count; j++)
+            TYPED(deliver)(p[j], args[3] + (start + j) * steps[3], p_stride, n);
     }
     free(scratch);
     leave_no_float_flags();

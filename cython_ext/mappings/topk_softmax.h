@@ -8,6 +8,7 @@
 #include "elementary/exp.h"
 #include "gufunc/mapping_loops.h"
 #include "rows/steps.h"
+#include "rows/tiles.h"
 #include "thresholds/kth_largest.h"
 
 #define TEMPLATE "mappings/topk_softmax.h"
@@ -63,6 +64,65 @@ static void TYPED(topk_softmax_row)(const REAL *restrict z, REAL *restrict p, pt
     }
 }
 
-static const TYPED(TopkMapping) TYPED(topk_softmax) = {TYPED(topk_softmax_row)};
+/* The k-th largest score of each column of a tile, -inf where k is n, and the largest: NaN for a
+ * column that has one. `best` has room for n rows, and holds the largest of each column in order:
+ * each entry passes down them and takes the place of the first that is smaller, which goes on. */
+static void TYPED(kth_of_columns)(const REAL *restrict x, ptrdiff_t n, const ptrdiff_t k[BLOCK],
+                                  REAL *restrict best, REAL *restrict cut, REAL *restrict largest) {
+    ptrdiff_t most = 1;
+    for (int j = 0; j < BLOCK; j++) most = k[j] < n && k[j] > most ? k[j] : most;
+    for (ptrdiff_t m = 0; m < most * BLOCK; m++) best[m] = -(REAL)INFINITY;
+    REAL nans[BLOCK] = {0};
+    for (ptrdiff_t i = 0; i < n; i++) {
+        REAL entry[BLOCK];
+        for (int j = 0; j < BLOCK; j++) {
+            entry[j] = x[i * BLOCK + j];
+            nans[j] += entry[j] * MINUTE;
+        }
+        for (ptrdiff_t m = 0; m <= i && m < most; m++)
+            for (int j = 0; j < BLOCK; j++) {
+                const REAL before = best[m * BLOCK + j];
+                best[m * BLOCK + j] = TYPED(larger)(before, entry[j]);
+                entry[j] = TYPED(smaller)(before, entry[j]);
+            }
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        largest[j] = nans[j] != nans[j] ? nans[j] : best[j];
+        cut[j] = k[j] < n ? (REAL)INFINITY : -(REAL)INFINITY; /* k < 1 keeps nothing */
+        if (0 < k[j] && k[j] < n) cut[j] = best[(k[j] - 1) * BLOCK + j];
+    }
+}
+
+/* The same for short rows side by side. */
+static void TYPED(topk_softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                      ptrdiff_t n, const ptrdiff_t k[BLOCK], Ahead *ahead,
+                                      REAL *restrict scratch) {
+    REAL *restrict x = scratch, *restrict best = scratch + scratch_size(n);
+    REAL cut[BLOCK], largest[BLOCK], share[BLOCK] = {0};
+    TYPED(to_tile)(z, n, x);
+    TYPED(kth_of_columns)(x, n, k, best, cut, largest);
+    for (ptrdiff_t start = 0; start < n; start += LANES) {
+        const ptrdiff_t end = n - start < LANES ? n : start + LANES;
+        REAL sum[BLOCK] = {0};
+        ask_ahead(ahead);
+        ask_ahead(ahead);
+        for (ptrdiff_t i = start; i < end; i++)
+            for (int j = 0; j < BLOCK; j++) {
+                const REAL score = x[i * BLOCK + j], e = TYPED(scaled_exp)(score - largest[j]);
+                const REAL kept = score >= cut[j] ? e : (REAL)0;
+                x[i * BLOCK + j] = kept;
+                sum[j] += kept;
+            }
+        for (int j = 0; j < BLOCK; j++) share[j] += sum[j];
+    }
+    for (int j = 0; j < BLOCK; j++) share[j] = 1 / share[j];
+    for (ptrdiff_t i = 0; i < n; i++)
+        for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] *= share[j];
+    TYPED(separate)(x, n, p);
+    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+}
+
+static const TYPED(TopkMapping)
+    TYPED(topk_softmax) = {TYPED(topk_softmax_row), TYPED(topk_softmax_block)};
 
 #endif
