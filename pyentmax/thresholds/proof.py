@@ -69,21 +69,28 @@ def doubtful(z: Any, on: Any, power: float, beta: float = 1.0) -> Doubt | None:
         return doubt and Doubt(doubt.where.reshape(on.shape), doubt.most.reshape(on.shape[:-1]))
     # In most rows of a trained model a single term is 1: what is off lies 1/β below the largest,
     # −∞ in any case. Where NaN and ∞ leave no probabilities at all, there is nothing to prove.
+    lowest = z.dtype.type(-(1 + 8 * np.finfo(z.dtype).eps) / beta)
+    highest, largest = np.where(on, -np.inf, z).max(axis=1), z.max(axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
-        lowest = z.dtype.type(-(1 + 8 * np.finfo(z.dtype).eps) / beta)
-        near = (z - np.maximum.reduce(z, axis=1, keepdims=True) > lowest) > on
-    if not near.any():
+        rows = np.flatnonzero(highest - largest > lowest)
+    if not rows.size:
         return None
-    rows = np.flatnonzero(near.any(axis=1))
-    highest = np.where(near[rows], z[rows], -np.inf).max(axis=1, keepdims=True)
     formula = _Formula(power, beta)
-    where, most = np.zeros_like(on), np.zeros(len(z))
-    for row in rows[~formula.at_least_one(z[rows], highest)[:, 0]]:
+    if rows.size < len(z):
+        near, on_near, t = z[rows], on[rows], highest[rows]
+    else:
+        near, on_near, t = z, on, highest
+    where, most = None, np.zeros(len(z))
+    for row in rows[~formula.at_least_one_on(near, on_near, t)]:
+        with np.errstate(over="ignore"):
+            off = (z[row] - largest[row] > lowest) & ~on[row]
         scores = z[row].astype(np.float64)
-        where[row] = near[row] & (scores > formula.highest_proved(scores, near[row]))
-        if where[row].any():
-            most[row] = formula.most(scores, scores[where[row]].max())
-    return Doubt(where, most) if where.any() else None
+        off &= scores > formula.highest_proved(scores, off)
+        if off.any():
+            where = np.zeros_like(on) if where is None else where
+            where[row] = off
+            most[row] = formula.most(scores, scores[off].max())
+    return None if where is None else Doubt(where, most)
 
 
 class _Formula(NamedTuple):
@@ -99,16 +106,34 @@ class _Formula(NamedTuple):
         difference, a product, and β itself. A power takes this k times and adds a few u of its own,
         the sum of d terms (d − 1)u. Underflow makes the sum smaller, which proves nothing wrong.
         """
-        slack = float(np.finfo(z.dtype).eps) * (4 * self.power + 8 + z.shape[-1])
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            base = np.maximum(z - t, 0) * z.dtype.type(self.beta)
-            terms = base if self.power == 1 else base**self.power
-            return terms.sum(axis=-1, keepdims=True), slack
+            terms = self.terms(z, t)
+            return terms.sum(axis=-1, keepdims=True), self.slack(z)
+
+    def terms(self, z: Any, t: Any) -> Any:
+        """What each of the scores z adds to f(t)."""
+        base = np.maximum(z - t, 0) * z.dtype.type(self.beta)
+        return base if self.power == 1 else base**self.power
+
+    def slack(self, z: Any) -> float:
+        """How far off the logarithm of a sum over rows z may be."""
+        return float(np.finfo(z.dtype).eps) * (4 * self.power + 8 + z.shape[-1])
 
     def at_least_one(self, z: Any, t: Any) -> Any:
         """True where f(t) ≥ 1 beyond doubt."""
         sums, slack = self.sums(z, t)
         return sums >= math.exp(slack) if slack < _HOPELESS else np.zeros_like(sums, dtype=bool)
+
+    def at_least_one_on(self, z: Any, on: Any, t: Any) -> Any:
+        """The same for each row's highest score t off its support, which alone is above t."""
+        slack = self.slack(z)
+        if slack >= _HOPELESS:
+            return np.zeros(len(z), dtype=bool)
+        places = np.flatnonzero(on)
+        rows = places // z.shape[-1]
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            terms = self.terms(z.reshape(-1)[places], t[rows])
+        return np.bincount(rows, terms, minlength=len(z)) >= math.exp(slack)
 
     def highest_proved(self, z: Any, off: Any) -> float:
         """The highest of one row's scores off the support with f ≥ 1; −∞ if there is none."""
