@@ -8,8 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
+from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.checks import check_parameters
+from pyentmax.models.protocol import Step
 from pyentmax.nn.attention import LEARNED
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.mapping_choice import choose_mapping
@@ -33,8 +35,8 @@ Config = TypeVar("Config", bound=OutputConfig)
 class EncoderDecoder(ABC, Generic[Config]):
     """A model: its configuration and a flat dict of parameter arrays.
 
-    An architecture adds ``initialize``, the loss and scores of training, and the four methods of
-    :class:`pyentmax.models.protocol.JoinableDecodable`.
+    An architecture adds ``initialize``, the loss and scores of training, ``advance``, and the other
+    methods of :class:`pyentmax.models.protocol.JoinableDecodable`.
 
     Parameters
     ----------
@@ -77,6 +79,22 @@ class EncoderDecoder(ABC, Generic[Config]):
         """Move the parameters to another array module, cupy or numpy; the model computes there."""
         move = to_host if xp is np else xp.asarray
         self.params = {name: move(x) for name, x in self.params.items()}
+
+    @abstractmethod
+    def advance(self, state: Any, tokens: Array) -> tuple[Array, Array, Any]:
+        """Read one token per row; return the scores of the next, the attention, the new state."""
+
+    def step(self, state: Any, tokens: Array) -> tuple[Step, Any]:
+        """Read one token per row; return what may come next, on the host, and the new state."""
+        scores, attention, state = self.advance(state, tokens)
+        log_prob, support, unseen = self.output.certified(scores)
+        return Step(log_prob, support, attention, unseen), state
+
+    def unproved_step(self, state: Any, tokens: Array) -> tuple[Step, Any]:
+        """The same with the support as floats tell it, for a search that proves nothing."""
+        scores, attention, state = self.advance(state, tokens)
+        log_prob, support = map(to_host, self.output.log_probabilities(scores))
+        return Step(log_prob, support, attention), state
 
     @property
     def output_is_sparse(self) -> bool:

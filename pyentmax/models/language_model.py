@@ -29,7 +29,7 @@ from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import to_host
 from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
-from pyentmax.models.protocol import BoolArray, IntArray, Step, TextBatch
+from pyentmax.models.protocol import BoolArray, IntArray, TextBatch
 from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
     NO_START,
@@ -389,8 +389,10 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         unread = source[rows, lengths - 1]
         return LanguageModelState(tuple(kept), lengths - 1, unread, mask, rows)
 
-    def step(self, state: LanguageModelState, tokens: Array) -> tuple[Step, LanguageModelState]:
-        """Read one token per row; return what may come next, on the host, and the new state.
+    def advance(
+        self, state: LanguageModelState, tokens: Array
+    ) -> tuple[Array, Array, LanguageModelState]:
+        """Read one token per row; return the scores of the next, the attention, the new state.
 
         The weights that come with it are those of the source: what a row has written itself gets
         the rest.
@@ -420,12 +422,11 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
             past.append(kept.longer)
             x = run.network(f"layer.{k}.network", x)
         scores = self._output(self.params, run.last(x, "last")[:, 0])
-        log_prob, support, unseen = self.output.certified(scores.data)
         of_source = state.source_mask
         attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : of_source.shape[1]]
-        step = Step(log_prob, support, attention * of_source, unseen)
         read = np.full_like(state.unread, -1)
-        return step, state._replace(past=tuple(past), lengths=lengths + 1, unread=read)
+        after = state._replace(past=tuple(past), lengths=lengths + 1, unread=read)
+        return scores.data, attention * of_source, after
 
     def select(self, state: LanguageModelState, rows: Array) -> LanguageModelState:
         """The state of the given rows; a row may be repeated."""

@@ -126,7 +126,8 @@ class Decodable(Protocol[State]):
 
     ``State`` is whatever the model carries from step to step for a number of rows. Decoders pass it
     back and never look inside. No method may change the state that it is given, because a decoder
-    may continue from it more than once.
+    may continue from it more than once. A model may have a method ``unproved_step``, too: its
+    ``step`` for searches that prove nothing, with a support that is as floats tell it.
     """
 
     @property

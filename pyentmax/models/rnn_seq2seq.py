@@ -24,7 +24,8 @@ from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
-from pyentmax.models.protocol import IntArray, PairBatch, Step
+from pyentmax.models.protocol import IntArray, PairBatch
+from pyentmax.models.readers import Readers, joined_sources, still_read
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
     CONSTRAINED,
@@ -37,6 +38,7 @@ from pyentmax.nn.attention import (
     init_learned_alpha,
     learned_alpha,
     learned_entmax,
+    weighted_average,
 )
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
@@ -124,7 +126,8 @@ class DecoderState(NamedTuple):
     weights: tuple[Any, ...]  # per layer (2H, 4H): those of its input on top of the recurrent ones
     layers: tuple[Any, ...]  # per layer (2, B, H): hidden state and cell
     input_feed: Any  # (B, H): õ of the step before
-    memory: Memory
+    memory: Memory  # of the sources, (sources, S, …) each
+    memory_index: IntArray  # (sources,): which encoded sources these are, ascending; on the host
     source_index: IntArray  # (B,): which encoded source a row decodes; on the host
     coverage: Any = None  # (B, S): the sum of past attention, where a fertility bounds it
     transposed: tuple[Any, ...] = ()  # the weights transposed, for the backward passes of training
@@ -252,13 +255,21 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             # The first layer's input is õ alone: the embeddings' part was computed for all steps.
             inputs = params[f"decoder.{k}.weight" if k else "decoder.feed.weight"]
             weights.append(concatenate([inputs, params[f"decoder.{k}.recurrent"]], axis=0))
-        memory, source_index = Memory(keys, values, mask), np.arange(len(mask))
-        return DecoderState(tuple(weights), tuple(last), input_feed, memory, source_index, coverage)
+        memory, index = Memory(keys, values, mask), np.arange(len(mask))
+        return DecoderState(tuple(weights), tuple(last), input_feed, memory, index, index, coverage)
 
     def _decode_step(
-        self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
+        self,
+        params: Parameters,
+        gates: Any,
+        state: DecoderState,
+        rng: Generator | None,
+        readers: Readers | None = None,
     ) -> tuple[DecoderState, Tensor]:
-        """One step of the decoder, from the embeddings' part of the first layer's gates."""
+        """One step of the decoder, from the embeddings' part of the first layer's gates.
+
+        Each row attends to the source in its place, or to that of which it is one of the readers.
+        """
         rate = self.config.dropout
         x = as_tensor(state.input_feed)
         layers = []
@@ -269,13 +280,33 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             after = lstm_step(gates, x, before, state.weights[k], transposed[k])
             layers.append(after)
             x = after[0]
-        scores = self.score.compare(params, "attention", x, state.memory.keys)
         mapping, coverage = self._step_mapping(params, state.coverage)
-        context, weights = attend(scores, state.memory, mapping)
+        if readers is None:
+            scores = self.score.compare(params, "attention", x, state.memory.keys)
+            context, weights = attend(scores, state.memory, mapping)
+        else:
+            context, weights = self._attend_beside(params, x, state.memory, mapping, readers)
         if coverage is not None:
             coverage = coverage + weights
         combined = dropout(tanh(linear(params, "combine", concatenate([context, x]))), rate, rng)
         return state._replace(layers=tuple(layers), input_feed=combined, coverage=coverage), weights
+
+    def _attend_beside(
+        self,
+        params: Parameters,
+        x: Tensor,
+        memory: Memory,
+        mapping: AttentionMapping,
+        readers: Readers,
+    ) -> tuple[Tensor, Tensor]:
+        """Contexts and weights of rows with one copy of each source's keys and values."""
+        keys, values = (readers.sources(part)[:, None] for part in (memory.keys, memory.values))
+        beside = readers.beside(x.reshape(len(x.data), 1, -1))
+        scores = readers.rows(self.score.compare(params, "attention", beside, keys)).data[:, 0]
+        mask = memory.mask[self.xp.asarray(readers.place)]
+        weights = mapping(as_tensor(scores), mask=mask)
+        beside = readers.beside(weights.reshape(len(scores), 1, -1))
+        return as_tensor(readers.rows(weighted_average(beside, values)).data[:, 0]), weights
 
     def _step_mapping(
         self, params: Parameters, coverage: Any
@@ -297,41 +328,48 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         state = self._encode(self.params, xp.asarray(source), xp.asarray(source_mask), None)
         return _detached(state)
 
-    def step(self, state: DecoderState, tokens: Array) -> tuple[Step, DecoderState]:
-        """Read one token per row; return what may come next, on the host, and the new state."""
+    def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
+        """Read one token per row; return the scores of the next, the attention, the new state."""
         # Many rows read the same token: each distinct token's part of the gates is computed once.
         distinct, place = np.unique(tokens, return_inverse=True)
         embedded = embedding(self.params, "target_embedding", distinct)
         gates = linear(self.params, "decoder.0", embedded).data[self.xp.asarray(place)]
-        state, weights = self._decode_step(self.params, gates, state, None)
+        readers = Readers(np.searchsorted(state.memory_index, state.source_index))
+        state, weights = self._decode_step(self.params, gates, state, None, readers)
         scores = linear(self.params, "output", state.input_feed)
-        log_prob, support, unseen = self.output.certified(scores.data)
-        return Step(log_prob, support, to_host(weights.data), unseen), _detached(state)
+        return scores.data, to_host(weights.data), _detached(state)
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of the given rows; a row may be repeated."""
         source_index, rows = state.source_index[rows], self.xp.asarray(rows)
-        # If rows only changed places within their source, what they attend to is the same.
-        same = np.array_equal(source_index, state.source_index)
-        return DecoderState(
-            state.weights,
-            tuple(layer[:, rows] for layer in state.layers),
-            state.input_feed[rows],
-            state.memory if same else Memory(*(part[rows] for part in state.memory)),
-            source_index,
-            None if state.coverage is None else state.coverage[rows],
+        memory, memory_index = state.memory, state.memory_index
+        read = still_read(memory_index, source_index)
+        if read is not None:
+            places = self.xp.asarray(np.flatnonzero(read))
+            memory = Memory(*(part[places] for part in memory))
+            memory_index = memory_index[read]
+        return state._replace(
+            layers=tuple(layer[:, rows] for layer in state.layers),
+            input_feed=state.input_feed[rows],
+            memory=memory,
+            memory_index=memory_index,
+            source_index=source_index,
+            coverage=None if state.coverage is None else state.coverage[rows],
         )
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
         """The rows of several states of one encoding, one state after the other."""
         xp = self.xp
         layers = zip(*(state.layers for state in states), strict=True)
-        memories = zip(*(state.memory for state in states), strict=True)
+        index, memory = joined_sources(
+            [state.memory_index for state in states], [state.memory for state in states]
+        )
         return DecoderState(
             states[0].weights,
             tuple(xp.concatenate(parts, axis=1) for parts in layers),
             xp.concatenate([state.input_feed for state in states]),
-            Memory(*map(xp.concatenate, memories)),
+            Memory(*memory),
+            index,
             np.concatenate([state.source_index for state in states]),
             None if states[0].coverage is None else xp.concatenate([s.coverage for s in states]),
         )

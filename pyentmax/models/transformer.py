@@ -26,7 +26,8 @@ from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
-from pyentmax.models.protocol import BoolArray, IntArray, PairBatch, Step
+from pyentmax.models.protocol import BoolArray, IntArray, PairBatch
+from pyentmax.models.readers import Readers, joined_sources, still_read
 from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
     NO_START,
@@ -383,8 +384,10 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         number = np.arange(rows)
         return TransformerState(memory, mask, number, past, np.zeros(rows, dtype=np.int64), number)
 
-    def step(self, state: TransformerState, tokens: Array) -> tuple[Step, TransformerState]:
-        """Read one token per row; return what may come next, on the host, and the new state."""
+    def advance(
+        self, state: TransformerState, tokens: Array
+    ) -> tuple[Array, Array, TransformerState]:
+        """Read one token per row; return the scores of the next, the attention, the new state."""
         xp, lengths = self.xp, state.lengths
         weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
         run = LayerPass(self.config, self.params, None, weights)
@@ -395,9 +398,9 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         x = self._embed(run, "target", xp.asarray(tokens)[:, None], positions)
         own = None if level else xp.asarray(np.arange(longest + 1) <= lengths[:, None])
         allowed = None if own is None else own[:, None, None, :]
-        readers = _Readers(np.searchsorted(state.memory_index, state.source_index))
-        memory, mask = readers.of(state.memory, state.memory_mask)
-        of_source = mask[:, None, None, :]
+        readers = Readers(np.searchsorted(state.memory_index, state.source_index))
+        memory = tuple(KeysValues(*map(readers.sources, part)) for part in state.memory)
+        of_source = readers.sources(state.memory_mask)[:, None, None, :]
         past = []
         for k in range(self.config.layers):
             layer = f"decoder.{k}"
@@ -408,10 +411,9 @@ class Transformer(EncoderDecoder[TransformerConfig]):
             beside = run.attention("context", k, f"{layer}.context", beside, memory[k], of_source)
             x = run.network(f"{layer}.network", readers.rows(beside))
         scores = self._output(self.params, run.last(x, "decoder")[:, 0])
-        log_prob, support, unseen = self.output.certified(scores.data)
         attention = readers.rows(as_tensor(weights["context"][-1].mean(axis=1))).data[:, 0]
-        step = Step(log_prob, support, to_host(attention), unseen)
-        return step, state._replace(past=tuple(past), lengths=lengths + 1)
+        state = state._replace(past=tuple(past), lengths=lengths + 1)
+        return scores.data, to_host(attention), state
 
     def select(self, state: TransformerState, rows: Array) -> TransformerState:
         """The state of the given rows; a row may be repeated."""
@@ -419,9 +421,8 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         rows = self.xp.asarray(rows)
         past = tuple(KeysValues(*(x[rows] for x in part)) for part in state.past)
         chosen = state._replace(past=past, lengths=lengths, source_index=source_index)
-        read = np.isin(state.memory_index, source_index)
-        # Sources that no row reads cost time at each step, and copies of the others cost some, too.
-        return _only(chosen, read) if 4 * np.count_nonzero(read) <= 3 * len(read) else chosen
+        read = still_read(state.memory_index, source_index)
+        return chosen if read is None else _only(chosen, read)
 
     def join(self, states: Sequence[TransformerState]) -> TransformerState:
         """The rows of several states of one encoding, one state after the other."""
@@ -454,75 +455,10 @@ def _only(state: TransformerState, kept: BoolArray) -> TransformerState:
 
 def _all_sources(states: Sequence[TransformerState]) -> TransformerState:
     """The first state with the sources of all, each once."""
-    first = max(states, key=lambda state: len(state.memory_index))
-    if all(np.isin(state.memory_index, first.memory_index).all() for state in states):
-        return first  # as it is where nothing has ended yet
-    xp = array_module(first.memory_mask)
-    index = np.concatenate([state.memory_index for state in states])
-    index, places = np.unique(index, return_index=True)
-    places = xp.asarray(places)
-    memory = tuple(
-        KeysValues(*(xp.concatenate(arrays)[places] for arrays in zip(*layer, strict=True)))
-        for layer in zip(*(state.memory for state in states), strict=True)
-    )
-    mask = xp.concatenate([state.memory_mask for state in states])[places]
-    return first._replace(memory=memory, memory_mask=mask, memory_index=index)
-
-
-class _Readers:
-    """Rows that read the same source, side by side as its queries.
-
-    So a source's keys and values stand once, and not once for each prefix of a beam.
-
-    Parameters
-    ----------
-    place : (rows,) int array
-        The place of each row's source.
-    """
-
-    def __init__(self, place: IntArray) -> None:
-        self.place = place
-        counts = np.bincount(place)
-        self.most = int(counts.max())
-        # Unless there are many more places for queries than queries.
-        self.shared = self.most * len(counts) <= 2 * len(place)
-        self.ordered = self.most * len(counts) == len(place) and bool((np.diff(place) >= 0).all())
-        if self.shared and not self.ordered:
-            order = np.argsort(place, kind="stable")
-            in_order = place[order]
-            self.rank = np.empty_like(place)
-            self.rank[order] = np.arange(len(place)) - np.searchsorted(in_order, in_order)
-
-    def of(self, memory: tuple[Any, ...], mask: Array) -> tuple[tuple[Any, ...], Array]:
-        """The keys and values that :meth:`beside` is to attend to, and where there are any."""
-        if self.shared:
-            sources = int(self.place.max()) + 1
-            if sources == len(mask):
-                return memory, mask
-            memory = tuple(KeysValues(*(x[:sources] for x in part)) for part in memory)
-            return memory, mask[:sources]
-        places = array_module(mask).asarray(self.place)
-        return tuple(KeysValues(*(x[places] for x in part)) for part in memory), mask[places]
-
-    def beside(self, x: Tensor) -> Tensor:
-        """(rows, 1, n) → (sources, queries, n), zeros where a source has fewer."""
-        if not self.shared:
-            return x
-        if self.ordered:
-            return x.reshape(-1, self.most, x.shape[-1])
-        xp = x.xp
-        filled = xp.zeros((int(self.place.max()) + 1, self.most, x.shape[-1]), x.dtype)
-        filled[xp.asarray(self.place), xp.asarray(self.rank)] = x.data[:, 0]
-        return as_tensor(filled)
-
-    def rows(self, y: Tensor) -> Tensor:
-        """(sources, queries, n) → (rows, 1, n)."""
-        if not self.shared:
-            return y
-        if self.ordered:
-            return y.reshape(-1, 1, y.shape[-1])
-        xp = y.xp
-        return as_tensor(y.data[xp.asarray(self.place), xp.asarray(self.rank)][:, None])
+    flat = [(state.memory_mask, *(x for part in state.memory for x in part)) for state in states]
+    index, (mask, *parts) = joined_sources([state.memory_index for state in states], flat)
+    memory = tuple(KeysValues(*pair) for pair in zip(parts[::2], parts[1::2], strict=True))
+    return states[0]._replace(memory=memory, memory_mask=mask, memory_index=index)
 
 
 def _attentions(config: TransformerConfig) -> Iterator[tuple[str, int, str]]:
