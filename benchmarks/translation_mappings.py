@@ -6,10 +6,8 @@ The Transformer of `reproduce translation` has softmax, 1.5-entmax, sparsemax, t
 α per head that is learned, with the same parameters and batches. Each round does an update and a
 greedy search of 64 sentences with each, in an order that turns with the round. The recurrent
 network has one α for attention and loss. Beside them PyTorch trains the Transformer with softmax,
-and with the bisection of the `entmax` package where α is learned. `--searches` compares greedy
-search and beams of the recurrent network alone, with the proof of the whole list and without, where
-its scores spread as a trained one's. Printed are medians, and the medians of the ratios within a
-round: speeds as multiples of softmax's, in tables of Markdown.
+and with the bisection of the `entmax` package where α is learned. Printed are medians, and the
+medians of the ratios within a round: speeds as multiples of softmax's, in tables of Markdown.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from transformer import Ours, Theirs, corpus  # which sets one thread before Num
 import numpy as np
 
 from pyentmax.data import TokenBatches
-from pyentmax.decoding import beam_search, greedy_search
+from pyentmax.decoding import greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.system.memory import keep_freed_memory
@@ -94,39 +92,6 @@ def theirs(attention: str) -> Side:
     return Side(side.update, None)
 
 
-SEARCHES: dict[str, Callable[..., Any]] = {
-    "greedy": greedy_search,
-    "beam, the best": partial(beam_search, n_best=1, keep_attention=False),
-    "beam, all it proves": partial(beam_search, keep_attention=False),
-}
-
-
-def searches(rounds: int) -> str:
-    """Searches of the recurrent network, as multiples of the speed of softmax's."""
-    rng = np.random.default_rng(3)
-    source = rng.integers(4, VOCABULARY, (SENTENCES, STEPS))
-    mask = np.ones_like(source, bool)
-    models = {alpha: recurrent(alpha) for alpha in ("1", "1.5", "2")}
-    for model in models.values():
-        # Those of random parameters lie so close together that a third of the tokens is possible.
-        z = model.scores(model.params, source, mask, source).data
-        model.params["output.weight"] *= 1 / z.std()
-    times: dict[tuple[str, str], list[float]] = {(a, s): [] for a in models for s in SEARCHES}
-    for i in range(rounds + 1):
-        for name, search in SEARCHES.items():
-            for alpha in sorted(models, reverse=bool(i % 2)):
-                work = partial(search, models[alpha], source, mask, max_length=STEPS)
-                times[alpha, name].append(seconds(work))
-    lines = ["| recurrent network | " + " | ".join(SEARCHES) + " |", "| --- |" + " --- |" * 3]
-    for alpha in models:
-        cells = []
-        for name in SEARCHES:
-            own, first = np.array(times[alpha, name][1:]), np.array(times["1", name][1:])
-            cells.append(f"{1000 * np.median(own):.0f} ms, {np.median(first / own):.2f} ×")
-        lines.append(f"| α = {alpha} for both | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def seconds(work: Callable[[], Any]) -> float:
     """How long a call takes."""
     start = time.perf_counter()
@@ -175,12 +140,8 @@ def main() -> None:
     add("--tokens", type=int, default=1200, help="of a batch, padding included")
     add("--alone", action="store_true", help="without PyTorch")
     add("--recurrent", type=int, metavar="N", help="rounds of the recurrent network; as many")
-    add("--searches", type=int, metavar="N", help="rounds of its searches alone")
     args = parser.parse_args()
     keep_freed_memory()
-    if args.searches:
-        print(searches(args.searches))
-        return
     cut = TokenBatches(corpus(VOCABULARY), args.tokens)
     batches = list(islice(cut.epoch(np.random.default_rng(2)), 64))
     sides = {name: ours(transformer(attention)) for name, attention in ATTENTIONS.items()}
