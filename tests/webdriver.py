@@ -6,11 +6,9 @@ The mouse and the keyboard are the browser's own, not events made up by a script
 from __future__ import annotations
 
 import json
+import re
 import shutil
-import socket
 import subprocess
-import time
-import urllib.error
 import urllib.request
 from types import TracebackType
 from typing import Any
@@ -25,11 +23,15 @@ class Browser:
     """Chromium without a window, as wide as asked; a context manager."""
 
     def __init__(self, width: int = 1000, height: int = 900, touch: bool = False) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.process = subprocess.Popen([str(DRIVER), f"--port={port}", "--log-level=SEVERE"])
-        self.address = f"http://127.0.0.1:{port}"
+        # A port that nobody else has: the driver's own choice, which it prints.
+        command = [str(DRIVER), "--port=0", "--log-level=SEVERE"]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        lines = (re.search(r"successfully on port (\d+)", line) for line in self.process.stdout)
+        listens = next(filter(None, lines), None)
+        if listens is None:
+            raise RuntimeError("chromedriver did not start")
+        self.address = f"http://127.0.0.1:{listens[1]}"
         switches = ["--headless=new", "--no-sandbox", "--disable-gpu"]
         options: dict[str, Any] = {
             "args": [
@@ -42,13 +44,7 @@ class Browser:
             metrics = {"width": width, "height": height, "pixelRatio": 2, "touch": True}
             options["mobileEmulation"] = {"deviceMetrics": metrics}
         wanted = {"capabilities": {"alwaysMatch": {"goog:chromeOptions": options}}}
-        for _ in range(100):  # until the driver listens
-            try:
-                self.session = self._call("POST", "/session", wanted)["sessionId"]
-                return
-            except urllib.error.URLError:
-                time.sleep(0.1)
-        raise RuntimeError("chromedriver did not start")
+        self.session = self._call("POST", "/session", wanted)["sessionId"]
 
     def __enter__(self) -> Browser:
         return self
@@ -58,7 +54,7 @@ class Browser:
     ) -> None:
         self._call("DELETE", f"/session/{self.session}")
         self.process.terminate()
-        self.process.wait()
+        self.process.communicate()
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
