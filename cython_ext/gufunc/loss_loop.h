@@ -26,17 +26,14 @@
     static const TYPED(Loss) \
         TYPED(name##_loss_and_grad) = {TYPED(name##_loss_row), TYPED(name##_loss_block), true};
 
-/* NAME_loss_block from the mapping and NAME_loss_of_p, a LossRow for p where the gradient goes. */
-#define BLOCK_OF_P(name) \
-    static void TYPED(name##_loss_block)( \
-        const REAL *const z[BLOCK], REAL *const gradient[BLOCK], int count, ptrdiff_t n, \
-        const ptrdiff_t label[BLOCK], const REAL weight[BLOCK], Ahead *ahead, \
-        REAL *restrict scratch, double loss[BLOCK], bool counts[BLOCK]) { \
-        TYPED(name).block(z, gradient, count, n, ahead, scratch); \
-        for (int j = 0; j < count; j++) \
-            counts[j] = TYPED(name##_loss_of_p)(z[j], gradient[j], n, label[j], weight[j], \
-                                                scratch, loss + j); \
-    }
+/* What the loops of losses get of NumPy, and of how many inputs. */
+typedef struct {
+    char **args;
+    const ptrdiff_t *steps;
+    ptrdiff_t rows, n;
+    int inputs;
+    bool with_gradient;
+} LossOperands;
 
 #define TEMPLATE "gufunc/loss_loop.h"
 #include "float_and_double.h"
@@ -74,71 +71,105 @@ static bool TYPED(no_label_row)(const REAL *restrict z, REAL *restrict gradient,
     return TYPED(settled_loss)(gradient, loss);
 }
 
+/* Up to BLOCK rows: where they are, what they came with, and what comes of them. */
+typedef struct {
+    const REAL *z[BLOCK];
+    REAL *gradient[BLOCK], weight[BLOCK];
+    ptrdiff_t label[BLOCK];
+    double loss[BLOCK];
+    bool counts[BLOCK], in_range[BLOCK];
+} TYPED(LossRows);
+
+/* Count rows from start on, and the first of them again to fill up a block; room holds 2 at_once n
+ * values. */
+static void TYPED(take_loss_rows)(const LossOperands *from, ptrdiff_t start, int count, int at_once,
+                                  REAL *room, TYPED(LossRows) *restrict rows) {
+    char **args = from->args;
+    const ptrdiff_t *steps = from->steps, n = from->n;
+    const int to = from->inputs + 2, operands = to + from->with_gradient;
+    for (int j = 0; j < count; j++) {
+        const ptrdiff_t r = start + j;
+        const int64_t wanted = *(const int64_t *)(args[2] + r * steps[2]);
+        rows->z[j] = TYPED(masked)(args[0] + r * steps[0], steps[operands], args[1] + r * steps[1],
+                                   steps[operands + 1], n, room + 2 * j * n);
+        rows->gradient[j] = room + (2 * j + 1) * n;
+        if (from->with_gradient)
+            rows->gradient[j] = TYPED(target)(args[to] + r * steps[to], steps[operands + 2],
+                                              rows->gradient[j]);
+        rows->in_range[j] = 0 <= wanted && wanted < n;
+        rows->label[j] = rows->in_range[j] ? (ptrdiff_t)wanted : 0;
+        rows->weight[j] = *(const REAL *)(args[3] + r * steps[3]);
+        rows->loss[j] = 0;
+        rows->counts[j] = false;
+    }
+    for (int j = count; j < at_once; j++) { /* fills up the block */
+        rows->z[j] = rows->z[0];
+        rows->gradient[j] = room + (2 * j + 1) * n;
+        rows->label[j] = 0;
+        rows->weight[j] = 0;
+    }
+}
+
+/* The rows behind count from start on, at most at_once. */
+static Ahead TYPED(loss_rows_ahead)(const LossOperands *from, ptrdiff_t start, int count,
+                                    int at_once) {
+    const ptrdiff_t next = start + count;
+    const ptrdiff_t left = from->rows - next < at_once ? from->rows - next : at_once;
+    const int to = from->with_gradient ? from->inputs + 2 : 0;
+    return ahead_of(from->args[0] + next * from->steps[0], from->steps[0],
+                    from->args[to] + next * from->steps[to], from->steps[to],
+                    from->n * (ptrdiff_t)sizeof(REAL), left);
+}
+
+/* Hand out what came of the rows. One whose weight is 0 does not count, whatever the rest of it
+ * holds, nor does one with no score left. */
+static void TYPED(give_loss_rows)(const LossOperands *to, ptrdiff_t start, int count,
+                                  REAL *restrict scratch, TYPED(LossRows) *restrict rows) {
+    const int outputs = to->inputs;
+    const ptrdiff_t *steps = to->steps, n = to->n;
+    for (int j = 0; j < count; j++) {
+        const ptrdiff_t r = start + j;
+        if (rows->weight[j] == 0) {
+            rows->counts[j] = false;
+            TYPED(fill)(rows->gradient[j], n, 0);
+        } else if (!rows->in_range[j]) {
+            rows->counts[j] = TYPED(no_label_row)(rows->z[j], rows->gradient[j], n, scratch,
+                                                  rows->loss + j);
+        }
+        *(REAL *)(to->args[outputs] + r * steps[outputs]) =
+            (REAL)(rows->counts[j] ? rows->loss[j] * rows->weight[j] : 0);
+        *(bool *)(to->args[outputs + 1] + r * steps[outputs + 1]) = rows->counts[j];
+        if (to->with_gradient)
+            TYPED(deliver)(rows->gradient[j], to->args[outputs + 2] + r * steps[outputs + 2],
+                           steps[outputs + 5], n);
+    }
+}
+
 /* (n),(n),(),()->(),(),(n): scores, mask, labels and weights to losses and their gradients, both
- * times the weight, and whether the row counts: not if its weight is 0, whatever the rest of it
- * holds, nor if no score is left. */
+ * times the weight, and whether the row counts. */
 static void TYPED(loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                              void *data) {
     const TYPED(Loss) *kernel = data;
-    const ptrdiff_t rows = dims[0], n = dims[1], operands = kernel->with_gradient ? 7 : 6;
-    const ptrdiff_t z_stride = steps[operands], mask_stride = steps[operands + 1];
-    const ptrdiff_t stride = kernel->with_gradient ? steps[operands + 2] : 0;
-    if (rows == 0 || n == 0) return;
+    const ptrdiff_t n = dims[1];
+    const LossOperands all = {args, steps, dims[0], n, 4, kernel->with_gradient};
+    if (all.rows == 0 || n == 0) return;
     const int at_once = n <= SHORT ? BLOCK : 1;
     REAL *scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
     if (scratch == NULL) return;
-    REAL *room = scratch + scratch_size(n);
+    TYPED(LossRows) rows;
 
-    for (ptrdiff_t start = 0; start < rows; start += at_once) {
-        const REAL *z[BLOCK];
-        REAL *gradient[BLOCK];
-        const int count = rows - start < at_once ? (int)(rows - start) : at_once;
-        for (int j = 0; j < count; j++) {
-            const ptrdiff_t r = start + j;
-            z[j] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
-                                 mask_stride, n, room + 2 * j * n);
-            gradient[j] = room + (2 * j + 1) * n;
-            if (kernel->with_gradient)
-                gradient[j] = TYPED(target)(args[6] + r * steps[6], stride, gradient[j]);
-        }
-        for (int j = count; j < at_once; j++) { /* fills up the block */
-            z[j] = z[0];
-            gradient[j] = room + (2 * j + 1) * n;
-        }
-        ptrdiff_t label[BLOCK] = {0};
-        REAL weight[BLOCK] = {0};
-        double loss[BLOCK] = {0};
-        bool counts[BLOCK] = {0}, in_range[BLOCK] = {0};
-        for (int j = 0; j < count; j++) {
-            const int64_t wanted = *(const int64_t *)(args[2] + (start + j) * steps[2]);
-            in_range[j] = 0 <= wanted && wanted < n;
-            label[j] = in_range[j] ? (ptrdiff_t)wanted : 0;
-            weight[j] = *(const REAL *)(args[3] + (start + j) * steps[3]);
-        }
+    for (ptrdiff_t start = 0; start < all.rows; start += at_once) {
+        const int count = all.rows - start < at_once ? (int)(all.rows - start) : at_once;
+        TYPED(take_loss_rows)(&all, start, count, at_once, scratch + scratch_size(n), &rows);
         if (at_once > 1) {
-            const ptrdiff_t next = start + count,
-                            left = rows - next < at_once ? rows - next : at_once;
-            const int to = kernel->with_gradient ? 6 : 0;
-            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[to] + next * steps[to],
-                                   steps[to], n * (ptrdiff_t)sizeof(REAL), left);
-            kernel->block(z, gradient, count, n, label, weight, &ahead, scratch, loss, counts);
-        } else if (weight[0] != 0 && in_range[0]) {
-            counts[0] = kernel->row(z[0], gradient[0], n, label[0], weight[0], scratch, loss);
+            Ahead ahead = TYPED(loss_rows_ahead)(&all, start, count, at_once);
+            kernel->block(rows.z, rows.gradient, count, n, rows.label, rows.weight, &ahead, scratch,
+                          rows.loss, rows.counts);
+        } else if (rows.weight[0] != 0 && rows.in_range[0]) {
+            rows.counts[0] = kernel->row(rows.z[0], rows.gradient[0], n, rows.label[0],
+                                         rows.weight[0], scratch, rows.loss);
         }
-
-        for (int j = 0; j < count; j++) {
-            const ptrdiff_t r = start + j;
-            if (weight[j] == 0) {
-                counts[j] = false;
-                TYPED(fill)(gradient[j], n, 0);
-            } else if (!in_range[j]) {
-                counts[j] = TYPED(no_label_row)(z[j], gradient[j], n, scratch, loss + j);
-            }
-            *(REAL *)(args[4] + r * steps[4]) = (REAL)(counts[j] ? loss[j] * weight[j] : 0);
-            *(bool *)(args[5] + r * steps[5]) = counts[j];
-            if (kernel->with_gradient)
-                TYPED(deliver)(gradient[j], args[6] + r * steps[6], stride, n);
-        }
+        TYPED(give_loss_rows)(&all, start, count, scratch, &rows);
     }
     free(scratch);
     leave_no_float_flags();

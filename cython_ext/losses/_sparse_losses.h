@@ -15,6 +15,7 @@
 #define PYENTMAX_LOSSES__SPARSE_LOSSES_H
 
 #include "gufunc/loss_loop.h"
+#include "rows/tiles.h"
 #include "thresholds/search.h"
 
 #define TEMPLATE "losses/_sparse_losses.h"
@@ -54,41 +55,66 @@ static TYPED(Others) TYPED(gradient_of_others)(TYPED(LossPart) *part, const TYPE
     return others;
 }
 
-/* One entry's share in two lanes of sums, and in the largest. */
-ALWAYS_INLINE void TYPED(add_share)(REAL p, bool root, REAL *mass, REAL *powers, REAL *largest) {
-    *mass += p;
-    *powers += root ? p * SQRT(p) : p * p;
-    *largest = TYPED(larger)(p, *largest);
+/* One entry's gap to weight p, and its shares in the others. */
+typedef REAL TYPED(LossShare)(REAL x, REAL t, REAL rest, REAL weight, REAL *mass, REAL *powers);
+
+/* A loss of short rows side by side, from its tile of gaps and their thresholds. */
+typedef struct {
+    REAL largest[BLOCK], own[BLOCK]; /* the labels' gaps, */
+    REAL t[BLOCK], rest[BLOCK];
+    REAL mass[BLOCK], powers[BLOCK]; /* and the sums of the others */
+} TYPED(LossTile);
+
+/* Take the labels' entries out of a tile. */
+static void TYPED(take_labels)(REAL *restrict x, const ptrdiff_t label[BLOCK], REAL *restrict own) {
+    for (int j = 0; j < BLOCK; j++) {
+        own[j] = x[label[j] * BLOCK + j];
+        x[label[j] * BLOCK + j] = OUTSIDE;
+    }
 }
 
-/* alpha = 2 or, with `root`, 1.5. The row's largest p tells t: there u = t. */
-ALWAYS_INLINE bool TYPED(loss_of_p)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                    ptrdiff_t label, REAL weight, REAL *restrict scratch, bool root,
-                                    double *loss) {
-    const REAL own = p[label];
-    if (own != own) return TYPED(settled_loss)(p, loss);
-    p[label] = 0; /* leaves the others */
-    REAL mass[LANES] = {0}, powers[LANES] = {0}, largest[LANES] = {0};
-    ptrdiff_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            TYPED(add_share)(p[i + j], root, mass + j, powers + j, largest + j);
-    for (int j = 0; i + j < n; j++)
-        TYPED(add_share)(p[i + j], root, mass + j, powers + j, largest + j);
-    const double others = TYPED(lane_sum)(mass), power = TYPED(lane_sum)(powers);
-    if (own == 0 && others == 0) return false;
-
-    const double u = root ? sqrt((double)own) : own, missing = own > 0 ? others : 1;
-    const double o = root ? missing / (1 + u) : missing;
-    *loss = root ? (o * o * (2 + u) + power) * 2 / 3 : (o * o + power) / 2;
-    if (own == 0) {
-        const double gap = TYPED(chunk_maxima)(z, n, scratch) - z[label];
-        const double t = TYPED(lane_max)(largest), reach = root ? 2 * sqrt(t) : t;
-        *loss += gap > reach ? gap - reach : 0;
+/* Gaps to weight p, and the sums of the others. Sums over LANES entries are added up apart, as in
+ * block_moments. */
+ALWAYS_INLINE void TYPED(tile_to_gradient)(REAL *restrict x, ptrdiff_t n,
+                                           const REAL *restrict weight, TYPED(LossShare) *share,
+                                           Ahead *ahead, TYPED(LossTile) *restrict at) {
+    Ahead mine = *ahead;
+    for (int half = 0; half < BLOCK; half += LANES) {
+        REAL all_mass[LANES] = {0}, all_powers[LANES] = {0};
+        for (ptrdiff_t start = 0; start < n; start += LANES) {
+            const ptrdiff_t end = n - start < LANES ? n : start + LANES;
+            REAL mass[LANES] = {0}, powers[LANES] = {0};
+            for (ptrdiff_t i = start; i < end; i++) {
+                if (half == 0) ask_lines_ahead(&mine, 1);
+                for (int j = 0; j < LANES; j++) {
+                    REAL *entry = x + i * BLOCK + half + j;
+                    *entry = share(*entry, at->t[half + j], at->rest[half + j], weight[half + j],
+                                   mass + j, powers + j);
+                }
+            }
+            for (int j = 0; j < LANES; j++) {
+                all_mass[j] += mass[j];
+                all_powers[j] += powers[j];
+            }
+        }
+        memcpy(at->mass + half, all_mass, sizeof all_mass);
+        memcpy(at->powers + half, all_powers, sizeof all_powers);
     }
-    for (i = 0; i < n; i++) p[i] *= weight;
-    p[label] = (REAL)(0 - missing * weight);
-    return true;
+    *ahead = mine;
+}
+
+/* A tile of gradients to rows, with what belongs at the labels. */
+static void TYPED(deliver_gradients)(const REAL *x, ptrdiff_t n, REAL *const gradient[BLOCK],
+                                     int count, const ptrdiff_t label[BLOCK],
+                                     const REAL at_label[BLOCK], const REAL largest[BLOCK],
+                                     double loss[BLOCK], bool counts[BLOCK]) {
+    TYPED(separate)(x, n, gradient);
+    for (int j = 0; j < count; j++) {
+        gradient[j][label[j]] = at_label[j];
+        counts[j] = true;
+        if (TYPED(is_settled)(gradient[j], n, largest[j]))
+            counts[j] = TYPED(settled_loss)(gradient[j], loss + j);
+    }
 }
 
 #endif

@@ -16,19 +16,81 @@
 #include "losses/sparsemax.h"
 #include "mappings/entmax.h"
 
+/* Losses of so many rows are worked out together. */
+enum { TOGETHER = 8 };
+
 /* D for l = log p_y near 0, where g and the rest cancel: sum of ((1 + β)^k - β^k) l^(k+1)/(k+1)!
  * over k >= 1, of which α |l| <= 1 needs 18 terms. The difference of powers is (1 + β) times the
  * one before and β^(k-1); times l^k nothing of it overflows, nor cancels, however large β is. */
-static double small_divergence(double beta, double l) {
-    const double x = beta * l, y = x + l;
-    double total = 0, apart = l, power = x, factor = l;
-    for (int k = 1; k <= 18; k++) {
-        factor /= k + 1;
-        total += apart * factor;
-        apart = y * apart + power * l;
-        power *= x;
+static void small_divergences(const double beta[TOGETHER], const double l[TOGETHER],
+                              double divergence[TOGETHER]) {
+    static const double factors[] = {1.0 / 2,
+                                     1.0 / 6,
+                                     1.0 / 24,
+                                     1.0 / 120,
+                                     1.0 / 720,
+                                     1.0 / 5040,
+                                     1.0 / 40320,
+                                     1.0 / 362880,
+                                     1.0 / 3628800,
+                                     1.0 / 39916800,
+                                     1.0 / 479001600,
+                                     1.0 / 6227020800,
+                                     1.0 / 87178291200,
+                                     1.0 / 1307674368000,
+                                     1.0 / 20922789888000,
+                                     1.0 / 355687428096000,
+                                     1.0 / 6402373705728000,
+                                     1.0 / 121645100408832000};
+    double x[TOGETHER], y[TOGETHER], total[TOGETHER] = {0}, apart[TOGETHER], power[TOGETHER];
+    for (int j = 0; j < TOGETHER; j++) {
+        power[j] = x[j] = beta[j] * l[j];
+        y[j] = x[j] + l[j];
+        apart[j] = l[j];
     }
-    return total;
+    for (int k = 0; k < 18; k++)
+        for (int j = 0; j < TOGETHER; j++) {
+            total[j] += apart[j] * (l[j] * factors[k]);
+            apart[j] = y[j] * apart[j] + power[j] * l[j];
+            power[j] *= x[j];
+        }
+    memcpy(divergence, total, sizeof total);
+}
+
+static double small_divergence(double beta, double l) {
+    double all_beta[TOGETHER], all_l[TOGETHER], divergence[TOGETHER];
+    for (int j = 0; j < TOGETHER; j++) {
+        all_beta[j] = beta;
+        all_l[j] = l;
+    }
+    small_divergences(all_beta, all_l, divergence);
+    return divergence[0];
+}
+
+/* 2^x - 1 for |x| < 1000, with no digit lost near 0. */
+static inline double exp2_less_1(double x) {
+    const double rounder = 6755399441055744.0, rounded = x + rounder, g = x - (rounded - rounder);
+    const double power = power_of_2_f64(rounded, 0);
+    return power * (exp2_slope_f64(g) * g) + (power - 1);
+}
+
+/* log2(1 - x) for 0 <= x <= 1/2, as precise. */
+static inline double log2_of_1_less(double x) {
+    double e;
+    const double a = reduce_for_log_f64(1 - x, -x, &e);
+    return log2_from_reduced_f64(a, e);
+}
+
+/* A row's loss from its parts, where p_y is not most of it. */
+static inline double large_loss(double alpha, double powers, double g, double own) {
+    const double u = 1 - (alpha - 1) * g,
+                 loss = powers / alpha + g - (1 - (u > 0 ? own * u : 0)) / alpha;
+    return loss > 0 ? loss : 0; /* by rounding, where α is too large for p to tell c */
+}
+
+/* Is it most, and the loss that of small_divergence()? */
+static inline bool is_small_loss(double alpha, double own, double l) {
+    return alpha * -l <= 1 && own > 0.5;
 }
 
 /* As for the other losses, with an alpha behind the weight. */
@@ -74,7 +136,7 @@ static bool TYPED(entmax_loss_of_p)(const REAL *restrict z, REAL *restrict p, pt
                beta = (REAL)(alpha - 1);
     const double exact_beta = alpha - 1, log_largest = log((double)largest_p);
     const double c = alpha == 1 ? -log_largest : -expm1(exact_beta * log_largest) / exact_beta;
-    const double g = c - (z[label] - largest), u = 1 - exact_beta * g;
+    const double g = c - (z[label] - largest);
     const REAL t = (REAL)(1 - exact_beta * c);
 
     p[label] = 0; /* leaves the others */
@@ -102,13 +164,130 @@ static bool TYPED(entmax_loss_of_p)(const REAL *restrict z, REAL *restrict p, pt
     }
 
     const double l = log1p(-(others < 0.5 ? others : 0.5)); /* of p_y, if it has most */
-    if (alpha * -l <= 1 && own > (REAL)0.5)
-        *loss = powers / alpha + small_divergence(exact_beta, l);
-    else
-        *loss = powers / alpha + g - (1 - (u > 0 ? own * u : 0)) / alpha;
-    if (*loss < 0) *loss = 0; /* by rounding, where α is too large for p to tell c */
+    *loss = is_small_loss(alpha, own, l) ? powers / alpha + small_divergence(exact_beta, l)
+                                         : large_loss(alpha, powers, g, own);
     p[label] = (REAL)(0 - (own > 0 ? others : 1) * weight);
     return true;
+}
+
+/* Where a gap is, which is one of x: n if it is not. */
+static ptrdiff_t TYPED(place_of_gap)(const REAL *x, ptrdiff_t n, REAL gap) {
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        BITS here = 0;
+        for (int j = 0; j < LANES; j++) here |= x[i + j] == gap;
+        for (int j = 0; here && j < LANES; j++)
+            if (x[i + j] == gap) return i + j;
+    }
+    return n;
+}
+
+/* The loss of a long row for 1 < α < 2, from what the search kept of it. Of entries with the
+ * label's score any one will do for the label's. */
+static bool TYPED(entmax_below_2_loss_row)(const REAL *restrict z, REAL *restrict gradient,
+                                           ptrdiff_t n, ptrdiff_t label, REAL weight, double alpha,
+                                           Ahead *ahead, REAL *restrict scratch, double *loss) {
+    TYPED(Search) found;
+    TYPED(EntmaxColumns) columns;
+    REAL *restrict p = scratch + scratch_size(n);
+    if (!TYPED(find_entmax_below_2)(z, gradient, n, alpha, ahead, scratch, p, &found, &columns))
+        return TYPED(settled_loss)(gradient, loss);
+    TYPED(entmax_finish)(found.kept, found.size, true, &columns, p);
+    const REAL scale = (REAL)(alpha - 1), gap = z[label] - found.largest, *x = found.kept;
+    const ptrdiff_t size = found.size;
+    const ptrdiff_t place = gap * scale > -found.t ? TYPED(place_of_gap)(x, size, gap * scale)
+                                                   : size;
+    REAL top[LANES] = {0};
+    for (ptrdiff_t i = 0; i < size; i += LANES)
+        for (int j = 0; j < LANES; j++) top[j] = TYPED(larger)(p[i + j], top[j]);
+    const double beta = alpha - 1, power_of_1 = expm1(beta * log((double)TYPED(lane_max)(top)));
+    const REAL t = (REAL)(1 + power_of_1), own = place < size ? p[place] : (REAL)0;
+
+    if (place < size) p[place] = 0; /* leaves the others */
+    double others = 0, powers = 0;
+    for (ptrdiff_t start = 0; start < size; start += LEAF) {
+        const ptrdiff_t end = size - start < LEAF ? size : start + LEAF;
+        REAL mass[LANES] = {0}, power[LANES] = {0};
+        for (ptrdiff_t i = start; i < end; i += LANES)
+            for (int j = 0; j < LANES; j++) {
+                const REAL u = x[i + j] + t, q = p[i + j];
+                mass[j] += q;
+                power[j] += q * (u > 0 ? u : (REAL)0);
+                p[i + j] = q * weight;
+            }
+        others += TYPED(lane_sum)(mass);
+        powers += TYPED(lane_sum)(power);
+    }
+    if (place < size) p[place] = own * weight; /* perhaps another's, of the same score */
+    TYPED(spread)(z, n, scale, &found, p, gradient);
+    const double l = log1p(-(others < 0.5 ? others : 0.5)); /* of p_y, if it has most */
+    *loss = is_small_loss(alpha, own, l) ? powers / alpha + small_divergence(beta, l)
+                                         : large_loss(alpha, powers, -power_of_1 / beta - gap, own);
+    gradient[label] = (REAL)(0 - (own > 0 ? others : 1) * weight);
+    return true;
+}
+
+/* The same of the columns of a tile: from p to the gradient but for the labels, whose part goes
+ * apart. */
+static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict x, REAL *restrict p,
+                                      ptrdiff_t n, const ptrdiff_t place[BLOCK],
+                                      const bool wanted[BLOCK]) {
+    REAL own[BLOCK], t[BLOCK], top[BLOCK], mass[BLOCK], powers[BLOCK];
+    double c[BLOCK], l[BLOCK], small[BLOCK] = {0};
+    bool any_small = false;
+    for (int half = 0; half < BLOCK; half += LANES) {
+        REAL largest[LANES] = {0};
+        for (ptrdiff_t i = half; i < n * BLOCK; i += BLOCK)
+            for (int j = 0; j < LANES; j++) largest[j] = TYPED(larger)(p[i + j], largest[j]);
+        memcpy(top + half, largest, sizeof largest);
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        const double beta = use->alpha[j] - 1, power = exp2_less_1(beta * log2_of_f64(top[j]));
+        c[j] = -power / beta;
+        t[j] = (REAL)(1 + power);
+    }
+    for (int j = 0; j < BLOCK; j++) { /* leaves the others */
+        own[j] = place[j] < n ? p[place[j] * BLOCK + j] : (REAL)0;
+        if (place[j] < n) p[place[j] * BLOCK + j] = 0;
+    }
+    for (int half = 0; half < BLOCK; half += LANES) {
+        REAL all_mass[LANES] = {0}, all_powers[LANES] = {0};
+        for (ptrdiff_t start = 0; start < n; start += LANES) {
+            const ptrdiff_t end = n - start < LANES ? n : start + LANES;
+            REAL sum[LANES] = {0}, power[LANES] = {0};
+            for (ptrdiff_t i = start * BLOCK + half; i < end * BLOCK; i += BLOCK)
+                for (int j = 0; j < LANES; j++) {
+                    const REAL u = x[i + j] + t[half + j], q = p[i + j];
+                    sum[j] += q;
+                    power[j] += q * (u > 0 ? u : (REAL)0);
+                    p[i + j] = q * use->weight[half + j];
+                }
+            for (int j = 0; j < LANES; j++) {
+                all_mass[j] += sum[j];
+                all_powers[j] += power[j];
+            }
+        }
+        memcpy(mass + half, all_mass, sizeof all_mass);
+        memcpy(powers + half, all_powers, sizeof all_powers);
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        const double others = mass[j] < (REAL)0.5 ? (double)mass[j] : 0.5;
+        l[j] = log2_of_1_less(others) * 0.69314718055994530942;
+    }
+    for (int j = 0; j < BLOCK; j++)
+        any_small |= wanted[j] && is_small_loss(use->alpha[j], own[j], l[j]);
+    for (int j = 0; any_small && j < BLOCK; j += TOGETHER) {
+        double beta[TOGETHER];
+        for (int k = 0; k < TOGETHER; k++) beta[k] = use->alpha[j + k] - 1;
+        small_divergences(beta, l + j, small + j);
+    }
+    for (int j = 0; j < BLOCK; j++) {
+        if (!wanted[j]) continue;
+        const double alpha = use->alpha[j];
+        use->loss[j] = is_small_loss(alpha, own[j], l[j])
+                           ? powers[j] / alpha + small[j]
+                           : large_loss(alpha, powers[j], c[j] - use->gap[j], own[j]);
+        use->at_label[j] = (REAL)(0 - (own[j] > 0 ? (double)mass[j] : 1) * use->weight[j]);
+    }
 }
 
 /* α = ∞: L = max z - z_y. */
@@ -132,30 +311,64 @@ static const TYPED(Loss) *TYPED(own_loss)(double alpha, bool with_gradient) {
     return NULL;
 }
 
+/* The loss of one row with its α; for some, from its p where the gradient goes. */
+static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                    ptrdiff_t label, REAL weight, double alpha,
+                                    const TYPED(Choice) *run, Ahead *ahead, REAL *restrict scratch,
+                                    double *loss) {
+    if (alpha > 1 && alpha < 2)
+        return TYPED(entmax_below_2_loss_row)(z, p, n, label, weight, alpha, ahead, scratch, loss);
+    run->row(z, p, n, alpha, ahead, scratch);
+    if (alpha == (double)INFINITY)
+        return TYPED(argmax_loss_of_p)(z, p, n, label, weight, scratch, loss);
+    return TYPED(entmax_loss_of_p)(z, p, n, label, weight, alpha, scratch, loss);
+}
+
+/* The losses of short rows with their α, all of one Choice that has a block. */
+static void TYPED(general_loss_block)(TYPED(LossRows) *restrict rows, int count, ptrdiff_t n,
+                                      const double alpha[BLOCK], const TYPED(Choice) *run,
+                                      Ahead *ahead, REAL *restrict scratch) {
+    TYPED(TileUse) use = {.take = TYPED(entmax_tile_losses),
+                          .alpha = alpha,
+                          .label = rows->label,
+                          .weight = rows->weight};
+    run->block(rows->z, rows->gradient, count, n, alpha, ahead, scratch, &use);
+    for (int j = 0; j < count; j++) {
+        rows->loss[j] = use.loss[j];
+        rows->counts[j] = !use.settled[j] || TYPED(settled_loss)(rows->gradient[j], rows->loss + j);
+    }
+}
+
 /* (n),(n),(),(),()->(),(),(n): as loss_loop, with an α for each row behind its weight. Neighbours
- * go together to the loop of their own loss, or to that of α-entmax for their p. */
+ * go together: to the loop of their own loss, or as many as fit a block. */
 static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                     void *data) {
     const bool with_gradient = *(const bool *)data;
-    const ptrdiff_t rows = dims[0], n = dims[1], operands = with_gradient ? 8 : 7;
-    const ptrdiff_t z_stride = steps[operands], mask_stride = steps[operands + 1];
-    const ptrdiff_t stride = with_gradient ? steps[operands + 2] : 0;
-    if (rows == 0 || n == 0) return;
-    const ptrdiff_t at_most = n <= SHORT ? BLOCK : 1;
-    REAL *scratch = scratch_or_error(scratch_size(n) + (at_most + 1) * n, sizeof(REAL));
+    const ptrdiff_t n = dims[1], operands = with_gradient ? 8 : 7;
+    const LossOperands all = {args, steps, dims[0], n, 5, with_gradient};
+    if (all.rows == 0 || n == 0) return;
+    const int at_most = n <= SHORT ? BLOCK : 1;
+    const ptrdiff_t size = TYPED(entmax_scratch_size)(n);
+    REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
-    REAL *room = scratch + scratch_size(n), *z_room = room + at_most * n;
+    TYPED(LossRows) rows;
 
     ptrdiff_t count = 0;
-    for (ptrdiff_t start = 0; start < rows; start += count) {
-        char *at[8];
-        for (int k = 0; k < operands; k++) at[k] = args[k] + start * steps[k];
-        const TYPED(Loss) *own = TYPED(own_loss)(*(const double *)at[4], with_gradient);
-        for (count = 1; start + count < rows && (own || count < at_most); count++)
-            if (TYPED(own_loss)(*(const double *)(at[4] + count * steps[4]), with_gradient) != own)
-                break;
-        const ptrdiff_t some[] = {count, n};
+    for (ptrdiff_t start = 0; start < all.rows; start += count) {
+        double alpha[BLOCK];
+        for (int j = 0; j < BLOCK; j++) alpha[j] = *(const double *)(args[4] + start * steps[4]);
+        const TYPED(Loss) *own = TYPED(own_loss)(alpha[0], with_gradient);
+        const TYPED(Choice) run = TYPED(choice_for)(alpha[0]);
+        for (count = 1; start + count < all.rows && (own || count < at_most); count++) {
+            const double next = *(const double *)(args[4] + (start + count) * steps[4]);
+            if (next == alpha[0]) continue;
+            if (own || !TYPED(same_choice)(TYPED(choice_for)(next), run)) break;
+            alpha[count] = next;
+        }
         if (own) {
+            char *at[8];
+            for (int k = 0; k < operands; k++) at[k] = args[k] + start * steps[k];
+            const ptrdiff_t some[] = {count, n};
             char *own_args[] = {
                 at[0], at[1], at[2], at[3], at[5], at[6], with_gradient ? at[7] : NULL};
             ptrdiff_t own_steps[10] = {steps[0], steps[1], steps[2], steps[3], steps[5], steps[6]};
@@ -165,36 +378,18 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
             TYPED(loss_loop)(own_args, some, own_steps, (void *)own);
             continue;
         }
-        const bool direct = with_gradient && stride == (ptrdiff_t)sizeof(REAL);
-        char *p = direct ? at[7] : (char *)room;
-        const ptrdiff_t p_step = direct ? steps[7] : n * (ptrdiff_t)sizeof(REAL);
-        char *p_args[] = {at[0], at[1], at[4], p};
-        const ptrdiff_t p_steps[] = {
-            steps[0], steps[1], steps[4], p_step, z_stride, mask_stride, (ptrdiff_t)sizeof(REAL)};
-        TYPED(entmax_loop)(p_args, some, p_steps, NULL);
-
-        for (ptrdiff_t j = 0; j < count; j++) {
-            const int64_t label = *(const int64_t *)(at[2] + j * steps[2]);
-            const REAL weight = *(const REAL *)(at[3] + j * steps[3]);
-            const double alpha = *(const double *)(at[4] + j * steps[4]);
-            const REAL *z = TYPED(masked)(at[0] + j * steps[0], z_stride, at[1] + j * steps[1],
-                                          mask_stride, n, z_room);
-            REAL *gradient = (REAL *)(p + j * p_step);
-            double loss = 0;
-            bool counts = false;
-            if (weight == 0)
-                TYPED(fill)(gradient, n, 0);
-            else if (label < 0 || label >= n)
-                counts = TYPED(no_label_row)(z, gradient, n, scratch, &loss);
-            else if (alpha == (double)INFINITY)
-                counts = TYPED(argmax_loss_of_p)(z, gradient, n, label, weight, scratch, &loss);
-            else
-                counts = TYPED(entmax_loss_of_p)(z, gradient, n, label, weight, alpha, scratch,
-                                                 &loss);
-            *(REAL *)(at[5] + j * steps[5]) = (REAL)(counts ? loss * weight : 0);
-            *(bool *)(at[6] + j * steps[6]) = counts;
-            if (with_gradient) TYPED(deliver)(gradient, at[7] + j * steps[7], stride, n);
+        TYPED(take_loss_rows)(&all, start, (int)count, at_most, scratch + size, &rows);
+        Ahead ahead = TYPED(loss_rows_ahead)(&all, start, (int)count, at_most);
+        if (run.block && at_most > 1) {
+            TYPED(general_loss_block)(&rows, (int)count, n, alpha, &run, &ahead, scratch);
+        } else {
+            for (ptrdiff_t j = 0; j < count; j++)
+                if (rows.weight[j] != 0 && rows.in_range[j])
+                    rows.counts[j] = TYPED(general_loss_row)(
+                        rows.z[j], rows.gradient[j], n, rows.label[j], rows.weight[j], alpha[j],
+                        &run, &ahead, scratch, rows.loss + j);
         }
+        TYPED(give_loss_rows)(&all, start, (int)count, scratch, &rows);
     }
     free(scratch);
     leave_no_float_flags();

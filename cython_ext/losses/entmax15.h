@@ -15,11 +15,11 @@ LOSS_AND_GRAD(entmax15)
 
 #elif defined(REAL)
 
-/* One entry, its share in two lanes of sums, and its part of the gradient. */
-static inline REAL TYPED(entmax15_share)(REAL z, TYPED(Threshold) at, REAL weight, REAL *mass,
+/* One entry, a half gap, its share in two sums, and its part of the gradient. */
+ALWAYS_INLINE REAL TYPED(entmax15_share)(REAL h, REAL t, REAL rest, REAL weight, REAL *mass,
                                          REAL *powers) {
-    const REAL h = (z - at.largest) * (REAL)0.5, p = TYPED(entmax15_entry)(h, at.t, 2 * at.rest);
-    REAL u = (h + at.t) + at.rest;
+    const REAL p = TYPED(entmax15_entry)(h, t, 2 * rest);
+    REAL u = (h + t) + rest;
     u = u > 0 ? u : (REAL)0;
     *mass += p;
     *powers += p * u;
@@ -32,9 +32,11 @@ static void TYPED(entmax15_part)(const REAL *restrict z, REAL *restrict gradient
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++)
-            gradient[i + j] = TYPED(entmax15_share)(z[i + j], at, weight, mass + j, powers + j);
+            gradient[i + j] = TYPED(entmax15_share)((z[i + j] - at.largest) * (REAL)0.5, at.t,
+                                                    at.rest, weight, mass + j, powers + j);
     for (int j = 0; i + j < n; j++)
-        gradient[i + j] = TYPED(entmax15_share)(z[i + j], at, weight, mass + j, powers + j);
+        gradient[i + j] = TYPED(entmax15_share)((z[i + j] - at.largest) * (REAL)0.5, at.t, at.rest,
+                                                weight, mass + j, powers + j);
     others->mass += TYPED(lane_sum)(mass);
     others->powers += TYPED(lane_sum)(powers);
 }
@@ -60,13 +62,29 @@ static bool TYPED(entmax15_loss_row)(const REAL *restrict z, REAL *restrict grad
     return true;
 }
 
-static bool TYPED(entmax15_loss_of_p)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      ptrdiff_t label, REAL weight, REAL *restrict scratch,
-                                      double *loss) {
-    return TYPED(loss_of_p)(z, p, n, label, weight, scratch, true, loss);
+/* The same for short rows side by side. */
+static void TYPED(entmax15_loss_block)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK],
+                                       int count, ptrdiff_t n, const ptrdiff_t label[BLOCK],
+                                       const REAL weight[BLOCK], Ahead *ahead, REAL *restrict h,
+                                       double loss[BLOCK], bool counts[BLOCK]) {
+    TYPED(LossTile) at;
+    TYPED(Entmax15Columns) found;
+    REAL at_label[BLOCK];
+    TYPED(entmax15_tile)(z, n, ahead, h, at.largest, &found);
+    memcpy(at.t, found.t, sizeof at.t);
+    memcpy(at.rest, found.rest, sizeof at.rest);
+    TYPED(take_labels)(h, label, at.own);
+    TYPED(tile_to_gradient)(h, n, weight, TYPED(entmax15_share), ahead, &at);
+    for (int j = 0; j < BLOCK; j++) {
+        const double reach = (double)at.own[j] + at.t[j] + at.rest[j], mass = at.mass[j];
+        const double u = reach > 0 ? reach : 0, missing = reach > 0 ? mass : 1;
+        const double o = missing / (1 + u);
+        loss[j] = (o * o * (2 + u) + at.powers[j]) * 2 / 3 + (reach < 0 ? -2 * reach : 0);
+        at_label[j] = (REAL)(0 - missing * weight[j]);
+    }
+    TYPED(deliver_gradients)(h, n, gradient, count, label, at_label, at.largest, loss, counts);
 }
 
-BLOCK_OF_P(entmax15)
 LOSS_RECORDS(entmax15)
 
 #endif

@@ -63,13 +63,13 @@ static void TYPED(softmax_loss_block)(const REAL *const z[BLOCK], REAL *const gr
         share[j] = 1 / (others[j] + power);
         log_sum[j] = TYPED(log_of_1_plus)((others[j] + rest) * unscale - (own[j] == 0 ? 0 : 1));
     }
-    for (int j = 0; j < BLOCK; j++) x[label[j] * BLOCK + j] = -others[j];
     for (ptrdiff_t i = 0; i < n; i++)
         for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] = x[i * BLOCK + j] * share[j] * weight[j];
     TYPED(separate)(x, n, gradient);
     for (int j = 0; j < count; j++) {
         counts[j] = true;
         loss[j] = (double)log_sum[j] - own[j];
+        gradient[j][label[j]] = -others[j] * share[j] * weight[j];
         if (TYPED(is_settled)(gradient[j], n, largest[j]))
             counts[j] = TYPED(settled_loss)(gradient[j], loss + j);
     }

@@ -15,10 +15,10 @@ LOSS_AND_GRAD(sparsemax)
 
 #elif defined(REAL)
 
-/* One entry of sparsemax, its share in two lanes of sums, and its part of the gradient. */
-static inline REAL TYPED(sparsemax_share)(REAL z, TYPED(Threshold) at, REAL weight, REAL *mass,
+/* One entry of sparsemax, its share in two sums, and its part of the gradient. */
+ALWAYS_INLINE REAL TYPED(sparsemax_share)(REAL x, REAL t, REAL rest, REAL weight, REAL *mass,
                                           REAL *powers) {
-    REAL p = ((z - at.largest) + at.t) + at.rest;
+    REAL p = (x + t) + rest;
     p = p > 0 ? p : (REAL)0;
     *mass += p;
     *powers += p * p;
@@ -31,9 +31,11 @@ static void TYPED(sparsemax_part)(const REAL *restrict z, REAL *restrict gradien
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (int j = 0; j < LANES; j++)
-            gradient[i + j] = TYPED(sparsemax_share)(z[i + j], at, weight, mass + j, powers + j);
+            gradient[i + j] = TYPED(sparsemax_share)(z[i + j] - at.largest, at.t, at.rest, weight,
+                                                     mass + j, powers + j);
     for (int j = 0; i + j < n; j++)
-        gradient[i + j] = TYPED(sparsemax_share)(z[i + j], at, weight, mass + j, powers + j);
+        gradient[i + j] = TYPED(sparsemax_share)(z[i + j] - at.largest, at.t, at.rest, weight,
+                                                 mass + j, powers + j);
     others->mass += TYPED(lane_sum)(mass);
     others->powers += TYPED(lane_sum)(powers);
 }
@@ -58,13 +60,25 @@ static bool TYPED(sparsemax_loss_row)(const REAL *restrict z, REAL *restrict gra
     return true;
 }
 
-static bool TYPED(sparsemax_loss_of_p)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                       ptrdiff_t label, REAL weight, REAL *restrict scratch,
-                                       double *loss) {
-    return TYPED(loss_of_p)(z, p, n, label, weight, scratch, false, loss);
+/* The same for short rows side by side. */
+static void TYPED(sparsemax_loss_block)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK],
+                                        int count, ptrdiff_t n, const ptrdiff_t label[BLOCK],
+                                        const REAL weight[BLOCK], Ahead *ahead, REAL *restrict x,
+                                        double loss[BLOCK], bool counts[BLOCK]) {
+    TYPED(LossTile) at;
+    REAL at_label[BLOCK];
+    TYPED(sparsemax_tile)(z, n, ahead, x, at.largest, at.t, at.rest);
+    TYPED(take_labels)(x, label, at.own);
+    TYPED(tile_to_gradient)(x, n, weight, TYPED(sparsemax_share), ahead, &at);
+    for (int j = 0; j < BLOCK; j++) {
+        const double u = (double)at.own[j] + at.t[j] + at.rest[j], mass = at.mass[j];
+        const double o = u > 0 ? mass : 1;
+        loss[j] = (o * o + at.powers[j]) / 2 + (u < 0 ? -u : 0);
+        at_label[j] = (REAL)(0 - o * weight[j]);
+    }
+    TYPED(deliver_gradients)(x, n, gradient, count, label, at_label, at.largest, loss, counts);
 }
 
-BLOCK_OF_P(sparsemax)
 LOSS_RECORDS(sparsemax)
 
 #endif

@@ -89,17 +89,29 @@ static void TYPED(finish_from_scores)(const REAL *restrict z, REAL *restrict p, 
     }
 }
 
+/* Find the threshold: where it lies goes to found and columns; false if the row has none, and p is
+ * written already. scratch holds scratch_size(n) values, room those of a row. */
+static bool TYPED(find_entmax_below_2)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
+                                       double alpha, Ahead *ahead, REAL *restrict scratch,
+                                       REAL *restrict room, TYPED(Search) *found,
+                                       TYPED(EntmaxColumns) *columns) {
+    REAL start = 0;
+    const TYPED(EntmaxBelow2) wanted = {alpha, room, &start, columns, ahead};
+    if (!TYPED(search)(z, p, n, (REAL)(alpha - 1), TYPED(entmax_below_2_solve), &wanted, scratch,
+                       found))
+        return false;
+    found->t = start;
+    return true;
+}
+
 /* scratch holds scratch_size(n) values and room for a row. */
 static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                       double alpha, Ahead *ahead, REAL *restrict scratch) {
     TYPED(Search) found;
     TYPED(EntmaxColumns) columns;
-    REAL start = 0, *kept_p = scratch + scratch_size(n);
-    const TYPED(EntmaxBelow2) wanted = {alpha, kept_p, &start, &columns, ahead};
-    if (!TYPED(search)(z, p, n, (REAL)(alpha - 1), TYPED(entmax_below_2_solve), &wanted, scratch,
-                       &found))
+    REAL *kept_p = scratch + scratch_size(n);
+    if (!TYPED(find_entmax_below_2)(z, p, n, alpha, ahead, scratch, kept_p, &found, &columns))
         return;
-    found.t = start;
     if (columns.twice_b > 3) {
         TYPED(finish_from_scores)(z, p, n, (REAL)(alpha - 1), &found, &columns);
         return;
@@ -108,10 +120,25 @@ static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, 
     TYPED(spread)(z, n, (REAL)(alpha - 1), &found, kept_p, p);
 }
 
-/* Rows that each have their own α, all of one short_power(). */
+/* What a loss makes of a tile before it goes back to rows: n entries of gaps times β, and their p,
+ * of the columns that are wanted. place is where each one's label is, n if not in the tile. */
+typedef struct TYPED(TileUse) {
+    void (*take)(struct TYPED(TileUse) *use, const REAL *restrict x, REAL *restrict p, ptrdiff_t n,
+                 const ptrdiff_t place[BLOCK], const bool wanted[BLOCK]);
+    const double *alpha;
+    const ptrdiff_t *label;
+    const REAL *weight;
+    REAL gap[BLOCK];      /* of each label, */
+    double loss[BLOCK];   /* the loss, */
+    REAL at_label[BLOCK]; /* and its gradient there; */
+    bool settled[BLOCK];  /* unless the row has no threshold */
+} TYPED(TileUse);
+
+/* Rows that each have their own α, all of one short_power(); for a loss if there is a use. */
 static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
                                          int count, ptrdiff_t n, const double alpha[BLOCK],
-                                         Ahead *ahead, REAL *restrict scratch) {
+                                         Ahead *ahead, REAL *restrict scratch,
+                                         TYPED(TileUse) *use) {
     REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
     TYPED(EntmaxColumns) columns;
     REAL largest[BLOCK];
@@ -121,8 +148,29 @@ static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const
         for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
     TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
     TYPED(entmax_finish)(x, n * BLOCK, false, &columns, tile_p);
+    if (use) {
+        bool wanted[BLOCK];
+        for (int j = 0; j < BLOCK; j++) {
+            use->gap[j] = z[j][use->label[j]] - largest[j];
+            wanted[j] = true;
+        }
+        use->take(use, x, tile_p, n, use->label, wanted);
+    }
     TYPED(separate)(tile_p, n, p);
-    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+    for (int j = 0; j < count; j++) {
+        if (use) p[j][use->label[j]] = use->at_label[j];
+        const bool settled = TYPED(is_settled)(p[j], n, largest[j]);
+        if (use) use->settled[j] = settled;
+    }
+}
+
+/* Where an entry goes when those above floor are kept: n if it does not. */
+static ptrdiff_t TYPED(place_among_kept)(const REAL *restrict z, ptrdiff_t n, ptrdiff_t entry,
+                                         REAL largest, REAL scale, REAL floor) {
+    BITS before = 0;
+    for (ptrdiff_t i = 0; i < entry; i++)
+        before += TYPED(is_negative)(floor - (z[i] - largest) * scale);
+    return (z[entry] - largest) * scale > floor ? (ptrdiff_t)before : n;
 }
 
 /* How many gaps of each column of a tile are above its floor. */
@@ -137,7 +185,8 @@ static void TYPED(count_above)(const REAL *restrict x, ptrdiff_t n, const REAL *
  * taken apart from the others, and exact powers of what is left alone. */
 static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
                                            int count, ptrdiff_t n, const double alpha[BLOCK],
-                                           Ahead *ahead, REAL *restrict scratch) {
+                                           Ahead *ahead, REAL *restrict scratch,
+                                           TYPED(TileUse) *use) {
     REAL *const x = scratch, *const tile_p = x + scratch_size(n), *const kept = tile_p + BLOCK * n;
     TYPED(EntmaxColumns) columns;
     REAL largest[BLOCK], floor[BLOCK], floor_of_gaps[BLOCK];
@@ -152,13 +201,15 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
     TYPED(count_above)(x, n * BLOCK, floor_of_gaps, left);
 
     REAL *rows[BLOCK], *to[BLOCK];
-    bool sparse[BLOCK], any_sparse = false, any_dense = false;
+    bool sparse[BLOCK], dense[BLOCK], any_sparse = false, any_dense = false;
     for (int j = 0; j < BLOCK; j++) {
         rows[j] = kept + j * TYPED(kept_step)(n);
         sparse[j] = 4 * left[j] <= 3 * n;
         to[j] = sparse[j] ? rows[j] : p[j];
+        dense[j] = !sparse[j];
         any_sparse |= sparse[j];
-        any_dense |= !sparse[j];
+        any_dense |= dense[j];
+        if (use) use->gap[j] = z[j][use->label[j]] - largest[j];
     }
     if (any_dense) {
         TYPED(EntmaxColumns) all = columns;
@@ -166,6 +217,7 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
             for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
         TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &all, ahead, tile_p);
         TYPED(entmax_finish)(x, n * BLOCK, false, &all, tile_p);
+        if (use) use->take(use, x, tile_p, n, use->label, dense);
         TYPED(separate)(tile_p, n, to);
     }
     if (any_sparse) {
@@ -176,12 +228,25 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
         TYPED(entmax_find_root)(x, size * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead,
                                 tile_p);
         TYPED(entmax_finish)(x, size * BLOCK, false, &columns, tile_p);
+        if (use) {
+            ptrdiff_t place[BLOCK];
+            for (int j = 0; j < BLOCK; j++)
+                place[j] = sparse[j]
+                               ? TYPED(place_among_kept)(z[j], size, use->label[j], largest[j],
+                                                         columns.beta[j], floor[j])
+                               : size;
+            use->take(use, x, tile_p, size, place, sparse);
+        }
         TYPED(separate)(tile_p, size, rows);
         for (int j = 0; j < count; j++)
             if (sparse[j])
                 TYPED(spread_row)(z[j], n, largest[j], columns.beta[j], floor[j], rows[j], p[j]);
     }
-    for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
+    for (int j = 0; j < count; j++) {
+        if (use) p[j][use->label[j]] = use->at_label[j];
+        const bool settled = TYPED(is_settled)(p[j], n, largest[j]);
+        if (use) use->settled[j] = settled;
+    }
 }
 
 /* The same for α > 2. */
@@ -234,7 +299,8 @@ typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha, Ahead *ahead,
                 REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
-                  const double alpha[BLOCK], Ahead *ahead, REAL *restrict scratch);
+                  const double alpha[BLOCK], Ahead *ahead, REAL *restrict scratch,
+                  TYPED(TileUse) *use);
     int twice_b; /* its short_power(), on which the code depends, too */
 } TYPED(Choice);
 
@@ -255,6 +321,17 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
     return (TYPED(Choice)){.row = alpha > 2 ? TYPED(argmax_row) : TYPED(nan_row)};
 }
 
+/* Do they run the same code, so that neighbours can go together? */
+static inline bool TYPED(same_choice)(TYPED(Choice) a, TYPED(Choice) b) {
+    return a.own == b.own && a.row == b.row && a.block == b.block && a.twice_b == b.twice_b;
+}
+
+/* Room for a row or block of whatever α. */
+static inline ptrdiff_t TYPED(entmax_scratch_size)(ptrdiff_t n) {
+    return scratch_size(n)
+           + (n <= SHORT ? BLOCK * (n + TYPED(kept_step)(n)) : whole_lanes(n) + PAIR);
+}
+
 /* (n),(n),()->(n): scores, mask and α to probabilities. Neighbours that run the same code go
  * together. */
 static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
@@ -264,8 +341,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
     const ptrdiff_t p_stride = steps[6];
     if (rows == 0 || n == 0) return;
     const int at_most = n <= SHORT ? BLOCK : 1;
-    const ptrdiff_t size =
-        scratch_size(n) + (n <= SHORT ? BLOCK * (n + TYPED(kept_step)(n)) : whole_lanes(n) + PAIR);
+    const ptrdiff_t size = TYPED(entmax_scratch_size)(n);
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + size;
@@ -281,10 +357,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
             alpha[count] = *(const double *)(args[2] + r * steps[2]);
             const bool same = count > 0 && alpha[count] == alpha[count - 1];
             const TYPED(Choice) choice = same ? run : TYPED(choice_for)(alpha[count]);
-            if (count > 0
-                && (choice.own != run.own || choice.row != run.row || choice.block != run.block
-                    || choice.twice_b != run.twice_b))
-                break;
+            if (count > 0 && !TYPED(same_choice)(choice, run)) break;
             run = choice;
             z[count] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
                                      mask_stride, n, room + 2 * count * n);
@@ -299,7 +372,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
         Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[3] + next * steps[3],
                                steps[3], n * (ptrdiff_t)sizeof(REAL), left);
         if (at_most > 1 && run.block)
-            run.block(z, p, count, n, alpha, &ahead, scratch);
+            run.block(z, p, count, n, alpha, &ahead, scratch, NULL);
         else if (at_most > 1 && run.own && run.own->block)
             run.own->block(z, p, count, n, &ahead, scratch);
         else

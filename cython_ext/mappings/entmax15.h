@@ -138,33 +138,40 @@ NEVER_INLINE bool TYPED(entmax15_step)(const TYPED(BlockMoments) *restrict m,
     return moving != 0;
 }
 
-static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                  ptrdiff_t n, Ahead *ahead, REAL *restrict h) {
-    REAL largest[BLOCK];
+/* Short rows to a tile of half gaps, and the thresholds of its columns. */
+static void TYPED(entmax15_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead *ahead,
+                                 REAL *restrict h, REAL *restrict largest,
+                                 TYPED(Entmax15Columns) *restrict c) {
     TYPED(BlockMoments) m;
-    TYPED(Entmax15Columns) c;
     for (int j = 0; j < BLOCK; j++) {
-        c.t[j] = c.upper[j] = 1;
-        c.lower[j] = c.size_before[j] = 0;
+        c->t[j] = c->upper[j] = 1;
+        c->lower[j] = c->size_before[j] = 0;
     }
     if (n >= WORTH_GROUPS) { /* as for sparsemax */
         REAL groups[SHORT / GROUP * BLOCK];
         const ptrdiff_t size = TYPED(interleave_groups)(z, n, (REAL)0.5, h, largest, groups);
         for (int pass = 0; pass < 2; pass++) {
-            TYPED(block_moments)(groups, size, c.t, true, ahead, &m);
-            if (!TYPED(entmax15_step)(&m, &c)) break;
+            TYPED(block_moments)(groups, size, c->t, true, ahead, &m);
+            if (!TYPED(entmax15_step)(&m, c)) break;
         }
         for (int j = 0; j < BLOCK; j++) {
-            c.upper[j] = TYPED(reach)(c.upper[j]);
-            c.lower[j] = c.size_before[j] = 0; /* what is below for a part may be above for all */
+            c->upper[j] = TYPED(reach)(c->upper[j]);
+            c->lower[j] = c->size_before[j] = 0; /* what is below for a part may be above for all */
         }
     } else {
         TYPED(interleave)(z, n, (REAL)0.5, h, largest);
     }
     for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(block_moments)(h, n, c.t, true, ahead, &m);
-        if (!TYPED(entmax15_step)(&m, &c)) break;
+        TYPED(block_moments)(h, n, c->t, true, ahead, &m);
+        if (!TYPED(entmax15_step)(&m, c)) break;
     }
+}
+
+static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                  ptrdiff_t n, Ahead *ahead, REAL *restrict h) {
+    REAL largest[BLOCK];
+    TYPED(Entmax15Columns) c;
+    TYPED(entmax15_tile)(z, n, ahead, h, largest, &c);
     for (ptrdiff_t i = 0; i < n; i++) {
         ask_lines_ahead(ahead, 1);
         for (int j = 0; j < BLOCK; j++)

@@ -110,11 +110,11 @@ static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahe
     }
 }
 
-/* The largest of each group, as a part of the row, bound t from above: two passes over these save
- * one or two over all. */
-static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
-                                   ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
-    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
+/* Short rows to a tile of gaps, and the thresholds of its columns. The largest of each group, as a
+ * part of the row, bound t from above: two passes over these save one or two over all. */
+static void TYPED(sparsemax_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead *ahead,
+                                  REAL *restrict x, REAL *restrict largest, REAL *restrict t,
+                                  REAL *restrict rest) {
     for (int j = 0; j < BLOCK; j++) t[j] = 1;
     if (n >= WORTH_GROUPS) {
         REAL groups[SHORT / GROUP * BLOCK];
@@ -125,6 +125,12 @@ static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLO
         TYPED(interleave)(z, n, 1, x, largest);
     }
     TYPED(sparsemax_columns)(x, n, MAX_PASSES, ahead, t, rest);
+}
+
+static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                   ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
+    REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
+    TYPED(sparsemax_tile)(z, n, ahead, x, largest, t, rest);
     for (ptrdiff_t i = 0; i < n; i++) {
         ask_lines_ahead(ahead, 1);
         for (int j = 0; j < BLOCK; j++) {
