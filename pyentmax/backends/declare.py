@@ -171,7 +171,7 @@ def _arranged(kind: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 def accelerated(body: Callable[P, R], kind: Kind, name: str) -> Accelerated[P, R]:
     """A function of users' arrays, of a body of rows: with the kernels of that name."""
-    bind, plain = Binder(body), kind.plain(body)
+    bind, plain, answer_of = Binder(body), kind.plain(body), kind.answer
 
     @functools.wraps(body)
     def public(*args: Any, workers: int | None = None, **kwargs: Any) -> R:
@@ -185,8 +185,13 @@ def accelerated(body: Callable[P, R], kind: Kind, name: str) -> Accelerated[P, R
                 operands = None
             if operands is not None:
                 if operands[0].size < threads.ENTRIES_PER_WORKER:
-                    return cast("R", kernel(*operands))
-                return cast("R", threads.run(kernel, operands, workers=workers))
+                    answer = kernel(*operands)
+                else:
+                    answer = threads.run(kernel, operands, workers=workers)
+                if answer_of is not None:
+                    answer = answer_of(answer, operands)
+                if answer is not None:
+                    return cast("R", answer)
         values = bind(args, kwargs)
         answer = choice.run_on_gpu(name, kind.parameters, values)
         if answer is not NotImplemented:

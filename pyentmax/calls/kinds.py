@@ -62,6 +62,14 @@ class Kind(Protocol):
         signature of the calls.
         """
 
+    @property
+    def answer(self) -> Callable[[Any, Values], Any] | None:
+        """A function of the kernel's result and operands: what an ordinary call returns.
+
+        It gives None where the call has to be arranged after all, since something was left
+        unchecked. There is none where the result itself is returned.
+        """
+
     def arranged(self, values: Values) -> ArrangedCall:
         """A call with these arguments, in order."""
 
@@ -86,7 +94,7 @@ def _fits(shape: tuple[int, ...], scores: tuple[int, ...]) -> bool:
     return all(a in (1, b) for a, b in zip(reversed(shape), reversed(scores), strict=False))
 
 
-def _fits_batch(value: Any, like: Any) -> bool:
+def fits_batch(value: Any, like: Any) -> bool:
     """Whether an operand with a number per row broadcasts to the rows of an array."""
     shape, batch = value.shape, like.shape[:-1]
     return len(shape) <= len(batch) and all(
@@ -137,7 +145,7 @@ class OfScores:
         if not self.parameters:
             return plain_scores
         (parameter,) = self.parameters
-        quick, default = parameter.quick, _default(function, parameter.name)
+        quick, default = parameter.quick, default_of(function, parameter.name)
 
         def plain(z: Any, *rest: Any, **options: Any) -> Values | None:
             value, *axis = rest or (options.pop(parameter.name, default),)
@@ -145,11 +153,15 @@ class OfScores:
             if operand is None:
                 return None
             operands = plain_scores(z, *axis, **options)
-            if operands is None or not _fits_batch(operand, z):
+            if operands is None or not fits_batch(operand, z):
                 return None
             return *operands, operand
 
         return plain
+
+    @property
+    def answer(self) -> None:
+        """As in `Kind`: the result itself."""
 
     def arranged(self, values: Values) -> ScoreCall:
         """As in `Kind`."""
@@ -234,7 +246,7 @@ class OfProbabilities:
             return plain_product
         (parameter,) = self.parameters
         in_product = parameter.in_product
-        quick, default = parameter.quick, _default(function, parameter.name)
+        quick, default = parameter.quick, default_of(function, parameter.name)
 
         def plain(p: Any, v: Any, *rest: Any, **options: Any) -> Values | None:
             value, *axis = rest or (options.pop(parameter.name, default),)
@@ -242,11 +254,15 @@ class OfProbabilities:
             if operand is None:
                 return None
             operands = plain_product(p, v, *axis, **options)
-            if operands is None or not _fits_batch(operand, p):
+            if operands is None or not fits_batch(operand, p):
                 return None
             return (*operands, operand) if in_product else operands
 
         return plain
+
+    @property
+    def answer(self) -> None:
+        """As in `Kind`: the result itself."""
 
     def arranged(self, values: Values) -> ProbabilityCall:
         """As in `Kind`."""
@@ -328,7 +344,8 @@ class ProbabilityCall(ProbabilityRows):
         return self.restore(body(*seen, mask=mask))
 
 
-def _default(function: Callable[..., Any], name: str) -> Any:
+def default_of(function: Callable[..., Any], name: str) -> Any:
+    """A parameter's default; None where there is none."""
     default = inspect.signature(function).parameters[name].default
     return None if default is inspect.Parameter.empty else default
 

@@ -17,7 +17,14 @@ import numpy as np
 
 from pyentmax.backends import declare
 from pyentmax.calls.documentation import LOSS
-from pyentmax.calls.kinds import Parameter
+from pyentmax.calls.kinds import (
+    Parameter,
+    Plain,
+    Values,
+    default_of,
+    fits_batch,
+    plain_scores,
+)
 from pyentmax.calls.options import Options, spelled_out
 from pyentmax.calls.parameters import parts_of_largest
 from pyentmax.calls.rows import ScoreRows
@@ -48,14 +55,63 @@ class OfTargets:
     parameters: tuple[Parameter, ...] = ()
     shifted: bool = True
 
-    def plain(self, function: Callable[..., Any]) -> None:
-        """No targets are so ordinary that they need no check."""
+    def plain(self, function: Callable[..., Any]) -> Plain | None:
+        """As in `Kind`: labels of a plain array of scores, reduced, without weights or a mask."""
+        if not self.parameters:
+            return plain_labels
+        (parameter,) = self.parameters
+        quick, default = parameter.quick, default_of(function, parameter.name)
+
+        def plain(z: Any, y: Any, *rest: Any, **options: Any) -> Values | None:
+            value, *axis = rest or (options.pop(parameter.name, default),)
+            operand = quick(value)
+            if operand is None:
+                return None
+            operands = plain_labels(z, y, *axis, **options)
+            if operands is None or not fits_batch(operand, z):
+                return None
+            return (*operands, operand)
+
+        return plain
+
+    def answer(self, result: tuple[Any, ...], operands: Values) -> Any:
+        """As in `Kind`: the sum of the losses and, if the kernel gave one, the gradient.
+
+        A label out of range has the loss NaN, and a row that does not count, though it has a
+        weight, changes the mean: either has to be looked at.
+        """
+        each, counts, *gradient = result
+        total = np.add.reduce(each, axis=None)
+        if total != total or not (counts.all() or np.all(counts == (operands[3] != 0))):
+            return None
+        return (total, *gradient) if gradient else total
 
     def arranged(self, values: tuple[Any, ...]) -> LossCall:
         """One call."""
         z, y, *rest = values
         given, (axis, *options) = rest[: len(self.parameters)], rest[len(self.parameters) :]
         return LossCall(self.parameters, z, y, given, axis, Options(*options), shifted=self.shifted)
+
+
+def plain_labels(
+    z: Any, y: Any, axis: Any = -1, *, reduction: Any = "mean", ignore_index: Any = None
+) -> Values | None:
+    """Kernel operands where nothing but the labels' range needs checking, else None."""
+    if type(y) is not np.ndarray or y.dtype.kind not in "iu" or not y.size:
+        return None
+    operands = plain_scores(z, axis)
+    if operands is None or y.shape != z.shape[:-1] or reduction not in ("mean", "sum"):
+        return None
+    labels = y.astype(np.int64, copy=False)
+    if ignore_index is None:
+        weight = 1 / y.size if reduction == "mean" else 1
+        return (*operands, labels, np.array(weight, z.dtype))
+    keep = y != ignore_index
+    count = np.count_nonzero(keep) if type(ignore_index) is int else 0
+    if not count:
+        return None
+    weight = z.dtype.type(1 / count if reduction == "mean" else 1)
+    return (*operands, labels, np.asarray(keep * weight))
 
 
 class LossCall:

@@ -300,6 +300,7 @@ def test_half_precision_and_empty_batches(name: str) -> None:
 @every_name
 def test_threads_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", 1)
+    monkeypatch.setattr(threads, "SECONDS_PER_WORKER", 0)
     z = np.random.default_rng(10).standard_normal((3, 7, 400))
     y = np.random.default_rng(11).integers(0, 400, (3, 7))
     for reduction in ("mean", "none"):
@@ -307,6 +308,57 @@ def test_threads_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) 
         many = loss_and_grad(name)(z, y, reduction=reduction, workers=3)
         for got, expected in zip(many, one, strict=True):
             np.testing.assert_array_equal(got, expected)
+
+
+@every_name
+@every_dtype
+@pytest.mark.parametrize("shape", [(9,), (40, 9), (3, 5, 300)])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_an_ordinary_call_is_that_with_all_options_left_out(
+    name: str, dtype: type, shape: tuple[int, ...], reduction: str
+) -> None:
+    # A mask keeps a call from being ordinary, and a full one changes nothing.
+    z = np.random.default_rng(12).standard_normal(shape).astype(dtype)
+    y = np.random.default_rng(13).integers(0, shape[-1], shape[:-1])
+    full = np.ones(shape, bool)
+    dead = z.copy()
+    dead[..., 1] = -np.inf
+    dead.reshape(-1, shape[-1])[0] = -np.inf  # counts nothing in the mean
+    for scores in (z, dead):
+        for labels in (y, y.astype(np.uint8) if shape[-1] < 256 else y, np.asarray(y, np.int32)):
+            got = loss_and_grad(name)(scores, labels, reduction=reduction)
+            expected = loss_and_grad(name)(scores, labels, reduction=reduction, mask=full)
+            for one, other in zip(got, expected, strict=True):
+                assert type(one) is type(other)
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
+            only = loss_of(name)(scores, labels, reduction=reduction)
+            np.testing.assert_array_equal(only, got[0])
+        for ignored in (int(y.flat[0]), -100):
+            options: dict[str, Any] = {"reduction": reduction, "ignore_index": ignored}
+            got = loss_and_grad(name)(scores, y, **options)
+            expected = loss_and_grad(name)(scores, y, mask=full, **options)
+            for one, other in zip(got, expected, strict=True):
+                assert type(one) is type(other)
+                assert one.dtype == other.dtype
+                np.testing.assert_array_equal(one, other)
+
+
+@every_dtype
+@pytest.mark.parametrize("n", [5, 40, 200, 700])
+def test_a_row_of_a_loss_hangs_on_no_other(dtype: type, n: int) -> None:
+    # α of all kinds, dense rows and sparse ones in one batch: blocks of any composition.
+    rng = np.random.default_rng(14)
+    z = (rng.standard_normal((70, n)) * rng.choice([0.05, 1, 10], (70, 1))).astype(dtype)
+    y = np.where(rng.random(70) < 0.5, z.argmax(axis=-1), rng.integers(0, n, 70))
+    z[3], z[20, 0], z[40] = -np.inf, np.nan, 1
+    mixed = rng.choice([1.05, 1.25, 1.3, 1.6, 5 / 3, 1.9, 1.5, 2, 2.5], 70)
+    for alpha in (np.full(70, 1.25), np.full(70, 1.3), np.full(70, 1.9), mixed):
+        loss, grad = pyentmax.entmax_loss_and_grad(z, y, alpha, reduction="none")
+        for i in (0, 1, 3, 17, 20, 33, 40, 69):
+            alone = pyentmax.entmax_loss_and_grad(z[i], y[i], alpha[i], reduction="none")
+            np.testing.assert_array_equal(alone[0], loss[i])
+            np.testing.assert_array_equal(alone[1], grad[i])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
