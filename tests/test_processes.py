@@ -28,7 +28,8 @@ import numpy as np
 import pyentmax
 from pyentmax.backends import threads
 
-threads.ENTRIES_PER_WORKER = 1  # small inputs are shared as big ones are
+threads.ENTRIES_PER_WORKER = 1  # small inputs are shared as big ones are,
+threads.SECONDS_PER_WORKER = 0  # and quick ones as slow ones
 z = np.random.default_rng(0).standard_normal((64, 500)).astype(np.float32)
 expected = pyentmax.entmax15(z, workers=1)
 
@@ -138,6 +139,7 @@ def test_eight_threads_at_once_get_the_same_bits(
     workers: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", 1)
+    monkeypatch.setattr(threads, "SECONDS_PER_WORKER", 0)
     rng = np.random.default_rng(1)
     inputs = [rng.standard_normal((40, 300)).astype(np.float32) for _ in range(8)]
     expected = [pyentmax.entmax15(z, workers=1) for z in inputs]

@@ -53,6 +53,7 @@ def _every_entry_pays() -> Iterator[None]:
     """Small inputs are shared as big ones are; a test's own patches come and go on top."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(threads, "ENTRIES_PER_WORKER", 1)
+        patch.setattr(threads, "SECONDS_PER_WORKER", 0)
         yield
 
 
@@ -165,6 +166,47 @@ def test_small_inputs_stay_whole_and_big_ones_get_the_threads_they_pay_for(
     assert hired == [2, 7, 1]
 
 
+def test_quick_calls_stay_on_the_callers_thread_and_slow_ones_are_shared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Clock(Witness):
+        """A kernel whose rows each take as long as wanted."""
+
+        now, seconds_per_row = 0.0, 0.0
+
+        def __call__(self, z: Any, mask: Any, out: Any = None) -> Any:
+            self.now += len(z) * self.seconds_per_row
+            return super().__call__(z, mask, out)
+
+    monkeypatch.setattr(threads, "SECONDS_PER_WORKER", 1.0)
+    z, mask = rows(80)  # 10 are tried, and 70 left
+    monkeypatch.setattr(threads, "ENTRIES_PER_WORKER", z.size // 4)
+    for seconds, expected in ((0.0, 1), (1.9 / 70, 1), (2.1 / 70, 2), (3.9 / 70, 3), (9.0, 4)):
+        kernel = Clock()
+        hired: list[int] = []
+        kernel.seconds_per_row = seconds
+
+        def alone(work: Any, helpers: int, _: Any, hired: list[int] = hired) -> None:
+            hired.append(helpers)
+            work()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threads.time, "perf_counter", lambda kernel=kernel: kernel.now)
+            patch.setattr(threads, "_share", alone)
+            np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=4), 2 * z)
+        assert sum(count for _, count in kernel.calls) == len(z)
+        assert kernel.calls[0][1] == 10
+        assert hired == ([] if expected == 1 else [expected - 1]), seconds
+
+
+def test_what_is_long_enough_for_sure_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "SECONDS_PER_WORKER", 1e9)
+    monkeypatch.setattr(threads, "_SURE", 1)
+    kernel, (z, mask) = Witness(meeting=2), rows()
+    np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=2), 2 * z)
+    assert len({thread for thread, _ in kernel.calls}) == 2
+
+
 def test_more_workers_than_rows() -> None:
     kernel, (z, mask) = Witness(), rows(3)
     np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=50), 2 * z)
@@ -231,7 +273,7 @@ def test_without_a_thread_to_be_had_the_caller_does_it_all(monkeypatch: pytest.M
 def test_a_call_while_the_interpreter_shuts_down() -> None:
     program = (
         "import atexit, numpy, pyentmax; from pyentmax.backends import threads;"
-        "threads.ENTRIES_PER_WORKER = 1; z = numpy.zeros((40, 2));"
+        "threads.ENTRIES_PER_WORKER, threads.SECONDS_PER_WORKER = 1, 0; z = numpy.zeros((40, 2));"
         "call = lambda: print(pyentmax.softmax(z, workers=2).sum());"
         "call(); atexit.register(call)"
     )

@@ -4,6 +4,10 @@ The rows of a call do not know each other, and NumPy lets go of the interpreter 
 So a big input is cut into pieces along its batch, and threads take one piece after the other, the
 caller's own among them: each row meets the same code as on one thread, and gets the same bits.
 
+Whether that pays is a matter of time, and how long a row takes hangs on the kernel, the scores and
+the machine. So the caller's thread does the first eighth alone and looks at the clock: other
+threads come in if there is enough left for each.
+
 The threads live in a pool that starts with the first call big enough to gain. A forked child has
 none of its parent's threads, and forgets the pool. OpenMP is out of the question for that reason:
 its run-time remembers threads that a fork did not copy, and the child waits for them for ever.
@@ -16,6 +20,7 @@ import operator
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -30,10 +35,14 @@ if TYPE_CHECKING:
 
 P = TypeVar("P")
 
-# Entries for which a further thread pays: 150 µs of the fastest kernel, where handing work over and
-# waiting for the last piece take 50 to 100 µs.
+# What has to be left for each thread, the caller's own too: handing work over and waiting for the
+# last piece take 50 to 400 µs, the more the busier the machine.
+SECONDS_PER_WORKER = 7.5e-4
+# Entries for which that is possible: with fewer, nobody looks at the clock.
 ENTRIES_PER_WORKER = 1 << 19
 
+_TRIAL = 8  # the part of a call on which time is taken is one of so many
+_SURE = 16  # times ENTRIES_PER_WORKER: the fastest kernel takes long enough, and no time is taken
 _PIECES = 4  # per thread: the fewer, the longer all wait for the slowest
 _MOST_THREADS = 64  # ever kept, however many are asked for
 _PLAIN_ARRAYS = (np.ndarray, np.memmap)  # others may have a way of their own with ufuncs
@@ -163,10 +172,25 @@ class _Batch:
         self._axis = self._shape.index(self.length) - len(self._shape) if self._shape else -1
 
     def map(self, count: int, out: Any) -> Any:
-        """The results of all pieces, shared by so many threads."""
+        """The results of all pieces, shared by so many threads or fewer."""
         results = self._empty_results() if out is None else (out,)
-        pieces = min(self.length, count * _PIECES)
-        edges = [self.length * i // pieces for i in range(pieces + 1)]
+        start = 0
+        if SECONDS_PER_WORKER and self._operands[0].size < _SURE * ENTRIES_PER_WORKER:
+            start = max(1, self.length // _TRIAL)
+            before = time.perf_counter()
+            self._run(slice(0, start), results)
+            left = (time.perf_counter() - before) * (self.length / start - 1)
+            count = min(count, int(left / SECONDS_PER_WORKER))
+        if count > 1:
+            self._share_from(start, results, count)
+        else:
+            self._run(slice(start, self.length), results)
+        return results[0] if len(results) == 1 else results
+
+    def _share_from(self, start: int, results: tuple[Any, ...], count: int) -> None:
+        length = self.length - start
+        pieces = min(length, count * _PIECES)
+        edges = [start + length * i // pieces for i in range(pieces + 1)]
         left = deque(slice(*ends) for ends in zip(edges, edges[1:], strict=False))
 
         def work() -> None:
@@ -175,10 +199,12 @@ class _Batch:
                     rows = left.popleft()
                 except IndexError:
                     return
-                self._kernel(*self._inputs(rows), out=self._outputs(results, rows))
+                self._run(rows, results)
 
         _share(work, min(count, pieces) - 1, left.clear)
-        return results[0] if len(results) == 1 else results
+
+    def _run(self, rows: slice, results: tuple[Any, ...]) -> None:
+        self._kernel(*self._inputs(rows), out=self._outputs(results, rows))
 
     def _inputs(self, rows: slice) -> list[Any]:
         pairs = zip(self._operands, self._core, strict=True)
