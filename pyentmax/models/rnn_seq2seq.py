@@ -40,7 +40,7 @@ from pyentmax.nn.attention import (
     learned_entmax,
     weighted_average,
 )
-from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
+from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform, uniform
 from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
 from pyentmax.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step
 from pyentmax.nn.mapping_choice import choose_mapping
@@ -75,6 +75,10 @@ class RNNSeq2SeqConfig:
     embedding_std : float, optional
         Standard deviation of the embeddings' entries at the start, 1/√hidden unless given. With a
         vocabulary of thousands, 1 learns faster by far.
+    start : {"uniform"}, optional
+        How all but the embeddings starts: "uniform" draws weights and biases from ±1/√n for n
+        inputs, n units in an encoder, as PyTorch's layers do. Unless given, weights are Glorot's,
+        recurrent ones orthogonal, and biases 0 but for a forget gate's, 1.
 
     Raises
     ------
@@ -94,6 +98,7 @@ class RNNSeq2SeqConfig:
     fertility: float | None = None
     label_smoothing: float = 0.0
     embedding_std: float | None = None
+    start: str | None = None
 
     def __post_init__(self) -> None:
         sizes = ("source_size", "target_size", "hidden", "layers")
@@ -104,6 +109,8 @@ class RNNSeq2SeqConfig:
         choose_score(self.score)
         if self.embedding_std is not None and not 0 < self.embedding_std < float("inf"):
             raise ValueError(f"embedding_std: expected a number above 0, got {self.embedding_std}")
+        if self.start not in (None, "uniform"):
+            raise ValueError(f"start: expected 'uniform' or none, got {self.start!r}")
         if self.fertility is not None:
             if not 0 < self.fertility < float("inf"):
                 raise ValueError(f"fertility: expected a number above 0, got {self.fertility}")
@@ -179,6 +186,8 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             params |= init_learned_alpha("attention", dtype=dtype)
         params |= init_linear(rng, "combine", 2 * n, n, bias=False, dtype=dtype)
         params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
+        if config.start == "uniform":
+            params |= _uniform_start(rng, params, n)
         return cls(config, params, bos, eos)
 
     @property
@@ -373,6 +382,21 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             np.concatenate([state.source_index for state in states]),
             None if states[0].coverage is None else xp.concatenate([s.coverage for s in states]),
         )
+
+
+def _uniform_start(rng: Generator, params: Parameters, hidden: int) -> Parameters:
+    """All parameters but the embeddings and α, drawn anew from ±1/√n."""
+    inputs = {"encoder": hidden // 2, "decoder": hidden, "combine": 2 * hidden}
+    started = {}
+    for name, x in params.items():
+        layer = name.partition(".")[0]
+        if layer.endswith("_embedding") or name == "attention.alpha_logit":
+            continue
+        n = inputs.get(layer, hidden)
+        if layer == "decoder" and name != "decoder.0.weight" and not name.endswith(".bias"):
+            n *= 2  # what comes from below and the state before stand side by side
+        started[name] = uniform(rng, x.shape, n**-0.5, x.dtype)
+    return started
 
 
 def _detached(state: Any) -> Any:

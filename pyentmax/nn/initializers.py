@@ -12,6 +12,19 @@ Parameters = dict[str, Any]
 """A model's parameters: a flat dict from dotted names to arrays, or to tensors on the tape."""
 
 
+def uniform(
+    rng: Generator, shape: tuple[int, ...], bound: float, dtype: Any = np.float32
+) -> np.ndarray:
+    """An array with entries uniform in ±bound.
+
+    Examples
+    --------
+    >>> bool(abs(uniform(np.random.default_rng(0), (4, 3), 0.5)).max() <= 0.5)
+    True
+    """
+    return rng.uniform(-bound, bound, shape).astype(dtype)
+
+
 def glorot_uniform(
     rng: Generator, inputs: int, outputs: int, dtype: Any = np.float32
 ) -> np.ndarray:
@@ -25,8 +38,7 @@ def glorot_uniform(
     >>> glorot_uniform(np.random.default_rng(0), 2, 3).shape
     (2, 3)
     """
-    bound = math.sqrt(6 / (inputs + outputs))
-    return rng.uniform(-bound, bound, (inputs, outputs)).astype(dtype)
+    return uniform(rng, (inputs, outputs), math.sqrt(6 / (inputs + outputs)), dtype)
 
 
 def orthogonal(rng: Generator, n: int, dtype: Any = np.float32) -> np.ndarray:

@@ -334,6 +334,7 @@ def test_sizes_beyond_the_memory_of_the_machine_are_refused_before_anything_is_m
         ("output", "0.5", "got '0.5'"),
         ("score", "cosine", "score: expected one of additive, .*; got 'cosine'"),
         ("embedding_std", 0.0, "embedding_std: expected a number above 0, got 0.0"),
+        ("start", "orthogonal", "start: expected 'uniform' or none, got 'orthogonal'"),
         ("fertility", 0.0, "fertility: expected a number above 0, got 0.0"),
         ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
         ("output", "learned", "only the attention's α .* since the loss L_α falls as α grows"),
@@ -356,6 +357,29 @@ def test_embeddings_start_with_the_deviation_asked_for():
             np.testing.assert_allclose(
                 params[f"{side}_embedding.weight"].std(), expected, rtol=0.05
             )
+
+
+def test_a_uniform_start_has_the_bounds_of_pytorchs_layers():
+    sizes = {"source_size": 20, "target_size": 30, "hidden": 64, "layers": 2}
+    models = [
+        RNNSeq2Seq.initialize(
+            RNNSeq2SeqConfig(**sizes, attention="learned", score="additive", start=start),
+            np.random.default_rng(0),
+            bos=1,
+            eos=2,
+        ).params
+        for start in ("uniform", None)
+    ]
+    inputs = {"decoder.0.weight": 64, "decoder.0.bias": 64, "decoder.1.bias": 64, "combine": 128}
+    inputs |= {"encoder": 32, "decoder": 128, "attention": 64, "output": 64}
+    for name, x in models[0].items():
+        assert (x.shape, x.dtype) == (models[1][name].shape, models[1][name].dtype)
+        if name.endswith("_embedding.weight") or name == "attention.alpha_logit":
+            np.testing.assert_array_equal(x, models[1][name])
+            continue
+        n = inputs.get(name) or inputs[name.partition(".")[0]]
+        # The largest of 30 entries and more comes near the bound, and none goes beyond it.
+        assert 0.8 * n**-0.5 < abs(x).max() <= n**-0.5, name
 
 
 def test_a_learned_alpha_has_no_fertility():

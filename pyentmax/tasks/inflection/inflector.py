@@ -30,6 +30,7 @@ LATER_OPTIONS = {
     "fertility": None,
     "label_smoothing": 0.0,
     "embedding_std": None,
+    "start": None,
 }
 
 

@@ -102,6 +102,11 @@ ROWS: dict[str, Row] = {
         f"rnn-{attention}-{output}": _rnn(attention, output)
         for attention, output in (("1", "1"), ("1.5", "1.5"), ("2", "2"), ("1.5", "1"))
     },
+    "rnn-1-1-uniform": replace(
+        _rnn("1", "1"),
+        what="attention 1, loss 1, the start of PyTorch's layers",
+        model={**_rnn("1", "1").model, "start": "uniform"},
+    ),
     **{f"rnn-1.5-{output}": _rnn("1.5", output) for output in ("1.25", "1.75", "2", "2.5")},
     **{
         f"rnn-{attention}-1.5": _rnn(attention, "1.5")
