@@ -387,7 +387,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
 def _uniform_start(rng: Generator, params: Parameters, hidden: int) -> Parameters:
     """All parameters but the embeddings and α, drawn anew from ±1/√n."""
     inputs = {"encoder": hidden // 2, "decoder": hidden, "combine": 2 * hidden}
-    started = {}
+    started: Parameters = {}
     for name, x in params.items():
         layer = name.partition(".")[0]
         if layer.endswith("_embedding") or name == "attention.alpha_logit":
