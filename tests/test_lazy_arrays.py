@@ -177,7 +177,9 @@ def test_chunks_of_unknown_sizes_work_or_the_error_says_what_to_do(name: str) ->
     with pytest.raises(ValueError, match=r"chunks of unknown sizes.*compute_chunk_sizes\(\)"):
         function(*lazy)
     known = [x.compute_chunk_sizes() if isinstance(x, da.Array) else x for x in lazy]
-    np.testing.assert_array_equal(function(*known).compute(), function(*given))
+    # A gradient in a parameter is a sum over chunks, which rounds in another order.
+    rtol = 8 * np.finfo(Z.dtype).eps if getattr(function.kind, "gradient", False) else 0
+    np.testing.assert_allclose(function(*known).compute(), function(*given), rtol=rtol, atol=0)
 
 
 @needs_kernels
