@@ -247,7 +247,9 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         config = self.config
         if config.attention != LEARNED:
             return {}
-        found = {kind: np.empty((config.layers, config.heads)) for kind in KINDS}
+        with_heads = {kind for kind, _, _ in _attentions(config)}
+        shape = config.layers, config.heads
+        found = {kind: np.empty(shape) for kind in KINDS if kind in with_heads}
         for kind, layer, _ in _attentions(config):
             alpha = learned_alpha(self.params, alpha_name(config, kind, layer))
             found[kind][layer] = to_host(alpha.data)[:, 0]
