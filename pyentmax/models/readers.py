@@ -51,7 +51,15 @@ class Readers:
         """Of an array with an entry per source, what :meth:`beside` is to attend to."""
         if self.shared:
             return memory[: int(self.place.max()) + 1]
-        return memory[array_module(memory).asarray(self.place)]
+        return self.each(memory)
+
+    def each(self, memory: Array) -> Array:
+        """Of an array with an entry per source, that of each row's source."""
+        xp = array_module(memory)
+        if self.ordered:
+            there = memory[: int(self.place.max()) + 1]
+            return there if self.most == 1 else xp.repeat(there, self.most, axis=0)
+        return memory[xp.asarray(self.place)]
 
     def beside(self, x: Tensor) -> Tensor:
         """(rows, 1, n) → (sources, queries, n), zeros where a source has fewer."""

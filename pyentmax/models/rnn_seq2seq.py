@@ -312,7 +312,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         keys, values = (readers.sources(part)[:, None] for part in (memory.keys, memory.values))
         beside = readers.beside(x.reshape(len(x.data), 1, -1))
         scores = readers.rows(self.score.compare(params, "attention", beside, keys)).data[:, 0]
-        mask = memory.mask[self.xp.asarray(readers.place)]
+        mask = readers.each(memory.mask)
         weights = mapping(as_tensor(scores), mask=mask)
         beside = readers.beside(weights.reshape(len(scores), 1, -1))
         return as_tensor(readers.rows(weighted_average(beside, values)).data[:, 0]), weights
