@@ -117,7 +117,8 @@ static void TYPED(sigmoid_losses)(const REAL *restrict z, const REAL *restrict y
     for (ptrdiff_t i = 0; i < n; i++) {
         const REAL away = z[i] > 0 ? 1 - y[i] : y[i];
         const REAL side = away == 0 ? (REAL)0 : away * FABS(z[i]);
-        const REAL whole = loss[i] + side - entropy[i];
+        const REAL known = y[i] == 0 || y[i] == 1 ? (REAL)0 : entropy[i]; /* whatever α is */
+        const REAL whole = loss[i] + side - known;
         const REAL least = whole < 0 ? (REAL)0 : whole; /* below 0 is rounding */
         loss[i] = q[i] == q[i] ? least : q[i];
         slope[i] = z[i] > 0 ? (1 - y[i]) - q[i] : q[i] - y[i];

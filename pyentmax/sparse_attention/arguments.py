@@ -178,7 +178,7 @@ class Inputs:
         _check_compressed(weights)
         xp = array_module(weights.data)
         data, indices, indptr = (
-            xp.ascontiguousarray(array, dtype)
+            xp.asarray(array, dtype, order="C")
             for array, dtype in (
                 (weights.data, self.dtype),
                 (weights.indices, np.int32),
