@@ -115,6 +115,33 @@ def plain_product(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Values
     return None
 
 
+def with_parameter(
+    plain: Plain,
+    arrays: int,
+    parameters: tuple[Parameter, ...],
+    function: Callable[..., Any],
+    *,
+    in_kernel: bool = True,
+) -> Plain:
+    """As a plain call without the one parameter, which follows so many arrays, or is named."""
+    (parameter,) = parameters
+    name, quick = parameter.name, parameter.quick
+    default = inspect.signature(function).parameters[name].default
+    default = None if default is inspect.Parameter.empty else default
+
+    def ordinary(*args: Any, **options: Any) -> Values | None:
+        value, *axis = args[arrays:] or (options.pop(name, default),)
+        operand = quick(value)
+        if operand is None:
+            return None
+        operands = plain(*args[:arrays], *axis, **options)
+        if operands is None or not fits_batch(operand, operands[0]):
+            return None
+        return (*operands, operand) if in_kernel else operands
+
+    return ordinary
+
+
 @dataclass(frozen=True)
 class OfScores:
     """Calls ``f(z, *parameters, axis=-1, *, mask=None, out=None)`` that return an array like z.
@@ -144,20 +171,7 @@ class OfScores:
         """As in `Kind`."""
         if not self.parameters:
             return plain_scores
-        (parameter,) = self.parameters
-        quick, default = parameter.quick, default_of(function, parameter.name)
-
-        def plain(z: Any, *rest: Any, **options: Any) -> Values | None:
-            value, *axis = rest or (options.pop(parameter.name, default),)
-            operand = quick(value)
-            if operand is None:
-                return None
-            operands = plain_scores(z, *axis, **options)
-            if operands is None or not fits_batch(operand, z):
-                return None
-            return *operands, operand
-
-        return plain
+        return with_parameter(plain_scores, 1, self.parameters, function)
 
     @property
     def answer(self) -> None:
@@ -245,20 +259,8 @@ class OfProbabilities:
         if not self.parameters:
             return plain_product
         (parameter,) = self.parameters
-        in_product = parameter.in_product
-        quick, default = parameter.quick, default_of(function, parameter.name)
-
-        def plain(p: Any, v: Any, *rest: Any, **options: Any) -> Values | None:
-            value, *axis = rest or (options.pop(parameter.name, default),)
-            operand = quick(value)
-            if operand is None:
-                return None
-            operands = plain_product(p, v, *axis, **options)
-            if operands is None or not fits_batch(operand, p):
-                return None
-            return (*operands, operand) if in_product else operands
-
-        return plain
+        kept = parameter.in_product
+        return with_parameter(plain_product, 2, self.parameters, function, in_kernel=kept)
 
     @property
     def answer(self) -> None:
@@ -342,12 +344,6 @@ class ProbabilityCall(ProbabilityRows):
         everything = np.ones_like(p, dtype=bool)
         mask = everything if self.mask is None else flattened(self.mask)
         return self.restore(body(*seen, mask=mask))
-
-
-def default_of(function: Callable[..., Any], name: str) -> Any:
-    """A parameter's default; None where there is none."""
-    default = inspect.signature(function).parameters[name].default
-    return None if default is inspect.Parameter.empty else default
 
 
 def _check_order(axes: tuple[int, ...], axis: Any) -> None:

@@ -21,9 +21,8 @@ from pyentmax.calls.kinds import (
     Parameter,
     Plain,
     Values,
-    default_of,
-    fits_batch,
     plain_scores,
+    with_parameter,
 )
 from pyentmax.calls.options import Options, spelled_out
 from pyentmax.calls.parameters import parts_of_largest
@@ -59,20 +58,7 @@ class OfTargets:
         """As in `Kind`: labels of a plain array of scores, reduced, without weights or a mask."""
         if not self.parameters:
             return plain_labels
-        (parameter,) = self.parameters
-        quick, default = parameter.quick, default_of(function, parameter.name)
-
-        def plain(z: Any, y: Any, *rest: Any, **options: Any) -> Values | None:
-            value, *axis = rest or (options.pop(parameter.name, default),)
-            operand = quick(value)
-            if operand is None:
-                return None
-            operands = plain_labels(z, y, *axis, **options)
-            if operands is None or not fits_batch(operand, z):
-                return None
-            return (*operands, operand)
-
-        return plain
+        return with_parameter(plain_labels, 2, self.parameters, function)
 
     def answer(self, result: tuple[Any, ...], operands: Values) -> Any:
         """As in `Kind`: the sum of the losses and, if the kernel gave one, the gradient.

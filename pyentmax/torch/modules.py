@@ -136,53 +136,6 @@ class EntmaxSigmoid(nn.Module):
         return f"alpha={self.value}" if isinstance(self.value, (int, float)) else ""
 
 
-class OneVsAllLoss(nn.Module):
-    """`one_vs_all_loss` as a module: each class decides for itself.
-
-    Parameters
-    ----------
-    alpha : float or Tensor that broadcasts to the scores, default 1.5
-    dim : int, default -1
-        of the classes
-    reduction, ignore_index, label_smoothing
-        as in `pyentmax.one_vs_all_loss`
-    """
-
-    def __init__(
-        self,
-        alpha: float | Tensor = 1.5,
-        dim: int = -1,
-        *,
-        reduction: str = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__()
-        _keep(self, alpha)
-        self.dim, self.reduction = dim, reduction
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
-
-    def forward(
-        self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
-    ) -> Tensor:
-        """The loss of scores, and labels or targets of each class."""
-        return one_vs_all.one_vs_all_loss(
-            z,
-            y,
-            self.value,
-            self.dim,
-            reduction=self.reduction,
-            weight=weight,
-            mask=mask,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-        )
-
-    def extra_repr(self) -> str:
-        """What ``print`` shows."""
-        return f"dim={self.dim}, reduction={self.reduction!r}"
-
-
 class EntmaxSigmoidLoss(nn.Module):
     """`entmax_sigmoid_loss` of each score as a module.
 
@@ -210,20 +163,48 @@ class EntmaxSigmoidLoss(nn.Module):
         self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """The loss of scores, and whether each is so."""
-        return one_vs_all.entmax_sigmoid_loss(
-            z,
-            y,
-            self.value,
-            reduction=self.reduction,
-            weight=weight,
-            mask=mask,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-        )
+        return one_vs_all.entmax_sigmoid_loss(z, y, self.value, **self._options(weight, mask))
+
+    def _options(self, weight: Tensor | None, mask: Tensor | None) -> dict[str, Any]:
+        return {
+            "reduction": self.reduction,
+            "weight": weight,
+            "mask": mask,
+            "ignore_index": self.ignore_index,
+            "label_smoothing": self.label_smoothing,
+        }
 
     def extra_repr(self) -> str:
         """What ``print`` shows."""
         return f"reduction={self.reduction!r}"
+
+
+class OneVsAllLoss(EntmaxSigmoidLoss):
+    """`one_vs_all_loss` as a module: each class decides for itself.
+
+    Parameters
+    ----------
+    alpha : float or Tensor that broadcasts to the scores, default 1.5
+    dim : int, default -1
+        of the classes
+    reduction, ignore_index, label_smoothing
+        as in `pyentmax.one_vs_all_loss`
+    """
+
+    def __init__(self, alpha: float | Tensor = 1.5, dim: int = -1, **options: Any) -> None:
+        super().__init__(alpha, **options)
+        self.dim = dim
+
+    def forward(
+        self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
+    ) -> Tensor:
+        """The loss of scores, and labels or targets of each class."""
+        options = self._options(weight, mask)
+        return one_vs_all.one_vs_all_loss(z, y, self.value, self.dim, **options)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"dim={self.dim}, {super().extra_repr()}"
 
 
 class Attention(nn.Module):
