@@ -176,6 +176,8 @@ gpu:
 
 check-deep: $(VENV)/.test
 	$(BIN)/python -m pytest -n $(JOBS) -m deep
+	@# Other inputs than the ones that every run of the tests draws.
+	$(BIN)/python -m pytest -n $(JOBS) -m 'slow or not slow' --hypothesis-profile=explore $$(grep -rl '^from hypothesis' tests --include='test_*.py')
 	$(MAKE) sanitize SANITIZE_TESTS='deep or not deep'
 
 # NOTEBOOKS=03 executes that one alone.

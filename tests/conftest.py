@@ -13,6 +13,15 @@ import pytest
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Inputs that Hypothesis draws are the same in every run, so that a failure belongs to a change and
+# not to the day; `make check-deep` draws others. It may be missing where adapters alone are tested.
+if importlib.util.find_spec("hypothesis"):
+    from hypothesis import settings
+
+    settings.register_profile("explore", settings(deadline=None, print_blob=True))
+    settings.register_profile("repeat", settings(deadline=None, derandomize=True))
+    settings.load_profile("repeat")
+
 
 ADAPTERS = {
     "jax",
