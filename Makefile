@@ -20,9 +20,8 @@ export OPENBLAS_NUM_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE
 
 KERNELS := $(BIN)/python setup.py --quiet build_ext --inplace
-INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-build-isolation --editable
 # Of a large package most is never imported, and Python compiles what is.
-INSTALL_MORE := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --editable
+INSTALL := PYENTMAX_NO_EXT=1 $(PIP) install --no-compile --no-build-isolation --editable
 C_SOURCES := $(wildcard cython_ext/*.h cython_ext/*/*.[ch] tests/cpu/aarch64/*.[ch] tests/cpu/aarch64/numpy/*.h)
 BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cython_ext/*/*)
 
@@ -208,7 +207,7 @@ clean:
 # The build's own needs come first, so that it can do without an isolated copy of them.
 $(VENV)/.build: | check-tools
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade pip 'setuptools>=77' 'Cython>=3.1' 'numpy>=2.0'
+	$(PIP) install --no-compile --upgrade pip 'setuptools>=77' 'Cython>=3.1' 'numpy>=2.0'
 	@touch $@
 
 # The compiler is at work on the kernels while pip installs all the rest.
@@ -221,7 +220,7 @@ $(VENV)/.test: $(VENV)/.build $(BUILD_SOURCES)
 	@touch $@ $(VENV)/.models
 
 $(VENV)/.slow: $(VENV)/.test
-	$(INSTALL_MORE) '.[models,nvrtc,sparse,test]'
+	$(INSTALL) '.[models,nvrtc,sparse,test]'
 	@touch $@
 
 $(VENV)/.release: $(VENV)/.build
@@ -229,15 +228,15 @@ $(VENV)/.release: $(VENV)/.build
 	@touch $@
 
 $(VENV)/.lint: $(VENV)/.test
-	$(INSTALL_MORE) '.[lint,models,sparse,test]'
+	$(INSTALL) '.[lint,models,sparse,test]'
 	@touch $@
 
 $(VENV)/.notebooks: $(VENV)/.test
-	$(INSTALL_MORE) '.[models,notebooks,sparse,test]'
+	$(INSTALL) '.[models,notebooks,sparse,test]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	$(INSTALL_MORE) '.[docs,models,sparse,test]'
+	$(INSTALL) '.[docs,models,sparse,test]'
 	@touch $@
 
 # Each line names what is missing, by its Debian package.
