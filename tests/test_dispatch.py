@@ -89,6 +89,41 @@ def test_alpha_reaches_the_kernel_per_row_and_checked(kernel: Recorder) -> None:
     assert len(kernel.calls) == 1
 
 
+HEADS = np.array([[1.1], [1.5], [1.7], [2.0]])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])  # one goes the longer way
+@pytest.mark.parametrize(
+    ("batch", "alpha", "mask", "spread"),
+    [
+        ((64, 4, 1), HEADS, (64, 1, 1), (True, True)),  # one query per head: 4 rows at a time
+        ((64, 4, 7), HEADS, (7,), (True, True)),  # 7 at a time, and so with a causal mask
+        ((64, 4, 13), HEADS, (64, 1, 1), (True, False)),  # a sentence's 52 rows share a mask
+        ((64, 4, 64), HEADS, (64,), (False, False)),  # whole blocks as they are
+        ((64, 4, 1), HEADS[:1], (1, 1, 1), (False, False)),  # all rows have the same
+        ((2, 2, 1), HEADS[:2], (2, 1, 1), (False, False)),  # nothing to gain
+    ],
+)
+def test_rows_reach_the_kernel_by_the_block_whatever_is_broadcast(
+    kernel: Recorder,
+    batch: tuple[int, ...],
+    alpha: np.ndarray,
+    mask: tuple[int, ...],
+    spread: tuple[bool, bool],
+    dtype: Any,
+) -> None:
+    # NumPy hands a kernel rows as far as all operands step evenly, and it does 32 in the time of
+    # one. A decoder's heads with an α each took four times as long, a mask per sentence twice.
+    rng = np.random.default_rng(0)
+    z, seen = rng.standard_normal((*batch, 9)).astype(dtype), rng.random((*mask, 9)) < 0.8
+    p = pyentmax.entmax(z, alpha, mask=seen)
+    expected = pyentmax.entmax.reference(z, alpha, mask=seen)
+    np.testing.assert_array_equal(p, expected)
+    _, mask_given, alpha_given, _ = kernel.calls[-1]
+    found = (alpha_given, batch), (mask_given, z.shape)
+    assert tuple(x.shape == full and x.flags.c_contiguous for x, full in found) == spread
+
+
 def test_a_mask_reaches_the_kernel_without_a_copy(kernel: Recorder) -> None:
     z, mask = np.zeros((500, 4)), np.array([True, True, False, True])
     pyentmax.entmax15(z, mask=mask)

@@ -14,6 +14,7 @@ import pytest
 
 import pyentmax
 from pyentmax import thresholds
+from pyentmax.calls import gufuncs
 from pyentmax.mappings._total_variation import condat_tv
 
 ROOT = Path(__file__).parents[1]
@@ -100,6 +101,12 @@ def score_rows(d: int) -> np.ndarray:
     z[:, : d // 3] = np.round(z[:, : d // 3])
     z[4:, d // 2] = -np.inf
     return z - z.max(axis=-1, keepdims=True)
+
+
+def test_the_package_knows_how_many_rows_kernels_do_side_by_side() -> None:
+    sizes = (ROOT / "cython_ext" / "rows" / "sizes.h").read_text("utf-8")
+    for name in ("BLOCK", "SHORT"):
+        assert re.findall(rf"^    {name} = (\d+),", sizes, re.M) == [str(getattr(gufuncs, name))]
 
 
 SEARCHES: dict[str, tuple[float, Callable[..., thresholds.Threshold]]] = {

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from typing import Any
+
+import numpy as np
+
+BLOCK, SHORT = 32, 256
+"""How many rows kernels do side by side, and up to which length: as in cython_ext/rows/sizes.h."""
+WORTH_A_COPY = 3
+"""So many blocks fewer take less time than copying an operand does."""
 
 
 def core_dimensions(kernel: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -26,3 +34,43 @@ def _counted(signature: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
         for side in (inputs, outputs)
     ]
     return count[0], count[1]
+
+
+def in_blocks(operand: Any, like: Any, core: int) -> Any:
+    """A mask or parameter of scores `like`, spread over rows that a kernel should do side by side.
+
+    It does `BLOCK` short rows in the time of one, of those that NumPy hands it at once: as many as
+    all operands step through evenly. One that stays the same along the last batch axes and not
+    along others, or the other way round, breaks them up: four heads with an α each, of many
+    sentences, would come by fours. If much is lost by that, the operand is copied to have a value
+    for each row; otherwise it comes back as it is.
+
+    `core` is 1 for an operand with an entry for each score, and 0 for one with a value per row.
+
+    Examples
+    --------
+    >>> scores, alpha = np.zeros((64, 4, 1, 9)), np.array([[1.1], [1.2], [1.3], [1.4]])
+    >>> in_blocks(alpha, scores, core=0).shape
+    (64, 4, 1)
+    """
+    if type(operand) is not np.ndarray or operand.ndim == core or type(like) is not np.ndarray:
+        return operand
+    *batch, d = like.shape
+    together, stepped = 1, None
+    for i in range(-1, -1 - len(batch), -1):
+        if batch[i] == 1:
+            continue
+        place = operand.ndim - core + i
+        steps = place >= 0 and operand.shape[place] > 1 and operand.strides[place] != 0
+        if stepped not in (None, steps):
+            break
+        stepped = steps
+        together *= batch[i]
+    else:
+        return operand  # all rows come together
+    rows = math.prod(batch)
+    now, then = rows // together * math.ceil(together / BLOCK), math.ceil(rows / BLOCK)
+    if d > SHORT or 2 * now <= 3 * then or now - then < WORTH_A_COPY:
+        return operand
+    shape = like.shape if core else tuple(batch)
+    return np.ascontiguousarray(np.broadcast_to(operand, shape))

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pyentmax.calls.gufuncs import in_blocks
 from pyentmax.calls.parameters import PerRow, UpperBounds
 from pyentmax.calls.rows import (
     EVERYTHING,
@@ -81,7 +82,7 @@ def plain_scores(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -
             if mask is None:
                 return z, EVERYTHING[: z.shape[-1]]
             if type(mask) is np.ndarray and mask.dtype == np.bool_ and _fits(mask.shape, z.shape):
-                return z, mask
+                return z, in_blocks(mask, z, 1)
     return None
 
 
@@ -137,7 +138,7 @@ def with_parameter(
         operands = plain(*args[:arrays], *axis, **options)
         if operands is None or not fits_batch(operand, operands[0]):
             return None
-        return (*operands, operand) if in_kernel else operands
+        return (*operands, in_blocks(operand, operands[0], 0)) if in_kernel else operands
 
     return ordinary
 
@@ -201,11 +202,10 @@ class ScoreCall(ScoreRows):
 
     def operands(self) -> Values:
         """Scores, mask, and parameters."""
-        if not self._values:
-            return super().operands()
+        z, mask = super().operands()
         pairs = zip(self._kind.parameters, self._values, strict=True)
-        own = [parameter.operand(value, self.z.shape[-1]) for parameter, value in pairs]
-        return (*super().operands(), *own)
+        own = [parameter.operand(value, z) for parameter, value in pairs]
+        return (z, in_blocks(mask, z, 1), *own)
 
     def run(self, body: Callable[..., Any]) -> Any:
         """The body's result, as the caller expects it."""
@@ -302,11 +302,11 @@ class ProbabilityCall(ProbabilityRows):
     def operands(self) -> Values:
         """p, v, parameters and scores, as far as the kernel takes them."""
         pairs = zip(self._kind.parameters, self._values, strict=True)
-        d = self.p.shape[-1]
+        own = [x.operand(value, self.p) for x, value in pairs if x.in_product]
         return (
             self.p,
             *([self.v] if self._kind.direction else []),
-            *[p.operand(value, d) for p, value in pairs if p.in_product],
+            *own,
             *([] if self._scores is None else [self._scores.z]),
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.gufuncs import in_blocks
 from pyentmax.calls.lazy import check_known
 from pyentmax.calls.rows import (
     KERNEL_DTYPES,
@@ -105,9 +106,11 @@ class PerRow:
             raise ValueError(f"{self.name} must be {expected}, got {value[~right].flat[0]:g}")
         return beside(value, like, self.name)
 
-    def operand(self, value: Any, d: int) -> Any:
-        """What a kernel takes for rows of d entries."""
-        return np.minimum(value, d).astype(np.int64) if self.whole else value
+    def operand(self, value: Any, rows: Any) -> Any:
+        """What a kernel takes for rows of scores or probabilities."""
+        if self.whole:
+            value = np.minimum(value, rows.shape[-1]).astype(np.int64)
+        return in_blocks(value, rows, 0)
 
     def column(self, value: Any, batch: tuple[int, ...]) -> Any:
         """What a body takes: of shape (n, 1), or (1, 1) where there is one value for all rows."""
@@ -229,7 +232,7 @@ class UpperBounds:
             upper = upper.astype(dtype, copy=False)
         return upper
 
-    def operand(self, value: Any, d: int) -> Any:
+    def operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes."""
         return value
 

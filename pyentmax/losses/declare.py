@@ -117,7 +117,7 @@ class LossCall:
         self._y, self._given, self._options, self._shifted = y, given, options, shifted
         self._rows = ScoreRows(z, axis, mask=options.mask)
         self._parameters = [
-            parameter.operand(parameter.of_scores(value, self._rows), self._rows.z.shape[-1])
+            parameter.operand(parameter.of_scores(value, self._rows), self._rows.z)
             for parameter, value in zip(parameters, given, strict=False)
         ]
         self._label: Any = None
