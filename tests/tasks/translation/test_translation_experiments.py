@@ -32,8 +32,10 @@ def test_every_row_has_settings_that_can_be(name):
 
 
 def test_a_row_is_found_by_its_name():
-    assert row("rnn-2-2").model == {"attention": "2", "output": "2"}
+    mappings = {"attention": "2", "output": "2"}
+    assert row("rnn-2-2").model == {**mappings, "start": "uniform", "embedding_std": 1.0}
     assert row("rnn-2-2.reversed").reverse
+    assert row("rnn-1.5-1.5-glorot").model == {"attention": "1.5", "output": "1.5"}
     with pytest.raises(DataError, match=r"row: expected one of transformer-1, .*; got 'rnn'"):
         row("rnn")
 
