@@ -33,6 +33,7 @@ from pyentmax.models.transformer_layers import (
     NO_START,
     KeysValues,
     LayerPass,
+    Mappings,
     Past,
     alpha_name,
     attention_after,
@@ -187,6 +188,7 @@ class TransformerState(NamedTuple):
     past: tuple[Any, ...]  # keys and values of the tokens read so far, (rows, T, n) each
     lengths: IntArray  # (rows,): how many of the T are a row's own; on the host
     source_index: IntArray  # (rows,): which encoded source a row decodes; on the host
+    mappings: Mappings  # of the decoder's attentions, each α worked out
 
 
 class Transformer(EncoderDecoder[TransformerConfig]):
@@ -384,7 +386,10 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         nothing = xp.zeros((rows, 0, config.width), hidden.dtype)
         past = (KeysValues(nothing, nothing),) * config.layers
         number = np.arange(rows)
-        return TransformerState(memory, mask, number, past, np.zeros(rows, dtype=np.int64), number)
+        lengths = np.zeros(rows, dtype=np.int64)
+        layers = range(config.layers)
+        mappings = run.ready_mappings((kind, k) for kind in ("decoder", "context") for k in layers)
+        return TransformerState(memory, mask, number, past, lengths, number, mappings)
 
     def advance(
         self, state: TransformerState, tokens: Array
@@ -392,7 +397,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         """Read one token per row; return the scores of the next, the attention, the new state."""
         xp, lengths = self.xp, state.lengths
         weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
-        run = LayerPass(self.config, self.params, None, weights)
+        run = LayerPass(self.config, self.params, None, weights, state.mappings)
         longest = state.past[0].keys.shape[1]
         # Rows of one length need no mask: what was read last stands last.
         level = bool((lengths == longest).all())

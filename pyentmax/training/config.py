@@ -13,6 +13,7 @@ LATER_SETTINGS = {
     "betas": (0.9, 0.999),
     "accumulate": 1,
     "average": 1,
+    "average_every": None,
     "rate_factors": None,
 }
 
@@ -47,6 +48,10 @@ class TrainingConfig:
         counts in it (`BatchSource.count`), tokens or examples.
     average : int
         Validate, and keep, the mean of the parameters at the last so many validations.
+    average_every : int or None
+        Take the mean of parameters so many updates apart instead, the last ones at such a number
+        of updates. Small batches at a high rate push a model about: with batches of one length,
+        the last ten of them decide how long its translations are, and a mean does not hang on them.
     rate_factors : dict or None
         Part of the names of parameters → factor of their rate, such as ``{"query": 0.2}``. A
         parameter whose name has several of the parts gets the product of their factors.
@@ -63,17 +68,24 @@ class TrainingConfig:
     betas: tuple[float, float] = (0.9, 0.999)
     accumulate: int = 1
     average: int = 1
+    average_every: int | None = None
     rate_factors: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
         # A tuple that came through a file is a list.
         object.__setattr__(self, "betas", tuple(self.betas))
-        for name in ("updates", "validate_every", "patience", "warmup", "accumulate", "average"):
+        names = ("updates", "validate_every", "patience", "warmup", "accumulate", "average")
+        for name in (*names, "average_every"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: expected at least 1, got {value}")
             if value is not None and value > MOST:
                 raise ValueError(f"{name}: expected at most {MOST:,}, got {value}")
+        if self.average_every is not None and self.average == 1:
+            raise ValueError(
+                "average_every: expected with an average of several, got "
+                f"{self.average_every} with an average of 1"
+            )
         for name in ("rate", "clip"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")

@@ -222,7 +222,7 @@ class _Run:
         self.seconds = 0.0
         self.saved_at = 0.0  # seconds when last.npz was written
         self.best: dict[str, Any] | None = None
-        # The parameters at the last validations, oldest first, if they are to be averaged.
+        # The parameters that are to be averaged, oldest first.
         self.recent: list[dict[str, Any]] = []
         # In the form in which it comes back from a file, so that the two can be compared.
         shapes = {name: list(x.shape) for name, x in model.params.items()}
@@ -296,7 +296,14 @@ class _Run:
         self.norm_sum = self.norm_sum + norm
         self.loss_count += 1
         self.count += sum(counts)
+        if self.config.average_every is not None and self.updates % self.config.average_every == 0:
+            self.remember()
         self.seconds += self.clock() - started
+
+    def remember(self) -> None:
+        """Keep the parameters as they are now among those that are averaged."""
+        now = {name: x.copy() for name, x in self.model.params.items()}
+        self.recent = [*self.recent, now][-self.config.average :]
 
     def watch(self) -> None:
         """Record what the model lets one watch, if it does."""
@@ -326,14 +333,16 @@ class _Run:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within it, the model has the mean of its parameters at the last validations and now."""
+        """Within it, the model has the mean of its parameters that are kept for that."""
         if self.config.average == 1:
             yield
             return
+        if self.config.average_every is None:
+            self.remember()
         now = {name: x.copy() for name, x in self.model.params.items()}
-        self.recent = [*self.recent, now][-self.config.average :]
+        averaged = self.recent or [now]
         for name, x in self.model.params.items():
-            x[...] = sum(then[name] for then in self.recent) / len(self.recent)
+            x[...] = sum(then[name] for then in averaged) / len(averaged)
         try:
             yield
         finally:

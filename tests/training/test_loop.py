@@ -501,6 +501,8 @@ def test_the_progress_speaks_of_examples_loss_and_accuracy(capsys):
         ("patience", 0, "patience: expected at least 1, got 0"),
         ("accumulate", 0, "accumulate: expected at least 1, got 0"),
         ("average", 0, "average: expected at least 1, got 0"),
+        ("average_every", 0, "average_every: expected at least 1, got 0"),
+        ("average_every", 5, "average_every: expected with an average of several, got 5 with"),
         ("warmup", 5, "warmup: expected with the schedule 'inverse_sqrt', and with no other"),
         ("schedule", "inverse_sqrt", "warmup: expected with the schedule 'inverse_sqrt'"),
         ("betas", (0.9, 1.0), "betas: expected two numbers in"),
@@ -564,6 +566,26 @@ def test_validation_sees_the_mean_of_the_last_parameters():
     np.testing.assert_array_equal(model.params["scores"], means[3])  # the best: the last mean
 
 
+def test_what_is_averaged_may_stand_closer_than_validations():
+    seen, means = [], []
+
+    class Watched(Bigrams):
+        def loss(self, params, batch, rng=None):
+            seen.append(self.params["scores"].copy())
+            return super().loss(params, batch, rng)
+
+    def check(model):
+        means.append(model.params["scores"].copy())
+        return validate(model)
+
+    settings = config(average=3, average_every=12)
+    train(Watched(), Windows(), settings, check, progress=False)
+    # Validations after 10, 20, 30 and 40 updates; seen[n] is what the parameters are after n.
+    for found, copies in zip(means, [(10,), (12,), (12, 24), (12, 24, 36)], strict=True):
+        expected = np.mean([seen[n] for n in copies], axis=0)
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+
+
 def test_the_rate_warms_up_and_falls_with_the_square_root(monkeypatch):
     rates = []
 
@@ -580,10 +602,12 @@ def test_the_rate_warms_up_and_falls_with_the_square_root(monkeypatch):
     np.testing.assert_allclose(rates, 0.02 * np.minimum(t / 10, (10 / t) ** 0.5), rtol=1e-12)
 
 
+@pytest.mark.parametrize("every", [None, 4])
 @pytest.mark.parametrize("stop", [10, 20])
-def test_a_run_with_everything_on_goes_on_to_the_last_digit(tmp_path, stop):
+def test_a_run_with_everything_on_goes_on_to_the_last_digit(tmp_path, stop, every):
     # Three batches per update, of epochs of seven: an update spans two epochs.
     changes = {"accumulate": 3, "average": 2, "schedule": "inverse_sqrt", "warmup": 8}
+    changes["average_every"] = every
     settings = config(**changes, betas=(0.9, 0.98))
     whole = new_model()
     expected = run(whole, config=settings)
