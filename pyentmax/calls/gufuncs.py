@@ -72,5 +72,6 @@ def in_blocks(operand: Any, like: Any, core: int) -> Any:
     now, then = rows // together * math.ceil(together / BLOCK), math.ceil(rows / BLOCK)
     if d > SHORT or 2 * now <= 3 * then or now - then < WORTH_A_COPY:
         return operand
-    shape = like.shape if core else tuple(batch)
-    return np.ascontiguousarray(np.broadcast_to(operand, shape))
+    each = np.empty(like.shape if core else tuple(batch), operand.dtype)
+    each[...] = operand
+    return each

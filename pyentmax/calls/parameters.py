@@ -56,7 +56,8 @@ class PerRow:
         if type(value) is np.ndarray:
             if self.whole or value.dtype not in KERNEL_DTYPES or not value.size:
                 return None
-            least, most = value.min(), value.max()  # NaN is neither
+            least = np.minimum.reduce(value, axis=None)
+            most = np.maximum.reduce(value, axis=None)  # NaN is neither
         elif type(value) is int or (
             type(value) is float and not (self.whole and value % 1)  # NaN where it is infinite
         ):
