@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -105,10 +106,13 @@ def test_the_data_may_be_read_in_the_other_direction(tmp_path):
     assert read_pairs([type(table)("toy-german")]) == toy_german()[-200:]
 
 
-def test_models_with_the_same_attention_are_told_apart(models):
+def test_models_with_the_same_attention_are_told_apart(models, tmp_path):
     pairs = planted_questions()[:4]
-    found = heads.measure([models / "dense", models / "dense"], pairs)
-    assert [one.label for one in found] == ["softmax (dense)"] * 2
+    folders = [
+        shutil.copytree(models / "dense", tmp_path / name) for name in ("dense", "dense-late")
+    ]
+    found = heads.measure(folders, pairs)
+    assert [one.label for one in found] == ["softmax", "softmax (late)"]
 
 
 def test_the_head_that_differs_most_is_found_among_sentences_of_one_length():

@@ -20,6 +20,7 @@ The first model is the one that the others are compared with: softmax, if there 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -130,8 +131,9 @@ def measure(
         )
         by_k = {k: use_with_k(translator, k, pairs, encoded, translated) for k in ks}
         found.append(Measured("", str(path), translator, heads, _watched(path), by_k))
-    labels = _labels(found)
-    return [replace(one, label=label) for one, label in zip(found, labels, strict=True)]
+    attentions = [attention_label(one.translator.model.config) for one in found]
+    told = labels(attentions, [best_of(one.path).parent.name for one in found])
+    return [replace(one, label=label) for one, label in zip(found, told, strict=True)]
 
 
 def use_with_k(
@@ -199,13 +201,23 @@ def attention_label(config: TransformerConfig) -> str:
     return known.get(name, f"{name}-entmax")
 
 
-def _labels(found: Sequence[Measured]) -> list[str]:
-    """Their attentions, with the folders where two are the same."""
-    plain = [attention_label(one.translator.model.config) for one in found]
-    return [
-        label if plain.count(label) == 1 else f"{label} ({best_of(one.path).parent.name})"
-        for one, label in zip(found, plain, strict=True)
-    ]
+def labels(attentions: Sequence[str], folders: Sequence[str]) -> list[str]:
+    """Attentions, and where two are the same, what their folders do not share.
+
+    Examples
+    --------
+    >>> labels(["softmax", "top 8", "top 8"], ["t-1", "t-8.seed-0", "t-8-late.seed-0"])
+    ['softmax', 'top 8', 'top 8 (late)']
+    >>> labels(["softmax", "softmax"], ["t-1.seed-0", "t-1.seed-1"])
+    ['softmax (seed-0)', 'softmax (seed-1)']
+    """
+    words = [re.split(r"[.-](?!\d)", folder) for folder in folders]  # not 1.5, nor seed-0
+    told = []
+    for attention, own in zip(attentions, words, strict=True):
+        alike = [w for a, w in zip(attentions, words, strict=True) if a == attention]
+        rest = [word for word in own if not all(word in other for other in alike)]
+        told.append(f"{attention} ({' '.join(rest)})" if rest else attention)
+    return told
 
 
 # --- numbers --------------------------------------------------------------------------------------
