@@ -122,7 +122,7 @@ static ptrdiff_t TYPED(entmax_below_2_candidates)(const REAL *z, ptrdiff_t n, do
     TYPED(Search) found;
     TYPED(EntmaxColumns) columns;
     REAL start = 0;
-    const TYPED(EntmaxBelow2) wanted = {alpha, room->p, &start, &columns, &(Ahead){0}};
+    const TYPED(EntmaxBelow2) wanted = {alpha, NULL, room->p, &start, &columns, &(Ahead){0}};
     const bool any = TYPED(search_numbered)(z, n, (REAL)(alpha - 1), TYPED(entmax_below_2_solve),
                                             &wanted, room, &found);
     *largest = found.largest;
@@ -140,7 +140,7 @@ static ptrdiff_t TYPED(whole_row)(const REAL *z, ptrdiff_t n, double alpha,
     if (run.own)
         run.own->row(z, room->p, n, &(Ahead){0}, room->scratch);
     else
-        run.row(z, room->p, n, alpha, &(Ahead){0}, room->scratch);
+        run.row(z, room->p, n, alpha, NULL, &(Ahead){0}, room->scratch);
     for (ptrdiff_t i = n; i < whole_lanes(n); i++) room->p[i] = 0;
     memcpy(room->columns, room->every, (size_t)n * sizeof *room->columns);
     return whole_lanes(n);

@@ -11,12 +11,21 @@
  * A power takes some fifty instructions, each waiting for the one before. A processor overlaps as
  * many entries as fit its window, so the work goes in short loops over a LEAF, which fit more
  * often.
+ *
+ * One exponent for thousands of floats is prepared: (1 + f)^b is a polynomial, with no logarithm,
+ * and 2^(b e) is looked up.
  */
 #ifndef PYENTMAX_ELEMENTARY_POWERS_H
 #define PYENTMAX_ELEMENTARY_POWERS_H
 
 #include "elementary/exp.h"
 #include "elementary/log.h"
+#include "rows/vectors.h"
+
+enum {
+    POWER_NODES = 8, /* points that prepared_power()'s polynomial goes through */
+    BINADES = 32,    /* the powers of 2 that look_up() holds */
+};
 
 #define TEMPLATE "elementary/powers.h"
 #include "float_and_double.h"
@@ -33,5 +42,56 @@ static void TYPED(powers)(const REAL *restrict u, REAL *restrict r, ptrdiff_t n,
             r[i + j] = b[j] * TYPED(log2_from_reduced)(r[i + j], power[i + j]);
     for (ptrdiff_t i = 0; i < n; i++) power[i] = TYPED(scaled_exp2)(r[i]);
 }
+
+/* An exponent for many u between 0 and 1. */
+typedef struct {
+    double exponent;                /* -1 before any is prepared */
+    REAL coefficients[POWER_NODES]; /* of (1 + f)^exponent in f, */
+    REAL of_2[BINADES];             /* and 2^(exponent e) 2^SHIFT, at e modulo BINADES */
+} TYPED(PreparedPower);
+
+#if !IS_DOUBLE
+
+/* The polynomial through points of (1 + f)^exponent at Chebyshev's nodes of |f| <= 1/3: for
+ * exponents from 0 to 5 it is off by a third of ε at most. */
+static void TYPED(prepare_power)(TYPED(PreparedPower) *power, double exponent) {
+    static const double cosines[POWER_NODES] = {
+        0.98078528040323045,  0.83146961230254524,  0.55557023301960222,  0.19509032201612827,
+        -0.19509032201612827, -0.55557023301960222, -0.83146961230254524, -0.98078528040323045};
+    double f[POWER_NODES], newton[POWER_NODES], sum[POWER_NODES] = {0};
+    for (int i = 0; i < POWER_NODES; i++) {
+        f[i] = cosines[i] / 3;
+        newton[i] = exp2_of_f64(exponent * log2_of_f64(1 + f[i]));
+    }
+    for (int order = 1; order < POWER_NODES; order++) /* divided differences */
+        for (int i = POWER_NODES - 1; i >= order; i--)
+            newton[i] = (newton[i] - newton[i - 1]) / (f[i] - f[i - order]);
+    for (int k = POWER_NODES - 1; k >= 0; k--) { /* sum (f - f_k) + newton_k */
+        for (int i = POWER_NODES - 1; i > 0; i--) sum[i] = sum[i - 1] - f[k] * sum[i];
+        sum[0] = newton[k] - f[k] * sum[0];
+    }
+    for (int i = 0; i < POWER_NODES; i++) power->coefficients[i] = (REAL)sum[i];
+
+    memset(power->of_2, 0, sizeof power->of_2);
+    const double half = exp2_of_f64(-exponent);
+    double of_2 = power_of_2_f64(6755399441055744.0, SHIFT);
+    for (int e = 0; e <= MANTISSA_BITS + 1; e++, of_2 *= half)
+        power->of_2[-e & (BINADES - 1)] = (REAL)of_2;
+    power->exponent = exponent;
+}
+
+/* u^exponent 2^SHIFT for u = 2^e (1 + f) between ε/4 and 1: 0 for what is below ε/2, which is as
+ * close as 1 + r comes to 0. A third of the work of powers(). */
+ALWAYS_INLINE TYPED(Register)
+    TYPED(prepared_power)(const TYPED(PreparedPower) *power, TYPED(Register) u) {
+    const REAL *c = power->coefficients;
+    TYPED(LaneMask) e;
+    const TYPED(Register) f = TYPED(split_register)(u, &e);
+    TYPED(Register) y = f * c[POWER_NODES - 1] + c[POWER_NODES - 2];
+    for (int i = POWER_NODES - 3; i >= 0; i--) y = y * f + c[i];
+    return y * TYPED(look_up)(power->of_2, e);
+}
+
+#endif
 
 #endif

@@ -181,16 +181,21 @@ static ptrdiff_t TYPED(place_of_gap)(const REAL *x, ptrdiff_t n, REAL gap) {
     return n;
 }
 
-/* The loss of a long row for 1 < α < 2, from what the search kept of it. Of entries with the
- * label's score any one will do for the label's. */
+/* The loss of a long row for 1 < α < 2, from what the search kept of it, unless nothing was left
+ * out. Of entries with the label's score any one will do for the label's. */
 static bool TYPED(entmax_below_2_loss_row)(const REAL *restrict z, REAL *restrict gradient,
                                            ptrdiff_t n, ptrdiff_t label, REAL weight, double alpha,
-                                           Ahead *ahead, REAL *restrict scratch, double *loss) {
+                                           TYPED(PreparedPower) *power, Ahead *ahead,
+                                           REAL *restrict scratch, double *loss) {
     TYPED(Search) found;
     TYPED(EntmaxColumns) columns;
     REAL *restrict p = scratch + scratch_size(n);
-    if (!TYPED(find_entmax_below_2)(z, gradient, n, alpha, ahead, scratch, p, &found, &columns))
-        return TYPED(settled_loss)(gradient, loss);
+    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+    if (TYPED(is_settled)(gradient, n, largest)) return TYPED(settled_loss)(gradient, loss);
+    const TYPED(PreparedPower) *by = TYPED(power_for)(alpha, n, power);
+    if (TYPED(entmax_dense_row)(z, gradient, n, largest, alpha, by, ahead, p))
+        return TYPED(entmax_loss_of_p)(z, gradient, n, label, weight, alpha, scratch, loss);
+    TYPED(find_entmax_below_2)(z, n, largest, alpha, by, ahead, scratch, p, &found, &columns);
     TYPED(entmax_finish)(found.kept, found.size, true, &columns, p);
     const REAL scale = (REAL)(alpha - 1), gap = z[label] - found.largest, *x = found.kept;
     const ptrdiff_t size = found.size;
@@ -314,11 +319,12 @@ static const TYPED(Loss) *TYPED(own_loss)(double alpha, bool with_gradient) {
 /* The loss of one row with its α; for some, from its p where the gradient goes. */
 static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                     ptrdiff_t label, REAL weight, double alpha,
-                                    const TYPED(Choice) *run, Ahead *ahead, REAL *restrict scratch,
-                                    double *loss) {
+                                    const TYPED(Choice) *run, TYPED(PreparedPower) *power,
+                                    Ahead *ahead, REAL *restrict scratch, double *loss) {
     if (alpha > 1 && alpha < 2)
-        return TYPED(entmax_below_2_loss_row)(z, p, n, label, weight, alpha, ahead, scratch, loss);
-    run->row(z, p, n, alpha, ahead, scratch);
+        return TYPED(entmax_below_2_loss_row)(z, p, n, label, weight, alpha, power, ahead, scratch,
+                                              loss);
+    run->row(z, p, n, alpha, power, ahead, scratch);
     if (alpha == (double)INFINITY)
         return TYPED(argmax_loss_of_p)(z, p, n, label, weight, scratch, loss);
     return TYPED(entmax_loss_of_p)(z, p, n, label, weight, alpha, scratch, loss);
@@ -352,6 +358,7 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     TYPED(LossRows) rows;
+    TYPED(PreparedPower) power = {.exponent = -1};
 
     ptrdiff_t count = 0;
     for (ptrdiff_t start = 0; start < all.rows; start += count) {
@@ -387,7 +394,7 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
                 if (rows.weight[j] != 0 && rows.in_range[j])
                     rows.counts[j] = TYPED(general_loss_row)(
                         rows.z[j], rows.gradient[j], n, rows.label[j], rows.weight[j], alpha[j],
-                        &run, &ahead, scratch, rows.loss + j);
+                        &run, &power, &ahead, scratch, rows.loss + j);
         }
         TYPED(give_loss_rows)(&all, start, (int)count, scratch, &rows);
     }

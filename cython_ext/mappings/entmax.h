@@ -4,14 +4,13 @@
 #ifndef PYENTMAX_MAPPINGS_ENTMAX_H
 #define PYENTMAX_MAPPINGS_ENTMAX_H
 
+#include "mappings/_entmax_dense_row.h"
 #include "mappings/entmax15.h"
 #include "mappings/softmax.h"
 #include "mappings/sparsemax.h"
 #include "thresholds/entmax_above_2.h"
 #include "thresholds/entmax_below_2.h"
 #include "thresholds/entmax_start.h"
-
-#define WORTH_A_SAMPLE 2048 /* entries */
 
 #define TEMPLATE "mappings/entmax.h"
 #include "float_and_double.h"
@@ -27,6 +26,7 @@ KERNEL_WITHOUT_RECORD("entmax", "(n),(n),()->(n)",
 /* What the search needs to know of the mapping, and where it leaves what it finds. */
 typedef struct {
     double alpha;
+    const TYPED(PreparedPower) *power;
     REAL *s, *start;
     TYPED(EntmaxColumns) *columns;
     Ahead *ahead;
@@ -53,7 +53,7 @@ static REAL TYPED(entmax_below_2_solve)(REAL *x, ptrdiff_t n, REAL t, const void
     (void)at_t;
     double alpha[BLOCK];
     for (int j = 0; j < BLOCK; j++) alpha[j] = wanted->alpha;
-    TYPED(start_entmax_columns)(columns, alpha, n, t);
+    TYPED(start_entmax_columns)(columns, alpha, wanted->power, n, t);
     if (*wanted->start == 0) {
         TYPED(entmax_find_root)(x, n, true, 1, (REAL)0.03, columns, &(Ahead){0}, wanted->s);
         const REAL part = columns->rest[0] * columns->beta[0];
@@ -89,29 +89,45 @@ static void TYPED(finish_from_scores)(const REAL *restrict z, REAL *restrict p, 
     }
 }
 
-/* Find the threshold: where it lies goes to found and columns; false if the row has none, and p is
- * written already. scratch holds scratch_size(n) values, room those of a row. */
-static bool TYPED(find_entmax_below_2)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                       double alpha, Ahead *ahead, REAL *restrict scratch,
-                                       REAL *restrict room, TYPED(Search) *found,
-                                       TYPED(EntmaxColumns) *columns) {
+/* Find the threshold of a row whose largest entries chunk_maxima() left in scratch: where it lies
+ * goes to found and columns. scratch holds scratch_size(n) values, room those of a row. */
+static void TYPED(find_entmax_below_2)(const REAL *restrict z, ptrdiff_t n, REAL largest,
+                                       double alpha, const TYPED(PreparedPower) *power,
+                                       Ahead *ahead, REAL *restrict scratch, REAL *restrict room,
+                                       TYPED(Search) *found, TYPED(EntmaxColumns) *columns) {
     REAL start = 0;
-    const TYPED(EntmaxBelow2) wanted = {alpha, room, &start, columns, ahead};
-    if (!TYPED(search)(z, p, n, (REAL)(alpha - 1), TYPED(entmax_below_2_solve), &wanted, scratch,
-                       found))
-        return false;
+    const TYPED(EntmaxBelow2) wanted = {alpha, power, room, &start, columns, ahead};
+    TYPED(search_below)(z, n, largest, (REAL)(alpha - 1), TYPED(entmax_below_2_solve), &wanted,
+                        scratch, found);
     found->t = start;
-    return true;
 }
 
-/* scratch holds scratch_size(n) values and room for a row. */
+/* The power of b - 2, prepared, if a row of n and this α takes its powers by it, or NULL. */
+static const TYPED(PreparedPower) *TYPED(power_for)(double alpha, ptrdiff_t n,
+                                                    TYPED(PreparedPower) *kept) {
+#if IS_DOUBLE
+    (void)alpha, (void)n, (void)kept;
+    return NULL;
+#else
+    const double b = 1 / (alpha - 1);
+    if (n <= SHORT || b < 2 || b > 7 || TYPED(short_power)(alpha)) return NULL;
+    if (kept->exponent != b - 2) TYPED(prepare_power)(kept, b - 2);
+    return kept;
+#endif
+}
+
+/* scratch holds scratch_size(n) values and room for a row; power is kept from row to row. */
 static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      double alpha, Ahead *ahead, REAL *restrict scratch) {
+                                      double alpha, TYPED(PreparedPower) *power, Ahead *ahead,
+                                      REAL *restrict scratch) {
     TYPED(Search) found;
     TYPED(EntmaxColumns) columns;
     REAL *kept_p = scratch + scratch_size(n);
-    if (!TYPED(find_entmax_below_2)(z, p, n, alpha, ahead, scratch, kept_p, &found, &columns))
-        return;
+    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+    if (TYPED(is_settled)(p, n, largest)) return;
+    const TYPED(PreparedPower) *by = TYPED(power_for)(alpha, n, power);
+    if (TYPED(entmax_dense_row)(z, p, n, largest, alpha, by, ahead, kept_p)) return;
+    TYPED(find_entmax_below_2)(z, n, largest, alpha, by, ahead, scratch, kept_p, &found, &columns);
     if (columns.twice_b > 3) {
         TYPED(finish_from_scores)(z, p, n, (REAL)(alpha - 1), &found, &columns);
         return;
@@ -143,7 +159,7 @@ static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const
     TYPED(EntmaxColumns) columns;
     REAL largest[BLOCK];
     TYPED(interleave)(z, n, 1, x, largest);
-    TYPED(start_entmax_columns)(&columns, alpha, n, 1);
+    TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
     for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
         for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
     TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
@@ -191,7 +207,7 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
     TYPED(EntmaxColumns) columns;
     REAL largest[BLOCK], floor[BLOCK], floor_of_gaps[BLOCK];
     TYPED(interleave)(z, n, 1, x, largest);
-    TYPED(start_entmax_columns)(&columns, alpha, n, 1);
+    TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
     TYPED(entmax_start)(x, n * BLOCK, alpha, ahead, &columns);
     for (int j = 0; j < BLOCK; j++) {
         floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
@@ -251,8 +267,9 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
 
 /* The same for α > 2. */
 static void TYPED(entmax_above_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      double alpha, Ahead *ahead, REAL *restrict scratch) {
-    (void)ahead;
+                                      double alpha, TYPED(PreparedPower) *power, Ahead *ahead,
+                                      REAL *restrict scratch) {
+    (void)power, (void)ahead;
     TYPED(Search) found;
     TYPED(Trial) low, high;
     REAL start, *kept_p = scratch + scratch_size(n);
@@ -275,8 +292,8 @@ static void TYPED(entmax_above_2_row)(const REAL *restrict z, REAL *restrict p, 
 
 /* α = ∞: the largest share alike. */
 static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                              Ahead *ahead, REAL *restrict scratch) {
-    (void)alpha, (void)ahead;
+                              TYPED(PreparedPower) *power, Ahead *ahead, REAL *restrict scratch) {
+    (void)alpha, (void)power, (void)ahead;
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(p, n, largest)) return;
     ptrdiff_t ties = 0;
@@ -287,8 +304,8 @@ static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
 
 /* No α at all. */
 static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                           Ahead *ahead, REAL *restrict scratch) {
-    (void)z, (void)alpha, (void)ahead, (void)scratch;
+                           TYPED(PreparedPower) *power, Ahead *ahead, REAL *restrict scratch) {
+    (void)z, (void)alpha, (void)power, (void)ahead, (void)scratch;
     TYPED(fill)(p, n, (REAL)NAN);
 }
 
@@ -296,8 +313,8 @@ static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n
  * which may go by the block. */
 typedef struct {
     const TYPED(Mapping) *own;
-    void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha, Ahead *ahead,
-                REAL *restrict scratch);
+    void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
+                TYPED(PreparedPower) *power, Ahead *ahead, REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
                   const double alpha[BLOCK], Ahead *ahead, REAL *restrict scratch,
                   TYPED(TileUse) *use);
@@ -345,6 +362,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + size;
+    TYPED(PreparedPower) power = {.exponent = -1};
 
     int count = 0;
     for (ptrdiff_t start = 0; start < rows; start += count) {
@@ -380,7 +398,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
                 if (run.own)
                     run.own->row(z[j], p[j], n, &ahead, scratch);
                 else
-                    run.row(z[j], p[j], n, alpha[j], &ahead, scratch);
+                    run.row(z[j], p[j], n, alpha[j], &power, &ahead, scratch);
             }
         for (int j = 0; j < count; j++)
             TYPED(deliver)(p[j], args[3] + (start + j) * steps[3], p_stride, n);

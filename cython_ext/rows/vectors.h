@@ -22,6 +22,8 @@
 #define HAS_VECTOR_TYPES 0
 #endif
 
+#define TWO_THIRDS 0x3f2aaaabU /* 2/3 as the bits of a float */
+
 #define TEMPLATE "rows/vectors.h"
 #include "float_and_double.h"
 
@@ -30,12 +32,18 @@
 #if HAS_VECTOR_TYPES
 typedef REAL TYPED(Register) __attribute__((vector_size(REGISTER_BYTES)));
 typedef BITS TYPED(LaneMask) __attribute__((vector_size(REGISTER_BYTES)));
+typedef WORD TYPED(LaneWords) __attribute__((vector_size(REGISTER_BYTES)));
 typedef REAL TYPED(Quarter) __attribute__((vector_size(LANES / 4 * sizeof(REAL))));
 #else
 typedef REAL TYPED(Register);
+typedef BITS TYPED(LaneMask);
+typedef WORD TYPED(LaneWords);
 #endif
 
-enum { TYPED(REGISTERS) = LANES * sizeof(REAL) / sizeof(TYPED(Register)) };
+enum {
+    TYPED(WIDTH) = sizeof(TYPED(Register)) / sizeof(REAL),
+    TYPED(REGISTERS) = LANES / TYPED(WIDTH),
+};
 
 typedef struct {
     TYPED(Register) part[TYPED(REGISTERS)];
@@ -162,6 +170,100 @@ ALWAYS_INLINE bool TYPED(any_lane_above)(TYPED(Lanes) a, REAL bound) {
     return TYPED(any_above)(lane, bound);
 #endif
 }
+
+/* A loop that carries several sums along takes the registers of LANES numbers one by one: GCC moves
+ * a struct of them through memory. Operators, of which one side may be a number, do the same in
+ * each lane. */
+ALWAYS_INLINE TYPED(Register) TYPED(load_register)(const REAL *x) {
+    TYPED(Register) a;
+    memcpy(&a, x, sizeof a);
+    return a;
+}
+
+ALWAYS_INLINE void TYPED(store_register)(TYPED(Register) a, REAL *to) {
+    memcpy(to, &a, sizeof a);
+}
+
+/* a where it is above bound, and bound elsewhere, beside a NaN too. */
+ALWAYS_INLINE TYPED(Register) TYPED(at_least)(TYPED(Register) a, REAL bound) {
+#if HAS_AVX512 && IS_DOUBLE
+    return _mm512_max_pd(a, _mm512_set1_pd(bound));
+#elif HAS_AVX512
+    return _mm512_max_ps(a, _mm512_set1_ps(bound));
+#elif HAS_AVX2 && IS_DOUBLE
+    return _mm256_max_pd(a, _mm256_set1_pd(bound));
+#elif HAS_AVX2
+    return _mm256_max_ps(a, _mm256_set1_ps(bound));
+#elif HAS_VECTOR_TYPES
+    const TYPED(Register) bounds = bound - (TYPED(Register)){0};
+    const TYPED(LaneMask) above = a > bounds;
+    return (TYPED(Register))((above & (TYPED(LaneMask))a) | (~above & (TYPED(LaneMask))bounds));
+#else
+    return TYPED(larger)(a, bound);
+#endif
+}
+
+/* Is any of them below bound? */
+ALWAYS_INLINE bool TYPED(any_below)(TYPED(Register) a, REAL bound) {
+#if HAS_AVX512 && !IS_DOUBLE
+    return _mm512_cmp_ps_mask(a, _mm512_set1_ps(bound), _CMP_LT_OQ) != 0;
+#elif HAS_AVX2 && !IS_DOUBLE
+    return _mm256_movemask_ps(_mm256_cmp_ps(a, _mm256_set1_ps(bound), _CMP_LT_OQ)) != 0;
+#else
+    REAL lane[TYPED(WIDTH)];
+    BITS below = 0;
+    memcpy(lane, &a, sizeof lane);
+    for (int j = 0; j < TYPED(WIDTH); j++) below |= lane[j] < bound;
+    return below != 0;
+#endif
+}
+
+/* x where a is below bound, y elsewhere. */
+ALWAYS_INLINE TYPED(Register)
+    TYPED(where_below)(TYPED(Register) a, REAL bound, TYPED(Register) x, TYPED(Register) y) {
+#if HAS_VECTOR_TYPES
+    const TYPED(LaneMask) below = a < bound;
+    return (TYPED(Register))((below & (TYPED(LaneMask))x) | (~below & (TYPED(LaneMask))y));
+#else
+    return a < bound ? x : y;
+#endif
+}
+
+#if !IS_DOUBLE
+
+/* f and, in *exponent, e of normal u = 2^e (1 + f) > 0 with -1/3 <= f < 1/3. */
+ALWAYS_INLINE TYPED(Register) TYPED(split_register)(TYPED(Register) u, TYPED(LaneMask) *exponent) {
+    TYPED(LaneWords) bits;
+    memcpy(&bits, &u, sizeof bits);
+    *exponent = (TYPED(LaneMask))(bits - TWO_THIRDS) >> MANTISSA_BITS;
+    bits -= (TYPED(LaneWords))*exponent << MANTISSA_BITS;
+    memcpy(&u, &bits, sizeof bits);
+    return u - 1;
+}
+
+/* table[i modulo 32] for each i. */
+ALWAYS_INLINE TYPED(Register) TYPED(look_up)(const REAL table[32], TYPED(LaneMask) i) {
+#if HAS_AVX512
+    return _mm512_permutex2var_ps(_mm512_loadu_ps(table), (__m512i)i, _mm512_loadu_ps(table + 16));
+#elif HAS_AVX2
+    /* A permutation looks at three bits, a blend at the highest. */
+    const __m256 fourth = (__m256)_mm256_slli_epi32((__m256i)i, 28);
+    const __m256 fifth = (__m256)_mm256_slli_epi32((__m256i)i, 27);
+    __m256 eight[4];
+    for (int k = 0; k < 4; k++)
+        eight[k] = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8 * k), (__m256i)i);
+    return _mm256_blendv_ps(_mm256_blendv_ps(eight[0], eight[1], fourth),
+                            _mm256_blendv_ps(eight[2], eight[3], fourth), fifth);
+#else
+    BITS at[TYPED(WIDTH)];
+    REAL found[TYPED(WIDTH)];
+    memcpy(at, &i, sizeof at);
+    for (int j = 0; j < TYPED(WIDTH); j++) found[j] = table[at[j] & 31];
+    return TYPED(load_register)(found);
+#endif
+}
+
+#endif
 
 /* The sum of all lanes, in the order of lane_sum, and the largest of them. */
 #if HAS_VECTOR_TYPES

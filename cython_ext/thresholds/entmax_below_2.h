@@ -38,6 +38,7 @@ typedef struct {
     REAL rest[BLOCK];      /* the part of t, a few ε, that it is still too large by, times b */
     REAL factor[BLOCK];    /* what the powers then take to sum to 1 */
     int twice_b;           /* 2b if all columns' powers are products and roots, otherwise 0 */
+    const TYPED(PreparedPower) *power; /* of b - 2, if all columns' powers are by it, or NULL */
 } TYPED(EntmaxColumns);
 
 /* sum w^b, sum s for s = w^(b - 1), and sum w^(b - 2) over the support, times 2^SHIFT. */
@@ -58,7 +59,8 @@ static inline int TYPED(short_power)(double alpha) {
 
 /* Searches for n entries before their first step, from a t at or above the roots. */
 static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
-                                        const double alpha[BLOCK], ptrdiff_t n, REAL t) {
+                                        const double alpha[BLOCK],
+                                        const TYPED(PreparedPower) *power, ptrdiff_t n, REAL t) {
     const REAL log2_n = TYPED(log2_of)((REAL)n);
     for (int j = 0; j < BLOCK; j++) {
         const double beta = alpha[j] - 1, b = 1 / beta;
@@ -69,6 +71,7 @@ static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
         columns->least[j] = 1;
     }
     columns->twice_b = TYPED(short_power)(alpha[0]);
+    columns->power = power;
     for (int j = 0; j < BLOCK; j++)
         columns->beyond[j] = TYPED(exp2_of)(columns->beta[j] * log2_n) * (1 + ENTMAX_ROUNDING);
 }
@@ -120,6 +123,40 @@ ALWAYS_INLINE void TYPED(add_short_powers)(const REAL *restrict x, ptrdiff_t n,
         total->bend[j] += bend[j];
     }
 }
+
+#if !IS_DOUBLE
+/* The same for a b that is prepared, and every entry's s times 2^SHIFT. */
+static void TYPED(add_prepared_powers)(const REAL *restrict x, ptrdiff_t n,
+                                       const TYPED(EntmaxColumns) *restrict at, const REAL *next,
+                                       REAL *restrict s, TYPED(PowerSums) *restrict total) {
+    enum { PARTS = BLOCK / TYPED(WIDTH) };
+    TYPED(Register) sum_p[PARTS], sum_s[PARTS], bend[PARTS];
+    for (int k = 0; k < PARTS; k++) sum_p[k] = sum_s[k] = bend[k] = (TYPED(Register)){0};
+    for (ptrdiff_t i = 0; i < n; i += BLOCK) {
+        for (int j = 0; j < BLOCK; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
+        for (int k = 0; k < PARTS; k++) {
+            const ptrdiff_t j = k * TYPED(WIDTH);
+            const TYPED(Register) steepness = TYPED(load_register)(at->steepness + j);
+            const TYPED(Register) base = 1 + TYPED(load_register)(x + i + j) * steepness;
+            const TYPED(Register) w = TYPED(at_least)(base, EPSILON / 4);
+            const TYPED(Register) q = TYPED(prepared_power)(at->power, w), slope = q * w;
+            bend[k] += q;
+            sum_s[k] += slope;
+            sum_p[k] += slope * w;
+            TYPED(store_register)(slope, s + i + j);
+        }
+    }
+    REAL p_of[BLOCK], s_of[BLOCK], bend_of[BLOCK];
+    memcpy(p_of, sum_p, sizeof p_of);
+    memcpy(s_of, sum_s, sizeof s_of);
+    memcpy(bend_of, bend, sizeof bend_of);
+    for (int j = 0; j < BLOCK; j++) {
+        total->p[j] += p_of[j];
+        total->s[j] += s_of[j];
+        total->bend[j] += bend_of[j];
+    }
+}
+#endif
 
 /* The same for any b, by logarithms, and every entry's s times 2^SHIFT. */
 static void TYPED(add_powers)(const REAL *restrict x, ptrdiff_t n,
@@ -179,6 +216,12 @@ ALWAYS_INLINE void TYPED(add_any_powers)(const REAL *restrict x, ptrdiff_t n,
             TYPED(add_short_powers)(x, n, steepness, 20, keep, next, s, total);
             break;
         default:
+#if !IS_DOUBLE
+            if (at->power) {
+                TYPED(add_prepared_powers)(x, n, at, next, s, total);
+                break;
+            }
+#endif
             TYPED(add_powers)(x, n, at, next, s, total);
     }
 }

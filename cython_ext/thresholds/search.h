@@ -78,17 +78,14 @@ static ptrdiff_t TYPED(gather)(const REAL *restrict z, ptrdiff_t n, REAL largest
     return TYPED(pad)(kept, size);
 }
 
-/* Find t; false if the row has no threshold, and p is written already.
+/* Find t of a row whose largest entries chunk_maxima() left in scratch.
  *
  * The chunks' maxima are solved first, as a part of the row that holds most of what matters. */
-static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL scale,
-                          TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
-                          TYPED(Search) *found) {
+static void TYPED(search_below)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
+                                TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
+                                TYPED(Search) *found) {
     const ptrdiff_t lanes = maxima_of(n);
     REAL *maxima = scratch, *kept = scratch + lanes;
-    const REAL largest = TYPED(chunk_maxima)(z, n, maxima);
-    if (TYPED(is_settled)(p, n, largest)) return false;
-
     ptrdiff_t size = 0;
     for (ptrdiff_t i = 0; i < lanes; i += LANES) {
         for (int j = 0; j < LANES; j++) maxima[i + j] = (maxima[i + j] - largest) * scale;
@@ -104,6 +101,15 @@ static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
     found->maxima = maxima;
     found->kept = kept;
     found->size = size;
+}
+
+/* The same of any row; false if it has no threshold, and p is written already. */
+static bool TYPED(search)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, REAL scale,
+                          TYPED(Solver) *solve, const void *context, REAL *restrict scratch,
+                          TYPED(Search) *found) {
+    const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
+    if (TYPED(is_settled)(p, n, largest)) return false;
+    TYPED(search_below)(z, n, largest, scale, solve, context, scratch, found);
     return true;
 }
 

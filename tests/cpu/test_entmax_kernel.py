@@ -127,6 +127,27 @@ def test_long_rows_start_from_a_sample(alpha, dtype):
         assert_within_contract(kernel(row.astype(dtype), alpha), row.astype(dtype), alpha)
 
 
+@pytest.mark.parametrize("alpha", [8 / 7, 1.19, 1.33, 1.42, 1.5 - 1e-7])
+def test_long_rows_with_most_entries_in_the_support(alpha):
+    rng = np.random.default_rng(0)
+    for d in (2048, 2077, 3000):
+        z = 0.03 / (alpha - 1) ** 2 * rng.standard_normal(d)
+        far = np.where(rng.random(d) < 0.01, -np.inf, z)  # where the sample may not look
+        far[(np.arange(d) // 16) % 16 != 0] = z[(np.arange(d) // 16) % 16 != 0]
+        half = z - (np.arange(d) % 2)
+        for row in (z, z / 30, 2 * z, np.sort(z), np.sort(z)[::-1], far, half, z - 1e3):
+            row = row.astype(np.float32)
+            assert_within_contract(kernel(row, alpha), row, alpha)
+
+
+def test_a_dense_row_is_the_same_alone_and_after_others():
+    # What is prepared for one α must not serve the next.
+    alphas = np.array([1.33, 1.33, 1.42, 2.5, 1.33, 1.1, 1.19, 1.42])
+    z = (0.1 * np.random.default_rng(1).standard_normal((8, 2500))).astype(np.float32)
+    alone = np.stack([kernel(row, alpha) for row, alpha in zip(z, alphas, strict=True)])
+    np.testing.assert_array_equal(kernel(z, alphas), alone)
+
+
 @pytest.mark.parametrize("alpha", [1.01, 1.1, 1.33, 1.9])
 def test_a_million_ties_sum_to_one(alpha):
     p = kernel(np.zeros(1_234_567, np.float32), alpha)

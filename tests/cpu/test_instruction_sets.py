@@ -32,11 +32,13 @@ def rows_of_every_kind(rng, dtype):
         spoilt = z.astype(dtype)
         spoilt[::4, 0], spoilt[1::4, -1], spoilt[2::4] = np.nan, np.inf, -np.inf
         yield spoilt
+    yield (0.1 * rng.standard_normal((20, 2100))).astype(dtype)  # most of it in the support
 
 
+ALPHAS = [1, 1 + 1e-9, 1.2, 1.33, 1.45, 1.5, 1.9, 2, 3, np.inf]
 # What a kernel takes beside scores and mask, one value for each of 20 rows.
 FURTHER_OPERANDS = {
-    "entmax": lambda rng, z: (rng.choice([1, 1 + 1e-9, 1.2, 1.5, 1.9, 2, 3, np.inf], 20),),
+    "entmax": lambda rng, z: (rng.choice(ALPHAS, 20),),
     "topk_softmax": lambda rng, z: (rng.integers(1, 40, 20),),
     "topk_sparsemax": lambda rng, z: (rng.integers(1, 8, 20),),
     "fusedmax": lambda rng, z: (rng.choice([0, 0.03, 0.5, 1e30], 20),),

@@ -22,6 +22,7 @@ _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 ALPHAS = {"softmax": 1, "sparsemax": 2, "entmax15": 1.5}
 ALPHAS |= {f"entmax, {alpha}": alpha for alpha in (1.001, 1.2, 1.75)}
 NAMES = list(ALPHAS)
+ALPHAS["entmax, 1.33"] = 1.33  # for rows that are nearly all in the support
 every_name = pytest.mark.parametrize("name", NAMES)
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
 
@@ -102,6 +103,17 @@ def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
             assert (loss.dtype, grad.dtype) == (dtype, dtype)
             assert_accurate(name, z, y, loss, grad, row)
             assert loss == loss_of(name)(z, y)
+
+
+def test_long_rows_with_most_entries_in_the_support() -> None:
+    rng = np.random.default_rng(0)
+    for z in (0.1 * rng.standard_normal((3, 2500))).astype(np.float32):
+        z[0] = -3  # off the support
+        row = exact("entmax, 1.33", z)
+        for y in (0, int(np.argmax(z)), 1500):
+            loss, grad = loss_and_grad("entmax, 1.33")(z, y)
+            assert_accurate("entmax, 1.33", z, y, loss, grad, row)
+            assert loss == loss_of("entmax, 1.33")(z, y)
 
 
 @every_name
@@ -345,7 +357,7 @@ def test_an_ordinary_call_is_that_with_all_options_left_out(
 
 
 @every_dtype
-@pytest.mark.parametrize("n", [5, 40, 200, 700])
+@pytest.mark.parametrize("n", [5, 40, 200, 700, 2100])
 def test_a_row_of_a_loss_hangs_on_no_other(dtype: type, n: int) -> None:
     # α of all kinds, dense rows and sparse ones in one batch: blocks of any composition.
     rng = np.random.default_rng(14)
