@@ -165,6 +165,30 @@ class TorchSeq2Seq(nn.Module):
 
 
 @torch.inference_mode()
+def greedy_search(
+    model: TorchSeq2Seq, source: torch.Tensor, source_mask: torch.Tensor, bos: int, eos: int
+) -> list[list[int]]:
+    """The most probable token at every step; sources that are done leave the batch."""
+    state, memory = model.encode(source, source_mask)
+    limit = 2 * source_mask.sum(dim=1) + 10
+    owner, tokens = torch.arange(len(source)), torch.full((len(source),), bos)
+    found: list[list[int]] = [[] for _ in source]
+    length = 0
+    while len(owner):
+        state = model.step(model.from_token(model.target_embedding(tokens)), state, memory)
+        tokens = model.output(state.feed).argmax(dim=1)
+        going = (tokens != eos) & (length < limit[owner])
+        if not going.all():
+            owner, tokens = owner[going], tokens[going]
+            memory = Memory(*(x[going] for x in memory))
+            state = _map(state, lambda x, going=going: x[going])
+        for i, token in zip(owner.tolist(), tokens.tolist(), strict=True):
+            found[i].append(token)
+        length += 1
+    return found
+
+
+@torch.inference_mode()
 def beam_search(
     model: TorchSeq2Seq,
     source: torch.Tensor,

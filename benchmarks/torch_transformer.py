@@ -152,17 +152,20 @@ class TorchTransformer(nn.Module):
         return F.cross_entropy(self.output(hidden), target_out[real], label_smoothing=smoothing)
 
     @torch.inference_mode()
-    def greedy(self, source: np.ndarray, bos: int, eos: int, steps: int) -> list[list[int]]:
-        """Greedy search with a cache, for sources of one length; what ends leaves the batch."""
-        tokens = torch.from_numpy(source)
-        memory = self.encode(tokens, torch.ones_like(tokens, dtype=torch.bool))
+    def greedy(
+        self, source: np.ndarray, source_mask: np.ndarray, bos: int, eos: int, steps: np.ndarray
+    ) -> list[list[int]]:
+        """Greedy search with a cache, up to so many steps each; what ends leaves the batch."""
+        tokens, mask = torch.from_numpy(source), torch.from_numpy(source_mask)
+        memory = self.encode(tokens, mask)
+        limit, allowed = torch.from_numpy(steps), mask[:, None, None]
         layers = range(self.config.layers)
         context = [self.keys_values(f"decoder.{k}.context", memory) for k in layers]
         past: list[Any] = [None] * len(layers)
         last = torch.full((len(source), 1), bos)
         owner = torch.arange(len(source))
         found: list[list[int]] = [[] for _ in source]
-        for t in range(steps + 1):
+        for t in range(int(limit.max()) + 1):
             x = self.embed("target", last, t)
             for k in layers:
                 name = f"decoder.{k}.self"
@@ -170,11 +173,11 @@ class TorchTransformer(nn.Module):
                 both = zip(past[k], new, strict=True) if past[k] else ()
                 past[k] = tuple(torch.cat(pair, dim=2) for pair in both) or new
                 x = self.attend_to(f"decoder.{k}.self", x, *past[k], None)
-                x = self.attend_to(f"decoder.{k}.context", x, *context[k], None)
+                x = self.attend_to(f"decoder.{k}.context", x, *context[k], allowed)
                 x = self.network(f"decoder.{k}.network", x)
             hidden = self.last("decoder", x[:, 0])
             best = self.output(hidden).log_softmax(dim=-1).argmax(dim=-1)
-            going = best != eos if t < steps else torch.zeros_like(best, dtype=torch.bool)
+            going = (best != eos) & (t < limit[owner])
             for i, token in zip(owner[going].tolist(), best[going].tolist(), strict=True):
                 found[i].append(token)
             if not going.any():
@@ -183,6 +186,7 @@ class TorchTransformer(nn.Module):
                 owner = owner[going]
                 past = [tuple(x[going] for x in pair) for pair in past]
                 context = [tuple(x[going] for x in pair) for pair in context]
+                allowed = allowed[going]
             last = best[going][:, None]
         return found
 

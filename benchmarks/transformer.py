@@ -5,8 +5,7 @@
 Both sides get the same parameters and the same batches of 2,048 padded tokens, with sentences about
 as long as Multi30k's in sub-words. First the losses without dropout are compared, then updates are
 timed in turns, and the median of the ratios of neighbours is printed. `--profile` says where our
-time goes. `--trained RUN --data FOLDER` times beam search of Multi30k's val instead, with the
-trained model of that folder (``python -m pyentmax reproduce translation --row transformer-1``).
+time goes. Searches with trained models are timed by ``translation_search.py``.
 """
 
 from __future__ import annotations
@@ -101,14 +100,9 @@ def main() -> None:
     add("--tied", default="output")
     add("--alone", action="store_true", help="ours only, for a machine without PyTorch")
     add("--decode", action="store_true", help="greedy search of 64 sentences, too")
-    add("--trained", metavar="RUN", help="beam search with this model, which has a dense output")
-    add("--data", metavar="FOLDER", help="with multi30k/tok, for --trained")
     add("--profile", action="store_true", help="where our time goes")
     args = parser.parse_args()
     keep_freed_memory()
-    if args.trained:
-        _beam(args.trained, args.data, args.pairs)
-        return
     config = TransformerConfig(
         args.vocabulary,
         args.vocabulary,
@@ -162,40 +156,6 @@ def main() -> None:
         _decode(model, theirs.model, args.pairs)
 
 
-def _beam(run: str, data: str | None, pairs: int) -> None:
-    """Beam search of val's sentences in turns, 64 of similar length at a time."""
-    from pathlib import Path
-
-    from pyentmax.data import bucketed_batches, make_batch
-    from pyentmax.decoding import beam_search
-    from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
-    from pyentmax.tasks.translation.translator import Translator, best_by_length
-
-    translator = Translator.load(run)
-    model = translator.model
-    val = translator.pairs(read_multi30k(Path(data) if data else None).val)
-    batches = [make_batch(val, index) for index in bucketed_batches(val, 64)]
-    theirs = Theirs(model, {"1": "softmax"}.get(model.config.attention, model.config.attention))
-    theirs.model.eval()
-    seconds: list[list[float]] = [[], []]
-    same = sentences = 0
-    for i in range(min(pairs, len(batches))):
-        arrays = (batches[i].source, batches[i].source_mask)
-        start = time.perf_counter()
-        results = beam_search(model, *arrays, keep_attention=False)
-        ours = [list(best_by_length(result).tokens) for result in results]
-        middle = time.perf_counter()
-        found = theirs.model.beam(*arrays, model.bos, model.eos)
-        seconds[1].append(time.perf_counter() - middle)
-        seconds[0].append(middle - start)
-        same += sum(a == b for a, b in zip(ours, found, strict=True))
-        sentences += len(ours)
-    print(f"beam of 5: {same / sentences:.1%} of {sentences} translations are the same")
-    ratio = np.median(np.array(seconds[1]) / np.array(seconds[0]))
-    rate = sentences / sum(seconds[0])
-    print(f"ours {rate:.0f} sentences/s; ours / PyTorch: {ratio:.2f} × the speed")
-
-
 def _decode(model: Transformer, theirs: Any, pairs: int) -> None:
     """Greedy search in turns, with the untrained models: all strings reach the length limit."""
     theirs.eval()
@@ -204,7 +164,7 @@ def _decode(model: Transformer, theirs: Any, pairs: int) -> None:
     mask, steps = np.ones_like(source, bool), 16
     sides = [
         lambda: [x.tolist() for x in greedy_search(model, source, mask, max_length=steps)],
-        lambda: theirs.greedy(source, model.bos, model.eos, steps),
+        lambda: theirs.greedy(source, mask, model.bos, model.eos, np.full(64, steps)),
     ]
     seconds: list[list[float]] = [[], []]
     for i in range(pairs // 2 + 1):
