@@ -5,9 +5,9 @@
 RUN is a folder of ``python -m pyentmax reproduce translation``, softmax's first. In each round all
 models translate the same 64 sentences of val, of similar length, by greedy search and by a beam of
 5, and so does the same model in PyTorch with the `entmax` package: in turns, in an order that moves
-on with the round. Beams of either side stop when five finished translations are at least as
-probable as the best open prefix. *The whole list* is our beam of a sparse output without that rule:
-it goes on until nothing is open, and proves what it lists. Printed are medians of the ratios within
+on with the round. Beams of either side prove nothing, and stop when five finished translations are
+at least as probable as the best open prefix. *The whole list* is our beam of a sparse output, which
+goes on until nothing is open and proves what it lists. Printed are medians of the ratios within
 a round, in a table of Markdown.
 """
 
@@ -39,21 +39,20 @@ BEAM = 5
 def ours(model: Any) -> dict[str, Search]:
     """Searches of this library; those of recurrent networks take the most probable translation."""
     best = best_by_length if isinstance(model, Transformer) else lambda result: result.best
-    sparse = model.output_is_sparse
 
-    def beam(n_best: int | None) -> Search:
+    def beam(*, prove: bool) -> Search:
         return lambda source, mask: [
             list(best(result).tokens)
             for result in beam_search(
-                model, source, mask, beam=BEAM, n_best=n_best, keep_attention=False
+                model, source, mask, beam=BEAM, keep_attention=False, prove=prove
             )
         ]
 
     found: dict[str, Search] = {
         "greedy": lambda source, mask: [x.tolist() for x in greedy_search(model, source, mask)],
-        "beam": beam(BEAM if sparse else None),
+        "beam": beam(prove=False),
     }
-    return found | ({"beam, the whole list": beam(None)} if sparse else {})
+    return found | ({"beam, the whole list": beam(prove=True)} if model.output_is_sparse else {})
 
 
 def theirs(model: Any) -> dict[str, Search]:

@@ -43,6 +43,7 @@ def beam_search(
     max_length: int | None = None,
     normalize: bool = False,
     keep_attention: bool = True,
+    prove: bool = True,
 ) -> list[SearchResult]:
     r"""Decode each source with a beam, and prove the result complete where that is possible.
 
@@ -88,6 +89,9 @@ def beam_search(
         ones with a better mean have ended. The list's order is that of probabilities all the same.
     keep_attention : bool
         Whether hypotheses carry their attention weights.
+    prove : bool
+        False leaves the proofs out, and treats any output mapping as a dense one: for translations
+        alone, in less time.
 
     Returns
     -------
@@ -138,8 +142,10 @@ def beam_search(
     """
     source, source_mask = as_source(source, source_mask)
     beam = positive("beam", beam, MOST)
+    sparse = prove and model.output_is_sparse
+    advance = model.step if prove else getattr(model, "unproved_step", model.step)
     # How many settled hypotheses end the search of a source.
-    enough = None if model.output_is_sparse else beam
+    enough = None if sparse else beam
     if n_best is not None:
         enough = positive("n_best", n_best, MOST)
     limit = length_limits(source_mask, max_length)
@@ -149,7 +155,7 @@ def beam_search(
 
     backpointers = _Backpointers(keep_attention)
     omitted = _Omissions(sources)
-    rivals = None if n_best is None else _Rivals(sources)
+    rivals = None if n_best is None or not prove else _Rivals(sources)
     finished, unfinished = _Endings(sources, enough or 1, normalize), _Endings(sources, 1)
     state = model.encode(source, source_mask)
     # One row per open prefix, ordered by source and, within a source, from the best prefix down.
@@ -158,8 +164,8 @@ def beam_search(
     tokens = np.full(sources, model.bos)
     length, zeros = 0, False
     while source_index.size:
-        step, state = model.step(state, tokens)
-        zeros = zeros or not (model.output_is_sparse or step.support.all())
+        step, state = advance(state, tokens)
+        zeros = zeros or not (sparse or step.support.all())
         backpointers.record_attention(step.attention)
         log_prob = step.log_prob
         if rivals is not None:
@@ -168,7 +174,7 @@ def beam_search(
         ends = score + log_prob[:, model.eos]
         # Where certificates count what is left out, all possible continuations are listed. Else
         # the end symbol of a row, those that may be kept, and the best of those pruned are enough.
-        most = None if model.output_is_sparse else beam + 2
+        most = None if sparse else beam + 2
         found = _continuations(step, log_prob, score, source_index, length, most)
         omitted.underflow(source_index[found.hidden])
         if rivals is not None and found.hidden.size:
@@ -193,7 +199,7 @@ def beam_search(
             rows, tokens, total = rows[~too_long], tokens[~too_long], total[~too_long]
 
         kept = _best(rows, total, source_index, beam)
-        if model.output_is_sparse or rivals is not None:
+        if sparse or rivals is not None:
             pruned = np.ones(len(rows), dtype=bool)
             pruned[kept] = False
             of_source = source_index[rows[pruned]]
@@ -215,7 +221,7 @@ def beam_search(
         length += 1
 
     hypotheses = _hypotheses(backpointers, finished, unfinished, source_mask)
-    results, sparse = [], model.output_is_sparse
+    results = []
     for i, mass in enumerate(finished.masses().tolist()):
         reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass, zeros)
         exact = sparse and omitted.none(i)

@@ -341,6 +341,23 @@ def test_a_sparse_search_stops_at_the_n_best_and_says_so():
     assert result.reason.endswith("Not proved complete: the search stopped with prefixes open.")
 
 
+@given(automata(cyclic=True), st.integers(1, 4), st.integers(2, 6))
+@settings(max_examples=60, deadline=None)
+def test_a_beam_that_proves_nothing_finds_what_one_that_stops_as_early_does(model, beam, limit):
+    options = {"beam": beam, "max_length": limit}
+    plain = search(model, prove=False, **options)
+    stopping = search(model, n_best=beam, **options)
+    some = search(model, prove=False, n_best=1, **options)
+    found, expected = (
+        [(h.tokens, h.log_prob) for h in result.hypotheses] for result in (plain, stopping)
+    )
+    assert found == expected
+    assert some.best.tokens == stopping.best.tokens
+    for result in (plain, some):
+        assert (result.exact, result.proved, result.bound) == (False, 0, 1)
+        assert result.reason.startswith("Never complete")
+
+
 def test_the_n_best_are_not_proved_where_a_better_prefix_was_pruned():
     # Token 3 is the less probable one, and yet begins the best string.
     p = np.zeros((4, 6))

@@ -7,7 +7,7 @@ import pytest
 
 from pyentmax.autograd import Tensor
 from pyentmax.data import Batch
-from pyentmax.decoding import greedy_search
+from pyentmax.decoding import beam_search, greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 
 SOURCE = np.array([[4, 5, 6, 7], [5, 4, 3, 0], [6, 6, 0, 0]])
@@ -242,9 +242,14 @@ def test_a_step_without_proof_is_the_same_but_for_what_is_in_doubt(monkeypatch):
     np.testing.assert_array_equal(plain.support, plain.log_prob > -np.inf)
     assert not (plain.support & ~proved.support).any()
     expected = greedy_search(model, SOURCE, SOURCE_MASK)
+    beams = beam_search(model, SOURCE, SOURCE_MASK, n_best=5)
     monkeypatch.setattr(type(model), "step", None)  # greedy search proves nothing
     for found, wanted in zip(greedy_search(model, SOURCE, SOURCE_MASK), expected, strict=True):
         np.testing.assert_array_equal(found, wanted)
+    for plain, result in zip(
+        beam_search(model, SOURCE, SOURCE_MASK, prove=False), beams, strict=True
+    ):
+        assert plain.best.tokens == result.best.tokens
 
 
 def test_join_puts_the_rows_of_states_after_one_another():

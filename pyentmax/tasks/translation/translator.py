@@ -127,7 +127,7 @@ class SentenceDecoder:
         batch_size: int = 64,
         progress: bool = False,
     ) -> list[str]:
-        """The best translation of each sentence, by beam search.
+        """The best translation of each sentence, by a beam search that proves nothing.
 
         Parameters
         ----------
@@ -143,7 +143,12 @@ class SentenceDecoder:
                 batch = make_batch(pairs, index)
                 arrays = (batch.source, batch.source_mask)
                 results = beam_search(
-                    self.model, *arrays, beam=beam, normalize=normalize, keep_attention=False
+                    self.model,
+                    *arrays,
+                    beam=beam,
+                    normalize=normalize,
+                    keep_attention=False,
+                    prove=False,
                 )
                 for i, result in zip(index, results, strict=True):
                     chosen = best_by_length(result) if normalize else result.best
