@@ -313,3 +313,19 @@ def test_a_matrix_is_taken_as_the_array_it_views(form: str) -> None:
         p = forward(z, *parameters)
         np.testing.assert_array_equal(np.asarray(forward(m, *parameters)), p)
         np.testing.assert_array_equal(np.asarray(jvp(p, m, *parameters)), jvp(p, z, *parameters))
+
+
+@pytest.mark.parametrize("shape", [(2, 0, 3), (0, 2, 3), (2, 0, 4, 3)])
+def test_a_parameter_or_mask_per_head_of_no_rows_gives_none(shape):
+    z, heads = np.zeros(shape), (shape[0],) + (1,) * (len(shape) - 2)
+    alpha, mask = np.full(heads, 1.5), np.ones((*heads, 1), bool)
+    for found in (
+        pyentmax.entmax(z, alpha),
+        pyentmax.entmax(z, 1.5, mask=mask),
+        pyentmax.entmax_jvp(z, z, alpha),
+        pyentmax.topk_softmax(z, np.full(heads, 2)),
+    ):
+        assert found.shape == shape
+    assert not pyentmax.entmax_vjp_alpha(z, z, alpha).any()
+    assert pyentmax.entmax_loss(z, np.zeros(shape[:-1], int), alpha) == 0
+    assert pyentmax.attention(z, z, z, np.full(shape[:-2], 1.5)).shape == shape

@@ -56,6 +56,8 @@ def in_blocks(operand: Any, like: Any, core: int) -> Any:
     if type(operand) is not np.ndarray or operand.ndim == core or type(like) is not np.ndarray:
         return operand
     *batch, d = like.shape
+    if 0 in batch:
+        return operand
     together, stepped = 1, None
     for i in range(-1, -1 - len(batch), -1):
         if batch[i] == 1:
