@@ -27,7 +27,7 @@ from pyentmax.mappings.entmax import ALPHA, ENTMAX
 from pyentmax.mappings.entmax15 import ENTMAX15
 from pyentmax.mappings.softmax import SOFTMAX
 from pyentmax.mappings.sparsemax import SPARSEMAX
-from pyentmax.sparse_attention.weights import AttentionWeights
+from pyentmax.sparse_attention.weights import AttentionWeights, check_parts
 
 SPECIAL = (SOFTMAX, ENTMAX15, SPARSEMAX)  # α-entmax of one α
 
@@ -175,7 +175,7 @@ class Inputs:
                 f"weights of shape {weights.shape} do not belong to query, key and value, whose "
                 f"weights have shape {outer}"
             )
-        _check_compressed(weights)
+        check_parts(weights)
         xp = array_module(weights.data)
         data, indices, indptr = (
             xp.asarray(array, dtype, order="C")
@@ -377,25 +377,6 @@ def _reach(causal: bool, offset: int, shape: tuple[int, ...]) -> int | None:
         raise ValueError(f"offset shifts what is causal, got {offset} with causal=False")
     # Farther than all keys is no farther, and fits into the numbers of arrays.
     return max(-shape[-2], min(offset, shape[-1])) if causal else None
-
-
-def _check_compressed(weights: AttentionWeights) -> None:
-    """Raise an error unless the parts can be those of compressed rows; kernels check the keys."""
-    for name, kinds in (("data", "f"), ("indices", "iu"), ("indptr", "iu")):
-        array = getattr(weights, name)
-        if getattr(getattr(array, "dtype", None), "kind", "") not in kinds or array.ndim != 1:
-            kind = "real" if kinds == "f" else "whole"
-            raise TypeError(
-                f"weights.{name} must be an array of {kind} numbers, with one axis, got "
-                f"{type(array).__name__} of shape {np.shape(array)}"
-            )
-    rows, entries = math.prod(weights.shape[:-1]), len(weights.data)
-    if len(weights.indptr) != rows + 1 or len(weights.indices) != entries:
-        raise ValueError(
-            f"weights of shape {weights.shape} must have {rows + 1:,} places in indptr and as many "
-            f"indices as data, got {len(weights.indptr):,}, {len(weights.indices):,} and "
-            f"{entries:,}"
-        )
 
 
 def _scale(scale: float | None, d: int) -> float:

@@ -70,6 +70,7 @@ class AttentionWeights:
     @property
     def support_sizes(self) -> Any:
         """How many keys each query attends to, of shape batch + (T,)."""
+        check_parts(self)
         return np.diff(self.indptr).reshape(self.shape[:-1])
 
     @property
@@ -84,6 +85,8 @@ class AttentionWeights:
 
     def to_dense(self) -> Any:
         """All weights, zeros included, as an array of shape batch + (T, S)."""
+        check_parts(self)
+        _check_places(self.indptr, self.indices, self.shape[-1])
         dense = np.zeros_like(self.data, shape=(len(self.indptr) - 1, self.shape[-1]))
         dense[places(self.indptr, self.data), self.indices] = self.data
         return dense.reshape(self.shape)
@@ -105,6 +108,8 @@ class AttentionWeights:
             if there is no such head
         ImportError
             if SciPy is not installed
+        TypeError, ValueError
+            if parts have been put in that are not those of compressed rows
 
         Examples
         --------
@@ -114,6 +119,7 @@ class AttentionWeights:
         >>> print(weights.csr(0).nnz)
         3
         """
+        check_parts(self)
         if len(head) != len(self.batch):
             raise IndexError(
                 f"one head is wanted, by {len(self.batch)} indices into the batch shape "
@@ -132,13 +138,46 @@ class AttentionWeights:
             entries = slice(int(ends[0]), int(ends[-1]))
             parts = self.data[entries], self.indices[entries], ends - ends[0]
             return sparse.csr_matrix(parts, shape=(t, s))
+        if not 0 <= ends[0] <= ends[-1] <= len(self.data):
+            raise ValueError("compressed rows: a row or a column lies outside of the matrix")
         entries, ends = slice(ends[0], ends[-1]), ends - ends[0]
+        _check_places(ends, self.indices[entries], s)  # SciPy would write wherever they say
         if ends[-1] <= INT32_MAX:
             ends = ends.astype(np.int32)  # as the indices, or SciPy would copy those
         matrix = scipy_sparse().csr_array((t, s), dtype=self.data.dtype)
         # Its constructor would copy what is less than half of another array.
         matrix.data, matrix.indices, matrix.indptr = self.data[entries], self.indices[entries], ends
         return matrix
+
+
+def check_parts(weights: AttentionWeights) -> None:
+    """Raise an error unless types and lengths are those of compressed rows; no value is read."""
+    for name, kinds in (("data", "f"), ("indices", "iu"), ("indptr", "iu")):
+        array = getattr(weights, name)
+        dtype = getattr(array, "dtype", None)
+        if getattr(dtype, "kind", "none") not in kinds or array.ndim != 1:
+            kind = "real" if kinds == "f" else "whole"
+            raise TypeError(
+                f"weights.{name} must be an array of {kind} numbers, with one axis, got "
+                f"{type(array).__name__} of shape {np.shape(array)}"
+            )
+    rows, entries = math.prod(weights.shape[:-1]), len(weights.data)
+    if len(weights.indptr) != rows + 1 or len(weights.indices) != entries:
+        raise ValueError(
+            f"weights of shape {weights.shape} must have {rows + 1:,} places in indptr and as many "
+            f"indices as data, got {len(weights.indptr):,}, {len(weights.indices):,} and "
+            f"{entries:,}"
+        )
+
+
+def _check_places(indptr: Any, indices: Any, columns: int) -> None:
+    """Raise a ValueError unless the rows and keys of arrays on the host lie within the matrix."""
+    if on_device(indices):
+        return
+    entries = len(indices)
+    rising = indptr[0] == 0 and indptr[-1] == entries and not (indptr[1:] < indptr[:-1]).any()
+    if not rising or (entries and not (indices.min() >= 0 and indices.max() < columns)):
+        raise ValueError("compressed rows: a row or a column lies outside of the matrix")
 
 
 def places(indptr: Any, data: Any) -> Any:

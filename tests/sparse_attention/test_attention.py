@@ -381,6 +381,37 @@ def test_weights_may_be_stored_anyhow() -> None:
         np.testing.assert_array_equal(found, same)
 
 
+@pytest.mark.parametrize(
+    ("part", "value", "error"),
+    [
+        ("indices", [0, 3], ValueError),  # of keys 0 … 2
+        ("indices", [0, -1], ValueError),
+        ("indptr", [0, 3, 2], ValueError),
+        ("indptr", [-1, 1, 2], ValueError),
+        ("indptr", [0, 1, 1 << 62], ValueError),
+        ("indptr", [0, 2], ValueError),
+        ("indices", [0], ValueError),
+        ("indices", [0.0, 1.0], TypeError),
+        ("data", [1j, 1j], TypeError),
+        ("data", [[1.0], [1.0]], TypeError),
+        ("data", None, TypeError),
+    ],
+)
+def test_weights_with_parts_that_do_not_fit_are_refused(part: str, value: Any, error: Any) -> None:
+    x = np.eye(3)
+    right = {"data": np.ones(2), "indices": np.int32([0, 1]), "indptr": np.int64([0, 1, 2])}
+    for changed in (value, None if value is None else np.array(value)):
+        weights = AttentionWeights((1, 2, 3), **{**right, part: changed})
+        for use in (
+            lambda: weights.csr(0),  # noqa: B023
+            weights.to_dense,
+            lambda: attention_vjp(weights, x[None, :2], x[None], x[None], x[None, :2]),  # noqa: B023
+        ):
+            with pytest.raises((error, TypeError), match="compressed rows|weights"):
+                use()
+    assert AttentionWeights((1, 2, 3), **right).csr(0).toarray().tolist() == x[:2].tolist()
+
+
 @pytest.mark.parametrize("offset", [10**30, 2**63 - 1, -(2**63), -(10**30)])
 def test_an_offset_beyond_all_keys_is_one_beyond_the_last(offset: int) -> None:
     x = normal(RNG, (2, 4, 3, 5))
