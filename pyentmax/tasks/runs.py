@@ -10,13 +10,13 @@ A run can be stopped at any time, and goes on when it is asked for again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyentmax.system.files import locked
 from pyentmax.tasks.records import read_json, write_json
-from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, load_checkpoint
+from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, check_pause, load_checkpoint
 
 RESULT, CURVE, LOCK = "result.json", "curve.json", "lock"
 
@@ -34,6 +34,28 @@ class Run(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.row}, seed {self.seed}"
+
+
+def asked_for(
+    names: Sequence[str], seeds: Sequence[int], updates: int | None, pause_after: int | None
+) -> list[Run]:
+    """The runs that a command asks for, each row with each seed.
+
+    A ValueError names a number that no training has, before there is anything of it on disk.
+    """
+    check_pause(pause_after)
+    if updates is not None and updates < 1:
+        raise ValueError(f"updates: expected at least 1, got {updates}")
+    for seed in seeds:
+        if seed < 0:
+            raise ValueError(f"seed: expected numbers from 0 up, got {seed}")
+    return [Run(name, seed) for seed in seeds for name in names]
+
+
+def check_recorded(out: Path) -> None:
+    """Raise a ValueError if a folder, of which a report is asked for, holds no run."""
+    if not any(path.is_dir() for path in out.glob("*.seed-*")):
+        raise ValueError(f"{out}: expected the folder of an experiment, there are no runs in it")
 
 
 def has_result(out: Path, run: Run, updates: int) -> bool:

@@ -8,7 +8,7 @@ from pyentmax.training.checkpoint import (
 )
 from pyentmax.training.config import TrainingConfig
 from pyentmax.training.history import History, Validation
-from pyentmax.training.loop import BEST, LAST, TRAINING_STATE, train
+from pyentmax.training.loop import BEST, LAST, TRAINING_STATE, check_pause, train
 from pyentmax.training.progress import counting
 from pyentmax.training.protocol import BatchSource, Trainable
 
@@ -22,6 +22,7 @@ __all__ = [
     "Trainable",
     "TrainingConfig",
     "Validation",
+    "check_pause",
     "checkpoint_kind",
     "counting",
     "load_checkpoint",

@@ -145,6 +145,7 @@ def train(
     """
     if keep not in ("best", "last"):
         raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
+    check_pause(pause_after)
     keep_freed_memory()
     run = _Run(model, batches, config, identity or {}, directory, save_best, clock)
     with run.alone(resume):
@@ -182,6 +183,12 @@ def train(
             run.take_best()
             run.write_best_if_missing()
     return run.history
+
+
+def check_pause(pause_after: int | None) -> None:
+    """Raise a ValueError unless training goes on for an update at least."""
+    if pause_after is not None and pause_after < 1:
+        raise ValueError(f"pause_after: expected at least 1 update, got {pause_after}")
 
 
 class _Run:

@@ -74,6 +74,38 @@ def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name)
     assert (out / "curves.png").exists() == (name != "never")
 
 
+@pytest.mark.parametrize("experiment", ["translation", "language-model", "table1"])
+def test_a_report_of_a_folder_without_runs_names_it_and_writes_nothing(
+    tmp_path, experiment, capsys
+):
+    pytest.importorskip("matplotlib", reason="pictures need the extra: pyentmax[models]")
+    command = ["reproduce", experiment, "--report", "--out", str(tmp_path / "typo")]
+    if experiment == "table1":
+        command += ["--languages", "adyghe"]
+    assert main(command) == 1
+    assert "typo: expected the folder of " in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("experiment", ["translation", "language-model", "captions"])
+@pytest.mark.parametrize(
+    ("option", "number", "message"),
+    [
+        ("--pause-after", "0", "pause_after: expected at least 1 update, got 0"),
+        ("--pause-after", "-1", "pause_after: expected at least 1 update, got -1"),
+        ("--updates", "0", "updates: expected at least 1, got 0"),
+        ("--seed", "-1", "seed: expected numbers from 0 up, got -1"),
+    ],
+)
+def test_a_number_that_no_training_has_is_refused_before_there_is_a_folder(
+    tmp_path, experiment, option, number, message, capsys
+):
+    command = ["reproduce", experiment, "--out", str(tmp_path / "out"), option, number]
+    assert main(command) == 1
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_report_takes_every_row_and_averages_seeds(tmp_path):
     def record(name, seed, bits):
         path = tmp_path / f"{name}.seed-{seed}"

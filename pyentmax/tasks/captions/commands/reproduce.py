@@ -16,7 +16,7 @@ from pyentmax.tasks.captions.experiment import (
     write_report,
 )
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.runs import RESULT, Run
+from pyentmax.tasks.runs import RESULT, asked_for
 
 
 def add_reproduce(commands: Commands) -> None:
@@ -43,7 +43,7 @@ def add_reproduce(commands: Commands) -> None:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    runs = [Run(row, seed) for seed in args.seed for row in args.row]
+    runs = asked_for(args.row, args.seed, args.updates, args.pause_after)
     shown = held_out(args.images)
     if not 0 <= args.picture < shown:
         raise ValueError(f"--picture: expected a number from 0 to {shown - 1}, got {args.picture}")

@@ -18,7 +18,7 @@ from pyentmax.tasks.inflection.experiments import cluster, figure4, figure6, one
 from pyentmax.tasks.inflection.experiments.cells import Cell, check_measured_on, is_finished
 from pyentmax.tasks.inflection.experiments.table1_curves import draw_curves, write_curves
 from pyentmax.tasks.inflection.experiments.table1_report import write_report
-from pyentmax.tasks.records import open_folder
+from pyentmax.tasks.records import SETTINGS, open_folder
 
 
 def add_table1(commands: Commands) -> None:
@@ -73,6 +73,8 @@ def _table1(args: argparse.Namespace) -> int:
     out = args.out or Path(f"table1-{args.setting}")
     require_matplotlib()  # rather an error now than after hours of training
     if args.report:
+        if not (out / SETTINGS).exists():
+            raise ValueError(f"{out}: expected the folder of a table, there are no runs in it")
         table1.open_table(out, settings)
         return _report_table1(out, settings)
     data = table1.read_data(args.data, settings)

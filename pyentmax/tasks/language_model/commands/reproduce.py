@@ -12,7 +12,7 @@ from pyentmax.tasks.language_model.experiments.report import draw_report, write_
 from pyentmax.tasks.language_model.experiments.rows import ROWS, row
 from pyentmax.tasks.language_model.experiments.runs import do_run, is_finished
 from pyentmax.tasks.language_model.text import read_shakespeare
-from pyentmax.tasks.runs import Run
+from pyentmax.tasks.runs import asked_for, check_recorded
 
 
 def add_reproduce(commands: Commands) -> None:
@@ -39,11 +39,12 @@ def add_reproduce(commands: Commands) -> None:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
-    runs = [Run(name, seed) for seed in args.seed for name in args.row]
     for name in args.row:
         row(name)  # raises if there is no such row, before anything is trained
+    runs = asked_for(args.row, args.seed, args.updates, args.pause_after)
     require_matplotlib()  # rather an error now than after hours of training
     if args.report:
+        check_recorded(args.out)
         return _report(args.out)
     text = read_shakespeare(args.data)
     stopped = 0

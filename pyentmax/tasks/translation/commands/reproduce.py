@@ -8,7 +8,7 @@ from pathlib import Path
 from pyentmax.calls.devices import DEVICES
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.runs import Run
+from pyentmax.tasks.runs import Run, asked_for, check_recorded
 from pyentmax.tasks.translation.experiments.cluster import run_on_cluster
 from pyentmax.tasks.translation.experiments.report import (
     draw_pictures,
@@ -63,9 +63,9 @@ def add_reproduce(commands: Commands) -> None:
 def _reproduce(args: argparse.Namespace) -> int:
     reverse = args.direction == "en-de"
     names = [directed(name, reverse=reverse) for name in args.row]
-    runs = [Run(name, seed) for seed in args.seed for name in names]
     for name in names:
         row(name).experiment()  # raises if there is no such row, before anything is trained
+    runs = asked_for(names, args.seed, args.updates, args.pause_after)
     require_matplotlib()  # rather an error now than after hours of training
     if args.pictures is not None:
         for run in runs:
@@ -73,6 +73,7 @@ def _reproduce(args: argparse.Namespace) -> int:
                 print(f"picture: {path}")
         return 0
     if args.report:
+        check_recorded(args.out)
         return _report(args.out, args.data)
     if args.scheduler is not None:
         return _on_cluster(args, runs)
