@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypedDict, TypeVar
@@ -49,6 +50,13 @@ class Options:
             )
         if not 0 <= smoothing <= 1:
             raise ValueError(f"label_smoothing must be in [0, 1], got {smoothing}")
+        if self.ignore_index is not None:
+            try:
+                operator.index(self.ignore_index)
+            except TypeError:
+                raise TypeError(
+                    f"ignore_index must be a whole number or None, got {self.ignore_index!r}"
+                ) from None
 
 
 def spelled_out(function: F) -> F:

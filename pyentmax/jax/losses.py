@@ -19,6 +19,7 @@ from pyentmax.jax.powers import decrease
 from pyentmax.jax.rows import Rows
 
 _REDUCTIONS = ("mean", "sum", "none")
+_FAR = 2.0**60  # from 1: weights beyond are scaled by it
 
 
 def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
@@ -34,7 +35,7 @@ def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
     reduction : {"mean", "sum", "none"}
         The mean is weighted, and over the rows that count.
     weight : array, optional
-        What each row counts, broadcastable to z's shape without the axis.
+        What each row counts, broadcastable to z's shape without the axis. A negative one is NaN.
     mask : bool array, optional
         Broadcastable to z, True where an entry may get probability. A row without any counts
         nothing.
@@ -115,13 +116,14 @@ def _loss(
 ) -> jax.Array:
     if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction: expected one of {_REDUCTIONS}, got {reduction!r}")
-    if not 0 <= label_smoothing < 1:
-        raise ValueError(f"label_smoothing: expected a share in [0, 1), got {label_smoothing}")
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing: expected a share in [0, 1], got {label_smoothing}")
     rows = Rows(z, axis, mask)
     x, alpha = rows.scores, rows.parameter("alpha", alpha)
     y, counts, right = _targets(rows, jnp.asarray(y), ignore_index)
     if weight is not None:
-        counts = counts * rows.parameter("weight", weight)[..., 0]
+        weight = rows.parameter("weight", weight)[..., 0]
+        counts = counts * checked_weight(weight)
     if label_smoothing:
         allowed = (x > -jnp.inf).astype(x.dtype)
         spread = allowed / allowed.sum(axis=-1, keepdims=True)
@@ -129,13 +131,29 @@ def _loss(
     given = jnp.where(y > 0, y * jnp.where(y > 0, x, 0), 0).sum(axis=-1)
     each = conjugate(x, alpha) - given - _tsallis(y, alpha)
     # Below 0 is rounding; a derivative must not end there, so the value alone is lifted.
-    each = each + jax.lax.stop_gradient(jnp.maximum(each, 0) - each)
-    each = jnp.where(rows.broken[..., 0] | ~right, jnp.nan, each)
+    each = each + jax.lax.stop_gradient(jnp.where(each < 0, -each, 0))
+    wrong = (rows.broken[..., 0] | ~right) & (counts != 0)
+    each = jnp.where(wrong, rows.spoiled(wrong[..., None], alpha).sum(axis=-1), each)
+    return reduced(each, counts, reduction).astype(rows.dtype)
+
+
+def checked_weight(weight: jax.Array) -> jax.Array:
+    """NaN where a weight is negative."""
+    return jnp.where(weight >= 0, weight, jnp.nan)
+
+
+def reduced(each: jax.Array, counts: jax.Array, reduction: str) -> jax.Array:
+    """Losses by what each counts; those that count nothing may be anything."""
+    if reduction == "mean":  # for which only the ratios count: no sum of them overflows
+        largest = jnp.max(counts, initial=0)
+        # Not divided by the largest, whose reciprocal XLA may take, and flush to 0 if it is tiny.
+        scale = jnp.where(largest > _FAR, 1 / _FAR, jnp.where(largest < 1 / _FAR, _FAR, 1))
+        counts = counts * scale
     each = jnp.where(counts != 0, each * counts, 0)
     if reduction == "mean":
         total = counts.sum()
-        return (each.sum() / jnp.where(total == 0, 1, total)).astype(rows.dtype)
-    return (each.sum() if reduction == "sum" else each).astype(rows.dtype)
+        return each.sum() / jnp.where(total == 0, 1, total)
+    return each.sum() if reduction == "sum" else each
 
 
 def _targets(
@@ -157,6 +175,7 @@ def _targets(
     if ignore_index is not None:
         raise ValueError("ignore_index: expected with labels, y holds distributions; use weight=0")
     y = rows.arranged(y).astype(dtype)
+    y = y if rows.mask is None else jnp.where(rows.mask, y, 0)
     right = (y >= 0).all(axis=-1) & (jnp.abs(y.sum(axis=-1) - 1) < 1e-3)
     return y, counts.astype(dtype), right
 

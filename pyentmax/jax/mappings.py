@@ -103,8 +103,8 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
     ----------
     z, axis, mask : as for `softmax`
     k : int or int array
-        From 1 up, broadcastable to z's shape without the axis; where it is below 1 the answer is
-        NaN.
+        From 1 up, broadcastable to z's shape without the axis; where it is below 1, or not whole,
+        the answer is NaN.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
     descending = -jnp.sort(-rows.given, axis=-1)
     kept = rows.given >= jnp.take_along_axis(descending, place, axis=-1)
     p = softmax_rows(jnp.where(kept, rows.scores, -jnp.inf))
-    return rows.restored(jnp.where(k >= 1, p, jnp.nan))
+    return rows.restored(jnp.where((k >= 1) & (k == jnp.floor(k)), p, jnp.nan))
 
 
 # --- bodies: rows (…, d) with their maximum at 0 ----------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pyentmax.jax.losses import entmax_loss
+from pyentmax.jax.losses import checked_weight, entmax_loss, reduced
 from pyentmax.jax.mappings import entmax
 
 _REDUCTIONS = ("mean", "sum", "none")
@@ -131,18 +131,13 @@ def one_vs_all_loss(
     each = entmax_sigmoid_loss(z, y, alpha, reduction="none", mask=mask, **options).sum(axis)
     live = True if mask is None else jnp.broadcast_to(jnp.asarray(mask), z.shape).any(axis)
     counts = jnp.broadcast_to(live, each.shape).astype(each.dtype)
-    counts = counts if weight is None else counts * jnp.asarray(weight)
-    each = jnp.where(counts == 0, 0, each * counts)
-    if reduction == "mean":
-        total = counts.sum()
-        return each.sum() / jnp.where(total == 0, 1, total)
-    return each.sum() if reduction == "sum" else each
+    if weight is not None:
+        counts = counts * checked_weight(jnp.asarray(weight))
+    return reduced(each, counts, reduction)
 
 
 def _pairs(z: jax.Array, live: Any) -> jax.Array:
-    """Each score, 0 where it does not count, beside a 0; ±∞ as the largest number."""
+    """Each score beside a 0, moved so that the larger is 0; 0 where it does not count."""
     z = z if jnp.issubdtype(z.dtype, jnp.floating) else z.astype(float)
-    limits = jnp.finfo(z.dtype)
-    z = jnp.clip(z, limits.min, limits.max)
     z = z if live is None else jnp.where(jnp.asarray(live), z, 0)
-    return jnp.stack([z, jnp.zeros_like(z)], axis=-1)
+    return jnp.minimum(jnp.stack([z, -z], axis=-1), 0)  # at most 0, +∞ too

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pyentmax.calls.rows import check_axis
+
 
 class Rows:
     """The scores of a call as rows (…, d), in float32 at least, each with its maximum at 0.
@@ -29,6 +31,7 @@ class Rows:
     given : (…, d) array
         The same as they came, masked ones at −∞: of gaps to the maximum, rounding makes different
         scores tie.
+    mask : (…, d) bool array, or None
     batch : tuple of int
         z's shape without the axes.
     empty, broken : (…, 1) bool arrays
@@ -41,21 +44,19 @@ class Rows:
             raise TypeError(f"z: expected real scores, got {z.dtype}")
         if not jnp.issubdtype(z.dtype, jnp.floating):
             z = z.astype(jnp.result_type(float))
-        if z.ndim == 0:
-            raise ValueError("z: expected at least one axis, got a scalar")
         self.shape, self.dtype = z.shape, z.dtype
-        self._axes = _normal_axes(z, axis)
+        self._axes = check_axis(z.shape, axis, "z")
         self._order = [i for i in range(z.ndim) if i not in self._axes] + list(self._axes)
         self.batch = tuple(n for i, n in enumerate(z.shape) if i not in self._axes)
         self.length = int(np.prod([z.shape[i] for i in self._axes]))
-        if not self.length:
-            raise ValueError(f"z: expected a score at least along axis {axis}, got {z.shape}")
         scores = self.arranged(z).astype(jnp.promote_types(z.dtype, jnp.float32))
+        self.mask = None
         if mask is not None:
             mask = jnp.asarray(mask)
             if mask.dtype != bool:
                 raise TypeError(f"mask: expected a bool array, got {mask.dtype}")
-            scores = jnp.where(self.arranged(_broadcast("mask", mask, z.shape)), scores, -jnp.inf)
+            self.mask = self.arranged(_broadcast("mask", mask, z.shape))
+            scores = jnp.where(self.mask, scores, -jnp.inf)
         self.given = scores
         # Adding the same number to all scores changes nothing, so the maximum has no derivative.
         top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
@@ -72,9 +73,18 @@ class Rows:
         """A parameter for each row, (…, 1)."""
         return _broadcast(name, jnp.asarray(x, dtype=self.scores.dtype), self.batch)[..., None]
 
-    def restored(self, p: jax.Array) -> jax.Array:
+    def spoiled(self, where: jax.Array, *parameters: jax.Array) -> jax.Array:
+        """NaN for some rows, (…, d), with derivatives by scores and parameters that are NaN too.
+
+        A constant in their place would tell whoever trains that there is nothing to learn there.
+        """
+        factor = jnp.where(where, jnp.nan, 0)
+        return factor * sum(parameters, start=self.given)
+
+    def restored(self, p: jax.Array, *parameters: jax.Array) -> jax.Array:
         """Rows of an answer in z's shape and dtype: zeros for empty rows, NaN for broken ones."""
-        p = jnp.where(self.broken, jnp.nan, jnp.where(self.empty, 0, p)).astype(self.dtype)
+        p = jnp.where(self.empty, 0, p)
+        p = jnp.where(self.broken, self.spoiled(self.broken, *parameters), p).astype(self.dtype)
         shape = (*self.batch, *(self.shape[i] for i in self._axes))
         return p.reshape(shape).transpose(np.argsort(self._order))
 
@@ -85,21 +95,7 @@ def by_rows(
     """``body(rows, *parameters)`` over an axis, several, or all."""
     rows = Rows(z, axis, mask)
     given = [rows.parameter(name, x) for name, x in parameters.items()]
-    return rows.restored(body(rows.scores, *given))
-
-
-def _normal_axes(z: jax.Array, axis: Any) -> tuple[int, ...]:
-    """The axes as numbers from 0 on, in order; all of them for None."""
-    if axis is None:
-        return tuple(range(z.ndim))
-    given = axis if isinstance(axis, tuple) else (axis,)
-    for a in given:
-        if not -z.ndim <= a < z.ndim:
-            raise ValueError(f"axis: expected one of {z.ndim} axes, got {a}")
-    axes = tuple(sorted({a % z.ndim for a in given}))
-    if len(axes) != len(given) or not axes:
-        raise ValueError(f"axis: expected different axes, one at least, got {axis}")
-    return axes
+    return rows.restored(body(rows.scores, *given), *given)
 
 
 def _broadcast(name: str, x: jax.Array, shape: tuple[int, ...]) -> jax.Array:

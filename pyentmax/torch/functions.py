@@ -15,6 +15,14 @@ from torch import Tensor
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import MAPPINGS
 from pyentmax.torch import attention_operations, loss_operations, mapping_operations
+from pyentmax.torch.arguments import (
+    as_number,
+    check_broadcast,
+    check_dim,
+    check_options,
+    check_scores,
+    check_tensor,
+)
 from pyentmax.torch.registry import is_bound
 
 MISSING = inspect.Parameter.empty
@@ -94,13 +102,16 @@ OPTIONS = {
 
 def apply(name: str, z: Tensor, value: Any, dim: int, mask: Tensor | None) -> Tensor:
     """A mapping of that name along a dimension, its parameter a number, a tensor or None."""
-    _check_floating(z, "z")
+    check_scores(z, "z")
+    check_dim(dim)
+    if mask is not None:
+        check_tensor(mask, "mask")
     last = dim in (-1, z.ndim - 1)
     if not last:
         z = z.movedim(dim, -1)
     parameter, number = _split(value, name, z, None if last else dim)
     p = mapping_operations.mapping(
-        z, name, parameter, number, _moved(mask, z, None if last else dim)
+        z, name, parameter, number, _moved(mask, "mask", z, None if last else dim)
     )
     return p if last else p.movedim(-1, dim)
 
@@ -119,7 +130,12 @@ def apply_loss(
     label_smoothing: float = 0.0,
 ) -> Tensor:
     """The loss of a mapping of that name."""
-    _check_floating(z, "z")
+    check_scores(z, "z")
+    check_tensor(y, "y")
+    check_dim(dim)
+    if mask is not None:
+        check_tensor(mask, "mask")
+    check_options(weight, ignore_index, label_smoothing)
     moved = None if dim in (-1, z.ndim - 1) else dim
     if moved is not None:
         y = y.movedim(dim, -1) if y.ndim == z.ndim else y
@@ -130,7 +146,7 @@ def apply_loss(
             f"{name}_loss has no gradient in {MAPPINGS[name].parameters[0]}: pass a number, or "
             "detach() the tensor"
         )
-    mask = _moved(mask, z, moved)
+    mask = _moved(mask, "mask", z, moved)
     options = (weight, mask, reduction, ignore_index, float(label_smoothing))
     loss, _ = loss_operations.loss(z, y, name, parameter, number, *options)
     return loss
@@ -186,7 +202,10 @@ def attention(
     """
     if mapping not in MAPPINGS:
         raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
-    _check_floating(query, "query")
+    for array, its_name in ((query, "query"), (key, "key"), (value, "value")):
+        check_scores(array, its_name)
+    if mask is not None:
+        check_tensor(mask, "mask")
     name, default = _parameter(MAPPINGS[mapping])
     chosen: Any = None
     if name == "alpha":
@@ -196,7 +215,7 @@ def attention(
     elif parameters:
         raise TypeError(f"{mapping} takes no parameter, got {', '.join(parameters)}")
     tensor = chosen if isinstance(chosen, Tensor) else None
-    number = None if tensor is not None or chosen is None else float(chosen)
+    number = None if tensor is not None or name is None else as_number(chosen, name)
     return attention_operations.attention(
         query, key, value, mapping, tensor, number, mask, causal, offset, scale
     )
@@ -230,30 +249,23 @@ def _chosen(
     return value
 
 
-def _check_floating(tensor: Tensor, name: str) -> None:
-    if not tensor.is_floating_point():
-        raise TypeError(
-            f"{name} must be a tensor of a floating dtype, got {tensor.dtype}; convert it, for "
-            f"example with {name}.float()"
-        )
-
-
 def _split(value: Any, name: str, z: Tensor, dim: int | None) -> tuple[Tensor | None, Any]:
     """The parameter as a tensor or as a number, of rows that have come to lie along the end."""
-    if value is None:
+    if not MAPPINGS[name].parameters:
         return None, None
     if not isinstance(value, Tensor):
-        return None, float(value)
+        return None, as_number(value, MAPPINGS[name].parameters[0])
     if dim is not None and is_bound(name):
-        value = _moved(value, z, dim)
+        value = _moved(value, MAPPINGS[name].parameters[0], z, dim)
     return value, None
 
 
-def _moved(tensor: Tensor | None, z: Tensor, dim: int | None) -> Tensor | None:
+def _moved(tensor: Tensor | None, name: str, z: Tensor, dim: int | None) -> Tensor | None:
     """What broadcasts against the scores as they were, moved as they have been."""
     if tensor is None or dim is None:
         return tensor
     shape = z.movedim(-1, dim).shape
+    check_broadcast(tensor, shape, name, "z")
     return tensor.expand(shape).movedim(dim, -1)
 
 

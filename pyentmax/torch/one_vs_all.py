@@ -7,6 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyentmax.torch.arguments import (
+    check_broadcast,
+    check_dim,
+    check_mask,
+    check_options,
+    check_scores,
+    check_tensor,
+)
 from pyentmax.torch.functions import apply, apply_loss
 
 
@@ -25,6 +33,10 @@ def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | Non
     -------
     Tensor of z's shape and dtype
     """
+    check_scores(z, "z")
+    check_mask(mask, z)
+    if isinstance(alpha, Tensor):
+        check_broadcast(alpha, z.shape, "alpha", "z")
     p = apply("entmax", _pairs(z, mask), alpha, -1, None)[..., 0]
     return p if mask is None else torch.where(mask, p, 0)
 
@@ -52,6 +64,11 @@ def entmax_sigmoid_loss(
     -------
     Tensor: a number, or for the reduction "none" a loss for each score
     """
+    check_scores(z, "z")
+    check_tensor(y, "y")
+    if y.shape != z.shape:
+        raise ValueError(f"y must be targets of shape {tuple(z.shape)}, got shape {tuple(y.shape)}")
+    check_mask(mask, z)
     alpha = alpha.unsqueeze(-1) if isinstance(alpha, Tensor) and alpha.ndim else alpha
     mask = None if mask is None else mask.unsqueeze(-1)
     z, y = z.unsqueeze(-1), y.unsqueeze(-1)
@@ -88,6 +105,13 @@ def one_vs_all_loss(
     """
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"reduction must be one of mean, sum, none, got {reduction!r}")
+    check_scores(z, "z")
+    check_tensor(y, "y")
+    check_dim(dim)
+    check_mask(mask, z)
+    check_options(weight, ignore_index, label_smoothing)
+    if isinstance(alpha, Tensor):
+        check_broadcast(alpha, z.shape, "alpha", "z")
     live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
     if y.ndim == z.ndim - 1 and not y.is_floating_point():
         y = y.unsqueeze(dim)
@@ -108,7 +132,12 @@ def one_vs_all_loss(
     each = apply_loss("entmax", _pairs(z, live), both, alpha, -1, reduction="none")
     each = torch.where(live, each, 0).sum(dim)
     counts = live.any(dim).to(z.dtype)
-    counts = counts if weight is None else counts * weight
+    if weight is not None:
+        check_broadcast(weight, counts.shape, "weight", "the losses")
+        counts = counts * torch.where(weight >= 0, weight, torch.nan)
+    if reduction == "mean" and counts.numel():  # only ratios count: no sum of them overflows
+        largest = counts.detach().max()
+        counts = counts / torch.where(largest == 0, 1, largest)
     each = torch.where(counts == 0, 0, each * counts)
     if reduction == "none":
         return each
@@ -117,8 +146,7 @@ def one_vs_all_loss(
 
 
 def _pairs(z: Tensor, live: Tensor | None) -> Tensor:
-    """Each score, 0 where it does not count, beside a 0; ±∞ as the largest number."""
-    limits = torch.finfo(z.dtype)
-    z = z.clamp(limits.min, limits.max)
+    """Each score beside a 0, moved so that the larger is 0; 0 where it does not count."""
     z = z if live is None else torch.where(live, z, 0)
-    return torch.stack([z, torch.zeros_like(z)], dim=-1)
+    pairs = torch.stack([z, -z], dim=-1)
+    return torch.minimum(pairs, torch.zeros_like(pairs))  # at most 0, +∞ too

@@ -135,6 +135,119 @@ def test_errors_say_what_is_wrong() -> None:
         pt.attention(z, z, z, mapping="soft")
 
 
+NO_TENSORS = [[[1.0, 2.0]], None, "scores", 2.5, np.zeros((2, 3))]
+
+
+@pytest.mark.parametrize("value", NO_TENSORS, ids=lambda value: type(value).__name__)
+def test_what_is_no_tensor_is_refused_by_its_name(value: Any) -> None:
+    z, y, came = tensor(2, 3), torch.tensor([0, 1]), type(value).__name__
+    targets = torch.zeros(2, 3)
+    calls = {
+        "z": [
+            lambda: pt.entmax15(value),
+            lambda: pt.csoftmax(value, 1.0, dim=0),
+            lambda: pt.entmax_loss(value, y),
+            lambda: pt.entmax_sigmoid(value),
+            lambda: pt.entmax_sigmoid_loss(value, targets),
+            lambda: pt.one_vs_all_loss(value, y),
+            lambda: pt.fenchel_young_loss(value, y),
+        ],
+        "y": [
+            lambda: pt.entmax15_loss(z, value),
+            lambda: pt.entmax_sigmoid_loss(z, value),
+            lambda: pt.one_vs_all_loss(z, value),
+        ],
+        "query": [lambda: pt.attention(value, z, z)],
+        "key": [lambda: pt.attention(z, value, z)],
+        "value": [lambda: pt.attention(z, z, value)],
+    }
+    if value is not None:
+        calls["mask"] = [
+            lambda: pt.entmax15(z, mask=value),
+            lambda: pt.entmax15(z, dim=0, mask=value),
+            lambda: pt.softmax_loss(z, y, mask=value),
+            lambda: pt.entmax_sigmoid(z, mask=value),
+            lambda: pt.one_vs_all_loss(z, y, mask=value),
+            lambda: pt.attention(z, z, z, mask=value),
+        ]
+        calls["weight"] = [
+            lambda: pt.softmax_loss(z, y, weight=value),
+            lambda: pt.one_vs_all_loss(z, y, weight=value),
+        ]
+    if type(value) is not float:
+        calls["alpha"] = [
+            lambda: pt.entmax(z, value),
+            lambda: pt.entmax_sigmoid(z, value),
+            lambda: pt.attention(z, z, z, value),
+        ]
+        if type(value) is not np.ndarray:
+            calls["dim"] = [
+                lambda: pt.softmax(z, dim=value),
+                lambda: pt.softmax_loss(z, y, dim=value),
+                lambda: pt.one_vs_all_loss(z, y, dim=value),
+            ]
+    for name, several in calls.items():
+        for call in several:
+            told = f"^{name} must be .*got ({came}|'scores'|None|\\[)"
+            with pytest.raises(TypeError, match=told):
+                call()
+
+
+def test_scores_that_cannot_be_computed_with_are_refused_by_their_type() -> None:
+    z = torch.zeros(2, 3)
+    for call in (pt.sparsemax, pt.entmax_sigmoid):
+        with pytest.raises(TypeError, match=r"z must be a dense Tensor, .*; .*z.to_dense\(\)"):
+            call(z.to_sparse())
+        for other in (z.to(torch.complex64), z.to(torch.float8_e4m3fn), z.bool()):
+            with pytest.raises(TypeError, match="z must be a tensor of a floating dtype, got"):
+                call(other)
+
+
+def test_shapes_that_do_not_fit_are_told() -> None:
+    z, y = torch.zeros(2, 3), torch.tensor([0, 1])
+    mask = torch.ones(2, dtype=torch.bool)
+    for call in (pt.entmax_sigmoid, pt.softmax, lambda z, mask: pt.softmax(z, 0, mask=mask)):
+        with pytest.raises(ValueError, match=r"mask of shape \(2,\) does not broadcast to z"):
+            call(z, mask=mask)
+        with pytest.raises(TypeError, match=r"mask must be boolean, .* got (dtype|torch.)"):
+            call(z, mask=torch.ones(3, dtype=torch.int64))
+    with pytest.raises(ValueError, match=r"weight of shape \(3,\) does not broadcast"):
+        pt.one_vs_all_loss(z, y, weight=torch.ones(3))
+    with pytest.raises(ValueError, match=r"alpha of shape \(2,\) does not broadcast to z"):
+        pt.entmax_sigmoid(z, torch.ones(2))
+    with pytest.raises(ValueError, match=r"y must be targets of shape \(2, 3\), got shape \(2,\)"):
+        pt.entmax_sigmoid_loss(z, y)
+    for loss in (pt.softmax_loss, pt.one_vs_all_loss):
+        with pytest.raises(TypeError, match="ignore_index must be a whole number or None, got 1.5"):
+            loss(z, y, ignore_index=1.5)
+        with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\], got 1.5"):
+            loss(z, y, label_smoothing=1.5)
+        with pytest.raises(TypeError, match="label_smoothing must be a number"):
+            loss(z, y, label_smoothing=None)
+
+
+def test_the_mean_of_one_vs_all_losses_depends_on_the_ratios_of_weights_alone() -> None:
+    z, y = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2])
+    for weight in ([3e38, 3e38, 1.0], [1e-45, 1e-45, 0.0]):
+        expected = pe.one_vs_all_loss(z.numpy(), y.numpy(), weight=np.float32(weight))
+        found = pt.one_vs_all_loss(z, y, weight=torch.tensor(weight))
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    each = pt.one_vs_all_loss(z, y, weight=torch.tensor([-1.0, 1, 1]), reduction="none")
+    assert each.isnan().tolist() == [True, False, False]
+    assert pt.one_vs_all_loss(z[:0], y[:0]) == 0
+
+
+@pytest.mark.parametrize("alpha", [1, 1.5, 2, 3])
+def test_the_loss_of_the_sigmoid_has_no_end_where_its_score_has_none(alpha: float) -> None:
+    for z, y in ((np.inf, 0.0), (-np.inf, 0.5), (np.inf, 1.0), (-np.inf, 0.0)):
+        expected, slope = pe.entmax_sigmoid_loss_and_grad(np.array(z), np.array(y), alpha)
+        scores = torch.tensor(z, dtype=torch.float64, requires_grad=True)
+        loss = pt.entmax_sigmoid_loss(scores, torch.tensor(y, dtype=torch.float64), alpha)
+        (found,) = torch.autograd.grad(loss, scores)
+        assert loss == expected
+        assert found == slope
+
+
 # --- derivatives ----------------------------------------------------------------------------------
 
 

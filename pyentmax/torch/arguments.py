@@ -1,0 +1,82 @@
+"""What functions of tensors are called with, checked before anything is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def check_tensor(value: Any, name: str) -> None:
+    """Raise a TypeError unless it is a tensor, whose values lie side by side in memory."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} must be a Tensor, got {type(value).__name__}; torch.as_tensor makes one"
+        )
+    if value.layout is not torch.strided:
+        raise TypeError(
+            f"{name} must be a dense Tensor, got one of layout {value.layout}; convert it with "
+            f"{name}.to_dense()"
+        )
+
+
+def check_scores(tensor: Any, name: str) -> None:
+    """Raise a TypeError unless it is a tensor of a floating dtype that is computed with."""
+    check_tensor(tensor, name)
+    if not tensor.is_floating_point() or tensor.element_size() < 2:
+        raise TypeError(
+            f"{name} must be a tensor of a floating dtype, got {tensor.dtype}; convert it, for "
+            f"example with {name}.float()"
+        )
+
+
+def check_dim(dim: Any) -> None:
+    """Raise a TypeError unless it is a dimension's number."""
+    if not hasattr(dim, "__index__"):
+        raise TypeError(f"dim must be an int, got {dim!r}")
+
+
+def check_mask(mask: Any, z: Tensor) -> None:
+    """Raise an error unless it is None, or a bool tensor that broadcasts to the scores."""
+    if mask is None:
+        return
+    check_tensor(mask, "mask")
+    if mask.dtype != torch.bool:
+        raise TypeError(
+            f"mask must be boolean, True where a score may get probability, got {mask.dtype}; "
+            "convert it with mask.bool()"
+        )
+    check_broadcast(mask, z.shape, "mask", "z")
+
+
+def check_broadcast(tensor: Tensor, shape: Any, name: str, to: str) -> None:
+    """Raise a ValueError unless the tensor broadcasts to the shape."""
+    sizes = zip(reversed(tensor.shape), reversed(shape), strict=False)
+    if tensor.ndim > len(shape) or any(n not in (1, whole) for n, whole in sizes):
+        raise ValueError(
+            f"{name} of shape {tuple(tensor.shape)} does not broadcast to {to}, of shape "
+            f"{tuple(shape)}"
+        )
+
+
+def check_options(weight: Any, ignore_index: Any, label_smoothing: Any) -> None:
+    """Raise an error unless options of a loss are of the types that are expected."""
+    if weight is not None:
+        check_tensor(weight, "weight")
+    if ignore_index is not None and not hasattr(ignore_index, "__index__"):
+        raise TypeError(f"ignore_index must be a whole number or None, got {ignore_index!r}")
+    if not hasattr(label_smoothing, "__float__"):
+        raise TypeError(f"label_smoothing must be a number in [0, 1], got {label_smoothing!r}")
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"label_smoothing must be in [0, 1], got {label_smoothing}")
+
+
+def as_number(value: Any, name: str) -> float:
+    """A parameter that is no tensor as a float."""
+    if not isinstance(value, str):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(f"{name} must be a number or a Tensor, got {type(value).__name__}")
