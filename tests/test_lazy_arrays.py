@@ -328,3 +328,42 @@ def test_scores_by_themselves_stay_lazy(
     for name in ("entmax_sigmoid", "entmax_sigmoid_grad"):
         function = getattr(pyentmax, name)
         assert_lazily_equal(function(LAZY[:2, :5], alpha), function(Z[:2, :5], alpha))
+
+
+def test_what_goes_entry_by_entry_takes_few_tasks_per_chunk() -> None:
+    # Each NumPy call of a body was a task per chunk: of a derivative 23.
+    z = da.from_array(Z, chunks=(1, 2, *Z.shape[2:]))
+    chunks, alpha = z.npartitions, np.linspace(1, 2, Z.shape[-1])
+    targets = da.zeros_like(z)
+    results = {
+        "entmax_sigmoid": (pyentmax.entmax_sigmoid(z, alpha), 4),
+        "entmax_sigmoid_jvp": (pyentmax.entmax_sigmoid_jvp(z, z, alpha), 9),
+        "entmax_sigmoid_grad2": (pyentmax.entmax_sigmoid_grad2(z, alpha), 7),
+        "entmax_sigmoid_grad_alpha": (pyentmax.entmax_sigmoid_grad_alpha(z, alpha), 7),
+        "entmax_sigmoid_loss": (
+            pyentmax.entmax_sigmoid_loss(z, targets, alpha, reduction="none"),
+            31,
+        ),
+    }
+    for name, (result, most) in results.items():
+        tasks = len(result.__dask_graph__())
+        assert tasks <= most * chunks + 20, f"{name}: {tasks} tasks for {chunks} chunks"
+        host = {"entmax_sigmoid_jvp": (Z, Z), "entmax_sigmoid_loss": (Z, np.zeros_like(Z))}
+        options = {"reduction": "none"} if name.endswith("loss") else {}
+        expected = getattr(pyentmax, name)(*host.get(name, (Z,)), alpha, **options)
+        np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
+
+
+def test_entry_by_entry_and_in_jacobians_unknown_sizes_are_mapped_or_named() -> None:
+    unknown = LAZY[LAZY.sum(axis=(1, 2)) > -np.inf]
+    np.testing.assert_array_equal(
+        pyentmax.entmax_sigmoid(unknown, 1.3), pyentmax.entmax_sigmoid(Z, 1.3)
+    )
+    for call in (
+        lambda: pyentmax.entmax_sigmoid(unknown, np.full(Z.shape[-1], 1.3)),
+        lambda: pyentmax.entmax_sigmoid_jvp(unknown, unknown),
+        lambda: pyentmax.entmax_sigmoid_loss(unknown, unknown > 0),
+        lambda: pyentmax.sparsemax_jacobian(unknown),
+    ):
+        with pytest.raises(ValueError, match="chunks of unknown sizes"):
+            call()

@@ -11,6 +11,7 @@ import numpy as np
 
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.lazy import check_known
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.rows import check_mask, check_out, reduce_to
 
@@ -40,6 +41,8 @@ class EntryCall:
         """Another array of the scores' shape, in the dtype to compute in."""
         array, answer = as_floating(array, name)
         array = beside(array, self.z, name)
+        check_known(self.z, "z")
+        check_known(array, name)
         if array.shape != self.z.shape:
             raise ValueError(f"{name} must have the shape of z, {self.z.shape}, got {array.shape}")
         compute = np.promote_types(self.z.dtype, array.dtype)
@@ -67,8 +70,10 @@ class EntryCall:
 def entry_values(parameter: PerRow, value: Any, z: Any) -> Any:
     """A parameter's values in float64, checked, of a shape that broadcasts to the array z."""
     shape = np.shape(value)
+    if shape:
+        check_known(z, "z")
     try:
-        fits = np.broadcast_shapes(shape, z.shape) == z.shape
+        fits = not shape or np.broadcast_shapes(shape, z.shape) == z.shape
     except ValueError:
         fits = False
     if not fits:

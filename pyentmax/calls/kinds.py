@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pyentmax.calls.gufuncs import in_blocks
+from pyentmax.calls.lazy import check_known
 from pyentmax.calls.parameters import PerRow, UpperBounds
 from pyentmax.calls.rows import (
     EVERYTHING,
@@ -284,6 +285,8 @@ class ProbabilityCall(ProbabilityRows):
         z = rest.pop(0) if kind.with_scores else None
         axis, mask = rest if len(rest) == 2 else (rest[0], None)
         super().__init__(p, v, axis, mask=mask, alone=not kind.direction)
+        if kind.matrix:
+            check_known(p, "p")
         if kind.one_axis:
             _check_order(self.axes, axis)
         self._kind = kind

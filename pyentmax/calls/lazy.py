@@ -79,6 +79,27 @@ def cut_alike(kernel: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
+def entrywise(function: Any, operands: tuple[Any, ...], results: int = 1) -> Any:
+    """Results of a function that goes entry by entry, planned in a task per chunk.
+
+    Parameters
+    ----------
+    function : callable
+        of arrays that broadcast to the first, returning `results` arrays of its shape and dtype
+    operands : tuple
+        arrays that broadcast to the first, which is lazy
+    """
+    import dask.array
+
+    first, *rest = operands
+    arrays = (dask.array.asarray(x) for x in rest)
+    operands = (first, *(x.rechunk(_chunks(x.shape, list(first.chunks))) for x in arrays))
+    dtype = first.dtype
+    signature = ",".join(["()"] * len(operands)) + "->" + ",".join(["()"] * results)
+    dtypes = dtype if results == 1 else (dtype,) * results
+    return dask.array.apply_gufunc(function, signature, *operands, output_dtypes=dtypes)
+
+
 def _chunks(shape: tuple[int, ...], like: list[Any]) -> dict[int, Any]:
     """The chunks to cut each dimension into, aligned with the others from the end."""
     pairs = zip(range(len(shape)), like[len(like) - len(shape) :], strict=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from pyentmax.backends import choice, threads
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating, is_masked
 from pyentmax.calls.entries import EntryCall, entry_values
-from pyentmax.calls.lazy import chunk_type, is_lazy
+from pyentmax.calls.lazy import check_known, entrywise, is_lazy
 from pyentmax.calls.options import LossOptions, Options, spelled_out
 from pyentmax.calls.parameters import PerRow, parts_of_largest
 from pyentmax.calls.rows import ScoreRows, from_rows, to_rows
@@ -138,7 +139,7 @@ def entmax_sigmoid_grad(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     [0.       0.353553 0.33676 ]
     """
     call = EntryCall(z, mask=mask)
-    return call.restore(_slope(*_smaller_and_beta(call, alpha)))
+    return call.restore(_of_smaller(_slope, call, alpha))
 
 
 def entmax_sigmoid_grad2(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
@@ -153,8 +154,8 @@ def entmax_sigmoid_grad2(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     [ 0.148486  0.       -0.148486]
     """
     call = EntryCall(z, mask=mask)
-    q, beta = _smaller_and_beta(call, alpha)
-    return call.restore(np.where(call.z > 0, -_bend(q, beta), _bend(q, beta)))
+    bend = _of_smaller(_bend, call, alpha)
+    return call.restore(np.where(call.z > 0, -bend, bend))
 
 
 def entmax_sigmoid_jvp(z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
@@ -170,7 +171,7 @@ def entmax_sigmoid_jvp(z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) ->
     """
     call = EntryCall(z, mask=mask)
     v = call.beside(v, "v")
-    slope = _slope(*_smaller_and_beta(call, alpha))
+    slope = _of_smaller(_slope, call, alpha)
     return call.restore(np.where(slope == 0, slope, slope * np.where(slope == 0, 0, v)))
 
 
@@ -193,8 +194,7 @@ def entmax_sigmoid_grad_alpha(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> 
     [-0.248462  0.        0.248462]
     """
     call = EntryCall(z, mask=mask)
-    q, beta = _smaller_and_beta(call, alpha)
-    slope = _slope_alpha(q, beta)
+    slope = _of_smaller(_slope_alpha, call, alpha)
     return call.restore(np.where(call.z > 0, slope, 0 - slope))
 
 
@@ -210,8 +210,7 @@ def entmax_sigmoid_vjp_alpha(z: Any, g: Any, alpha: Any = 1.5, *, mask: Any = No
     """
     call = EntryCall(z, mask=mask)
     g = call.beside(g, "g")
-    q, beta = _smaller_and_beta(call, alpha)
-    slope = _slope_alpha(q, beta)
+    slope = _of_smaller(_slope_alpha, call, alpha)
     each = np.where(slope == 0, 0, np.where(call.z > 0, slope, 0 - slope) * g)
     return call.reduced(each, np.shape(alpha))
 
@@ -369,6 +368,7 @@ def _one_vs_all(
 ) -> tuple[Any, Any]:
     rows = ScoreRows(z, axis, mask=options.mask)
     z = rows.z
+    check_known(z, "z")
     alpha = entry_values(ALPHA, alpha, from_rows(z, rows.shape, rows.axes))
     beta = _beta(alpha, z)
     if beta.ndim:
@@ -380,7 +380,7 @@ def _one_vs_all(
     weight = _shares(np.where(np.any(live, axis=-1), weight, 0), z, options)
     if not rows.on_host:
         weight = np.where(right, weight, np.nan)
-    each, slope = _run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta)
+    each, slope = _run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta, results=2)
     each = np.sum(np.where(live, each, 0), axis=-1)
     each = np.where(weight == 0, 0, each * weight)
     loss = rows.in_callers_dtype(each if options.reduction == "none" else np.sum(each))[()]
@@ -441,22 +441,26 @@ def _beta(alpha: Any, like: Any) -> Any:
         return (alpha - 1).astype(like.dtype)
 
 
-def _smaller_and_beta(call: EntryCall, alpha: Any) -> tuple[Any, Any]:
-    beta = _beta(call.values(ALPHA, alpha), call.z)
-    return _run("entmax_sigmoid", _probability, -np.abs(call.z), beta), beta
+def _of_smaller(function: Callable[[Any, Any], Any], call: EntryCall, alpha: Any) -> Any:
+    """A function of q and β for the scores of a call."""
+
+    def compute(z: Any, beta: Any) -> Any:
+        return function(_run("entmax_sigmoid", _probability, -np.abs(z), beta), beta)
+
+    operands = call.z, _beta(call.values(ALPHA, alpha), call.z)
+    return entrywise(compute, operands) if is_lazy(call.z) else compute(*operands)
 
 
-def _run(name: str, body: Callable[..., Any], z: Any, *operands: Any) -> Any:
+def _run(name: str, body: Callable[..., Any], z: Any, *operands: Any, results: int = 1) -> Any:
     """What the kernel of that name gives, on so many threads as pay, or the body.
 
-    The kernel goes entry by entry, and so is a ufunc, which Dask plans for each chunk. On a GPU the
-    body runs.
+    Of a lazy array either runs chunk by chunk. On a GPU the body runs.
     """
-    kernel = choice.kernels().get(name)
-    if kernel is None or not isinstance(chunk_type(z), np.ndarray | np.generic):
-        return body(z, *operands)
     if is_lazy(z):
-        return kernel(z, *operands) if kernel.nout == 1 else body(z, *operands)
+        return entrywise(partial(_run, name, body), (z, *operands), results)
+    kernel = choice.kernels().get(name)
+    if kernel is None or not isinstance(z, np.ndarray | np.generic):
+        return body(z, *operands)
     return threads.run(kernel, (np.asarray(z), *map(np.asarray, operands)))
 
 
