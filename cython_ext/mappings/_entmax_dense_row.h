@@ -1,5 +1,6 @@
-/* α-entmax of long rows of floats with most of their entries in the support, where powers are no
- * products: a template. The NumPy twin is pyentmax/mappings/entmax.py.
+/* α-entmax of long rows of floats with most of their entries in the support: a template. Forward it
+ * is for powers that are no products, which search and finish faster. The NumPy twin is
+ * pyentmax/mappings/entmax.py.
  *
  * The time of such a row goes into powers. One of each entry has to be taken; here a second one is
  * hardly ever. In the terms of thresholds/entmax_below_2.h,

@@ -102,7 +102,7 @@ static void TYPED(find_entmax_below_2)(const REAL *restrict z, ptrdiff_t n, REAL
     found->t = start;
 }
 
-/* The power of b - 2, prepared, if a row of n and this α takes its powers by it, or NULL. */
+/* The power of b - 2, prepared, if it serves a row of n and this α, or NULL. */
 static const TYPED(PreparedPower) *TYPED(power_for)(double alpha, ptrdiff_t n,
                                                     TYPED(PreparedPower) *kept) {
 #if IS_DOUBLE
@@ -110,7 +110,7 @@ static const TYPED(PreparedPower) *TYPED(power_for)(double alpha, ptrdiff_t n,
     return NULL;
 #else
     const double b = 1 / (alpha - 1);
-    if (n <= SHORT || b < 2 || b > 7 || TYPED(short_power)(alpha)) return NULL;
+    if (n <= SHORT || b < 2 || b > 7) return NULL;
     if (kept->exponent != b - 2) TYPED(prepare_power)(kept, b - 2);
     return kept;
 #endif
@@ -125,7 +125,8 @@ static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, 
     REAL *kept_p = scratch + scratch_size(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(p, n, largest)) return;
-    const TYPED(PreparedPower) *by = TYPED(power_for)(alpha, n, power);
+    const TYPED(PreparedPower) *by = TYPED(short_power)(alpha) ? NULL
+                                                               : TYPED(power_for)(alpha, n, power);
     if (TYPED(entmax_dense_row)(z, p, n, largest, alpha, by, ahead, kept_p)) return;
     TYPED(find_entmax_below_2)(z, n, largest, alpha, by, ahead, scratch, kept_p, &found, &columns);
     if (columns.twice_b > 3) {
