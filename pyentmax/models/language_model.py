@@ -19,7 +19,7 @@ line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,18 +28,17 @@ from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, exp, line
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import to_host
 from pyentmax.models.checks import check_memory
-from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
+from pyentmax.models.encoder_decoder import EncoderDecoder
 from pyentmax.models.protocol import BoolArray, IntArray, TextBatch
 from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
     NO_START,
     KeysValues,
     LayerPass,
+    LayersConfig,
     Past,
     alpha_name,
-    attention_after,
     check_choice,
-    check_layers,
     detached,
     init_alpha,
     init_attention,
@@ -66,7 +65,7 @@ Memory = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class LanguageModelConfig:
+class LanguageModelConfig(LayersConfig):
     """The sizes and mappings of a model.
 
     Parameters
@@ -93,37 +92,16 @@ norm, scale_embeddings, first_attention, first_updates, anneal_updates, query_ke
     """
 
     size: int
-    width: int = 512
-    layers: int = 6
-    heads: int = 8
-    inner: int = 2048
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    inner_dropout: float = 0.0
-    attention: str = "1.5"
-    inference_attention: str | None = None
-    alpha_per: str = "head"
-    alpha_trained: bool = True
+    _: KW_ONLY
     output: str = "softmax"
-    label_smoothing: float = 0.0
-    score: str = "scaled"
-    attention_bias: bool = True
     norm: str = "pre"
     tied: bool = False
-    scale_embeddings: bool = True
     positions: str = "sinusoidal"
     memory: int = 0
     length_scale: bool = False
-    first_attention: str | None = None
-    first_updates: int | None = None
-    anneal_updates: int | None = None
-    query_key_scale: float | None = None
 
     def __post_init__(self) -> None:
-        sizes = ("size", "width", "layers", "heads", "inner")
-        rates = ("dropout", "attention_dropout", "inner_dropout", "label_smoothing")
-        check_config(self, sizes, rates)
-        check_layers(self)
+        self.check_layers("size")
         check_choice("positions", self.positions, POSITIONS)
         if self.memory < 0:
             raise ValueError(f"memory: expected at least 0, got {self.memory}")
@@ -137,10 +115,6 @@ norm, scale_embeddings, first_attention, first_updates, anneal_updates, query_ke
                 "positions: expected the score 'scaled' or 'bilinear' with 'relative', got "
                 f"{self.score!r}"
             )
-
-    def attention_after(self, updates: int) -> str:
-        """The attention of the update that follows after so many in a training."""
-        return attention_after(self, updates)
 
     @property
     def fewest_parameters(self) -> int:

@@ -16,7 +16,7 @@ of the tokens read so far are kept, so that a step computes one position only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from pyentmax.autograd import Tensor, as_tensor, dropout, linear_by_rows, select
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.checks import check_memory
-from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
+from pyentmax.models.encoder_decoder import EncoderDecoder
 from pyentmax.models.protocol import BoolArray, IntArray, PairBatch
 from pyentmax.models.readers import Readers, joined_sources, still_read
 from pyentmax.models.sources import check_sources
@@ -33,12 +33,11 @@ from pyentmax.models.transformer_layers import (
     NO_START,
     KeysValues,
     LayerPass,
+    LayersConfig,
     Mappings,
     Past,
     alpha_name,
-    attention_after,
     check_choice,
-    check_layers,
     detached,
     init_alpha,
     init_attention,
@@ -59,7 +58,7 @@ TIED = ("none", "output", "all")
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
+class TransformerConfig(LayersConfig):
     """The sizes and mappings of a model; the defaults are the shape of Transformer-Base.
 
     Parameters
@@ -120,52 +119,17 @@ class TransformerConfig:
 
     source_size: int
     target_size: int
-    width: int = 512
-    layers: int = 6
-    heads: int = 8
-    inner: int = 2048
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    inner_dropout: float = 0.0
-    attention: str = "1.5"
-    inference_attention: str | None = None
-    alpha_per: str = "head"
-    alpha_trained: bool = True
-    output: str = "1.5"
-    label_smoothing: float = 0.0
-    score: str = "scaled"
-    attention_bias: bool = True
-    norm: str = "post"
+    _: KW_ONLY
     tied: str = "none"
-    scale_embeddings: bool = True
-    first_attention: str | None = None
-    first_updates: int | None = None
-    anneal_updates: int | None = None
-    query_key_scale: float | None = None
 
     def __post_init__(self) -> None:
-        sizes = ("source_size", "target_size", "width", "layers", "heads", "inner")
-        rates = ("dropout", "attention_dropout", "inner_dropout", "label_smoothing")
-        check_config(self, sizes, rates)
+        self.check_layers("source_size", "target_size")
         check_choice("tied", self.tied, TIED)
         if self.tied == "all" and self.source_size != self.target_size:
             raise ValueError(
                 "tied: 'all' needs one vocabulary for both sides, got sizes "
                 f"{self.source_size} and {self.target_size}"
             )
-        check_layers(self)
-
-    def attention_after(self, updates: int) -> str:
-        """The attention of the update that follows after so many in a training.
-
-        Examples
-        --------
-        >>> start = {"first_attention": "1", "first_updates": 100, "anneal_updates": 50}
-        >>> config = TransformerConfig(9, 9, attention="1.5", **start)
-        >>> [config.attention_after(updates) for updates in (0, 99, 100, 124, 149, 5000)]
-        ['1', '1', '1.01', '1.25', '1.5', '1.5']
-        """
-        return attention_after(self, updates)
 
     @property
     def encoder_attends(self) -> bool:

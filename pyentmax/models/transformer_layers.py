@@ -8,12 +8,14 @@ values of what a decoder has read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from pyentmax.autograd import Tensor, as_tensor, dropout
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module
+from pyentmax.models.encoder_decoder import check_config
 from pyentmax.models.protocol import IntArray
 from pyentmax.nn.attention import (
     HEAD_SCORES,
@@ -42,70 +44,81 @@ NO_START: dict[str, Any] = {
 """Settings without an attention of their own for the first updates, nor for use."""
 
 
-class LayersConfig(Protocol):
-    """What the layers take from a configuration; `TransformerConfig` says what each is."""
+@dataclass(frozen=True, kw_only=True)
+class LayersConfig:
+    """What configurations of models of such layers share; `TransformerConfig` says what each is."""
 
-    @property
-    def width(self) -> int: ...
-    @property
-    def heads(self) -> int: ...
-    @property
-    def inner(self) -> int: ...
-    @property
-    def dropout(self) -> float: ...
-    @property
-    def attention_dropout(self) -> float: ...
-    @property
-    def inner_dropout(self) -> float: ...
-    @property
-    def attention(self) -> str: ...
-    @property
-    def inference_attention(self) -> str | None: ...
-    @property
-    def alpha_per(self) -> str: ...
-    @property
-    def alpha_trained(self) -> bool: ...
-    @property
-    def score(self) -> str: ...
-    @property
-    def attention_bias(self) -> bool: ...
-    @property
-    def norm(self) -> str: ...
-    @property
-    def first_attention(self) -> str | None: ...
-    @property
-    def first_updates(self) -> int | None: ...
-    @property
-    def anneal_updates(self) -> int | None: ...
-    @property
-    def query_key_scale(self) -> float | None: ...
+    width: int = 512
+    layers: int = 6
+    heads: int = 8
+    inner: int = 2048
+    dropout: float = 0.1
+    attention_dropout: float = 0.0
+    inner_dropout: float = 0.0
+    attention: str = "1.5"
+    inference_attention: str | None = None
+    alpha_per: str = "head"
+    alpha_trained: bool = True
+    output: str = "1.5"
+    label_smoothing: float = 0.0
+    score: str = "scaled"
+    attention_bias: bool = True
+    norm: str = "post"
+    scale_embeddings: bool = True
+    first_attention: str | None = None
+    first_updates: int | None = None
+    anneal_updates: int | None = None
+    query_key_scale: float | None = None
+
+    def check_layers(self, *sizes: str) -> None:
+        """Raise a ValueError unless sizes, these too, rates, choices and mappings are right."""
+        rates = ("dropout", "attention_dropout", "inner_dropout", "label_smoothing")
+        check_config(self, (*sizes, "width", "layers", "heads", "inner"), rates)
+        if self.width % 2:
+            raise ValueError(f"width: expected an even number, got {self.width}")
+        if self.width % self.heads:
+            raise ValueError(
+                f"heads: expected a divisor of the width {self.width}, got {self.heads}"
+            )
+        check_choice("alpha_per", self.alpha_per, ALPHA_PER)
+        check_choice("score", self.score, HEAD_SCORES)
+        check_choice("norm", self.norm, NORMS)
+        for choice in (self.attention, self.inference_attention):
+            if choice not in (LEARNED, None):
+                choose_mapping(choice)
+        if self.inference_attention == LEARNED != self.attention:
+            raise ValueError(
+                f"inference_attention: {LEARNED!r} needs the attention to be {LEARNED!r} too"
+            )
+        _check_start(self)
+
+    def attention_after(self, updates: int) -> str:
+        """The attention of the update that follows after so many in a training.
+
+        Examples
+        --------
+        >>> start = {"first_attention": "1", "first_updates": 100, "anneal_updates": 50}
+        >>> config = LayersConfig(attention="1.5", **start)
+        >>> [config.attention_after(updates) for updates in (0, 99, 100, 124, 149, 5000)]
+        ['1', '1', '1.01', '1.25', '1.5', '1.5']
+        """
+        if self.first_attention is None or self.first_updates is None:
+            return self.attention
+        if updates < self.first_updates:
+            return self.first_attention
+        done = updates - self.first_updates + 1
+        if self.anneal_updates is None or done >= self.anneal_updates:
+            return self.attention
+        first, last = (choose_mapping(x).alpha for x in (self.first_attention, self.attention))
+        assert first is not None
+        assert last is not None
+        return str(round(first + (last - first) * done / self.anneal_updates, 6))
 
 
 def check_choice(name: str, value: str, known: Sequence[str]) -> None:
     """Raise a ValueError unless a setting is one of those that are known."""
     if value not in known:
         raise ValueError(f"{name}: expected one of {', '.join(known)}; got {value!r}")
-
-
-def check_layers(config: LayersConfig) -> None:
-    """Raise a ValueError unless width and heads fit, and choices and mappings are known."""
-    if config.width % 2:
-        raise ValueError(f"width: expected an even number, got {config.width}")
-    if config.width % config.heads:
-        raise ValueError(
-            f"heads: expected a divisor of the width {config.width}, got {config.heads}"
-        )
-    check_choice("alpha_per", config.alpha_per, ALPHA_PER)
-    check_choice("score", config.score, HEAD_SCORES)
-    check_choice("norm", config.norm, NORMS)
-    for choice in (config.attention, config.inference_attention):
-        if choice not in (LEARNED, None):
-            choose_mapping(choice)
-    if config.inference_attention == LEARNED != config.attention:
-        raise ValueError(
-            f"inference_attention: {LEARNED!r} needs the attention to be {LEARNED!r} too"
-        )
-    _check_start(config)
 
 
 def _check_start(config: LayersConfig) -> None:
@@ -133,21 +146,6 @@ def _check_start(config: LayersConfig) -> None:
                 "anneal_updates: expected α-entmax as first_attention and as attention, got "
                 f"{config.first_attention!r} and {config.attention!r}"
             )
-
-
-def attention_after(config: LayersConfig, updates: int) -> str:
-    """The attention of the update that follows after so many in a training."""
-    if config.first_attention is None or config.first_updates is None:
-        return config.attention
-    if updates < config.first_updates:
-        return config.first_attention
-    done = updates - config.first_updates + 1
-    if config.anneal_updates is None or done >= config.anneal_updates:
-        return config.attention
-    first, last = (choose_mapping(x).alpha for x in (config.first_attention, config.attention))
-    assert first is not None
-    assert last is not None
-    return str(round(first + (last - first) * done / config.anneal_updates, 6))
 
 
 def init_attention(rng: Generator, config: LayersConfig, name: str, dtype: Any) -> Parameters:
