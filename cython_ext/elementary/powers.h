@@ -81,7 +81,7 @@ static void TYPED(prepare_power)(TYPED(PreparedPower) *power, double exponent) {
 }
 
 /* u^exponent 2^SHIFT for u = 2^e (1 + f) between ε/4 and 1: 0 for what is below ε/2, which is as
- * close as 1 + r comes to 0. A third of the work of powers(). */
+ * close as 1 + r comes to 0. Half the work of powers(). */
 ALWAYS_INLINE TYPED(Register)
     TYPED(prepared_power)(const TYPED(PreparedPower) *power, TYPED(Register) u) {
     const REAL *c = power->coefficients;
