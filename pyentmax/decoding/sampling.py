@@ -138,6 +138,7 @@ def draw_tokens(
     nucleus: float | None,
 ) -> np.ndarray:
     """A token of each row, for numbers that `check_choice` lets pass."""
+    log_p = log_p.astype(np.float64, copy=False)  # in which no temperature above 0 is 0
     with np.errstate(over="ignore"):  # −∞ is what a gap is at the lowest temperatures
         p = np.exp((log_p - log_p.max(axis=1, keepdims=True)) / temperature)
     if top_k is not None or nucleus is not None:
@@ -146,9 +147,10 @@ def draw_tokens(
         if top_k is not None:
             ranked[:, top_k:] = 0
         if nucleus is not None:
-            # A token stays if those before it do not have the mass yet; so the first always does.
+            # A token stays if those before it do not have the mass yet; the first always does.
             before = np.cumsum(ranked, axis=1) - ranked
-            ranked[before >= nucleus * ranked.sum(axis=1, keepdims=True)] = 0
+            enough = before >= nucleus * ranked.sum(axis=1, keepdims=True)
+            ranked[:, 1:][enough[:, 1:]] = 0
         np.put_along_axis(p, order, ranked, axis=1)
     cumulative = np.cumsum(p, axis=1)
     # In (0, total]: never on the flat stretch of what is impossible before the first possible one.
