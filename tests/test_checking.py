@@ -563,3 +563,14 @@ def test_no_false_alarm_and_nothing_missed_at_any_size(d: int) -> None:
     count = {600: 60, 2000: 20}.get(d, 120)
     chosen = [chosen[i] for i in np.random.default_rng(d).permutation(len(chosen))[:count]]
     assert_calibrated(chosen, unresolved=0.1, in_float32=2)
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e300])
+def test_values_whose_squares_are_beyond_floats_are_differentiated_like_others(scale):
+    z = np.array([0.5, 0.1, -0.3, 2.0])
+
+    def function(x):
+        return scale * (x * x).sum()
+
+    assert check_gradient(function, z, lambda x: 2 * scale * x).passed
+    assert not check_gradient(function, z, lambda x: 2.001 * scale * x).passed

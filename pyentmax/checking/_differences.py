@@ -124,8 +124,9 @@ def measured_rounding(fn: Callable[[Array], Array], z: Array, base: Array, epsil
     does not see what is much smaller than the spacing of float32 at z.
     """
     # What is normalised carries the rounding of its sum, which grows as a root does.
-    size = np.linalg.norm(np.atleast_1d(base), axis=-1)
-    rounding = epsilon / 2 * float(np.max(size, initial=0))
+    largest = float(np.max(np.abs(base), initial=0)) or 1.0
+    size = np.linalg.norm(np.atleast_1d(base) / largest, axis=-1)  # no square overflows
+    rounding = epsilon / 2 * largest * float(np.max(size, initial=0))
     rng = np.random.default_rng(0)
     for _ in range(4):
         # Not all of one value: mappings do not see a shift.
