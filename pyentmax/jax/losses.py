@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from pyentmax.jax.mappings import entmax15_rows, entmax_rows, softmax_rows, sparsemax_rows
 from pyentmax.jax.powers import decrease
 from pyentmax.jax.rows import Rows
+from pyentmax.losses.targets import SUM_TOLERANCE
 
 _REDUCTIONS = ("mean", "sum", "none")
 _FAR = 2.0**60  # from 1: weights beyond are scaled by it
@@ -176,7 +177,7 @@ def _targets(
         raise ValueError("ignore_index: expected with labels, y holds distributions; use weight=0")
     y = rows.arranged(y).astype(dtype)
     y = y if rows.mask is None else jnp.where(rows.mask, y, 0)
-    right = (y >= 0).all(axis=-1) & (jnp.abs(y.sum(axis=-1) - 1) < 1e-3)
+    right = (y >= 0).all(axis=-1) & (jnp.abs(y.sum(axis=-1) - 1) <= SUM_TOLERANCE)
     return y, counts.astype(dtype), right
 
 

@@ -93,7 +93,7 @@ def attention(
     output, weights = dense.attention(
         inputs.query, inputs.key, inputs.value, setting.mapping, setting.mask, setting.scale
     )
-    output = inputs.output(np.broadcast_to(output, (*inputs.batch, *output.shape[-2:])))
+    output = inputs.output(output)
     if not return_weights:
         return output
     kept = AttentionWeights.from_dense(np.broadcast_to(weights, inputs.shape))
@@ -228,7 +228,7 @@ def attention_jvp(
         setting.mask,
         setting.scale,
     )
-    return inputs.output(np.broadcast_to(output, (*inputs.batch, *output.shape[-2:])))
+    return inputs.output(output)
 
 
 def attention_vjp_alpha(

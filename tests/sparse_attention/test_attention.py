@@ -412,6 +412,19 @@ def test_weights_with_parts_that_do_not_fit_are_refused(part: str, value: Any, e
     assert AttentionWeights((1, 2, 3), **right).csr(0).toarray().tolist() == x[:2].tolist()
 
 
+@pytest.mark.parametrize("shape", [(3, 2), (0, 2), (2, 1, 2)])
+@pytest.mark.parametrize("keys", [0, 4])
+@pytest.mark.parametrize("mapping", [None, "fusedmax"])
+def test_the_output_may_be_written_to(shape: Any, keys: int, mapping: str | None) -> None:
+    parameters = {} if mapping is None else {"strength": 0.1}
+    query, key = np.ones(shape), np.ones((keys, 2))
+    output, weights = attention(query, key, key, mapping=mapping, return_weights=True, **parameters)
+    moved = attention_jvp(weights, query, key, key, query, key, key, mapping=mapping, **parameters)
+    for array in (output, moved):
+        assert array.flags.writeable
+        assert array.shape == shape
+
+
 @pytest.mark.parametrize("offset", [10**30, 2**63 - 1, -(2**63), -(10**30)])
 def test_an_offset_beyond_all_keys_is_one_beyond_the_last(offset: int) -> None:
     x = normal(RNG, (2, 4, 3, 5))
