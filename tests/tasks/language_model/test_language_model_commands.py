@@ -64,6 +64,8 @@ def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name)
     assert len(result["attended"]) == 1
     assert ("alphas" in result) == (name == "learned-late")
     assert 0 < result["scores"]["sparsemax_score"] < 1
+    # What a sparse output rules out has no bits, with whatever k its heads are read.
+    assert ("by_k" in result) == (name == "top8")
     if name == "top8":
         assert set(result["by_k"]) == {"1", "4", "all"}
         assert result["bits"] == pytest.approx(np.log2(len(set(LINES))), abs=2)

@@ -133,7 +133,7 @@ def _measured(folder: Path, run: Run, writer: Writer, text: Text) -> dict[str, A
         result["alphas"] = alphas.round(3).tolist()
     if result["bits"] is not None:
         result["by_length"] = {str(n): round(_at_length(writer, held_out, n), 4) for n in LENGTHS}
-    if _has_k(writer.model):
+    if result["bits"] is not None and _has_k(writer.model):
         tried = {str(k): f"topk_softmax:{k}" for k in KS} | {"all": "softmax"}
         result["by_k"] = {
             name: round(with_attention(writer, choice).bits(held_out, limit=MEASURED), 4)
