@@ -120,7 +120,8 @@ def paired_bootstrap(
 
 def _counts(translations: Sequence[str], references: Sequence[str]) -> np.ndarray:
     """Per sentence: matching n-grams, all n-grams, and both lengths."""
-    metric = _metric()
+    # Only counts are used; with its usual order sacrebleu would warn of short sentences, each time.
+    metric = _metric(effective_order=True)
     rows = []
     for translation, reference in zip(translations, references, strict=True):
         score = metric.sentence_score(translation, [reference])
@@ -133,9 +134,9 @@ def _bleu_of(counts: np.ndarray) -> float:
     return float(_sacrebleu().BLEU.compute_bleu(numbers[:4], numbers[4:8], *numbers[8:]).score)
 
 
-def _metric() -> Any:
+def _metric(**options: Any) -> Any:
     # `force`: sacrebleu would warn that the text looks tokenised, which it is.
-    return _sacrebleu().BLEU(tokenize="none", force=True)
+    return _sacrebleu().BLEU(tokenize="none", force=True, **options)
 
 
 def _sacrebleu() -> Any:

@@ -37,7 +37,7 @@ STARTS = (
     "transformer-1.5-third",
     "transformer-1.5-slow",
     "transformer-1.5-switch",
-    "transformer-1.5-anneal",
+    "transformer-1.5-late",
 )
 
 
