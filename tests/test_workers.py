@@ -246,11 +246,13 @@ def test_floating_point_errors_are_what_the_caller_says(workers: int) -> None:
 def test_an_interrupt_stops_the_call_and_leaves_the_pool_usable() -> None:
     class Interrupted(Witness):
         def __call__(self, z: Any, mask: Any, out: Any = None) -> Any:
+            doubled = super().__call__(z, mask, out)
             if z.size and threading.current_thread() is self.caller:
                 signal.raise_signal(signal.SIGINT)
-            return super().__call__(z, mask, out)
+            return doubled
 
-    kernel, (z, mask) = Interrupted(), rows(6000)
+    # Both meet, lest the other thread does all of it before the caller has begun.
+    kernel, (z, mask) = Interrupted(meeting=2), rows(6000)
     with pytest.raises(KeyboardInterrupt):
         threads.run(kernel, (z, mask), workers=2)
     done = len(kernel.calls)
