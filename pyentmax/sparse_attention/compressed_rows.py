@@ -45,14 +45,14 @@ def entmax_rows(
 @writes_out
 def rows_dots(columns: Any, starts: Any, ends: Any, g: Any, v: Any, *, out: Any) -> None:
     """g_i · v_j for each entry (i, j), of g (h, m, e) and v (h, n, e)."""
-    h, i, entries = _places(starts, ends)
+    h, i, entries = _places(starts, ends, columns, v.shape[-2])
     out[entries] = np.einsum("ce,ce->c", g[h, i], v[h, columns[entries]])
 
 
 @writes_out
 def rows_product(w: Any, columns: Any, starts: Any, ends: Any, x: Any, *, out: Any) -> None:
     """Σ_j w_ij x_j for each row i, of x (…, n, e) with as many heads as `starts` has."""
-    h, i, entries = _places(starts, ends)
+    h, i, entries = _places(starts, ends, columns, x.shape[-2])
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
     # Without columns there is nothing that a number of heads could be told from.
@@ -65,7 +65,7 @@ def columns_product(
     w: Any, columns: Any, starts: Any, ends: Any, x: Any, first: Any, *, out: Any
 ) -> None:
     """Σ_i w_ij x_i for the columns j from `first` on that `out`, (…, b, e), has room for."""
-    h, i, entries = _places(starts, ends)
+    h, i, entries = _places(starts, ends, columns)
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
     j = columns[entries] - int(first)
@@ -122,7 +122,7 @@ def rows_entmax_vjp_alpha(p: Any, g: Any, starts: Any, ends: Any, alpha: Any, *,
 @writes_out
 def rows_spread(w: Any, columns: Any, starts: Any, ends: Any, first: Any, *, out: Any) -> None:
     """All entries, zeros included, of the columns from `first` on that `out`, (…, m, b), has."""
-    h, i, entries = _places(starts, ends)
+    h, i, entries = _places(starts, ends, columns)
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
     j = columns[entries] - int(first)
@@ -133,7 +133,7 @@ def rows_spread(w: Any, columns: Any, starts: Any, ends: Any, first: Any, *, out
 @writes_out
 def rows_pick(columns: Any, starts: Any, ends: Any, matrix: Any, *, out: Any) -> None:
     """The reverse: of a matrix (h, m, n) what stands in the columns."""
-    h, i, entries = _places(starts, ends)
+    h, i, entries = _places(starts, ends, columns, matrix.shape[-1])
     out[entries] = matrix[h, i, columns[entries]]
 
 
@@ -164,11 +164,21 @@ def rows_page_scores(
         ends[place] = count = stop
 
 
-def _places(starts: Any, ends: Any) -> tuple[Any, Any, slice]:
-    """Head and row of each entry, and which entries these are."""
+def _places(starts: Any, ends: Any, columns: Any, n: int | None = None) -> tuple[Any, Any, slice]:
+    """Head and row of each entry, and which entries these are.
+
+    A ValueError, as the kernels raise it, says that they are not all there, or their columns not
+    all below `n`, if that is given.
+    """
     starts, ends = (np.reshape(x, (-1, np.shape(x)[-1])) for x in (starts, ends))
     if not starts.size:
         return np.empty(0, np.int64), np.empty(0, np.int64), slice(0, 0)
+    entries = slice(int(starts[0, 0]), int(ends[-1, -1]))
+    fit = (starts >= 0).all() and (ends >= starts).all() and (ends <= len(columns)).all()
+    if fit and n is not None and (keys := columns[entries]).size:
+        fit = keys.min() >= 0 and keys.max() < n
+    if not fit:
+        raise ValueError("compressed rows: a row or a column lies outside of the matrix")
     h, i = np.indices(starts.shape).reshape(2, -1)
     sizes = (ends - starts).ravel()
-    return h.repeat(sizes), i.repeat(sizes), slice(int(starts[0, 0]), int(ends[-1, -1]))
+    return h.repeat(sizes), i.repeat(sizes), entries
