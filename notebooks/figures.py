@@ -960,7 +960,8 @@ def times_by_kind(kinds: Any, forward: Any, losses: Any) -> Any:
         ax.set(title=title, xlabel=f"multiples of PyTorch's {other}", xlim=(0, None))
     axes[0].set_yticks(range(len(kinds)), kinds)
     axes[0].invert_yaxis()
-    axes[0].legend(loc="lower right", fontsize=9)
+    found = axes[0].get_legend_handles_labels()
+    figure.legend(*found, loc="outside lower center", ncols=4, fontsize=9)
     return figure
 
 
