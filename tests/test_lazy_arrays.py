@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -94,10 +96,21 @@ def test_rows_in_pieces_are_refused_with_the_remedy() -> None:
 def test_what_no_kernel_does_is_refused_with_the_remedy() -> None:
     with pytest.raises(TypeError, match=r"compiled kernel .*map_blocks"):
         pyentmax.sparsemax_support(LAZY)
-    with pytest.raises(TypeError, match=r"compiled kernel .*map_blocks"):
-        pyentmax.sparsemax_loss(LAZY, np.zeros(Z.shape[:-1], int))
     support = LAZY.map_blocks(pyentmax.sparsemax_support, dtype=bool)
     assert_lazily_equal(support, pyentmax.sparsemax_support(Z))
+
+
+@pytest.mark.parametrize("form", ["sparsemax_loss", "normmax_loss", "softmax_loss.reference"])
+def test_a_loss_asks_for_computed_scores_or_to_be_planned_by_rows(form: str) -> None:
+    """It said that it needs a compiled kernel, which it has."""
+    loss = attrgetter(form)(pyentmax)
+    labels = np.arange(Z[..., 0].size).reshape(Z.shape[:-1]) % Z.shape[-1]
+    remedy = r"^z is a lazy Dask array, and a loss is computed at once; .*apply_gufunc"
+    with pytest.raises(TypeError, match=remedy):
+        loss(LAZY, labels)
+    each, cut = partial(loss, reduction="none"), da.from_array(labels, chunks=LAZY.chunks[:-1])
+    planned = da.apply_gufunc(each, "(n),()->()", LAZY, cut, output_dtypes=Z.dtype)
+    assert_lazily_equal(planned, each(Z, labels))
 
 
 def test_a_sparse_result_asks_for_the_computed_array() -> None:

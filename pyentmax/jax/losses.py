@@ -119,6 +119,8 @@ def _loss(
         raise ValueError(f"reduction: expected one of {_REDUCTIONS}, got {reduction!r}")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing: expected a share in [0, 1], got {label_smoothing}")
+    if ignore_index is not None and not _is_whole(ignore_index):
+        raise TypeError(f"ignore_index: expected a whole number or None, got {ignore_index!r}")
     rows = Rows(z, axis, mask)
     x, alpha = rows.scores, rows.parameter("alpha", alpha)
     y, counts, right = _targets(rows, jnp.asarray(y), ignore_index)
@@ -136,6 +138,12 @@ def _loss(
     wrong = (rows.broken[..., 0] | ~right) & (counts != 0)
     each = jnp.where(wrong, rows.spoiled(wrong[..., None], alpha).sum(axis=-1), each)
     return reduced(each, counts, reduction).astype(rows.dtype)
+
+
+def _is_whole(number: Any) -> bool:
+    """Whether it is one integer; a traced one says so by its dtype."""
+    is_array = isinstance(number, jax.Array)
+    return jnp.issubdtype(number.dtype, jnp.integer) if is_array else hasattr(number, "__index__")
 
 
 def checked_weight(weight: jax.Array) -> jax.Array:

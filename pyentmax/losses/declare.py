@@ -24,6 +24,7 @@ from pyentmax.calls.kinds import (
     plain_scores,
     with_parameter,
 )
+from pyentmax.calls.lazy import is_lazy
 from pyentmax.calls.options import Options, spelled_out
 from pyentmax.calls.parameters import parts_of_largest
 from pyentmax.calls.rows import ScoreRows
@@ -171,6 +172,12 @@ class LossCall:
     def run(self, body: Callable[..., Any]) -> Any:
         """The reduced loss and, if the body gives one, the gradient in the caller's form."""
         rows = self._rows
+        if is_lazy(rows.z):
+            raise TypeError(
+                "z is a lazy Dask array, and a loss is computed at once; pass z.compute(), or plan "
+                "the loss of each row with dask.array.apply_gufunc(functools.partial(loss, "
+                'reduction="none"), "(n),()->()", z, labels), labels being cut as the rows are'
+            )
         scores = rows.scores(shifted=self._shifted)
         target, weights = arranged_target(rows, scores, self._y, self._options)
         result = body(scores, target, *self._given)

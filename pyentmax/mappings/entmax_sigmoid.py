@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.backends import choice, threads
+from pyentmax.backends.entries import Runner, with_reference
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating, is_masked
 from pyentmax.calls.entries import EntryCall, entry_values
@@ -88,7 +87,10 @@ def textbook_loss(z: float, y: float, alpha: float = 1.5) -> float:
 ALPHA = PerRow("alpha", least=1)
 
 
-def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = None) -> Any:
+@with_reference
+def entmax_sigmoid(
+    run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = None
+) -> Any:
     """α-sigmoid, elementwise: p of the problem max p z + H_α([p, 1 − p]), as α-entmax([z, 0])₁.
 
     The logistic sigmoid at α = 1. Above, p is exactly 0 below z = −1/(α−1), exactly 1 above
@@ -124,10 +126,11 @@ def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = Non
     """
     call = EntryCall(z, mask=mask, out=out)
     beta = _beta(call.values(ALPHA, alpha), call.z)
-    return call.restore(_run("entmax_sigmoid", _probability, call.z, beta))
+    return call.restore(run("entmax_sigmoid", _probability, call.z, beta))
 
 
-def entmax_sigmoid_grad(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@with_reference
+def entmax_sigmoid_grad(run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """dp/dz = 1/(p^{α−2} + (1 − p)^{α−2}) at p = entmax_sigmoid(z, alpha), elementwise.
 
     From differentiating (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z: p (1 − p) at α = 1, ½ inside
@@ -139,10 +142,11 @@ def entmax_sigmoid_grad(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     [0.       0.353553 0.33676 ]
     """
     call = EntryCall(z, mask=mask)
-    return call.restore(_of_smaller(_slope, call, alpha))
+    return call.restore(_of_smaller(run, _slope, call, alpha))
 
 
-def entmax_sigmoid_grad2(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@with_reference
+def entmax_sigmoid_grad2(run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """d²p/dz² = (2 − α) (p^{α−3} − (1 − p)^{α−3}) (dp/dz)³, elementwise; 0 where p is 0 or 1.
 
     From differentiating `entmax_sigmoid_grad` once more: p (1 − p) (1 − 2p) at α = 1, 0 at 2.
@@ -154,11 +158,12 @@ def entmax_sigmoid_grad2(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     [ 0.148486  0.       -0.148486]
     """
     call = EntryCall(z, mask=mask)
-    bend = _of_smaller(_bend, call, alpha)
+    bend = _of_smaller(run, _bend, call, alpha)
     return call.restore(np.where(call.z > 0, -bend, bend))
 
 
-def entmax_sigmoid_jvp(z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@with_reference
+def entmax_sigmoid_jvp(run: Runner, z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """dp/dz ∘ v: forward or backward through `entmax_sigmoid`, whose Jacobian is diagonal.
 
     Takes the scores z, unlike the products of the other mappings, since p does not tell enough
@@ -171,14 +176,15 @@ def entmax_sigmoid_jvp(z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) ->
     """
     call = EntryCall(z, mask=mask)
     v = call.beside(v, "v")
-    slope = _of_smaller(_slope, call, alpha)
+    slope = _of_smaller(run, _slope, call, alpha)
     return call.restore(np.where(slope == 0, slope, slope * np.where(slope == 0, 0, v)))
 
 
 entmax_sigmoid_vjp = entmax_sigmoid_jvp
 
 
-def entmax_sigmoid_grad_alpha(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@with_reference
+def entmax_sigmoid_grad_alpha(run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """∂p/∂α at p = entmax_sigmoid(z, alpha), elementwise, exact for every α ≥ 1 (0 at α = ∞).
 
     With β = α − 1 and q = 1 − p, differentiating (p^β − q^β)/β = z by β gives
@@ -194,11 +200,14 @@ def entmax_sigmoid_grad_alpha(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> 
     [-0.248462  0.        0.248462]
     """
     call = EntryCall(z, mask=mask)
-    slope = _of_smaller(_slope_alpha, call, alpha)
+    slope = _of_smaller(run, _slope_alpha, call, alpha)
     return call.restore(np.where(call.z > 0, slope, 0 - slope))
 
 
-def entmax_sigmoid_vjp_alpha(z: Any, g: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@with_reference
+def entmax_sigmoid_vjp_alpha(
+    run: Runner, z: Any, g: Any, alpha: Any = 1.5, *, mask: Any = None
+) -> Any:
     """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
 
     g has z's shape. Parameters and errors as in `entmax_sigmoid`.
@@ -210,7 +219,7 @@ def entmax_sigmoid_vjp_alpha(z: Any, g: Any, alpha: Any = 1.5, *, mask: Any = No
     """
     call = EntryCall(z, mask=mask)
     g = call.beside(g, "g")
-    slope = _of_smaller(_slope_alpha, call, alpha)
+    slope = _of_smaller(run, _slope_alpha, call, alpha)
     each = np.where(slope == 0, 0, np.where(call.z > 0, slope, 0 - slope) * g)
     return call.reduced(each, np.shape(alpha))
 
@@ -218,8 +227,11 @@ def entmax_sigmoid_vjp_alpha(z: Any, g: Any, alpha: Any = 1.5, *, mask: Any = No
 # --- losses ---------------------------------------------------------------------------------------
 
 
+@with_reference
 @spelled_out
-def entmax_sigmoid_loss(z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]) -> Any:
+def entmax_sigmoid_loss(
+    run: Runner, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
+) -> Any:
     """The Fenchel-Young loss of `entmax_sigmoid`: of a score, and whether the thing is so.
 
         L(z, y) = Ω*(z) + Ω(y) − y z,    Ω(p) = −H_α([p, 1 − p])
@@ -259,12 +271,13 @@ def entmax_sigmoid_loss(z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[Loss
     >>> print(entmax_sigmoid_loss([3.0, 0.0, -1.0], [1, 1, 0], reduction="none").round(6))
     [0.       0.390524 0.061656]
     """
-    return _per_entry(z, y, alpha, options)[0]
+    return _per_entry(run, z, y, alpha, options)[0]
 
 
+@with_reference
 @spelled_out
 def entmax_sigmoid_loss_and_grad(
-    z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
+    run: Runner, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
     """`entmax_sigmoid_loss` and its gradient p − y in z, for one forward pass.
 
@@ -276,13 +289,14 @@ def entmax_sigmoid_loss_and_grad(
     >>> print(loss, grad)
     0.125 [-0.25  0.  ]
     """
-    loss, grad = _per_entry(z, y, alpha, options, gradient=True)
+    loss, grad = _per_entry(run, z, y, alpha, options, gradient=True)
     return loss, grad[..., 0][()]
 
 
+@with_reference
 @spelled_out
 def one_vs_all_loss(
-    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+    run: Runner, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> Any:
     """Σ over the classes of `entmax_sigmoid_loss`: every class decides for itself.
 
@@ -329,12 +343,13 @@ def one_vs_all_loss(
     >>> print(one_vs_all_loss(scores, [[1, 0, 0], [1, 1, 0]], 2, reduction="none"))
     [0.  0.5]
     """
-    return _one_vs_all(z, y, alpha, axis, Options(**options))[0]
+    return _one_vs_all(run, z, y, alpha, axis, Options(**options))[0]
 
 
+@with_reference
 @spelled_out
 def one_vs_all_loss_and_grad(
-    z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+    run: Runner, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
     """`one_vs_all_loss` and its gradient p − y in z, for one forward pass.
 
@@ -346,17 +361,17 @@ def one_vs_all_loss_and_grad(
     >>> print(loss, grad)
     0.5 [[ 0.5 -0.5  0. ]]
     """
-    return _one_vs_all(z, y, alpha, axis, Options(**options), gradient=True)
+    return _one_vs_all(run, z, y, alpha, axis, Options(**options), gradient=True)
 
 
 def _per_entry(
-    z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
+    run: Runner, z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
 ) -> tuple[Any, Any]:
     """Each entry as a row of one class."""
     if options.get("mask") is not None:
         options = {**options, "mask": _last_axis(options["mask"])}
     alpha = _last_axis(alpha) if np.shape(alpha) else alpha
-    return _one_vs_all(_last_axis(z), _last_axis(y), alpha, -1, Options(**options), gradient)
+    return _one_vs_all(run, _last_axis(z), _last_axis(y), alpha, -1, Options(**options), gradient)
 
 
 def _last_axis(x: Any) -> Any:
@@ -364,7 +379,7 @@ def _last_axis(x: Any) -> Any:
 
 
 def _one_vs_all(
-    z: Any, y: Any, alpha: Any, axis: Any, options: Options, gradient: bool = False
+    run: Runner, z: Any, y: Any, alpha: Any, axis: Any, options: Options, gradient: bool = False
 ) -> tuple[Any, Any]:
     rows = ScoreRows(z, axis, mask=options.mask)
     z = rows.z
@@ -380,7 +395,7 @@ def _one_vs_all(
     weight = _shares(np.where(np.any(live, axis=-1), weight, 0), z, options)
     if not rows.on_host:
         weight = np.where(right, weight, np.nan)
-    each, slope = _run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta, results=2)
+    each, slope = run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta, results=2)
     each = np.sum(np.where(live, each, 0), axis=-1)
     each = np.where(weight == 0, 0, each * weight)
     loss = rows.in_callers_dtype(each if options.reduction == "none" else np.sum(each))[()]
@@ -441,27 +456,16 @@ def _beta(alpha: Any, like: Any) -> Any:
         return (alpha - 1).astype(like.dtype)
 
 
-def _of_smaller(function: Callable[[Any, Any], Any], call: EntryCall, alpha: Any) -> Any:
+def _of_smaller(
+    run: Runner, function: Callable[[Any, Any], Any], call: EntryCall, alpha: Any
+) -> Any:
     """A function of q and β for the scores of a call."""
 
     def compute(z: Any, beta: Any) -> Any:
-        return function(_run("entmax_sigmoid", _probability, -np.abs(z), beta), beta)
+        return function(run("entmax_sigmoid", _probability, -np.abs(z), beta), beta)
 
     operands = call.z, _beta(call.values(ALPHA, alpha), call.z)
     return entrywise(compute, operands) if is_lazy(call.z) else compute(*operands)
-
-
-def _run(name: str, body: Callable[..., Any], z: Any, *operands: Any, results: int = 1) -> Any:
-    """What the kernel of that name gives, on so many threads as pay, or the body.
-
-    Of a lazy array either runs chunk by chunk. On a GPU the body runs.
-    """
-    if is_lazy(z):
-        return entrywise(partial(_run, name, body), (z, *operands), results)
-    kernel = choice.kernels().get(name)
-    if kernel is None or not isinstance(z, np.ndarray | np.generic):
-        return body(z, *operands)
-    return threads.run(kernel, (np.asarray(z), *map(np.asarray, operands)))
 
 
 def _probability(z: Any, beta: Any) -> Any:

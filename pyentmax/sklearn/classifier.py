@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -193,6 +194,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         for name in ("C", "max_iter", "tol", "batch_size", "rate"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name}: expected a number above 0, got {getattr(self, name)}")
+        for name in ("max_iter", "batch_size"):
+            if not isinstance(getattr(self, name), Integral):
+                raise ValueError(
+                    f"{name}: expected a positive whole number, got {getattr(self, name)!r}"
+                )
 
     def _checked(self, X: Any, y: Any, reset: bool) -> tuple[Any, Any]:
         X, y = validate_data(

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pyentmax.system.files import locked
 from pyentmax.tasks.records import read_json, write_json
 from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, check_pause, load_checkpoint
 
 RESULT, CURVE, LOCK = "result.json", "curve.json", "lock"
+
+Prepared = TypeVar("Prepared")
 
 
 class Run(NamedTuple):
@@ -104,7 +106,11 @@ def recorded_runs(out: Path, rows: Iterable[str], having: str) -> list[Run]:
 
 
 def finish(
-    out: Path, run: Run, updates: int, work: Callable[[Path], Mapping[str, Any] | None]
+    out: Path,
+    run: Run,
+    updates: int,
+    prepare: Callable[[], Prepared],
+    work: Callable[[Path, Prepared], Mapping[str, Any] | None],
 ) -> bool:
     """Have a run's result written, unless it is there; False if the run was stopped before.
 
@@ -115,19 +121,23 @@ def finish(
     updates : int
         How many the result has to have. A run that is finished can be made longer: then its result
         is replaced.
+    prepare : callable
+        Reads what the run needs and checks it, before there is anything of the run on disk.
     work : callable
-        Given the folder of the run, trains or resumes it, measures, and returns what the table
-        says of it; None if it was stopped.
+        Given the folder of the run and what was prepared, trains or resumes it, measures, and
+        returns what the table says of it; None if it was stopped.
 
     Notes
     -----
     If another process is at the run, the call waits.
     """
-    folder = out / run.folder
+    if has_result(out, run, updates):
+        return True
+    prepared, folder = prepare(), out / run.folder
     with locked(folder / LOCK, f"training {run.folder}"):
         if has_result(out, run, updates):
             return True
-        result = work(folder)
+        result = work(folder, prepared)
         if result is None:
             return False
         write_json(folder / RESULT, {"row": run.row, "seed": run.seed, **result})

@@ -394,6 +394,8 @@ def test_alpha_can_be_learned():
         (lambda: pj.softmax_loss([1.0], 0, label_smoothing=1.5), ValueError, "a share in"),
         (lambda: pj.softmax_loss([1.0], [0, 1]), ValueError, "integer labels of shape"),
         (lambda: pj.softmax_loss([1.0], [1.0], ignore_index=0), ValueError, "use weight=0"),
+        (lambda: pj.softmax_loss([1.0], 0, ignore_index=0.5), TypeError, "whole number or None"),
+        (lambda: pj.entmax_loss([1.0], 0, ignore_index=jnp.array(0.0)), TypeError, "whole number"),
     ],
 )
 def test_what_does_not_fit_is_said(call, error, message):

@@ -195,6 +195,14 @@ def test_the_quantile_is_split_conformal_predictions():
         (lambda: FenchelYoungClassifier(penalty="l1").fit(X, Y), "penalty: expected"),
         (lambda: FenchelYoungClassifier(solver="saga").fit(X, Y), "solver: expected"),
         (lambda: FenchelYoungClassifier(C=0).fit(X, Y), "C: expected a number above 0"),
+        (
+            lambda: FenchelYoungClassifier(max_iter=1e-300).fit(X, Y),
+            "max_iter: expected a positive whole number, got 1e-300",
+        ),
+        (
+            lambda: FenchelYoungClassifier(solver="sgd", batch_size=2.5).partial_fit(X, Y, [0, 1]),
+            "batch_size: expected a positive whole number, got 2.5",
+        ),
         (lambda: FenchelYoungClassifier().fit(X, Y * 0), "one class"),
         (
             lambda: FenchelYoungClassifier(class_weight="balanced").fit(X, np.eye(3)[Y]),

@@ -78,9 +78,12 @@ def do_run(
         raise ValueError(f"row: expected one of {', '.join(ROWS)}; got {run.row!r}")
     settings = TRAINING | ({} if updates is None else {"updates": updates})
 
-    def work(folder: Path) -> dict[str, Any] | None:
+    def prepare() -> CaptionData:
         data = experiment_data(count)
         open_folder(out, {"images": sum(len(part.scenes) for part in data)})
+        return data
+
+    def work(folder: Path, data: CaptionData) -> dict[str, Any] | None:
         captioner, history = train_captioner(
             data,
             TrainingConfig(**settings, seed=run.seed),
@@ -94,7 +97,7 @@ def do_run(
         )
         return None if history.interrupted else _result(captioner, data, folder)
 
-    return finish(out, run, settings["updates"], work)
+    return finish(out, run, settings["updates"], prepare, work)
 
 
 def held_out(count: int | None = None) -> int:

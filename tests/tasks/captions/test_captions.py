@@ -179,6 +179,7 @@ def test_results_on_other_images_are_not_put_into_one_table(tmp_path, capsys, mo
     assert do_run(tmp_path, Run("softmax", 0), updates=1, count=20, progress=False)
     with pytest.raises(ValueError, match="holds results of other settings .images 20 there, 30"):
         do_run(tmp_path, Run("top4", 0), updates=1, count=30, progress=False)
+    assert not (tmp_path / "top4.seed-0").exists()
 
 
 @pytest.mark.parametrize("image", ["-1", "2"])

@@ -76,6 +76,16 @@ def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name)
     assert (out / "curves.png").exists() == (name != "never")
 
 
+def test_another_text_leaves_no_trace_of_the_run(folder, capsys, tiny_rows):
+    out = folder / "rows"
+    out.mkdir()
+    (out / "settings.json").write_text('{"text": "another"}')
+    command = ("reproduce", "language-model", "--data", folder, "--out", out, "--row", "top8")
+    assert run(*command, "--quiet") == 1
+    assert "holds results of other settings" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["settings.json"]
+
+
 @pytest.mark.parametrize("experiment", ["translation", "language-model", "table1"])
 def test_a_report_of_a_folder_without_runs_names_it_and_writes_nothing(
     tmp_path, experiment, capsys

@@ -194,6 +194,19 @@ def test_a_row_is_trained_stopped_continued_and_measured(
     assert [entry["update"] for entry in read_json(there / "curve.json")] == [2, 4, 6, 8]
 
 
+def test_data_that_is_missing_or_another_leaves_no_trace(folder, tmp_path, small_rows, capsys):
+    """The folder of the run was there, with the file of its lock."""
+    out = tmp_path / "out"
+    assert run("--row", "transformer-1", "--data", tmp_path / "nowhere", "--out", out) == 1
+    assert "nowhere: expected train.lc.norm.tok.de" in capsys.readouterr().err
+    assert not out.exists()
+    out.mkdir()
+    (out / "settings.json").write_text('{"data": "another"}')
+    assert run("--row", "transformer-1", "--data", folder, "--out", out) == 1
+    assert "holds results of other settings" in capsys.readouterr().err
+    assert [path.name for path in out.iterdir()] == ["settings.json"]
+
+
 def test_the_other_direction(folder, tmp_path, small_rows):
     name = "transformer-1"
     command = ("--row", name, "--data", folder, "--out", tmp_path / "out")

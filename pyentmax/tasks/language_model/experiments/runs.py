@@ -31,7 +31,7 @@ from pyentmax.tasks.language_model.training import train_writer
 from pyentmax.tasks.language_model.writer import Writer
 from pyentmax.tasks.records import fingerprint_of_texts, open_folder
 from pyentmax.tasks.runs import Curve, Run, finish, has_result, training_state
-from pyentmax.training import LAST, Validation
+from pyentmax.training import LAST, TrainingConfig, Validation
 
 TRACED = 4
 """Pieces of the held-out text on which attended positions are counted at each validation."""
@@ -71,9 +71,12 @@ def do_run(
     folder have one text, or a ValueError is raised.
     """
 
-    def work(folder: Path) -> dict[str, Any] | None:
-        open_folder(out, {"text": fingerprint_of_texts(text)})
+    def prepare() -> TrainingConfig:
         config = row(run.row).settings(run.seed, updates)
+        open_folder(out, {"text": fingerprint_of_texts(text)})
+        return config
+
+    def work(folder: Path, config: TrainingConfig) -> dict[str, Any] | None:
         writer, history = train_writer(
             text,
             config,
@@ -89,7 +92,8 @@ def do_run(
         )
         return None if history.interrupted else _measured(folder, run, writer, text)
 
-    return finish(out, run, row(run.row).updates if updates is None else updates, work)
+    wanted = row(run.row).updates if updates is None else updates
+    return finish(out, run, wanted, prepare, work)
 
 
 def _record(curve: Curve, text: Text, writer: Writer, validation: Validation) -> None:

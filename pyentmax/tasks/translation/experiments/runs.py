@@ -65,10 +65,13 @@ def do_run(
     folder have the same sentences, or a ValueError is raised.
     """
 
-    def work(folder: Path) -> dict[str, Any] | None:
+    def prepare() -> Data:
         reverse = row(run.row).reverse
         sentences = read_multi30k(data, reverse=reverse)
         open_folder(out, {"data": _fingerprint(sentences, reverse)})
+        return sentences
+
+    def work(folder: Path, sentences: Data) -> dict[str, Any] | None:
         translator, interrupted = _train(
             folder, run, sentences, updates, pause_after, device, progress
         )
@@ -78,7 +81,7 @@ def do_run(
             write_json(folder / TRAJECTORY, watched)
         return _measured(folder, run, translator, sentences, progress)
 
-    return finish(out, run, _updates(run, updates), work)
+    return finish(out, run, _updates(run, updates), prepare, work)
 
 
 def _fingerprint(sentences: Data, reverse: bool) -> str:
