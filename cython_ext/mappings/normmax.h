@@ -106,7 +106,11 @@ static void TYPED(normmax_product)(const REAL *p, const REAL *v, double alpha, R
     }
     TYPED(fill)(out, n, 0);
     const double power = 1 / (alpha - 1), least = 1e-300;
-    if (size == 0 || (REAL)alpha == INFINITY) return;
+    if (size == 0) return;
+    if ((REAL)alpha == INFINITY) {
+        for (ptrdiff_t i = 0; i < n; i++) out[i] = p[i] == p[i] ? (REAL)0 : p[i];
+        return;
+    }
     for (ptrdiff_t i = 0; i < size; i++) {
         log_s[i] = log(share[i]);
         k = share[i] > share[k] ? i : k;

@@ -10,6 +10,7 @@
 #ifndef PYENTMAX_THRESHOLDS_WATER_FILLING_H
 #define PYENTMAX_THRESHOLDS_WATER_FILLING_H
 
+#include "elementary/sort_keys.h"
 #include "rows/doubles.h"
 #include "rows/steps.h"
 
@@ -74,15 +75,14 @@ static Filled at_level(const double *a, const double *u, ptrdiff_t n, double t, 
     return rise == SCALED ? leaf_at_level(a, u, n, t, SCALED) : leaf_at_level(a, u, n, t, SHIFTED);
 }
 
-/* Halfway between 0 <= low <= high in the order of floating-point numbers, which that of their bits
- * is. */
+/* Halfway between low <= high in the order of floating-point numbers. */
 static inline double middle_float(double low, double high) {
-    int64_t from, to;
-    memcpy(&from, &low, sizeof from);
-    memcpy(&to, &high, sizeof to);
-    from += (to - from) / 2;
-    memcpy(&low, &from, sizeof low);
-    return low;
+    const uint64_t sign = (uint64_t)1 << 63, from = rising_key_f64(low);
+    const uint64_t key = from + (rising_key_f64(high) - from) / 2;
+    const uint64_t bits = key & sign ? key ^ sign : ~key;
+    double middle;
+    memcpy(&middle, &bits, sizeof middle);
+    return middle;
 }
 
 /* The level where the sum is `total`, and in *rest what of it rounding takes away, from a guess;
@@ -157,10 +157,10 @@ static void fill_to(double *a, const double *u, ptrdiff_t n, double total, doubl
     filled(a, u, n, t, rest, rise, value);
 }
 
-/* The sum of the bounds of scores at most so far below the largest. */
-static double bounds_within(double gap, double largest, const double *score, const double *bound,
-                            ptrdiff_t n, double *scratch) {
-    for (ptrdiff_t i = 0; i < n; i++) scratch[i] = largest - score[i] <= gap ? bound[i] : 0;
+/* The sum of the bounds of scores from z on. */
+static double bounds_from(double z, const double *score, const double *bound, ptrdiff_t n,
+                          double *scratch) {
+    for (ptrdiff_t i = 0; i < n; i++) scratch[i] = score[i] >= z ? bound[i] : 0;
     return sum_of(scratch, n);
 }
 
@@ -169,22 +169,25 @@ static double bounds_within(double gap, double largest, const double *score, con
  * Say that scores down to z_c have just bounds enough for it. An entry that is not full leaves
  * nothing to those `reach` below it, but for what rounding hides. So were it `reach` above z_c, all
  * would have to come from scores above z_c, whose bounds do not suffice. Hence what is `reach`
- * above z_c is full. */
+ * above z_c is full.
+ *
+ * It is z_c that is bracketed, not its gap to the largest score: that is no more than a rounding of
+ * the largest, where this is far above. */
 static double first_shift(const double *score, const double *bound, ptrdiff_t n, double total,
                           double reach, double *scratch) {
     const double largest = largest_of(score, n);
-    double low = reach, high = (double)INFINITY;
-    if (bounds_within(low, largest, score, bound, n, scratch) >= total) return largest;
+    double low = -DBL_MAX, high = largest - reach;
+    if (bounds_from(high, score, bound, n, scratch) >= total) return largest;
     for (int pass = 0; pass < 64 && high - low > 1; pass++) { /* each takes a bit off the bracket */
-        const double gap = middle_float(low, high);
-        if (gap == low) break;
-        if (bounds_within(gap, largest, score, bound, n, scratch) >= total)
-            high = gap;
+        const double z = middle_float(low, high);
+        if (z == low) break;
+        if (bounds_from(z, score, bound, n, scratch) >= total)
+            low = z;
         else
-            low = gap;
+            high = z;
     }
     for (ptrdiff_t i = 0; i < n; i++)
-        scratch[i] = largest - score[i] >= low - reach ? score[i] : -(double)INFINITY;
+        scratch[i] = score[i] - high <= reach ? score[i] : -(double)INFINITY;
     return largest_of(scratch, n);
 }
 

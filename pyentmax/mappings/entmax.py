@@ -462,7 +462,7 @@ def _grad_alpha_large(p: Any, beta: Any) -> Any:
     share = _share(p, finite)
     apart = p - share
     g = apart / finite / finite - (p * dl - share * _dot(p, dl) + (log_p - dl) * apart) / finite
-    return np.where(np.isinf(beta), 0, g)
+    return np.where(np.isinf(beta), np.where(np.isnan(p), p, 0), g)
 
 
 def _phi(x: Any) -> Any:

@@ -169,7 +169,8 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
         other_t = np.sum(np.where(at_k, 0, t), axis=-1, keepdims=True)
         at_largest = t * np.sum(other_p, axis=-1, keepdims=True) - p * other_t
         elsewhere = t - p * np.sum(t, axis=-1, keepdims=True)
-        return _simplex.times(scale, np.where(at_k, at_largest, elsewhere))
+        moved = _simplex.times(scale, np.where(at_k, at_largest, elsewhere))
+        return np.where(p != 0, moved, 0)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.

@@ -95,6 +95,22 @@ def test_accuracy_in_many_digits(name: str, scale: float, dtype: type) -> None:
             assert abs(p.sum(dtype=float) - 1) <= 4 * epsilon * np.sqrt(12)
 
 
+@pytest.mark.parametrize("form", ["", "reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_name
+def test_scores_far_apart_get_what_the_higher_ones_leave(name: str, dtype: type, form: str) -> None:
+    """Beside a full score of 1e21 the others' gaps to it are all the same number."""
+    function = getattr(pyentmax, name)
+    function = function.reference if form else function
+    p = [0.4, 0.4, 0.2, 0, 0]
+    for exponent in np.arange(1, 38, 0.5):
+        for lower in (1e3, 1e8, 1e13):
+            z = np.array([10.0**exponent, 0, -lower, -2 * lower, -(lower**2)], dtype)
+            order = np.random.default_rng(0).permutation(5)
+            found = function(z[order], 0.4)
+            np.testing.assert_allclose(found, np.array(p)[order], rtol=1e-5, err_msg=f"{z}")
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 1000, 50_000])
 @every_name

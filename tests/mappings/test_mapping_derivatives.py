@@ -106,6 +106,30 @@ def test_a_nan_row_has_nan_derivatives_and_no_other(name: str, params: tuple[flo
     assert np.isfinite(product[1]).all()
 
 
+STEEP = [("entmax", 4.0), ("entmax", np.inf), ("normmax", 4.0), ("normmax", np.inf)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["", "reference"])
+@pytest.mark.parametrize(
+    ("name", "params"), [*CASES, *((name, (alpha,)) for name, alpha in STEEP)], ids=str
+)
+def test_a_nan_row_moves_nothing_where_it_is_masked(
+    name: str, params: tuple[float, ...], form: str, dtype: type
+) -> None:
+    """Large α: NaN there from a kernel; zeros for all of the row from the one of normmax at ∞."""
+    jvp: Any = MAPPINGS[name].jvp
+    jvp = jvp.reference if form else jvp
+    mask = np.array([[True, False, True], [True, True, True]])
+    p = np.array([[np.nan] * 3, [0.5, 0.5, 0]], dtype)
+    product = jvp(p, np.array([[1, 2, 3], [3, 1, 2]], dtype), *params, mask=mask)
+    np.testing.assert_array_equal(np.isnan(product), [[True, False, True], [False] * 3])
+    assert product[0, 1] == 0
+    if name == "entmax":
+        slope: Any = pyentmax.entmax_grad_alpha
+        assert np.isnan((slope.reference if form else slope)(p, *params)[0]).all()
+
+
 @every_case
 def test_dtypes_of_derivatives(name: str, params: tuple[float, ...]) -> None:
     record = MAPPINGS[name]
