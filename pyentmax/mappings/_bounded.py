@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
-# How often scores are shifted anew: each time takes one more scale of full entries off.
-_SHIFTS = 3
+# How often scores are shifted anew: each time takes one more scale of full entries off. A scale is
+# as wide as a significand, so that float64 has 2 · 2098/53 of them at most, and float32 fewer. On
+# a device, where nobody looks whether another is left, rows with more than a few are not worth it.
+_SHIFTS, _SHIFTS_UNSEEN = 80, 3
 
 
 def full_entries(p: Any, upper: Any) -> Any:
@@ -36,7 +38,7 @@ def solve_shifted(z: Any, upper: Any, solve: Callable[[Any], Any]) -> Any:
     shift = np.max(np.where(there, z, -np.inf), axis=-1, keepdims=True)
     shift = np.where(shift > -np.inf, shift, 0)
     p = solved(shift)
-    for _ in range(_SHIFTS):
+    for _ in range(_SHIFTS if isinstance(z, np.ndarray) else _SHIFTS_UNSEEN):
         open_top = np.max(np.where(there & (p < upper), z, -np.inf), axis=-1, keepdims=True)
         with np.errstate(over="ignore"):
             lower = (open_top > -np.inf) & (shift - open_top > 1)

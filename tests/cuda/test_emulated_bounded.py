@@ -127,6 +127,18 @@ def test_a_budget_of_nothing_takes_nothing(form: Form) -> None:
     assert not p[::2][np.isfinite(z[::2].max(axis=-1))].any()
 
 
+@pytest.mark.parametrize("form", BOUNDED_FORMS, ids=str)
+def test_each_of_many_scales_that_are_full_leaves_the_next_its_digits(form: Form) -> None:
+    """In float32 the rest was shared evenly from the fifth scale on."""
+    n = form.lengths[-2]
+    z = np.full((2, n), -1e31, np.float32)
+    z[:, :8] = [1e38, 1e29, 1e20, 1e11, 1e2, 0.5, 0.45, 0.4]
+    upper = np.full(z.shape, 0.15, np.float32)
+    for name in ("csoftmax", "csparsemax"):
+        p = run(name, form, FLOAT32, z, upper, 1 - 1e-6)
+        check(name, FLOAT32, z, upper, None, p)
+
+
 @pytest.mark.parametrize(("name", "rule"), [("csoftmax", "softmax"), ("csparsemax", "sparsemax")])
 @form_and_type(FORMS)
 def test_entries_at_their_bounds_do_not_move(

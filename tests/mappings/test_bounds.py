@@ -111,6 +111,22 @@ def test_scores_far_apart_get_what_the_higher_ones_leave(name: str, dtype: type,
             np.testing.assert_allclose(found, np.array(p)[order], rtol=1e-5, err_msg=f"{z}")
 
 
+@pytest.mark.parametrize("form", ["", "reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_name
+def test_each_of_many_scales_that_are_full_leaves_the_next_its_digits(
+    name: str, dtype: type, form: str
+) -> None:
+    """The body took four scales off, and shared the rest evenly."""
+    function = getattr(pyentmax, name)
+    function = function.reference if form else function
+    scales, gaps = [1e38, 1e29, 1e20, 1e11, 1e2], np.array([0.5, 0.45, 0.4])
+    z = np.array([*scales, *gaps, -1e4, -1e13, -1e22, -1e31], dtype)
+    rest = 0.25 * pyentmax.softmax(gaps) if name == "csoftmax" else gaps - (gaps.sum() - 0.25) / 3
+    p = function(z, 0.15)
+    np.testing.assert_allclose(p, [*[0.15] * 5, *rest, *[0] * 4], rtol=1e-5, atol=1e-30)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 1000, 50_000])
 @every_name

@@ -30,7 +30,7 @@
 #include "rows.cuh"
 
 constexpr int MAX_LEVELS = 160; /* more than halving a bracket of doubles can take */
-constexpr int SHIFTS = 3;       /* how often full entries may turn out to hide the rest's scale */
+constexpr int SHIFTS = 80;      /* more than there are scales that full entries can hide */
 
 /* Scores and bounds of a row; a bound of 0 where an entry is ruled out. */
 template <typename T> struct Bounded {
