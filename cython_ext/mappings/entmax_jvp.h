@@ -44,10 +44,10 @@ NEVER_INLINE void TYPED(entmax_jvp_beyond)(const REAL *restrict p, const REAL *r
     for (ptrdiff_t j = 0; j < n; j++)
         if (p[j] > 0 && v[j] != v[k])
             along += exp2(slope * log2(p[j]) - top) * ((double)v[j] - v[k]);
-    const double log_sum = slope * log2(p[k]) + log2(weight);
+    const double log_largest = slope * log2(p[k]), log_weight = log2(weight);
     for (ptrdiff_t i = 0; i < n; i++) {
         if (p[i] == 0 || v[i] != v[k]) continue;
-        const double s = exp2(slope * log2(p[i]) + top - log_sum);
+        const double s = exp2(slope * log2(p[i]) - log_largest - log_weight + top);
         if (i != k && out[i] < INFINITY)
             out[i] *= (REAL)-mean;
         else

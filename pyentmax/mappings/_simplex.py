@@ -56,7 +56,7 @@ def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
             top = np.max(np.where(v == 0, -np.inf, log_s), axis=-1, keepdims=True)
             top = np.where(top > -np.inf, top, 0)
             parts = np.sum(times(np.exp(log_s - top), v), axis=-1, keepdims=True)
-            exact = times(np.exp(log_s + top - _log_sum(log_s, share)), -parts)
+            exact = times(np.exp(_log_share(log_s, share) + top), -parts)
             moved = np.where(beyond & (v == 0), exact, moved)
         return np.where(s != 0, moved, 0)
 
@@ -75,8 +75,9 @@ def dense(s: Any, share: Any = None, log_s: Any = None) -> Any:
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         between = times(lesser, greater)
         if log_s is not None:
-            both = log_s[..., :, None] + log_s[..., None, :]
-            exact = np.exp(both - _log_sum(log_s, share)[..., None])
+            log_share = _log_share(log_s, share)
+            least = np.minimum(log_s[..., :, None], log_s[..., None, :])
+            exact = np.exp(least + np.maximum(log_share[..., :, None], log_share[..., None, :]))
             between = np.where(lesser < np.inf, between, exact)
     around = np.sum(rest, axis=-1, keepdims=True)
     own = np.where(at_k, times(around, share), rest * (1 - share))
@@ -95,10 +96,10 @@ def times(a: Any, b: Any) -> Any:
         return np.where(b == 0, 0, a * b)
 
 
-def _log_sum(log_s: Any, share: Any) -> Any:
-    # log Σs, by the largest
+def _log_share(log_s: Any, share: Any) -> Any:
+    # log s/Σs, by the largest: of two logarithms that may be huge the difference is taken first
     largest = np.max(share, axis=-1, keepdims=True)
-    return np.max(log_s, axis=-1, keepdims=True) - np.log(largest)
+    return log_s - np.max(log_s, axis=-1, keepdims=True) + np.log(largest)
 
 
 def _share(s: Any) -> Any:

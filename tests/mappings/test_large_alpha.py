@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 import mpmath
@@ -179,3 +180,20 @@ def test_normmax_keeps_its_digits_near_a_corner(p: list[float], alpha: float) ->
         for form in ("", ".reference"):
             found = function("normmax_jvp", form)(p, np.array(v), alpha)
             assert (np.abs(found - expected) <= room).all()
+
+
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize(("dtype", "alpha"), [(np.float32, 1e10), (np.float64, 1e25)])
+def test_of_two_entries_what_one_gains_the_other_loses_beyond_floats_too(
+    dtype: type, alpha: float, form: str
+) -> None:
+    """A sum of logarithms lost the smaller of them, and the smaller of two s counted 1."""
+    least = np.finfo(dtype).epsneg
+    for few in (least, dtype(1e-30)):
+        p = np.array([few, 0, 1 - least], dtype)
+        product = attrgetter(f"entmax_jvp{form}")(pe)
+        moved = product(p, np.array([-1, 0, -18], dtype), alpha)
+        np.testing.assert_array_equal(moved, [np.inf, 0, -np.inf])
+        jacobian = pe.entmax_jacobian(p, alpha)
+        expected = [[np.inf, 0, -np.inf], [0, 0, 0], [-np.inf, 0, np.inf]]
+        np.testing.assert_array_equal(jacobian, expected)
