@@ -149,6 +149,16 @@ def test_captions_have_a_panel_per_word_and_a_row_per_model():
     assert [len(panel.lines) > 0 for panel in ax.figure.axes] == [True, False, True]
 
 
+def test_captions_without_a_word_have_the_image_alone():
+    """Where all were empty there was no panel, and the command ended behind the training."""
+    nothing = ([], np.ones((0, 2, 2)))
+    for looks in ({"dense": nothing}, {"dense": nothing, "sparse": (["red"], np.eye(2)[None])}):
+        ax = plot_captions(np.ones((4, 4, 3)), looks)
+        assert [panel.get_ylabel() for panel in ax.figure.axes] == list(looks)
+        assert ax.get_title() == "(no word)"
+        assert not ax.patches
+
+
 def test_training_curve_holds_both_lines_and_the_best():
     history = {
         "update": [10, 20, 30, 40],

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 
@@ -25,6 +26,7 @@ from pyentmax.tasks.translation.commands import ANALYSES as OF_TRANSLATION
 from pyentmax.tasks.translation.commands import add_commands as add_translation
 
 LONGEST = 2000  # characters of a message
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 TASKS = [add_inflection, add_translation, add_captions, add_language_model]
 ANALYSES = {**OF_INFLECTION, **OF_TRANSLATION}
 
@@ -51,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _message(error: Exception) -> str:
-    """One line, and not a page of it: what is quoted may be a whole file."""
-    text = _text(error)
+    """One line, and not a page of it: what is quoted may be a whole file, or any file's name."""
+    text = CONTROL.sub(lambda found: ascii(found[0])[1:-1], _text(error))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} … ({len(text):,} characters)"
 
 

@@ -83,7 +83,8 @@ def plot_captions(
     ----------
     image : (height, width, 3) array
     captions : mapping
-        Label → the words, and the weights (words, rows, columns) of each.
+        Label → the words, and the weights (words, rows, columns) of each. A model that says nothing
+        has the image alone in its row.
     sought : sequence of int
         For each word, the cell where it can be read; −1 where there is none.
 
@@ -102,11 +103,13 @@ def plot_captions(
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    longest = max(len(words) for words, _ in captions.values())
+    longest = max(1, *(len(words) for words, _ in captions.values()))
     figure = Figure(figsize=(1.65 * longest + 0.3, 1.95 * len(captions)), layout="constrained")
     panels = figure.subplots(len(captions), longest, squeeze=False)
     for row, (label, (words, weights)) in zip(panels, captions.items(), strict=True):
         weights = np.asarray(weights)
+        if not len(words):
+            words, weights = ["(no word)"], np.zeros((1, *weights.shape[1:]))
         for place, ax in enumerate(row):
             if place >= len(words):
                 ax.remove()

@@ -19,6 +19,8 @@ from pyentmax.tasks.model_files import best_of, reading
 from pyentmax.training import Validation, load_checkpoint, save_checkpoint
 
 KIND = "language model"
+MOST = 10**6
+"""Characters of a text that is written: more are a mistake."""
 END = "\n"
 """Where decoders end a continuation, if the text has it: with the line."""
 
@@ -166,8 +168,8 @@ class Writer:
         """
         if not beginning:
             raise DataError("beginning: expected at least one character, got none")
-        if length < 0:
-            raise ValueError(f"length: expected at least 0, got {length}")
+        if not 0 <= length <= MOST:
+            raise ValueError(f"length: expected a number from 0 to {MOST:,}, got {length:,}")
         check_choice(temperature, top_k, nucleus)
         model, tokens = self.model, self.encode(beginning).tolist()
         state, last = None, np.array([model.bos])

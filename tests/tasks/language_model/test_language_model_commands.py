@@ -86,6 +86,12 @@ def test_another_text_leaves_no_trace_of_the_run(folder, capsys, tiny_rows):
     assert [path.name for path in out.iterdir()] == ["settings.json"]
 
 
+def test_an_error_is_one_line_whatever_a_file_is_called(tmp_path, capsys):
+    """Its name was printed as it is, with line ends and what a terminal obeys."""
+    assert run("sample", tmp_path / "a\nb\x1b[2J\u2028c") == 1
+    assert capsys.readouterr().err.splitlines()[0].endswith("a\\nb\\x1b[2J\\u2028c")
+
+
 @pytest.mark.parametrize("experiment", ["translation", "language-model", "table1"])
 def test_a_report_of_a_folder_without_runs_names_it_and_writes_nothing(
     tmp_path, experiment, capsys
@@ -239,7 +245,8 @@ def test_temperature_top_k_and_nucleus():
     ("call", "error", "words"),
     [
         (lambda w: w.write("", 3, None), DataError, "at least one character"),
-        (lambda w: w.write("the", -1, None), ValueError, "length: expected at least 0"),
+        (lambda w: w.write("the", -1, None), ValueError, "length: expected a number from 0 to"),
+        (lambda w: w.write("the", 10**30, None), ValueError, "from 0 to 1,000,000, got 1,000,000,"),
         (lambda w: w.write("€", 3, None), DataError, "€"),
         (lambda w: w.write("the", 3, None, temperature=0), ValueError, "temperature must be"),
         (lambda w: w.write("the", 3, None, temperature=-1), ValueError, "temperature must be"),
