@@ -122,7 +122,8 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
     Raises
     ------
     ValueError
-        If there is no such mapping, or its parameters are missing, too many or not numbers.
+        If there is no such mapping, or its parameters are missing, too many or no numbers that it
+        takes.
 
     Examples
     --------
@@ -151,4 +152,18 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
         form = ":".join((name, *(parameter.upper() for parameter in wanted)))
         numbers = "numbers in place of the capitals" if wanted else "without numbers"
         raise ValueError(f"mapping: expected {form}, {numbers}; got {choice!r}")
+    _check_values(choice, name, params)
     return ChosenMapping(name, params)
+
+
+def _check_values(choice: str | float, name: str, params: tuple[float, ...]) -> None:
+    """Refuse numbers that the mapping would refuse, before there is a model with it."""
+    record = _RECORDS[name]
+    try:
+        if {"upper", "budget"} & set(record.parameters):  # how high, depends on the number of scores
+            if not params[0] >= 0:
+                raise ValueError(f"{record.parameters[0]} must be at least 0, got {params[0]}")
+        else:
+            record.forward(np.zeros(1), *params)
+    except ValueError as error:
+        raise ValueError(f"mapping: {error}, in {choice!r}") from None

@@ -69,3 +69,30 @@ def test_bad_alphas_are_refused():
             entmax_by_bisection([1.0, 0.0], alpha)
     with pytest.raises(ValueError, match="expected bisection:ALPHA, numbers"):
         choose_mapping("bisection")
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ("bisection:0.5", "alpha must be above 1"),
+        ("topk_softmax:nan", "k must be at least 1"),
+        ("topk_softmax:0", "k must be at least 1"),
+        ("topk_sparsemax:1.5", "k must be a whole number"),
+        ("fusedmax:-1", "strength must be at least 0"),
+        ("entmax:nan", "alpha must be at least 1"),
+        ("normmax:1", "alpha must be above 1"),
+        ("csoftmax:-0.1", "upper must be at least 0"),
+        ("budget_sparsemax:nan", "budget must be at least 0"),
+    ],
+)
+def test_numbers_that_the_mapping_does_not_take_are_refused_with_its_name(choice, words):
+    """A training wrote its first checkpoint before it came to the numbers."""
+    with pytest.raises(ValueError, match=f"mapping: {words}.*, in '{choice}'"):
+        choose_mapping(choice)
+
+
+@pytest.mark.parametrize(
+    "choice", ["csoftmax:0.1", "budget_sparsemax:7", "topk_softmax:1e9", "fusedmax:0", "entmax:inf"]
+)
+def test_numbers_that_fit_some_rows_are_taken(choice):
+    assert str(choose_mapping(choice).params[0]) in {"0.1", "7.0", "1000000000.0", "0.0", "inf"}

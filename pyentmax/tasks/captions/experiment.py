@@ -74,8 +74,7 @@ def do_run(
     ValueError
         If there is no such row, or the folder has results on another number of images.
     """
-    if run.row not in ROWS:
-        raise ValueError(f"row: expected one of {', '.join(ROWS)}; got {run.row!r}")
+    check_row(run.row)
     settings = TRAINING | ({} if updates is None else {"updates": updates})
 
     def prepare() -> CaptionData:
@@ -98,6 +97,12 @@ def do_run(
         return None if history.interrupted else _result(captioner, data, folder)
 
     return finish(out, run, settings["updates"], prepare, work)
+
+
+def check_row(name: str) -> None:
+    """Raise a ValueError unless it is a row of the table."""
+    if name not in ROWS:
+        raise ValueError(f"row: expected one of {', '.join(ROWS)}; got {name!r}")
 
 
 def held_out(count: int | None = None) -> int:

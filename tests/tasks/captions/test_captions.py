@@ -190,6 +190,10 @@ def test_a_picture_of_no_image_is_refused_before_anything_is_trained(tmp_path, c
     assert not (tmp_path / "new").exists()
 
 
-def test_there_is_no_such_row(tmp_path):
+def test_there_is_no_such_row(tmp_path, capsys):
+    command = ["reproduce", "captions", "--out", str(tmp_path / "new"), "--images", "20"]
+    assert main([*command, "--updates", "1", "--row", "softmax", "top9"]) == 1
+    assert "got 'top9'" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()  # the first row was trained before
     with pytest.raises(ValueError, match=f"row: expected one of {', '.join(ROWS)}; got 'top9'"):
         do_run(tmp_path, Run("top9", 0))

@@ -9,6 +9,7 @@ from pyentmax.calls.devices import DEVICES
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.captions.experiment import (
     ROWS,
+    check_row,
     do_run,
     draw_looks,
     experiment_data,
@@ -43,6 +44,8 @@ def add_reproduce(commands: Commands) -> None:
 
 
 def _reproduce(args: argparse.Namespace) -> int:
+    for name in args.row:
+        check_row(name)  # before anything is trained
     runs = asked_for(args.row, args.seed, args.updates, args.pause_after)
     shown = held_out(args.images)
     if not 0 <= args.picture < shown:
