@@ -160,7 +160,7 @@ def _check_values(choice: str | float, name: str, params: tuple[float, ...]) -> 
     """Refuse numbers that the mapping would refuse, before there is a model with it."""
     record = _RECORDS[name]
     try:
-        if {"upper", "budget"} & set(record.parameters):  # how high, depends on the number of scores
+        if {"upper", "budget"} & set(record.parameters):  # the most depends on how many scores
             if not params[0] >= 0:
                 raise ValueError(f"{record.parameters[0]} must be at least 0, got {params[0]}")
         else:
