@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
+from pyentmax.calls.devices import device_module
 from pyentmax.system.blas import describe_blas, limit_blas
 from pyentmax.tasks.analyse import add_analyse
 from pyentmax.tasks.captions.commands import add_commands as add_captions
@@ -36,6 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         print(f"pyentmax runs {describe_backend()}", flush=True)
+        if getattr(args, "scheduler", None) is None:  # whose workers have devices of their own
+            device_module(getattr(args, "device", "cpu"))  # raises before there is anything on disk
         if "blas_threads" not in args:
             return args.run(args)
         with limit_blas(args.blas_threads):

@@ -46,8 +46,8 @@ def asked_for(
     A ValueError names a number that no training has, before there is anything of it on disk.
     """
     check_pause(pause_after)
-    if updates is not None and updates < 1:
-        raise ValueError(f"updates: expected at least 1, got {updates}")
+    if updates is not None:
+        TrainingConfig(updates=updates)
     for seed in seeds:
         if seed < 0:
             raise ValueError(f"seed: expected numbers from 0 up, got {seed}")

@@ -21,6 +21,8 @@ from pyentmax.training import History, TrainingConfig, train
 COUNT = 5000
 """Images in all, of which the last 1,000 are held out: 500 to choose by, 500 to report."""
 HELD_OUT = 500
+MOST = 10**6
+"""Images that are drawn: more are a mistake, and fill all memory."""
 
 
 class Pictures(NamedTuple):
@@ -52,6 +54,8 @@ def draw_data(count: int = COUNT, held_out: int = HELD_OUT, seed: int = 0) -> Ca
     """
     if not 0 < 2 * held_out < count:
         raise ValueError(f"count: expected more than twice {held_out}, the held out; got {count}")
+    if count > MOST:
+        raise ValueError(f"count: expected at most {MOST:,} images, got {count:,}")
     rng = np.random.default_rng(seed)
     scenes = draw_scenes(count, rng)
     every = Pictures(scenes, draw_images(scenes, rng))

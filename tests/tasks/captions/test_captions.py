@@ -190,6 +190,11 @@ def test_a_picture_of_no_image_is_refused_before_anything_is_trained(tmp_path, c
     assert not (tmp_path / "new").exists()
 
 
+def test_more_images_than_memory_holds_are_refused():
+    with pytest.raises(ValueError, match="count: expected at most 1,000,000 images, got 1,000,0"):
+        draw_data(10**30)
+
+
 def test_there_is_no_such_row(tmp_path, capsys):
     command = ["reproduce", "captions", "--out", str(tmp_path / "new"), "--images", "20"]
     assert main([*command, "--updates", "1", "--row", "softmax", "top9"]) == 1

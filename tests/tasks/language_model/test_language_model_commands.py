@@ -1,6 +1,7 @@
 """Language models from a text to the table: training, resuming, writing, measuring."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -86,6 +87,16 @@ def test_another_text_leaves_no_trace_of_the_run(folder, capsys, tiny_rows):
     assert [path.name for path in out.iterdir()] == ["settings.json"]
 
 
+@pytest.mark.parametrize("command", ["reproduce captions", "reproduce table1", "train captions"])
+def test_a_device_that_is_not_there_leaves_nothing_behind(tmp_path, command, monkeypatch, capsys):
+    """Settings and the file of a lock were there."""
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    out = tmp_path / "new"
+    assert main([*command.split(), "--out", str(out), "--quiet", "--device", "cuda"]) == 1
+    assert "device 'cuda' needs CuPy" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_an_error_is_one_line_whatever_a_file_is_called(tmp_path, capsys):
     """Its name was printed as it is, with line ends and what a terminal obeys."""
     assert run("sample", tmp_path / "a\nb\x1b[2J\u2028c") == 1
@@ -112,6 +123,7 @@ def test_a_report_of_a_folder_without_runs_names_it_and_writes_nothing(
         ("--pause-after", "0", "pause_after: expected at least 1 update, got 0"),
         ("--pause-after", "-1", "pause_after: expected at least 1 update, got -1"),
         ("--updates", "0", "updates: expected at least 1, got 0"),
+        ("--updates", "10000000000000", "updates: expected at most 1,000,000,000,000, got 100000"),
         ("--seed", "-1", "seed: expected numbers from 0 up, got -1"),
     ],
 )
