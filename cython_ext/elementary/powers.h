@@ -12,8 +12,8 @@
  * many entries as fit its window, so the work goes in short loops over a LEAF, which fit more
  * often.
  *
- * One exponent for thousands of floats is prepared: (1 + f)^b is a polynomial, with no logarithm,
- * and 2^(b e) is looked up.
+ * An exponent for many floats is prepared: (1 + f)^b is a polynomial, with no logarithm, and 2^(b
+ * e) is looked up.
  */
 #ifndef PYENTMAX_ELEMENTARY_POWERS_H
 #define PYENTMAX_ELEMENTARY_POWERS_H
@@ -23,8 +23,9 @@
 #include "rows/vectors.h"
 
 enum {
-    POWER_NODES = 8, /* points that prepared_power()'s polynomial goes through */
+    POWER_NODES = 8, /* points that a prepared power's polynomial goes through */
     BINADES = 32,    /* the powers of 2 that look_up() holds */
+    EXPONENTS = 8,   /* that are prepared side by side */
 };
 
 #define TEMPLATE "elementary/powers.h"
@@ -52,25 +53,42 @@ typedef struct {
 
 #if !IS_DOUBLE
 
-/* The polynomial through points of (1 + f)^exponent at Chebyshev's nodes of |f| <= 1/3: for
- * exponents from 0 to 5 it is off by a third of ε at most. */
-static void TYPED(prepare_power)(TYPED(PreparedPower) *power, double exponent) {
+/* The polynomials through points of (1 + f)^exponent at Chebyshev's nodes of |f| <= 1/3: for
+ * exponents from 0 to 5.5 they are off by a third of ε at most. */
+static void TYPED(power_polynomials)(const double exponent[EXPONENTS],
+                                     double polynomial[POWER_NODES][EXPONENTS]) {
     static const double cosines[POWER_NODES] = {
         0.98078528040323045,  0.83146961230254524,  0.55557023301960222,  0.19509032201612827,
         -0.19509032201612827, -0.55557023301960222, -0.83146961230254524, -0.98078528040323045};
-    double f[POWER_NODES], newton[POWER_NODES], sum[POWER_NODES] = {0};
+    double f[POWER_NODES], newton[POWER_NODES][EXPONENTS];
     for (int i = 0; i < POWER_NODES; i++) {
         f[i] = cosines[i] / 3;
-        newton[i] = exp2_of_f64(exponent * log2_of_f64(1 + f[i]));
+        const double log2_u = log2_of_f64(1 + f[i]);
+        for (int j = 0; j < EXPONENTS; j++) {
+            newton[i][j] = exp2_of_f64(exponent[j] * log2_u);
+            polynomial[i][j] = 0;
+        }
     }
     for (int order = 1; order < POWER_NODES; order++) /* divided differences */
-        for (int i = POWER_NODES - 1; i >= order; i--)
-            newton[i] = (newton[i] - newton[i - 1]) / (f[i] - f[i - order]);
-    for (int k = POWER_NODES - 1; k >= 0; k--) { /* sum (f - f_k) + newton_k */
-        for (int i = POWER_NODES - 1; i > 0; i--) sum[i] = sum[i - 1] - f[k] * sum[i];
-        sum[0] = newton[k] - f[k] * sum[0];
+        for (int i = POWER_NODES - 1; i >= order; i--) {
+            const double per_apart = 1 / (f[i] - f[i - order]);
+            for (int j = 0; j < EXPONENTS; j++)
+                newton[i][j] = (newton[i][j] - newton[i - 1][j]) * per_apart;
+        }
+    for (int k = POWER_NODES - 1; k >= 0; k--) { /* polynomial (f - f_k) + newton_k */
+        for (int i = POWER_NODES - 1; i > 0; i--)
+            for (int j = 0; j < EXPONENTS; j++)
+                polynomial[i][j] = polynomial[i - 1][j] - f[k] * polynomial[i][j];
+        for (int j = 0; j < EXPONENTS; j++)
+            polynomial[0][j] = newton[k][j] - f[k] * polynomial[0][j];
     }
-    for (int i = 0; i < POWER_NODES; i++) power->coefficients[i] = (REAL)sum[i];
+}
+
+static void TYPED(prepare_power)(TYPED(PreparedPower) *power, double exponent) {
+    double exponents[EXPONENTS], polynomial[POWER_NODES][EXPONENTS];
+    for (int j = 0; j < EXPONENTS; j++) exponents[j] = exponent;
+    TYPED(power_polynomials)(exponents, polynomial);
+    for (int i = 0; i < POWER_NODES; i++) power->coefficients[i] = (REAL)polynomial[i][0];
 
     memset(power->of_2, 0, sizeof power->of_2);
     const double half = exp2_of_f64(-exponent);
@@ -90,6 +108,49 @@ ALWAYS_INLINE TYPED(Register)
     TYPED(Register) y = f * c[POWER_NODES - 1] + c[POWER_NODES - 2];
     for (int i = POWER_NODES - 3; i >= 0; i--) y = y * f + c[i];
     return y * TYPED(look_up)(power->of_2, e);
+}
+
+/* An exponent for each column of a tile: the same powers, to the last bit. */
+typedef struct {
+    REAL coefficients[POWER_NODES][BLOCK], of_2[BINADES][BLOCK];
+} TYPED(PreparedColumns);
+
+static void TYPED(prepare_columns)(TYPED(PreparedColumns) *columns, const double exponent[BLOCK]) {
+    for (int start = 0; start < BLOCK; start += EXPONENTS) {
+        double polynomial[POWER_NODES][EXPONENTS], half[EXPONENTS], of_2[EXPONENTS];
+        TYPED(power_polynomials)(exponent + start, polynomial);
+        for (int i = 0; i < POWER_NODES; i++)
+            for (int j = 0; j < EXPONENTS; j++)
+                columns->coefficients[i][start + j] = (REAL)polynomial[i][j];
+        for (int j = 0; j < EXPONENTS; j++) {
+            half[j] = exp2_of_f64(-exponent[start + j]);
+            of_2[j] = power_of_2_f64(6755399441055744.0, SHIFT);
+        }
+        for (int e = 0; e < BINADES; e++)
+            for (int j = 0; j < EXPONENTS; j++) {
+                columns->of_2[-e & (BINADES - 1)][start + j] = e <= MANTISSA_BITS + 1
+                                                                   ? (REAL)of_2[j]
+                                                                   : (REAL)0;
+                of_2[j] *= half[j];
+            }
+    }
+}
+
+/* prepared_power() in the columns from `column` on. */
+ALWAYS_INLINE TYPED(Register)
+    TYPED(power_in_columns)(const TYPED(PreparedColumns) *columns, int column, TYPED(Register) u) {
+    TYPED(LaneMask) e;
+    const TYPED(Register) f = TYPED(split_register)(u, &e);
+    TYPED(Register) y = f * TYPED(load_register)(columns->coefficients[POWER_NODES - 1] + column)
+                        + TYPED(load_register)(columns->coefficients[POWER_NODES - 2] + column);
+    for (int i = POWER_NODES - 3; i >= 0; i--)
+        y = y * f + TYPED(load_register)(columns->coefficients[i] + column);
+    BITS at[TYPED(WIDTH)];
+    REAL of_2[TYPED(WIDTH)];
+    memcpy(at, &e, sizeof at);
+    for (int j = 0; j < TYPED(WIDTH); j++)
+        of_2[j] = columns->of_2[at[j] & (BINADES - 1)][column + j];
+    return y * TYPED(load_register)(of_2);
 }
 
 #endif

@@ -255,24 +255,24 @@ static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict 
         if (place[j] < n) p[place[j] * BLOCK + j] = 0;
     }
     for (int half = 0; half < BLOCK; half += LANES) {
-        REAL all_mass[LANES] = {0}, all_powers[LANES] = {0};
-        for (ptrdiff_t start = 0; start < n; start += LANES) {
-            const ptrdiff_t end = n - start < LANES ? n : start + LANES;
-            REAL sum[LANES] = {0}, power[LANES] = {0};
-            for (ptrdiff_t i = start * BLOCK + half; i < end * BLOCK; i += BLOCK)
-                for (int j = 0; j < LANES; j++) {
-                    const REAL u = x[i + j] + t[half + j], q = p[i + j];
-                    sum[j] += q;
-                    power[j] += q * (u > 0 ? u : (REAL)0);
-                    p[i + j] = q * use->weight[half + j];
-                }
+        /* In order, and with what a sum loses of its terms, which are many: entries that are no
+         * part of the support then change no bit. */
+        REAL sum[LANES] = {0}, power[LANES] = {0}, lost[LANES] = {0}, lost_power[LANES] = {0};
+        for (ptrdiff_t i = half; i < n * BLOCK; i += BLOCK)
             for (int j = 0; j < LANES; j++) {
-                all_mass[j] += sum[j];
-                all_powers[j] += power[j];
+                const REAL u = x[i + j] + t[half + j], q = p[i + j];
+                const REAL term = q * (u > 0 ? u : (REAL)0);
+                const REAL next = sum[j] + q, next_power = power[j] + term;
+                lost[j] += q - (next - sum[j]);
+                lost_power[j] += term - (next_power - power[j]);
+                sum[j] = next;
+                power[j] = next_power;
+                p[i + j] = q * use->weight[half + j];
             }
+        for (int j = 0; j < LANES; j++) {
+            mass[half + j] = sum[j] + lost[j];
+            powers[half + j] = power[j] + lost_power[j];
         }
-        memcpy(mass + half, all_mass, sizeof all_mass);
-        memcpy(powers + half, all_powers, sizeof all_powers);
     }
     for (int j = 0; j < BLOCK; j++) {
         const double others = mass[j] < (REAL)0.5 ? (double)mass[j] : 0.5;
@@ -333,12 +333,13 @@ static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, pt
 /* The losses of short rows with their α, all of one Choice that has a block. */
 static void TYPED(general_loss_block)(TYPED(LossRows) *restrict rows, int count, ptrdiff_t n,
                                       const double alpha[BLOCK], const TYPED(Choice) *run,
-                                      Ahead *ahead, REAL *restrict scratch) {
+                                      TYPED(PreparedPower) *power, Ahead *ahead,
+                                      REAL *restrict scratch) {
     TYPED(TileUse) use = {.take = TYPED(entmax_tile_losses),
                           .alpha = alpha,
                           .label = rows->label,
                           .weight = rows->weight};
-    run->block(rows->z, rows->gradient, count, n, alpha, ahead, scratch, &use);
+    run->block(rows->z, rows->gradient, count, n, alpha, power, ahead, scratch, &use);
     for (int j = 0; j < count; j++) {
         rows->loss[j] = use.loss[j];
         rows->counts[j] = !use.settled[j] || TYPED(settled_loss)(rows->gradient[j], rows->loss + j);
@@ -388,7 +389,7 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
         TYPED(take_loss_rows)(&all, start, (int)count, at_most, scratch + size, &rows);
         Ahead ahead = TYPED(loss_rows_ahead)(&all, start, (int)count, at_most);
         if (run.block && at_most > 1) {
-            TYPED(general_loss_block)(&rows, (int)count, n, alpha, &run, &ahead, scratch);
+            TYPED(general_loss_block)(&rows, (int)count, n, alpha, &run, &power, &ahead, scratch);
         } else {
             for (ptrdiff_t j = 0; j < count; j++)
                 if (rows.weight[j] != 0 && rows.in_range[j])

@@ -19,15 +19,13 @@
 #include "elementary/powers.h"
 #include "rows/ahead.h"
 #include "rows/steps.h"
+#include "thresholds/entmax_below_2.h"
 
 enum {
     WORTH_A_SAMPLE = 2048, /* entries */
     SAMPLED = 16,          /* one of so many, */
     FIRST_LOOK = 4,        /* and of these again, to see whether a row is dense */
 };
-
-/* So much of t is left to the tangent. */
-#define TANGENT_REACHES ((REAL)1e-4)
 
 #define TEMPLATE "mappings/_entmax_dense_row.h"
 #include "float_and_double.h"

@@ -5,12 +5,39 @@
 #define PYENTMAX_MAPPINGS_ENTMAX_H
 
 #include "mappings/_entmax_dense_row.h"
+#include "mappings/_entmax_tile.h"
 #include "mappings/entmax15.h"
 #include "mappings/softmax.h"
 #include "mappings/sparsemax.h"
 #include "thresholds/entmax_above_2.h"
 #include "thresholds/entmax_below_2.h"
 #include "thresholds/entmax_start.h"
+
+enum {
+    WINDOW = 8 * BLOCK, /* short rows that are done in the order of α, */
+    SHADES = 512,       /* of which so many are told apart */
+};
+
+/* The order of `count` rows by α, where equals stay in order: neighbours then mostly share the code
+ * that runs and what it prepares for their α. Is it another order? */
+static bool order_by_alpha(const double *restrict alpha, int count, int *restrict order) {
+    bool same = true;
+    for (int r = 0; r < count; r++) {
+        order[r] = r;
+        same &= alpha[r] == alpha[0];
+    }
+    if (same || count < 2) return false;
+    int16_t end[SHADES + 1] = {0}, shade[WINDOW];
+    for (int r = 0; r < count; r++) {
+        const double above_1 = (alpha[r] - 1) * SHADES;
+        shade[r] = above_1 < SHADES - 1 ? (int16_t)(above_1 > 0 ? above_1 : 0)
+                                        : SHADES - 1; /* a NaN with the largest */
+        end[shade[r] + 1]++;
+    }
+    for (int k = 0; k < SHADES; k++) end[k + 1] += end[k];
+    for (int r = 0; r < count; r++) order[end[shade[r]]++] = r;
+    return true;
+}
 
 #define TEMPLATE "mappings/entmax.h"
 #include "float_and_double.h"
@@ -151,29 +178,9 @@ typedef struct TYPED(TileUse) {
     bool settled[BLOCK];  /* unless the row has no threshold */
 } TYPED(TileUse);
 
-/* Rows that each have their own α, all of one short_power(); for a loss if there is a use. */
-static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
-                                         int count, ptrdiff_t n, const double alpha[BLOCK],
-                                         Ahead *ahead, REAL *restrict scratch,
-                                         TYPED(TileUse) *use) {
-    REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
-    TYPED(EntmaxColumns) columns;
-    REAL largest[BLOCK];
-    TYPED(interleave)(z, n, 1, x, largest);
-    TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
-    for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
-        for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
-    TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
-    TYPED(entmax_finish)(x, n * BLOCK, false, &columns, tile_p);
-    if (use) {
-        bool wanted[BLOCK];
-        for (int j = 0; j < BLOCK; j++) {
-            use->gap[j] = z[j][use->label[j]] - largest[j];
-            wanted[j] = true;
-        }
-        use->take(use, x, tile_p, n, use->label, wanted);
-    }
-    TYPED(separate)(tile_p, n, p);
+/* Write the rows of a block that have no threshold. */
+static void TYPED(settle_rows)(REAL *const p[BLOCK], int count, ptrdiff_t n,
+                               const REAL largest[BLOCK], TYPED(TileUse) *use) {
     for (int j = 0; j < count; j++) {
         if (use) p[j][use->label[j]] = use->at_label[j];
         const bool settled = TYPED(is_settled)(p[j], n, largest[j]);
@@ -190,6 +197,77 @@ static ptrdiff_t TYPED(place_among_kept)(const REAL *restrict z, ptrdiff_t n, pt
     return (z[entry] - largest) * scale > floor ? (ptrdiff_t)before : n;
 }
 
+/* What a loss makes of a tile of whole rows, or of what is above floor in them. */
+static void TYPED(use_rows)(TYPED(TileUse) *use, const REAL *const z[BLOCK],
+                            const REAL largest[BLOCK], const TYPED(EntmaxColumns) *columns,
+                            const REAL *floor, const REAL *restrict x, ptrdiff_t n,
+                            REAL *restrict tile_p) {
+    ptrdiff_t place[BLOCK];
+    bool wanted[BLOCK];
+    for (int j = 0; j < BLOCK; j++) {
+        const ptrdiff_t label = use->label[j];
+        use->gap[j] = z[j][label] - largest[j];
+        place[j] = floor ? TYPED(place_among_kept)(z[j], n, label, largest[j], columns->beta[j],
+                                                   floor[j])
+                         : label;
+        wanted[j] = true;
+    }
+    use->take(use, x, tile_p, n, place, wanted);
+}
+
+/* Rows that each have their own α, all of one short_power(); for a loss if there is a use. */
+static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
+                                         int count, ptrdiff_t n, const double alpha[BLOCK],
+                                         TYPED(PreparedPower) *power, Ahead *ahead,
+                                         REAL *restrict scratch, TYPED(TileUse) *use) {
+    REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
+    TYPED(EntmaxColumns) columns;
+    REAL largest[BLOCK];
+    (void)power;
+    TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
+    TYPED(interleave_scaled)(z, n, columns.beta, x, largest);
+    TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
+    TYPED(entmax_finish)(x, n * BLOCK, false, &columns, tile_p);
+    if (use) TYPED(use_rows)(use, z, largest, &columns, NULL, x, n, tile_p);
+    TYPED(separate)(tile_p, n, p);
+    TYPED(settle_rows)(p, count, n, largest, use);
+}
+
+/* The same where powers have a polynomial. Of rows of which t = 1, or what the start tells of t,
+ * leaves few entries, nothing else goes into the tile. */
+static void TYPED(entmax_polynomials_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
+                                            int count, ptrdiff_t n, const double alpha[BLOCK],
+                                            TYPED(PreparedPower) *power, Ahead *ahead,
+                                            REAL *restrict scratch, TYPED(TileUse) *use) {
+    REAL *const x = scratch, *const tile_p = x + scratch_size(n), *const kept = tile_p + BLOCK * n;
+    TYPED(EntmaxColumns) columns;
+    REAL largest[BLOCK], floor[BLOCK], *rows[BLOCK];
+    TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
+    for (int j = 0; j < BLOCK; j++) {
+        rows[j] = kept + j * TYPED(kept_step)(n);
+        floor[j] = -1;
+    }
+    const bool is_long = n >= WORTH_GROUPS;
+    ptrdiff_t few = 0, size = n;
+    if (is_long) few = TYPED(keep_few_of_rows)(z, n, n * 3 / 4, columns.beta, floor, largest, kept);
+    if (few)
+        TYPED(to_tile)((const REAL *const *)rows, size = few, x);
+    else
+        TYPED(interleave_scaled)(z, n, columns.beta, x, largest);
+    TYPED(entmax_start)(x, size * BLOCK, alpha, ahead, &columns);
+    if (is_long && !few) {
+        for (int j = 0; j < BLOCK; j++) floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
+        few = TYPED(keep_few_of_rows)(z, n, n / 2, columns.beta, floor, largest, kept);
+        if (few) TYPED(to_tile)((const REAL *const *)rows, size = few, x);
+    }
+    TYPED(entmax_tile)(x, size * BLOCK, n, alpha, power, &columns, ahead, tile_p);
+    if (use) TYPED(use_rows)(use, z, largest, &columns, few ? floor : NULL, x, size, tile_p);
+    TYPED(separate)(tile_p, size, few ? rows : p);
+    for (int j = 0; few && j < count; j++)
+        TYPED(spread_row)(z[j], n, largest[j], columns.beta[j], floor[j], rows[j], p[j]);
+    TYPED(settle_rows)(p, count, n, largest, use);
+}
+
 /* How many gaps of each column of a tile are above its floor. */
 static void TYPED(count_above)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict floor,
                                BITS *restrict count) {
@@ -202,20 +280,18 @@ static void TYPED(count_above)(const REAL *restrict x, ptrdiff_t n, const REAL *
  * taken apart from the others, and exact powers of what is left alone. */
 static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
                                            int count, ptrdiff_t n, const double alpha[BLOCK],
-                                           Ahead *ahead, REAL *restrict scratch,
-                                           TYPED(TileUse) *use) {
+                                           TYPED(PreparedPower) *power, Ahead *ahead,
+                                           REAL *restrict scratch, TYPED(TileUse) *use) {
     REAL *const x = scratch, *const tile_p = x + scratch_size(n), *const kept = tile_p + BLOCK * n;
     TYPED(EntmaxColumns) columns;
-    REAL largest[BLOCK], floor[BLOCK], floor_of_gaps[BLOCK];
-    TYPED(interleave)(z, n, 1, x, largest);
+    REAL largest[BLOCK], floor[BLOCK];
+    (void)power;
     TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
+    TYPED(interleave_scaled)(z, n, columns.beta, x, largest);
     TYPED(entmax_start)(x, n * BLOCK, alpha, ahead, &columns);
-    for (int j = 0; j < BLOCK; j++) {
-        floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
-        floor_of_gaps[j] = floor[j] / columns.beta[j];
-    }
+    for (int j = 0; j < BLOCK; j++) floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
     BITS left[BLOCK];
-    TYPED(count_above)(x, n * BLOCK, floor_of_gaps, left);
+    TYPED(count_above)(x, n * BLOCK, floor, left);
 
     REAL *rows[BLOCK], *to[BLOCK];
     bool sparse[BLOCK], dense[BLOCK], any_sparse = false, any_dense = false;
@@ -230,8 +306,6 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
     }
     if (any_dense) {
         TYPED(EntmaxColumns) all = columns;
-        for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
-            for (int j = 0; j < BLOCK; j++) x[i + j] *= columns.beta[j];
         TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &all, ahead, tile_p);
         TYPED(entmax_finish)(x, n * BLOCK, false, &all, tile_p);
         if (use) use->take(use, x, tile_p, n, use->label, dense);
@@ -259,11 +333,7 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
             if (sparse[j])
                 TYPED(spread_row)(z[j], n, largest[j], columns.beta[j], floor[j], rows[j], p[j]);
     }
-    for (int j = 0; j < count; j++) {
-        if (use) p[j][use->label[j]] = use->at_label[j];
-        const bool settled = TYPED(is_settled)(p[j], n, largest[j]);
-        if (use) use->settled[j] = settled;
-    }
+    TYPED(settle_rows)(p, count, n, largest, use);
 }
 
 /* The same for α > 2. */
@@ -317,8 +387,8 @@ typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
                 TYPED(PreparedPower) *power, Ahead *ahead, REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
-                  const double alpha[BLOCK], Ahead *ahead, REAL *restrict scratch,
-                  TYPED(TileUse) *use);
+                  const double alpha[BLOCK], TYPED(PreparedPower) *power, Ahead *ahead,
+                  REAL *restrict scratch, TYPED(TileUse) *use);
     int twice_b; /* its short_power(), on which the code depends, too */
 } TYPED(Choice);
 
@@ -329,10 +399,11 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
     if (alpha == 2) return (TYPED(Choice)){.own = &TYPED(sparsemax)};
     if (alpha > 1 && alpha < 2) {
         const int twice_b = TYPED(short_power)(alpha);
-        return (TYPED(Choice)){
-            .row = TYPED(entmax_below_2_row),
-            .block = twice_b ? TYPED(entmax_products_block) : TYPED(entmax_logarithms_block),
-            .twice_b = twice_b};
+        TYPED(Choice) run = {.row = TYPED(entmax_below_2_row), .twice_b = twice_b};
+        run.block = twice_b                  ? TYPED(entmax_products_block)
+                    : TYPED(has_tile)(alpha) ? TYPED(entmax_polynomials_block)
+                                             : TYPED(entmax_logarithms_block);
+        return run;
     }
     if (alpha > 2 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
         return (TYPED(Choice)){.row = TYPED(entmax_above_2_row)};
@@ -350,59 +421,68 @@ static inline ptrdiff_t TYPED(entmax_scratch_size)(ptrdiff_t n) {
            + (n <= SHORT ? BLOCK * (n + TYPED(kept_step)(n)) : whole_lanes(n) + PAIR);
 }
 
-/* (n),(n),()->(n): scores, mask and α to probabilities. Neighbours that run the same code go
- * together. */
+/* (n),(n),()->(n): scores, mask and α to probabilities. Short rows of a window that run the same
+ * code go together. */
 static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                void *data) {
     (void)data;
     const ptrdiff_t rows = dims[0], n = dims[1], z_stride = steps[4], mask_stride = steps[5];
     const ptrdiff_t p_stride = steps[6];
     if (rows == 0 || n == 0) return;
-    const int at_most = n <= SHORT ? BLOCK : 1;
+    const int at_most = n <= SHORT ? BLOCK : 1, window = n <= SHORT ? WINDOW : 1;
     const ptrdiff_t size = TYPED(entmax_scratch_size)(n);
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + size;
     TYPED(PreparedPower) power = {.exponent = -1};
 
-    int count = 0;
-    for (ptrdiff_t start = 0; start < rows; start += count) {
-        const REAL *z[BLOCK];
-        REAL *p[BLOCK];
-        double alpha[BLOCK];
-        TYPED(Choice) run = {0};
-        for (count = 0; count < at_most && start + count < rows; count++) {
-            const ptrdiff_t r = start + count;
-            alpha[count] = *(const double *)(args[2] + r * steps[2]);
-            const bool same = count > 0 && alpha[count] == alpha[count - 1];
-            const TYPED(Choice) choice = same ? run : TYPED(choice_for)(alpha[count]);
-            if (count > 0 && !TYPED(same_choice)(choice, run)) break;
-            run = choice;
-            z[count] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
-                                     mask_stride, n, room + 2 * count * n);
-            p[count] = TYPED(target)(args[3] + r * steps[3], p_stride, room + (2 * count + 1) * n);
-        }
-        for (int j = count; j < at_most; j++) { /* fills up the block */
-            z[j] = z[0];
-            p[j] = room + (2 * j + 1) * n;
-            alpha[j] = alpha[0];
-        }
-        const ptrdiff_t next = start + count, left = rows - next < at_most ? rows - next : at_most;
-        Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[3] + next * steps[3],
-                               steps[3], n * (ptrdiff_t)sizeof(REAL), left);
-        if (at_most > 1 && run.block)
-            run.block(z, p, count, n, alpha, &ahead, scratch, NULL);
-        else if (at_most > 1 && run.own && run.own->block)
-            run.own->block(z, p, count, n, &ahead, scratch);
-        else
-            for (int j = 0; j < count; j++) {
-                if (run.own)
-                    run.own->row(z[j], p[j], n, &ahead, scratch);
-                else
-                    run.row(z[j], p[j], n, alpha[j], &power, &ahead, scratch);
+    for (ptrdiff_t start = 0; start < rows; start += window) {
+        const int in_window = rows - start < window ? (int)(rows - start) : window;
+        double alphas[WINDOW];
+        int order[WINDOW], count = 0;
+        for (int r = 0; r < in_window; r++)
+            alphas[r] = *(const double *)(args[2] + (start + r) * steps[2]);
+        const bool moved = order_by_alpha(alphas, in_window, order);
+        for (int done = 0; done < in_window; done += count) {
+            const REAL *z[BLOCK];
+            REAL *p[BLOCK];
+            double alpha[BLOCK];
+            TYPED(Choice) run = {0};
+            for (count = 0; count < at_most && done + count < in_window; count++) {
+                const ptrdiff_t r = start + order[done + count];
+                alpha[count] = alphas[order[done + count]];
+                const bool same = count > 0 && alpha[count] == alpha[count - 1];
+                const TYPED(Choice) choice = same ? run : TYPED(choice_for)(alpha[count]);
+                if (count > 0 && !TYPED(same_choice)(choice, run)) break;
+                run = choice;
+                z[count] = TYPED(masked)(args[0] + r * steps[0], z_stride, args[1] + r * steps[1],
+                                         mask_stride, n, room + 2 * count * n);
+                p[count] = TYPED(target)(args[3] + r * steps[3], p_stride,
+                                         room + (2 * count + 1) * n);
             }
-        for (int j = 0; j < count; j++)
-            TYPED(deliver)(p[j], args[3] + (start + j) * steps[3], p_stride, n);
+            for (int j = count; j < at_most; j++) { /* fills up the block */
+                z[j] = z[0];
+                p[j] = room + (2 * j + 1) * n;
+                alpha[j] = alpha[0];
+            }
+            const ptrdiff_t next = start + done + count, left = moved ? 0 : rows - next;
+            Ahead ahead = ahead_of(args[0] + next * steps[0], steps[0], args[3] + next * steps[3],
+                                   steps[3], n * (ptrdiff_t)sizeof(REAL),
+                                   left < at_most ? left : at_most);
+            if (at_most > 1 && run.block)
+                run.block(z, p, count, n, alpha, &power, &ahead, scratch, NULL);
+            else if (at_most > 1 && run.own && run.own->block)
+                run.own->block(z, p, count, n, &ahead, scratch);
+            else
+                for (int j = 0; j < count; j++) {
+                    if (run.own)
+                        run.own->row(z[j], p[j], n, &ahead, scratch);
+                    else
+                        run.row(z[j], p[j], n, alpha[j], &power, &ahead, scratch);
+                }
+            for (int j = 0; j < count; j++)
+                TYPED(deliver)(p[j], args[3] + (start + order[done + j]) * steps[3], p_stride, n);
+        }
     }
     free(scratch);
     leave_no_float_flags();

@@ -145,16 +145,17 @@ static void TYPED(to_tile)(const REAL *const z[BLOCK], ptrdiff_t n, REAL *restri
 }
 
 /* Half of the columns of a tile to gaps scale (z - top). */
-static inline void TYPED(gaps_of_half)(REAL *restrict half, ptrdiff_t n, REAL scale,
+static inline void TYPED(gaps_of_half)(REAL *restrict half, ptrdiff_t n, const REAL *restrict scale,
                                        const REAL *restrict top) {
     for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
-        for (int j = 0; j < LANES; j++) half[i + j] = (half[i + j] - top[j]) * scale;
+        for (int j = 0; j < LANES; j++) half[i + j] = (half[i + j] - top[j]) * scale[j];
 }
 
-/* Rows to a tile of gaps scale (z - max z), and their maxima: NaN for a row that has one, whose
- * column then holds NaN, which every comparison leaves out. */
-static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
-                              REAL *restrict tile, REAL *restrict largest) {
+/* Rows to a tile of gaps scale (z - max z), each row with its scale, and their maxima: NaN for a
+ * row that has one, whose column then holds NaN, which every comparison leaves out. */
+static void TYPED(interleave_scaled)(const REAL *const z[BLOCK], ptrdiff_t n,
+                                     const REAL scale[BLOCK], REAL *restrict tile,
+                                     REAL *restrict largest) {
     TYPED(to_tile)(z, n, tile);
     for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
         REAL top[LANES], nans[LANES] = {0};
@@ -167,8 +168,16 @@ static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scal
             }
         for (int j = 0; j < LANES; j++)
             largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
-        TYPED(gaps_of_half)(tile + half, n, scale, top);
+        TYPED(gaps_of_half)(tile + half, n, scale + half, top);
     }
+}
+
+/* The same with one scale for all. */
+static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
+                              REAL *restrict tile, REAL *restrict largest) {
+    REAL scales[BLOCK];
+    for (int j = 0; j < BLOCK; j++) scales[j] = scale;
+    TYPED(interleave_scaled)(z, n, scales, tile, largest);
 }
 
 /* The same, and the largest gap of each GROUP of entries in `groups`, a tile of as many rows;
@@ -177,6 +186,8 @@ static ptrdiff_t TYPED(interleave_groups)(const REAL *const z[BLOCK], ptrdiff_t 
                                           REAL *restrict tile, REAL *restrict largest,
                                           REAL *restrict groups) {
     TYPED(to_tile)(z, n, tile);
+    REAL scales[LANES];
+    for (int j = 0; j < LANES; j++) scales[j] = scale;
     const ptrdiff_t whole = n / GROUP, count = (n + GROUP - 1) / GROUP;
     for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
         REAL top[LANES], nans[LANES] = {0};
@@ -202,8 +213,8 @@ static ptrdiff_t TYPED(interleave_groups)(const REAL *const z[BLOCK], ptrdiff_t 
         }
         for (int j = 0; j < LANES; j++)
             largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
-        TYPED(gaps_of_half)(tile + half, n, scale, top);
-        TYPED(gaps_of_half)(groups + half, count, scale, top);
+        TYPED(gaps_of_half)(tile + half, n, scales, top);
+        TYPED(gaps_of_half)(groups + half, count, scales, top);
     }
     return count;
 }
@@ -236,26 +247,73 @@ static inline void TYPED(short_gaps)(const REAL *restrict z, ptrdiff_t n, REAL l
     for (ptrdiff_t i = n; i < n + LANES; i++) x[i] = OUTSIDE;
 }
 
-/* The gaps above floor of each row, to rows kept_step(n) apart, all filled up with OUTSIDE to the
- * length of the longest, at most n; returns that. */
+/* Fill up rows kept_step(n) apart with OUTSIDE to the length of the longest, or a little more;
+ * returns that. */
+static ptrdiff_t TYPED(fill_kept)(const ptrdiff_t sizes[BLOCK], ptrdiff_t longest, ptrdiff_t n,
+                                  REAL *restrict kept) {
+    const ptrdiff_t squares = (longest + 3) / 4 * 4; /* whole squares are moved faster */
+    const ptrdiff_t size = squares < n ? squares : n, step = TYPED(kept_step)(n);
+    for (int j = 0; j < BLOCK; j++)
+        for (ptrdiff_t i = sizes[j]; i < size; i++) kept[j * step + i] = OUTSIDE;
+    return size;
+}
+
+/* The gaps of a row above floor; returns their number. */
+static inline ptrdiff_t TYPED(keep_of_row)(const REAL *restrict z, ptrdiff_t n, REAL largest,
+                                           REAL scale, REAL floor, REAL *restrict kept) {
+    REAL x[SHORT + LANES];
+    TYPED(short_gaps)(z, n, largest, scale, x);
+    ptrdiff_t size = 0;
+    for (ptrdiff_t i = 0; i < n; i += LANES) size += TYPED(keep_above)(x + i, floor, kept + size);
+    return size;
+}
+
+/* The gaps above floor of each row, to rows kept_step(n) apart, all filled up to the length of the
+ * longest, at most n; returns that. */
 static ptrdiff_t TYPED(keep_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n,
                                      const REAL *restrict largest, const REAL *restrict scale,
                                      const REAL *restrict floor, REAL *restrict kept) {
     const ptrdiff_t step = TYPED(kept_step)(n);
-    ptrdiff_t sizes[BLOCK], most = 1;
+    ptrdiff_t sizes[BLOCK], longest = 1;
     for (int j = 0; j < BLOCK; j++) {
-        REAL x[SHORT + LANES], *to = kept + j * step;
-        TYPED(short_gaps)(z[j], n, largest[j], scale[j], x);
-        ptrdiff_t size = 0;
-        for (ptrdiff_t i = 0; i < n; i += LANES)
-            size += TYPED(keep_above)(x + i, floor[j], to + size);
-        sizes[j] = size;
-        most = size > most ? size : most;
+        sizes[j] = TYPED(keep_of_row)(z[j], n, largest[j], scale[j], floor[j], kept + j * step);
+        longest = sizes[j] > longest ? sizes[j] : longest;
     }
-    most = (most + 3) / 4 * 4 < n ? (most + 3) / 4 * 4 : n; /* whole squares are moved faster */
-    for (int j = 0; j < BLOCK; j++)
-        for (ptrdiff_t i = sizes[j]; i < most; i++) kept[j * step + i] = OUTSIDE;
-    return most;
+    return TYPED(fill_kept)(sizes, longest, n, kept);
+}
+
+/* The largest score of a row of at most SHORT, NaN if it has one, as for interleave(). */
+static inline REAL TYPED(largest_of_short)(const REAL *restrict z, ptrdiff_t n) {
+    const ptrdiff_t whole = n / LANES * LANES;
+    REAL top[LANES], nans[LANES] = {0};
+    for (int j = 0; j < LANES; j++) top[j] = -(REAL)INFINITY;
+    for (ptrdiff_t i = 0; i < whole; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            top[j] = TYPED(larger)(z[i + j], top[j]);
+            nans[j] += z[i + j] * MINUTE;
+        }
+    for (ptrdiff_t i = whole; i < n; i++) {
+        top[i - whole] = TYPED(larger)(z[i], top[i - whole]);
+        nans[i - whole] += z[i] * MINUTE;
+    }
+    const REAL nan = TYPED(lane_sum)(nans);
+    return nan != nan ? nan : TYPED(lane_max)(top);
+}
+
+/* keep_of_rows() where no row keeps more than `most`, and 0 where one does; and the rows' maxima
+ * then. */
+static ptrdiff_t TYPED(keep_few_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n, ptrdiff_t most,
+                                         const REAL *restrict scale, const REAL *restrict floor,
+                                         REAL *restrict largest, REAL *restrict kept) {
+    const ptrdiff_t step = TYPED(kept_step)(n);
+    ptrdiff_t sizes[BLOCK], longest = 1;
+    for (int j = 0; j < BLOCK; j++) {
+        largest[j] = TYPED(largest_of_short)(z[j], n);
+        sizes[j] = TYPED(keep_of_row)(z[j], n, largest[j], scale[j], floor[j], kept + j * step);
+        if (sizes[j] > most) return 0;
+        longest = sizes[j] > longest ? sizes[j] : longest;
+    }
+    return TYPED(fill_kept)(sizes, longest, n, kept);
 }
 
 /* The reverse: values beside what was kept of a row to their places, and zeros elsewhere. */

@@ -24,6 +24,9 @@
 /* 16 ε: a step that is left to entmax_finish(). */
 #define ENTMAX_ROUNDING ((REAL)(IS_DOUBLE ? 3.6e-15 : 1.9e-6))
 
+/* So much of t is left to a tangent of every p, where that is taken. */
+#define TANGENT_REACHES ((REAL)1e-4)
+
 #define TEMPLATE "thresholds/entmax_below_2.h"
 #include "float_and_double.h"
 

@@ -26,15 +26,16 @@ static inline int TYPED(lowest_node)(double alpha) {
 }
 
 /* The sums of w^e for the exponents 1, 2, 3, 4 of lowest = 1, otherwise 2, 3, 4, 8 times half the
- * lowest; a w below the least counts as that. x are gaps that scale brings to gaps of w. */
+ * lowest; a w below the least counts as 0. */
 ALWAYS_INLINE void TYPED(node_powers)(const REAL *restrict x, ptrdiff_t n,
-                                      const REAL *restrict scale, REAL least, const int lowest,
+                                      const REAL *restrict steepness, REAL least, const int lowest,
                                       REAL sums[NODES][BLOCK]) {
     for (int half = 0; half < BLOCK; half += LANES) {
         REAL first[LANES] = {0}, second[LANES] = {0}, third[LANES] = {0}, last[LANES] = {0};
         for (ptrdiff_t i = half; i < n; i += BLOCK)
             for (int j = 0; j < LANES; j++) {
-                const REAL w = TYPED(larger)(1 + x[i + j] * scale[half + j], least);
+                const REAL base = 1 + x[i + j] * steepness[half + j];
+                const REAL w = base > least ? base : (REAL)0;
                 const REAL w_2 = w * w, u = lowest <= 2 ? w : lowest == 4 ? w_2 : w_2 * w_2;
                 const REAL u_2 = u * u, u_3 = u_2 * u, u_4 = u_2 * u_2;
                 first[j] += lowest == 1 ? u : u_2;
@@ -133,8 +134,7 @@ NEVER_INLINE void TYPED(start_step)(const REAL sums[NODES][BLOCK],
     }
 }
 
-/* Move every column close to its root, from t = 1, as all of one lowest node do. x are gaps before
- * β. */
+/* Move every column close to its root, from t = 1, as all of one lowest node do. */
 static void TYPED(start_from)(const REAL *x, ptrdiff_t n, int lowest, Ahead *ahead,
                               TYPED(EntmaxColumns) *restrict columns) {
     TYPED(EntmaxStart) start;
@@ -143,22 +143,23 @@ static void TYPED(start_from)(const REAL *x, ptrdiff_t n, int lowest, Ahead *ahe
     static const REAL smallest[] = {0, (REAL)0x1p-25, (REAL)0x1p-12, 0, (REAL)0x1p-6, 0, 0,
                                     0, (REAL)0x1p-3};
     const REAL least = smallest[lowest];
-    const int passes = lowest == 1 ? 3 : 2;
+    const int passes = IS_DOUBLE && lowest == 1 ? 3
+                                                : 2; /* logarithms cost more than a polynomial */
     for (int pass = 0; pass < passes; pass++) {
-        REAL sums[NODES][BLOCK], scale[BLOCK];
-        for (int j = 0; j < BLOCK; j++) scale[j] = columns->beta[j] * columns->steepness[j];
+        const REAL *steepness = columns->steepness;
+        REAL sums[NODES][BLOCK];
         switch (lowest) {
             case 1:
-                TYPED(node_powers)(x, n, scale, least, 1, sums);
+                TYPED(node_powers)(x, n, steepness, least, 1, sums);
                 break;
             case 2:
-                TYPED(node_powers)(x, n, scale, least, 2, sums);
+                TYPED(node_powers)(x, n, steepness, least, 2, sums);
                 break;
             case 4:
-                TYPED(node_powers)(x, n, scale, least, 4, sums);
+                TYPED(node_powers)(x, n, steepness, least, 4, sums);
                 break;
             default:
-                TYPED(node_powers)(x, n, scale, least, 8, sums);
+                TYPED(node_powers)(x, n, steepness, least, 8, sums);
         }
         for (int k = 0; k < 4; k++) ask_ahead(ahead);
         TYPED(start_step)(sums, &start, columns);

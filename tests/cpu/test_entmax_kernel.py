@@ -16,7 +16,7 @@ import pyentmax
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
-UP_TO_2 = [1 + 1e-12, 1 + 1e-6, 1.001, 1.03, 1.1, 1.33, 1.49, 1.51, 1.75, 1.99, 2 - 1e-9]
+UP_TO_2 = [1 + 1e-12, 1 + 1e-6, 1.001, 1.03, 1.1, 1.154, 1.33, 1.49, 1.51, 1.75, 1.99, 2 - 1e-9]
 ABOVE_2 = [2 + 1e-9, 2.1, 2.5, 4, 10, 50]
 
 
@@ -224,6 +224,20 @@ def test_every_row_has_its_own_alpha_and_ignores_its_neighbours(n, dtype):
     np.testing.assert_array_equal(
         kernel(z.reshape(83, 1, n), alpha[:10]), np.stack([kernel(z, a) for a in alpha[:10]], 1)
     )
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("heads", [4, 12, 599])
+@pytest.mark.parametrize("n", [20, 64])
+def test_rows_of_heads_with_an_alpha_each_are_those_of_each_head(n, heads, dtype):
+    # A window of rows is done in the order of α, and rows of several α share a tile.
+    rng = np.random.default_rng(heads)
+    z = (rng.choice([0.1, 1, 5], (600, 1)) * rng.standard_normal((600, n))).astype(dtype)
+    alpha = 1 + rng.random(heads)
+    alpha[:4] = np.nan, 1.25, np.inf, 1.5
+    p = kernel(z, np.resize(alpha, 600))
+    for head in range(min(heads, 40)):
+        np.testing.assert_array_equal(kernel(z[head::heads], alpha[head]), p[head::heads])
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
