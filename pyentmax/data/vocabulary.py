@@ -97,8 +97,8 @@ class Vocabulary:
         what : str
             What *tokens* are, for the error message, such as ``"lemma 'draw'"``.
         unknown : str, optional
-            The token that replaces those outside the vocabulary, such as ``"<unk>"``. By default
-            they are an error.
+            The token that replaces those outside the vocabulary, and words that are spelled like a
+            special token, such as ``"<unk>"``. By default those outside are an error.
 
         Raises
         ------
@@ -118,6 +118,8 @@ class Vocabulary:
         if unknown is not None:
             fallback = self._id_or_raise(unknown, "the argument 'unknown'")
             ids = [self._ids.get(token, fallback) for token in tokens]
+            # What a text says is never one of those that stand for no text.
+            ids = [i if i >= len(SPECIALS) else fallback for i in ids]
         else:
             ids = [self._id_or_raise(token, what) for token in tokens]
         return np.array(ids, dtype=np.int64)

@@ -110,3 +110,11 @@ def test_a_token_listed_twice_is_an_error():
 def test_a_broken_json_vocabulary_is_an_error(text):
     with pytest.raises(DataError, match="expected a vocabulary as a JSON list of strings"):
         Vocabulary.from_json(text)
+
+
+def test_a_word_spelled_like_a_special_token_is_unknown_in_a_text():
+    """It ended the sentence, or was padding, in the middle of it."""
+    vocabulary = Vocabulary.build([["a", "b"]])
+    words = ["a", "</s>", "<pad>", "<s>", "<unk>", "c", "b"]
+    assert vocabulary.encode(words, unknown="<unk>").tolist() == [4, UNK, UNK, UNK, UNK, UNK, 5]
+    assert vocabulary.encode(["</s>"], unknown="a").tolist() == [4]
