@@ -367,6 +367,39 @@ def test_what_goes_entry_by_entry_takes_few_tasks_per_chunk() -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
 
 
+NO_KERNEL = np.longdouble  # is of a dtype that they do not take
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (2, 6, 5)])
+@pytest.mark.parametrize(
+    "name", [n for n in compiled_functions() if n.endswith(("_jvp", "_upper", "_alpha"))]
+)
+def test_derivatives_without_a_kernel_are_planned_or_named(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    """Beyond two dimensions they asked for the array's strides, and groups for a ufunc's "at"."""
+    function = getattr(pyentmax, name)
+    given = [
+        x.astype(NO_KERNEL) if isinstance(x, np.ndarray) else x
+        for x in arguments(function, shape, np.float64)
+    ]
+    cuts = (2,) * (len(shape) - 1) + (-1,)
+    lazy = [da.from_array(x, chunks=cuts) if isinstance(x, np.ndarray) else x for x in given]
+    if name.startswith(("fusedmax", "oscarmax")):
+        with pytest.raises(TypeError, match=r"^p is a lazy Dask array, whose groups.*map_blocks"):
+            function(*lazy)
+        return
+    found = function(*lazy)
+    assert isinstance(found, da.Array)
+    np.testing.assert_allclose(found, function(*given), rtol=1e-15, atol=1e-17)
+
+
+@pytest.mark.parametrize("name", ["fusedmax_vjp_strength", "oscarmax_vjp_strength"])
+def test_groups_of_lazy_rows_are_refused_with_the_remedy(name: str) -> None:
+    with pytest.raises(TypeError, match=r"^p is a lazy Dask array, whose groups.*map_blocks"):
+        getattr(pyentmax, name)(LAZY, LAZY, 0.1)
+
+
 def test_entry_by_entry_and_in_jacobians_unknown_sizes_are_mapped_or_named() -> None:
     unknown = LAZY[LAZY.sum(axis=(1, 2)) > -np.inf]
     np.testing.assert_array_equal(
@@ -375,6 +408,8 @@ def test_entry_by_entry_and_in_jacobians_unknown_sizes_are_mapped_or_named() -> 
     for call in (
         lambda: pyentmax.entmax_sigmoid(unknown, np.full(Z.shape[-1], 1.3)),
         lambda: pyentmax.entmax_sigmoid_jvp(unknown, unknown),
+        lambda: pyentmax.entmax_sigmoid(unknown, mask=MASK),
+        lambda: pyentmax.entmax_sigmoid_grad(unknown, mask=unknown > 0),
         lambda: pyentmax.entmax_sigmoid_loss(unknown, unknown > 0),
         lambda: pyentmax.sparsemax_jacobian(unknown),
     ):

@@ -31,6 +31,8 @@ class EntryCall:
     def __init__(self, z: Any, *, mask: Any = None, out: Any = None) -> None:
         self.z, self._answer = as_floating(z, "z")
         self._out = check_out(out, self.z, self._answer)
+        if mask is not None:
+            check_known(self.z, "z")
         self.mask = None if mask is None else check_mask(mask, self.z, "z")
 
     def values(self, parameter: PerRow, value: Any) -> Any:

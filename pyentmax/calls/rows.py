@@ -336,7 +336,8 @@ def unflattened(rows: Any, shape: tuple[int, ...]) -> Any:
     if rows.ndim == len(shape):
         return rows
     d = shape[-1]
-    if rows.shape[0] > 1 and rows.strides[-1] > rows.itemsize:
+    strides = getattr(rows, "strides", None)
+    if rows.shape[0] > 1 and strides is not None and strides[-1] > rows.itemsize:
         return np.moveaxis(rows.T.reshape((d, *shape[:-1])), 0, -1)
     return rows.reshape(shape)
 

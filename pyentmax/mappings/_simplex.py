@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.lazy import is_lazy
+
 
 def normalized(p: Any, s: Any) -> Any:
     """p with unit sum, rounding's excess taken off as a threshold that moves would: dp = −s dτ.
@@ -46,7 +48,7 @@ def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
     k = np.argmax(share, axis=-1, keepdims=True)
     # What infinities on the support leave without a value is a NaN.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        v = np.where(s != 0, v - np.take_along_axis(v, k, axis=-1), 0)
+        v = np.where(s != 0, v - entry_of_row(v, k), 0)
         rest, at_k = without_largest(s, k)
         mean = np.sum(share * v, axis=-1, keepdims=True)
         along = np.sum(times(rest, v), axis=-1, keepdims=True)
@@ -90,6 +92,18 @@ def identity(like: Any) -> Any:
     return (place[:, None] == place).astype(like.dtype)
 
 
+def entry_of_row(v: Any, k: Any) -> Any:
+    """v_k of each row, of shape batch + (1,)."""
+    if not is_lazy(v):  # of which Dask would compute all, since it has no take_along_axis
+        return np.take_along_axis(v, k, axis=-1)
+    return np.sum(np.where(_places(v) == k, v, 0), axis=-1, keepdims=True)
+
+
+def _places(like: Any) -> Any:
+    # Added up and not counted: made where `like` is, and cut as it is if it is lazy.
+    return np.cumsum(np.ones_like(like), axis=-1) - 1
+
+
 def times(a: Any, b: Any) -> Any:
     """a b, and 0 where b is, even of ∞: what is beyond floats is still a number."""
     with np.errstate(over="ignore", invalid="ignore"):
@@ -109,5 +123,5 @@ def _share(s: Any) -> Any:
 
 def without_largest(s: Any, k: Any) -> tuple[Any, Any]:
     """s with a 0 at entry k, and where that is. A NaN there stays, to reach its row."""
-    at_k = np.cumsum(np.ones_like(s), axis=-1) - 1 == k
+    at_k = _places(s) == k
     return np.where(at_k & ~np.isnan(s), 0, s), at_k

@@ -436,7 +436,7 @@ def _share(p: Any, beta: Any) -> Any:
 def _differences(p: Any, *values: Any) -> tuple[Any, ...]:
     # Each value less its own at the row's largest p.
     largest = np.argmax(p, axis=-1, keepdims=True)
-    return tuple(v - np.take_along_axis(v, largest, axis=-1) for v in values)
+    return tuple(v - _simplex.entry_of_row(v, largest) for v in values)
 
 
 def _dot(a: Any, b: Any) -> Any:

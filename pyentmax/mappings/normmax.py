@@ -163,7 +163,7 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
     k = np.argmax(p, axis=-1, keepdims=True)
     # What infinities on the support leave without a value is a NaN.
     with np.errstate(invalid="ignore", over="ignore"):
-        v = np.where(p != 0, v - np.take_along_axis(v, k, axis=-1), 0)  # J1 = 0
+        v = np.where(p != 0, v - _simplex.entry_of_row(v, k), 0)  # J1 = 0
         t = s * (v - np.sum(p * v, axis=-1, keepdims=True))
         other_p, at_k = _simplex.without_largest(p, k)
         other_t = np.sum(np.where(at_k, 0, t), axis=-1, keepdims=True)
