@@ -12,6 +12,7 @@ import numpy as np
 
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.lazy import check_known
 
 
 def shannon_entropy(p: Any, axis: Any = -1) -> Any:
@@ -164,6 +165,8 @@ def _per_row(alpha: Any, p: Any, axis: Any) -> Any:
     # An alpha for each row, with p's number of dimensions.
     if not alpha.ndim:
         return alpha
+    check_known(p, "p")
+    check_known(alpha, "alpha")
     axes = tuple(range(p.ndim)) if axis is None else axis
     batch = np.sum(p, axis=axis).shape
     try:

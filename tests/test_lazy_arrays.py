@@ -22,6 +22,7 @@ xr = pytest.importorskip("xarray", reason="xarray is not installed")
 
 needs_kernels = pytest.mark.skipif(not choice.kernels(), reason="the kernels are not built")
 
+NO_KERNEL = np.longdouble  # a dtype that kernels do not take
 RNG = np.random.default_rng(0)
 Z = RNG.standard_normal((6, 40, 30)).astype(np.float32)
 MASK = RNG.random((40, 30)) < 0.7
@@ -367,7 +368,16 @@ def test_what_goes_entry_by_entry_takes_few_tasks_per_chunk() -> None:
         np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-7)
 
 
-NO_KERNEL = np.longdouble  # is of a dtype that they do not take
+@pytest.mark.parametrize("dtype", [np.float32, NO_KERNEL])
+def test_scores_in_memory_follow_lazy_probabilities(dtype: type) -> None:
+    """Where a kernel ran, Dask complained of "different chunksize present"."""
+    z, upper = Z.astype(dtype), np.full(Z.shape, 0.2, dtype)
+    p = pyentmax.csparsemax(z, upper)
+    lazy = da.from_array(p, chunks=(4, 15, 30))
+    found = pyentmax.csparsemax_vjp_upper(lazy, lazy, upper, z)
+    assert_lazily_equal(found, pyentmax.csparsemax_vjp_upper(p, p, upper, z))
+    with pytest.raises(TypeError, match=r"^z is a lazy Dask array.*z\.compute\(\)"):
+        pyentmax.csparsemax_vjp_upper(p, p, upper, da.from_array(z, chunks=(4, 15, 30)))
 
 
 @pytest.mark.parametrize("shape", [(6, 5), (2, 6, 5)])
@@ -409,6 +419,8 @@ def test_entry_by_entry_and_in_jacobians_unknown_sizes_are_mapped_or_named() -> 
         lambda: pyentmax.entmax_sigmoid(unknown, np.full(Z.shape[-1], 1.3)),
         lambda: pyentmax.entmax_sigmoid_jvp(unknown, unknown),
         lambda: pyentmax.entmax_sigmoid(unknown, mask=MASK),
+        lambda: pyentmax.norm_entropy(unknown, np.full(Z.shape[:-1], 1.3)),
+        lambda: pyentmax.tsallis_entropy(LAZY, unknown[..., 0]),
         lambda: pyentmax.entmax_sigmoid_grad(unknown, mask=unknown > 0),
         lambda: pyentmax.entmax_sigmoid_loss(unknown, unknown > 0),
         lambda: pyentmax.sparsemax_jacobian(unknown),

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from pyentmax.calls.devices import beside
 from pyentmax.calls.gufuncs import in_blocks
 from pyentmax.calls.lazy import check_known
 from pyentmax.calls.parameters import PerRow, UpperBounds
@@ -296,6 +297,7 @@ class ProbabilityCall(ProbabilityRows):
         self._scores: ScoreRows | None = None
         if kind.with_scores:
             self._scores = ScoreRows(z, axis, mask=mask)
+            self._scores.z = beside(self._scores.z, self.p, "z")
             self.kernel_ready = self.kernel_ready and self._scores.kernel_ready
             if self._scores.shape != self.shape:
                 raise ValueError(
