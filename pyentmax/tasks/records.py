@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from pyentmax.system.files import replacing
 
 SETTINGS = "settings.json"
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -33,6 +37,29 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise ValueError(f"{path}: expected JSON, as this command writes it ({error})") from error
+
+
+def of_results(
+    report: Callable[Concatenate[Path, P], R],
+) -> Callable[Concatenate[Path, P], R]:
+    """Decorator of what reports on a folder of results: a ValueError says so if one does not fit.
+
+    A result that was damaged, or written by another version, lacks what is reported, or has it in
+    another form.
+    """
+
+    @functools.wraps(report)
+    def named(out: Path, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return report(out, *args, **kwargs)
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            raise ValueError(
+                f"{out}: expected results as this command writes them, one is damaged or another "
+                f"version's ({type(error).__name__}: {error}); without its result.json the command "
+                "measures that run again"
+            ) from error
+
+    return named
 
 
 def fingerprint_of_texts(texts: Iterable[str]) -> str:

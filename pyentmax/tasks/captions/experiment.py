@@ -30,7 +30,7 @@ from pyentmax.tasks.captions.training import (
     draw_data,
     train_captioner,
 )
-from pyentmax.tasks.records import open_folder, write_text
+from pyentmax.tasks.records import of_results, open_folder, write_text
 from pyentmax.tasks.runs import RESULT, Run, finish, read_result, recorded_runs, training_state
 from pyentmax.training import LAST, TrainingConfig
 
@@ -187,6 +187,7 @@ def recorded(out: Path) -> list[dict[str, Any]]:
     return [result for result in found if result is not None]
 
 
+@of_results
 def write_report(out: Path) -> str:
     """Write ``table.md``; returns the tables."""
     results = recorded(out)

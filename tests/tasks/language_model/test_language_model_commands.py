@@ -339,6 +339,25 @@ def test_a_damaged_result_is_named(folder, capsys, text):
     assert f"{path}: expected the result of a run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("more", [{}, {"attended": [2]}, {"attended": "x", "scores": None}])
+@pytest.mark.parametrize(
+    ("experiment", "row"),
+    [("language-model", "softmax"), ("translation", "rnn-1-1"), ("captions", "softmax")],
+)
+def test_a_result_of_another_version_is_told(tmp_path, experiment, row, more, capsys):
+    """Reports ended in a KeyError or TypeError where something was missing or of another form."""
+    pytest.importorskip("matplotlib", reason="pictures need the extra: pyentmax[models]")
+    path = tmp_path / f"{row}.seed-0" / "result.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"row": row, "seed": 0, "updates": 10**6, **more}), "utf-8")
+    (path.parent / "curve.json").write_text('[{"update": 2}]', "utf-8")
+    report = ["--images", "20", "--row", row] if experiment == "captions" else ["--report"]
+    assert run("reproduce", experiment, "--out", tmp_path, *report) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path}: expected results as this command writes them" in said
+    assert len(said.splitlines()) == 1
+
+
 @pytest.mark.parametrize("text", ["{}", "[1]", '[{"update": "1"}]'])
 def test_a_damaged_curve_is_named(folder, capsys, text):
     path = folder / "softmax.seed-0" / "curve.json"

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
-from pyentmax.tasks.records import write_csv
+from pyentmax.tasks.records import of_results, write_csv
 
 OTHER = "1.5"
 ALPHAS = ("1", "1.25", "1.5", "1.75", "2")
@@ -48,6 +48,7 @@ def grid(alphas: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
     return list(dict.fromkeys(cells))
 
 
+@of_results
 def write_report(out: Path) -> None:
     """Write ``figure4.csv`` from the finished models."""
     rows = [{name: result[name] for name in COLUMNS} for result in finished_results(out)]
@@ -56,6 +57,7 @@ def write_report(out: Path) -> None:
     write_csv(out / "figure4.csv", COLUMNS, rows)
 
 
+@of_results
 def draw(out: Path) -> Path:
     """Draw ``figure4.png`` from the finished models."""
     from pyentmax.plotting import plot_accuracy_by_alpha, save_figure

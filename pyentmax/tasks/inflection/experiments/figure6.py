@@ -21,7 +21,7 @@ from typing import Any
 from pyentmax.backends.choice import kernels
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
-from pyentmax.tasks.records import write_csv
+from pyentmax.tasks.records import of_results, write_csv
 
 MAPPINGS = ("1", "1.5", "bisection:1.5")
 BACKENDS = {"kernels": "compiled", "numpy": "NumPy"}
@@ -51,6 +51,7 @@ def _results(out: Path) -> list[tuple[str, dict[str, Any]]]:
     return [(folder, result) for folder in BACKENDS for result in finished_results(out / folder)]
 
 
+@of_results
 def write_report(out: Path) -> None:
     """Write ``figure6.csv`` from the finished models, one row per validation."""
     rows = [
@@ -72,6 +73,7 @@ def write_report(out: Path) -> None:
     write_csv(out / "figure6.csv", COLUMNS, rows)
 
 
+@of_results
 def draw(out: Path) -> Path:
     """Draw ``figure6.png`` from the finished models."""
     from pyentmax.plotting import plot_time_and_accuracy, save_figure

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.tasks.inflection.experiments.table1 import Settings
-from pyentmax.tasks.records import write_csv, write_text
+from pyentmax.tasks.records import of_results, write_csv, write_text
 from pyentmax.training import LAST, TRAINING_STATE, load_checkpoint
 
 FOLDER = re.compile(r"loss-(?P<loss>.+)\.attention-(?P<attention>.+)\.seed-(?P<seed>\d+)")
@@ -66,6 +66,7 @@ def read_curves(out: Path, settings: Settings) -> list[Curve]:
     return sorted(curves)
 
 
+@of_results
 def write_curves(out: Path, settings: Settings) -> str:
     """Write ``curves.csv`` and ``curves.md``; returns the latter's table."""
     curves = read_curves(out, settings)

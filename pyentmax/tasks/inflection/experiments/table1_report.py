@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pyentmax.tasks.inflection.experiments.cells import finished_results
 from pyentmax.tasks.inflection.experiments.language_families import FAMILIES, FAMILY_OF
 from pyentmax.tasks.inflection.experiments.table1 import Settings
-from pyentmax.tasks.records import write_csv, write_text
+from pyentmax.tasks.records import of_results, write_csv, write_text
 
 
 class Published(NamedTuple):
@@ -41,6 +41,7 @@ LANGUAGE_COLUMNS = "loss attention seed models language examples accuracy levens
 DECIMALS = {"accuracy": 2, "levenshtein": 4, "single": 1, "exact": 1, "memory_mb": 0}
 
 
+@of_results
 def write_report(out: Path, settings: Settings) -> str:
     """Write ``cells.csv``, ``languages.csv``, ``table.md`` and ``families.md``.
 

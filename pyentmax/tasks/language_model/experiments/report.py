@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.tasks.language_model.experiments.rows import KS, ROWS, row
-from pyentmax.tasks.records import write_text
+from pyentmax.tasks.records import of_results, write_text
 from pyentmax.tasks.runs import CURVE, Run, read_curve, read_result, recorded_runs
 
 CURVES = {  # picture → its rows, at most as many as there are colours
@@ -56,6 +56,7 @@ def recorded(out: Path) -> list[Recorded]:
     return [entry for entry in found if entry.curve]
 
 
+@of_results
 def write_report(out: Path) -> str:
     """Write ``table.md``; returns it."""
     runs = recorded(out)
@@ -160,6 +161,7 @@ def _lines_by_k(runs: Sequence[Recorded]) -> dict[str, dict[str, float]]:
     return lines
 
 
+@of_results
 def draw_report(out: Path) -> list[Path]:
     """Draw the curves, and bits against k if a run has them; returns the files."""
     from pyentmax.plotting import plot_bits_curves, plot_choice_of_k, save_figure

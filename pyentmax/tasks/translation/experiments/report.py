@@ -19,7 +19,7 @@ import numpy as np
 
 from pyentmax.analysis import merging_scores, word_clusters
 from pyentmax.calls.devices import to_host
-from pyentmax.tasks.records import read_json, write_json, write_text
+from pyentmax.tasks.records import of_results, read_json, write_json, write_text
 from pyentmax.tasks.runs import CURVE, Run, read_curve, read_result, recorded_runs
 from pyentmax.tasks.translation.experiments.measures import paired_bootstrap
 from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
@@ -69,6 +69,7 @@ def recorded(out: Path) -> list[Recorded]:
     return [entry for entry in found if entry.curve]
 
 
+@of_results
 def write_report(out: Path, data: Path | None = None) -> str:
     """Write ``table.md`` and the differences; returns the table."""
     runs = recorded(out)
@@ -181,6 +182,7 @@ def _softmax_row(name: str) -> str:
 
 
 # --- pictures -------------------------------------------------------------------------------------
+@of_results
 def draw_starts(out: Path, seed: int = 0) -> Path | None:
     """Draw ``starts.png``: the ways to start a sparse Transformer; None if there is no run."""
     from pyentmax.plotting import plot_starts, save_figure
