@@ -267,7 +267,8 @@ static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict 
                 lost_power[j] += term - (next_power - power[j]);
                 sum[j] = next;
                 power[j] = next_power;
-                p[i + j] = q * use->weight[half + j];
+                /* 0 stays 0, as where it is left out of the tile, whatever the weight. */
+                p[i + j] = q == 0 ? q : q * use->weight[half + j];
             }
         for (int j = 0; j < LANES; j++) {
             mass[half + j] = sum[j] + lost[j];
