@@ -33,22 +33,31 @@ static void TYPED(smooth_fused)(REAL *z, ptrdiff_t n, double strength, double *r
     const double scale = headroom(n), nothing = -(double)INFINITY;
     const double floor = -1 - 4 * strength, bottom = floor / scale;
     double *x = scratch;
+    Run *runs = (Run *)(scratch + n); /* n, as large as 2 n doubles */
     const double least = TYPED(scaled_down)(z, n, largest, floor, scale, x);
     const double most = -least * (double)n, asked = strength / scale;
     const double weight = asked < most ? asked : most;
-    for (ptrdiff_t start = 0, end; start < n; start = end) {
+    ptrdiff_t count = 0;
+    for (ptrdiff_t start = 0, end; start < n; start = end + 1) {
         for (end = start; end < n && x[end] > bottom; end++) {}
-        if (end == start) {
-            end++;
+        if (end == start) continue;
+        const bool before = start > 0 && x[start - 1] > nothing,
+                   behind = end < n && x[end] > nothing;
+        count += smooth_chain(x + start, end - start, weight, before, behind, runs + count,
+                              scratch + 3 * n);
+    }
+    Run highest = runs[0];
+    for (ptrdiff_t r = 1; r < count; r++)
+        if (height_above(&runs[r], &highest, weight) > 0) highest = runs[r];
+    for (ptrdiff_t i = 0; i < n;) {
+        if (!(x[i] > bottom)) {
+            z[i++] = -(REAL)INFINITY;
             continue;
         }
-        if (start > 0 && x[start - 1] > nothing) x[start] -= weight;
-        if (end < n && x[end] > nothing) x[end - 1] -= weight;
-        if (end - start > 1 && weight > 0)
-            smooth_chain(x + start, end - start, weight, scratch + n);
+        const REAL u = (REAL)(height_above(runs, &highest, weight) * scale);
+        for (const ptrdiff_t end = i + (ptrdiff_t)runs->size; i < end; i++) z[i] = u;
+        runs++;
     }
-    for (ptrdiff_t i = 0; i < n; i++) x[i] = x[i] > bottom ? x[i] : nothing;
-    TYPED(scaled_up)(x, n, scale, z);
 }
 
 static const TYPED(SmoothedSparsemax) TYPED(fusedmax) = {TYPED(smooth_fused)};

@@ -44,9 +44,8 @@ static void TYPED(smooth_oscar)(REAL *z, ptrdiff_t n, double strength, double *r
         live += x[i] > -(double)INFINITY;
     }
     const Ranked *sorted = sort_by_key(entries, higher, sizeof(REAL), entries + n);
-    const double middle = (double)(live - 1) / 2;
-    for (ptrdiff_t i = 0; i < live; i++)
-        y[i] = (i < higher ? x[sorted[i].place] : least) + weight * ((double)i - middle);
+    for (ptrdiff_t i = 0; i < live; i++) /* places from 0: what leads is not to be rounded */
+        y[i] = (i < higher ? x[sorted[i].place] : least) + weight * (double)i;
     pool_adjacent_violators(y, live, (Pool *)(scratch + 6 * n));
     for (ptrdiff_t i = 0; i < n; i++) x[i] = x[i] == least ? y[higher] : x[i];
     for (ptrdiff_t i = 0; i < higher; i++) x[sorted[i].place] = y[i];

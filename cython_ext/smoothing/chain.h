@@ -3,8 +3,9 @@
  *     u = argmin 1/2 |u - x|^2 + weight sum_j |u_j - u_{j+1}|.
  *
  * All of it is in double, whatever the scores are. Which entries are fused is decided by rounded
- * running sums; their common value is then the mean over the group, once for all of it, to the last
- * bit. Where the problem comes from is in pyentmax/mappings/_fused.py and fusedmax.py.
+ * running sums; what they share is then the mean over the run, once for all of it, to the last bit,
+ * and how far the edges at its ends move that. Where the problem comes from is in
+ * pyentmax/mappings/_fused.py and fusedmax.py.
  */
 #ifndef PYENTMAX_SMOOTHING_CHAIN_H
 #define PYENTMAX_SMOOTHING_CHAIN_H
@@ -39,40 +40,60 @@ static inline double crossing(double t, int side, const Knot *knots, ptrdiff_t *
     return t;
 }
 
-/* Smooth x in place along a chain whose edges all have one weight: Johnson's (2013) dynamic
- * program, as derived in pyentmax/mappings/fusedmax.py.
+/* Fused entries: u = mean + weight pull/size, pull the edges up less the edges down. Kept apart,
+ * since a weight that swamps the scores would round away what parts two peaks, which lie by the
+ * same multiple of it below theirs. */
+typedef struct {
+    double mean;
+    int64_t size : 60, pull : 4;
+} Run;
+
+/* u of one run less that of another. */
+static inline double height_above(const Run *run, const Run *other, double weight) {
+    const double size = (double)run->size, others = (double)other->size;
+    const double pulls = (double)run->pull * others - (double)other->pull * size;
+    return run->mean - other->mean + weight * (pulls / (size * others));
+}
+
+/* Smooth x, part of a chain whose edges all have one weight, by Johnson's (2013) dynamic program,
+ * as derived in pyentmax/mappings/fusedmax.py. `before` and `behind` say whether a further edge, at
+ * that end, goes down. Writes the runs, and returns how many there are.
  *
  * f_j is the derivative of the best value of the terms up to j, given u_j; it reaches -weight at
  * low_j and weight at high_j, and u_j = clip(u_{j+1}, low_j, high_j). Each step adds a knot at
  * either end of the queue, and a knot is taken off once: O(n), whatever x holds. scratch is for 6 n
  * doubles. */
-static void smooth_chain(double *restrict x, ptrdiff_t n, double weight, double *restrict scratch) {
+static ptrdiff_t smooth_chain(const double *restrict x, ptrdiff_t n, double weight, bool before,
+                              bool behind, Run *restrict runs, double *restrict scratch) {
     double *low = scratch, *high = scratch + n;
     Knot *knots = (Knot *)(scratch + 2 * n); /* 2 n, begun in the middle */
     ptrdiff_t first = n, last = n - 1;
-    double before = 0;
+    double in = 0;
     for (ptrdiff_t j = 0; j < n; j++) {
-        const double after = j < n - 1 ? weight : 0;
+        const int further = (j == 0 && before) + (j == n - 1 && behind);
+        const double out = j < n - 1 ? weight : 0, here = x[j] - weight * further;
         double slope;
-        low[j] = crossing(x[j] + before - after, 1, knots, &first, last + 1, &slope);
+        low[j] = crossing(here + in - out, 1, knots, &first, last + 1, &slope);
         knots[--first] = (Knot){low[j], slope};
-        high[j] = crossing(x[j] - before + after, -1, knots, &last, first, &slope);
+        high[j] = crossing(here - in + out, -1, knots, &last, first, &slope);
         knots[++last] = (Knot){high[j], -slope};
-        before = after;
+        in = out;
     }
     double *u = low;
     for (ptrdiff_t j = n - 2; j >= 0; j--) {
         u[j] = u[j + 1] > low[j] ? u[j + 1] : low[j];
         u[j] = u[j] < high[j] ? u[j] : high[j];
     }
+    ptrdiff_t count = 0;
     for (ptrdiff_t start = 0, end; start < n; start = end) {
         for (end = start + 1; end < n && u[end] == u[start]; end++) {}
-        double pull = 0; /* from the run before and the run after, up or down */
-        if (start > 0) pull += u[start - 1] > u[start] ? weight : -weight;
-        if (end < n) pull += u[end] > u[start] ? weight : -weight;
-        const double mean = (sum_of(x + start, end - start) + pull) / (double)(end - start);
-        for (ptrdiff_t i = start; i < end; i++) x[i] = mean;
+        int pull = -(start == 0 && before) - (end == n && behind);
+        if (start > 0) pull += u[start - 1] > u[start] ? 1 : -1;
+        if (end < n) pull += u[end] > u[start] ? 1 : -1;
+        const double mean = sum_of(x + start, end - start) / (double)(end - start);
+        runs[count++] = (Run){mean, end - start, pull};
     }
+    return count;
 }
 
 #endif

@@ -39,10 +39,12 @@ STRENGTH = PerRow("strength", least=0)
 
 
 def relative(z: Any) -> Any:
-    """z − max z, no lower than the dtype's lowest number: −∞ is only what is ruled out.
+    """z − max z in double, no lower than its lowest number: −∞ is only what is ruled out.
 
-    Where all is fused a score counts however low it is, so z − max z must not overflow.
+    Where all is fused a score counts however low it is, so z − max z must not overflow. In double,
+    since a group's value is a sum over many scores, which may lie far below the largest.
     """
+    z = z.astype(np.float64)
     with np.errstate(over="ignore"):
         x = z - np.max(z, axis=-1, keepdims=True)
     return np.where(z > -np.inf, np.maximum(x, np.finfo(x.dtype).min), x)
@@ -57,7 +59,7 @@ def headroom(d: int) -> float:
     return 2.0 ** (4 + 2 * math.ceil(math.log2(d)))
 
 
-def scaled_up(u: Any, there: Any, scale: float) -> Any:
+def scaled_up(u: Any, there: Any, scale: float, dtype: Any) -> Any:
     """u times scale, less its largest, which sparsemax does not see; −∞ where nothing is there.
 
     Groups lie up to a few times the range of the scores apart from these: only differences within
@@ -65,7 +67,7 @@ def scaled_up(u: Any, there: Any, scale: float) -> Any:
     """
     largest = np.max(np.where(there, u, -np.inf), axis=-1, keepdims=True)
     with np.errstate(over="ignore"):
-        return np.where(there, (u - largest) * scale, -np.inf)
+        return np.where(there, (u - largest) * scale, -np.inf).astype(dtype)
 
 
 def check_finite(strength: Any) -> None:
@@ -87,14 +89,14 @@ def refuse_lazy(p: Any) -> None:
         )
 
 
-def rounded(strength: Any, like: Any) -> Any:
-    """λ in the working dtype; what is too large for it is ∞."""
+def rounded(strength: Any, dtype: Any) -> Any:
+    """λ as the scores' dtype has it, in double; what is too large for that dtype is ∞."""
     with np.errstate(over="ignore"):
-        return strength.astype(like.dtype)
+        return strength.astype(dtype).astype(np.float64)
 
 
-def run_means(v: Any, start: Any) -> Any:
-    """The mean of v over each run, at each of its entries; `start` marks where runs begin.
+def run_sums(v: Any, start: Any) -> Any:
+    """The sum of v over each run, in double, at each of its entries. `start`: where runs begin.
 
     Every row's first entry starts a run, so that in memory no run goes on into the next row. CuPy's
     reduceat takes differences of one running sum over all rows, which cancel and spread a NaN, so
@@ -103,20 +105,21 @@ def run_means(v: Any, start: Any) -> Any:
     Examples
     --------
     >>> v, start = np.array([[1.0, 3.0, 8.0]]), np.array([[True, False, True]])
-    >>> print(run_means(v, start))
-    [[2. 2. 8.]]
+    >>> print(run_sums(v, start))
+    [[4. 4. 8.]]
     """
     run = np.cumsum(start.ravel()) - 1
     if isinstance(v, np.ndarray):
-        first = np.flatnonzero(start)
-        mean = np.add.reduceat(v.ravel(), first) / np.diff(first, append=v.size).astype(v.dtype)
-    else:  # in double, so that the order of the additions does not show in single
+        total = np.add.reduceat(v.ravel(), np.flatnonzero(start), dtype=np.float64)
+    else:
         total = np.zeros_like(run, dtype=np.float64)
-        size = np.zeros_like(total)
         np.add.at(total, run, v.ravel().astype(np.float64))
-        np.add.at(size, run, np.ones_like(total))
-        mean = (total / np.maximum(size, 1)).astype(v.dtype)
-    return mean[run].reshape(v.shape)
+    return total[run].reshape(v.shape)
+
+
+def run_means(v: Any, start: Any) -> Any:
+    """The mean of v over each run, at each of its entries, in v's dtype."""
+    return (run_sums(v, start) / run_sums(np.ones_like(v), start)).astype(v.dtype)
 
 
 def sparsemax_of(u: Any) -> Any:

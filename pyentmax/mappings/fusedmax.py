@@ -20,7 +20,7 @@ from there. Each knot comes and goes once: O(d) a row.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -253,7 +253,7 @@ def _smoothed(z: Any, strength: Any) -> Any:
     """
     x = _fused.relative(z)
     there = x > -np.inf
-    weight = _fused.rounded(strength, x)
+    weight = _fused.rounded(strength, z.dtype)
     scale = _fused.headroom(x.shape[-1])
     with np.errstate(over="ignore"):
         floor = -1 - 4 * weight
@@ -264,16 +264,42 @@ def _smoothed(z: Any, strength: Any) -> Any:
     beside = np.zeros_like(x)  # how many neighbours have nothing
     beside[..., 1:] += nothing[..., :-1]
     beside[..., :-1] += nothing[..., 1:]
-    y = np.where(left, y - weight * beside, 0)
-    weight = np.where(left[..., 1:] & left[..., :-1], weight, 0)
-    return _fused.scaled_up(_prox(y, weight), left, scale)
+    y = np.where(left, y, 0)
+    edge = np.where(left[..., 1:] & left[..., :-1], weight, 0)
+    u = _by_the_dynamic_program(y - weight * beside, edge)
+    start = _starts(u, edge)
+    pull = _divergence(np.where(edge > 0, np.sign(np.diff(u)), 0)) - beside
+    mean, pull, size = (_fused.run_sums(x, start) for x in (y, pull, np.ones_like(y)))
+    runs = _Runs(mean / size, pull, size)
+    return _fused.scaled_up(runs.less_the_highest(u, left, weight), left, scale, z.dtype)
 
 
-def _prox(x: Any, weight: Any) -> Any:
+class _Runs(NamedTuple):
+    """What run each entry is in: u = mean + weight·pull/size, the three of them kept apart.
+
+    Where λ swamps the scores, two peaks may lie by the same multiple of it below theirs. What
+    parts the two is then their means, which a sum with λ would round away.
+    """
+
+    mean: Any  # of the scores
+    pull: Any  # the number of edges up, less that of edges down
+    size: Any
+
+    def less_the_highest(self, u: Any, there: Any, weight: Any) -> Any:
+        """u less its largest, from a u whose rounding may have turned the order of peaks round."""
+        for _ in range(2):  # once by a guess of which is highest, and then by which is
+            highest = np.argmax(np.where(there, u, -np.inf), axis=-1)[..., None]
+            mean, pull, size = (np.take_along_axis(x, highest, axis=-1) for x in self)
+            pulls = (self.pull * size - pull * self.size) / (self.size * size)
+            u = self.mean - mean + weight * pulls
+        return u
+
+
+def _by_the_dynamic_program(x: Any, weight: Any) -> Any:
     """argmin ½‖u − x‖² + Σ_j weight_j |u_{j+1} − u_j|, for rows x and a weight per pair.
 
-    The dynamic program says which neighbours are fused and which of two lies higher, by rounded
-    running sums; the values are then means over the runs.
+    By rounded running sums: which neighbours are fused and which of two lies higher is right, the
+    values are so but roughly.
     """
     d, count = x.shape[-1], math.prod(x.shape[:-1])
     low, high = _clip_levels(x.reshape(count, d), weight.reshape(count, d - 1))
@@ -281,8 +307,7 @@ def _prox(x: Any, weight: Any) -> Any:
     u = low.copy()
     for j in range(d - 2, -1, -1):
         u[..., j] = np.clip(u[..., j + 1], low[..., j], high[..., j])
-    flow = weight * np.sign(np.diff(u))
-    return _fused.run_means(x + _divergence(flow), _starts(u, weight))
+    return u
 
 
 def _clip_levels(x: Any, weight: Any) -> tuple[Any, Any]:

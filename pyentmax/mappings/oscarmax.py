@@ -235,9 +235,10 @@ def _pooled(z: Any, strength: Any) -> Any:
     scale = _fused.headroom(d)
     x = x / scale
     weight = np.minimum(
-        _fused.rounded(strength, x) / scale, -np.min(np.where(there, x, 0), axis=-1, keepdims=True)
+        _fused.rounded(strength, z.dtype) / scale,
+        -np.min(np.where(there, x, 0), axis=-1, keepdims=True),
     )
-    y = np.take_along_axis(x, order, axis=-1) + weight * (_places(x) - (d - 1) / 2)
+    y = np.take_along_axis(x, order, axis=-1) + weight * _places(x)
     start = np.ones_like(y, dtype=bool)
     mean = y
     for _ in range(d - 1):
@@ -246,7 +247,7 @@ def _pooled(z: Any, strength: Any) -> Any:
             break
         start[..., 1:] &= ~rises
         mean = _fused.run_means(y, start)
-    return _fused.scaled_up(_in_old_order(mean, order), there, scale)
+    return _fused.scaled_up(_in_old_order(mean, order), there, scale, z.dtype)
 
 
 def _group_means(p: Any, v: Any, strength: Any) -> Any:

@@ -124,3 +124,4 @@ def test_strengths_that_swamp_1_raise_no_low_score_and_tell_groups_apart(
     low = -16 * large
     z = np.array([[0.5, 0, low, 0.25, 0, low, 0]], dtype)
     check("fusedmax", [z], large)
+    check("fusedmax", [np.array([[0, low, 0.2, low, 0.1]], dtype)], large)

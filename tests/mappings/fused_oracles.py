@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import combinations
 from typing import Any
 
@@ -76,3 +77,70 @@ def smoothed_by_the_dual(z: Any, edges: list[tuple[int, int]], weight: float) ->
         incidence[i, e], incidence[j, e] = 1, -1
     y = lsq_linear(incidence, z, bounds=(-weight, weight), method="bvls", tol=1e-15).x
     return z - incidence @ y
+
+
+def exact_fusedmax(z: Any, weight: float) -> Any:
+    """fusedmax in rational arithmetic, rounded once: sparsemax of the slopes of a taut string.
+
+    The running sums of u are the shortest path from 0 to Σz whose inner points lie within ±weight
+    of the running sums of z.
+    """
+    sums = [Fraction(0)]
+    for score in z:
+        sums.append(sums[-1] + Fraction(float(score)))
+    n, width = len(z), Fraction(float(weight))
+    slopes: list[Fraction] = []
+    start, height = 0, sums[0]
+    while start < n:
+        least: tuple[Any, int] = (
+            -np.inf,
+            n,
+        )  # slopes that stay inside so far, and where they touch
+        most: tuple[Any, int] = (np.inf, n)
+        for k in range(start + 1, n + 1):
+            margin = width if k < n else 0
+            rise = (sums[k] - margin - height) / (k - start)
+            fall = (sums[k] + margin - height) / (k - start)
+            if rise > most[0] or fall < least[0]:  # a bend, where the path touches
+                slope, k = most if rise > most[0] else least
+                break
+            least, most = max(least, (rise, k)), min(most, (fall, -k))
+            most = (most[0], abs(most[1]))
+            slope = rise
+        height += slope * (k - start)
+        slopes += [slope] * (k - start)
+        start = k
+    return _exact_sparsemax(slopes)
+
+
+def exact_oscarmax(z: Any, weight: float) -> Any:
+    """oscarmax in rational arithmetic, rounded once: sparsemax of pooled adjacent violators."""
+    order = np.argsort(-np.asarray(z, float), kind="stable")
+    pools: list[tuple[Fraction, int]] = []
+    for place, i in enumerate(order):
+        total, size = Fraction(float(z[i])) + Fraction(float(weight)) * place, 1
+        while pools and total * pools[-1][1] > pools[-1][0] * size:
+            before = pools.pop()
+            total, size = total + before[0], size + before[1]
+        pools.append((total, size))
+    pooled = _exact_sparsemax([total / size for total, size in pools for _ in range(size)])
+    p = np.empty_like(pooled)
+    p[order] = pooled
+    return p
+
+
+def _exact_sparsemax(u: list[Fraction]) -> Any:
+    total, threshold = Fraction(0), Fraction(0)
+    for size, value in enumerate(sorted(u, reverse=True), 1):
+        if 1 + size * value <= total + value:
+            break
+        total += value
+        threshold = (total - 1) / size
+    return np.array([float(max(value - threshold, Fraction(0))) for value in u])
+
+
+def error_in_epsilons(p: Any, exact: Any, z: Any) -> float:
+    """The largest error, in units of ε·max(1, how far the support reaches below the largest)."""
+    z = np.asarray(z)
+    reach = max(1.0, float(z.max() - z[exact > 0].min()))
+    return float(np.abs(p - exact).max() / (np.finfo(z.dtype).eps * reach))

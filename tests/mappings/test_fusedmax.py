@@ -9,6 +9,8 @@ import pytest
 from fused_oracles import (
     chain,
     distance_from_optimality,
+    error_in_epsilons,
+    exact_fusedmax,
     generic_solution,
     smoothed_by_the_dual,
 )
@@ -133,6 +135,36 @@ def test_a_very_low_score_does_not_swamp_its_row(low: float, dtype: Any) -> None
     assert np.count_nonzero(expected) > 3
     tolerance = 4 * float(np.finfo(dtype).eps)
     np.testing.assert_allclose(fusedmax(z, 0.25), expected, rtol=0, atol=tolerance)
+
+
+def peaks_and_valleys(seed: int, strength: float, dtype: Any) -> np.ndarray:
+    """Scores near 0 and others below by up to a thousand times the strength, which cut the chain or
+    do not.
+    """
+    rng = np.random.default_rng(seed)
+    z = rng.standard_normal(rng.integers(2, 14)) * rng.choice([0.2, 1, 3])
+    low = rng.random(len(z)) < 0.5
+    depth = rng.choice([0.3, 1, 2, 3.5, 4.5, 1e3], low.sum()) * rng.uniform(0.9, 1.1, low.sum())
+    z[low] = -strength * depth
+    return z.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("strength", [0.3, 1.0, 30.0, 1e3, 1e8, 1e15])
+@pytest.mark.parametrize("function", [fusedmax, fusedmax.reference], ids=["kernel", "reference"])
+def test_no_strength_rounds_away_what_parts_two_peaks(
+    function: Any, strength: float, dtype: Any
+) -> None:
+    """Against rational arithmetic: both lie below their scores by one multiple of the strength."""
+    strength = float(dtype(strength))
+    for seed in range(100):
+        z = peaks_and_valleys(seed, strength, dtype)
+        exact = exact_fusedmax(z, strength)
+        assert error_in_epsilons(function(z, strength), exact, z) < 4, z
+    two = np.array([0, -1e21, 0.2], dtype)
+    exact = pyentmax.sparsemax(two[[0, 2]].astype(np.float64))
+    got = function(two, strength)[[0, 2]]
+    np.testing.assert_allclose(got, exact, rtol=0, atol=float(np.finfo(dtype).eps))
 
 
 def test_fused_neighbours_are_equal_to_the_last_bit() -> None:

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fused_oracles import distance_from_optimality, generic_solution, pairs, smoothed_by_the_dual
+from fused_oracles import (
+    distance_from_optimality,
+    error_in_epsilons,
+    exact_oscarmax,
+    generic_solution,
+    pairs,
+    smoothed_by_the_dual,
+)
 from scipy.optimize import isotonic_regression
 
 import pyentmax
@@ -141,6 +148,23 @@ def test_a_very_low_score_does_not_swamp_its_row(dtype: Any) -> None:
     modest = np.where(z < -100, -100, z).astype(np.float64)
     tolerance = 8 * float(np.finfo(dtype).eps)
     np.testing.assert_allclose(oscarmax(z, 0.02), oscarmax(modest, 0.02), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("strength", [0.01, 1.0, 1e4])
+@pytest.mark.parametrize("function", [oscarmax, oscarmax.reference], ids=["kernel", "reference"])
+def test_how_long_a_row_is_does_not_round_what_leads(
+    function: Any, strength: float, dtype: Any
+) -> None:
+    """Against rational arithmetic: 2000 places, of which the first few count."""
+    strength = float(dtype(strength))
+    rng = np.random.default_rng(0)
+    for share in (0.0, 0.7):  # of neighbours that change places, and are pooled
+        u = -0.15 * np.cumsum(np.abs(rng.standard_normal(2000)))
+        z = u - strength * (np.arange(2000) - (rng.random(2000) < share))
+        z = rng.permutation(z.astype(dtype))
+        exact = exact_oscarmax(z, strength)
+        assert error_in_epsilons(function(z, strength), exact, z) < 4
 
 
 def test_groups_are_equal_to_the_last_bit_and_anywhere() -> None:

@@ -57,14 +57,15 @@ template <typename T> struct Gaps {
 };
 
 /* Smooths entries first … last of y, all of them neighbours, in one pass with steps back (Condat
- * 2013), and hands each run and its value to `write_run`.
+ * 2013), and hands each run to `write_run`, with how many of its neighbours lie higher less how many
+ * lie lower.
  *
  * A run that begins at `start` may have any value from `low` to `high` so far, and what it passes
  * on to the entry behind `at`, the slope of |u_{j+1} − u_j|, is then `out_low` or `out_high`: at
  * most λ either way. Where even the lowest value passes on too little, the run has to end at
- * `low_end`, where `low` was last binding, with a fall; likewise a rise at `high_end`. What ends is
- * written as the mean of its scores, moved by λ/n towards either neighbour: exact, whatever the
- * search has rounded. */
+ * `low_end`, where `low` was last binding, with a fall; likewise a rise at `high_end`. What ends has
+ * the mean of its scores, moved by λ/n towards either neighbour: exact, whatever the search has
+ * rounded. */
 template <class Y, class Write>
 __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, double strength,
                                    const Write &write_run) {
@@ -73,9 +74,7 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
     double out_low = strength, out_high = -strength;
     int before = 0; /* whether the run before lies higher (1) or lower (−1) */
     const auto write = [&](unsigned end, int behind) {
-        double sum = 0;
-        for (unsigned i = start; i <= end; i++) sum += y(i);
-        write_run(start, end, (sum + strength * (before + behind)) / (end - start + 1));
+        write_run(start, end, before + behind);
         before = -behind;
         start = end + 1;
     };
@@ -137,6 +136,17 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
     write(last, 0); /* never: every step was counted */
 }
 
+/* Fused entries: u = mean + λ·pull/size, the three kept apart: a λ that swamps the scores would round
+ * away what parts two peaks, which lie by the same multiple of it below theirs. */
+struct Run {
+    double mean, pull, size;
+
+    __device__ double height_above(const Run &other, double strength) const {
+        const double pulls = pull * other.size - other.pull * size;
+        return mean - other.mean + strength * (pulls / (size * other.size));
+    }
+};
+
 /* A score at or below −1 − 4λ gets nothing, and the chain is cut there: its neighbours score less
  * by λ, as fusedmax.py says. λ above the range of n scores times n does nothing that this much does
  * not. And u is less its largest, in double: where λ is large, that may lie far below the largest
@@ -160,16 +170,9 @@ __global__ void __launch_bounds__(ROW_THREADS)
     y.lowest = -(1 + 4 * given) * HEADROOM;
     const double most = n * y.range(n), weight = given * HEADROOM < most ? given * HEADROOM : most;
     /* The largest u first; 0 will do where λ is so small that u is not far from it. */
-    double largest = given > 1 ? -infinity<double>() : 0;
+    Run highest = {0, 0, 1};
+    bool any = false;
     for (bool found = !(given > 1);; found = true) {
-        const auto take_run = [&](unsigned start, unsigned end, double value) {
-            if (!found) {
-                largest = Larger()(largest, value);
-                return;
-            }
-            const C gap = (C)((value - largest) / HEADROOM);
-            for (unsigned i = start; i <= end; i++) u.at[i * u.step] = gap;
-        };
         for (unsigned i = 0; i < n; i++) {
             if (!y.is_above_lowest(i)) {
                 u.at[i * u.step] = -infinity<C>();
@@ -182,6 +185,21 @@ __global__ void __launch_bounds__(ROW_THREADS)
             const unsigned right = i + 1 < n && y.is_there(i + 1) ? i : n;
             const auto less_edges = [&](unsigned j) {
                 return y(j) - weight * ((j == left) + (j == right));
+            };
+            const auto take_run = [&](unsigned start, unsigned end, int pull) {
+                double sum = 0;
+                for (unsigned j = start; j <= end; j++) sum += y(j);
+                pull -= (start == left) + (end == right);
+                const double size = end - start + 1;
+                const Run run = {sum / size, (double)pull, size};
+                const double height = run.height_above(highest, weight);
+                if (!found) {
+                    highest = !any || height > 0 ? run : highest;
+                    any = true;
+                    return;
+                }
+                const C gap = (C)(height / HEADROOM);
+                for (unsigned j = start; j <= end; j++) u.at[j * u.step] = gap;
             };
             smooth_part(less_edges, first, i, weight, take_run);
         }
