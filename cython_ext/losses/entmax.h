@@ -267,8 +267,10 @@ static void TYPED(entmax_tile_losses)(TYPED(TileUse) *use, const REAL *restrict 
                 lost_power[j] += term - (next_power - power[j]);
                 sum[j] = next;
                 power[j] = next_power;
-                /* 0 stays 0, as where it is left out of the tile, whatever the weight. */
-                p[i + j] = q == 0 ? q : q * use->weight[half + j];
+                /* 0 stays 0, as where it is left out of the tile, whatever the weight. Multiplied
+                 * first, since GCC does not take lanes together where only some load a weight. */
+                const REAL weighted = q * use->weight[half + j];
+                p[i + j] = q == 0 ? q : weighted;
             }
         for (int j = 0; j < LANES; j++) {
             mass[half + j] = sum[j] + lost[j];
