@@ -61,8 +61,9 @@ static inline double height_above(const Run *run, const Run *other, double weigh
  *
  * f_j is the derivative of the best value of the terms up to j, given u_j; it reaches -weight at
  * low_j and weight at high_j, and u_j = clip(u_{j+1}, low_j, high_j). Each step adds a knot at
- * either end of the queue, and a knot is taken off once: O(n), whatever x holds. scratch is for 6 n
- * doubles. */
+ * either end of the queue, and a knot is taken off once: O(n), whatever x holds. The weights in and
+ * out go into x together, and cancel: a huge one after the other would round x away. scratch is for
+ * 6 n doubles. */
 static ptrdiff_t smooth_chain(const double *restrict x, ptrdiff_t n, double weight, bool before,
                               bool behind, Run *restrict runs, double *restrict scratch) {
     double *low = scratch, *high = scratch + n;
@@ -73,9 +74,9 @@ static ptrdiff_t smooth_chain(const double *restrict x, ptrdiff_t n, double weig
         const int further = (j == 0 && before) + (j == n - 1 && behind);
         const double out = j < n - 1 ? weight : 0, here = x[j] - weight * further;
         double slope;
-        low[j] = crossing(here + in - out, 1, knots, &first, last + 1, &slope);
+        low[j] = crossing(here + (in - out), 1, knots, &first, last + 1, &slope);
         knots[--first] = (Knot){low[j], slope};
-        high[j] = crossing(here - in + out, -1, knots, &last, first, &slope);
+        high[j] = crossing(here - (in - out), -1, knots, &last, first, &slope);
         knots[++last] = (Knot){high[j], -slope};
         in = out;
     }
@@ -86,10 +87,11 @@ static ptrdiff_t smooth_chain(const double *restrict x, ptrdiff_t n, double weig
     }
     ptrdiff_t count = 0;
     for (ptrdiff_t start = 0, end; start < n; start = end) {
-        for (end = start + 1; end < n && u[end] == u[start]; end++) {}
+        end = start + 1; /* equal scores are fused, even where rounding parted their u */
+        while (end < n && (u[end] == u[end - 1] || x[end] == x[end - 1])) end++;
         int pull = -(start == 0 && before) - (end == n && behind);
         if (start > 0) pull += u[start - 1] > u[start] ? 1 : -1;
-        if (end < n) pull += u[end] > u[start] ? 1 : -1;
+        if (end < n) pull += u[end] > u[end - 1] ? 1 : -1;
         const double mean = sum_of(x + start, end - start) / (double)(end - start);
         runs[count++] = (Run){mean, end - start, pull};
     }

@@ -19,15 +19,14 @@ static double headroom(ptrdiff_t n) {
 
 /* x = (z - largest)/scale, but no lower than floor/scale, and -inf where z is; returns the least.
  *
- * A finite score never becomes -inf, which is only what is ruled out: where all is fused it counts
- * however low it is. */
+ * Divided before they are subtracted, finite scores have finite gaps: -inf is only what is ruled
+ * out, and where entries are fused a score counts however low it is. */
 static double TYPED(scaled_down)(const REAL *z, ptrdiff_t n, REAL largest, double floor,
                                  double scale, double *x) {
     double least = 0;
-    const double part = 1 / scale;
-    floor = floor > -DBL_MAX ? floor : -DBL_MAX;
+    const double part = 1 / scale, top = largest * part, bottom = floor * part;
     for (ptrdiff_t i = 0; i < n; i++) {
-        const double gap = (double)z[i] - largest, raised = (gap > floor ? gap : floor) * part;
+        const double gap = z[i] * part - top, raised = gap > bottom ? gap : bottom;
         x[i] = z[i] > -(REAL)INFINITY ? raised : -(double)INFINITY;
     }
     for (ptrdiff_t i = 0; i < n; i++)

@@ -38,16 +38,14 @@ from pyentmax.thresholds.sorting import sort_sparsemax
 STRENGTH = PerRow("strength", least=0)
 
 
-def relative(z: Any) -> Any:
-    """z − max z in double, no lower than its lowest number: −∞ is only what is ruled out.
+def relative(z: Any, scale: float) -> Any:
+    """(z − max z)/scale in double, divided first, so that finite scores have finite gaps.
 
-    Where all is fused a score counts however low it is, so z − max z must not overflow. In double,
-    since a group's value is a sum over many scores, which may lie far below the largest.
+    Where entries are fused a score counts however low it is: −∞ is only what is ruled out. In
+    double, since a group's value is a sum over many scores, which may lie far below the largest.
     """
-    z = z.astype(np.float64)
-    with np.errstate(over="ignore"):
-        x = z - np.max(z, axis=-1, keepdims=True)
-    return np.where(z > -np.inf, np.maximum(x, np.finfo(x.dtype).min), x)
+    x = z.astype(np.float64) / scale
+    return x - np.max(x, axis=-1, keepdims=True)
 
 
 def headroom(d: int) -> float:

@@ -246,19 +246,18 @@ def _smoothed(z: Any, strength: Any) -> Any:
     """u of rows, less its largest; −∞ where masked, and where there is no probability anyway.
 
     Two edges move a score by 2λ at most. So max u ≥ −2λ, τ ≥ −1 − 2λ, and a score at or below
-    −1 − 4λ gets nothing. To its neighbour that is an edge |p_j − 0| = p_j: the neighbour scores
-    less by λ, and the chain is cut. (Raised to −1 − 4λ the score would do the same, but be no
-    lower than u of a peak where λ swamps the 1.) And λ above d·(range of z) does nothing that this
-    much does not: it fuses all.
+    −1 − 4λ gets nothing; from −1 − 5λ on, that is so where λ swamps the 1, too, and a score of −4λ
+    may tie with the peaks. To its neighbour it is an edge |p_j − 0| = p_j: the neighbour scores
+    less by λ, and the chain is cut. And λ above d·(range of z) does nothing that this much does
+    not: it fuses all.
     """
-    x = _fused.relative(z)
+    scale = _fused.headroom(z.shape[-1])
+    x = _fused.relative(z, scale)
     there = x > -np.inf
-    weight = _fused.rounded(strength, z.dtype)
-    scale = _fused.headroom(x.shape[-1])
-    with np.errstate(over="ignore"):
-        floor = -1 - 4 * weight
-        y = np.where(there, np.maximum(x, floor), 0) / scale
-        weight = np.minimum(weight / scale, -x.shape[-1] * np.min(y, axis=-1, keepdims=True))
+    weight = _fused.rounded(strength, z.dtype) / scale
+    floor = -1 / scale - 5 * weight
+    y = np.where(there, np.maximum(x, floor), 0)
+    weight = np.minimum(weight, -x.shape[-1] * np.min(y, axis=-1, keepdims=True))
     left = there & (x > floor)
     nothing = (there & ~left).astype(x.dtype)
     beside = np.zeros_like(x)  # how many neighbours have nothing
@@ -267,7 +266,7 @@ def _smoothed(z: Any, strength: Any) -> Any:
     y = np.where(left, y, 0)
     edge = np.where(left[..., 1:] & left[..., :-1], weight, 0)
     u = _by_the_dynamic_program(y - weight * beside, edge)
-    start = _starts(u, edge)
+    start = _starts(u, edge) & _starts(y, edge)  # equal scores: even where rounding parted their u
     pull = _divergence(np.where(edge > 0, np.sign(np.diff(u)), 0)) - beside
     mean, pull, size = (_fused.run_sums(x, start) for x in (y, pull, np.ones_like(y)))
     runs = _Runs(mean / size, pull, size)
@@ -327,10 +326,10 @@ def _clip_levels(x: Any, weight: Any) -> tuple[Any, Any]:
     for j in range(d):
         after = weight[:, j] if j < d - 1 else np.zeros_like(before)
         # Beyond its outermost knots f is ∓before + t − x: it is ∓after at t = x ± (before − after).
-        left, slope, first = _crossing(x[:, j] + before - after, 1, place, bend, first, last + 1)
+        left, slope, first = _crossing(x[:, j] + (before - after), 1, place, bend, first, last + 1)
         first = first - 1
         place[row, first], bend[row, first] = left, slope
-        right, slope, last = _crossing(x[:, j] - before + after, -1, place, bend, last, first)
+        right, slope, last = _crossing(x[:, j] - (before - after), -1, place, bend, last, first)
         last = last + 1
         place[row, last], bend[row, last] = right, -slope
         low[:, j], high[:, j], before = left, right, after

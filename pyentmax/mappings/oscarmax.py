@@ -228,12 +228,11 @@ def _pooled(z: Any, strength: Any) -> Any:
     each pass pools all of them. λ above the range of z does nothing that this much does not:
     y rises throughout.
     """
-    x = _fused.relative(z)
-    d = x.shape[-1]
+    d = z.shape[-1]
+    scale = _fused.headroom(d)
+    x = _fused.relative(z, scale)
     there = x > -np.inf
     order = _falling_order(x)
-    scale = _fused.headroom(d)
-    x = x / scale
     weight = np.minimum(
         _fused.rounded(strength, z.dtype) / scale,
         -np.min(np.where(there, x, 0), axis=-1, keepdims=True),

@@ -125,3 +125,23 @@ def test_strengths_that_swamp_1_raise_no_low_score_and_tell_groups_apart(
     z = np.array([[0.5, 0, low, 0.25, 0, low, 0]], dtype)
     check("fusedmax", [z], large)
     check("fusedmax", [np.array([[0, low, 0.2, low, 0.1]], dtype)], large)
+
+
+def test_what_ties_and_what_any_strength_fuses() -> None:
+    """A score of −4λ beside peaks, where λ swamps 1; equal neighbours, where scores swamp λ."""
+    z = np.array([[-4, 0, -4, 0, -4]]) * 2.0**70
+    check("fusedmax", [z], 2.0**70)
+    equal = np.repeat(-np.random.default_rng(17).uniform(0.02, 0.98, (40, 1)), 6, axis=1)
+    equal[:, 0] = 0
+    for strength in np.array([0.1, 0.4, 1.2, 2.7]) * 2.0**-54:
+        p = call_kernel("fusedmax", moved(equal), float(strength)).get()
+        assert (np.ptp(p[:, 1:], axis=1) == 0).all()
+        p = call_kernel("fusedmax", moved(equal[:, ::-1].copy()), float(strength)).get()
+        assert (np.ptp(p[:, :-1], axis=1) == 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gaps_beyond_the_largest_float(name: str) -> None:
+    z = np.array([[1.7e308, -1.7e308, 0]])
+    for strength in (1e308, 1.6e308, 1.75e308):
+        check(name, [z], strength)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from pyentmax import (
 )
 from pyentmax.mappings.fusedmax import _smoothed, fusedmax_omega
 
+EPS = float(np.finfo(np.float64).eps)
 STRENGTHS = [0, 1e-3, 0.05, 0.3, 1, 10, 1e6, np.inf]
 
 
@@ -165,6 +167,55 @@ def test_no_strength_rounds_away_what_parts_two_peaks(
     exact = pyentmax.sparsemax(two[[0, 2]].astype(np.float64))
     got = function(two, strength)[[0, 2]]
     np.testing.assert_allclose(got, exact, rtol=0, atol=float(np.finfo(dtype).eps))
+
+
+BOTH = pytest.mark.parametrize(
+    "function", [fusedmax, fusedmax.reference], ids=["kernel", "reference"]
+)
+
+
+@BOTH
+def test_equal_neighbours_are_fused_by_the_least_strength(function: Any) -> None:
+    """Strengths of the size of the scores' rounding: what is fused decides the derivatives."""
+    rng = np.random.default_rng(17)
+    for _ in range(200):
+        z = np.append(0, np.full(rng.integers(2, 6), -rng.uniform(0.02, 0.98)))
+        strength = rng.uniform(0.05, 3) * 2.0**-54
+        p = function(z, strength)
+        assert np.ptp(p[1:]) == 0, (z, strength)
+        p = function(z[::-1], strength)
+        assert np.ptp(p[:-1]) == 0, (z, strength)
+
+
+@BOTH
+def test_gaps_beyond_the_largest_float(function: Any) -> None:
+    z = np.array([1.7e308, -1.7e308])
+    assert function(z, 1e308).tolist() == [1, 0]
+    assert function(z, 1.6e308).tolist() == [1, 0]
+    assert function(z, 1.75e308).tolist() == [0.5, 0.5]
+
+
+@BOTH
+def test_a_score_as_far_below_as_edges_reach_ties_with_the_peaks(function: Any) -> None:
+    z = np.array([-4, 0, -4, 0, -4]) * 2.0**70
+    exact = exact_fusedmax(z, 2.0**70)
+    assert exact.tolist() == [0, 1 / 3, 1 / 3, 1 / 3, 0]
+    np.testing.assert_allclose(function(z, 2.0**70), exact, rtol=EPS, atol=0)
+
+
+@BOTH
+def test_long_plateaus_keep_their_digits(function: Any) -> None:
+    """Two that a large strength all but fuses, or just does: rounding must not take it for the
+    other.
+    """
+    half, step = 10_000 if function is fusedmax else 500, 0.37
+    z = np.repeat([0, step], half)
+    for short in 10.0 ** np.arange(-15, -9, 0.25):
+        strength = step * half / 2 * (1 - short)
+        rise = (Fraction(step) - 2 * Fraction(strength) / half) / 2
+        higher = float(1 / Fraction(2 * half) + max(rise, Fraction(0)))
+        p = function(z, strength)
+        np.testing.assert_allclose(p[half:], higher, rtol=0, atol=4 * EPS)
 
 
 def test_fused_neighbours_are_equal_to_the_last_bit() -> None:

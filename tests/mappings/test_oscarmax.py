@@ -167,6 +167,15 @@ def test_how_long_a_row_is_does_not_round_what_leads(
         assert error_in_epsilons(function(z, strength), exact, z) < 4
 
 
+@pytest.mark.parametrize("function", [oscarmax, oscarmax.reference], ids=["kernel", "reference"])
+def test_gaps_beyond_the_largest_float(function: Any) -> None:
+    z = np.array([1.7e308, -1.7e308, 0.0])
+    assert function(z, 1.6e308).tolist() == [1, 0, 0]
+    p = function(z, 1.75e308)
+    assert np.ptp(p) == 0
+    np.testing.assert_allclose(p, 1 / 3, rtol=float(np.finfo(np.float64).eps), atol=0)
+
+
 def test_groups_are_equal_to_the_last_bit_and_anywhere() -> None:
     p = oscarmax([1.0, -1.0, 0.9, 0.2, 1.1, 0.0], 0.11)
     assert p[0] == p[2] == p[4] > 0

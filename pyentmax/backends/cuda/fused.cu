@@ -147,7 +147,7 @@ struct Run {
     }
 };
 
-/* A score at or below −1 − 4λ gets nothing, and the chain is cut there: its neighbours score less
+/* A score at or below −1 − 5λ gets nothing, and the chain is cut there: its neighbours score less
  * by λ, as fusedmax.py says. λ above the range of n scores times n does nothing that this much does
  * not. And u is less its largest, in double: where λ is large, that may lie far below the largest
  * score, and beside it the differences that count would be rounded away. */
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
         for (unsigned i = 0; i < n; i++) u.at[i * u.step] = instead;
         return;
     }
-    y.lowest = -(1 + 4 * given) * HEADROOM;
+    y.lowest = -(1 + 5 * given) * HEADROOM;
     const double most = n * y.range(n), weight = given * HEADROOM < most ? given * HEADROOM : most;
     /* The largest u first; 0 will do where λ is so small that u is not far from it. */
     Run highest = {0, 0, 1};

@@ -196,6 +196,18 @@ def test_results_on_other_words_are_not_averaged(folder, tmp_path, capsys):
     assert main(arguments(folder, out, *small, "--report")) == 0
 
 
+@pytest.mark.parametrize("text", ["{}", "[1]", "3", '{"loss": 1}'])
+def test_a_damaged_result_is_named(folder, tmp_path, capsys, text):
+    """It ended in a KeyError or TypeError, with a traceback."""
+    path = tmp_path / "table" / Cell("1", "1", 0).folder / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    assert main(arguments(folder, tmp_path / "table")) == 1
+    assert capsys.readouterr().err == (
+        f"pyentmax reproduce: {path}: expected the result of a model, got {str(json.loads(text))}\n"
+    )
+
+
 def test_an_ensemble_is_of_the_seeds_asked_for(folder, tmp_path):
     out = tmp_path / "table"
     small = ("--loss", "1.5", "--attention", "bisection:1.5", "--epochs", "1", "--seed")

@@ -20,6 +20,16 @@ LOCK = "lock"
 """In the folder of a cell: held while it is trained and measured."""
 
 
+_IDENTITY: dict[str, tuple[Any, Any]] = {
+    "loss": (str, None),
+    "attention": (str, None),
+    "seed": ((int, str), None),  # those of an ensemble are in a text
+    "models": (int, 1),
+    "dev": (str, ""),
+}
+"""What tells a result from others: its type, and what stands for one that is missing."""
+
+
 class Cell(NamedTuple):
     """One model: its two mappings, as for `choose_mapping`, and its seed."""
 
@@ -93,12 +103,23 @@ def check_measured_on(out: Path, dev: Sequence[Example]) -> None:
             )
 
 
+def read_result(path: Path) -> dict[str, Any]:
+    """The result of a cell or an ensemble; a ValueError names a file that holds none."""
+    result = read_json(path)
+    if not isinstance(result, dict) or not all(
+        isinstance(result.get(name, instead), kind) for name, (kind, instead) in _IDENTITY.items()
+    ):
+        raise ValueError(f"{path}: expected the result of a model, got {str(result)[:60]}")
+    return result
+
+
 def finished_results(out: Path) -> list[dict[str, Any]]:
     """The results of all finished cells, and of ensembles after those of their pair.
 
-    A ValueError says so if they were not all measured on the same examples.
+    A ValueError names a damaged file, and says so if they were not all measured on the same
+    examples.
     """
-    results = [read_json(path) for path in out.glob(f"loss-*/{RESULT}")]
+    results = [read_result(path) for path in out.glob(f"loss-*/{RESULT}")]
     measured = sorted({result["dev"] for result in results if "dev" in result})
     if len(measured) > 1:
         raise ValueError(

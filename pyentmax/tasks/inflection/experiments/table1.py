@@ -32,7 +32,7 @@ from pyentmax.tasks.inflection.examples import Example, first_words
 from pyentmax.tasks.inflection.experiments import cells
 from pyentmax.tasks.inflection.experiments.cells import LOCK, RESULT, Cell, Data, is_finished
 from pyentmax.tasks.inflection.inflector import load_word_decoder
-from pyentmax.tasks.records import open_folder, read_json, write_json, write_text
+from pyentmax.tasks.records import open_folder, write_json, write_text
 from pyentmax.training import TrainingConfig
 
 EPOCHS = {"high": 30, "medium": 100, "low": 300}
@@ -169,7 +169,7 @@ def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: 
         if len(members) == 1 or not all(is_finished(out, cell) for cell in members):
             continue
         if there.exists():
-            if read_json(there)["seed"] == seed:
+            if cells.read_result(there)["seed"] == seed:
                 continue
             there.unlink()  # before its predictions are replaced
         decoder = load_word_decoder([out / cell.folder for cell in members])
