@@ -12,7 +12,7 @@ import numpy as np
 
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.lazy import check_known
+from pyentmax.calls.lazy import check_known, largest
 
 
 def shannon_entropy(p: Any, axis: Any = -1) -> Any:
@@ -155,10 +155,10 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
         raise ValueError(
             f"p of shape {p.shape} has no entry along axis {axis}; at least one is expected"
         )
-    largest = np.max(p, axis=axis, keepdims=True)
-    ratio = p / np.where(largest == 0, 1, largest)
+    top = largest(p, axis)
+    ratio = p / np.where(top == 0, 1, top)
     powers = np.sum(ratio**alpha, axis=axis, keepdims=True)
-    return _sum(largest * powers ** (1 / alpha), axis, answer)
+    return _sum(top * powers ** (1 / alpha), axis, answer)
 
 
 def _per_row(alpha: Any, p: Any, axis: Any) -> Any:

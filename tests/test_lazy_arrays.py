@@ -427,3 +427,30 @@ def test_entry_by_entry_and_in_jacobians_unknown_sizes_are_mapped_or_named() -> 
     ):
         with pytest.raises(ValueError, match="chunks of unknown sizes"):
             call()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, NO_KERNEL])
+def test_chunks_without_rows_are_as_good_as_others(dtype: type) -> None:
+    """As after rows have been selected; Dask's own maximum of such an array is an error."""
+    p = pyentmax.entmax(Z[0], 1.3).astype(dtype)
+    lazy = da.from_array(p, chunks=((15, 0, 25), 30))
+    v = RNG.standard_normal(p.shape).astype(dtype)
+    for function in (
+        partial(pyentmax.norm_entropy, alpha=3),
+        partial(pyentmax.entmax_jacobian, alpha=1.3),
+        partial(pyentmax.normmax_jacobian, alpha=2),
+        lambda p: pyentmax.entmax_jvp(p, v, 1.3),
+        lambda p: pyentmax.normmax_jvp(p, v, 2),
+    ):
+        np.testing.assert_array_equal(function(lazy).compute(), function(p))
+
+
+@needs_kernels
+@pytest.mark.filterwarnings("error")
+def test_a_lazy_k_that_is_not_whole_makes_its_row_nan_without_a_warning() -> None:
+    k = K.astype(float)
+    k[[3, 20]] = 1.5, np.nan
+    found = pyentmax.topk_softmax(LAZY[0], da.from_array(k, chunks=15)).compute()
+    expected = pyentmax.topk_softmax(Z[0], K)
+    expected[[3, 20]] = np.nan
+    np.testing.assert_array_equal(found, expected)

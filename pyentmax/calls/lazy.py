@@ -56,6 +56,19 @@ def broadcast_to(array: Any, like: Any) -> Any:
     return dask.array.broadcast_to(array, like.shape, chunks=like.chunks)
 
 
+def largest(array: Any, axis: Any = -1) -> Any:
+    """The largest along an axis or several, which stay with length 1.
+
+    Dask's own maximum of an array that has a chunk without rows, as after selecting some, is an
+    error of NumPy's.
+    """
+    if not is_lazy(array):
+        return np.max(array, axis=axis, keepdims=True)
+    import dask.array
+
+    return dask.array.reduction(array, np.max, np.max, axis, keepdims=True, dtype=array.dtype)
+
+
 def cut_alike(kernel: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """The operands of a kernel's call with the chunks of the first, where they are lazy.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.lazy import is_lazy
+from pyentmax.calls.lazy import is_lazy, largest
 
 
 def normalized(p: Any, s: Any) -> Any:
@@ -55,7 +55,7 @@ def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
         moved = np.where(at_k, -share * along, times(rest, v - mean))
         if log_s is not None:
             beyond = np.isinf(np.where(at_k, along, s)) | np.isnan(along) & at_k
-            top = np.max(np.where(v == 0, -np.inf, log_s), axis=-1, keepdims=True)
+            top = largest(np.where(v == 0, -np.inf, log_s))
             top = np.where(top > -np.inf, top, 0)
             parts = np.sum(times(np.exp(log_s - top), v), axis=-1, keepdims=True)
             exact = times(np.exp(_log_share(log_s, share) + top), -parts)
@@ -112,8 +112,7 @@ def times(a: Any, b: Any) -> Any:
 
 def _log_share(log_s: Any, share: Any) -> Any:
     # log s/Σs, by the largest: of two logarithms that may be huge the difference is taken first
-    largest = np.max(share, axis=-1, keepdims=True)
-    return log_s - np.max(log_s, axis=-1, keepdims=True) + np.log(largest)
+    return log_s - largest(log_s) + np.log(largest(share))
 
 
 def _share(s: Any) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 
 from pyentmax.backends import declare
 from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.lazy import largest
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
@@ -427,7 +428,7 @@ def _log_curvature(p: Any, beta: Any) -> Any:
 def _share(p: Any, beta: Any) -> Any:
     """s/Σs for s = p^{1−β}: a softmax of (1−β) log p over the support, which never overflows."""
     r = _log_curvature(p, beta)
-    top = np.max(r, axis=-1, keepdims=True)
+    top = largest(r)
     share = np.exp(r - np.where(top == -np.inf, 0, top))
     total = np.sum(share, axis=-1, keepdims=True)
     return share / np.where(total == 0, 1, total)
@@ -435,8 +436,8 @@ def _share(p: Any, beta: Any) -> Any:
 
 def _differences(p: Any, *values: Any) -> tuple[Any, ...]:
     # Each value less its own at the row's largest p.
-    largest = np.argmax(p, axis=-1, keepdims=True)
-    return tuple(v - _simplex.entry_of_row(v, largest) for v in values)
+    place = np.argmax(p, axis=-1, keepdims=True)
+    return tuple(v - _simplex.entry_of_row(v, place) for v in values)
 
 
 def _dot(a: Any, b: Any) -> Any:
