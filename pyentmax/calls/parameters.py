@@ -110,9 +110,7 @@ class PerRow:
     def operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes for rows of scores or probabilities."""
         if self.whole:
-            if not isinstance(
-                value, np.ndarray
-            ):  # NaN, for what is wrong, has no integer
+            if not isinstance(value, np.ndarray):  # NaN, for what is wrong, has no integer
                 value = np.where(np.isnan(value), self.least, value)
             value = np.minimum(value, rows.shape[-1]).astype(np.int64)
         return in_blocks(value, rows, 0)
