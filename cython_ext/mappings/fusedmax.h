@@ -27,8 +27,8 @@ PARAMETRIC_JVP(fusedmax, "strength")
  * and a score at or below -1 - 4 strength gets nothing; from -1 - 5 strength on, that is so where
  * the strength swamps the 1, too, and a score of -4 strength may tie with the peaks. To its
  * neighbour it is an edge |p_j - 0| = p_j: the neighbour scores less by the strength, and the chain
- * is cut. Scores on two sides of a
- * masked entry are no neighbours either: what is left between is a chain of its own. */
+ * is cut. Scores on two sides of a masked entry are no neighbours either: what is left between is a
+ * chain of its own. */
 static void TYPED(smooth_fused)(REAL *z, ptrdiff_t n, double strength, double *restrict scratch) {
     const REAL largest = TYPED(largest_score)(z, n);
     if (!(largest > -(REAL)INFINITY && largest < (REAL)INFINITY)) return;
