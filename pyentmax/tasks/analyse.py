@@ -55,7 +55,13 @@ def add_analyse(commands: Commands, analyses: Mapping[str, Analysis]) -> None:
         help="best.npz, or the folder of a run; behind the last one DATA, unless --examples has it",
     )
     add("--examples", nargs="+", type=Path, metavar="DATA", help="what to measure on, as for train")
-    add("--first", "--limit", type=int, metavar="N", help="so many examples; all if not given")
+    add(
+        "--first",
+        "--limit",
+        type=int,
+        metavar="N",
+        help="so many examples, with --multilingual of each language; all if not given",
+    )
     add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
     add("--quiet", action="store_true", help="no progress")
     for analysis in analyses.values():
