@@ -81,8 +81,8 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
     /* A step either ends a run, which begins behind the one before, or advances `at`: of a run, at
      * most to the end. So there are no more than this; a NaN, which compares with nothing, ends it
      * earlier. */
-    const unsigned long long length = last - first + 1, most = length * (length + 1);
-    for (unsigned long long step = 0; step < most; step++) {
+    const unsigned length = last - first + 1, most = length * (length + 1); /* of 4096 at most */
+    for (unsigned step = 0; step < most; step++) {
         if (at == last) { /* nothing is passed on behind the end */
             if (out_low < 0) {
                 write(low_end, -1);
@@ -139,11 +139,12 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
 /* Fused entries: u = mean + λ·pull/size, the three kept apart: a λ that swamps the scores would round
  * away what parts two peaks, which lie by the same multiple of it below theirs. */
 struct Run {
-    double mean, pull, size;
+    double mean;
+    int pull, size;
 
     __device__ double height_above(const Run &other, double strength) const {
-        const double pulls = pull * other.size - other.pull * size;
-        return mean - other.mean + strength * (pulls / (size * other.size));
+        const double pulls = (double)pull * other.size - (double)other.pull * size;
+        return mean - other.mean + strength * (pulls / ((double)size * other.size));
     }
 };
 
@@ -170,9 +171,9 @@ __global__ void __launch_bounds__(ROW_THREADS)
     y.lowest = -(1 + 5 * given) * HEADROOM;
     const double most = n * y.range(n), weight = given * HEADROOM < most ? given * HEADROOM : most;
     /* The largest u first; 0 will do where λ is so small that u is not far from it. */
-    Run highest = {0, 0, 1};
-    bool any = false;
-    for (bool found = !(given > 1);; found = true) {
+    const bool is_small = !(given > 1);
+    Run highest = {0, 0, is_small};
+    for (bool found = is_small;; found = true) {
         for (unsigned i = 0; i < n; i++) {
             if (!y.is_above_lowest(i)) {
                 u.at[i * u.step] = -infinity<C>();
@@ -190,12 +191,11 @@ __global__ void __launch_bounds__(ROW_THREADS)
                 double sum = 0;
                 for (unsigned j = start; j <= end; j++) sum += y(j);
                 pull -= (start == left) + (end == right);
-                const double size = end - start + 1;
-                const Run run = {sum / size, (double)pull, size};
+                const int size = (int)(end - start + 1);
+                const Run run = {sum / size, pull, size};
                 const double height = run.height_above(highest, weight);
                 if (!found) {
-                    highest = !any || height > 0 ? run : highest;
-                    any = true;
+                    highest = highest.size == 0 || height > 0 ? run : highest;
                     return;
                 }
                 const C gap = (C)(height / HEADROOM);
