@@ -297,8 +297,8 @@ class _Runs(NamedTuple):
 def _by_the_dynamic_program(x: Any, weight: Any) -> Any:
     """argmin ½‖u − x‖² + Σ_j weight_j |u_{j+1} − u_j|, for rows x and a weight per pair.
 
-    By rounded running sums: which neighbours are fused and which of two lies higher is right, the
-    values are so but roughly.
+    By rounded running sums, which only have to settle which neighbours are fused and which of two
+    lies higher: the values themselves lose digits as the weights grow.
     """
     d, count = x.shape[-1], math.prod(x.shape[:-1])
     low, high = _clip_levels(x.reshape(count, d), weight.reshape(count, d - 1))

@@ -92,10 +92,8 @@ def exact_fusedmax(z: Any, weight: float) -> Any:
     slopes: list[Fraction] = []
     start, height = 0, sums[0]
     while start < n:
-        least: tuple[Any, int] = (
-            -np.inf,
-            n,
-        )  # slopes that stay inside so far, and where they touch
+        # The slopes that stay inside so far, and where a path of that slope touches the border.
+        least: tuple[Any, int] = (-np.inf, n)
         most: tuple[Any, int] = (np.inf, n)
         for k in range(start + 1, n + 1):
             margin = width if k < n else 0
@@ -104,8 +102,10 @@ def exact_fusedmax(z: Any, weight: float) -> Any:
             if rise > most[0] or fall < least[0]:  # a bend, where the path touches
                 slope, k = most if rise > most[0] else least
                 break
-            least, most = max(least, (rise, k)), min(most, (fall, -k))
-            most = (most[0], abs(most[1]))
+            if rise >= least[0]:  # of two places the later one
+                least = rise, k
+            if fall <= most[0]:
+                most = fall, k
             slope = rise
         height += slope * (k - start)
         slopes += [slope] * (k - start)

@@ -32,6 +32,9 @@ from pyentmax.mappings.fusedmax import _smoothed, fusedmax_omega
 
 EPS = float(np.finfo(np.float64).eps)
 STRENGTHS = [0, 1e-3, 0.05, 0.3, 1, 10, 1e6, np.inf]
+BOTH = pytest.mark.parametrize(
+    "function", [fusedmax, fusedmax.reference], ids=["kernel", "reference"]
+)
 
 
 def problems(seed: int, count: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -153,7 +156,7 @@ def peaks_and_valleys(seed: int, strength: float, dtype: Any) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("strength", [0.3, 1.0, 30.0, 1e3, 1e8, 1e15])
-@pytest.mark.parametrize("function", [fusedmax, fusedmax.reference], ids=["kernel", "reference"])
+@BOTH
 def test_no_strength_rounds_away_what_parts_two_peaks(
     function: Any, strength: float, dtype: Any
 ) -> None:
@@ -167,11 +170,6 @@ def test_no_strength_rounds_away_what_parts_two_peaks(
     exact = pyentmax.sparsemax(two[[0, 2]].astype(np.float64))
     got = function(two, strength)[[0, 2]]
     np.testing.assert_allclose(got, exact, rtol=0, atol=float(np.finfo(dtype).eps))
-
-
-BOTH = pytest.mark.parametrize(
-    "function", [fusedmax, fusedmax.reference], ids=["kernel", "reference"]
-)
 
 
 @BOTH

@@ -57,15 +57,15 @@ template <typename T> struct Gaps {
 };
 
 /* Smooths entries first … last of y, all of them neighbours, in one pass with steps back (Condat
- * 2013), and hands each run to `write_run`, with how many of its neighbours lie higher less how many
- * lie lower.
+ * 2013), and hands each run to `write_run`, with how many of its neighbours lie higher less how
+ * many lie lower.
  *
  * A run that begins at `start` may have any value from `low` to `high` so far, and what it passes
  * on to the entry behind `at`, the slope of |u_{j+1} − u_j|, is then `out_low` or `out_high`: at
  * most λ either way. Where even the lowest value passes on too little, the run has to end at
- * `low_end`, where `low` was last binding, with a fall; likewise a rise at `high_end`. What ends has
- * the mean of its scores, moved by λ/n towards either neighbour: exact, whatever the search has
- * rounded. */
+ * `low_end`, where `low` was last binding, with a fall; likewise a rise at `high_end`. What ends
+ * has the mean of its scores, moved by λ/n towards either neighbour: exact, whatever the search
+ * has rounded. */
 template <class Y, class Write>
 __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, double strength,
                                    const Write &write_run) {
@@ -136,8 +136,8 @@ __device__ inline void smooth_part(const Y &y, unsigned first, unsigned last, do
     write(last, 0); /* never: every step was counted */
 }
 
-/* Fused entries: u = mean + λ·pull/size, the three kept apart: a λ that swamps the scores would round
- * away what parts two peaks, which lie by the same multiple of it below theirs. */
+/* Fused entries: u = mean + λ·pull/size, the three kept apart: a λ that swamps the scores would
+ * round away what parts two peaks, which lie by the same multiple of it below theirs. */
 struct Run {
     double mean;
     int pull, size;
