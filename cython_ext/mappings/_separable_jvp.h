@@ -39,15 +39,25 @@ typedef struct {
 /* v off the support may be anything, and counts as 0. */
 static void TYPED(add_weights)(const REAL *restrict s, const REAL *restrict v, ptrdiff_t n,
                                REAL origin, TYPED(Balance) *total) {
-    REAL along[PAIR] = {0}, weight[PAIR] = {0}, top[PAIR] = {0};
+    enum { WIDTH = TYPED(WIDTH), PARTS = PAIR / WIDTH };
+    const TYPED(Register) none = {0};
+    TYPED(Register) weights[PARTS], sums[PARTS], tops[PARTS];
+    for (int k = 0; k < PARTS; k++) weights[k] = sums[k] = tops[k] = none;
     ptrdiff_t i = 0;
     for (; i + PAIR <= n; i += PAIR) {
-        for (int j = 0; j < PAIR; j++) {
-            const REAL s_i = s[i + j], apart = v[i + j] - origin;
-            weight[j] += s_i;
-            along[j] += s_i == 0 ? (REAL)0 : s_i * apart;
+        for (int k = 0; k < PARTS; k++) {
+            const TYPED(Register) s_k = TYPED(load_register)(s + i + k * WIDTH);
+            const TYPED(Register) apart = TYPED(load_register)(v + i + k * WIDTH) - origin;
+            weights[k] += s_k;
+            sums[k] += TYPED(beside_nonzero)(s_k, s_k * apart);
+            tops[k] = TYPED(choose_above)(s_k, tops[k], s_k, tops[k]);
         }
-        for (int j = 0; j < PAIR; j++) top[j] = TYPED(larger)(s[i + j], top[j]);
+    }
+    REAL along[PAIR], weight[PAIR], top[PAIR];
+    for (int k = 0; k < PARTS; k++) {
+        TYPED(store_register)(weights[k], weight + k * WIDTH);
+        TYPED(store_register)(sums[k], along + k * WIDTH);
+        TYPED(store_register)(tops[k], top + k * WIDTH);
     }
     for (int j = 0; i + j < n; j++) {
         weight[j] += s[i + j];
@@ -182,7 +192,7 @@ ALWAYS_INLINE void TYPED(products_of_rows)(const TYPED(JvpRows) *rows,
 ALWAYS_INLINE void TYPED(short_products)(const TYPED(JvpRows) *rows, TYPED(InverseCurvature) *s,
                                          const bool may_dominate) {
     const int filled = (int)((rows->n + LANES - 1) / LANES);
-#if HAS_AVX512
+#if HAS_AVX512 || HAS_AVX2
     switch (filled) {
         case 1:
             TYPED(products_of_rows)(rows, s, may_dominate, 1);

@@ -49,22 +49,49 @@ typedef struct {
     TYPED(Register) part[TYPED(REGISTERS)];
 } TYPED(Lanes);
 
+/* Register by register: what is copied together GCC keeps in memory. */
 ALWAYS_INLINE TYPED(Lanes) TYPED(load)(const REAL *x) {
     TYPED(Lanes) a;
-    memcpy(&a, x, sizeof a);
+    for (int k = 0; k < TYPED(REGISTERS); k++)
+        memcpy(&a.part[k], x + k * TYPED(WIDTH), sizeof a.part[k]);
     return a;
 }
 
 ALWAYS_INLINE void TYPED(store)(TYPED(Lanes) a, REAL *to) {
-    memcpy(to, &a, sizeof a);
+    for (int k = 0; k < TYPED(REGISTERS); k++)
+        memcpy(to + k * TYPED(WIDTH), &a.part[k], sizeof a.part[k]);
 }
+
+#if HAS_AVX2 && !HAS_AVX512
+/* All ones in the first count lanes of the k-th register, and 0 in the others. */
+ALWAYS_INLINE __m256i TYPED(first_lanes)(ptrdiff_t count, int k) {
+    WORD number[TYPED(WIDTH)];
+    for (int j = 0; j < TYPED(WIDTH); j++) number[j] = (WORD)(k * TYPED(WIDTH) + j);
+    TYPED(LaneWords) numbers;
+    memcpy(&numbers, number, sizeof numbers);
+    return (__m256i)((TYPED(LaneMask))numbers < (BITS)count - (TYPED(LaneMask)){0});
+}
+#endif
 
 /* The first count lanes, and 0 in the others. */
 ALWAYS_INLINE TYPED(Lanes) TYPED(load_some)(const REAL *x, ptrdiff_t count) {
     if (count == LANES) return TYPED(load)(x);
+#if HAS_AVX2 && !HAS_AVX512
+    TYPED(Lanes) a;
+    for (int k = 0; k < TYPED(REGISTERS); k++) {
+        const __m256i some = TYPED(first_lanes)(count, k);
+#if IS_DOUBLE
+        a.part[k] = _mm256_maskload_pd(x + k * TYPED(WIDTH), some);
+#else
+        a.part[k] = _mm256_maskload_ps(x + k * TYPED(WIDTH), some);
+#endif
+    }
+    return a;
+#else
     REAL some[LANES];
     for (int j = 0; j < LANES; j++) some[j] = j < count ? x[j] : (REAL)0;
     return TYPED(load)(some);
+#endif
 }
 
 ALWAYS_INLINE void TYPED(store_some)(TYPED(Lanes) a, REAL *to, ptrdiff_t count) {
@@ -72,10 +99,21 @@ ALWAYS_INLINE void TYPED(store_some)(TYPED(Lanes) a, REAL *to, ptrdiff_t count) 
         TYPED(store)(a, to);
         return;
     }
+#if HAS_AVX2 && !HAS_AVX512
+    for (int k = 0; k < TYPED(REGISTERS); k++) {
+        const __m256i some = TYPED(first_lanes)(count, k);
+#if IS_DOUBLE
+        _mm256_maskstore_pd(to + k * TYPED(WIDTH), some, a.part[k]);
+#else
+        _mm256_maskstore_ps(to + k * TYPED(WIDTH), some, a.part[k]);
+#endif
+    }
+#else
     REAL some[LANES];
     TYPED(store)(a, some);
     for (int j = 0; j < LANES; j++)
         if (j < count) to[j] = some[j];
+#endif
 }
 
 /* The same number in every lane. */
@@ -121,42 +159,43 @@ ALWAYS_INLINE TYPED(Lanes) TYPED(root)(TYPED(Lanes) a) {
 }
 
 /* x where a > b, y elsewhere. */
+ALWAYS_INLINE TYPED(Register) TYPED(choose_above)(TYPED(Register) a, TYPED(Register) b,
+                                                  TYPED(Register) x, TYPED(Register) y) {
+#if HAS_AVX512 && IS_DOUBLE
+    return _mm512_mask_blend_pd(_mm512_cmp_pd_mask(a, b, _CMP_GT_OQ), y, x);
+#elif HAS_AVX512
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_GT_OQ), y, x);
+#elif HAS_VECTOR_TYPES
+    const TYPED(LaneMask) above = a > b;
+    return (TYPED(Register))((above & (TYPED(LaneMask))x) | (~above & (TYPED(LaneMask))y));
+#else
+    return a > b ? x : y;
+#endif
+}
+
 ALWAYS_INLINE TYPED(Lanes)
     TYPED(where_above)(TYPED(Lanes) a, TYPED(Lanes) b, TYPED(Lanes) x, TYPED(Lanes) y) {
-    for (int k = 0; k < TYPED(REGISTERS); k++) {
-#if HAS_AVX512 && IS_DOUBLE
-        const __mmask8 above = _mm512_cmp_pd_mask(a.part[k], b.part[k], _CMP_GT_OQ);
-        y.part[k] = _mm512_mask_blend_pd(above, y.part[k], x.part[k]);
-#elif HAS_AVX512
-        const __mmask16 above = _mm512_cmp_ps_mask(a.part[k], b.part[k], _CMP_GT_OQ);
-        y.part[k] = _mm512_mask_blend_ps(above, y.part[k], x.part[k]);
-#elif HAS_VECTOR_TYPES
-        const TYPED(LaneMask) above = a.part[k] > b.part[k];
-        y.part[k] = (TYPED(Register))((above & (TYPED(LaneMask))x.part[k])
-                                      | (~above & (TYPED(LaneMask))y.part[k]));
-#else
-        y.part[k] = a.part[k] > b.part[k] ? x.part[k] : y.part[k];
-#endif
-    }
+    for (int k = 0; k < TYPED(REGISTERS); k++)
+        y.part[k] = TYPED(choose_above)(a.part[k], b.part[k], x.part[k], y.part[k]);
     return y;
 }
 
 /* x where s is not 0, and 0 elsewhere. */
-ALWAYS_INLINE TYPED(Lanes) TYPED(where_nonzero)(TYPED(Lanes) s, TYPED(Lanes) x) {
-    for (int k = 0; k < TYPED(REGISTERS); k++) {
+ALWAYS_INLINE TYPED(Register) TYPED(beside_nonzero)(TYPED(Register) s, TYPED(Register) x) {
 #if HAS_AVX512 && IS_DOUBLE
-        const __mmask8 some = _mm512_cmp_pd_mask(s.part[k], _mm512_setzero_pd(), _CMP_NEQ_UQ);
-        x.part[k] = _mm512_maskz_mov_pd(some, x.part[k]);
+    return _mm512_maskz_mov_pd(_mm512_cmp_pd_mask(s, _mm512_setzero_pd(), _CMP_NEQ_UQ), x);
 #elif HAS_AVX512
-        const __mmask16 some = _mm512_cmp_ps_mask(s.part[k], _mm512_setzero_ps(), _CMP_NEQ_UQ);
-        x.part[k] = _mm512_maskz_mov_ps(some, x.part[k]);
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(s, _mm512_setzero_ps(), _CMP_NEQ_UQ), x);
 #elif HAS_VECTOR_TYPES
-        const TYPED(LaneMask) some = s.part[k] != (TYPED(Register)){0};
-        x.part[k] = (TYPED(Register))((TYPED(LaneMask))x.part[k] & some);
+    return (TYPED(Register))((TYPED(LaneMask))x & (s != (TYPED(Register)){0}));
 #else
-        x.part[k] = s.part[k] != 0 ? x.part[k] : (REAL)0;
+    return s != 0 ? x : (REAL)0;
 #endif
-    }
+}
+
+ALWAYS_INLINE TYPED(Lanes) TYPED(where_nonzero)(TYPED(Lanes) s, TYPED(Lanes) x) {
+    for (int k = 0; k < TYPED(REGISTERS); k++)
+        x.part[k] = TYPED(beside_nonzero)(s.part[k], x.part[k]);
     return x;
 }
 
@@ -164,6 +203,11 @@ ALWAYS_INLINE TYPED(Lanes) TYPED(where_nonzero)(TYPED(Lanes) s, TYPED(Lanes) x) 
 ALWAYS_INLINE bool TYPED(any_lane_above)(TYPED(Lanes) a, REAL bound) {
 #if HAS_AVX512 && !IS_DOUBLE
     return _mm512_cmp_ps_mask(a.part[0], _mm512_set1_ps(bound), _CMP_GT_OQ) != 0;
+#elif HAS_AVX2 && !IS_DOUBLE
+    const __m256 bounds = _mm256_set1_ps(bound);
+    return _mm256_movemask_ps(_mm256_or_ps(_mm256_cmp_ps(a.part[0], bounds, _CMP_GT_OQ),
+                                           _mm256_cmp_ps(a.part[1], bounds, _CMP_GT_OQ)))
+           != 0;
 #else
     REAL lane[LANES];
     TYPED(store)(a, lane);
@@ -265,20 +309,35 @@ ALWAYS_INLINE TYPED(Register) TYPED(look_up)(const REAL table[32], TYPED(LaneMas
 
 #endif
 
-/* The sum of all lanes, in the order of lane_sum, and the largest of them. */
+/* The sum of all lanes, in the order of lane_sum, and the largest of them: by halves, down to the
+ * four numbers of a Quarter. Registers are added while there are several; to copy all of them
+ * together would have GCC keep them in memory. */
 #if HAS_VECTOR_TYPES
+enum {
+    TYPED(REGISTERS_LEFT) = TYPED(WIDTH) < LANES / 4 ? LANES / 4 / TYPED(WIDTH) : 1,
+    TYPED(QUARTERS_LEFT) = TYPED(REGISTERS_LEFT) * TYPED(WIDTH) / (LANES / 4),
+};
+
 ALWAYS_INLINE REAL TYPED(sum_across)(TYPED(Lanes) a) {
-    TYPED(Quarter) q[4];
-    memcpy(q, &a, sizeof a);
-    const TYPED(Quarter) sum = (q[0] + q[2]) + (q[1] + q[3]);
-    return (sum[0] + sum[2]) + (sum[1] + sum[3]);
+    for (int half = TYPED(REGISTERS) / 2; half >= TYPED(REGISTERS_LEFT); half /= 2)
+        for (int k = 0; k < half; k++) a.part[k] += a.part[k + half];
+    TYPED(Quarter) q[TYPED(QUARTERS_LEFT)];
+    memcpy(q, a.part, sizeof q);
+    for (int half = TYPED(QUARTERS_LEFT) / 2; half > 0; half /= 2)
+        for (int k = 0; k < half; k++) q[k] += q[k + half];
+    return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
 }
 
 ALWAYS_INLINE REAL TYPED(max_across)(TYPED(Lanes) a) {
     typedef BITS Mask __attribute__((vector_size(sizeof(TYPED(Quarter)))));
-    TYPED(Quarter) q[4];
-    memcpy(q, &a, sizeof a);
-    for (int half = 2; half > 0; half /= 2)
+    for (int half = TYPED(REGISTERS) / 2; half >= TYPED(REGISTERS_LEFT); half /= 2)
+        for (int k = 0; k < half; k++) {
+            const TYPED(Register) other = a.part[k + half];
+            a.part[k] = TYPED(choose_above)(a.part[k], other, a.part[k], other);
+        }
+    TYPED(Quarter) q[TYPED(QUARTERS_LEFT)];
+    memcpy(q, a.part, sizeof q);
+    for (int half = TYPED(QUARTERS_LEFT) / 2; half > 0; half /= 2)
         for (int k = 0; k < half; k++) {
             const Mask above = q[k] > q[k + half];
             q[k] = (TYPED(Quarter))((above & (Mask)q[k]) | (~above & (Mask)q[k + half]));
