@@ -42,7 +42,7 @@ class GradientSum:
     Parameters
     ----------
     like : array
-        The tensor's data: the gradient has its shape, dtype and array module.
+        The tensor's data: the gradient has its shape and array module, and in the end its dtype.
     """
 
     __slots__ = ("like", "dense", "owned", "products")
@@ -62,8 +62,8 @@ class GradientSum:
         elif isinstance(contribution, GradientSlice):
             if self.dense is None:
                 self.dense, self.owned = array_module(self.like).zeros_like(self.like), True
-            elif not self.owned:
-                self.dense, self.owned = self.dense.copy(), True
+            elif not self.owned or not self.like.ndim:  # sums of numbers are no arrays
+                self.dense, self.owned = array_module(self.like).array(self.dense), True
             self.dense[contribution.index] += contribution.value
         elif self.dense is None:
             self.dense = contribution
@@ -90,6 +90,6 @@ class GradientSum:
         return self.dense
 
     def owned_value(self) -> Array:
-        """The sum in an array that shares memory with no other."""
-        value = self.value()
-        return value if self.owned else value.copy()
+        """The sum in an array of the tensor's dtype that shares memory with no other."""
+        value = array_module(self.like).asarray(self.value())
+        return value.astype(self.like.dtype, copy=not self.owned)

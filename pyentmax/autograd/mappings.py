@@ -14,6 +14,7 @@ import numpy as np
 from pyentmax import fenchel_young
 from pyentmax.autograd.ops import as_tensor
 from pyentmax.autograd.tensor import Array, Tensor
+from pyentmax.calls.parameters import parts_of_largest
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import MAPPINGS
 
@@ -134,13 +135,17 @@ def smoothed_labels(
     d = z.shape[-1]
     share = np.broadcast_to(1.0 if weight is None else weight, y.shape).astype(np.float64)
     if reduction == "mean":
+        share = parts_of_largest(share)
         share = share / (share.sum() or 1.0)
     label = np.where(share == 0, 0, y)[..., None]  # of weight 0, it may be anything
     smoothed = np.full(d, label_smoothing / d)
     smoothed[0] += 1 - label_smoothing
     constant = float(record.omega(smoothed, *options.values()))
-    at_label = np.take_along_axis(z, label, axis=-1)[..., 0]
-    loss = loss + (share * (label_smoothing * (at_label - center) + constant)).sum()
+    at_label = np.take_along_axis(z, label, axis=-1)
+    above_mean = at_label[..., 0] - center
+    if z.dtype == np.float64:  # of which an offset would take digits; of floats it took them before
+        above_mean = -(z - at_label).mean(axis=-1)
+    loss = loss + (share * (label_smoothing * above_mean + constant)).sum()
     pull = (label_smoothing * share[..., None]).astype(z.dtype)
     gradient -= pull / d
     kept = np.take_along_axis(gradient, label, axis=-1)

@@ -6,6 +6,7 @@ is a constant. Arithmetic and changes of shape are methods of the tensor.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
@@ -71,14 +72,14 @@ def linear(x: Any, weight: Any, bias: Any | None = None) -> Tensor:
     if bias is None:
         parents: tuple[Tensor, ...] = (x, weight)
     else:
-        bias = as_tensor(bias)
+        bias = _bias(bias, y)
         parents = (x, weight, bias)
         y += bias.data
 
     def vjp(g: Array) -> tuple[Any, ...]:
-        rows = g.reshape(-1, g.shape[-1])
+        rows = _rows(g)
         gx = times_matrix(g, weight.data.T) if x.requires_grad else None
-        gw = GradientProduct(x.data.reshape(-1, x.shape[-1]), rows)
+        gw = GradientProduct(_rows(x.data), rows)
         return (gx, gw) if bias is None else (gx, gw, rows.sum(axis=0))
 
     return Tensor(y, parents=parents, vjp=vjp)
@@ -92,7 +93,7 @@ def times_matrix(x: Array, matrix: Array) -> Array:
     """
     if x.ndim < 3:
         return x @ matrix
-    rows = x.reshape(-1, x.shape[-1]) @ matrix
+    rows = _rows(x) @ matrix
     return rows.reshape(*x.shape[:-1], matrix.shape[-1])
 
 
@@ -108,16 +109,29 @@ def linear_by_rows(x: Any, table: Any, bias: Any | None = None) -> Tensor:
     y = times_matrix(x.data, table.data.T)
     parents = [x, table]
     if bias is not None:
-        parents.append(as_tensor(bias))
+        parents.append(_bias(bias, y))
         y += parents[2].data
 
     def vjp(g: Array) -> list[Any]:
-        rows = g.reshape(-1, g.shape[-1])
+        rows = _rows(g)
         gx = times_matrix(g, table.data) if x.requires_grad else None
-        gradients = [gx, GradientProduct(rows, x.data.reshape(-1, x.shape[-1]))]
+        gradients = [gx, GradientProduct(rows, _rows(x.data))]
         return gradients if bias is None else [*gradients, rows.sum(axis=0)]
 
     return Tensor(y, parents=parents, vjp=vjp)
+
+
+def _rows(x: Array) -> Array:
+    """x (…, n) as a matrix; its columns may be none, of which -1 would not know how long."""
+    return x.reshape(math.prod(x.shape[:-1]), x.shape[-1])
+
+
+def _bias(bias: Any, y: Array) -> Tensor:
+    """The bias b (m,) of y (…, m); a ValueError if it is of another shape."""
+    bias = as_tensor(bias)
+    if bias.shape != y.shape[-1:]:
+        raise ValueError(f"bias: expected shape {y.shape[-1:]}, got {bias.shape}")
+    return bias
 
 
 def take_rows(table: Any, index: Array) -> Tensor:

@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from pyentmax.autograd.gradients import VJP, GradientSlice, GradientSum
 from pyentmax.autograd.gradients import Array as Array
@@ -144,7 +145,7 @@ class Tensor:
                     f"{self.shape}; to start from a scalar, reduce with .sum() or .mean()"
                 )
             gradient = self.xp.ones_like(self.data)
-        gradient = self.xp.asarray(gradient)
+        gradient = self.xp.asarray(gradient, dtype=self.dtype)
         if gradient.shape != self.shape:
             raise ValueError(
                 f"backward: expected a gradient of shape {self.shape}, got {gradient.shape}"
@@ -158,9 +159,8 @@ class Tensor:
             total = sums.pop(id(tensor))
             if tensor.vjp is None:
                 # The caller may change the gradient of a leaf, so no other may share its memory.
-                tensor.grad = (
-                    total.owned_value() if tensor.grad is None else tensor.grad + total.value()
-                )
+                value = total.owned_value()
+                tensor.grad = value if tensor.grad is None else tensor.grad + value
                 continue
             for parent, contribution in zip(tensor.parents, tensor.vjp(total.value()), strict=True):
                 if parent.requires_grad and contribution is not None:
@@ -270,11 +270,10 @@ class Tensor:
     def transpose(self, *axes: Any) -> Tensor:
         """The axes in another order, given as numbers or as a tuple; reversed if none are given."""
         given = axes[0] if axes and isinstance(axes[0], tuple) else axes
-        order = [axis % self.ndim for axis in given] or list(range(self.ndim))[::-1]
+        order = normalize_axis_tuple(given, self.ndim) or range(self.ndim)[::-1]
+        data = self.data.transpose(order)  # which refuses too few
         inverse = sorted(range(self.ndim), key=order.__getitem__)
-        return Tensor(
-            self.data.transpose(order), parents=(self,), vjp=lambda g: (g.transpose(inverse),)
-        )
+        return Tensor(data, parents=(self,), vjp=lambda g: (g.transpose(inverse),))
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """The same elements with two axes exchanged."""
@@ -287,21 +286,28 @@ class Tensor:
     # --- reductions -------------------------------------------------------------------------------
     def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
         """Sum over ``axis``, as ``numpy.sum``; each summand gets the gradient of the sum."""
-
-        def vjp(g: Array) -> tuple[Array]:
-            if axis is not None and not keepdims:
-                g = self.xp.expand_dims(g, axis)
-            return (self.xp.broadcast_to(g, self.shape),)
-
         total = self.data.sum(axis=axis, keepdims=keepdims)
-        return Tensor(self.xp.asarray(total), parents=(self,), vjp=vjp)
+        return Tensor(
+            self.xp.asarray(total),
+            parents=(self,),
+            vjp=lambda g: (self._spread(g, axis, keepdims),),
+        )
 
     def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
-        """Mean over ``axis``, as ``numpy.mean``."""
+        """Mean over ``axis``, as ``numpy.mean``; each entry gets its share of the gradient."""
         if not self.data.size:
             raise ValueError(f"mean: expected at least one element, got shape {self.shape}")
-        total = self.sum(axis, keepdims)
-        return total * (total.data.size / self.data.size)
+        mean = self.xp.asarray(self.data.mean(axis=axis, keepdims=keepdims))
+        share = mean.dtype.type(mean.size / self.data.size)
+        return Tensor(
+            mean, parents=(self,), vjp=lambda g: (self._spread(g * share, axis, keepdims),)
+        )
+
+    def _spread(self, g: Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> Array:
+        """The gradient of a reduction, for each entry that was reduced."""
+        if axis is not None and not keepdims:
+            g = self.xp.expand_dims(g, axis)
+        return self.xp.broadcast_to(g, self.shape)
 
 
 def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:

@@ -54,6 +54,11 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     return array.astype(compute, copy=False), answer
 
 
+def epsilon(dtype: Any) -> float:
+    """The spacing of floats at 1; NumPy does not know that of bfloat16, which ml_dtypes brings."""
+    return 2.0**-7 if np.dtype(dtype).name == "bfloat16" else float(np.finfo(dtype).eps)
+
+
 def is_masked(array: Any) -> bool:
     """Whether an array is one of numpy.ma, or a lazy one whose chunks will be.
 

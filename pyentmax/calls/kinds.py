@@ -327,7 +327,7 @@ class ProbabilityCall(ProbabilityRows):
         if kind.gradient:
             return self._gradient(result)
         if kind.matrix:
-            return result.reshape((*self.p.shape, self.p.shape[-1]))
+            return self.in_callers_dtype(result.reshape((*self.p.shape, self.p.shape[-1])))
         if kind.per_row:
             return self.in_callers_dtype(result.reshape(self.batch)[()])
         return self.entries(result)

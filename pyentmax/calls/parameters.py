@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import beside, on_device
-from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.dtypes import as_floating, epsilon
 from pyentmax.calls.gufuncs import in_blocks
 from pyentmax.calls.lazy import check_known
 from pyentmax.calls.rows import (
@@ -273,8 +273,7 @@ NO_BOUND = 2
 
 def least_sum(dtype: Any, precision: Any, d: int) -> Any:
     """What d bounds have to sum to at least: 1, their rounding and that of the sum allowed for."""
-    epsilon = max(np.finfo(dtype).eps, np.finfo(precision).eps)
-    return 1 - 8 * epsilon * d**0.5
+    return 1 - 8 * max(epsilon(dtype), epsilon(precision)) * d**0.5
 
 
 WEIGHT = PerRow("weight", 0)  # what a row counts in a loss

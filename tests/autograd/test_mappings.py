@@ -138,6 +138,27 @@ def test_smoothed_labels_of_large_scores_lose_no_digits(name):
     assert near.dtype == np.float32
 
 
+@pytest.mark.parametrize("name", SMOOTHED)
+def test_smoothed_labels_lose_no_digits_to_an_offset_of_doubles(name):
+    z, y = np.round(4 * RNG.standard_normal((6, 1000))) + 1e15, RNG.integers(1000, size=6)
+    found = ag.fenchel_young_loss(Tensor(z), y, name, label_smoothing=0.5, **SMOOTHED[name]).data
+    near = ag.fenchel_young_loss(
+        Tensor(z - 1e15), y, name, label_smoothing=0.5, **SMOOTHED[name]
+    ).data
+    np.testing.assert_allclose(found, near, rtol=1e-13)
+
+
+def test_smoothed_labels_with_weights_whose_sum_overflows():
+    z, y = RNG.standard_normal((2, 5)), np.array([0, 1])
+    large, even = (
+        ag.fenchel_young_loss(
+            Tensor(z), y, "entmax15", label_smoothing=0.1, weight=np.full(2, weight)
+        ).data
+        for weight in (1e308, 1)
+    )
+    np.testing.assert_allclose(large, even, rtol=1e-12)
+
+
 def test_smoothing_leaves_out_what_has_no_score():
     z, y = RNG.standard_normal((3, 5)), np.array([0, 1, 2])
     z[:, 4] = -np.inf

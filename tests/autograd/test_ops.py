@@ -174,3 +174,23 @@ def test_the_gradient_of_a_part(index):
     expected = np.zeros((3, 2))
     expected[index] = 2 * x.data[index]
     np.testing.assert_array_equal(x.grad, expected)
+
+
+@pytest.mark.parametrize("function", [ag.linear, ag.linear_by_rows])
+def test_linear_without_features_or_outputs(function):
+    for rows, n, m in ((2, 0, 3), (2, 3, 0), (0, 3, 2)):
+        x = Tensor(np.ones((rows, n)), requires_grad=True)
+        weight = Tensor(np.ones((n, m) if function is ag.linear else (m, n)), requires_grad=True)
+        bias = Tensor(np.ones(m), requires_grad=True)
+        function(x, weight, bias).sum().backward()
+        np.testing.assert_array_equal(x.grad, np.full((rows, n), m))
+        np.testing.assert_array_equal(weight.grad, np.full(weight.shape, rows))
+        np.testing.assert_array_equal(bias.grad, np.full(m, rows))
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 1), (2, 3), (2,)])
+@pytest.mark.parametrize("function", [ag.linear, ag.linear_by_rows])
+def test_the_bias_is_one_number_per_output(function, shape):
+    weight = np.ones((2, 3) if function is ag.linear else (3, 2))
+    with pytest.raises(ValueError, match=r"bias: expected shape \(3,\), got"):
+        function(np.ones((2, 2)), weight, np.ones(shape))

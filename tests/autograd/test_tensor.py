@@ -107,3 +107,43 @@ def test_a_path_that_gives_no_gradient():
     y = Tensor(np.ones(2), parents=[x * 2], vjp=lambda g: [None])
     y.backward([1.0, 1.0])
     assert x.grad is None
+
+
+def test_a_number_gets_gradients_by_value_and_by_index():
+    """In any order: sums of 0-d arrays are NumPy's numbers, of which no entry can be set."""
+    for parts in ((0, 1, 2), (2, 1, 0), (1, 2, 0)):
+        x = Tensor(np.array([1.0, 2.0]), requires_grad=True)
+        mean = x.mean()
+        terms = [mean, mean * mean, mean[None].sum()]
+        total = sum((terms[k] for k in parts[1:]), terms[parts[0]])
+        total.backward()
+        np.testing.assert_array_equal(x.grad, [2.5, 2.5])
+
+
+def test_a_gradient_is_an_array_of_its_tensors_dtype():
+    x = Tensor(np.ones(3, np.float32), requires_grad=True)
+    wide = x * np.ones(3)
+    for total in (wide.sum(), wide.sum() + x[0:2].sum(), x[0:2].sum() + wide.sum()):
+        x.grad = None
+        for _ in range(2):
+            total.backward(2)
+            assert x.grad.dtype == np.float32
+    number = Tensor(np.array(3.0), requires_grad=True)
+    (number * number).backward()
+    assert type(number.grad) is np.ndarray
+
+
+def test_means_of_half_precision_do_not_overflow():
+    x = Tensor(np.full((2, 3000), 30, np.float16), requires_grad=True)
+    assert x.mean().data == 30
+    assert x.mean(-1).data.tolist() == [30, 30]
+    x.mean(-1).sum().backward()
+    np.testing.assert_array_equal(x.grad, np.full((2, 3000), np.float16(1 / 3000)))
+
+
+def test_axes_of_a_transpose_have_to_be_there():
+    x = Tensor(np.ones((2, 3)))
+    assert x.transpose(-1, 0).shape == (3, 2)
+    for axes in ((3, 0), (0, 0), (0,)):
+        with pytest.raises(ValueError, match="ax[ei]s"):
+            x.transpose(*axes)

@@ -217,6 +217,15 @@ def test_a_sum_of_one_within_rounding_is_feasible_and_gives_the_bounds(name: str
 
 
 @every_name
+def test_bounds_of_bfloat16(name: str) -> None:
+    types = pytest.importorskip("ml_dtypes", reason="ml_dtypes, which has bfloat16, is missing")
+    upper = np.full(4, 0.5).astype(types.bfloat16)
+    np.testing.assert_array_equal(forward_of(name)(np.zeros(4), upper), np.full(4, 0.25))
+    with pytest.raises(ValueError, match="upper is infeasible"):
+        forward_of(name)(np.zeros(4), upper / 4)
+
+
+@every_name
 @pytest.mark.parametrize("axis", [0, 1, -2, (0, 2), (2, 0), None])
 @pytest.mark.parametrize("shape", [(2, 3, 4), (3, 4), (1, 3, 1), (4,), ()])
 def test_bounds_broadcast_against_z_and_move_with_the_axis(

@@ -70,6 +70,7 @@ def test_jvp_and_jacobian_agree_and_are_dual(name: str, params: tuple[float, ...
     )
     # Symmetric, positive semi-definite, and blind to a shift of all scores.
     np.testing.assert_array_equal(jacobian, np.swapaxes(jacobian, -1, -2))
+    assert record.jacobian(p.astype(np.float16), *params).dtype == np.float16
     np.testing.assert_allclose(jacobian.sum(axis=-1), 0, rtol=0, atol=tolerance)
     assert np.linalg.eigvalsh(jacobian).min() >= -tolerance
     np.testing.assert_allclose(
