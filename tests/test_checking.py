@@ -574,3 +574,42 @@ def test_values_whose_squares_are_beyond_floats_are_differentiated_like_others(s
 
     assert check_gradient(function, z, lambda x: 2 * scale * x).passed
     assert not check_gradient(function, z, lambda x: 2.001 * scale * x).passed
+
+
+# --- functions that look flat ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "wrong"),
+    [
+        (lambda z: 1e10 + 1e-4 * np.sin(z).sum(), lambda z: -1e-4 * np.cos(z)),
+        (lambda z: np.sum((1 + 1e-5 * np.sin(z)).astype(np.float32)), np.zeros_like),
+        (lambda z: 12345.0, lambda z: np.full(3, 0.1)),  # fits float32, as 10¹⁰ does
+        (lambda z: 1e10, lambda z: np.full(3, 1e5)),
+    ],
+)
+def test_what_cannot_be_told_of_a_function_that_looks_flat_is_not_passed(
+    loss: Any, wrong: Any
+) -> None:
+    report = check_gradient(loss, np.array([0.5, 1.2, -0.7]), wrong)
+    assert not report.passed
+    assert not report.resolved
+
+
+@pytest.mark.parametrize("value", [0.0, 12345.0, 1e10, 1e14, np.float32(0.3)])
+def test_a_gradient_of_zeros_of_a_constant_passes(value: Any) -> None:
+    report = check_gradient(lambda z: value, Z[0], np.zeros_like)
+    assert report.raise_if_failed().resolved
+
+
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15", "softmax"])
+def test_saturated_mappings_in_float32_pass(name: str) -> None:
+    mapping = pyentmax.MAPPINGS[name]
+
+    def forward(z: Any) -> Any:
+        return mapping.forward(z.astype(np.float32))
+
+    z = [30.0, 0.0, 1.0]
+    assert check_jacobian(forward, z, mapping.jacobian).raise_if_failed().passed
+    assert check_vjp(forward, z, mapping.vjp).raise_if_failed().passed
+    assert not check_jacobian(forward, z, lambda p: np.full((3, 3), 1e-3)).passed

@@ -47,7 +47,8 @@ class NumericDerivatives(NamedTuple):
     breaks: Array
     finest: float  # the smallest step taken at all
     epsilon: float  # of the dtype in which fn computes
-    flatness: float  # a slope that this dtype may hide where fn seems flat
+    flatness: float  # an error of slopes that this dtype explains where fn seems flat
+    hidden: float  # a slope that moves values of this dtype by less than a spacing or so
 
     def rearranged(self, change: Callable[[Array], Array]) -> NumericDerivatives:
         """The same derivatives, with ``change`` applied to each array."""
@@ -95,8 +96,18 @@ def numeric_derivatives(
         ]
     *arrays, finest = zip(*blocks, strict=True)
     values, estimates, used, breaks = map(np.concatenate, arrays)
-    flatness = 32 * epsilon * float(np.max(np.abs(base), initial=0)) / FIRST_STEP
-    return NumericDerivatives(values, estimates, used, breaks, max(finest), epsilon, flatness)
+    size = epsilon * float(np.max(np.abs(base), initial=0))
+    return NumericDerivatives(
+        values,
+        estimates,
+        used,
+        breaks,
+        max(finest),
+        epsilon,
+        flatness=32 * size / FIRST_STEP,
+        # Where nothing moves at all, only 0 is right: a constant tells nothing of its precision.
+        hidden=4 * size if np.any(values) else 0.0,
+    )
 
 
 def _epsilon_of_values(values: Array) -> float:

@@ -39,7 +39,9 @@ class CheckReport:
         The estimated error of the finite differences there.
     resolved : bool
         Whether the differences are certain enough to tell a right derivative from a wrong one: the
-        largest estimate is at most 1/256 of the largest entry.
+        largest estimate is at most 1/256 of the largest entry, or of the order of the tolerance. Of
+        a function that is flat as far as its dtype shows, only 0 can be told to be right, up to
+        slopes of four spacings of a dtype that moves at all.
     kink : bool
         Whether no derivative exists at z: down to the smallest step that the rounding of the
         function allows, the slopes on the two sides differ or the function jumps.
@@ -94,8 +96,11 @@ class CheckReport:
         kink = bool(np.any(found.breaks > 2 * tolerance))
         uncertain = float(np.max(found.estimates, initial=0))
         seen = uncertain <= max(tolerance, RESOLUTION * largest)
-        # Where fn is flat, that is all that its dtype can show.
-        flat = largest <= uncertain <= found.flatness
+        # Where fn is flat, its dtype shows no more than that, and only what it hides can be right:
+        # of any other slope the differences cannot tell whether it is.
+        claimed = float(np.max(np.abs(analytic), initial=0))
+        nothing = max(largest, claimed) <= max(atol, found.hidden)
+        flat = nothing and largest <= uncertain <= found.flatness
         resolved = seen or flat
         return cls(
             what=what,
