@@ -613,3 +613,30 @@ def test_saturated_mappings_in_float32_pass(name: str) -> None:
     assert check_jacobian(forward, z, mapping.jacobian).raise_if_failed().passed
     assert check_vjp(forward, z, mapping.vjp).raise_if_failed().passed
     assert not check_jacobian(forward, z, lambda p: np.full((3, 3), 1e-3)).passed
+
+
+def in_float16(z: Any) -> float:
+    return float(pyentmax.softmax_loss(z.astype(np.float16), 1))
+
+
+def in_float32_near_1(z: Any) -> Any:
+    return np.sum((1 + 1e-4 * np.sin(z)).astype(np.float32).astype(float))
+
+
+@pytest.mark.parametrize(
+    ("loss", "gradient"),
+    [
+        (in_float16, lambda z: pyentmax.softmax_loss_and_grad(z, 1)[1]),
+        (in_float32_near_1, lambda z: 1e-4 * np.cos(z)),
+    ],
+)
+def test_between_two_stairs_of_coarse_rounding_no_slope_of_0_is_seen(
+    loss: Any, gradient: Any
+) -> None:
+    """What rounds inside more coarsely than the steps are was flat for all small ones."""
+    for seed in range(10):
+        z = np.random.default_rng(seed).standard_normal(5)
+        report = check_gradient(loss, z, gradient)
+        assert report.passed or not report.resolved
+        assert not report.kink
+        assert not check_gradient(loss, z, np.zeros_like).passed

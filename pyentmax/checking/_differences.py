@@ -32,6 +32,7 @@ FIRST_STEP, LAST_STEP, FEWEST_STEPS = 2.0**-4, 2.0**-40, 6
 FINE, FINE_ABSOLUTE = 1e-7, 1e-9
 AT_ONCE = 1 << 18  # entries of all directions computed with at once
 EPSILON, SINGLE_EPSILON = 2.0**-52, 2.0**-23
+STAIRS_FINER = 16  # points between two of those at which a staircase was seen to climb
 
 
 class NumericDerivatives(NamedTuple):
@@ -143,7 +144,9 @@ def measured_rounding(fn: Callable[[Array], Array], z: Array, base: Array, epsil
         # Not all of one value: mappings do not see a shift.
         u = rng.permutation(np.resize([1, -0.5, 0.5, -1], z.size)).reshape(z.shape)
         values = _seen(fn, z, u, base, epsilon)
-        if values is not None:
+        if values is None:
+            rounding = max(rounding, _stairs(fn, z, u, base, epsilon))
+        else:
             noise = np.abs(np.diff(values, 4, axis=0)) / 70**0.5
             rounding = max(rounding, float(np.nan_to_num(np.max(noise), posinf=0)))
     return 3 * rounding
@@ -159,15 +162,58 @@ def _seen(
     """
     reach = float(np.max(np.abs(z)))
     spacing = 2 * power_of_2_above(epsilon * max(reach, 2.0**-20))
-    last = 8 * max(epsilon * max(1.0, reach), SINGLE_EPSILON * min(max(1.0, reach), 1e2))
-    while spacing <= last:
-        if np.any(fn(z + 3 * spacing * u) != base):
-            # Not z itself, which may sit on a jump: this would count as noise.
-            values = np.stack([fn(z + i * spacing * u) for i in range(1, 8)])
-            if np.max(np.sum(np.diff(values, axis=0) != 0, axis=0)) >= 3:
-                return values
+    while spacing <= _furthest(reach, epsilon):
+        values = _moving(fn, z, u, base, spacing)
+        if values is not None:
+            return values
         spacing *= 8
     return None
+
+
+def _furthest(reach: float, epsilon: float) -> float:
+    """The widest spacing of points at which a change of the values is still no more than noise."""
+    return 8 * max(epsilon * max(1.0, reach), SINGLE_EPSILON * min(max(1.0, reach), 1e2))
+
+
+def _moving(
+    fn: Callable[[Array], Array], z: Array, u: Array, base: Array, spacing: float
+) -> Array | None:
+    """Values at seven points along u, or None unless half of the steps change one of them."""
+    if not np.any(fn(z + 3 * spacing * u) != base):
+        return None
+    # Not z itself, which may sit on a jump: this would count as noise.
+    values = np.stack([fn(z + i * spacing * u) for i in range(1, 8)])
+    return values if np.max(np.sum(np.diff(values, axis=0) != 0, axis=0)) >= 3 else None
+
+
+def _stairs(fn: Callable[[Array], Array], z: Array, u: Array, base: Array, epsilon: float) -> float:
+    """The highest stair of a function that is flat near z, and 0 if what it climbs is no staircase.
+
+    A function that rounds coarsely inside, to float16, say, is flat between two of its stairs. That
+    is no slope of 0, and no floats that it returns tell of it. What is truly flat here and moves
+    further out, as sparsemax does behind a kink, moves in all points there, or in a jump or two.
+    """
+    spacing = 8 * power_of_2_above(_furthest(float(np.max(np.abs(z))), epsilon))
+    while spacing <= FIRST_STEP:
+        if _moving(fn, z, u, base, spacing) is not None:
+            ways = np.arange(7 * STAIRS_FINER + 1) * (spacing / STAIRS_FINER)
+            return _highest_stair(np.stack([fn(z + t * u) for t in ways]))
+        spacing *= 4
+    return 0.0
+
+
+def _highest_stair(values: Array) -> float:
+    """The largest change of an output along the first axis, if it rests at least four times.
+
+    >>> smooth = np.linspace(0, 1, 50) ** 2
+    >>> print(_highest_stair(smooth), _highest_stair(np.floor(4 * smooth) / 4))
+    0.0 0.25
+    """
+    changes = np.abs(np.diff(values, axis=0))
+    rests = changes[:-1] + changes[1:] == 0
+    begins = np.sum(rests[1:] & ~rests[:-1], axis=0) + rests[0]
+    heights = np.where(begins >= 4, np.max(changes, axis=0), 0)
+    return float(np.nan_to_num(np.max(heights, initial=0), posinf=0))
 
 
 def _directional_derivatives(
