@@ -150,8 +150,12 @@ def check_vjp(
     p = _to_host(p, "fn's output")
     v = rng.standard_normal(p.shape)
 
+    spacings = [0.0]  # of the dtypes in which products came
+
     def backward(v: Array) -> Array:
-        return _with_shape("VJP", vjp(to_caller(p), to_caller(v)), z.shape, "z")
+        product = vjp(to_caller(p), to_caller(v))
+        spacings.append(_epsilon(product))
+        return _with_shape("VJP", product, z.shape, "z")
 
     def scalar(x: Array) -> Array:
         return np.asarray(np.sum(v * _to_host(fn(to_caller(x)), "fn's output")))
@@ -161,10 +165,15 @@ def check_vjp(
         duality = 0.0
         for _ in range(DIRECTION_COUNT):
             u, w = rng.standard_normal(z.shape), rng.standard_normal(p.shape)
-            forward = w * _with_shape("JVP", jvp(to_caller(p), to_caller(u)), p.shape, "p")
+            product = jvp(to_caller(p), to_caller(u))
+            spacings.append(_epsilon(product))
+            forward = w * _with_shape("JVP", product, p.shape, "p")
             gap = abs(np.sum(forward) - np.sum(backward(w) * u)) / (np.sum(np.abs(forward)) or 1)
             duality = max(duality, np.inf if np.isnan(gap) else float(gap))
-    return _compare_gradients("VJP", scalar, z, backward(v), rng, rtol, atol, epsilon, duality)
+    analytic = backward(v)
+    return _compare_gradients(
+        "VJP", scalar, z, analytic, rng, rtol, atol, epsilon, duality, max(spacings)
+    )
 
 
 def check_gradient(
@@ -216,6 +225,7 @@ def _compare_gradients(
     atol: float,
     epsilon: float,
     duality: float | None = None,
+    product_epsilon: float = 0.0,
 ) -> CheckReport:
     if z.size <= ENTRY_LIMIT:
         shape = z.shape
@@ -226,7 +236,7 @@ def _compare_gradients(
         analytic = np.array([np.sum(analytic * u) for u in directions])
     numeric = numeric_derivatives(scalar, z, directions, epsilon)
     numeric = numeric.rearranged(lambda values: values.reshape(shape))
-    return CheckReport.compare(what, analytic, numeric, rtol, atol, duality)
+    return CheckReport.compare(what, analytic, numeric, rtol, atol, duality, product_epsilon)
 
 
 def _random_directions(shape: tuple[int, ...], rng: np.random.Generator | None) -> Array:
