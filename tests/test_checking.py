@@ -381,6 +381,16 @@ def test_bad_input_is_named() -> None:
         check_vjp(pyentmax.softmax, Z, pyentmax.softmax_vjp, lambda p, u: p[0])
 
 
+@pytest.mark.parametrize("axis", [1.0, None, (0, 1), "last"])
+def test_an_axis_that_is_no_integer_is_named(axis: Any) -> None:
+    with pytest.raises(TypeError, match="^axis must be one integer, got ") as caught:
+        check_jacobian(pyentmax.softmax, Z, pyentmax.softmax_jacobian, axis)
+    assert repr(axis) in str(caught.value)
+    check_jacobian(pyentmax.softmax, Z, pyentmax.softmax_jacobian, np.int64(1)).raise_if_failed()
+    with pytest.raises(ValueError, match="axis 2 is out of bounds"):
+        check_jacobian(pyentmax.softmax, Z, pyentmax.softmax_jacobian, 2)
+
+
 # --- functions that reuse their arrays ------------------------------------------------------------
 
 

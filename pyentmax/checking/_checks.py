@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -64,13 +65,14 @@ def check_jacobian(
       largest error  1.00e+00 ...
     """
     to_caller, z = _from_caller(z)
+    axis = _one_axis(axis, z.ndim)
     rows = np.moveaxis(z, axis, -1)
     d = rows.shape[-1]
 
     def on_host(x: Array) -> Array:
         return _to_host(fn(to_caller(x)), "fn's output")
 
-    axis = range(1, 1 + z.ndim)[axis]  # in an array of all directions
+    axis += 1  # in an array of all directions
 
     def by_rows(values: Array) -> Array:
         return np.moveaxis(values, axis, -1)
@@ -237,6 +239,17 @@ def _compare_gradients(
     numeric = numeric_derivatives(scalar, z, directions, epsilon)
     numeric = numeric.rearranged(lambda values: values.reshape(shape))
     return CheckReport.compare(what, analytic, numeric, rtol, atol, duality, product_epsilon)
+
+
+def _one_axis(axis: Any, ndim: int) -> int:
+    """The axis counted from the first; a Jacobian needs rows that lie along one."""
+    try:
+        number = operator.index(axis)
+    except TypeError:
+        raise TypeError(f"axis must be one integer, got {axis!r}") from None
+    if not -ndim <= number < ndim:
+        raise np.exceptions.AxisError(number, ndim)
+    return number % ndim
 
 
 def _random_directions(shape: tuple[int, ...], rng: np.random.Generator | None) -> Array:
