@@ -669,3 +669,18 @@ def test_between_two_stairs_of_coarse_rounding_no_slope_of_0_is_seen(
         assert report.passed or not report.resolved
         assert not report.kink
         assert not check_gradient(loss, z, np.zeros_like).passed
+
+
+def test_the_noise_of_float32_inside_is_no_kink() -> None:
+    """Neighbouring points were rounded alike, and the noise that they showed was a third of it."""
+    weights = np.arange(5.0)
+    z = np.array([-0.0656635472010598, 0.2900875727047861, 0.4194690285720402])
+    z = np.append(z, [-0.18575134155358108, 0.06389117844595439])
+    right = pyentmax.softmax_vjp(pyentmax.softmax(z), weights)
+
+    def loss(z: Any) -> Any:
+        return pyentmax.softmax(z.astype(np.float32)).astype(float) @ weights
+
+    report = check_gradient(loss, z, lambda _: right).raise_if_failed()
+    assert not report.kink
+    assert not check_gradient(loss, z, lambda _: 1.01 * right).passed
