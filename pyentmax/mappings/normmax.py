@@ -35,7 +35,7 @@ from pyentmax.entropies import alpha_norm
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
-from pyentmax.thresholds.newton import newton
+from pyentmax.thresholds.newton import most_steps
 from pyentmax.thresholds.proof import doubtful
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def textbook_loss(z: Any, y: int, alpha: float = 2.0) -> float:
 
 
 # What follows is right for every input: as α nears 1 the powers of q overflow or vanish, so they
-# are taken as logarithms of a number near 1, and τ comes from the normaliser that `entmax` uses.
+# are taken as logarithms of a number near 1.
 
 ALPHA = PerRow("alpha", least=1, strict=True)
 
@@ -249,15 +249,46 @@ def normmax_loss_and_grad(
     return fenchel_young_and_gradient(NORMMAX, z, y, alpha)
 
 
-def _log_q(z: Any, alpha: Any) -> Any:
-    """log q, −∞ off the support."""
-    power = (1 / (alpha - 1)).astype(z.dtype)  # taken before α is rounded
+def _log_q(x: Any, alpha: Any) -> Any:
+    """log q, −∞ off the support: Newton's method for s = 1 + τ, of scores x whose largest is 0.
+
+    (Σ q^α)^{1−1/α} is a norm of [z − τ]₊ and so a convex function of s: from the left, where the
+    sum is at least 1, the iterates rise to where it is 1, in as many steps as `newton` needs.
+
+    For a large α the power of z − τ is nearly a step, and tells how s and a score differ even where
+    both are below the rounding of τ. So s is kept relative to itself: a largest entry gives its q^α
+    less 1, and near the threshold 1 + x is exact, and so is that less a small s.
+    """
+    power = (1 / (alpha - 1)).astype(x.dtype)  # taken before α is rounded
     beta = 1 / (1 + power)  # 1 − 1/α, without cancellation
-    with np.errstate(over="ignore"):
-        scaled = z / beta
-    x = z - beta * newton(scaled, beta).c  # z − τ − 1, accurate where z − τ is near 1
-    on = x > -1
-    return np.where(on, power * np.log1p(np.where(on, x, 0)), -np.inf)
+    _, at_largest = _simplex.without_largest(x, np.argmax(x, axis=-1, keepdims=True))
+    epsilon = np.finfo(x.dtype).eps
+    s = np.zeros_like(x[..., :1])
+    # A row rests one step after its first that moved little, as in `newton`.
+    moving = settling = s == 0
+    for _ in range(most_steps(x)):
+        log_q, left = _log_q_from(x, s, power)
+        q = np.exp(log_q)
+        top = np.expm1((1 + power) * np.log1p(-s))
+        excess = np.sum(np.where(at_largest, top, q * left), axis=-1, keepdims=True)
+        norm = -np.expm1(-beta * np.log1p(excess))  # 1 less than its inverse
+        step = (1 + excess) * norm / np.sum(q, axis=-1, keepdims=True)
+        s = np.where(moving, s + step, s)
+        moving, settling = settling, settling & (np.abs(step) > 8 * epsilon * s)
+        if isinstance(x, np.ndarray) and not bool(np.any(moving)):
+            break
+    return _log_q_from(x, s, power)[0]
+
+
+def _log_q_from(x: Any, s: Any, power: Any) -> tuple[Any, Any]:
+    """log q = power · log [1 + x − s]₊, and what is in the bracket, without cancellation."""
+    low = x < -0.5
+    left = np.where(low, (1 + x) - s, 1 + (x - s))
+    on = left > 0
+    log_left = np.where(
+        low, np.log(np.where(on & low, left, 1)), np.log1p(np.where(low | ~on, 0, x - s))
+    )
+    return np.where(on, power * log_left, -np.inf), np.where(on, left, 0)
 
 
 def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:

@@ -118,6 +118,17 @@ def test_scores_one_below_the_largest_get_nothing_at_any_alpha() -> None:
         np.testing.assert_array_equal(on, [[True, True, False], [True, False, False]])
 
 
+@pytest.mark.parametrize("alpha", [2, 20, 50])
+def test_the_threshold_is_relative_to_what_is_left_of_it(alpha: float) -> None:
+    """A score that is an ulp or a few above the threshold: its power of 1/(α−1) shows every bit."""
+    for left in 2.0**-53 * np.array([1, 2, 3, 7, 100, 1e4, 1e8]):
+        for others in ([], [0.0], [-0.3, 0.5]):
+            z = np.array([1 - left, *others, 0.0])
+            best = [float(x) for x in exact_normmax(z, alpha)[0]]
+            # Few units of rounding: a power by logarithms, of up to 36, costs some.
+            np.testing.assert_allclose(normmax(z, alpha), best, rtol=16 * 2.0**-52, atol=0)
+
+
 @pytest.mark.parametrize("alpha", [1.01, 1.5, 2, 4, 10, 20])
 def test_two_scores_give_a_smooth_monotone_curve(alpha: float) -> None:
     t = np.concatenate([np.geomspace(1e-18, 0.5, 1500), 1 - np.geomspace(1e-16, 0.5, 1500)[::-1]])
