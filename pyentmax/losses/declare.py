@@ -138,7 +138,7 @@ class LossCall:
             return False
         weight: Any = 1.0
         if options.weight is not None:
-            weight = checked_weight(options.weight, rows.z)
+            weight = checked_weight(options.weight, rows.z, options.reduction)
         if options.ignore_index is not None:
             weight = np.where(y == options.ignore_index, 0, weight)
         weight = np.broadcast_to(weight, rows.batch)

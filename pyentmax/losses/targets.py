@@ -59,7 +59,7 @@ def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> t
     y = beside(y, scores, "y")
     weight: Any = 1.0
     if options.weight is not None:
-        weight = checked_weight(options.weight, scores)
+        weight = checked_weight(options.weight, scores, options.reduction)
     counts = ~rows.dead() & (weight != 0)
     label: Any = None
     dense: Any = None
@@ -100,14 +100,23 @@ def places(like: Any) -> Any:
     return np.arange(like.shape[-1], like=like)
 
 
-def checked_weight(weight: Any, like: Any) -> Any:
-    """What each row of `like` counts: finite and not negative."""
+def checked_weight(weight: Any, like: Any, reduction: str) -> Any:
+    """What each row of `like` counts: finite and not negative.
+
+    A mean needs the weights' ratios only; else they multiply, in the dtype of the scores.
+    """
     weight = WEIGHT.checked(weight, like)
-    infinite = np.isinf(weight)
+    too_large = np.isinf(weight)
+    if reduction != "mean":
+        too_large = too_large | (weight > np.finfo(like.dtype).max)
     if not isinstance(weight, np.ndarray):
-        return np.where(infinite, np.nan, weight)
-    if infinite.any():
+        return np.where(too_large, np.nan, weight)
+    if np.isinf(weight).any():
         raise ValueError("weight must be finite, got inf: no mean exists with it")
+    if too_large.any():
+        raise ValueError(
+            f"weight must be finite in {like.dtype}, the dtype of the loss, got {np.max(weight):g}"
+        )
     return weight
 
 

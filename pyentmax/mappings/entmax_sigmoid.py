@@ -390,7 +390,7 @@ def _one_vs_all(
         beta = to_rows(np.broadcast_to(beta, rows.shape), rows.axes)
     weight: Any = 1.0
     if options.weight is not None:
-        weight = checked_weight(options.weight, z)
+        weight = checked_weight(options.weight, z, options.reduction)
     y, live, right = _targets(rows, y, weight, options)
     weight = _shares(np.where(np.any(live, axis=-1), weight, 0), z, options)
     if not rows.on_host:
