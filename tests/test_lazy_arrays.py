@@ -83,6 +83,14 @@ def test_jacobian_products() -> None:
     assert_lazily_equal(pyentmax.entmax15_vjp(lazy_p, v), pyentmax.entmax15_vjp(p, v))
 
 
+@pytest.mark.parametrize("shape", [(5, 1), (2, 3, 1), (0, 4)])
+def test_jacobians_of_rows_without_neighbours(shape: tuple[int, ...]) -> None:
+    p = np.ones(shape)
+    lazy = da.from_array(p, chunks=(*(max(1, n // 2) for n in shape[:-1]), -1))
+    for jacobian in (pyentmax.fusedmax_jacobian, pyentmax.oscarmax_jacobian):
+        assert_lazily_equal(jacobian(lazy), jacobian(p))
+
+
 def test_rows_in_pieces_are_refused_with_the_remedy() -> None:
     if choice.kernels():
         with pytest.raises(

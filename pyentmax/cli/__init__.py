@@ -63,7 +63,8 @@ def _message(error: Exception) -> str:
 
 def _text(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return f"not enough memory: expected smaller sizes ({error})"
+        what = f" ({error})" if str(error) else ""
+        return f"not enough memory: expected smaller sizes or files{what}"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     if isinstance(error, OSError) and error.strerror:

@@ -367,9 +367,8 @@ def _divergence(flow: Any) -> Any:
 
 def _starts(p: Any, weight: Any) -> Any:
     """Where runs begin: at every entry that differs from the one before or has no edge to it."""
-    start = np.ones_like(p, dtype=bool)
-    start[..., 1:] = (p[..., 1:] != p[..., :-1]) | (weight == 0)
-    return start
+    first = np.ones_like(p[..., :1], dtype=bool)
+    return np.concatenate([first, (p[..., 1:] != p[..., :-1]) | (weight == 0)], axis=-1)
 
 
 FUSEDMAX = Mapping(

@@ -11,11 +11,15 @@ and one BLAS: start workers with one thread each.
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 CONNECT = 10  # seconds within which a scheduler must answer
+LOOK = 5  # seconds between looks at whether it has workers
 
 
 class Outcome(NamedTuple):
@@ -74,15 +78,46 @@ def run_on_workers(
         for model, training in trainings.items():
             key = f"{purpose}-{training.folder}"
             futures[client.submit(training.train, *training.arguments, key=key)] = model
-        for future in distributed.as_completed(futures):
-            model = futures[future]
-            error = future.exception()
-            if error is None and not trainings[model].is_finished():
-                error = FileNotFoundError(
-                    f"no result in {trainings[model].folder}: the scheduler has stopped, or its "
-                    "workers see another file system"
+        with _says_when_alone(client, address):
+            for future in distributed.as_completed(futures):
+                model = futures[future]
+                error = future.exception()
+                if error is None and not trainings[model].is_finished():
+                    error = FileNotFoundError(
+                        f"no result in {trainings[model].folder}: the scheduler has stopped, or "
+                        "its workers see another file system"
+                    )
+                yield Outcome(model, error)
+
+
+@contextmanager
+def _says_when_alone(client: Any, address: str) -> Iterator[None]:
+    """Meanwhile, tell once each time that no worker is left: nothing would be heard otherwise."""
+    over = threading.Event()
+
+    def watch() -> None:
+        alone = False
+        while not over.wait(LOOK):
+            before = alone
+            with suppress(
+                OSError, RuntimeError
+            ):  # the scheduler is going, which the trainings tell
+                alone = client.status == "running" and not client.ncores()
+            if alone and not before:
+                print(
+                    f"no worker is at {address}: waiting for one, 'dask worker {address} "
+                    "--nthreads 1'; Ctrl-C ends this, and the same command goes on",
+                    file=sys.stderr,
+                    flush=True,
                 )
-            yield Outcome(model, error)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join(LOOK)
 
 
 def _connect(distributed: Any, address: str) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyentmax.data import DataError
+from pyentmax.data.download import FOLDER_VARIABLE
 
 SHAKESPEARE = Path("tinyshakespeare", "input.txt")
 HELD_OUT = 10  # one part of so many, the last one, is not learned from
@@ -41,7 +42,11 @@ def read_text(path: str | Path) -> Text:
     try:
         text = Path(path).read_text("utf-8-sig")  # a mark at the beginning is no character of it
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: expected text in UTF-8 ({error})") from error
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"{path}, line {line}: expected UTF-8, got byte 0x{error.object[error.start]:02x} "
+            f"({error.reason})"
+        ) from error
     if len(text) < HELD_OUT:
         raise DataError(f"{path}: expected a text, got {len(text)} characters")
     learned = len(text) - len(text) // HELD_OUT
@@ -62,9 +67,10 @@ def read_shakespeare(folder: Path | None = None) -> Text:
     DataError
         If the file is not there, or is no text.
     """
-    given = folder or (Path(os.environ["PYENTMAX_DATA"]) if "PYENTMAX_DATA" in os.environ else None)
-    if given is None:
+    named = folder or os.environ.get(FOLDER_VARIABLE)
+    if not named:
         raise DataError(f"data: expected --data FOLDER, or PYENTMAX_DATA set, with {SHAKESPEARE}")
+    given = Path(named)
     for path in (given / SHAKESPEARE.name, given / SHAKESPEARE):
         if path.exists():
             return read_text(path)

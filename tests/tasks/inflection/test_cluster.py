@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,17 @@ def test_a_worker_killed_midway_loses_nothing_and_nothing_is_trained_twice(
         np.testing.assert_allclose(other, one, rtol=1e-6)
     one, other = (without_clocks(finished_results(root)) for root in (alone, out))
     assert one == other
+
+
+def test_without_workers_it_says_that_it_waits(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("pyentmax.tasks.cluster.LOOK", 0.1)
+    options = {"dashboard_address": "127.0.0.1:0", "silence_logs": 50}
+    with distributed.LocalCluster(n_workers=0, threads_per_worker=1, **options) as local:
+        threading.Timer(2, local.scale, [1]).start()
+        address = local.scheduler_address
+        outcomes = list(cluster.run_on_cluster(address, tmp_path, CELLS[:1], SETTINGS, folder))
+    assert outcomes == [(CELLS[0], None)]
+    assert capsys.readouterr().err.count(f"no worker is at {address}: waiting for one") == 1
 
 
 def arguments(folder, out, address, *more):

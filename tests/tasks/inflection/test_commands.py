@@ -205,6 +205,8 @@ def test_strange_development_data_is_noted(files, tmp_path, capsys):
     arguments = train_arguments(files, tmp_path / "r", "--quiet", "--dev", str(strange))
     assert main(arguments) == 0
     assert "note: 1 of 2 development examples (50%)" in capsys.readouterr().out
+    assert main(["analyse", str(tmp_path / "r"), str(strange), "--quiet"]) == 0
+    assert "note: 1 of 2 examples (50%) have characters or tags" in capsys.readouterr().out
 
 
 def test_a_reader_that_stops_reading(run):

@@ -47,6 +47,8 @@ def test_train_resume_and_sample(folder, capsys):
     assert "4 updates in" in capsys.readouterr().out
     assert run(*command) == 1
     assert "already holds a run" in capsys.readouterr().err
+    assert run("sample", out, "--beginning", "Who") == 1
+    assert "--beginning: the model's text has no 'W'; expected" in capsys.readouterr().err
     assert run("sample", out, "--beginning", "the ", "--length", 30, "--samples", 2) == 0
     first, second = capsys.readouterr().out.split("-" * 20)
     assert "the " in first
@@ -294,10 +296,16 @@ def test_texts_that_are_none(tmp_path, monkeypatch):
     monkeypatch.delenv("PYENTMAX_DATA", raising=False)
     with pytest.raises(DataError, match="PYENTMAX_DATA"):
         read_shakespeare()
+    monkeypatch.setenv("PYENTMAX_DATA", "")  # is not the working directory
+    with pytest.raises(DataError, match="PYENTMAX_DATA set"):
+        read_shakespeare()
     with pytest.raises(DataError, match=r"expected input\.txt"):
         read_shakespeare(tmp_path)
     (tmp_path / "input.txt").write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="UTF-8"):
+    with pytest.raises(DataError, match=r"input\.txt, line 1: expected UTF-8, got byte 0xff"):
+        read_shakespeare(tmp_path)
+    (tmp_path / "input.txt").write_bytes(b"one\ntwo\nthr\xe9e\n" * 4)
+    with pytest.raises(DataError, match=r"input\.txt, line 3: expected UTF-8, got byte 0xe9"):
         read_shakespeare(tmp_path)
     (tmp_path / "input.txt").write_text("short")
     with pytest.raises(DataError, match="got 5 characters"):
@@ -306,6 +314,11 @@ def test_texts_that_are_none(tmp_path, monkeypatch):
         row("nothing")
     with pytest.raises(DataError, match="tokens: expected at least"):
         train_writer(Text("ab" * 9, "ab"), QUICK, context=16, progress=False, **SHAPE)
+    with pytest.raises(DataError, match="held-out text: expected at least 17 characters.*got 16"):
+        train_writer(Text("ab" * 60, "ab" * 8), QUICK, context=16, progress=False, **SHAPE)
+    with pytest.raises(DataError, match="held-out text: expected at least 1,025 .*got 400"):
+        runs.do_run(tmp_path / "rows", Run("top8", 0), Text("ab" * 1800, "ab" * 200))
+    assert not (tmp_path / "rows").exists()
 
 
 def test_samples_that_are_none_are_refused(capsys):

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
 from pyentmax.calls.devices import DEVICES
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.nn.attention import LEARNED, SCORES
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.inflection.commands.options import fields_from, read_marked
-from pyentmax.tasks.inflection.examples import Example, compounds_of, hold_out, source_tokens
+from pyentmax.tasks.inflection.commands.options import fields_from, note_unknown, read_marked
+from pyentmax.tasks.inflection.examples import compounds_of, hold_out, source_tokens
 from pyentmax.tasks.inflection.training import train_inflector
 from pyentmax.tasks.model_files import refuse_other_run
 from pyentmax.training import TrainingConfig
@@ -69,7 +68,8 @@ def add_train(commands: Commands) -> None:
 def _train_seq2seq(args: argparse.Namespace) -> int:
     examples = read_marked(args.train, args.multilingual)
     dev = read_marked(args.dev, args.multilingual)
-    _note_unknown(examples, dev)
+    known = {token for e in examples for token in (*source_tokens(e), *e.form)}
+    note_unknown(known, dev, "development examples")
     if args.hold_out:
         lemmas = {example.lemma for example in examples}
         held: set[str] = set()
@@ -105,15 +105,3 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         f"{100 * history.best_accuracy:.1f}% (greedy), {alpha}model in {args.out / 'best.npz'}"
     )
     return 0
-
-
-def _note_unknown(examples: Sequence[Example], dev: Sequence[Example]) -> None:
-    """Say which share of the development data no model of this training data can get right."""
-    known = {token for e in examples for token in (*source_tokens(e), *e.form)}
-    strange = [e for e in dev if not known.issuperset((*source_tokens(e), *e.form))]
-    if strange:
-        share = len(strange) / len(dev)
-        print(
-            f"note: {len(strange)} of {len(dev)} development examples ({share:.0%}) have "
-            f"characters or tags that the training data lacks, such as {strange[0].lemma!r}"
-        )

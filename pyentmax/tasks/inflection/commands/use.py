@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from pyentmax.tasks.command_line import DEFAULT_BUDGET, Commands, add_models, refuse_idle_budget
-from pyentmax.tasks.inflection.commands.options import read_marked
+from pyentmax.tasks.inflection.commands.options import note_unknown, read_marked
 from pyentmax.tasks.inflection.examples import Example, first_words
 from pyentmax.tasks.inflection.experiments import sparsity
 from pyentmax.tasks.inflection.inflector import load_word_decoder
@@ -106,9 +106,12 @@ class SparsityAnalysis:
     @staticmethod
     def run(args: argparse.Namespace) -> int:
         """Measure, print and draw."""
+        decoder = load_word_decoder(args.models)
+        examples = first_words(read_marked(args.examples, args.multilingual), args.first)
+        note_unknown({*decoder.source.tokens, *decoder.target.tokens}, examples, "examples")
         report = sparsity.measure(
-            load_word_decoder(args.models),
-            first_words(read_marked(args.examples, args.multilingual), args.first),
+            decoder,
+            examples,
             beam=args.beam,
             budget=args.budget,
             progress=not args.quiet,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pyentmax.data import DataError
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.language_model.writer import Writer
 
@@ -22,7 +23,7 @@ def add_sample(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
-    add("--beginning", default="\n", help="what the text begins with")
+    add("--beginning", default="\n", help="what the text begins with; a new line if not given")
     add("--length", type=int, default=500, help="characters to write")
     add("--samples", type=int, default=1, metavar="N", help="how many")
     add("--temperature", type=float, default=1.0, help="below 1: closer to the most probable")
@@ -38,6 +39,13 @@ def _sample(args: argparse.Namespace) -> int:
     if args.seed < 0:
         raise ValueError(f"--seed: expected a number from 0 up, got {args.seed}")
     writer, rng = Writer.load(args.model), np.random.default_rng(args.seed)
+    for character in args.beginning:
+        if character not in writer.vocabulary:
+            known = "".join(t for t in writer.vocabulary.tokens if len(t) == 1)
+            raise DataError(
+                f"--beginning: the model's text has no {character!r}; expected one or more of "
+                f"{known!r}"
+            )
     for number in range(args.samples):
         if number:
             print("-" * 20)

@@ -21,7 +21,7 @@ import numpy as np
 
 from pyentmax.analysis import epsilon_perplexity, jensen_shannon, sparsemax_score
 from pyentmax.calls.devices import to_host
-from pyentmax.data import cut
+from pyentmax.data import DataError, cut
 from pyentmax.models.language_model import LanguageModel
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.system.blas import limit_blas
@@ -73,6 +73,12 @@ def do_run(
 
     def prepare() -> TrainingConfig:
         config = row(run.row).settings(run.seed, updates)
+        least = max(TRACED * CONTEXT, *LENGTHS) + 1
+        if len(text.held_out) < least:
+            raise DataError(
+                f"held-out text: expected at least {least:,} characters to measure on, a tenth of "
+                f"the text, got {len(text.held_out):,}"
+            )
         open_folder(out, {"text": fingerprint_of_texts(text)})
         return config
 

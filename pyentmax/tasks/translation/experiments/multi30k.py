@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyentmax.data import DataError
+from pyentmax.data.download import FOLDER_VARIABLE
 from pyentmax.tasks.translation.parallel import SentencePair, read_parallel
 
 DEV = 1000  # pairs at the end of the training file, for every choice
@@ -64,8 +65,7 @@ def data_folder(folder: Path | None) -> Path:
     DataError
         If there is neither.
     """
-    if folder is not None:
-        return folder
-    if "PYENTMAX_DATA" not in os.environ:
+    named = folder or os.environ.get(FOLDER_VARIABLE)
+    if not named:
         raise DataError("data: expected --data FOLDER, or PYENTMAX_DATA set, with multi30k/tok")
-    return Path(os.environ["PYENTMAX_DATA"])
+    return Path(named)
