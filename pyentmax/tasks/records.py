@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pyentmax.system.files import replacing
+from pyentmax.system.files import locked, replacing
 
-SETTINGS = "settings.json"
+SETTINGS, FOLDER_LOCK = "settings.json", ".lock"
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -84,9 +84,11 @@ def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
     """
     path = out / SETTINGS
     if not path.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        write_json(path, settings)
-        return
+        # Two commands with other settings may begin at once.
+        with locked(out / FOLDER_LOCK, f"opening {out}"):
+            if not path.exists():
+                write_json(path, settings)
+                return
     there = read_json(path)
     if not isinstance(there, dict):
         raise ValueError(f"{path}: expected the settings of an experiment, got {str(there)[:60]}")

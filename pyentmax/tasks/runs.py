@@ -144,6 +144,11 @@ def finish(
     return True
 
 
+def is_paused(out: Path, run: Run, pause_after: int | None) -> bool:
+    """Whether a run that stopped has reached the pause that was asked for; else by Ctrl-C."""
+    return pause_after is not None and training_state(out / run.folder)["updates"] >= pause_after
+
+
 def training_state(folder: Path) -> dict[str, Any]:
     """What a run's ``last.npz`` says beside its arrays: updates, seconds, history."""
     _, meta = load_checkpoint(folder / LAST, TRAINING_STATE)
@@ -158,13 +163,13 @@ class Curve:
         there = (folder / LAST).exists()
         validated = training_state(folder)["history"]["update"] if there else []
         self.entries = [entry for entry in read_curve(folder) if entry["update"] in validated]
-        self.validations = len(validated)
+        self.last = max(validated, default=0)
 
     def add(self, entry: Mapping[str, Any]) -> None:
         """Write what the next validation found."""
         every = self.config.validate_every
         assert every is not None
-        self.validations += 1
-        update = min(self.validations * every, self.config.updates)
-        self.entries.append({"update": update, **entry})
+        # A run that was made longer may have been validated at its former end, between two others.
+        self.last = min((self.last // every + 1) * every, self.config.updates)
+        self.entries.append({"update": self.last, **entry})
         write_json(self.path, self.entries)

@@ -181,7 +181,7 @@ def train(
                 run.save()
         if keep == "best":
             run.take_best()
-            run.write_best_if_missing()
+            run.write_best_again(resume)
     return run.history
 
 
@@ -380,10 +380,10 @@ class _Run:
             for name, x in self.best.items():
                 self.model.params[name][...] = x
 
-    def write_best_if_missing(self) -> None:
-        """Write ``best.npz`` again if it was lost: its parameters are in ``last.npz`` too."""
+    def write_best_again(self, resumed: bool) -> None:
+        """Write ``best.npz`` again if it may be lost or damaged: ``last.npz`` has it all, too."""
         if self.directory is not None and self.save_best is not None and self.best is not None:
-            if not (self.directory / BEST).exists():
+            if resumed or not (self.directory / BEST).exists():
                 self.save_best(self.directory / BEST)
 
     def clear_leftovers(self) -> None:

@@ -371,12 +371,15 @@ def test_patience_at_its_end_stays_there(tmp_path):
     assert figures(again) == figures(history)
 
 
-def test_a_lost_best_checkpoint_is_written_again(tmp_path):
+def test_a_lost_or_damaged_best_checkpoint_is_written_again(tmp_path):
     def save(path):
         path.write_text("best")
 
     run(new_model(), tmp_path, save_best=save)
     (tmp_path / "best.npz").unlink()
+    run(new_model(), tmp_path, save_best=save, resume=True)
+    assert (tmp_path / "best.npz").read_text() == "best"
+    (tmp_path / "best.npz").write_text("be")
     run(new_model(), tmp_path, save_best=save, resume=True)
     assert (tmp_path / "best.npz").read_text() == "best"
 

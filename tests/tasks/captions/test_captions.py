@@ -1,5 +1,7 @@
 """Captions: what images show, what a model says of them, and the commands."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +22,7 @@ from pyentmax.tasks.captions import (
 )
 from pyentmax.tasks.captions.experiment import ROWS, do_run, measured, recorded
 from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
-from pyentmax.tasks.records import read_json
+from pyentmax.tasks.records import open_folder, read_json
 from pyentmax.tasks.runs import Run
 from pyentmax.training import TrainingConfig
 
@@ -161,7 +163,7 @@ def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
     command = ["reproduce", "captions", "--out", str(tmp_path), "--quiet", "--images", "20"]
     command += ["--updates", "3", "--row", "top4", "softmax"]
     assert main([*command, "--pause-after", "1"]) == 0
-    assert "the same command continues" in capsys.readouterr().out
+    assert "2 of 2 models not finished; the same command continues" in capsys.readouterr().out
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "| softmax | 0 | 0.0% |" in said
@@ -180,6 +182,23 @@ def test_results_on_other_images_are_not_put_into_one_table(tmp_path, capsys, mo
     with pytest.raises(ValueError, match="holds results of other settings .images 20 there, 30"):
         do_run(tmp_path, Run("top4", 0), updates=1, count=30, progress=False)
     assert not (tmp_path / "top4.seed-0").exists()
+
+
+def test_of_two_that_open_a_folder_at_once_with_other_settings_one_is_refused(tmp_path):
+    def attempt(number: int) -> bool:
+        begin.wait()
+        try:
+            open_folder(out, {"images": number})
+        except ValueError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        for trial in range(50):
+            begin, out = threading.Barrier(4), tmp_path / str(trial)
+            opened = list(pool.map(attempt, range(4)))
+            assert sum(opened) == 1
+            assert read_json(out / "settings.json") == {"images": opened.index(True)}
 
 
 @pytest.mark.parametrize("image", ["-1", "2"])

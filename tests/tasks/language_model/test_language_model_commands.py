@@ -1,6 +1,8 @@
 """Language models from a text to the table: training, resuming, writing, measuring."""
 
 import json
+import os
+import signal
 import sys
 
 import numpy as np
@@ -11,7 +13,7 @@ from pyentmax.data import SPECIALS, DataError
 from pyentmax.tasks.language_model import Text, Writer, read_shakespeare, read_text, train_writer
 from pyentmax.tasks.language_model.experiments import report, rows, runs
 from pyentmax.tasks.language_model.experiments.rows import row
-from pyentmax.tasks.runs import Run
+from pyentmax.tasks.runs import Run, read_curve, training_state
 from pyentmax.training import CheckpointError, TrainingConfig
 
 LINES = "the cat sat on the mat\nthe dog sat on the log\n" * 40
@@ -77,6 +79,33 @@ def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name)
     assert run(*command, "--report") == 0
     # The loss of a sparse output is not in bits.
     assert (out / "curves.png").exists() == (name != "never")
+
+
+def test_a_curve_has_the_updates_of_the_validations_however_a_run_got_longer(folder, tiny_rows):
+    out = folder / "rows"
+    command = ("reproduce", "language-model", "--data", folder, "--out", out, "--row", "1.5")
+    assert run(*command, "--quiet", "--updates", 3) == 0
+    assert run(*command, "--quiet", "--updates", 9, "--pause-after", 5) == 0
+    assert run(*command, "--quiet", "--updates", 9) == 0
+    curve = [entry["update"] for entry in read_curve(out / "1.5.seed-0")]
+    assert curve == training_state(out / "1.5.seed-0")["history"]["update"] == [2, 3, 4, 6, 8, 9]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to itself")
+def test_ctrl_c_stops_all_runs_though_they_are_to_pause(folder, tiny_rows, monkeypatch, capsys):
+    validate = Writer.validate
+
+    def interrupted(self, tokens):
+        os.kill(os.getpid(), signal.SIGINT)
+        return validate(self, tokens)
+
+    monkeypatch.setattr(Writer, "validate", interrupted)
+    out = folder / "rows"
+    command = ("reproduce", "language-model", "--data", folder, "--out", out, "--quiet")
+    assert run(*command, "--row", "1.5", "top8", "--pause-after", 3) == 130
+    assert "interrupted; the same command continues" in capsys.readouterr().out
+    assert training_state(out / "1.5.seed-0")["updates"] == 2
+    assert not (out / "top8.seed-0").exists()
 
 
 def test_another_text_leaves_no_trace_of_the_run(folder, capsys, tiny_rows):

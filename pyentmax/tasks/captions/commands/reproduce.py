@@ -17,7 +17,7 @@ from pyentmax.tasks.captions.experiment import (
     write_report,
 )
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.runs import RESULT, asked_for
+from pyentmax.tasks.runs import RESULT, asked_for, is_paused
 
 
 def add_reproduce(commands: Commands) -> None:
@@ -51,6 +51,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     if not 0 <= args.picture < shown:
         raise ValueError(f"--picture: expected a number from 0 to {shown - 1}, got {args.picture}")
     require_matplotlib()  # rather an error now than after the trainings
+    stopped = 0
     for number, run in enumerate(runs, start=1):
         state = " (finished)" if (args.out / run.folder / RESULT).exists() else ""
         print(f"model {number} of {len(runs)}: {run.folder}{state}", flush=True)
@@ -63,9 +64,13 @@ def _reproduce(args: argparse.Namespace) -> int:
             device=args.device,
             progress=not args.quiet,
         )
-        if not finished:
-            print("stopped; the same command continues")
-            return 0 if args.pause_after else 130
+        if not finished and not is_paused(args.out, run, args.pause_after):
+            print("interrupted; the same command continues")
+            return 130
+        stopped += not finished
+    if stopped:
+        print(f"{stopped} of {len(runs)} models not finished; the same command continues them")
+        return 0
     print(f"\n{write_report(args.out)}\n")
     first = [run for run in runs if run.seed == args.seed[0]]
     picture = draw_looks(args.out, first, experiment_data(args.images).test, args.picture)

@@ -12,7 +12,7 @@ from pyentmax.tasks.language_model.experiments.report import draw_report, write_
 from pyentmax.tasks.language_model.experiments.rows import ROWS, row
 from pyentmax.tasks.language_model.experiments.runs import do_run, is_finished
 from pyentmax.tasks.language_model.text import read_shakespeare
-from pyentmax.tasks.runs import asked_for, check_recorded
+from pyentmax.tasks.runs import asked_for, check_recorded, is_paused
 
 
 def add_reproduce(commands: Commands) -> None:
@@ -60,7 +60,7 @@ def _reproduce(args: argparse.Namespace) -> int:
             device=args.device,
             progress=not args.quiet,
         )
-        if not finished and args.pause_after is None:
+        if not finished and not is_paused(args.out, run, args.pause_after):
             print("interrupted; the same command continues")
             return 130
         stopped += not finished

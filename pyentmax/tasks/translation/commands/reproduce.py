@@ -8,7 +8,7 @@ from pathlib import Path
 from pyentmax.calls.devices import DEVICES
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.runs import Run, asked_for, check_recorded
+from pyentmax.tasks.runs import Run, asked_for, check_recorded, is_paused
 from pyentmax.tasks.translation.experiments.cluster import run_on_cluster
 from pyentmax.tasks.translation.experiments.report import (
     draw_pictures,
@@ -90,7 +90,7 @@ def _reproduce(args: argparse.Namespace) -> int:
             device=args.device,
             progress=not args.quiet,
         )
-        if not finished and args.pause_after is None:
+        if not finished and not is_paused(args.out, run, args.pause_after):
             print("interrupted; the same command continues")
             return 130
         stopped += not finished
