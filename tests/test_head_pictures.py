@@ -99,5 +99,5 @@ def test_nothing_to_draw_is_said():
         plot_alpha_trajectories([], {})
     with pytest.raises(ValueError, match="expected values for every line"):
         plot_head_diversity({})
-    with pytest.raises(ValueError, match="expected at most 6 lines"):
-        plot_choice_of_k({str(i): {"1": 0.5} for i in range(7)}, "score")
+    with pytest.raises(ValueError, match="expected at most 18 lines"):
+        plot_choice_of_k({str(i): {"1": 0.5} for i in range(19)}, "score")

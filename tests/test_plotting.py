@@ -28,6 +28,7 @@ from pyentmax.plotting import (
     plot_exactness_by_beam,
     plot_forced_decoding,
     plot_hypothesis_tree,
+    plot_learning_curves,
     plot_mapping_curves,
     plot_reliability,
     plot_starts,
@@ -336,8 +337,16 @@ def test_comparisons_need_something_to_compare_and_colours_for_it(plot):
         plot({"a": {}})
     with pytest.raises(ValueError, match="expected values for every line"):
         plot({})
-    with pytest.raises(ValueError, match="at most 6 lines, got 7"):
-        plot(dict.fromkeys("abcdefg", {1.0: [0.5]}))
+    with pytest.raises(ValueError, match="at most 18 lines, got 19"):
+        plot(dict.fromkeys(range(19), {1.0: [0.5]}))
+
+
+def test_up_to_18_learning_curves_differ_in_colour_or_dashes():
+    run = [([1, 2], [0.1, 0.2], [0.5, 0.8])]
+    left = plot_learning_curves({str(n): run for n in range(18)})
+    assert len({(line.get_color(), line.get_linestyle()) for line in left.lines}) == 18
+    with pytest.raises(ValueError, match="at most 18 lines, got 19"):
+        plot_learning_curves({str(n): run for n in range(19)})
 
 
 def test_given_axes_are_drawn_into_and_returned():
@@ -460,8 +469,8 @@ def test_starts_have_a_panel_for_the_accuracy_and_one_for_each_attention():
     ]
     [legend] = ax.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["α = 1", "1.5 at 10$^2$"]
-    with pytest.raises(ValueError, match="at most 6 lines, got 7"):
-        plot_starts({str(n): sparse for n in range(7)})
+    with pytest.raises(ValueError, match="at most 18 lines, got 19"):
+        plot_starts({str(n): sparse for n in range(19)})
     with pytest.raises(ValueError, match=r"got none for \['empty'\]"):
         plot_starts({"empty": []})
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)
 MARKERS = "os^Dv*"
+DASHES = ("-", "--", ":")
+MOST_LINES = len(COLOURS) * len(DASHES)  # of which no two look alike
 
 
 def plot_accuracy_by_alpha(
@@ -34,7 +36,7 @@ def plot_accuracy_by_alpha(
     Raises
     ------
     ValueError
-        If a role has no accuracies, or if there are more than six roles.
+        If a role has no accuracies, or if there are more than 18 roles.
 
     Examples
     --------
@@ -53,7 +55,7 @@ def plot_accuracy_by_alpha(
         mean = [v.mean() for v in values]
         error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in values]
         shift = spacing * (number - (len(accuracies) - 1) / 2)
-        style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number], "label": role}
+        style = line_style(number) | {"label": role}
         ax.errorbar(x + shift, mean, error, capsize=3, ms=5, lw=1.8, **style)
     ax.set_xticks(sorted(alphas), [f"{alpha:g}" for alpha in sorted(alphas)])
     ax.set(xlabel="α", ylabel="dev accuracy")
@@ -81,7 +83,7 @@ def plot_time_and_accuracy(
     Raises
     ------
     ValueError
-        If a label has no runs, or if there are more than six labels.
+        If a label has no runs, or if there are more than 18 labels.
 
     Examples
     --------
@@ -92,13 +94,12 @@ def plot_time_and_accuracy(
     ax = axes_or_new(ax, 5.8, 3.8)
     check_lines(runs)
     for number, (label, label_runs) in enumerate(runs.items()):
-        colour = COLOURS[number]
+        style = line_style(number)
         curves = np.asarray(label_runs, dtype=float)  # runs, (seconds, accuracies), validations
         if len(curves) > 1:
             for seconds, accuracy in curves:
-                ax.plot(seconds, accuracy, color=colour, lw=0.8, alpha=0.35)
-        style: dict[str, Any] = {"color": colour, "marker": MARKERS[number], "label": label}
-        ax.plot(*curves.mean(axis=0), ms=4.5, lw=1.8, **style)
+                ax.plot(seconds, accuracy, color=style["color"], lw=0.8, alpha=0.35)
+        ax.plot(*curves.mean(axis=0), ms=4.5, lw=1.8, label=label, **style)
     best = max(max(accuracy) for label_runs in runs.values() for _, accuracy in label_runs)
     ax.set(xlim=(0, None), ylim=(best - 0.15, best + 0.01))
     ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy")
@@ -113,7 +114,7 @@ def plot_learning_curves(
 ) -> Axes:
     """Draw accuracy against epochs on the left, and against hours on the right, in a new figure.
 
-    Each run has a line. The runs of a label share its colour, and may have got equally far or not.
+    Each run has a line. The runs of a label look alike, and may have got equally far or not.
 
     Parameters
     ----------
@@ -130,7 +131,7 @@ def plot_learning_curves(
     Raises
     ------
     ValueError
-        If a label has no runs, or if there are more than six labels.
+        If a label has no runs, or if there are more than 18 labels.
 
     Examples
     --------
@@ -146,8 +147,7 @@ def plot_learning_curves(
     left, right = figure.subplots(1, 2, sharey=True)
     for number, (label, label_runs) in enumerate(runs.items()):
         for epochs, hours, accuracy in label_runs:
-            style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number]}
-            style |= {"ms": 3.5, "lw": 1.6, "label": label}
+            style = line_style(number) | {"ms": 3.5, "lw": 1.6, "label": label}
             left.plot(epochs, accuracy, **style)
             right.plot(hours, accuracy, **style)
             label = f"_{label}"  # Matplotlib leaves such labels out of the legend
@@ -156,15 +156,30 @@ def plot_learning_curves(
     for ax in (left, right):
         ax.set_xlim(0, None)
         percent_axis(ax)
-    legend(right, title=title, loc="lower right")
+    if len(runs) > len(COLOURS):  # they would hide the lines
+        legend(right, title=title, loc="center left", bbox_to_anchor=(1, 0.5))
+    else:
+        legend(right, title=title, loc="lower right")
     return left
 
 
+def line_style(number: int) -> dict[str, Any]:
+    """Colour, marker and dashes of a line: six colours, then the same dashed, then dotted.
+
+    Examples
+    --------
+    >>> line_style(0)["ls"], line_style(6)["ls"], line_style(0)["color"] == line_style(6)["color"]
+    ('-', '--', True)
+    """
+    dashes, colour = divmod(number, len(COLOURS))
+    return {"color": COLOURS[colour], "marker": MARKERS[colour], "ls": DASHES[dashes]}
+
+
 def check_lines(lines: Mapping[str, object]) -> None:
-    """Raise a ValueError unless every line has values, and there is a colour for each."""
+    """Raise a ValueError unless every line has values, and there is a style for each."""
     if not lines or not all(lines.values()):
         raise ValueError(
             f"expected values for every line, got none for {[k for k in lines if not lines[k]]}"
         )
-    if len(lines) > len(COLOURS):
-        raise ValueError(f"expected at most {len(COLOURS)} lines, got {len(lines)}")
+    if len(lines) > MOST_LINES:
+        raise ValueError(f"expected at most {MOST_LINES} lines, got {len(lines)}")

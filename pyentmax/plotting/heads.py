@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from pyentmax.plotting._figures import legend, percent_axis, require_matplotlib
 from pyentmax.plotting._palette import GREY, INK, RULE
 from pyentmax.plotting.attention import plot_attention
-from pyentmax.plotting.comparisons import COLOURS, MARKERS, check_lines
+from pyentmax.plotting.comparisons import COLOURS, check_lines, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -94,7 +94,7 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
     Raises
     ------
     ValueError
-        If there is no model, or more than six.
+        If there is no model, or more than 18.
 
     Examples
     --------
@@ -109,7 +109,9 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
         for ax, kind in zip(axes, kinds, strict=True):
             values = np.ravel(np.asarray(of_kind[kind], dtype=float))
             share = np.full(len(values), 1 / len(values))
-            ax.hist(values, bins=25, range=(0, 1), weights=share, color=COLOURS[number])
+            ax.hist(
+                values, bins=25, range=(0, 1), weights=share, color=COLOURS[number % len(COLOURS)]
+            )
             ax.axvline(values.mean(), color=INK, lw=1, ls=":")
             percent_axis(ax)
         axes[0].set_ylabel(model, parse_math=False)
@@ -132,7 +134,7 @@ def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     Raises
     ------
     ValueError
-        If there is no model, or more than six.
+        If there is no model, or more than 18.
 
     Examples
     --------
@@ -163,7 +165,7 @@ def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     Raises
     ------
     ValueError
-        If there is no model, or more than six.
+        If there is no model, or more than 18.
 
     Examples
     --------
@@ -190,7 +192,7 @@ def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]
     Raises
     ------
     ValueError
-        If a panel has no model, or more than six.
+        If a panel has no model, or more than 18.
 
     Examples
     --------
@@ -203,7 +205,7 @@ def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]
         check_lines({model: np.size(values) for model, values in of_model.items()})
         for number, (model, values) in enumerate(of_model.items()):
             ranked = np.sort(np.ravel(np.asarray(values, dtype=float)))[::-1]
-            style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number]}
+            style = line_style(number)
             ax.plot(np.arange(1, len(ranked) + 1), ranked, lw=1, ms=4, label=model, **style)
         ax.set_title(title, fontsize=10)
         ax.set(xlabel="head, by confidence", ylim=(0, 1.03))
@@ -227,7 +229,7 @@ def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> A
     Raises
     ------
     ValueError
-        If there is no model, or more than six.
+        If there is no model, or more than 18.
 
     Examples
     --------
@@ -239,7 +241,7 @@ def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> A
     ax = _panels(1, 1, (4.8, 3.2))[0][0]
     ks = list(next(iter(scores.values())))
     for number, (model, of_k) in enumerate(scores.items()):
-        style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number]}
+        style = line_style(number)
         ax.plot(range(len(ks)), [of_k[k] for k in ks], lw=1.8, label=model, **style)
     ax.set_xticks(range(len(ks)), ks)
     ax.set(xlabel="k: weights that a head may keep", ylabel=label)
@@ -337,7 +339,12 @@ def _below(axes: Sequence[Axes]) -> None:
     handles, labels = axes[0].get_legend_handles_labels()
     figure: Any = axes[0].figure
     shown = figure.legend(
-        handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=min(len(labels), 6),
+        frameon=False,
+        fontsize=9,
     )
     for text in shown.get_texts():
         text.set_parse_math(False)
@@ -354,7 +361,7 @@ def _by_layer(
         for ax, kind in zip(axes, kinds, strict=True):
             values = np.asarray(of_kind[kind], dtype=float)
             layers = np.arange(1, len(values) + 1)
-            looks: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number]}
+            looks = line_style(number)
             lines = ax.plot(layers, values, **looks, **style)
             lines[0].set_label(model)
             ax.set_xticks(layers)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from pyentmax.plotting._figures import axes_or_new, percent_axis, require_matplotlib
 from pyentmax.plotting._palette import BLUE, RULE, VERMILION
-from pyentmax.plotting.comparisons import COLOURS, MARKERS, check_lines
+from pyentmax.plotting.comparisons import check_lines, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +104,7 @@ def plot_starts(
     Raises
     ------
     ValueError
-        If a run has no validation, or if there are more than six runs.
+        If a run has no validation, or if there are more than 18 runs.
 
     Examples
     --------
@@ -121,7 +121,7 @@ def plot_starts(
     figure = Figure(figsize=(3.1 * panels, 3.8), layout="constrained")
     first, *rest = figure.subplots(1, panels)
     for number, (label, curve) in enumerate(curves.items()):
-        style = {"color": COLOURS[number], "marker": MARKERS[number], "ms": 3.5, "lw": 1.6}
+        style = line_style(number) | {"ms": 3.5, "lw": 1.6}
         updates = [entry["update"] for entry in curve]
         accuracy = [entry["dev_token_accuracy"] / 100 for entry in curve]
         first.plot(updates, accuracy, **style, label=label)
@@ -177,7 +177,7 @@ def plot_bits_curves(
     ax = axes_or_new(ax, 6.4, 4.0)
     check_lines(curves)
     for number, (label, curve) in enumerate(curves.items()):
-        style: dict[str, Any] = {"color": COLOURS[number], "marker": MARKERS[number]}
+        style = line_style(number)
         updates = [entry["update"] for entry in curve]
         ax.plot(updates, [entry["bits"] for entry in curve], ms=4, lw=1.6, label=label, **style)
     ax.set_xlim(0, None)

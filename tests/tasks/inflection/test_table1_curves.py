@@ -113,6 +113,22 @@ def test_the_picture_has_a_line_for_each_model_on_both_sides(out, monkeypatch):
     assert labels == ["1 / 1", "1.5 / entmax15"]
 
 
+def test_the_whole_table_has_a_picture_whose_lines_differ(tmp_path):
+    """With all nine pairs, the default, the command ended in an error after its last training."""
+    pytest.importorskip("matplotlib", reason="pictures need the extra: pyentmax[models]")
+    for n, (loss, attention) in enumerate(table1_report.PAPER):
+        folder = f"loss-{loss}.attention-{attention}.seed-0"
+        write_run(tmp_path, folder, [20, 40], [1800, 3600], [0.2, 0.4 + n / 100])
+    assert table1_curves.draw_curves(tmp_path, SETTINGS) == tmp_path / "curves.png"
+
+
+def test_more_pairs_than_can_be_told_apart_have_tables_only(tmp_path):
+    for n in range(19):
+        write_run(tmp_path, f"loss-1.{n}.attention-1.seed-0", [20], [1800], [0.2])
+    assert len(table1_curves.write_curves(tmp_path, SETTINGS).splitlines()[2].split("|")) == 22
+    assert table1_curves.draw_curves(tmp_path, SETTINGS) is None
+
+
 def test_every_language_of_the_shared_task_has_one_family():
     listed = files("pyentmax.tasks.inflection").joinpath("conll2018_sha256.txt").read_text()
     names = {line.split("/")[-1] for line in listed.splitlines() if "-train-medium" in line}

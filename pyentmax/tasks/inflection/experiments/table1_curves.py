@@ -153,13 +153,17 @@ def _table(
 
 
 def draw_curves(out: Path, settings: Settings) -> Path | None:
-    """Draw ``curves.png``: accuracy against epochs and against hours; None if there is none yet."""
+    """Draw ``curves.png``: accuracy against epochs and against hours.
+
+    None if there is none yet, or if there are more pairs than styles of lines.
+    """
     from pyentmax.plotting import plot_learning_curves, save_figure
+    from pyentmax.plotting.comparisons import MOST_LINES
 
     lines: dict[str, list[tuple[Any, Any, Any]]] = defaultdict(list)
     for curve in read_curves(out, settings):
         if curve.epochs:
             lines[curve.pair].append((curve.epochs, curve.hours, curve.history["dev_accuracy"]))
-    if not lines:
+    if not 0 < len(lines) <= MOST_LINES:
         return None
     return save_figure(plot_learning_curves(lines, "loss / attention"), out / "curves.png")

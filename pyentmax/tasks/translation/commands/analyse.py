@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyentmax.plotting._figures import require_matplotlib
+from pyentmax.plotting.comparisons import MOST_LINES
 from pyentmax.tasks.translation.configuration import BUNDLED, BUNDLED_DEV
 from pyentmax.tasks.translation.experiments import heads
 from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
@@ -53,7 +54,13 @@ class HeadAnalysis:
             if k != "all" and not (k.isdecimal() and int(k) > 0):
                 raise ValueError(f"k: expected numbers from 1 up, or 'all', got {k!r}")
         if args.out is not None:
-            require_matplotlib()  # rather an error now than after all the work
+            # Rather an error now than after all the work.
+            require_matplotlib()
+            if len(args.models) > MOST_LINES:
+                raise ValueError(
+                    f"expected at most {MOST_LINES} models with --out, whose pictures show no more "
+                    f"lines, got {len(args.models)}"
+                )
         pairs = read_pairs(args.examples, reverse=args.reverse)[: args.first]
         words = {"looking": set(args.looking), "marks": set(args.marks)}
         found = heads.measure(
