@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import hashlib
@@ -46,13 +47,21 @@ def of_results(
 
     A result that was damaged, or written by another version, lacks what is reported, or has it in
     another form.
+
+    One process at a time reports on a folder: of two that end a row at once, the one that writes
+    last would otherwise do so without the other's row, if it had read the results first.
     """
 
     @functools.wraps(report)
     def named(out: Path, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        lock = locked(out / FOLDER_LOCK, f"a report on {out}")
         try:
-            return report(out, *args, **kwargs)
-        except (KeyError, TypeError, IndexError, AttributeError) as error:
+            with lock if out.is_dir() else contextlib.nullcontext():
+                return report(out, *args, **kwargs)
+        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+            if isinstance(error, ValueError):
+                if type(error) is not ValueError or str(out) in str(error):
+                    raise  # it names a file
             raise ValueError(
                 f"{out}: expected results as this command writes them, one is damaged or another "
                 f"version's ({type(error).__name__}: {error}); without its result.json the command "

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
 MOST = 10**12  # updates: years of the smallest model's, and far within all arithmetic
+MAY_BE_NONE = ("validate_every", "patience", "warmup", "average_every")
 LATER_SETTINGS = {
     "warmup": None,
     "betas": (0.9, 0.999),
@@ -74,12 +77,13 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         # A tuple that came through a file is a list.
         object.__setattr__(self, "betas", tuple(self.betas))
-        names = ("updates", "validate_every", "patience", "warmup", "accumulate", "average")
-        for name in (*names, "average_every"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
+        for name in ("updates", "accumulate", "average", *MAY_BE_NONE):
+            if name in MAY_BE_NONE and getattr(self, name) is None:
+                continue
+            value = self._whole(name)
+            if value < 1:
                 raise ValueError(f"{name}: expected at least 1, got {value}")
-            if value is not None and value > MOST:
+            if value > MOST:
                 raise ValueError(f"{name}: expected at most {MOST:,}, got {value}")
         if self.average_every is not None and self.average == 1:
             raise ValueError(
@@ -87,11 +91,12 @@ class TrainingConfig:
                 f"{self.average_every} with an average of 1"
             )
         for name in ("rate", "clip"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}: expected a positive number, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not (_is_number(value) and value > 0):
+                raise ValueError(f"{name}: expected a positive number, got {value!r}")
         if math.isinf(self.rate):
             raise ValueError(f"rate: expected a finite number, got {self.rate}")
-        if self.seed < 0:
+        if self._whole("seed") < 0:
             raise ValueError(f"seed: expected a number from 0 up, got {self.seed}")
         if self.schedule not in SCHEDULES:
             known = ", ".join(map(repr, SCHEDULES))
@@ -101,18 +106,31 @@ class TrainingConfig:
                 "warmup: expected with the schedule 'inverse_sqrt', and with no other; got "
                 f"{self.warmup} with {self.schedule!r}"
             )
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+        right = all(_is_number(beta) and 0 <= beta < 1 for beta in self.betas)
+        if len(self.betas) != 2 or not right:
             raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas}")
         factors = self.rate_factors
         if factors is not None:
             if not isinstance(factors, dict) or not all(
-                isinstance(part, str) and isinstance(x, (int, float)) and 0 <= x < math.inf
+                isinstance(part, str) and _is_number(x) and 0 <= x < math.inf
                 for part, x in factors.items()
             ):
                 raise ValueError(
                     "rate_factors: expected parts of names with a factor from 0 up for each, got "
                     f"{factors}"
                 )
+
+    def _whole(self, name: str) -> int:
+        """The value of a setting that counts; it is kept as Python's int, which JSON can hold."""
+        value = getattr(self, name)
+        try:
+            if isinstance(value, bool):
+                raise TypeError
+            whole = operator.index(value)
+        except TypeError:
+            raise ValueError(f"{name}: expected a whole number, got {value!r}") from None
+        object.__setattr__(self, name, whole)
+        return whole
 
     def identity(self) -> dict[str, Any]:
         """The settings, in the form in which a run is compared with the one that it goes on from.
@@ -132,3 +150,7 @@ class TrainingConfig:
     def can_be_longer(self) -> bool:
         """Whether nothing that is learned until then depends on the number of updates."""
         return self.schedule != "linear" and self.validate_every is not None
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from itertools import islice
@@ -135,7 +135,8 @@ def train(
     OSError
         If the checkpoints cannot be written, noticed before the first update.
     ValueError
-        If an epoch has no batch, or the directory holds a run that is not to be overwritten.
+        If an epoch has no batch, the directory holds a run that is not to be overwritten, or a rate
+        factor is that of no parameter.
 
     Notes
     -----
@@ -205,6 +206,7 @@ class _Run:
         clock: Callable[[], float],
     ) -> None:
         self.model, self.batches, self.config = model, batches, config
+        _check_rate_factors(config, model.params)
         self.xp = array_module(next(iter(model.params.values())))
         self.directory = None if directory is None else Path(directory)
         self.save_best = save_best
@@ -275,6 +277,10 @@ class _Run:
 
     def update(self, batches: list[Any]) -> None:
         """One step of the optimiser."""
+        with np.errstate(over="ignore", invalid="ignore"):  # told once, by an error, below
+            self._update(batches)
+
+    def _update(self, batches: list[Any]) -> None:
         started = self.clock()
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         counts = [self.batches.count(batch) for batch in batches]
@@ -508,6 +514,16 @@ class _Run:
         for name in _NUMBERS:
             setattr(self, name, meta[name])
         self.saved_at = self.seconds
+
+
+def _check_rate_factors(config: TrainingConfig, names: Iterable[str]) -> None:
+    """Raise a ValueError for a factor of no parameter's rate: a name was misspelt."""
+    for part in config.rate_factors or {}:
+        if not any(part in name for name in names):
+            raise ValueError(
+                f"rate_factors: expected part of a parameter's name, got {part!r}; the parameters "
+                f"are {', '.join(sorted(names))}"
+            )
 
 
 def _schedule(config: TrainingConfig) -> LinearDecay | HalveOnPlateau | InverseSquareRoot:

@@ -102,10 +102,17 @@ def test_sizes_larger_than_the_file_are_refused_at_once(saved):
     # Before anything of such a size is made, which would not end.
     model, path, kind = saved
     params, meta = load_checkpoint(path, kind)
-    for name in meta["config"].keys() & {"layers", "hidden", "width", "inner"}:
+    for name in meta["config"].keys() & {"hidden", "width", "inner"}:
         config = meta["config"] | {name: HUGE}
         save_checkpoint(path, params, meta | {"config": config})
         refused(model, path, "config: expected at least [0-9,]+ numbers for its sizes, got")
+
+
+def test_more_layers_than_any_model_has_are_refused_at_once(saved):
+    model, path, kind = saved
+    params, meta = load_checkpoint(path, kind)
+    save_checkpoint(path, params, meta | {"config": meta["config"] | {"layers": HUGE}})
+    refused(model, path, "layers: expected at most 10,000, got")
 
 
 @pytest.mark.parametrize("value", ["8", 1.5, True, None, [1]], ids=repr)

@@ -361,6 +361,12 @@ def test_resuming_with_other_data_or_another_identity_is_refused(tmp_path):
         run(new_model(), tmp_path, batches=BucketedPairs(changed, 8), resume=True)
 
 
+def test_numbers_that_overflow_are_told_once(tmp_path):
+    """NumPy's warnings came first, several, from places that say nothing to who trains."""
+    with pytest.raises(FloatingPointError, match="a smaller rate than 1e"):
+        run(new_model(), tmp_path, config=config(rate=1e300))
+
+
 def test_patience_at_its_end_stays_there(tmp_path):
     options = {"config": config(updates=100, patience=2)}
     history = run(new_model(), tmp_path, validate=lambda m: Validation(1.0, 0.5), **options)
@@ -506,16 +512,38 @@ def test_the_progress_speaks_of_examples_loss_and_accuracy(capsys):
         ("average", 0, "average: expected at least 1, got 0"),
         ("average_every", 0, "average_every: expected at least 1, got 0"),
         ("average_every", 5, "average_every: expected with an average of several, got 5 with"),
+        ("patience", float("nan"), "patience: expected a whole number, got nan"),
+        ("validate_every", float("nan"), "validate_every: expected a whole number, got nan"),
+        ("validate_every", 2.5, "validate_every: expected a whole number, got 2.5"),
+        ("updates", None, "updates: expected a whole number, got None"),
+        ("updates", True, "updates: expected a whole number, got True"),
+        ("seed", 1.0, "seed: expected a whole number, got 1.0"),
+        ("rate", "fast", "rate: expected a positive number, got 'fast'"),
+        ("betas", ("a", 0.9), "betas: expected two numbers in"),
         ("warmup", 5, "warmup: expected with the schedule 'inverse_sqrt', and with no other"),
         ("schedule", "inverse_sqrt", "warmup: expected with the schedule 'inverse_sqrt'"),
         ("betas", (0.9, 1.0), "betas: expected two numbers in"),
         ("rate_factors", {"query": -1.0}, "rate_factors: expected parts of names with a factor"),
+        ("rate_factors", {"query": True}, "rate_factors: expected parts of names with a factor"),
         ("rate_factors", 0.5, "rate_factors: expected parts of names with a factor"),
     ],
 )
 def test_bad_settings(field, value, message):
     with pytest.raises(ValueError, match=message):
         TrainingConfig(**{field: value})
+
+
+def test_whole_numbers_of_numpy_will_do():
+    settings = TrainingConfig(updates=np.int64(40), seed=np.uint8(3))
+    assert type(settings.updates) is int
+    assert settings == TrainingConfig(updates=40, seed=3)
+
+
+def test_a_factor_of_no_parameters_rate_is_refused(tmp_path):
+    """A misspelt name would leave all rates as they are, and nobody would know."""
+    with pytest.raises(ValueError, match="rate_factors: expected part of .* got 'qurey'; .*output"):
+        run(new_model(), tmp_path, config=config(rate_factors={"decoder": 0.5, "qurey": 0.1}))
+    assert not list(tmp_path.iterdir())
 
 
 class OneBatch:

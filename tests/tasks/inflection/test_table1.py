@@ -208,6 +208,21 @@ def test_a_damaged_result_is_named(folder, tmp_path, capsys, text):
     )
 
 
+@pytest.mark.parametrize(
+    "field", [{"accuracy": "x"}, {"levenshtein": None}, {"languages": {"northish": 3}}], ids=str
+)
+def test_a_damaged_field_of_a_result_is_told_with_the_folder(folder, tmp_path, capsys, field):
+    """Text in place of a number ended in "Unknown format code 'f'", and said nothing else."""
+    assert main(arguments(folder, tmp_path / "table")) == 0
+    path = tmp_path / "table" / Cell("1", "1", 0).folder / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | field))
+    capsys.readouterr()
+    assert main(arguments(folder, tmp_path / "table", "--report")) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'table'}: expected results as this command writes them" in said
+    assert len(said.splitlines()) == 1
+
+
 def test_an_ensemble_is_of_the_seeds_asked_for(folder, tmp_path):
     out = tmp_path / "table"
     small = ("--loss", "1.5", "--attention", "bisection:1.5", "--epochs", "1", "--seed")

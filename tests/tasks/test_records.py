@@ -1,0 +1,67 @@
+"""Results in files: who reports on them, and what is said of damaged ones."""
+
+import threading
+
+import pytest
+
+from pyentmax.data import DataError
+from pyentmax.tasks.records import of_results, write_text
+
+
+def test_reports_on_a_folder_are_written_one_after_the_other(tmp_path):
+    """Who had read the results before another row ended could replace the table that has it."""
+    pytest.importorskip("fcntl", reason="files cannot be locked here")
+    has_read, may_write = threading.Event(), threading.Event()
+
+    @of_results
+    def report(out, wait):
+        rows = sorted(path.name for path in out.glob("*.json"))
+        if wait:
+            has_read.set()
+            assert may_write.wait(60)
+        write_text(out / "table.md", " ".join(rows))
+
+    (tmp_path / "a.json").touch()
+    first = threading.Thread(target=report, args=(tmp_path, True))
+    first.start()
+    assert has_read.wait(60)
+    (tmp_path / "b.json").touch()
+    second = threading.Thread(target=report, args=(tmp_path, False))
+    second.start()
+    second.join(0.2)  # time in which it would have written, if nothing held it up
+    may_write.set()
+    for thread in (first, second):
+        thread.join(60)
+    assert (tmp_path / "table.md").read_text() == "a.json b.json"
+
+
+@pytest.mark.parametrize("error", [KeyError("bits"), ValueError("could not convert string")])
+def test_a_result_of_another_form_is_told_with_the_folder(tmp_path, error):
+    @of_results
+    def report(out):
+        raise error
+
+    with pytest.raises(ValueError, match="expected results as this command writes them") as caught:
+        report(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+def test_an_error_that_names_a_file_stays_as_it_is(tmp_path):
+    @of_results
+    def report(out, error):
+        raise error
+
+    for error in (ValueError(f"{tmp_path}/result.json: expected JSON"), DataError("no corpus")):
+        with pytest.raises(type(error)) as caught:
+            report(tmp_path, error)
+        assert caught.value is error
+
+
+def test_a_report_on_a_folder_that_is_not_there_makes_none(tmp_path):
+    @of_results
+    def report(out):
+        raise ValueError(f"{out}: nothing there")
+
+    with pytest.raises(ValueError, match="nothing there"):
+        report(tmp_path / "none")
+    assert not list(tmp_path.iterdir())
