@@ -457,7 +457,7 @@ def test_bad_input_is_named(name: str, params: dict[str, float]) -> None:
         loss(z, labels[0])
     with pytest.raises(ValueError, match=r"got dtype float64 and shape \(3, 4\)"):
         loss(z, labels.astype(float))
-    with pytest.raises(ValueError, match=r"must be ≥ 0 and sum to 1 within 0\.002"):
+    with pytest.raises(ValueError, match=r"must be ≥ 0 and sum to 1 within 0\.004"):
         loss(z, q * 0.99)
     with pytest.raises(ValueError, match=r"smallest entry of -1"):
         loss(z, np.eye(5)[labels] * 2 - np.eye(5)[(labels + 1) % 5])
@@ -465,6 +465,17 @@ def test_bad_input_is_named(name: str, params: dict[str, float]) -> None:
         loss(z, labels, weight=-1)
     with pytest.raises(ValueError, match=r"weight of shape \(3,\) does not broadcast"):
         loss(z, labels, weight=np.ones(3))
+
+
+def test_distributions_in_bfloat16_sum_to_1_as_well_as_they_can() -> None:
+    """1/13 is off by nearly 2⁻⁸ of itself there, and so is the sum; its own results were refused."""
+    dtype = pytest.importorskip("ml_dtypes").bfloat16
+    for d in range(1, 300):
+        uniform = np.full(d, 1 / d).astype(dtype)
+        np.testing.assert_allclose(loss_of("softmax")(np.zeros(d), uniform), 0, atol=2.0**-8 * 6)
+    z = np.random.default_rng(0).standard_normal((2000, 8)).astype(dtype)
+    for name in ("softmax", "sparsemax", "entmax15"):
+        assert np.isfinite(loss_of(name)(z, MAPPINGS[name].forward(z)))
 
 
 def test_unknown_mappings_and_parameters_are_named() -> None:

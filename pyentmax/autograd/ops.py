@@ -154,7 +154,10 @@ def take_rows(table: Any, index: Array) -> Tensor:
     def vjp(g: Array) -> tuple[Array]:
         # −1 and V − 1 are one row, whose gradients have to meet.
         places = index.reshape(-1).astype(np.int64) % len(table)
-        return (_add_rows(g.reshape(-1, *table.shape[1:]), places, table.data),)
+        rows = g.reshape(
+            len(places), *table.shape[1:]
+        )  # -1 would not know how long without columns
+        return (_add_rows(rows, places, table.data),)
 
     return Tensor(table.data[index], parents=(table,), vjp=vjp)
 

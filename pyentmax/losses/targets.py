@@ -14,7 +14,7 @@ from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT, parts_of_largest
 from pyentmax.calls.rows import ScoreRows
 
-SUM_TOLERANCE = 2e-3  # bfloat16 rounds probabilities by 2⁻⁹ of themselves, and so their sum
+SUM_TOLERANCE = 4e-3  # bfloat16 rounds probabilities by up to 2⁻⁸ of themselves, and so their sum
 
 
 @dataclass(frozen=True)

@@ -75,6 +75,12 @@ def test_named_mappings_agree_with_the_library(name, dtype):
         np.testing.assert_allclose(np.asarray(p, dtype=np.float64), expected, rtol=0, atol=atol)
 
 
+def test_targets_in_bfloat16_sum_to_1_as_well_as_they_can():
+    for d in (7, 13, 43):
+        uniform = jnp.full(d, 1 / d, jnp.bfloat16)
+        assert jnp.isfinite(pj.softmax_loss(jnp.zeros(d), uniform))
+
+
 def test_a_mask_hides_whatever_it_covers():
     z = RNG.normal(size=(3, 6))
     mask = RNG.random((3, 6)) < 0.6

@@ -155,6 +155,14 @@ def test_one_row_by_two_indices_gets_both_gradients(index):
     np.testing.assert_array_equal(table.grad, expected)
 
 
+@pytest.mark.parametrize("shape", [(3, 0), (3, 2, 0)])
+@pytest.mark.parametrize("index", [[0, 2], [], [[1, 1]]], ids=str)
+def test_rows_without_entries_have_a_gradient_of_their_shape(shape, index):
+    table = ag.Tensor(np.zeros(shape), requires_grad=True)
+    ag.take_rows(table, np.array(index, int)).sum().backward()
+    assert table.grad.shape == shape
+
+
 @pytest.mark.parametrize("index", [((0, 0),), True, (slice(None), False), [0, 0], np.array([0])])
 def test_an_index_that_could_repeat_is_refused(index):
     with pytest.raises(TypeError, match="indexing a Tensor with an array, a sequence or a bool"):
