@@ -19,12 +19,12 @@
            "As " #name "_loss, and the weighted gradient.", 4, 3, LOSS_AND_GRAD_OPERANDS, \
            loss_loop, name##_loss_and_grad)
 
-/* The records of both, with NAME_loss_row and NAME_loss_block. */
-#define LOSS_RECORDS(name) \
+/* The records of both, with NAME_loss_row and NAME_loss_block, for rows of at most `longest`. */
+#define LOSS_RECORDS(name, longest) \
     static const TYPED(Loss) \
-        TYPED(name##_loss) = {TYPED(name##_loss_row), TYPED(name##_loss_block), false}; \
-    static const TYPED(Loss) \
-        TYPED(name##_loss_and_grad) = {TYPED(name##_loss_row), TYPED(name##_loss_block), true};
+        TYPED(name##_loss) = {TYPED(name##_loss_row), TYPED(name##_loss_block), false, longest}; \
+    static const TYPED(Loss) TYPED(name##_loss_and_grad) = { \
+        TYPED(name##_loss_row), TYPED(name##_loss_block), true, longest};
 
 /* What the loops of losses get of NumPy, and of how many inputs. */
 typedef struct {
@@ -44,7 +44,8 @@ typedef struct {
 typedef bool TYPED(LossRow)(const REAL *restrict z, REAL *restrict gradient, ptrdiff_t n,
                             ptrdiff_t label, REAL weight, REAL *restrict scratch, double *loss);
 
-/* The same of BLOCK short rows at once, of which the first count are wanted. */
+/* The same of BLOCK rows of at most `longest` entries at once, of which the first count are wanted.
+ */
 typedef void TYPED(LossBlock)(const REAL *const z[BLOCK], REAL *const gradient[BLOCK], int count,
                               ptrdiff_t n, const ptrdiff_t label[BLOCK], const REAL weight[BLOCK],
                               Ahead *ahead, REAL *restrict scratch, double loss[BLOCK],
@@ -54,6 +55,7 @@ typedef struct {
     TYPED(LossRow) *row;
     TYPED(LossBlock) *block;
     bool with_gradient;
+    ptrdiff_t longest;
 } TYPED(Loss);
 
 /* A row with nothing left counts nothing; a spoilt one is NaN. */
@@ -153,7 +155,7 @@ static void TYPED(loss_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t
     const ptrdiff_t n = dims[1];
     const LossOperands all = {args, steps, dims[0], n, 4, kernel->with_gradient};
     if (all.rows == 0 || n == 0) return;
-    const int at_once = n <= SHORT ? BLOCK : 1;
+    const int at_once = n <= kernel->longest ? BLOCK : 1;
     REAL *scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
     if (scratch == NULL) return;
     TYPED(LossRows) rows;

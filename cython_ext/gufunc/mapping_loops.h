@@ -45,13 +45,14 @@
 /* A mapping: scores z to probabilities p. -inf excludes an entry; nothing left gives zeros; a NaN
  * or +inf gives NaN throughout. p may be where z is, if a caller's `out` is its input: an entry is
  * written once z is no longer needed there. scratch holds scratch_size(n) values. block, if there
- * is one, does BLOCK rows of at most SHORT entries at once, each as if it were alone; the first
+ * is one, does BLOCK rows of at most `longest` entries at once, each as if it were alone; the first
  * count are wanted, and `ahead` says where the next ones are. */
 typedef struct {
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, Ahead *ahead,
                 REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
                   Ahead *ahead, REAL *restrict scratch);
+    ptrdiff_t longest;
 } TYPED(Mapping);
 
 /* (n),(n)->(n): scores and mask to probabilities; data is the Mapping. */
@@ -61,7 +62,7 @@ static void TYPED(mapping_loop)(char **args, const ptrdiff_t *dims, const ptrdif
     const ptrdiff_t rows = dims[0], n = dims[1], z_stride = steps[3], mask_stride = steps[4];
     const ptrdiff_t p_stride = steps[5];
     if (rows == 0 || n == 0) return;
-    const int at_once = mapping->block && n <= SHORT ? BLOCK : 1;
+    const int at_once = mapping->block && n <= mapping->longest ? BLOCK : 1;
     REAL *scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + scratch_size(n);

@@ -357,7 +357,7 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
     const ptrdiff_t n = dims[1], operands = with_gradient ? 8 : 7;
     const LossOperands all = {args, steps, dims[0], n, 5, with_gradient};
     if (all.rows == 0 || n == 0) return;
-    const int at_most = n <= SHORT ? BLOCK : 1;
+    const int at_most = n <= SHORT_OF_POWERS ? BLOCK : 1;
     const ptrdiff_t size = TYPED(entmax_scratch_size)(n);
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;

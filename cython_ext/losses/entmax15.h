@@ -85,6 +85,6 @@ static void TYPED(entmax15_loss_block)(const REAL *const z[BLOCK], REAL *const g
     TYPED(deliver_gradients)(h, n, gradient, count, label, at_label, at.largest, loss, counts);
 }
 
-LOSS_RECORDS(entmax15)
+LOSS_RECORDS(entmax15, SHORT_SEARCHED)
 
 #endif

@@ -75,6 +75,6 @@ static void TYPED(softmax_loss_block)(const REAL *const z[BLOCK], REAL *const gr
     }
 }
 
-LOSS_RECORDS(softmax)
+LOSS_RECORDS(softmax, SHORT)
 
 #endif

@@ -79,6 +79,6 @@ static void TYPED(sparsemax_loss_block)(const REAL *const z[BLOCK], REAL *const 
     TYPED(deliver_gradients)(x, n, gradient, count, label, at_label, at.largest, loss, counts);
 }
 
-LOSS_RECORDS(sparsemax)
+LOSS_RECORDS(sparsemax, SHORT_SEARCHED)
 
 #endif

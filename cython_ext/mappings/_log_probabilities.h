@@ -12,8 +12,8 @@
 
 #define SURE ((REAL)0.75) /* at most one probability of a row is above it */
 
-/* The mapping log_NAME, from NAME. */
-#define LOG_MAPPING(name) \
+/* The mapping log_NAME, from NAME, whose short rows have at most so many entries. */
+#define LOG_MAPPING(name, longest) \
     static void TYPED(log_##name##_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, \
                                         Ahead *ahead, REAL *restrict scratch) { \
         TYPED(name).row(z, p, n, ahead, scratch); \
@@ -26,7 +26,7 @@
         for (int j = 0; j < count; j++) TYPED(take_logs)(p[j], n); \
     } \
     static const TYPED(Mapping) \
-        TYPED(log_##name) = {TYPED(log_##name##_row), TYPED(log_##name##_block)};
+        TYPED(log_##name) = {TYPED(log_##name##_row), TYPED(log_##name##_block), longest};
 
 #define TEMPLATE "mappings/_log_probabilities.h"
 #include "float_and_double.h"

@@ -30,7 +30,7 @@ static void TYPED(smoothed_sparsemax_loop)(char **args, const ptrdiff_t *dims,
     const TYPED(SmoothedSparsemax) *mapping = data;
     const ptrdiff_t rows = dims[0], n = dims[1], p_stride = steps[6];
     if (rows == 0 || n == 0) return;
-    const int at_once = n <= SHORT ? BLOCK : 1;
+    const int at_once = n <= TYPED(sparsemax).longest ? BLOCK : 1;
     double *scratch = scratch_or_error(WORKSPACE * n, sizeof(double));
     REAL *row_scratch = scratch_or_error(scratch_size(n) + 2 * at_once * n, sizeof(REAL));
     if (scratch == NULL || row_scratch == NULL) {

@@ -137,7 +137,7 @@ static const TYPED(PreparedPower) *TYPED(power_for)(double alpha, ptrdiff_t n,
     return NULL;
 #else
     const double b = 1 / (alpha - 1);
-    if (n <= SHORT || b < 2 || b > 7) return NULL;
+    if (n <= SHORT_OF_POWERS || b < 2 || b > 7) return NULL;
     if (kept->exponent != b - 2) TYPED(prepare_power)(kept, b - 2);
     return kept;
 #endif
@@ -418,7 +418,7 @@ static inline bool TYPED(same_choice)(TYPED(Choice) a, TYPED(Choice) b) {
 /* Room for a row or block of whatever α. */
 static inline ptrdiff_t TYPED(entmax_scratch_size)(ptrdiff_t n) {
     return scratch_size(n)
-           + (n <= SHORT ? BLOCK * (n + TYPED(kept_step)(n)) : whole_lanes(n) + PAIR);
+           + (n <= SHORT_OF_POWERS ? BLOCK * (n + TYPED(kept_step)(n)) : whole_lanes(n) + PAIR);
 }
 
 /* (n),(n),()->(n): scores, mask and α to probabilities. Short rows of a window that run the same
@@ -429,7 +429,8 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
     const ptrdiff_t rows = dims[0], n = dims[1], z_stride = steps[4], mask_stride = steps[5];
     const ptrdiff_t p_stride = steps[6];
     if (rows == 0 || n == 0) return;
-    const int at_most = n <= SHORT ? BLOCK : 1, window = n <= SHORT ? WINDOW : 1;
+    const bool is_short = n <= SHORT_OF_POWERS;
+    const int at_most = is_short ? BLOCK : 1, window = is_short ? WINDOW : 1;
     const ptrdiff_t size = TYPED(entmax_scratch_size)(n);
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
@@ -471,7 +472,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
                                    left < at_most ? left : at_most);
             if (at_most > 1 && run.block)
                 run.block(z, p, count, n, alpha, &power, &ahead, scratch, NULL);
-            else if (at_most > 1 && run.own && run.own->block)
+            else if (at_most > 1 && run.own && run.own->block && n <= run.own->longest)
                 run.own->block(z, p, count, n, &ahead, scratch);
             else
                 for (int j = 0; j < count; j++) {

@@ -148,7 +148,7 @@ static void TYPED(entmax15_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead 
         c->lower[j] = c->size_before[j] = 0;
     }
     if (n >= WORTH_GROUPS) { /* as for sparsemax */
-        REAL groups[SHORT / GROUP * BLOCK];
+        REAL groups[LONGEST_SHORT / GROUP * BLOCK];
         const ptrdiff_t size = TYPED(interleave_groups)(z, n, (REAL)0.5, h, largest, groups);
         for (int pass = 0; pass < 2; pass++) {
             TYPED(block_moments)(groups, size, c->t, true, ahead, &m);
@@ -181,8 +181,9 @@ static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOC
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
-static const TYPED(Mapping) TYPED(entmax15) = {TYPED(entmax15_row), TYPED(entmax15_block)};
-LOG_MAPPING(entmax15)
+static const TYPED(Mapping)
+    TYPED(entmax15) = {TYPED(entmax15_row), TYPED(entmax15_block), SHORT_SEARCHED};
+LOG_MAPPING(entmax15, SHORT_SEARCHED)
 
 ALWAYS_INLINE TYPED(Lanes) TYPED(entmax15_inverse_curvature)(TYPED(Lanes) p) {
     return TYPED(root)(p);

@@ -101,7 +101,7 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
-static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), TYPED(softmax_block)};
+static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), TYPED(softmax_block), SHORT};
 
 ALWAYS_INLINE TYPED(Lanes) TYPED(softmax_inverse_curvature)(TYPED(Lanes) p) {
     return p;
@@ -150,6 +150,6 @@ static void TYPED(log_softmax_row)(const REAL *restrict z, REAL *restrict p, ptr
     for (ptrdiff_t i = 0; i < n; i++) p[i] = (z[i] - largest) - log_sum;
 }
 
-static const TYPED(Mapping) TYPED(log_softmax) = {TYPED(log_softmax_row), NULL};
+static const TYPED(Mapping) TYPED(log_softmax) = {TYPED(log_softmax_row), NULL, 0};
 
 #endif

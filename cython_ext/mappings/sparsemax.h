@@ -117,7 +117,7 @@ static void TYPED(sparsemax_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead
                                   REAL *restrict rest) {
     for (int j = 0; j < BLOCK; j++) t[j] = 1;
     if (n >= WORTH_GROUPS) {
-        REAL groups[SHORT / GROUP * BLOCK];
+        REAL groups[LONGEST_SHORT / GROUP * BLOCK];
         const ptrdiff_t size = TYPED(interleave_groups)(z, n, 1, x, largest, groups);
         TYPED(sparsemax_columns)(groups, size, 2, ahead, t, rest);
         for (int j = 0; j < BLOCK; j++) t[j] = TYPED(reach)(t[j]);
@@ -142,8 +142,9 @@ static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLO
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 
-static const TYPED(Mapping) TYPED(sparsemax) = {TYPED(sparsemax_row), TYPED(sparsemax_block)};
-LOG_MAPPING(sparsemax)
+static const TYPED(Mapping)
+    TYPED(sparsemax) = {TYPED(sparsemax_row), TYPED(sparsemax_block), SHORT_SEARCHED};
+LOG_MAPPING(sparsemax, SHORT_SEARCHED)
 
 ALWAYS_INLINE TYPED(Lanes) TYPED(sparsemax_inverse_curvature)(TYPED(Lanes) p) {
     return TYPED(where_above)(p, TYPED(all)(0), TYPED(all)(1), p);

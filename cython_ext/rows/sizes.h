@@ -28,10 +28,17 @@ enum {
     LEAF = 512,  /* entries summed in the row's own precision before a sum moves on to double */
     CHUNK = 256, /* entries that are skipped together if the largest of them is out of reach */
     BLOCK = 32,  /* short rows done side by side: two lanes, so that their additions overlap, */
-    SHORT = 256, /* and the longest of them: longer ones fill the vector units by themselves; */
-    GROUP = 4,   /* entries of a short row, of which the largest are searched first */
-    WORTH_GROUPS = 32, /* in rows from this length on */
+    SHORT = 256, /* and the longest of them, unless a kernel says otherwise, */
+    LONGEST_SHORT = 512, /* and of any kernel: longer ones fill the vector units by themselves; */
+    GROUP = 4,           /* entries of a short row, of which the largest are searched first */
+    WORTH_GROUPS = 32,   /* in rows from this length on */
 };
+
+/* The longest short rows of kernels that pass over a row again and again, for a threshold, and of
+ * those that take powers there. A tile of double grows out of the caches first. (Zen 3: longer ones
+ * gain in some rows what they lose in others.) */
+#define SHORT_SEARCHED (IS_DOUBLE ? SHORT : 384)
+#define SHORT_OF_POWERS (IS_DOUBLE ? SHORT : LONGEST_SHORT)
 
 #if defined(__GNUC__)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -55,12 +62,12 @@ static inline ptrdiff_t maxima_of(ptrdiff_t n) {
 /* Room for a row's gaps, which padding overruns by up to PAIR, and its chunks' maxima; for a short
  * row also for a tile. */
 static inline ptrdiff_t scratch_size(ptrdiff_t n) {
-    return (n <= SHORT ? BLOCK * n : 0) + whole_lanes(n) + PAIR + maxima_of(n);
+    return (n <= LONGEST_SHORT ? BLOCK * n : 0) + whole_lanes(n) + PAIR + maxima_of(n);
 }
 
 /* scratch_size of the row of up to n that needs most: short rows may need more than longer ones. */
 static inline ptrdiff_t largest_scratch_size(ptrdiff_t n) {
-    return (n <= SHORT ? 0 : BLOCK * SHORT) + scratch_size(n);
+    return (n <= LONGEST_SHORT ? 0 : BLOCK * LONGEST_SHORT) + scratch_size(n);
 }
 
 /* Where to split a long sum: in half, on a whole leaf. Halving makes rounding grow with log n. */

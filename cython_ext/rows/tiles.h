@@ -240,7 +240,7 @@ static inline ptrdiff_t TYPED(kept_step)(ptrdiff_t n) {
     return whole_lanes(n) + LANES;
 }
 
-/* Gaps of a row of at most SHORT scores, and OUTSIDE up to whole lanes. */
+/* Gaps of a row of at most LONGEST_SHORT scores, and OUTSIDE up to whole lanes. */
 static inline void TYPED(short_gaps)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
                                      REAL *restrict x) {
     for (ptrdiff_t i = 0; i < n; i++) x[i] = (z[i] - largest) * scale;
@@ -261,7 +261,7 @@ static ptrdiff_t TYPED(fill_kept)(const ptrdiff_t sizes[BLOCK], ptrdiff_t longes
 /* The gaps of a row above floor; returns their number. */
 static inline ptrdiff_t TYPED(keep_of_row)(const REAL *restrict z, ptrdiff_t n, REAL largest,
                                            REAL scale, REAL floor, REAL *restrict kept) {
-    REAL x[SHORT + LANES];
+    REAL x[LONGEST_SHORT + LANES];
     TYPED(short_gaps)(z, n, largest, scale, x);
     ptrdiff_t size = 0;
     for (ptrdiff_t i = 0; i < n; i += LANES) size += TYPED(keep_above)(x + i, floor, kept + size);
@@ -282,7 +282,7 @@ static ptrdiff_t TYPED(keep_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n,
     return TYPED(fill_kept)(sizes, longest, n, kept);
 }
 
-/* The largest score of a row of at most SHORT, NaN if it has one, as for interleave(). */
+/* The largest score of a row of at most LONGEST_SHORT, NaN if it has one, as for interleave(). */
 static inline REAL TYPED(largest_of_short)(const REAL *restrict z, ptrdiff_t n) {
     const ptrdiff_t whole = n / LANES * LANES;
     REAL top[LANES], nans[LANES] = {0};
@@ -319,7 +319,7 @@ static ptrdiff_t TYPED(keep_few_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n
 /* The reverse: values beside what was kept of a row to their places, and zeros elsewhere. */
 static void TYPED(spread_row)(const REAL *restrict z, ptrdiff_t n, REAL largest, REAL scale,
                               REAL floor, const REAL *restrict kept, REAL *restrict p) {
-    REAL x[SHORT + LANES], last[LANES];
+    REAL x[LONGEST_SHORT + LANES], last[LANES];
     TYPED(short_gaps)(z, n, largest, scale, x);
     ptrdiff_t i = 0;
     for (; i + LANES <= n; i += LANES) kept += TYPED(put_above)(x + i, floor, kept, p + i);

@@ -17,7 +17,7 @@ import numpy as np
 
 ROWS = 35  # more than a block of short rows
 SHORT = [1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 63, 100]
-LONG = [129, 255, 256, 257, 300, 511, 513, 777, 1025, 2500]
+LONG = [129, 255, 256, 257, 300, 384, 385, 512, 513, 777, 1025, 2500]
 KINDS = 13
 PAGE = mmap.PAGESIZE
 LIBC = ctypes.CDLL(None, use_errno=True)

@@ -46,7 +46,7 @@ def test_no_product_leaves_its_row() -> None:
 @needs_protection
 def test_no_other_kernel_leaves_its_row() -> None:
     others = [name for name in KERNELS if name not in JVPS]
-    run_over_broken_rows(*others, lengths=[2, 17, 257])
+    run_over_broken_rows(*others, lengths=[2, 17, 257, 512])
 
 
 @needs_protection

@@ -228,7 +228,7 @@ def test_every_row_has_its_own_alpha_and_ignores_its_neighbours(n, dtype):
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("heads", [4, 12, 599])
-@pytest.mark.parametrize("n", [20, 64])
+@pytest.mark.parametrize("n", [20, 64, 384, 512])
 def test_rows_of_heads_with_an_alpha_each_are_those_of_each_head(n, heads, dtype):
     # A window of rows is done in the order of α, and rows of several α share a tile.
     rng = np.random.default_rng(heads)
@@ -242,7 +242,7 @@ def test_rows_of_heads_with_an_alpha_each_are_those_of_each_head(n, heads, dtype
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("alpha", [1.03, 1.07, 1.15, 1.3, 1.45, 1.75, 1.97])
-@pytest.mark.parametrize("n", [3, 33, 64, 256])
+@pytest.mark.parametrize("n", [3, 33, 64, 256, 512])
 def test_sparse_rows_are_the_same_beside_dense_ones(n, alpha, dtype):
     # What gets no probability is dropped early in sparse rows, and not in dense ones.
     z = np.random.default_rng(n).standard_normal((64, n)).astype(dtype)
