@@ -52,7 +52,12 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all")
     parser.add_argument("--rounds", type=int, default=30, help="interleaved runs (default: 30)")
     parser.add_argument("--dtype", default="float32", choices=["float32", "float64"])
+    parser.add_argument(
+        "--shape", nargs=2, type=int, metavar=("ROWS", "SCORES"), help="only this one, not three"
+    )
     args = parser.parse_args()
+    if args.shape:
+        SHAPES[:] = [tuple(args.shape)]
     if unknown := set(args.tables) - set(TABLES):
         parser.error(f"no such table: {', '.join(sorted(unknown))}")
     torch.set_num_threads(1)
