@@ -95,6 +95,18 @@ class ChosenMapping(NamedTuple):
         most = np.log(np.maximum(doubt.most, np.finfo(log_p.dtype).tiny))
         return log_p, support | doubt.where, most
 
+    def require_loss(self) -> None:
+        """Raise a ValueError unless the mapping has a Fenchel-Young loss to train a model with.
+
+        A trained model can have one without: it decodes.
+        """
+        if _RECORDS[self.name].omega is None:
+            known = ", ".join(name for name, record in _RECORDS.items() if record.omega)
+            raise ValueError(
+                "output: expected a mapping with a Fenchel-Young loss to train the model with, "
+                f"one of {known}; {self.name} has none"
+            )
+
     def loss(self, z: Tensor, y: Array, **options: Any) -> Tensor:
         """The mapping's Fenchel-Young loss, on the tape."""
         record = _RECORDS[self.name]
@@ -154,6 +166,23 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
         raise ValueError(f"mapping: expected {form}, {numbers}; got {choice!r}")
     _check_values(choice, name, params)
     return ChosenMapping(name, params)
+
+
+def spelled(choice: str) -> str:
+    """The choice of a mapping, with the shortest number if it is what an α stands for.
+
+    So that ``"1"``, ``"1.0"`` and ``"softmax"`` are one model in an experiment, not three.
+
+    Examples
+    --------
+    >>> [spelled(choice) for choice in ("1.0", "softmax", "entmax:1.250", "bisection:1.5")]
+    ['1', '1', '1.25', 'bisection:1.5']
+    """
+    chosen = choose_mapping(choice)
+    alpha = chosen.alpha
+    if alpha is None or choose_mapping(alpha) != chosen:
+        return choice
+    return str(int(alpha)) if alpha.is_integer() else repr(alpha)
 
 
 def _check_values(choice: str | float, name: str, params: tuple[float, ...]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.command_line import Commands, option
 from pyentmax.tasks.model_files import best_of
 from pyentmax.training import CheckpointError, checkpoint_kind
 
@@ -76,7 +76,19 @@ def _analyse(args: argparse.Namespace, analyses: Mapping[str, Analysis]) -> int:
         args.examples = [data]
     if args.first is not None and args.first < 1:
         raise ValueError(f"first: expected at least 1, got {args.first}")
-    return analyses[_kind(args.models, analyses)].run(args)
+    kind = _kind(args.models, analyses)
+    for other in analyses.keys() - {kind}:
+        _refuse_options(args, analyses[other], f"has no effect on {kind!r}, only on {other!r}")
+    return analyses[kind].run(args)
+
+
+def _refuse_options(args: argparse.Namespace, analysis: Analysis, why: str) -> None:
+    """Raise a ValueError if an option of this analysis was given."""
+    parser = argparse.ArgumentParser(add_help=False)
+    analysis.add_options(parser)
+    for name, default in vars(parser.parse_args([])).items():
+        if getattr(args, name) != default:
+            raise ValueError(f"{option(name)}: {why}")
 
 
 def _kind(models: Sequence[Path], known: Mapping[str, Analysis]) -> str:

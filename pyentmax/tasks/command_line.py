@@ -103,10 +103,39 @@ DEFAULT_BUDGET = 1000
 """The most prefixes that exact search expands unless ``--budget`` says otherwise."""
 
 
-def refuse_idle_budget(args: argparse.Namespace) -> None:
-    """Raise a ValueError for a ``--budget`` that the beam would not look at."""
-    if args.budget is not None and args.search != "exact":
+DEFAULT_BEAM = 5
+"""The open prefixes that beam search keeps at each step unless ``--beam`` says otherwise."""
+
+
+def refuse_idle_of_search(args: argparse.Namespace) -> None:
+    """Raise a ValueError for a ``--budget`` or ``--beam`` that is of the other kind of search."""
+    if args.search == "exact":
+        refuse_together(args, "search", "beam")
+    elif args.budget is not None:
         raise ValueError("--budget: expected --search exact with it")
+
+
+def refuse_together(args: argparse.Namespace, chosen: str, *others: str) -> None:
+    """Raise a ValueError for an option that has no effect beside the chosen one.
+
+    All are named as `argparse` names them, and were not given if they are None or False.
+    """
+    for other in others:
+        if getattr(args, other) not in (None, False):
+            value = getattr(args, chosen)
+            given = option(chosen) + ("" if value is True else f" {value}")
+            raise ValueError(f"{option(other)}: expected without {given}, it would have no effect")
+
+
+def option(name: str) -> str:
+    """How the option is written whose attribute has this name.
+
+    Examples
+    --------
+    >>> option("pause_after")
+    '--pause-after'
+    """
+    return "--" + name.replace("_", "-")
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

@@ -135,8 +135,8 @@ def train(
     OSError
         If the checkpoints cannot be written, noticed before the first update.
     ValueError
-        If an epoch has no batch, the directory holds a run that is not to be overwritten, or a rate
-        factor is that of no parameter.
+        If an epoch has no batch, the directory holds a run that is not to be overwritten, a rate
+        factor is that of no parameter, or the model cannot be trained.
 
     Notes
     -----
@@ -207,6 +207,8 @@ class _Run:
     ) -> None:
         self.model, self.batches, self.config = model, batches, config
         _check_rate_factors(config, model.params)
+        if check_trainable := getattr(model, "check_trainable", None):
+            check_trainable()
         self.xp = array_module(next(iter(model.params.values())))
         self.directory = None if directory is None else Path(directory)
         self.save_best = save_best

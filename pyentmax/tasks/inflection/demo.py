@@ -8,6 +8,7 @@ the beam search proves its list complete, as it says.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -102,12 +103,13 @@ Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
     files = draw(inflector, word, result, out)
     files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
+    folder = shlex.quote(str(out))
     python = os.path.relpath(sys.executable) if ".venv" in sys.executable else "python"
     print(
         f"""
 Try next:
-  {python} -m pyentmax inflect {out} withdraw '{TAGS}'
-  {python} -m pyentmax inflect {out} gloop 'V;PST' --pictures {out}
+  {python} -m pyentmax inflect {folder} withdraw '{TAGS}'
+  {python} -m pyentmax inflect {out} gloop 'V;PST' --pictures {folder}
   {python} -m pyentmax demo --seed {seed + 1}
   {python} -m pyentmax train seq2seq --help"""
     )

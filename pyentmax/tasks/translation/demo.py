@@ -7,6 +7,7 @@ finds possible, and where it looked for each word.
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 
@@ -77,10 +78,11 @@ so that most words get a probability of exactly zero.
         print(f"α of the {kind} heads, by layer: {each}")
     files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
+    folder = shlex.quote(str(out))
     print(
         f"""
 Try next:
-  python -m pyentmax translate {out} --list "die frau hat die alte bank im park gemalt"
+  python -m pyentmax translate {folder} --list "die frau hat die alte bank im park gemalt"
   python -m pyentmax train rnn --config toy-rnn --out toy-rnn
   python -m pyentmax train transformer --help"""
     )

@@ -72,9 +72,34 @@ def test_a_beam_stops_at_the_n_best_and_says_what_is_proved_of_them(run, capsys)
     assert "n_best must be at least 1" in capsys.readouterr().err
 
 
-def test_a_budget_that_would_have_no_effect_is_refused(capsys):
-    assert main(["inflect", "nowhere", "walk", "V;PST", "--budget", "9"]) == 1
-    assert "--budget: expected --search exact with it" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--budget", "9"], "--budget: expected --search exact with it"),
+        (["--search", "exact", "--beam", "7"], "--beam: expected without --search exact, it would"),
+    ],
+)
+def test_an_option_that_would_have_no_effect_is_refused(capsys, options, message):
+    assert main(["inflect", "nowhere", "walk", "V;PST", *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_analyse_refuses_options_for_models_of_another_kind(run, files, capsys):
+    assert main(["analyse", str(run), str(files), "--k", "4"]) == 1
+    said = capsys.readouterr().err
+    assert "--k: has no effect on 'inflection model', only on 'translation model'" in said
+
+
+def test_an_output_without_a_loss_is_refused_before_anything_is_written(files, tmp_path, capsys):
+    """It failed at the first update, and left a folder that no other command could use."""
+    out = tmp_path / "out"
+    command = train_arguments(files, out, "--quiet")
+    assert main([*command, "--loss", "topk_softmax:2"]) == 1
+    said = capsys.readouterr().err
+    assert "output: expected a mapping with a Fenchel-Young loss to train the model with" in said
+    assert "topk_softmax has none" in said
+    assert not (out / "last.npz").exists()
+    assert main(command) == 0
 
 
 def test_forced_decoding(run, capsys, tmp_path):

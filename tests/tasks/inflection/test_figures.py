@@ -13,7 +13,7 @@ import pytest
 from pyentmax.analysis import word_accuracy
 from pyentmax.cli import main
 from pyentmax.tasks.inflection import Inflector, read_examples
-from pyentmax.tasks.inflection.experiments import cells, figure4, figure6, one_language
+from pyentmax.tasks.inflection.experiments import cells, figure4, figure6, one_language, table1
 from pyentmax.tasks.inflection.experiments.cells import finished_results
 from pyentmax.training import LAST
 
@@ -135,6 +135,38 @@ def test_two_processes_train_a_cell_once(tmp_path, folder, monkeypatch):
 def test_figure_4_takes_numbers_only(folder, tmp_path, capsys):
     assert reproduce("figure4", folder, tmp_path / "f", "--alpha", "fusedmax:1") == 1
     assert "alpha: expected numbers of 1 or more, got 'fusedmax:1'" in capsys.readouterr().err
+    assert not (tmp_path / "f").exists()
+    for text in ("bisection:1.5", "entmax:1.5", "inf"):  # they were trained, and not to be drawn
+        with pytest.raises(ValueError, match="alpha: expected numbers of 1 or more"):
+            figure4.grid([text], [0])
+
+
+def test_an_alpha_is_one_model_however_it_is_written():
+    assert len(figure4.grid(["1.5", "1.50", "entmax15"], [0])) == 1
+    assert len(figure6.grid(["1", "1.0", "softmax", "bisection:1.5"], [0])) == 2
+    assert len(table1.grid(["2", "2.0"], ["1", "01", "learned"], [0])) == 2
+
+
+@pytest.mark.parametrize(
+    ("figure", "options", "message"),
+    [
+        (
+            "figure6",
+            ["--mapping", "1", "topk_softmax:3"],
+            "output: expected a mapping with a Fench",
+        ),
+        ("figure6", ["--hidden", "9"], "hidden: expected an even number, got 9"),
+        ("figure4", ["--updates", "0"], "updates: expected at least 1, got 0"),
+        ("figure4", ["--batch-size", "0"], "batch_size: expected at least 1, got 0"),
+        ("figure4", ["--seed", "0", "-1"], "seed: expected "),
+    ],
+)
+def test_what_no_model_can_have_is_refused_before_there_is_a_folder(
+    folder, tmp_path, capsys, figure, options, message
+):
+    """Otherwise the settings lie there, and the right command is told that others are."""
+    assert reproduce(figure, folder, tmp_path / "f", *options) == 1
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "f").exists()
 
 

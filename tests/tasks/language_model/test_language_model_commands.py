@@ -147,6 +147,21 @@ def test_a_report_of_a_folder_without_runs_names_it_and_writes_nothing(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("translation --report --pictures 0", "--report: expected without --pictures 0, it would"),
+        ("translation --pictures 0 --pause-after 9", "--pause-after: expected without --pictures"),
+        ("translation --report --updates 9", "--updates: expected without --report, it would"),
+        ("language-model --report --pause-after 9", "--pause-after: expected without --report"),
+        ("table1 --report --scheduler tcp://1", "--scheduler: expected without --report, it would"),
+    ],
+)
+def test_options_that_would_have_no_effect_are_refused(words, message, capsys):
+    assert main(["reproduce", *words.split()]) == 1
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("experiment", ["translation", "language-model", "captions"])
 @pytest.mark.parametrize(
     ("option", "number", "message"),

@@ -307,6 +307,8 @@ def every_string(translator, sentence):
         (["--search", "exact"], "--search exact: expected --list with it"),
         (["--list", "--budget", "9"], "--budget: expected --search exact with it"),
         (["--list", "--whole"], "--whole: is for the best translation"),
+        (["--list", "--search", "exact", "--beam", "7"], "--beam: expected without --search exact"),
+        (["--force", "a dog", "--beam", "7"], "--beam: expected without --force a dog"),
         (["--force", "a dog", "--whole"], "--whole: is for the best translation"),
     ],
 )

@@ -194,6 +194,14 @@ def test_a_row_is_trained_stopped_continued_and_measured(
     assert [entry["update"] for entry in read_json(there / "curve.json")] == [2, 4, 6, 8]
 
 
+def test_a_sentence_that_dev_does_not_have_is_named(folder, tmp_path, capsys):
+    """The last one was −1, and one too many a traceback."""
+    for number in ("-1", "10"):
+        assert run("--data", folder, "--out", tmp_path / "out", "--pictures", number) == 1
+        said = f"pictures: expected a dev sentence from 0 to 9, got {number}"
+        assert said in capsys.readouterr().err
+
+
 def test_data_that_is_missing_or_another_leaves_no_trace(folder, tmp_path, small_rows, capsys):
     """The folder of the run was there, with the file of its lock."""
     out = tmp_path / "out"

@@ -11,11 +11,16 @@ from typing import Any
 from pyentmax.calls.devices import DEVICES
 from pyentmax.nn.attention import SCORES
 from pyentmax.plotting._figures import require_matplotlib
-from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.command_line import Commands, refuse_together
 from pyentmax.tasks.inflection.commands.options import add_folder, fields_from
 from pyentmax.tasks.inflection.conll2018 import conll2018_languages
 from pyentmax.tasks.inflection.experiments import cluster, figure4, figure6, one_language, table1
-from pyentmax.tasks.inflection.experiments.cells import Cell, check_measured_on, is_finished
+from pyentmax.tasks.inflection.experiments.cells import (
+    Cell,
+    check_cells,
+    check_measured_on,
+    is_finished,
+)
 from pyentmax.tasks.inflection.experiments.table1_curves import draw_curves, write_curves
 from pyentmax.tasks.inflection.experiments.table1_report import write_report
 from pyentmax.tasks.records import SETTINGS, open_folder
@@ -64,6 +69,8 @@ def add_table1(commands: Commands) -> None:
 
 
 def _table1(args: argparse.Namespace) -> int:
+    if args.report:
+        refuse_together(args, "report", "scheduler")
     names = args.languages
     if names == ["all"]:
         names = conll2018_languages(f"train-{args.setting}", args.data)
@@ -77,6 +84,7 @@ def _table1(args: argparse.Namespace) -> int:
             raise ValueError(f"{out}: expected the folder of a table, there are no runs in it")
         table1.open_table(out, settings)
         return _report_table1(out, settings)
+    check_cells(cells, settings, lambda seed: settings.training(1, seed))
     data = table1.read_data(args.data, settings)
     table1.open_table(out, settings)
     check_measured_on(out, data.dev)
@@ -211,6 +219,7 @@ def _small_runs(
     """Train the models that an experiment on one language lacks, and draw its figure."""
     require_matplotlib()  # rather an error now than after an hour of training
     settings = one_language.Settings(**fields_from(args, one_language.Settings))
+    check_cells(cells, settings, settings.training)
     data = one_language.read_data(args.data, settings)
     open_folder(out, asdict(settings))
     check_measured_on(folder, data.dev)

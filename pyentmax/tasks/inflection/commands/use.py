@@ -5,7 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pyentmax.tasks.command_line import DEFAULT_BUDGET, Commands, add_models, refuse_idle_budget
+from pyentmax.tasks.command_line import (
+    DEFAULT_BEAM,
+    DEFAULT_BUDGET,
+    Commands,
+    add_models,
+    refuse_idle_of_search,
+)
 from pyentmax.tasks.inflection.commands.options import note_unknown, read_marked
 from pyentmax.tasks.inflection.examples import Example, first_words
 from pyentmax.tasks.inflection.experiments import sparsity
@@ -27,7 +33,7 @@ def add_inflect(commands: Commands) -> None:
         default="beam",
         help="exact: expand the best prefix first, until the answer is proved",
     )
-    add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
+    add("--beam", type=int, metavar="N", help="open prefixes kept at each step, 5 if not given")
     add("--best", type=int, metavar="N", help="stop at the N best forms; all if not given")
     add("--budget", type=int, metavar="N", help="exact: most prefixes to expand, 1000 if not given")
     add("--max-length", type=int, help="longest form; from the lemma's length if not given")
@@ -35,14 +41,14 @@ def add_inflect(commands: Commands) -> None:
 
 
 def _inflect(args: argparse.Namespace) -> int:
-    refuse_idle_budget(args)
+    refuse_idle_of_search(args)
     inflector = load_word_decoder(args.models)
     result = inflector.inflect(
         args.lemma,
         args.tags,
         args.language,
         search=args.search,
-        beam=args.beam,
+        beam=DEFAULT_BEAM if args.beam is None else args.beam,
         n_best=args.best,
         budget=DEFAULT_BUDGET if args.budget is None else args.budget,
         max_length=args.max_length,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
+from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.tasks.inflection.conll2018 import conll2018_files
 from pyentmax.tasks.inflection.examples import Example, read_examples
 from pyentmax.tasks.inflection.inflector import Inflector
@@ -127,6 +129,28 @@ def finished_results(out: Path) -> list[dict[str, Any]]:
             "do not compare: remove the folders of some"
         )
     return sorted(results, key=lambda r: (r["loss"], r["attention"], r.get("models", 1), r["seed"]))
+
+
+def check_cells(
+    cells: Iterable[Cell], settings: Any, training: Callable[[int], TrainingConfig]
+) -> None:
+    """Raise a ValueError if a model could not be made or trained, before anything is.
+
+    Of an experiment's settings, it takes those that `train_cell` takes; ``training`` gives the
+    settings of the training run of a seed.
+    """
+    for cell in cells:
+        RNNSeq2SeqConfig(
+            source_size=1,
+            target_size=1,
+            hidden=settings.hidden,
+            layers=settings.layers,
+            dropout=settings.dropout,
+            attention=cell.attention,
+            output=cell.loss,
+        )
+        choose_mapping(cell.loss).require_loss()
+        training(cell.seed)
 
 
 def train_cell(

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.nn.mapping_choice import spelled
 from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
 from pyentmax.tasks.records import of_results, write_csv
 
@@ -37,9 +37,10 @@ def grid(alphas: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
     >>> [cell[:2] for cell in grid(["1", "1.5"], [0])]
     [('1.5', '1'), ('1.5', '1.5'), ('1', '1.5')]
     """
-    for alpha in alphas:
-        if choose_mapping(alpha).alpha is None:
-            raise ValueError(f"alpha: expected numbers of 1 or more, got {alpha!r}")
+    for given in alphas:
+        if not spelled(given)[0].isdigit():
+            raise ValueError(f"alpha: expected numbers of 1 or more, got {given!r}")
+    alphas = [spelled(given) for given in alphas]
     cells = [
         Cell(loss, attention, seed)
         for seed in seeds

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.backends.choice import kernels
-from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.nn.mapping_choice import choose_mapping, spelled
 from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
 from pyentmax.tasks.records import of_results, write_csv
 
@@ -41,9 +41,8 @@ def grid(mappings: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
     >>> grid(["1", "1.5"], [0])
     [Cell(loss='1', attention='1', seed=0), Cell(loss='1.5', attention='1.5', seed=0)]
     """
-    for choice in mappings:
-        choose_mapping(choice)
-    cells = [Cell(choice, choice, seed) for seed in seeds for choice in mappings]
+    chosen = [spelled(choice) for choice in mappings]
+    cells = [Cell(choice, choice, seed) for seed in seeds for choice in chosen]
     return list(dict.fromkeys(cells))
 
 

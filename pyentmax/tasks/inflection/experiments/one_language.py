@@ -38,8 +38,9 @@ class Settings:
     beam: int = 5  #: width of the search after the last update
 
     def __post_init__(self) -> None:
-        if self.validations < 1:
-            raise ValueError(f"validations: expected at least 1, got {self.validations}")
+        for name in ("validations", "batch_size", "beam"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
 
     def training(self, seed: int) -> TrainingConfig:
         """The settings of the training run."""

@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
-from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
+from pyentmax.nn.attention import LEARNED
+from pyentmax.nn.mapping_choice import spelled
 from pyentmax.system.files import locked
 from pyentmax.system.memory import peak_memory
 from pyentmax.tasks.inflection.decoder import WordDecoder
@@ -225,9 +226,7 @@ def grid(losses: Sequence[str], attentions: Sequence[str], seeds: Sequence[int])
     >>> grid(["1", "1.5"], ["2"], [0])
     [Cell(loss='1', attention='2', seed=0), Cell(loss='1.5', attention='2', seed=0)]
     """
-    for loss in losses:
-        for attention in attentions:  # raises if a name is wrong, before anything is trained
-            RNNSeq2SeqConfig(source_size=1, target_size=1, attention=attention, output=loss)
-    pairs = [(loss, attention) for loss in losses for attention in attentions]
+    attentions = [given if given == LEARNED else spelled(given) for given in attentions]
+    pairs = [(spelled(loss), attention) for loss in losses for attention in attentions]
     cells = [Cell(loss, attention, seed) for seed in seeds for loss, attention in pairs]
     return list(dict.fromkeys(cells))  # what is asked for twice is one model

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyentmax.calls.devices import DEVICES
 from pyentmax.plotting._figures import require_matplotlib
-from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.command_line import Commands, refuse_together
 from pyentmax.tasks.language_model.experiments.report import draw_report, write_report
 from pyentmax.tasks.language_model.experiments.rows import ROWS, row
 from pyentmax.tasks.language_model.experiments.runs import do_run, is_finished
@@ -41,6 +41,8 @@ def add_reproduce(commands: Commands) -> None:
 def _reproduce(args: argparse.Namespace) -> int:
     for name in args.row:
         row(name)  # raises if there is no such row, before anything is trained
+    if args.report:
+        refuse_together(args, "report", "updates", "pause_after")
     runs = asked_for(args.row, args.seed, args.updates, args.pause_after)
     require_matplotlib()  # rather an error now than after hours of training
     if args.report:

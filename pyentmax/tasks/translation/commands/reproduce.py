@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pyentmax.calls.devices import DEVICES
 from pyentmax.plotting._figures import require_matplotlib
-from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.command_line import Commands, refuse_together
 from pyentmax.tasks.runs import Run, asked_for, check_recorded, is_paused
 from pyentmax.tasks.translation.experiments.cluster import run_on_cluster
 from pyentmax.tasks.translation.experiments.report import (
@@ -65,6 +65,12 @@ def _reproduce(args: argparse.Namespace) -> int:
     names = [directed(name, reverse=reverse) for name in args.row]
     for name in names:
         row(name).experiment()  # raises if there is no such row, before anything is trained
+    if args.pictures is not None:
+        refuse_together(args, "pictures", "report", "updates", "pause_after", "scheduler")
+    if args.report:
+        refuse_together(args, "report", "updates", "pause_after", "scheduler")
+    if args.scheduler is not None:
+        refuse_together(args, "scheduler", "pause_after")
     runs = asked_for(names, args.seed, args.updates, args.pause_after)
     require_matplotlib()  # rather an error now than after hours of training
     if args.pictures is not None:
@@ -102,8 +108,6 @@ def _reproduce(args: argparse.Namespace) -> int:
 
 def _on_cluster(args: argparse.Namespace, runs: list[Run]) -> int:
     """Train the runs on the workers of a cluster, with a report after each."""
-    if args.pause_after is not None:
-        raise ValueError("--pause-after: expected without --scheduler")
     failed = 0
     outcomes = run_on_cluster(
         args.scheduler, args.out, runs, args.data, updates=args.updates, device=args.device

@@ -7,7 +7,13 @@ import sys
 from pathlib import Path
 
 from pyentmax.data import DataError
-from pyentmax.tasks.command_line import DEFAULT_BUDGET, Commands, refuse_idle_budget
+from pyentmax.tasks.command_line import (
+    DEFAULT_BEAM,
+    DEFAULT_BUDGET,
+    Commands,
+    refuse_idle_of_search,
+    refuse_together,
+)
 from pyentmax.tasks.translation.reports import describe, describe_forced, draw, draw_forced
 from pyentmax.tasks.translation.translator import load_sentence_decoder
 
@@ -37,7 +43,7 @@ def add_translate(commands: Commands) -> None:
     )
     add("--list", action="store_true", help="all translations, with probabilities")
     add("--search", choices=("beam", "exact"), default="beam", help="exact: of --list")
-    add("--beam", type=int, default=5, help="open prefixes that the beam keeps at each step")
+    add("--beam", type=int, metavar="N", help="open prefixes kept at each step, 5 if not given")
     add("--best", type=int, metavar="N", help="of --list: stop at the N best")
     add("--budget", type=int, metavar="N", help="exact: most prefixes to expand, 1000 if not given")
     add("--whole", action="store_true", help="compare by the probability of the whole, not by mean")
@@ -52,6 +58,7 @@ def add_translate(commands: Commands) -> None:
 
 def _translate(args: argparse.Namespace) -> int:
     _refuse_idle_options(args)
+    beam = DEFAULT_BEAM if args.beam is None else args.beam
     decoder = load_sentence_decoder([args.model, *args.ensemble])
     sentences = args.sentences
     if sentences == ["-"]:
@@ -73,16 +80,14 @@ def _translate(args: argparse.Namespace) -> int:
     if args.pictures is not None and not args.list:
         raise ValueError("--pictures: expected --list or --force with it")
     if not args.list:
-        for translation in decoder.translate_all(
-            sentences, beam=args.beam, normalize=not args.whole
-        ):
+        for translation in decoder.translate_all(sentences, beam=beam, normalize=not args.whole):
             print(translation)
         return 0
     for sentence in sentences:
         result = decoder.translate(
             sentence,
             search=args.search,
-            beam=args.beam,
+            beam=beam,
             n_best=args.best,
             budget=DEFAULT_BUDGET if args.budget is None else args.budget,
         )
@@ -101,6 +106,8 @@ def _refuse_idle_options(args: argparse.Namespace) -> None:
                 raise ValueError(f"--{name}: expected --list with it")
         if args.search != "beam":
             raise ValueError(f"--search {args.search}: expected --list with it")
-    refuse_idle_budget(args)
+    refuse_idle_of_search(args)
+    if args.force is not None:
+        refuse_together(args, "force", "beam")
     if args.whole and (args.list or args.force is not None):
         raise ValueError("--whole: is for the best translation; --list and --force always do so")

@@ -74,7 +74,8 @@ def write_report(out: Path, data: Path | None = None) -> str:
     """Write ``table.md`` and the differences; returns the table."""
     runs = recorded(out)
     differences = _differences(out, runs, data)
-    text = "\n\n".join((format_table(runs, differences), format_curves(runs)))
+    parts = (format_table(runs, differences), format_curves(runs))
+    text = "\n\n".join(part for part in parts if part)
     write_text(out / "table.md", text + "\n")
     return text
 
@@ -120,12 +121,14 @@ def format_table(
 
 
 def format_curves(runs: Sequence[Recorded]) -> str:
-    """Dev token accuracy after the same updates, seeds averaged."""
+    """Dev token accuracy after the same updates, seeds averaged; "" before the first of them."""
     at: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for entry in runs:
         for point in entry.curve:
             at[entry.run.row][point["update"]].append(point["dev_token_accuracy"])
     points = [p for p in POINTS if any(p in curve for curve in at.values())]
+    if not points:
+        return ""
     lines = [
         "Dev token accuracy after so many updates:",
         "",
@@ -204,9 +207,13 @@ def draw_pictures(out: Path, run: Run, data: Path | None, sentence: int) -> list
     """
     from pyentmax.plotting import plot_attention, plot_forced_decoding, save_figure
 
-    translator = Translator.load(out / run.folder)
     dev = read_multi30k(data, reverse=row(run.row).reverse).dev
+    if not 0 <= sentence < len(dev):
+        raise ValueError(
+            f"pictures: expected a dev sentence from 0 to {len(dev) - 1}, got {sentence}"
+        )
     pair = dev[sentence]
+    translator = Translator.load(out / run.folder)
     forced = translator.force(*pair)
     folder = out / run.folder
     split = translator.segmenter.split
