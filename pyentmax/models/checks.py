@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sized
-from typing import Any, TypeVar, get_args, get_type_hints
+from dataclasses import fields
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 import numpy as np
 
@@ -16,10 +17,15 @@ Config = TypeVar("Config")
 def read_configuration(shape: type[Config], found: Any) -> Config:
     """The configuration with these fields; a ValueError or TypeError says what is wrong.
 
-    A mapping may be a number or text, and the configuration itself checks all choices.
+    A mapping may be a number or text, and the configuration itself checks all choices. All fields
+    must be there but those that the class names as ``ADDED_LATER``: early files lack them.
     """
     if not isinstance(found, dict):
         raise ValueError(f"config: expected its fields, got {str(found)[:60]}")
+    later = getattr(shape, "ADDED_LATER", ())
+    wanted = [field.name for field in fields(cast(Any, shape)) if field.name not in later]
+    if missing := [name for name in wanted if name not in found]:
+        raise ValueError(f"config: expected all its fields, {', '.join(missing)} missing")
     for name, hint in get_type_hints(shape).items():
         allowed = get_args(hint) or (hint,)
         if name not in found or str in allowed:

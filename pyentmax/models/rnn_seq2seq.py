@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -99,6 +99,14 @@ class RNNSeq2SeqConfig:
     label_smoothing: float = 0.0
     embedding_std: float | None = None
     start: str | None = None
+
+    ADDED_LATER: ClassVar[tuple[str, ...]] = (
+        "score",
+        "fertility",
+        "label_smoothing",
+        "embedding_std",
+        "start",
+    )
 
     def __post_init__(self) -> None:
         sizes = ("source_size", "target_size", "hidden", "layers")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,6 +94,8 @@ def _archive(path: Path) -> Iterator[Any]:
             archive = np.load(file, allow_pickle=False)
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise ValueError("one array, not an archive")
+            if len(set(archive.files)) < len(archive.files):
+                raise ValueError("two arrays of one name")
             yield archive
     except Exception as error:
         # The damage may be in the zip, npy or JSON part, whose readers fail in a dozen ways.
@@ -149,3 +153,31 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
             short = all(isinstance(x, (str, int, float)) and len(str(x)) < 60 for x in (a, b))
             found.append(f"{key}: was {a}, is {b}" if short else f"{key}: not the same")
     return "; ".join(found[:3]) + (" …" if len(found) > 3 else "")
+
+
+def check_number(name: str, value: Any, *, whole: bool = False) -> None:
+    """Raise a ValueError unless a value of a description is a finite number, or a whole one.
+
+    Examples
+    --------
+    >>> check_number("updates", 2.5, whole=True)
+    Traceback (most recent call last):
+        ...
+    ValueError: updates: expected a whole number, got 2.5
+    """
+    if type(value) is int and (whole or abs(value) <= sys.float_info.max):
+        return
+    if whole or type(value) is not float or not math.isfinite(value):
+        kind = "a whole number" if whole else "a finite number"
+        raise ValueError(f"{name}: expected {kind}, got {str(value)[:60]}")
+
+
+def restore_generator(rng: np.random.Generator, name: str, state: Any) -> None:
+    """Put a generator of random numbers into the state that a description has under a name.
+
+    NumPy takes 1.5 and true for 1: the ValueError is for a state that does not come back the same.
+    """
+    rng.bit_generator.state = state
+    there, back = (json.dumps(x, sort_keys=True) for x in (state, rng.bit_generator.state))
+    if there != back:
+        raise ValueError(f"{name}: expected the state of a generator, got {there[:60]}")

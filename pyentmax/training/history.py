@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
 from typing import Any, NamedTuple
+
+from pyentmax.training.checkpoint import check_number
 
 
 class Validation(NamedTuple):
@@ -61,3 +64,26 @@ class History:
     def best_accuracy(self) -> float:
         """The best validation accuracy, −inf before the first."""
         return max(self.dev_accuracy, default=-math.inf)
+
+
+def restored_history(found: dict[str, Any]) -> History:
+    """The history that a checkpoint holds; a ValueError if it cannot be one."""
+    if found.keys() != {field.name for field in fields(History)}:
+        raise ValueError(f"history: expected {', '.join(field.name for field in fields(History))}")
+    history = History(**found)
+    if history.interrupted is not False:  # no checkpoint says otherwise
+        raise ValueError(f"history: expected interrupted: false, got {history.interrupted!r}")
+    curves = {name: found[name] for name in ("loss", "dev_loss", "dev_accuracy", "seconds")}
+    for name, values in {"update": history.update, **curves}.items():
+        if not isinstance(values, list) or len(values) != len(history.update):
+            raise ValueError("history: expected lists of one length")
+        for value in values:
+            check_number(f"history of {name}", value, whole=name == "update")
+    if any(later <= update for update, later in pairwise([0, *history.update])):
+        raise ValueError("history: expected numbers of updates in order")
+    watched = history.watched
+    if len({len(entries) for entries in watched.values()}) > 1:
+        raise ValueError("history: expected lists of one length of what was watched")
+    for update in watched.get("update", []):
+        check_number("history of what was watched", update, whole=True)
+    return history

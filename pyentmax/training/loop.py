@@ -39,14 +39,16 @@ from pyentmax.system.memory import keep_freed_memory
 from pyentmax.training.checkpoint import (
     CheckpointError,
     check_arrays,
+    check_number,
     differences,
     load_checkpoint,
+    restore_generator,
     save_checkpoint,
     with_prefix,
     without_prefix,
 )
 from pyentmax.training.config import TrainingConfig
-from pyentmax.training.history import History, Validation
+from pyentmax.training.history import History, Validation, restored_history
 from pyentmax.training.interrupt import finish_first
 from pyentmax.training.progress import Progress
 from pyentmax.training.protocol import BatchSource, Trainable
@@ -136,7 +138,8 @@ def train(
         If the checkpoints cannot be written, noticed before the first update.
     ValueError
         If an epoch has no batch, the directory holds a run that is not to be overwritten, a rate
-        factor is that of no parameter, or the model cannot be trained.
+        factor is that of no parameter, the model cannot be trained, or a validation gives no finite
+        accuracy.
 
     Notes
     -----
@@ -367,6 +370,8 @@ class _Run:
     def validated(self, validation: Validation) -> None:
         """Record a validation, and keep the parameters if they are the best."""
         self._must_be_finite("validation loss", validation.loss)
+        if not math.isfinite(validation.accuracy):
+            raise ValueError(f"validate: expected a finite accuracy, got {validation.accuracy}")
         history = self.history
         improved = validation.accuracy > history.best_accuracy
         self.stale = 0 if improved else self.stale + 1
@@ -468,6 +473,11 @@ class _Run:
         check_arrays(path, arrays, expected)
         try:
             self._restore_description(meta)
+            self.optimizer.load(without_prefix("optimizer", arrays))
+            if self.optimizer.updates != self.updates:
+                raise ValueError(
+                    f"optimizer: expected {self.updates} updates, got {self.optimizer.updates}"
+                )
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise CheckpointError(
                 f"{path}: its description is incomplete or damaged "
@@ -475,7 +485,6 @@ class _Run:
             ) from error
         for name, x in without_prefix("param", arrays).items():
             self.model.params[name][...] = self.xp.asarray(x)
-        self.optimizer.load(without_prefix("optimizer", arrays))
         best = without_prefix("best", arrays)
         self.best = {name: self.xp.asarray(x) for name, x in best.items()} or None
         recent = [without_prefix(f"recent.{age}", arrays) for age in range(self.config.average)]
@@ -485,32 +494,18 @@ class _Run:
     def _restore_description(self, meta: dict[str, Any]) -> None:
         """What is not an array; raises one of several errors if it is not as `save` wrote it."""
         meta["history"].setdefault("watched", {})  # earlier runs lack it
-        if meta["history"].keys() != asdict(History()).keys():
-            raise ValueError(f"history: expected {', '.join(asdict(History()))}")
-        history = History(**meta["history"])
-        lists: list[list[Any]] = [history.update, history.loss, history.dev_loss]
-        lists += [history.dev_accuracy, history.seconds]
-        if not all(isinstance(x, list) and len(x) == len(history.update) for x in lists):
-            raise ValueError("history: expected lists of one length")
-        if not all(type(x) in (int, float) for one in lists for x in one):
-            raise ValueError("history: expected numbers")
-        watched = history.watched
-        if len({len(entries) for entries in watched.values()}) > 1:
-            raise ValueError("history: expected lists of one length of what was watched")
-        if any(type(update) is not int for update in watched.get("update", [])):
-            raise ValueError("history: expected numbers of updates of what was watched")
+        history = restored_history(meta["history"])
         for name in (*_NUMBERS, "loss_sum"):
-            value = meta[name]
-            right = (int, float) if name in ("seconds", "loss_sum") else (int,)
-            if type(value) not in right or not math.isfinite(value):
-                raise ValueError(f"{name}: expected a number, got {value!r}")
-            if value < 0 and name != "loss_sum":
-                raise ValueError(f"{name}: expected a number from 0 up, got {value}")
+            check_number(name, meta[name], whole=name not in ("seconds", "loss_sum"))
+            if meta[name] < 0 and name != "loss_sum":
+                raise ValueError(f"{name}: expected a number from 0 up, got {meta[name]}")
+        if history.update and history.update[-1] > meta["updates"]:
+            raise ValueError(f"history: expected updates up to {meta['updates']}")
         if meta["schedule"].keys() != self.schedule.state().keys():
             raise ValueError(f"schedule: expected {self.schedule.state()}, got {meta['schedule']}")
-        self.order_rng.bit_generator.state = meta["epoch_state"]
-        self.dropout_rng.bit_generator.state = meta["dropout_state"]
         self.schedule.load(meta["schedule"])
+        restore_generator(self.order_rng, "epoch_state", meta["epoch_state"])
+        restore_generator(self.dropout_rng, "dropout_state", meta["dropout_state"])
         self.history = history
         self.loss_sum = meta["loss_sum"]
         for name in _NUMBERS:

@@ -123,6 +123,26 @@ def test_a_size_that_is_no_whole_number_is_named(saved, value):
     refused(model, path, "layers: expected int, got")
 
 
+def test_a_field_that_is_missing_is_named(saved):
+    """It took its default, such as another mapping."""
+    model, path, kind = saved
+    params, meta = load_checkpoint(path, kind)
+    later = getattr(type(model.load(path).model.config), "ADDED_LATER", ())
+    for name in meta["config"].keys() - set(later):
+        config = {other: value for other, value in meta["config"].items() if other != name}
+        save_checkpoint(path, params, meta | {"config": config})
+        refused(model, path, f"config: expected all its fields, {name} missing")
+
+
+def test_a_file_from_before_there_were_some_fields_is_read(saved):
+    model, path, kind = saved
+    params, meta = load_checkpoint(path, kind)
+    config = model.load(path).model.config
+    early = {name: x for name, x in meta["config"].items() if name not in config.ADDED_LATER}
+    save_checkpoint(path, params, meta | {"config": early})
+    assert model.load(path).model.config == config
+
+
 def test_members_that_do_not_belong_there_are_refused(saved):
     model, path, kind = saved
     params, meta = load_checkpoint(path, kind)

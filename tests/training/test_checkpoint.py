@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import zipfile
 
 import numpy as np
 import pytest
@@ -25,6 +26,15 @@ def test_round_trip(tmp_path):
         np.testing.assert_array_equal(arrays[name], array)
         assert arrays[name].dtype == array.dtype
     assert [p.name for p in tmp_path.iterdir()] == ["c.npz"]
+
+
+def test_two_arrays_of_one_name_are_not_a_checkpoint(tmp_path):
+    path = tmp_path / "c.npz"
+    save_checkpoint(path, ARRAYS, META)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("n.npy", archive.read("n.npy"))
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
+        load_checkpoint(path, "test")
 
 
 def test_there_is_no_pickle_inside(tmp_path):

@@ -719,6 +719,66 @@ def test_a_run_that_is_not_whole_is_not_gone_on_with(tmp_path):
             refused(arrays, rest | {key: value}, "damaged|belongs to another run")
 
 
+def _set(*places):
+    """A change of a description: the value at the end of the path."""
+    *path, last, value = places
+
+    def change(arrays, meta):
+        for name in path:
+            meta = meta[name]
+        meta[last] = value
+
+    return change
+
+
+def _below(arrays, meta):
+    arrays["optimizer.second.output.bias"] -= 1
+
+
+def _fewer(arrays, meta):
+    arrays["optimizer.updates"] -= 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_set("schedule", "current", -0.1), "current: expected a rate from 0 to 0.02, got -0.1"),
+        (_set("schedule", "current", True), "current: expected a rate from 0 to 0.02, got True"),
+        (_set("schedule", "current", math.nan), "current: expected a rate from 0 to 0.02, got nan"),
+        (_set("schedule", "last_loss", math.nan), "last_loss: expected a loss, got nan"),
+        (_below, "second.output.bias: expected numbers from 0 up"),
+        (_fewer, "optimizer: expected 40 updates, got 39"),
+        (_set("updates", 10**400), "history|optimizer|updates"),
+        (_set("seconds", 10**400), "seconds: expected a finite number, got 1000"),
+        (_set("history", "loss", 0, 10**400), "history of loss: expected a finite number, got 100"),
+        (_set("history", "dev_accuracy", 1, math.nan), "of dev_accuracy: expected a finite number"),
+        (_set("history", "seconds", 0, "1"), "history of seconds: expected a finite number, got 1"),
+        (_set("history", "update", [10, 10, 20, 30]), "expected numbers of updates in order"),
+        (_set("history", "update", 3, 400), "history: expected updates up to 40"),
+        (_set("history", "interrupted", "no"), "expected interrupted: false, got 'no'"),
+        (_set("history", "interrupted", True), "expected interrupted: false, got True"),
+        (_set("epoch_state", "state", "state", 1.5), "epoch_state: expected the state of a gener"),
+        (_set("dropout_state", "has_uint32", True), "dropout_state: expected the state of a gen"),
+    ],
+)
+def test_a_number_that_no_run_can_have_is_named(tmp_path, change, message):
+    """Some were used, and some ended in a traceback."""
+    settings = config(schedule="halve")
+    run(new_model(), tmp_path, config=settings)
+    path = tmp_path / "last.npz"
+    arrays, meta = load_checkpoint(path, "training state")
+    change(arrays, meta)
+    save_checkpoint(path, arrays, meta)
+    with pytest.raises(CheckpointError, match=message) as caught:
+        run(new_model(), tmp_path, config=settings, resume=True)
+    assert str(path) in str(caught.value)
+
+
+def test_an_accuracy_that_is_not_finite_is_an_error():
+    with pytest.raises(ValueError, match="validate: expected a finite accuracy, got nan"):
+        run(new_model(), validate=lambda model: Validation(1.0, math.nan))
+
+
 def test_one_run_at_a_time_in_a_folder(tmp_path):
     pytest.importorskip("fcntl", reason="this system has no locks that end with a process")
     refusals = []

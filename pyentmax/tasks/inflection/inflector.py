@@ -25,13 +25,6 @@ from pyentmax.training import (
 )
 
 KIND = "inflection model"
-LATER_OPTIONS = {
-    "score": "bilinear",
-    "fertility": None,
-    "label_smoothing": 0.0,
-    "embedding_std": None,
-    "start": None,
-}
 
 
 class Inflector(WordDecoder):
@@ -104,8 +97,8 @@ class Inflector(WordDecoder):
         descriptions stay comparable.
         """
         config = asdict(self.model.config)
-        for name, unused in LATER_OPTIONS.items():
-            if config[name] == unused:
+        for name in RNNSeq2SeqConfig.ADDED_LATER:
+            if config[name] == getattr(RNNSeq2SeqConfig, name):  # the default
                 del config[name]
         return {"config": config, "source": self.source.to_json(), "target": self.target.to_json()}
 
