@@ -27,12 +27,13 @@ KERNEL_WITHOUT_RECORD("entmax_grad_alpha", "(n),()->(n)",
 
 #define LOG2_E ((REAL)1.44269504088896340736)
 #define LN_2 ((REAL)0.693147180559945309417)
+/* e to this, times factors of up to e^8, is finite. */
+#define LARGEST_EXPONENT ((REAL)(IS_DOUBLE ? 700 : 80))
 
-/* (e^x - 1 - x)/x^2 for x >= 0, its Taylor series sum x^k/(k + 2)! below 0.3, where it would
- * cancel. */
+/* (e^x - 1 - x)/x^2 for 0 <= x <= LARGEST_EXPONENT, its Taylor series sum x^k/(k + 2)! below 0.3,
+ * where it would cancel. */
 static inline REAL TYPED(phi)(REAL x) {
 #if IS_DOUBLE
-    const REAL overflow = 709;
     REAL y = x * (1.0 / 87178291200) + 1.0 / 6227020800; /* 0.3^13/15! is 1e-19 */
     y = y * x + 1.0 / 479001600;
     y = y * x + 1.0 / 39916800;
@@ -41,7 +42,6 @@ static inline REAL TYPED(phi)(REAL x) {
     y = y * x + 1.0 / 40320;
     y = y * x + 1.0 / 5040;
 #else
-    const REAL overflow = 88;
     REAL y = x * (1 / (REAL)40320) + 1 / (REAL)5040; /* 0.3^7/9! is 6e-10 */
 #endif
     y = y * x + 1 / (REAL)720;
@@ -49,12 +49,12 @@ static inline REAL TYPED(phi)(REAL x) {
     y = y * x + 1 / (REAL)24;
     y = y * x + 1 / (REAL)6;
     y = y * x + (REAL)0.5;
-    x = x < overflow ? x : overflow; /* reached by a denormal p */
     const REAL direct = ((TYPED(exp2_of)(x * LOG2_E) - 1) - x) / (x * x);
     return x < (REAL)0.3 ? y : direct;
 }
 
-/* For β = α - 1 <= 1, from p and log p; k is where p is largest. a has room for a row. */
+/* For β = α - 1 <= 1 and -β log p <= LARGEST_EXPONENT, from p and log p; k is where p is largest. a
+ * has room for a row. */
 static void TYPED(grad_alpha_small)(const REAL *restrict p, const REAL *restrict log_p, ptrdiff_t n,
                                     ptrdiff_t k, double alpha, REAL *restrict a,
                                     REAL *restrict out) {
@@ -91,19 +91,18 @@ static void TYPED(grad_alpha_small)(const REAL *restrict p, const REAL *restrict
         const REAL da = a[i] - a_top, dl = log_p[i] - log_top;
         const REAL bracket =
             (big_q - da) - beta * (((big_q * log_p[i] + big_h * a[i]) + a_top * dl) - log_top * da);
-        out[i] = p[i] == 0 ? (REAL)0 : p[i] / total * bracket;
+        /* Not p / total first: a denormal p would lose its digits. */
+        out[i] = p[i] == 0 ? (REAL)0 : p[i] * (bracket / total);
     }
 }
 
-/* For 1 < β < ∞: the published form, with weights as powers of p/min p. `share` has room for a
- * row. */
+/* For β < ∞ that is not small: the published form, with weights as powers of p/min p. `share` has
+ * room for a row. */
 static void TYPED(grad_alpha_large)(const REAL *restrict p, const REAL *restrict log_p, ptrdiff_t n,
-                                    ptrdiff_t k, double alpha, REAL *restrict share,
+                                    ptrdiff_t k, double alpha, REAL lowest, REAL *restrict share,
                                     REAL *restrict out) {
     const REAL beta = (REAL)(alpha - 1), log_top = log_p[k];
     const REAL slope = TYPED(power_of_curvature)(alpha) * LOG2_E;
-    REAL lowest = 0;
-    for (ptrdiff_t i = 0; i < n; i++) lowest = log_p[i] < lowest ? log_p[i] : lowest;
     double weight = 0, mean = 0;
     for (ptrdiff_t i = 0; i < n; i++) {
         const REAL exponent = slope * (log_p[i] - lowest);
@@ -137,16 +136,20 @@ static void TYPED(grad_alpha_row)(const REAL *restrict p, REAL *restrict out, pt
         TYPED(fill)(out, n, 0);
         return;
     }
+    REAL lowest = 0;
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
         TYPED(log2_of_row)(p + start, count, log_p + start);
-        for (ptrdiff_t i = start; i < start + count; i++)
+        for (ptrdiff_t i = start; i < start + count; i++) {
             log_p[i] = p[i] > 0 ? log_p[i] * LN_2 : (REAL)0;
+            lowest = log_p[i] < lowest ? log_p[i] : lowest;
+        }
     }
-    if (alpha <= 2)
+    /* Where α is nearly 2, a denormal p has a larger exponent. */
+    if (alpha <= 2 && (REAL)(1 - alpha) * lowest <= LARGEST_EXPONENT)
         TYPED(grad_alpha_small)(p, log_p, n, k, alpha, more, out);
     else
-        TYPED(grad_alpha_large)(p, log_p, n, k, alpha, more, out);
+        TYPED(grad_alpha_large)(p, log_p, n, k, alpha, lowest, more, out);
 }
 
 /* (n),()->(n): probabilities and α to the derivative by α. */
@@ -174,5 +177,6 @@ static void TYPED(entmax_grad_alpha_loop)(char **args, const ptrdiff_t *dims,
 
 #undef LOG2_E
 #undef LN_2
+#undef LARGEST_EXPONENT
 
 #endif

@@ -212,8 +212,9 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
         g = p/Σs ∘ [Q − a − β (Q l + H a)],    Q = Σ p a,  H = −Σ p l.
 
     Since Σp = 1, differences to the largest entry may replace a and l; so the gradient of a uniform
-    row is exactly 0. Above β = 1, where s and a may overflow and nothing cancels badly, the
-    published form is used, with the same differences.
+    row is exactly 0. Above β = 1, where s may overflow and nothing cancels badly, the published
+    form is used, with the same differences; so it is from 0.77 on where a would overflow, in rows
+    with a denormal p.
 
     Parameters
     ----------
@@ -231,12 +232,16 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     [ 0.0988 -0.0988  0.    ]
     """
     beta = _beta(alpha, p)
-    if isinstance(beta, np.ndarray) and not (beta > 1).any():
+    log_p = np.log(np.where(p == 0, 1, p))
+    steepest = -np.min(log_p, axis=-1, keepdims=True, initial=0)
+    most = np.log(np.finfo(log_p.dtype).max) - 9  # room for factors of e⁹
+    small = (beta <= 1) & ~(np.minimum(beta, 1) * steepest > most)
+    if isinstance(small, np.ndarray) and small.all():
         return _grad_alpha_small(p, beta)
-    if isinstance(beta, np.ndarray) and (beta > 1).all():
+    if isinstance(small, np.ndarray) and not small.any():
         return _grad_alpha_large(p, beta)
-    small = _grad_alpha_small(p, np.minimum(beta, 1))
-    return np.where(beta <= 1, small, _grad_alpha_large(p, np.maximum(beta, 1)))
+    of_small = _grad_alpha_small(p, np.where(small, beta, 0))
+    return np.where(small, of_small, _grad_alpha_large(p, np.where(small, 1, beta)))
 
 
 @declare.parameter_vjp(ALPHA)
@@ -453,7 +458,8 @@ def _grad_alpha_small(p: Any, beta: Any) -> Any:
     q, h = _dot(p, da), -_dot(p, dl)
     bracket = q - da - beta * (q * log_p + h * a + a_top * dl - l_top * da)
     total = np.sum(_curvature(p, beta), axis=-1, keepdims=True)
-    return p / np.where(total == 0, 1, total) * bracket  # 0 where a row has nothing left
+    # 0 where a row has nothing left. Not p/Σs first: a denormal p would lose its digits.
+    return p * (bracket / np.where(total == 0, 1, total))
 
 
 def _grad_alpha_large(p: Any, beta: Any) -> Any:
@@ -472,7 +478,7 @@ def _phi(x: Any) -> Any:
     small, series = np.where(near, x, 0), np.zeros_like(x)
     for k in range(13, 1, -1):  # 0.3¹²/14! is 1e−17 of the first term
         series = (series + 1) * small / k if k > 2 else (series + 1) / 2
-    large = np.where(near, 1, np.minimum(x, np.log(np.finfo(x.dtype).max)))  # a denormal p
+    large = np.where(near, 1, x)
     return np.where(near, series, (np.expm1(large) - large) / (large * large))
 
 

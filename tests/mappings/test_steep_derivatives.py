@@ -95,6 +95,36 @@ def test_a_row_with_nothing_left_has_no_gradient_in_alpha(alpha):
     np.testing.assert_allclose(both, alone, rtol=1e-14)
 
 
+def exact_grad_alpha(p, alpha):
+    """The published form in 700 digits."""
+    with mpmath.workdps(700):
+        beta, p = mpmath.mpf(alpha) - 1, [mpmath.mpf(float(x)) for x in p]
+        s = [x ** (1 - beta) for x in p]
+        h = [-x * mpmath.log(x) for x in p]
+        share = [x / sum(s) for x in s]
+        terms = zip(p, share, h, strict=True)
+        return np.array([float((x - y) / beta**2 + (z - y * sum(h)) / beta) for x, y, z in terms])
+
+
+@pytest.mark.parametrize("alpha", [1.5, 1.8, 1.87, 1.9, 1.95, 1.99, 2.0, 2.001, 3.0])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_gradient_in_alpha_with_a_denormal_probability(dtype, alpha):
+    """Up to α = 2, p^{−β} overflows there: NaN, or another digit everywhere."""
+    eps = np.finfo(dtype).eps
+    for least in (np.finfo(dtype).smallest_subnormal, np.finfo(dtype).tiny / 9):
+        for rest in ([0.75, 0.25], [0.5, 0.5], [1.0], [1 / 3] * 3):
+            p = np.array([*rest, least], dtype)
+            expected = exact_grad_alpha(p, alpha)
+            # ε of the largest p, and of g times the largest exponent
+            allowed = eps * (2 + 400 * np.abs(expected).max())
+            for function in (pe.entmax_grad_alpha, pe.entmax_grad_alpha.reference):
+                got = function(p, alpha)
+                np.testing.assert_allclose(got, expected, rtol=0, atol=allowed)
+                product = pe.entmax_vjp_alpha(p, np.arange(len(p), dtype=dtype), alpha)
+                wanted = expected @ np.arange(len(p))
+                assert abs(product - wanted) <= 6 * allowed
+
+
 def test_normmax_with_a_denormal_probability():
     p = pe.normmax([0.0, -0.515], 1.001)
     assert 0 < p[1] < np.finfo(float).tiny

@@ -5,7 +5,7 @@
  * With β = α − 1, l = log p, s = p^{1−β} and a = l² φ(−βl), φ(x) = (eˣ − 1 − x)/x²,
  *
  *     g = p/Σs ∘ [Q − a − β (Q l + H a)],            Q = Σ p a, H = −Σ p l,      up to β = 1,
- *     g = (p − p̃)/β² − (p l − p̃ Σ p l)/β,            p̃ = s/Σs,                   above,
+ *     g = (p − p̃)/β² − (p l − p̃ Σ p l)/β,            p̃ = s/Σs,       above, or if a overflows,
  *
  * a and l replaced by their differences from the entry with the largest p, which cancel less.
  */
@@ -14,7 +14,7 @@
 template <typename C> struct EntmaxGradAlpha {
     static constexpr bool PAIRED = false;
     C beta;
-    bool right, jumps;
+    bool right, jumps, small;
     C log_top, a_top, lowest, total, q, h;
 
     __device__ explicit EntmaxGradAlpha(double alpha)
@@ -30,8 +30,6 @@ template <typename C> struct EntmaxGradAlpha {
             for (int k = 13; k > 2; k--) series = (series + 1) * x * (1 / (C)k);
             return (series + 1) / 2;
         }
-        const C most = sizeof(C) == 8 ? (C)709 : (C)88; /* e^most is finite; a tiny p has more */
-        x = x < most ? x : most;
         return (expm1(x) - x) / (x * x);
     }
     __device__ C a(C log_p) const { return log_p * log_p * phi(-beta * log_p); }
@@ -46,12 +44,14 @@ template <typename C> struct EntmaxGradAlpha {
         lowest = -infinity<C>();
         row.each([&](C p, C) { lowest = Larger()(lowest, -p); });
         lowest = -team.largest(lowest);
+        const C most = sizeof(C) == 8 ? (C)700 : (C)80; /* e^most, times e^8, is finite */
+        small = beta <= 1 && !(-beta * log(lowest) > most);
         C sums[3] = {0, 0, 0};
         row.each([&](C p, C) {
             const C log_p = log(p);
             sums[0] += relative(p);
             sums[1] += p * (log_p - log_top);
-            if (beta <= 1) sums[2] += p * (a(log_p) - a_top);
+            if (small) sums[2] += p * (a(log_p) - a_top);
         });
         team.sum(sums);
         total = sums[0];
@@ -61,10 +61,10 @@ template <typename C> struct EntmaxGradAlpha {
     __device__ C value(C p, C) const {
         if (jumps) return p != p ? p : (C)0;
         const C log_p = log(p), dl = log_p - log_top;
-        if (beta <= 1) {
+        if (small) {
             const C a_here = a(log_p), da = a_here - a_top;
             const C shared = q * log_p + h * a_here + a_top * dl - log_top * da;
-            return p / total * (q - da - beta * shared);
+            return p * ((q - da - beta * shared) / total); /* a denormal p keeps its digits */
         }
         const C share = relative(p) / total, apart = p - share;
         return apart / (beta * beta) - (p * dl + share * h + log_top * apart) / beta;
