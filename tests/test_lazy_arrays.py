@@ -16,6 +16,7 @@ from compiled_functions import arguments, compiled_functions
 import pyentmax
 from pyentmax.backends import choice
 from pyentmax.calls.kinds import OfProbabilities
+from pyentmax.mappings import MAPPINGS
 
 da = pytest.importorskip("dask.array", reason="dask is not installed")
 xr = pytest.importorskip("xarray", reason="xarray is not installed")
@@ -451,6 +452,31 @@ def test_chunks_without_rows_are_as_good_as_others(dtype: type) -> None:
         lambda p: pyentmax.normmax_jvp(p, v, 2),
     ):
         np.testing.assert_array_equal(function(lazy).compute(), function(p))
+
+
+JACOBIANS = ("softmax_jacobian", "entmax_jacobian", "fusedmax_jacobian", "topk_sparsemax_jacobian")
+
+
+@needs_kernels
+@pytest.mark.parametrize("name", [*MAPPINGS, *JACOBIANS])
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("kept", [[False, True], [True, False]])
+def test_chunks_without_rows_that_selecting_leaves(name: str, axis: int, kept: list[bool]) -> None:
+    """Dask took the one beside an only row for the whole axis, and did not reshape any."""
+    chunks = ((2, 2), (1, 2), (5,))
+    rows = np.repeat(kept, chunks[axis])
+    mapping = MAPPINGS[name.removesuffix("_jacobian")]
+    parameters = {"k": 2, "alpha": 1.7, "upper": 0.9, "budget": 1.5, "strength": 0.3}
+    given = [parameters[parameter] for parameter in mapping.parameters]
+    x = RNG.standard_normal((4, 3, 5))
+    x = mapping.forward(x, *given) if name in JACOBIANS else x
+    lazy = da.from_array(x, chunks=chunks)
+    chosen = da.from_array(rows, chunks=(chunks[axis],))
+    lazy = lazy[chosen] if axis == 0 else lazy[:, chosen]
+    lazy.compute_chunk_sizes()
+    assert 0 in lazy.chunks[axis]
+    function = getattr(pyentmax, name)
+    assert_lazily_equal(function(lazy, *given), function(x.compress(rows, axis), *given))
 
 
 @needs_kernels

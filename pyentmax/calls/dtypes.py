@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.lazy import chunk_type, is_lazy
+from pyentmax.calls.lazy import chunk_type, is_lazy, without_empty_chunks
 
 MASKED_BY_CALLER = ("z", "p", "v")  # the arguments that mask= goes with
 
@@ -51,7 +51,7 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
             f"{name} must hold real numbers, got dtype {dtype}{came}; convert it to "
             "int64 or a floating dtype first"
         )
-    return array.astype(compute, copy=False), answer
+    return without_empty_chunks(array).astype(compute, copy=False), answer
 
 
 def epsilon(dtype: Any) -> float:

@@ -43,6 +43,18 @@ def check_known(array: Any, name: str, axes: tuple[int, ...] | None = None) -> N
         )
 
 
+def without_empty_chunks(array: Any) -> Any:
+    """The array without the chunks of length 0 that selecting rows may leave; no other is touched.
+
+    Dask takes one for a whole axis of length 1, and cannot reshape it.
+    """
+    if not is_lazy(array):
+        return array
+    full = [tuple(n for n in chunks if n != 0) or (0,) for chunks in array.chunks]
+    fewer = {i: new for i, new in enumerate(full) if len(new) < len(array.chunks[i])}
+    return array.rechunk(fewer) if fewer else array
+
+
 def broadcast_to(array: Any, like: Any) -> Any:
     """The array in the shape of another, without a copy; a lazy one also in its chunks.
 

@@ -233,7 +233,7 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """
     beta = _beta(alpha, p)
     log_p = np.log(np.where(p == 0, 1, p))
-    steepest = -np.min(log_p, axis=-1, keepdims=True, initial=0)
+    steepest = largest(-log_p)
     most = np.log(np.finfo(log_p.dtype).max) - 9  # room for factors of e⁹
     small = (beta <= 1) & ~(np.minimum(beta, 1) * steepest > most)
     if isinstance(small, np.ndarray) and small.all():
