@@ -20,6 +20,11 @@ for stream in (sys.stdout, sys.stderr):
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="replace")
 
+# Whether a byte of the input that is no UTF-8 is an error would depend on the locale: the command
+# says which it is.
+if isinstance(sys.stdin, io.TextIOWrapper):
+    sys.stdin.reconfigure(errors="surrogateescape")
+
 with contextlib.suppress(
     KeyboardInterrupt
 ):  # while everything is imported, there is nothing to say

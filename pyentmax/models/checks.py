@@ -17,7 +17,7 @@ Config = TypeVar("Config")
 def read_configuration(shape: type[Config], found: Any) -> Config:
     """The configuration with these fields; a ValueError or TypeError says what is wrong.
 
-    A mapping may be a number or text, and the configuration itself checks all choices. All fields
+    A text may be a number, as mappings are, and the configuration itself checks all choices. Fields
     must be there but those that the class names as ``ADDED_LATER``: early files lack them.
     """
     if not isinstance(found, dict):
@@ -28,8 +28,10 @@ def read_configuration(shape: type[Config], found: Any) -> Config:
         raise ValueError(f"config: expected all its fields, {', '.join(missing)} missing")
     for name, hint in get_type_hints(shape).items():
         allowed = get_args(hint) or (hint,)
-        if name not in found or str in allowed:
+        if name not in found:
             continue
+        if str in allowed:
+            allowed += (float,)
         if float in allowed:
             allowed += (int,)
         if type(found[name]) not in allowed:

@@ -81,6 +81,8 @@ def restored_history(found: dict[str, Any]) -> History:
             check_number(f"history of {name}", value, whole=name == "update")
     if any(later <= update for update, later in pairwise([0, *history.update])):
         raise ValueError("history: expected numbers of updates in order")
+    if any(later < before for before, later in pairwise([0, *history.seconds])):
+        raise ValueError("history: expected seconds in order")
     watched = history.watched
     if len({len(entries) for entries in watched.values()}) > 1:
         raise ValueError("history: expected lists of one length of what was watched")

@@ -123,6 +123,15 @@ def test_a_size_that_is_no_whole_number_is_named(saved, value):
     refused(model, path, "layers: expected int, got")
 
 
+@pytest.mark.parametrize("value", [None, True, ["1.5"]], ids=repr)
+def test_a_mapping_that_is_no_text_is_named(saved, value):
+    model, path, kind = saved
+    params, meta = load_checkpoint(path, kind)
+    for name in ("attention", "output"):
+        save_checkpoint(path, params, meta | {"config": meta["config"] | {name: value}})
+        refused(model, path, f"{name}: expected str or float or int, got")
+
+
 def test_a_field_that_is_missing_is_named(saved):
     """It took its default, such as another mapping."""
     model, path, kind = saved

@@ -758,6 +758,9 @@ def _fewer(arrays, meta):
         (_set("history", "interrupted", "no"), "expected interrupted: false, got 'no'"),
         (_set("history", "interrupted", True), "expected interrupted: false, got True"),
         (_set("epoch_state", "state", "state", 1.5), "epoch_state: expected the state of a gener"),
+        (_set("epoch_state", "state", "inc", 2), "epoch_state: expected the state of a generator"),
+        (_set("dropout_state", "has_uint32", -1), "dropout_state: expected the state of a gen"),
+        (_set("history", "seconds", 0, -1.0), "history: expected seconds in order"),
         (_set("dropout_state", "has_uint32", True), "dropout_state: expected the state of a gen"),
     ],
 )

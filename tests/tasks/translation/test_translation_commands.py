@@ -140,6 +140,9 @@ def test_bad_files_are_told_in_one_line(folder, capsys):
 def test_an_empty_sentence_is_named(folder, capsys, monkeypatch):
     command = ("train", "transformer", "--config", folder / "small.toml", "--out", folder / "run")
     run(*command, "--quiet")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("der hund\nein \udcff hund\n"))
+    assert run("translate", folder / "run", "-") == 1
+    assert "sentence 2: expected UTF-8, got byte 0xff after 'ein '" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stdin", io.StringIO("der hund\n\n"))
     assert run("translate", folder / "run", "-") == 1
     assert "sentence 2: expected at least one word" in capsys.readouterr().err

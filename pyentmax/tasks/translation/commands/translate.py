@@ -68,6 +68,7 @@ def _translate(args: argparse.Namespace) -> int:
     for number, sentence in enumerate(sentences, start=1):
         if not sentence.split():
             raise DataError(f"sentence {number}: expected at least one word, got an empty one")
+        _check_utf8(sentence, f"sentence {number}")
     if args.force is not None:
         if len(sentences) != 1 or args.list:
             raise ValueError("--force: expected one sentence, and no --list")
@@ -96,6 +97,17 @@ def _translate(args: argparse.Namespace) -> int:
             for path in draw(decoder, sentence, result, args.pictures):
                 print(f"picture: {path}")
     return 0
+
+
+def _check_utf8(text: str, where: str) -> None:
+    """Raise a DataError for a byte that is no UTF-8; Python reads it as half a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{where}: expected UTF-8, got byte 0x{ord(text[error.start]) & 0xFF:02x} after "
+            f"{text[: error.start]!r}"
+        ) from error
 
 
 def _refuse_idle_options(args: argparse.Namespace) -> None:
