@@ -80,8 +80,7 @@ def test_softmax_loss_is_the_cross_entropy() -> None:
 
 
 @smooth_case
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize(("reduction", "soft"), [("mean", False), ("sum", True), ("none", False)])
 def test_gradient_by_finite_differences(
     name: str, params: dict[str, float], reduction: str, soft: bool
 ) -> None:

@@ -100,7 +100,10 @@ def new_transformer(device: bool, **changes: Any) -> Transformer:
     # A bias of the keys changes nothing but the scores' offset: Adam blows up the rounding of 0.
     [
         {"attention_bias": False},
-        {"norm": "pre", "tied": "all", "score": "additive", "label_smoothing": 0.1},
+        pytest.param(
+            {"norm": "pre", "tied": "all", "score": "additive", "label_smoothing": 0.1},
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_a_transformers_training_and_decoding_are_the_hosts(changes: dict[str, Any]):
@@ -143,7 +146,7 @@ def test_a_transformers_update_waits_for_nothing():
 
 
 # --- training -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("attention", ["1.5", "learned"])
+@pytest.mark.parametrize("attention", ["1.5", pytest.param("learned", marks=pytest.mark.slow)])
 def test_training_is_the_hosts(attention: str):
     host, history = trained(False, attention=attention)
     device, on_device = trained(True, attention=attention)
@@ -175,6 +178,7 @@ def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: 
     assert steps == [(COPIES_OF_A_BATCH, watched), *[(COPIES_OF_A_BATCH, 0)] * 3]
 
 
+@pytest.mark.slow
 def test_a_seed_fixes_dropout_on_the_device_too(tmp_path):
     (a, first), (b, second), (c, _) = trained(True, 0.3), trained(True, 0.3), trained(True)
     assert first.loss == second.loss

@@ -201,7 +201,13 @@ def test_a_score_as_far_below_as_edges_reach_ties_with_the_peaks(function: Any) 
     np.testing.assert_allclose(function(z, 2.0**70), exact, rtol=EPS, atol=0)
 
 
-@BOTH
+@pytest.mark.parametrize(
+    "function",
+    [
+        pytest.param(fusedmax, id="kernel"),
+        pytest.param(fusedmax.reference, id="reference", marks=pytest.mark.slow),
+    ],
+)
 def test_long_plateaus_keep_their_digits(function: Any) -> None:
     """Two that a large strength all but fuses, or just does: rounding must not take it for the
     other.

@@ -52,10 +52,19 @@ def test_against_a_generic_convex_solver(alpha: float) -> None:
         np.testing.assert_allclose(p, solution.x, rtol=0, atol=1e-3)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    "alpha",
-    [pytest.param(a, marks=[] if a in (1.1, 10) else pytest.mark.slow) for a in ALPHAS],
+    ("alpha", "dtype"),
+    [
+        pytest.param(
+            alpha,
+            dtype,
+            marks=[]
+            if (alpha, dtype) in ((1.1, np.float64), (10, np.float32))
+            else pytest.mark.slow,
+        )
+        for alpha in ALPHAS
+        for dtype in (np.float32, np.float64)
+    ],
 )
 def test_accuracy_in_many_digits(alpha: float, dtype: type) -> None:
     """|p − p*| ≤ 4ε p* + 16ε s*, s* of the Jacobian, up to α = 2; exact for moved scores above."""

@@ -49,7 +49,13 @@ FERMI = separable_mapping(
     sparse=False,
 )
 RECORDS = {r.name: r for r in (SHANNON, GINI, TSALLIS, COSH, CUBIC, TINY, HUGE, FERMI)}
-every_record = pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
+every_record = pytest.mark.parametrize(
+    "record",
+    [
+        pytest.param(r, marks=pytest.mark.slow if r in (TSALLIS, COSH, FERMI) else (), id=name)
+        for name, r in RECORDS.items()
+    ],
+)
 SPECIAL: list[tuple[Any, Callable[..., Any], Callable[..., Any]]] = [
     (SHANNON, pyentmax.softmax, pyentmax.softmax_jacobian),
     (GINI, pyentmax.sparsemax, pyentmax.sparsemax_jacobian),

@@ -209,7 +209,13 @@ def test_a_damaged_result_is_named(folder, tmp_path, capsys, text):
 
 
 @pytest.mark.parametrize(
-    "field", [{"accuracy": "x"}, {"levenshtein": None}, {"languages": {"northish": 3}}], ids=str
+    "field",
+    [
+        {"accuracy": "x"},
+        pytest.param({"levenshtein": None}, marks=pytest.mark.slow),
+        pytest.param({"languages": {"northish": 3}}, marks=pytest.mark.slow),
+    ],
+    ids=str,
 )
 def test_a_damaged_field_of_a_result_is_told_with_the_folder(folder, tmp_path, capsys, field):
     """Text in place of a number ended in "Unknown format code 'f'", and said nothing else."""
