@@ -58,7 +58,7 @@ def assert_within_contract(p, z):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [*LENGTHS, 50_000])
+@pytest.mark.parametrize("n", [*LENGTHS, pytest.param(50_000, marks=pytest.mark.slow)])
 def test_accuracy_on_rows_of_every_kind(n, dtype):
     rng = np.random.default_rng(n)
     for z in rows_of_every_kind(rng, n):

@@ -69,7 +69,7 @@ def assert_within_contract(name, p, z):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [*LENGTHS, 50_000])
+@pytest.mark.parametrize("n", [*LENGTHS, pytest.param(50_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NAMES)
 def test_accuracy_on_rows_of_every_kind(name, n, dtype):
     for z in rows_of_every_kind(np.random.default_rng(n), n):

@@ -719,6 +719,17 @@ def test_a_run_that_is_not_whole_is_not_gone_on_with(tmp_path):
             refused(arrays, rest | {key: value}, "damaged|belongs to another run")
 
 
+HALVING = config(schedule="halve")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The last.npz of a finished run."""
+    folder = tmp_path_factory.mktemp("finished")
+    run(new_model(), folder, config=HALVING)
+    return folder / "last.npz"
+
+
 def _set(*places):
     """A change of a description: the value at the end of the path."""
     *path, last, value = places
@@ -764,16 +775,14 @@ def _fewer(arrays, meta):
         (_set("dropout_state", "has_uint32", True), "dropout_state: expected the state of a gen"),
     ],
 )
-def test_a_number_that_no_run_can_have_is_named(tmp_path, change, message):
+def test_a_number_that_no_run_can_have_is_named(finished, tmp_path, change, message):
     """Some were used, and some ended in a traceback."""
-    settings = config(schedule="halve")
-    run(new_model(), tmp_path, config=settings)
-    path = tmp_path / "last.npz"
-    arrays, meta = load_checkpoint(path, "training state")
+    arrays, meta = load_checkpoint(finished, "training state")
     change(arrays, meta)
+    path = tmp_path / "last.npz"
     save_checkpoint(path, arrays, meta)
     with pytest.raises(CheckpointError, match=message) as caught:
-        run(new_model(), tmp_path, config=settings, resume=True)
+        run(new_model(), tmp_path, config=HALVING, resume=True)
     assert str(path) in str(caught.value)
 
 
