@@ -30,8 +30,8 @@ def accuracy() -> ModuleType:
 @pytest.mark.parametrize(
     ("dtype", "rows"),
     [
-        ("float32", 40_000),
-        ("float64", 8_000),
+        ("float32", 20_000),
+        ("float64", 4_000),
         pytest.param("float32", 400_000, marks=pytest.mark.deep),
         pytest.param("float64", 40_000, marks=pytest.mark.deep),
     ],

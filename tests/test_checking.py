@@ -663,8 +663,8 @@ def test_between_two_stairs_of_coarse_rounding_no_slope_of_0_is_seen(
     loss: Any, gradient: Any
 ) -> None:
     """What rounds inside more coarsely than the steps are was flat for all small ones."""
-    for seed in range(10):
-        z = np.random.default_rng(seed).standard_normal(5)
+    for seed in range(6):
+        z = np.random.default_rng(seed).standard_normal(3)
         report = check_gradient(loss, z, gradient)
         assert report.passed or not report.resolved
         assert not report.kink

@@ -175,7 +175,7 @@ def test_grad_alpha_of_a_uniform_row_is_exactly_0(dtype):
 @pytest.mark.parametrize("beta", [0, 1e-12, 1e-9, 1e-6, 1e-3, 0.03, 0.1, 0.33, 0.5, 0.9, 1, 1.2, 3])
 def test_the_gradient_in_alpha_has_eleven_digits(beta, build):
     rng = np.random.default_rng(3)
-    for n, spread in ((2, 1), (5, 3), (40, 8), (600, 1)):
+    for n, spread in ((2, 1), (5, 3), (40, 8), (200, 1)):
         p = np.exp(spread * rng.standard_normal(n))
         p /= p.sum()
         v = rng.standard_normal(n)

@@ -83,7 +83,7 @@ def assert_sums_to_one(p):
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("alpha", UP_TO_2)
 def test_accuracy_on_rows_of_every_kind(alpha, dtype):
-    for n in (1, 2, 3, 17, 64, 129, 1000):
+    for n in (1, 3, 17, 64, 129, 515):
         for z in rows_of_every_kind(np.random.default_rng(n), n):
             z = z.astype(dtype)
             best = exact(z, alpha)
@@ -130,7 +130,7 @@ def test_long_rows_start_from_a_sample(alpha, dtype):
 @pytest.mark.parametrize("alpha", [8 / 7, 1.19, 1.33, 1.42, 1.5 - 1e-7])
 def test_long_rows_with_most_entries_in_the_support(alpha):
     rng = np.random.default_rng(0)
-    for d in (2048, 2077, 3000):
+    for d in (2048, 2077):
         z = 0.03 / (alpha - 1) ** 2 * rng.standard_normal(d)
         far = np.where(rng.random(d) < 0.01, -np.inf, z)  # where the sample may not look
         far[(np.arange(d) // 16) % 16 != 0] = z[(np.arange(d) // 16) % 16 != 0]

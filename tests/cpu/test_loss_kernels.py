@@ -23,6 +23,7 @@ ALPHAS = {"softmax": 1, "sparsemax": 2, "entmax15": 1.5}
 ALPHAS |= {f"entmax, {alpha}": alpha for alpha in (1.001, 1.2, 1.75)}
 NAMES = list(ALPHAS)
 ALPHAS["entmax, 1.33"] = 1.33  # for rows that are nearly all in the support
+QUICK = (1, 2, 3, 17, 33, 64, 129)  # the other lengths in the slow stage
 every_name = pytest.mark.parametrize("name", NAMES)
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
 
@@ -91,7 +92,7 @@ def assert_accurate(name: str, z: np.ndarray, y: int, loss: Any, grad: Any, row:
 @every_dtype
 @every_name
 @pytest.mark.parametrize(
-    "n", [pytest.param(n, marks=pytest.mark.slow if n > 300 else []) for n in [*LENGTHS, 5000]]
+    "n", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in [*LENGTHS, 5000]]
 )
 def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
     rng = np.random.default_rng(n)
@@ -117,7 +118,7 @@ def test_long_rows_with_most_entries_in_the_support() -> None:
 
 
 @every_name
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(
@@ -272,8 +273,8 @@ def test_a_spoilt_row_is_nan_and_no_other(name: str, dtype: type, n: int) -> Non
 def test_gradient_by_finite_differences(name: str, reduction: str) -> None:
     # Sparsemax has kinks; entries 0.07 apart keep away from them.
     rng = np.random.default_rng(6)
-    z = rng.permuted(np.tile(np.linspace(0, 0.77, 12), (4, 1)), axis=1)
-    y, weight = rng.integers(0, 12, 4), np.array([1, 2, 0, 0.5])
+    z = rng.permuted(np.tile(np.linspace(0, 0.56, 9), (3, 1)), axis=1)
+    y, weight = rng.integers(0, 9, 3), np.array([2, 0, 0.5])
     options: dict[str, Any] = {"reduction": reduction, "weight": weight}
     check_gradient(
         lambda z: loss_of(name)(z, y, **options),

@@ -308,7 +308,7 @@ def test_stopping_at_the_n_best_changes_none_of_them(model, beam, n, limit, spar
 
 
 @given(automata(cyclic=True), st.integers(1, 5), st.integers(1, 5), st.booleans())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_what_is_proved_of_the_n_best_holds_among_all_strings(model, beam, n, sparse):
     model.output_is_sparse = sparse
     limit = 3

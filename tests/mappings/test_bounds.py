@@ -78,7 +78,7 @@ def test_against_a_generic_convex_solver(name: str) -> None:
 def test_accuracy_in_many_digits(name: str, scale: float, dtype: type) -> None:
     """Within 4ε p + 16ε s max(1, max_S |z − max z|), and a few ε that the mass left carries."""
     epsilon = float(np.finfo(dtype).eps)
-    for z, upper in random_problems(4, 12, seed=2, scale=scale):
+    for z, upper in random_problems(2, 12, seed=2, scale=scale):
         for offset in (0.0, 1e4):
             scores, bounds = (z + offset).astype(dtype), upper.astype(dtype)
             p = forward_of(name)(scores, bounds)
@@ -103,7 +103,7 @@ def test_scores_far_apart_get_what_the_higher_ones_leave(name: str, dtype: type,
     function = getattr(pyentmax, name)
     function = function.reference if form else function
     p = [0.4, 0.4, 0.2, 0, 0]
-    for exponent in np.arange(1, 38, 0.5):
+    for exponent in np.arange(1, 38, 1.25):
         for lower in (1e3, 1e8, 1e13):
             z = np.array([10.0**exponent, 0, -lower, -2 * lower, -(lower**2)], dtype)
             order = np.random.default_rng(0).permutation(5)
@@ -449,7 +449,7 @@ ROWS = hnp.arrays(np.float64, st.integers(1, 9), elements=st.floats(-30, 30))
 
 @every_name
 @given(data=st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_properties(name: str, data: st.DataObject) -> None:
     z = data.draw(ROWS)
     upper = data.draw(hnp.arrays(np.float64, z.shape, elements=st.floats(0, 1)))

@@ -117,8 +117,8 @@ def test_budgets_broadcast_over_the_batch(axis: Any) -> None:
 def test_derivatives_by_finite_differences(budget: float) -> None:
     rng = np.random.default_rng(6)
     record = MAPPINGS["budget_sparsemax"]
-    for _ in range(4):
-        z = rng.standard_normal((3, 6)) / 2
+    for _ in range(3):
+        z = rng.standard_normal((2, 6)) / 2
         check_jacobian(
             lambda z: record.forward(z, budget), z, lambda p: record.jacobian(p, budget)
         ).raise_if_failed()

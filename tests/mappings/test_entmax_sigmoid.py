@@ -18,7 +18,7 @@ import pyentmax as pe
 from pyentmax.backends import choice
 from pyentmax.mappings import entmax_sigmoid as module
 
-ALPHAS = [1.0, 1 + 1e-12, 1 + 1e-8, 1.001, 1.1, 1.5, 1.75, 2.0, 2.2, 3.0, 7.5, 50.0]
+ALPHAS = [1.0, 1 + 1e-8, 1.001, 1.1, 1.5, 1.75, 2.0, 2.2, 7.5, 50.0]
 DTYPES = [np.float32, np.float64]
 DIGITS = 50
 ROUNDINGS = 64  # of a derivative: each power takes a few, and there are some ten
@@ -144,7 +144,7 @@ def assert_close(found: Any, right: list[Any], epsilon: float, conditions: list[
         assert abs(x - y) <= tolerance, (x, y, tolerance)
 
 
-@pytest.mark.parametrize("alpha", [1.0, 1 + 1e-8, 1.001, 1.25, 1.5, 1.8, 2.0, 2.5, 4.0])
+@pytest.mark.parametrize("alpha", [1.0, 1 + 1e-8, 1.001, 1.25, 1.5, 2.0, 2.5])
 def test_derivatives_against_many_digits(alpha: float) -> None:
     """Of the exact p by differences of 50 digits: in z, twice in z, and in α."""
     edge = min(1 / (alpha - 1), 30) if alpha > 1 else 30

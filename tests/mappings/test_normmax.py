@@ -72,7 +72,7 @@ def test_accuracy_in_many_digits(alpha: float, dtype: type) -> None:
     epsilon = float(np.finfo(dtype).eps)
     for d in (1, 2, 3, 10, 40):
         for scale in (1e-3, 0.3, 1.0, 30.0):
-            for offset in (0.0, 1e4, -1e4):
+            for offset in (0.0, -1e4):
                 z = (rng.standard_normal(d) * scale + offset).astype(dtype)
                 p = normmax(z, alpha)
                 assert p.dtype == dtype

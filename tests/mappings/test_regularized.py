@@ -160,14 +160,14 @@ def test_agrees_with_a_generic_solver(record: Any) -> None:
 @every_record
 def test_derivatives_by_finite_differences(record: Any) -> None:
     scale = {"tiny": 1e-6, "huge": 1e6}.get(record.name, 1.0)
-    z = np.random.default_rng(3).standard_normal((2, 5)) / 2
+    z = np.random.default_rng(3).standard_normal((2, 3)) / 2
 
     def forward(z: np.ndarray) -> Any:
         return record.forward(z * scale)
 
     check_jacobian(forward, z, lambda p: scale * record.jacobian(p), rtol=1e-5).raise_if_failed()
     check_vjp(forward, z, lambda p, v: scale * record.vjp(p, v), rtol=1e-5).raise_if_failed()
-    p, v = forward(z), np.random.default_rng(4).standard_normal((2, 5))
+    p, v = forward(z), np.random.default_rng(4).standard_normal((2, 3))
     product = (record.jacobian(p) @ v[..., None])[..., 0]
     np.testing.assert_allclose(record.jvp(p, v), product, rtol=1e-10, atol=1e-12 / scale)
 
@@ -188,9 +188,9 @@ def test_losses_of_ones_own_record(record: Any) -> None:
     )
     if record not in (TINY, HUGE):
         check_gradient(
-            lambda z: fenchel_young_loss(z, q, record, reduction="sum"),
-            z,
-            lambda z: record.forward(z) - q,
+            lambda z: fenchel_young_loss(z, q[:2], record, reduction="sum"),
+            z[:2],
+            lambda z: record.forward(z) - q[:2],
             rtol=1e-5,
         ).raise_if_failed()
 

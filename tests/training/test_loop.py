@@ -166,9 +166,13 @@ def test_the_seed_fixes_everything():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "attention"), [("linear", "1.5"), ("halve", "1.5"), ("halve", "learned")]
+    ("stop", "schedule", "attention"),
+    [
+        *((stop, "linear", "1.5") for stop in (7, 10, 23, 33)),
+        (33, "halve", "1.5"),
+        *((stop, "halve", "learned") for stop in (10, 23)),
+    ],
 )
-@pytest.mark.parametrize("stop", [7, 10, 23, 33])
 def test_resuming_gives_the_uninterrupted_run_to_the_last_digit(
     tmp_path, stop, schedule, attention
 ):
@@ -633,8 +637,7 @@ def test_the_rate_warms_up_and_falls_with_the_square_root(monkeypatch):
     np.testing.assert_allclose(rates, 0.02 * np.minimum(t / 10, (10 / t) ** 0.5), rtol=1e-12)
 
 
-@pytest.mark.parametrize("every", [None, 4])
-@pytest.mark.parametrize("stop", [10, 20])
+@pytest.mark.parametrize(("stop", "every"), [(10, None), (10, 4), (20, 4)])
 def test_a_run_with_everything_on_goes_on_to_the_last_digit(tmp_path, stop, every):
     # Three batches per update, of epochs of seven: an update spans two epochs.
     changes = {"accumulate": 3, "average": 2, "schedule": "inverse_sqrt", "warmup": 8}
@@ -704,11 +707,13 @@ def test_a_run_that_is_not_whole_is_not_gone_on_with(tmp_path):
             run(model, tmp_path, resume=True)
         assert checksum(model) == before, "something was used before all was checked"
 
-    for name, x in arrays.items():
+    for number, (name, x) in enumerate(arrays.items()):
         rest = {other: y for other, y in arrays.items() if other != name}
         refused(rest, meta, f"{name} is missing")
-        refused(rest | {name: x.astype(complex)}, meta, f"{name}: expected .* got complex")
-        refused(rest | {name: x[None]}, meta, f"{name}: expected .* of shape")
+        if number % 2:
+            refused(rest | {name: x.astype(complex)}, meta, f"{name}: expected .* got complex")
+        else:
+            refused(rest | {name: x[None]}, meta, f"{name}: expected .* of shape")
     refused(arrays | {"param.more": np.ones(2)}, meta, "param.more is not expected")
     bad = arrays["param.output.bias"] * np.nan
     refused(arrays | {"param.output.bias": bad}, meta, "output.bias: expected finite numbers")
