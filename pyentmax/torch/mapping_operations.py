@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from pyentmax.mappings import MAPPINGS
-from pyentmax.torch.arrays import on_arrays
+from pyentmax.torch.arrays import HALF, on_arrays
 from pyentmax.torch.registry import (
     PARAMETER,
     aligned,
@@ -25,6 +25,7 @@ from pyentmax.torch.registry import (
     defined,
     differentiable,
     front,
+    is_bound,
     like_first,
     parameter_axes,
     values_of,
@@ -72,8 +73,17 @@ batched("mapping", _mapping_batched)
 
 
 def _product(p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
-    values = values_of(name, parameter, number)
+    values = (_seen_in(p, name, value) for value in values_of(name, parameter, number))
     return on_arrays(MAPPINGS[name].vjp, p, v.to(p.dtype), *values, mask=mask)
+
+
+def _seen_in(p: Tensor, name: str, value: Any) -> Any:
+    """A bound, rounded as p was: the derivative asks where p is at it. What is no bound stays."""
+    if p.dtype not in HALF or not is_bound(name):
+        return value
+    if isinstance(value, Tensor):
+        return value.to(p.dtype)
+    return torch.tensor(value, dtype=p.dtype).item()
 
 
 product = defined(
@@ -154,7 +164,8 @@ def _parameter_gradient(
         )
     scores = () if z is None else (z,)
     dtype = parameter.dtype
-    return on_arrays(vjp, p, g.to(p.dtype), parameter, *scores, mask=mask, dtype=dtype)
+    value = _seen_in(p, name, parameter)
+    return on_arrays(vjp, p, g.to(p.dtype), value, *scores, mask=mask, dtype=dtype)
 
 
 parameter_gradient = defined(

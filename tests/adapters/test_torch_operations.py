@@ -91,6 +91,35 @@ def test_half_precision_is_computed_in_float32_and_rounded_once(dtype: Any) -> N
     assert pt.entmax15_loss(z, y).dtype == dtype
 
 
+@pytest.mark.parametrize("name", ["csparsemax", "csoftmax"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_what_is_at_its_bound_is_so_in_half_precision(name: str, dtype: Any) -> None:
+    """p is rounded, and was compared with bounds that were not."""
+    for number in range(40):
+        rng = np.random.default_rng(number)
+        g = rng.integers(-4, 5, 4).astype(float)
+        full = rng.uniform(0.3, 0.4, 2)  # of what scores highest; the others are far from theirs
+        z, upper = np.array([3.0, 2.5, 0.5, 0.25]), np.append(full, [0.9, 0.9])
+        p = getattr(pe, name)(z, upper)
+        of_scores = getattr(pe, f"{name}_vjp")(p, g, upper)
+        seen = (z,) if MAPPINGS[name].parameter_vjp_takes_scores else ()
+        of_bounds = getattr(pe, f"{name}_vjp_upper")(p, g, upper, *seen)
+        assert (p[:2] == full).all()
+        scores = torch.tensor(z, dtype=dtype, requires_grad=True)
+        bounds = torch.tensor(upper, requires_grad=True)
+        getattr(pt, name)(scores, upper=bounds).backward(torch.tensor(g, dtype=dtype))
+        assert scores.grad is not None
+        assert bounds.grad is not None
+        np.testing.assert_allclose(scores.grad.float(), of_scores, rtol=0, atol=0.03)
+        np.testing.assert_allclose(bounds.grad, of_bounds, rtol=0, atol=0.03)
+    # One bound for all, a number, that leaves no room.
+    for d in range(2, 40):
+        scores = torch.zeros(d, dtype=dtype, requires_grad=True)
+        getattr(pt, name)(scores, upper=1 / d).backward(torch.arange(d, dtype=dtype))
+        assert scores.grad is not None
+        assert not scores.grad.any()
+
+
 def test_a_masked_row_is_zeros_with_zero_gradients() -> None:
     z = tensor(2, 4)
     mask = torch.tensor([[True, True, False, True], [False] * 4])
