@@ -123,7 +123,17 @@ def _attention_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
     return *found, None, in_parameter, *(None,) * 5
 
 
+def _attention_gradients_backward(ctx: Any, *g: Any) -> Any:
+    # Unsaid, PyTorch would go on with zeros.
+    raise NotImplementedError(
+        "attention has no second derivatives: multiply queries by keys, values by pt.entmax of that"
+    )
+
+
 differentiable("attention", _keep_attention, _attention_backward)
+differentiable(
+    "attention_gradients", lambda ctx, inputs, output: None, _attention_gradients_backward
+)
 batched(
     "attention",
     lambda info, axes, *args: (one_by_one(attention, info.batch_size, axes, args), 0),

@@ -176,6 +176,18 @@ parameter_gradient = defined(
 )
 
 
+def _keep_parameter_gradient(ctx: Any, inputs: Any, output: Tensor) -> None:
+    ctx.name = inputs[3]
+
+
+def _parameter_gradient_backward(ctx: Any, g: Tensor) -> Any:
+    # Unsaid, PyTorch would go on with zeros.
+    raise NotImplementedError(
+        f"{ctx.name}'s gradient in {MAPPINGS[ctx.name].parameters[0]} has no derivative: take it "
+        "without create_graph, or detach() it"
+    )
+
+
 def _parameter_gradient_batched(
     info: Any, axes: Any, p: Tensor, g: Tensor, z: Any, name: str, parameter: Tensor, mask: Any
 ) -> tuple[Tensor, int]:
@@ -190,4 +202,5 @@ def _parameter_gradient_batched(
     return gradient.reshape(n, *own), 0
 
 
+differentiable("parameter_gradient", _keep_parameter_gradient, _parameter_gradient_backward)
 batched("parameter_gradient", _parameter_gradient_batched)

@@ -328,6 +328,25 @@ def test_mixed_derivatives_in_alpha() -> None:
     assert torch.autograd.gradcheck(slope, alpha, **DIFFERENCES)
 
 
+@pytest.mark.parametrize("name", ["entmax", "csparsemax", "csoftmax"])
+def test_a_gradient_in_a_parameter_says_that_it_has_no_derivative(name: str) -> None:
+    """PyTorch went on with zeros."""
+    z, value = tensor(4), torch.tensor(1.4, dtype=torch.float64, requires_grad=True)
+    p = getattr(pt, name)(z, value)
+    inputs = (z, value)
+    of_both = torch.autograd.grad(p.square().sum(), inputs, create_graph=True)
+    with pytest.raises(NotImplementedError, match=rf"{name}'s gradient in (alpha|upper) has no"):
+        of_both[1].backward()
+
+    def slope(z: Any, value: Any) -> Any:
+        f = torch.func.grad(lambda value: getattr(pt, name)(z, value).square().sum())
+        return f(value)
+
+    assert slope(*(x.detach() for x in inputs)) == of_both[1]
+    with pytest.raises(NotImplementedError, match=r"has no derivative: take it without"):
+        torch.func.grad(slope)(*(x.detach() for x in inputs))
+
+
 def test_other_mappings_say_that_they_have_no_second_derivative() -> None:
     z = tensor(2, 3)
     (gradient,) = torch.autograd.grad(pt.normmax(z).square().sum(), z, create_graph=True)
@@ -411,6 +430,22 @@ def test_vmap(name: str) -> None:
         for vectorize in (True, False)
     )
     torch.testing.assert_close(batched, alone, **ROUNDING)
+
+
+def test_attention_says_that_it_has_no_second_derivatives() -> None:
+    """PyTorch went on with zeros."""
+    query, key, value = (tensor(2, 4, 3, seed=seed) for seed in range(3))
+
+    def slope(query: Any) -> Any:
+        f = torch.func.grad(lambda query: pt.attention(query, key, value, 1.5).sum())
+        return f(query).sum()
+
+    output = pt.attention(query, key, value, 1.5).sum()
+    (gradient,) = torch.autograd.grad(output, query, create_graph=True)
+    with pytest.raises(NotImplementedError, match="attention has no second derivatives"):
+        gradient.sum().backward()
+    with pytest.raises(NotImplementedError, match="attention has no second derivatives"):
+        torch.func.grad(slope)(query.detach())
 
 
 def test_vmap_over_parameters_masks_losses_and_attention() -> None:
