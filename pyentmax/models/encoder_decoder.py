@@ -15,6 +15,7 @@ from pyentmax.models.protocol import Step
 from pyentmax.nn.attention import LEARNED
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.system.numbers import is_number
 
 MOST_LAYERS = 10_000
 """Ten times the deepest models of the literature; a million small ones take minutes to make."""
@@ -107,6 +108,12 @@ class EncoderDecoder(ABC, Generic[Config]):
     def output_is_sparse(self) -> bool:
         """Whether the output mapping can give a token the probability 0, and this is proved."""
         return self.output.proves_zeros
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raise a ValueError unless a setting is None or a number above 0."""
+    if value is not None and not (is_number(value) and 0 < value < float("inf")):
+        raise ValueError(f"{name}: expected a number above 0, got {value!r}")
 
 
 def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) -> None:

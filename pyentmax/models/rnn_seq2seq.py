@@ -23,7 +23,7 @@ from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, ta
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.checks import check_memory
-from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
+from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
 from pyentmax.models.protocol import IntArray, PairBatch
 from pyentmax.models.readers import Readers, joined_sources, still_read
 from pyentmax.models.sources import check_sources
@@ -115,18 +115,15 @@ class RNNSeq2SeqConfig:
             raise ValueError(f"hidden: expected an even number, got {self.hidden}")
         attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
         choose_score(self.score)
-        if self.embedding_std is not None and not 0 < self.embedding_std < float("inf"):
-            raise ValueError(f"embedding_std: expected a number above 0, got {self.embedding_std}")
+        check_positive("embedding_std", self.embedding_std)
+        check_positive("fertility", self.fertility)
         if self.start not in (None, "uniform"):
             raise ValueError(f"start: expected 'uniform' or none, got {self.start!r}")
-        if self.fertility is not None:
-            if not 0 < self.fertility < float("inf"):
-                raise ValueError(f"fertility: expected a number above 0, got {self.fertility}")
-            if attention not in CONSTRAINED:
-                raise ValueError(
-                    f"fertility: expected the attention {' or '.join(CONSTRAINED)}, which can be "
-                    f"bounded, got {self.attention}"
-                )
+        if self.fertility is not None and attention not in CONSTRAINED:
+            raise ValueError(
+                f"fertility: expected the attention {' or '.join(CONSTRAINED)}, which can be "
+                f"bounded, got {self.attention}"
+            )
 
     @property
     def fewest_parameters(self) -> int:

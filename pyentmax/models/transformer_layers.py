@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 from pyentmax.autograd import Tensor, as_tensor, dropout
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module
-from pyentmax.models.encoder_decoder import check_config
+from pyentmax.models.encoder_decoder import check_config, check_positive
 from pyentmax.models.protocol import IntArray
 from pyentmax.nn.attention import (
     HEAD_SCORES,
@@ -133,9 +133,7 @@ def _check_start(config: LayersConfig) -> None:
         value = getattr(config, name)
         if value is not None and (type(value) is not int or value < 1):
             raise ValueError(f"{name}: expected a whole number from 1 up, got {value!r}")
-    scale = config.query_key_scale
-    if scale is not None and not 0 < scale < float("inf"):
-        raise ValueError(f"query_key_scale: expected a positive number, got {scale}")
+    check_positive("query_key_scale", config.query_key_scale)
     if (config.first_attention is None) != (config.first_updates is None):
         raise ValueError(
             "first_attention, first_updates: expected both or neither, got "

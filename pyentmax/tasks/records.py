@@ -36,7 +36,7 @@ def read_json(path: Path) -> Any:
     """The value that :func:`write_json` wrote; a ValueError names a damaged file."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected JSON, as this command writes it ({error})") from error
 
 

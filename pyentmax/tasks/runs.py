@@ -122,7 +122,8 @@ def finish(
         How many the result has to have. A run that is finished can be made longer: then its result
         is replaced.
     prepare : callable
-        Reads what the run needs and checks it, before there is anything of the run on disk.
+        Reads what the run needs and checks it, before there is anything of the run on disk; also
+        where the result is there, which may be one of other data.
     work : callable
         Given the folder of the run and what was prepared, trains or resumes it, measures, and
         returns what the table says of it; None if it was stopped.
@@ -131,9 +132,9 @@ def finish(
     -----
     If another process is at the run, the call waits.
     """
+    prepared, folder = prepare(), out / run.folder
     if has_result(out, run, updates):
         return True
-    prepared, folder = prepare(), out / run.folder
     with locked(folder / LOCK, f"training {run.folder}"):
         if has_result(out, run, updates):
             return True

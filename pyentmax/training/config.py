@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from dataclasses import asdict, dataclass
-from numbers import Real
 from typing import Any
+
+from pyentmax.system.numbers import is_number
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
 MOST = 10**12  # updates: years of the smallest model's, and far within all arithmetic
@@ -92,7 +93,7 @@ class TrainingConfig:
             )
         for name in ("rate", "clip"):
             value = getattr(self, name)
-            if not (_is_number(value) and value > 0):
+            if not (is_number(value) and value > 0):
                 raise ValueError(f"{name}: expected a positive number, got {value!r}")
         if math.isinf(self.rate):
             raise ValueError(f"rate: expected a finite number, got {self.rate}")
@@ -106,13 +107,13 @@ class TrainingConfig:
                 "warmup: expected with the schedule 'inverse_sqrt', and with no other; got "
                 f"{self.warmup} with {self.schedule!r}"
             )
-        right = all(_is_number(beta) and 0 <= beta < 1 for beta in self.betas)
+        right = all(is_number(beta) and 0 <= beta < 1 for beta in self.betas)
         if len(self.betas) != 2 or not right:
             raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas}")
         factors = self.rate_factors
         if factors is not None:
             if not isinstance(factors, dict) or not all(
-                isinstance(part, str) and _is_number(x) and 0 <= x < math.inf
+                isinstance(part, str) and is_number(x) and 0 <= x < math.inf
                 for part, x in factors.items()
             ):
                 raise ValueError(
@@ -150,7 +151,3 @@ class TrainingConfig:
     def can_be_longer(self) -> bool:
         """Whether nothing that is learned until then depends on the number of updates."""
         return self.schedule != "linear" and self.validate_every is not None
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)

@@ -163,7 +163,8 @@ def train(
         limit = limit_blas(blas_threads, announce=progress)
         with limit, closing(shown), finish_first() as asked_to_stop:
             for batches_of_update in run.remaining(pause_after):
-                run.update(batches_of_update)
+                with run.withdrawn_if_it_fails(resume):
+                    run.update(batches_of_update)
                 shown.updated(run)
                 if run.updates % validate_every == 0 or run.updates == config.updates:
                     run.settle()
@@ -423,6 +424,21 @@ class _Run:
             if any((self.directory / name).exists() for name in (LAST, BEST)):
                 raise ValueError(f"{self.directory} already holds a run: resume it, or move it")
         self.save()
+
+    @contextmanager
+    def withdrawn_if_it_fails(self, resume: bool) -> Iterator[None]:
+        """Within it, an error of a new run's first update takes the first ``last.npz`` away again.
+
+        What fails there, such as a bound on attention that leaves too little, fails whenever it is
+        resumed; and its folder would be refused to the command that was put right.
+        """
+        first = self.updates == 0 and not resume
+        try:
+            yield
+        except Exception:
+            if first and self.directory is not None:
+                (self.directory / LAST).unlink(missing_ok=True)
+            raise
 
     def save(self) -> None:
         """Write ``last.npz``: everything that it takes to resume the run."""

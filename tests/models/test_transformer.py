@@ -426,7 +426,10 @@ def test_the_defaults_are_transformer_base():
             },
             "anneal_updates: expected α-entmax",
         ),
-        ({"query_key_scale": 0.0}, "query_key_scale: expected a positive number"),
+        ({"query_key_scale": 0.0}, "query_key_scale: expected a number above 0, got 0.0"),
+        ({"query_key_scale": "x"}, "query_key_scale: expected a number above 0, got 'x'"),
+        ({"query_key_scale": True}, "query_key_scale: expected a number above 0, got True"),
+        ({"query_key_scale": 10**400}, "query_key_scale: expected a number above 0, got 1000"),
     ],
 )
 def test_a_configuration_that_cannot_be(change, message):

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from pyentmax.data import DataError
-from pyentmax.tasks.records import of_results, write_text
+from pyentmax.tasks.records import of_results, read_json, write_text
 
 
 def test_reports_on_a_folder_are_written_one_after_the_other(tmp_path):
@@ -55,6 +55,14 @@ def test_an_error_that_names_a_file_stays_as_it_is(tmp_path):
         with pytest.raises(type(error)) as caught:
             report(tmp_path, error)
         assert caught.value is error
+
+
+@pytest.mark.parametrize("text", ["{", "[" * 30_000, "1" * 5_000, "\ufeff[]"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, text):
+    path = tmp_path / "result.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"result\.json: expected JSON, as this command writes it"):
+        read_json(path)
 
 
 def test_a_report_on_a_folder_that_is_not_there_makes_none(tmp_path):

@@ -523,6 +523,9 @@ def test_the_progress_speaks_of_examples_loss_and_accuracy(capsys):
         ("updates", True, "updates: expected a whole number, got True"),
         ("seed", 1.0, "seed: expected a whole number, got 1.0"),
         ("rate", "fast", "rate: expected a positive number, got 'fast'"),
+        ("rate", 10**400, "rate: expected a positive number, got 1000"),
+        ("clip", 10**400, "clip: expected a positive number, got 1000"),
+        ("rate_factors", {"query": 10**400}, "rate_factors: expected parts of names with a factor"),
         ("betas", ("a", 0.9), "betas: expected two numbers in"),
         ("warmup", 5, "warmup: expected with the schedule 'inverse_sqrt', and with no other"),
         ("schedule", "inverse_sqrt", "warmup: expected with the schedule 'inverse_sqrt'"),
@@ -535,6 +538,30 @@ def test_the_progress_speaks_of_examples_loss_and_accuracy(capsys):
 def test_bad_settings(field, value, message):
     with pytest.raises(ValueError, match=message):
         TrainingConfig(**{field: value})
+
+
+def test_a_run_that_fails_at_once_leaves_no_checkpoint(tmp_path):
+    """It was one that fails again when resumed, and kept the folder from the right command."""
+    model = new_model(attention="csoftmax:0.01")  # of a source with a few tokens
+    with pytest.raises(ValueError, match="upper is infeasible"):
+        run(model, tmp_path, overwrite=False)
+    assert not list(tmp_path.glob("*.npz"))
+    run(new_model(), tmp_path, config=config(updates=4), overwrite=False)
+    assert (tmp_path / "last.npz").exists()
+
+
+def test_a_run_that_fails_later_keeps_its_checkpoint(tmp_path):
+    def fail(model):
+        raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        run(new_model(), tmp_path, validate=fail)
+    before = (tmp_path / "last.npz").read_bytes()
+    broken = new_model()
+    broken.loss = lambda *args: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        run(broken, tmp_path, resume=True)
+    assert (tmp_path / "last.npz").read_bytes() == before
 
 
 def test_whole_numbers_of_numpy_will_do():

@@ -53,7 +53,9 @@ def draw_data(count: int = COUNT, held_out: int = HELD_OUT, seed: int = 0) -> Ca
     [4, 2, 2]
     """
     if not 0 < 2 * held_out < count:
-        raise ValueError(f"count: expected more than twice {held_out}, the held out; got {count}")
+        raise ValueError(
+            f"count: expected more than {2 * held_out} images, twice those held out, got {count}"
+        )
     if count > MOST:
         raise ValueError(f"count: expected at most {MOST:,} images, got {count:,}")
     rng = np.random.default_rng(seed)

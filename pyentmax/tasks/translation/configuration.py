@@ -64,7 +64,13 @@ class Experiment:
         train, dev = (self._read(name) for name in ("train", "dev"))
         longest = self.data.get("longest")
         if longest is not None:
-            train = [p for p in train if max(len(side.split()) for side in p) <= longest]
+            every, train = train, [p for p in train if max(map(_words, p)) <= longest]
+            if every and not train:
+                least = min(max(map(_words, pair)) for pair in every)
+                raise DataError(
+                    f"[data] longest: expected at least {least}, the words of the shortest pair of "
+                    f"{self.data['train']}, got {longest}"
+                )
         return train, dev
 
     def segmenter(self, train: Sequence[SentencePair]) -> Segmenter:
@@ -86,6 +92,10 @@ class Experiment:
             return read_table(self.folder / given)
         source, target = given
         return read_parallel(self.folder / source, self.folder / target)
+
+
+def _words(side: str) -> int:
+    return len(side.split())
 
 
 def read_experiment(config: str | Path, architecture: str) -> Experiment:
@@ -113,7 +123,7 @@ def read_experiment(config: str | Path, architecture: str) -> Experiment:
     toml = _toml()
     try:
         tables = toml.loads(text)
-    except toml.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # of numbers, too, with thousands of digits
         raise DataError(f"{config}: expected TOML ({error})") from error
     model = _defaults(ARCHITECTURES[architecture][1])
     expected = {
@@ -167,16 +177,20 @@ def _check_data(config: str | Path, data: dict[str, Any]) -> None:
                 f"{config}, [data] {name}: expected two files of parallel text, or one with source "
                 f"TAB target, got {given!r}"
             )
+        names: list[str] = given if isinstance(given, list) else [str(given)]
+        if any("\0" in file for file in names):
+            raise DataError(f"{config}, [data] {name}: expected names of files, got {given!r}")
     for name in ("tokens", "batch_size", "longest"):
         given = data.get(name, 1)
         if type(given) is not int or given < 1:
             raise DataError(f"{config}, [data] {name}: expected a number above 0, got {given!r}")
     if "tokens" in data and "batch_size" in data:
         raise DataError(f"{config}, [data]: expected tokens or batch_size, got both")
-    if type(data.get("subwords", 1)) not in (int, str):
+    subwords = data.get("subwords", 1)
+    if type(subwords) not in (int, str) or (type(subwords) is int and subwords < 1):
         raise DataError(
-            f"{config}, [data] subwords: expected a number or a model's file, got "
-            f"{data['subwords']!r}"
+            f"{config}, [data] subwords: expected a number above 0 or a model's file, got "
+            f"{subwords!r}"
         )
 
 

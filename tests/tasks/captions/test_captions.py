@@ -76,7 +76,7 @@ def test_the_data_depend_on_the_seed_alone():
     np.testing.assert_array_equal(one.train.images, again.train.images)
     assert [s.caption for s in one.test.scenes] == [s.caption for s in again.test.scenes]
     assert (one.train.images != other.train.images).any()
-    with pytest.raises(ValueError, match="expected more than twice 4, the held out; got 8"):
+    with pytest.raises(ValueError, match="count: expected more than 8 images, twice those .*got 8"):
         draw_data(8, 4)
 
 
@@ -181,6 +181,8 @@ def test_results_on_other_images_are_not_put_into_one_table(tmp_path, capsys, mo
     assert do_run(tmp_path, Run("softmax", 0), updates=1, count=20, progress=False)
     with pytest.raises(ValueError, match="holds results of other settings .images 20 there, 30"):
         do_run(tmp_path, Run("top4", 0), updates=1, count=30, progress=False)
+    with pytest.raises(ValueError, match="holds results of other settings .images 20 there, 30"):
+        do_run(tmp_path, Run("softmax", 0), updates=1, count=30, progress=False)  # finished
     assert not (tmp_path / "top4.seed-0").exists()
 
 

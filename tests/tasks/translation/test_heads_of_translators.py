@@ -85,6 +85,7 @@ def test_analyse_says_what_it_cannot_do(models, capsys):
         ((models / "none.npz", "toy-german"), "no checkpoint at"),
         ((models / "dense", "toy-german", "--k", "0"), "k: expected numbers from 1 up"),
         ((models / "dense", "toy-german", "--first", "0"), "first: expected at least 1"),
+        ((models / "dense", "toy-german", "--translate", "-1"), "--translate: expected a number"),
         ((models / "dense", models / "none.tsv"), "none.tsv"),
         ((models / "dense", models / "other.npz", "toy-german"), "'parrot'"),
         ((models / "dense", "--examples", "a", "b", "c"), "expected one or two files"),

@@ -156,7 +156,11 @@ def test_an_empty_sentence_is_named(folder, capsys, monkeypatch):
         ("tokens = 300", "token = 300", r"\[data\]: expected train, .*; got 'token'"),
         ("tokens = 300", "tokens = 0", r"\[data\] tokens: expected a number above 0, got 0"),
         ("tokens = 300", "tokens = 9\nbatch_size = 3", "expected tokens or batch_size, got both"),
-        ("tokens = 300", "subwords = 0.5", r"\[data\] subwords: expected a number or a model"),
+        ("tokens = 300", "subwords = 0.5", r"\[data\] subwords: expected a number above 0 or a"),
+        ("tokens = 300", "subwords = 0", r"\[data\] subwords: expected a number above 0 or a"),
+        ("tokens = 300", "tokens = " + "1" * 5000, "small.toml: expected TOML"),
+        ("tokens = 300", "tokens = " + "[" * 5000, "small.toml: expected TOML"),
+        ('dev = "dev.tsv"', r'dev = "a\u0000b"', r"\[data\] dev: expected names of files, got 'a"),
         ('dev = "dev.tsv"', "", r"\[data\] dev: expected two files .* got None"),
         ('dev = "dev.tsv"', 'dev = ["a"]', r"\[data\] dev: expected two files"),
         ("width = 8", "hidden = 8", r"\[model\]: expected width, .*; got 'hidden'"),
@@ -168,6 +172,13 @@ def test_a_configuration_that_cannot_be_read(folder, old, new, message):
     path.write_text(SMALL.replace(old, new), "utf-8")
     with pytest.raises(DataError, match=message):
         read_experiment(path, "transformer")
+
+
+def test_a_longest_that_leaves_no_pair_is_named(folder):
+    path = folder / "small.toml"
+    path.write_text(SMALL.replace("tokens = 300", "tokens = 300\nlongest = 1"), "utf-8")
+    with pytest.raises(DataError, match=r"\[data\] longest: expected at least \d+, the words of"):
+        read_experiment(path, "transformer").pairs()
 
 
 def test_values_that_do_not_fit_are_errors_of_one_line(folder, capsys):

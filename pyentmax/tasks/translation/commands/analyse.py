@@ -53,6 +53,8 @@ class HeadAnalysis:
         for k in args.k:
             if k != "all" and not (k.isdecimal() and int(k) > 0):
                 raise ValueError(f"k: expected numbers from 1 up, or 'all', got {k!r}")
+        if args.translate < 0:
+            raise ValueError(f"--translate: expected a number of sentences, got {args.translate}")
         if args.out is not None:
             # Rather an error now than after all the work.
             require_matplotlib()
