@@ -10,12 +10,12 @@ import numpy as np
 
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
+from pyentmax.calls.numbers import is_number
 from pyentmax.models.checks import check_parameters
 from pyentmax.models.protocol import Step
 from pyentmax.nn.attention import LEARNED
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.mapping_choice import choose_mapping
-from pyentmax.system.numbers import is_number
 
 MOST_LAYERS = 10_000
 """Ten times the deepest models of the literature; a million small ones take minutes to make."""

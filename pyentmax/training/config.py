@@ -7,7 +7,7 @@ import operator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyentmax.system.numbers import is_number
+from pyentmax.calls.numbers import is_number
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
 MOST = 10**12  # updates: years of the smallest model's, and far within all arithmetic

@@ -1,4 +1,4 @@
-"""What settings take for a number."""
+"""What is taken for a number."""
 
 from __future__ import annotations
 
