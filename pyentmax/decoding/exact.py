@@ -221,7 +221,7 @@ class _Prefix:
         attention = None
         if positions is not None:
             rows = [node.attention for node in (path if finished else path[:-1])]
-            attention = np.array(rows, dtype=float).reshape(-1, positions)
+            attention = np.array(rows, dtype=float).reshape(len(rows), positions)
         tokens = tuple(node.token for node in path[1:])
         return Hypothesis(tokens, log_prob, attention, finished)
 

@@ -228,8 +228,7 @@ def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
 def _entmax_jvp(primals: Any, tangents: Any) -> Any:
     (x, alpha), (dx, dalpha) = primals, tangents
     p = entmax_rows(x, alpha)
-    s = _powers(p, 2 - alpha)
-    return p, _centred(s, dx) + _by_alpha(p, alpha) * dalpha
+    return p, _centred(_powers(p, 2 - alpha), dx) + _by_alpha(p, alpha) * dalpha
 
 
 @jax.jit
@@ -269,7 +268,20 @@ def _powers(p: jax.Array, power: jax.Array) -> jax.Array:
 
 
 def _centred(s: jax.Array, v: jax.Array) -> jax.Array:
-    """s ∘ (v − Σ s v / Σ s): the Jacobian's product with v."""
-    v = jnp.where(s > 0, v, 0)
-    whole = s.sum(axis=-1, keepdims=True)
-    return s * (v - (s * v).sum(axis=-1, keepdims=True) / jnp.where(whole > 0, whole, 1))
+    """s ∘ (v − Σ s v / Σ s): the Jacobian's product with v.
+
+    For a large α the s of one small probability may be beyond all others. Its entry would be that s
+    times a difference that rounds away; it is what makes the sum 0. So the product is one with
+    v less the v of that entry, which has no part in it, and gives the entry what the others lose:
+    the same for the product and for its transpose.
+    """
+    inside, at = s > 0, jnp.argmax(s, axis=-1, keepdims=True)
+    top = jnp.arange(s.shape[-1]) == at
+    most = jnp.take_along_axis(s, at, axis=-1)
+    share = jnp.where(top, 1, s / jnp.where(most > 0, most, 1))
+    share = jnp.where(inside & (jnp.isfinite(most) | top), share, 0)
+    there = jnp.where(top, v, 0).sum(axis=-1, keepdims=True)
+    rest = jnp.where(inside & ~top, v - there, 0)
+    mean = (share * rest).sum(axis=-1, keepdims=True) / share.sum(axis=-1, keepdims=True)
+    moved = jnp.where(inside & ~top, jnp.where(inside & ~top, s, 0) * (rest - mean), 0)
+    return jnp.where(top, -moved.sum(axis=-1, keepdims=True), moved)

@@ -51,6 +51,22 @@ def test_alpha_entmax_is_as_accurate_as_the_library_promises(dtype, scale, alpha
         assert np.all(np.abs(sums - 1) <= 4 * np.finfo(dtype).eps * np.sqrt(d))
 
 
+@pytest.mark.parametrize("alpha", [2.5, 4, 6, 10, 50])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_small_probability_does_not_spoil_the_products_of_a_large_alpha(dtype, alpha):
+    """Its p^{2−α} is beyond all others: of a difference that rounds away it made any number."""
+    rng = np.random.default_rng(0)
+    z = (0.3 * rng.standard_normal((2000, 5))).astype(dtype)
+    g, t = rng.standard_normal((2, 2000, 5)).astype(dtype)
+    p, pull = jax.vjp(lambda z: pj.entmax(z, dtype(alpha)), z)
+    _, along = jax.jvp(lambda z: pj.entmax(z, dtype(alpha)), (z,), (t,))
+    p = np.asarray(p, np.float64)
+    for found, v in ((pull(g)[0], g), (along, t)):
+        exact = pe.entmax_vjp(p, v.astype(np.float64), alpha)
+        most = np.abs(exact).max(axis=-1, keepdims=True)
+        assert (np.abs(found - exact) <= 32 * np.finfo(dtype).eps * (1 + most)).all()
+
+
 def test_powers_have_all_digits():
     """A series was two terms short, and XLA's log1p has lost two digits around −0.4."""
     mpmath = pytest.importorskip("mpmath")
