@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from pyentmax.plotting import (
+    _figures,
     plot_accuracy_by_alpha,
     plot_attended_cells,
     plot_attention,
@@ -419,6 +420,17 @@ def test_pictures_leave_pyplot_alone():
     before = "matplotlib.pyplot" in sys.modules
     plot_mapping_curves()
     assert ("matplotlib.pyplot" in sys.modules) == before
+
+
+def test_a_broken_matplotlib_is_an_error_that_says_so(monkeypatch, tmp_path):
+    """It was looked for, and imported only when everything had been trained."""
+    (tmp_path / "matplotlib").mkdir()
+    (tmp_path / "matplotlib" / "__init__.py").write_text("raise RuntimeError('built for NumPy 1')")
+    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ImportError, match=r"cannot be imported \(built for NumPy 1\)"):
+        _figures.require_matplotlib()
 
 
 def test_a_missing_matplotlib_is_an_error_that_says_what_to_install(monkeypatch):

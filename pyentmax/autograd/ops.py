@@ -209,7 +209,7 @@ def concatenate(tensors: Sequence[Any], axis: int = -1) -> Tensor:
     >>> concatenate([np.ones((2, 3)), np.zeros((2, 1))]).shape
     (2, 4)
     """
-    parts = [as_tensor(t) for t in tensors]
+    parts = _parts(tensors)
     xp = parts[0].xp
     cuts = list(accumulate(part.shape[axis] for part in parts[:-1]))
     return Tensor(
@@ -227,12 +227,19 @@ def stack(tensors: Sequence[Any]) -> Tensor:
     >>> stack([np.ones(3), np.zeros(3)]).shape
     (2, 3)
     """
-    parts = [as_tensor(t) for t in tensors]
+    parts = _parts(tensors)
     return Tensor(parts[0].xp.stack([p.data for p in parts]), parents=parts, vjp=lambda g: list(g))
 
 
+def _parts(tensors: Sequence[Any]) -> list[Tensor]:
+    parts = [as_tensor(t) for t in tensors]
+    if not parts:
+        raise ValueError("tensors: expected at least one to join, got none")
+    return parts
+
+
 # --- dropout --------------------------------------------------------------------------------------
-def dropout(x: Tensor, rate: float, rng: Any | None) -> Tensor:
+def dropout(x: Any, rate: float, rng: Any | None) -> Tensor:
     """Zero each element with probability ``rate`` and divide the others by 1 − rate.
 
     Parameters
@@ -252,6 +259,7 @@ def dropout(x: Tensor, rate: float, rng: Any | None) -> Tensor:
     """
     if not 0 <= rate < 1:
         raise ValueError(f"dropout: expected a rate in [0, 1), got {rate!r}")
+    x = as_tensor(x)
     if rng is None or rate == 0:
         return x
     factors = dropout_factors(x.data, rate, rng)

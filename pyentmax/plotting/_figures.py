@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 from collections.abc import Callable
@@ -63,11 +64,17 @@ def text_axes(
 
 
 def require_matplotlib() -> None:
-    """Raise an ImportError that says what to install if Matplotlib is missing."""
+    """Raise an ImportError that says what to install if Matplotlib is missing, or is broken."""
     if importlib.util.find_spec("matplotlib") is None:
         raise ImportError(
             "plots are drawn with Matplotlib, which is not installed: pip install pyentmax[models]"
         )
+    try:
+        importlib.import_module("matplotlib.figure")
+    except Exception as error:  # built for another NumPy, say: whatever a broken library raises
+        raise ImportError(
+            f"plots are drawn with Matplotlib, which cannot be imported ({error}): install it anew"
+        ) from error
 
 
 def legend(ax: Axes, **options: Any) -> None:

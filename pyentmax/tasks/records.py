@@ -58,7 +58,14 @@ def of_results(
         try:
             with lock if out.is_dir() else contextlib.nullcontext():
                 return report(out, *args, **kwargs)
-        except (KeyError, TypeError, IndexError, AttributeError, ValueError) as error:
+        except (
+            KeyError,
+            TypeError,
+            IndexError,
+            AttributeError,
+            ValueError,
+            OverflowError,
+        ) as error:
             if isinstance(error, ValueError):
                 if type(error) is not ValueError or str(out) in str(error):
                     raise  # it names a file

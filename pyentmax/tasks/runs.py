@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from pyentmax.calls.numbers import is_number
 from pyentmax.system.files import locked
 from pyentmax.tasks.records import read_json, write_json
 from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, check_pause, load_checkpoint
@@ -67,13 +68,22 @@ def has_result(out: Path, run: Run, updates: int) -> bool:
 
 
 def read_result(folder: Path) -> dict[str, Any] | None:
-    """The result in the folder of a run, None if it has none; a ValueError names a damaged file."""
+    """The result in the folder of a run, None if it has none.
+
+    A ValueError names a damaged file, or one of another folder's run.
+    """
     path = folder / RESULT
     if not path.exists():
         return None
     result = read_json(path)
     if not isinstance(result, dict) or type(result.get("updates")) is not int:
         raise ValueError(f"{path}: expected the result of a run, got {str(result)[:60]}")
+    row, _, seed = folder.name.rpartition(".seed-")
+    for name, right in (("row", row), ("seed", seed)):
+        if str(result.get(name, right)) != right:
+            raise ValueError(
+                f"{path}: expected the result of {folder.name}, got {name} {result[name]!r}"
+            )
     return result
 
 
@@ -143,6 +153,22 @@ def finish(
             return False
         write_json(folder / RESULT, {"row": run.row, "seed": run.seed, **result})
     return True
+
+
+def speed(meta: Mapping[str, Any]) -> float:
+    """What a run did per second, by its training state; a ValueError if that has no such numbers.
+
+    Examples
+    --------
+    >>> speed({"count": 300, "seconds": 1.5})
+    200.0
+    """
+    count, seconds = meta["count"], meta["seconds"]
+    if not (is_number(count) and is_number(seconds) and seconds > 0):
+        raise ValueError(
+            f"{LAST}: expected a count and the seconds that it took, got {count!r} and {seconds!r}"
+        )
+    return float(count / seconds)
 
 
 def is_paused(out: Path, run: Run, pause_after: int | None) -> bool:

@@ -16,6 +16,7 @@ from pyentmax.torch.arguments import (
     check_tensor,
 )
 from pyentmax.torch.functions import apply, apply_loss
+from pyentmax.torch.registry import is_plain
 
 
 def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | None = None) -> Tensor:
@@ -113,10 +114,12 @@ def one_vs_all_loss(
     if isinstance(alpha, Tensor):
         check_broadcast(alpha, z.shape, "alpha", "z")
     live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
+    wrong = None
     if y.ndim == z.ndim - 1 and not y.is_floating_point():
         y = y.unsqueeze(dim)
         if ignore_index is not None:
             live = live & (y != ignore_index)
+        wrong = _wrong_labels(y, live.any(dim, keepdim=True), z.shape[dim])
         classes = torch.arange(z.shape[dim], device=z.device)
         y = y == classes.reshape([-1 if axis == dim % z.ndim else 1 for axis in range(z.ndim)])
     elif y.shape != z.shape:
@@ -131,6 +134,8 @@ def one_vs_all_loss(
     both = torch.stack([targets, 1 - targets], dim=-1)
     each = apply_loss("entmax", _pairs(z, live), both, alpha, -1, reduction="none")
     each = torch.where(live, each, 0).sum(dim)
+    if wrong is not None:
+        each = torch.where(wrong.squeeze(dim), torch.nan, each)
     counts = live.any(dim).to(z.dtype)
     if weight is not None:
         check_broadcast(weight, counts.shape, "weight", "the losses")
@@ -143,6 +148,21 @@ def one_vs_all_loss(
         return each
     total = counts.sum()
     return each.sum() / torch.where(total == 0, 1, total) if reduction == "mean" else each.sum()
+
+
+def _wrong_labels(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
+    """Which rows have a label of no class; a ValueError, where a look at the labels costs nothing.
+
+    Nothing is looked at on a device, nor in a graph or a transformation.
+    """
+    wrong = counted & ((labels < 0) | (labels >= classes))
+    looks = not torch.compiler.is_compiling() and is_plain((labels, counted))
+    if looks and labels.is_cpu and wrong.any():
+        raise ValueError(
+            f"labels must be in 0 … {classes - 1}, got {labels[wrong][0].item()}; rows to leave "
+            "out are marked with ignore_index"
+        )
+    return wrong
 
 
 def _pairs(z: Tensor, live: Tensor | None) -> Tensor:

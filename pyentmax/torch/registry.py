@@ -38,7 +38,7 @@ def defined(
     def call(*args: Any) -> Any:
         if torch.compiler.is_compiling():
             return operation(*args)
-        if _is_plain(args):
+        if is_plain(args):
             if not torch.is_grad_enabled() or not any(map(_requires_grad, args)):
                 return compute(*args)
             if name in _AT_ONCE:
@@ -102,7 +102,7 @@ _PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
 _PLAIN_KEYS = torch._C._dispatch_keys(torch.empty(0, device="cpu")).raw_repr()
 
 
-def _is_plain(args: tuple[Any, ...]) -> bool:
+def is_plain(args: tuple[Any, ...]) -> bool:
     """Whether all tensors are the host's and PyTorch's own, and nobody watches or transforms."""
     for arg in args:
         if isinstance(arg, Tensor) and not (

@@ -273,7 +273,14 @@ class _Run:
         """Batches, epoch after epoch."""
         while True:
             self.epoch_state = self.order_rng.bit_generator.state
-            for batch in islice(self.batches.epoch(self.order_rng), self.done_in_epoch, None):
+            batches = iter(self.batches.epoch(self.order_rng))
+            passed = sum(1 for _ in zip(range(self.done_in_epoch), batches, strict=False))
+            if passed < self.done_in_epoch:
+                raise ValueError(
+                    f"done_in_epoch: expected at most the {passed} batches of an epoch, got "
+                    f"{self.done_in_epoch}; the last.npz of this run is damaged"
+                )
+            for batch in batches:
                 # Counted before the batch is used: a checkpoint after it must not repeat it.
                 self.done_in_epoch += 1
                 yield batch
@@ -517,6 +524,10 @@ class _Run:
                 raise ValueError(f"{name}: expected a number from 0 up, got {meta[name]}")
         if history.update and history.update[-1] > meta["updates"]:
             raise ValueError(f"history: expected updates up to {meta['updates']}")
+        if history.seconds and history.seconds[-1] > meta["seconds"]:
+            raise ValueError(f"history: expected seconds up to {meta['seconds']}")
+        if meta["stale"] > len(history.update):
+            raise ValueError(f"stale: expected at most {len(history.update)}, the validations")
         if meta["schedule"].keys() != self.schedule.state().keys():
             raise ValueError(f"schedule: expected {self.schedule.state()}, got {meta['schedule']}")
         self.schedule.load(meta["schedule"])

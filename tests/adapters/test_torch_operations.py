@@ -255,6 +255,22 @@ def test_shapes_that_do_not_fit_are_told() -> None:
             loss(z, y, label_smoothing=None)
 
 
+@pytest.mark.parametrize("label", [-1, 4, -100])
+def test_a_label_of_no_class_is_refused(label: int) -> None:
+    """It was taken for a row of which no class is right."""
+    z, y = tensor(3, 4), torch.tensor([0, label, 3])
+    with pytest.raises(ValueError, match=rf"labels must be in 0 … 3, got {label}; rows to leave"):
+        pt.one_vs_all_loss(z, y)
+    left = pt.one_vs_all_loss(z, y, ignore_index=label)
+    torch.testing.assert_close(left, pt.one_vs_all_loss(z[::2], y[::2]))
+    mask = torch.ones(3, 4, dtype=torch.bool)
+    mask[1] = False  # a row that does not count
+    torch.testing.assert_close(left, pt.one_vs_all_loss(z, y, mask=mask))
+    # Where labels are not looked at, its loss is no number.
+    each = torch.func.vmap(pt.one_vs_all_loss)(z.detach()[:, None], y[:, None])
+    assert each.isnan().tolist() == [False, True, False]
+
+
 def test_the_mean_of_one_vs_all_losses_depends_on_the_ratios_of_weights_alone() -> None:
     z, y = torch.randn(3, 4, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 2])
     for weight in ([3e38, 3e38, 1.0], [1e-45, 1e-45, 0.0]):

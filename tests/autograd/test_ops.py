@@ -97,6 +97,17 @@ def test_dropout_keeps_the_expectation_and_differentiates_the_kept():
         ag.dropout(x, 1, None)
 
 
+def test_dropout_takes_an_array():
+    y = ag.dropout(np.ones(6), 0.5, np.random.default_rng(0))
+    assert set(y.data.tolist()) == {0.0, 2.0}
+
+
+@pytest.mark.parametrize("join", [ag.concatenate, ag.stack])
+def test_nothing_cannot_be_joined(join):
+    with pytest.raises(ValueError, match="tensors: expected at least one to join, got none"):
+        join([])
+
+
 def test_dropout_of_float32_stays_float32():
     y = ag.dropout(Tensor(np.ones(8, np.float32)), 0.5, np.random.default_rng(0))
     assert y.dtype == np.float32

@@ -277,6 +277,21 @@ def test_attention_can_be_left_out():
     assert search(loop(0.5), keep_attention=False).best.attention is None
 
 
+def test_a_source_of_padding_alone_has_no_attention_to_show():
+    class Unmasked(Automaton):
+        def encode(self, source, source_mask):
+            return super().encode(source, np.ones(source.shape))
+
+    model = Unmasked.of([[0, 0, 0.5, 0.5]] * 3, [[0, 0, 1, 2]] * 3)
+    source = np.zeros((2, 3), dtype=int)
+    mask = np.array([[True, True, False], [False] * 3])
+    whole, empty = exact_search(model, source, mask, n_best=1, max_length=2)
+    steps = len(whole.best.tokens) + whole.best.finished
+    assert whole.best.attention.shape == (steps, 2)
+    assert empty.best.attention.shape == (steps, 0)
+    assert whole.best.tokens == empty.best.tokens
+
+
 def test_an_empty_batch_gives_an_empty_list():
     empty = np.zeros((0, 3), dtype=int)
     assert exact_search(loop(0.5), empty, empty > 0) == []

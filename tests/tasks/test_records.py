@@ -5,7 +5,8 @@ import threading
 import pytest
 
 from pyentmax.data import DataError
-from pyentmax.tasks.records import of_results, read_json, write_text
+from pyentmax.tasks.records import of_results, read_json, write_json, write_text
+from pyentmax.tasks.runs import Run, read_result, speed
 
 
 def test_reports_on_a_folder_are_written_one_after_the_other(tmp_path):
@@ -35,7 +36,9 @@ def test_reports_on_a_folder_are_written_one_after_the_other(tmp_path):
     assert (tmp_path / "table.md").read_text() == "a.json b.json"
 
 
-@pytest.mark.parametrize("error", [KeyError("bits"), ValueError("could not convert string")])
+@pytest.mark.parametrize(
+    "error", [KeyError("bits"), ValueError("could not convert string"), OverflowError("too large")]
+)
 def test_a_result_of_another_form_is_told_with_the_folder(tmp_path, error):
     @of_results
     def report(out):
@@ -44,6 +47,24 @@ def test_a_result_of_another_form_is_told_with_the_folder(tmp_path, error):
     with pytest.raises(ValueError, match="expected results as this command writes them") as caught:
         report(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_the_result_of_another_run_is_named(tmp_path):
+    folder = tmp_path / Run("softmax", 3).folder
+    folder.mkdir()
+    for name, value in (("row", "sparsemax"), ("row", None), ("seed", 4), ("seed", 3.0)):
+        result = {"row": "softmax", "seed": 3, "updates": 5}
+        write_json(folder / "result.json", result)
+        assert read_result(folder) == result
+        write_json(folder / "result.json", result | {name: value})
+        with pytest.raises(ValueError, match=rf"expected the result of softmax.seed-3, got {name}"):
+            read_result(folder)
+
+
+@pytest.mark.parametrize("meta", [(0, 0), (5, 0), (10**400, 1.0), ("5", 1.0)])
+def test_a_speed_that_no_run_has_is_named(meta):
+    with pytest.raises(ValueError, match=r"last.npz: expected a count and the seconds"):
+        speed(dict(zip(("count", "seconds"), meta, strict=True)))
 
 
 def test_an_error_that_names_a_file_stays_as_it_is(tmp_path):

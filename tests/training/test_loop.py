@@ -564,6 +564,19 @@ def test_a_run_that_fails_later_keeps_its_checkpoint(tmp_path):
     assert (tmp_path / "last.npz").read_bytes() == before
 
 
+@pytest.mark.parametrize("done", [8, 10**9, 2**63, 10**30])
+def test_more_batches_than_an_epoch_has_are_named(tmp_path, done):
+    """The rest of the epoch was left out without a word."""
+    run(new_model(), tmp_path, pause_after=10)
+    path = tmp_path / "last.npz"
+    arrays, meta = load_checkpoint(path, "training state")
+    save_checkpoint(path, arrays, meta | {"done_in_epoch": done})
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=rf"done_in_epoch: expected at most the 7 .* got {done};"):
+        run(new_model(), tmp_path, resume=True)
+    assert path.read_bytes() == before
+
+
 def test_whole_numbers_of_numpy_will_do():
     settings = TrainingConfig(updates=np.int64(40), seed=np.uint8(3))
     assert type(settings.updates) is int
@@ -804,6 +817,8 @@ def _fewer(arrays, meta):
         (_set("epoch_state", "state", "inc", 2), "epoch_state: expected the state of a generator"),
         (_set("dropout_state", "has_uint32", -1), "dropout_state: expected the state of a gen"),
         (_set("history", "seconds", 0, -1.0), "history: expected seconds in order"),
+        (_set("seconds", 0.0), "history: expected seconds up to 0.0"),
+        (_set("stale", 5), "stale: expected at most 4, the validations"),
         (_set("dropout_state", "has_uint32", True), "dropout_state: expected the state of a gen"),
     ],
 )

@@ -31,7 +31,15 @@ from pyentmax.tasks.captions.training import (
     train_captioner,
 )
 from pyentmax.tasks.records import of_results, open_folder, write_text
-from pyentmax.tasks.runs import RESULT, Run, finish, read_result, recorded_runs, training_state
+from pyentmax.tasks.runs import (
+    RESULT,
+    Run,
+    finish,
+    read_result,
+    recorded_runs,
+    speed,
+    training_state,
+)
 from pyentmax.training import LAST, TrainingConfig
 
 ROWS = {"softmax": "1", "entmax15": "1.5", "top4": "topk_softmax:4"}
@@ -124,7 +132,7 @@ def _result(captioner: Captioner, data: CaptionData, folder: Path) -> dict[str, 
         "curve": {name: meta["history"][name] for name in ("update", "loss", "dev_accuracy")},
         "updates": meta["updates"],
         "train_seconds": round(meta["seconds"], 1),
-        "images_per_second": round(meta["count"] / meta["seconds"], 1),
+        "images_per_second": round(speed(meta), 1),
         "date": time.strftime("%Y-%m-%d"),
     }
 

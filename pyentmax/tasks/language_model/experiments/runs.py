@@ -30,7 +30,7 @@ from pyentmax.tasks.language_model.text import Text
 from pyentmax.tasks.language_model.training import train_writer
 from pyentmax.tasks.language_model.writer import Writer
 from pyentmax.tasks.records import fingerprint_of_texts, open_folder
-from pyentmax.tasks.runs import Curve, Run, finish, has_result, training_state
+from pyentmax.tasks.runs import Curve, Run, finish, has_result, speed, training_state
 from pyentmax.training import LAST, TrainingConfig, Validation
 
 TRACED = 4
@@ -135,7 +135,7 @@ def _measured(folder: Path, run: Run, writer: Writer, text: Text) -> dict[str, A
         "attended": attended(writer, held_out).round(2).tolist(),
         "scores": scores,
         "train_seconds": round(meta["seconds"], 1),
-        "tokens_per_second": round(meta["count"] / meta["seconds"]),
+        "tokens_per_second": round(speed(meta)),
         "date": time.strftime("%Y-%m-%d"),
     }
     alphas = writer.model.alphas()

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyentmax.models.transformer import Transformer
 from pyentmax.tasks.records import fingerprint_of_texts, open_folder, write_json, write_text
-from pyentmax.tasks.runs import Curve, Run, finish, has_result, training_state
+from pyentmax.tasks.runs import Curve, Run, finish, has_result, speed, training_state
 from pyentmax.tasks.translation.experiments.measures import bleu, supports
 from pyentmax.tasks.translation.experiments.multi30k import Data, read_multi30k
 from pyentmax.tasks.translation.experiments.rows import row
@@ -168,7 +168,7 @@ def _measured(
         "beam": BEAM,
         "decode_seconds": round(seconds, 1),
         "train_seconds": round(meta["seconds"], 1),
-        "tokens_per_second": round(meta["count"] / meta["seconds"]),
+        "tokens_per_second": round(speed(meta)),
         "supports": {name: round(x, 3) for name, x in supports(translator, val).items()},
         **_alphas(translator),
         "date": time.strftime("%Y-%m-%d"),
