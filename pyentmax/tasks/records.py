@@ -96,13 +96,18 @@ def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
     """Create the folder of an experiment, or check that the one there has the same settings.
 
     They are kept in its ``settings.json``, so in a form that JSON can hold. A ValueError says which
-    are not the same.
+    are not the same, and names a result if there is one but nothing that says what it is of.
     """
     path = out / SETTINGS
     if not path.exists():
         # Two commands with other settings may begin at once.
         with locked(out / FOLDER_LOCK, f"opening {out}"):
             if not path.exists():
+                if result := next(out.glob("**/result.json"), None):
+                    raise ValueError(
+                        f"{path}: not found, though {result} is there, of settings that nobody "
+                        "knows: give another --out"
+                    )
                 write_json(path, settings)
                 return
     there = read_json(path)
@@ -110,7 +115,7 @@ def open_folder(out: Path, settings: Mapping[str, Any]) -> None:
         raise ValueError(f"{path}: expected the settings of an experiment, got {str(there)[:60]}")
     if different := [name for name in settings if there.get(name) != settings[name]]:
         told = ", ".join(f"{n} {there.get(n)!r} there, {settings[n]!r} now" for n in different)
-        raise ValueError(f"{out} holds results of other settings ({told}): give another --out")
+        raise ValueError(f"{out} was begun with other settings ({told}): give another --out")
 
 
 def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:

@@ -164,7 +164,7 @@ class Writer:
         DataError
             If the beginning is empty, or has a character that the model has never seen.
         ValueError
-            If a number is out of range.
+            If a number is out of range, or the model gives no probabilities.
         """
         if not beginning:
             raise DataError("beginning: expected at least one character, got none")
@@ -178,6 +178,11 @@ class Writer:
                 read = np.array([tokens[-max(1, self.context // 2) :]])
                 state = model.encode(read, np.ones_like(read, bool))
             step, state = model.step(state, last)
+            if not np.isfinite(step.log_prob.max()):
+                raise ValueError(
+                    f"the model gives no next character after {len(tokens)}: are there numbers "
+                    "among its parameters that overflow?"
+                )
             last = draw_tokens(step.log_prob, rng, temperature, top_k, nucleus)
             tokens.append(int(last[0]))
         return "".join(self.vocabulary.decode(tokens))

@@ -179,9 +179,9 @@ def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
 def test_results_on_other_images_are_not_put_into_one_table(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("pyentmax.tasks.captions.experiment.MODEL", TINY)
     assert do_run(tmp_path, Run("softmax", 0), updates=1, count=20, progress=False)
-    with pytest.raises(ValueError, match="holds results of other settings .images 20 there, 30"):
+    with pytest.raises(ValueError, match="was begun with other settings .images 20 there, 30"):
         do_run(tmp_path, Run("top4", 0), updates=1, count=30, progress=False)
-    with pytest.raises(ValueError, match="holds results of other settings .images 20 there, 30"):
+    with pytest.raises(ValueError, match="was begun with other settings .images 20 there, 30"):
         do_run(tmp_path, Run("softmax", 0), updates=1, count=30, progress=False)  # finished
     assert not (tmp_path / "top4.seed-0").exists()
 

@@ -72,6 +72,20 @@ def test_figure_4_holds_each_alpha_in_each_role(folder, tmp_path, capsys):
     assert "other settings (updates 6 there, 7 now): give another --out" in capsys.readouterr().err
 
 
+def test_backends_measured_on_other_words_are_not_drawn_together(
+    folder, tmp_path, capsys, monkeypatch
+):
+    out, alone = tmp_path / "figure", ("--mapping", "1", "--seed", "0")
+    names = iter(["kernels", "numpy"])
+    monkeypatch.setattr(figure6, "backend", lambda: next(names))
+    assert reproduce("figure6", folder, out, *alone) == 0
+    dev = folder / "conll2018" / "task1" / "all" / "northish-dev"
+    dev.write_text("".join(dev.read_text().splitlines(True)[:3]))
+    assert reproduce("figure6", folder, out, *alone) == 1
+    assert "holds results on other development examples" in capsys.readouterr().err
+    assert not (out / "numpy").exists()
+
+
 def test_the_result_is_that_of_the_last_update(folder, tmp_path, monkeypatch):
     # Validations that call the first the best: it must not be the one that is measured.
     validate = Inflector.validate

@@ -196,6 +196,45 @@ def test_results_on_other_words_are_not_averaged(folder, tmp_path, capsys):
     assert main(arguments(folder, out, *small, "--report")) == 0
 
 
+def test_results_of_a_model_that_learned_from_others_are_not_compared(folder, tmp_path, capsys):
+    out = tmp_path / "table"
+    small = ("--loss", "1", "--attention", "1", "--epochs", "1", "--validate-every", "1")
+    assert main(arguments(folder, out, *small)) == 0
+    train = folder / "conll2018" / "task1" / "all" / "northish-train-medium"
+    train.write_text("".join(train.read_text().splitlines(True)[:5]))
+    assert main(arguments(folder, out, *small, "--seed", "1")) == 1
+    message = r"results on other training examples \(16 examples, .*now 13 examples, .*--out"
+    assert re.search(message, capsys.readouterr().err)
+    assert not (out / Cell("1", "1", 1).folder).exists()
+
+
+def test_the_result_of_another_model_is_told(folder, tmp_path, capsys):
+    out = tmp_path / "table"
+    small = ("--loss", "1", "2", "--attention", "1", "--epochs", "1", "--validate-every", "1")
+    assert main(arguments(folder, out, *small, "--seed", "0", "1")) == 0
+    results = {path.parent.name: path.read_text() for path in out.glob("*/result.json")}
+    assert len(results) == 6  # four models and two ensembles
+    there = {"loss-1.attention-1.seed-0", "loss-2.attention-1.ensemble-2"}
+    for name in there:
+        for other in results.keys() - {name}:
+            (out / name / "result.json").write_text(results[other])
+            assert main(arguments(folder, out, *small)) == 1
+            said = capsys.readouterr().err
+            assert f"{name}/result.json: expected the result of {name}, got that of {other}" in said
+        (out / name / "result.json").write_text(results[name])
+    assert main(arguments(folder, out, *small, "--report")) == 0
+
+
+def test_results_without_settings_are_of_nobody_knows_which(folder, tmp_path, capsys):
+    out = tmp_path / "table"
+    small = ("--loss", "1", "--attention", "1", "--epochs", "1", "--validate-every", "1")
+    assert main(arguments(folder, out, *small)) == 0
+    (out / "settings.json").unlink()
+    assert main(arguments(folder, out, *small, "--hidden", "4")) == 1
+    assert "settings.json: not found, though " in capsys.readouterr().err
+    assert not (out / "settings.json").exists()
+
+
 @pytest.mark.parametrize("text", ["{}", "[1]", "3", '{"loss": 1}'])
 def test_a_damaged_result_is_named(folder, tmp_path, capsys, text):
     """It ended in a KeyError or TypeError, with a traceback."""

@@ -114,7 +114,7 @@ def test_another_text_leaves_no_trace_of_the_run(folder, capsys, tiny_rows):
     (out / "settings.json").write_text('{"text": "another"}')
     command = ("reproduce", "language-model", "--data", folder, "--out", out, "--row", "top8")
     assert run(*command, "--quiet") == 1
-    assert "holds results of other settings" in capsys.readouterr().err
+    assert "was begun with other settings" in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["settings.json"]
 
 
@@ -261,6 +261,20 @@ def test_bits_are_the_loss_of_softmax():
     assert writer.bits(tokens) == pytest.approx(loss / np.log(2), rel=1e-5, abs=0)
 
 
+@pytest.mark.filterwarnings("ignore:overflow|invalid:RuntimeWarning")
+def test_nothing_is_written_by_a_model_whose_numbers_overflow(tmp_path, capsys):
+    """It wrote one <pad> after another, and returned 0."""
+    shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+    writer = Writer.untrained("to be or not to be", np.random.default_rng(0), 8, **shape)
+    for param in writer.model.params.values():
+        param[...] = 3e38
+    writer.save(tmp_path / "best.npz")
+    assert main(["sample", str(tmp_path / "best.npz"), "--beginning", "to ", "--length", "4"]) == 1
+    captured = capsys.readouterr()
+    assert "gives no next character after 3" in captured.err
+    assert "<pad>" not in captured.out
+
+
 def test_what_is_written_is_in_the_support():
     """A sparse output of large scores rules most characters out: none of those is written."""
     writer = Writer.untrained(LINES, np.random.default_rng(0), 16, output="1.5", **SHAPE)
@@ -383,7 +397,7 @@ def test_runs_on_another_text_are_not_put_into_one_table(folder, capsys, tiny_ro
     assert run(*command, "softmax") == 0
     (folder / "input.txt").write_text(LINES.replace("dog", "pig"), "utf-8")
     assert run(*command, "top8") == 1
-    assert "holds results of other settings (text" in capsys.readouterr().err
+    assert "was begun with other settings (text" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text", ["[]", "{}", '{"updates": null}'])
@@ -408,6 +422,7 @@ def test_a_result_of_another_version_is_told(tmp_path, experiment, row, more, ca
     path.parent.mkdir()
     path.write_text(json.dumps({"row": row, "seed": 0, "updates": 10**6, **more}), "utf-8")
     (path.parent / "curve.json").write_text('[{"update": 2}]', "utf-8")
+    (tmp_path / "settings.json").write_text('{"images": 20}', "utf-8")
     report = ["--images", "20", "--row", row] if experiment == "captions" else ["--report"]
     assert run("reproduce", experiment, "--out", tmp_path, *report) == 1
     said = capsys.readouterr().err

@@ -211,7 +211,7 @@ def test_data_that_is_missing_or_another_leaves_no_trace(folder, tmp_path, small
     out.mkdir()
     (out / "settings.json").write_text('{"data": "another"}')
     assert run("--row", "transformer-1", "--data", folder, "--out", out) == 1
-    assert "holds results of other settings" in capsys.readouterr().err
+    assert "was begun with other settings" in capsys.readouterr().err
     assert [path.name for path in out.iterdir()] == ["settings.json"]
 
 

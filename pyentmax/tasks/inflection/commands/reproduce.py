@@ -18,7 +18,8 @@ from pyentmax.tasks.inflection.experiments import cluster, figure4, figure6, one
 from pyentmax.tasks.inflection.experiments.cells import (
     Cell,
     check_cells,
-    check_measured_on,
+    check_examples,
+    finished_results,
     is_finished,
 )
 from pyentmax.tasks.inflection.experiments.table1_curves import draw_curves, write_curves
@@ -86,8 +87,8 @@ def _table1(args: argparse.Namespace) -> int:
         return _report_table1(out, settings)
     check_cells(cells, settings, lambda seed: settings.training(1, seed))
     data = table1.read_data(args.data, settings)
+    check_examples(finished_results(out), data, out)
     table1.open_table(out, settings)
-    check_measured_on(out, data.dev)
     print(
         f"{len(settings.languages)} languages, {len(data.train):,} examples to learn from, "
         f"{len(data.dev):,} to measure on; {len(cells)} models in {out}",
@@ -221,8 +222,8 @@ def _small_runs(
     settings = one_language.Settings(**fields_from(args, one_language.Settings))
     check_cells(cells, settings, settings.training)
     data = one_language.read_data(args.data, settings)
+    check_examples(figure.results(out), data, out)
     open_folder(out, asdict(settings))
-    check_measured_on(folder, data.dev)
     code = _train_here(
         cells,
         folder,

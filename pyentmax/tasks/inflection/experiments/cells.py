@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,9 +27,12 @@ _IDENTITY: dict[str, tuple[Any, Any]] = {
     "attention": (str, None),
     "seed": ((int, str), None),  # those of an ensemble are in a text
     "models": (int, 1),
+    "train": (str, ""),
     "dev": (str, ""),
 }
 """What tells a result from others: its type, and what stands for one that is missing."""
+
+_SPLITS = {"train": "training", "dev": "development"}
 
 
 class Cell(NamedTuple):
@@ -51,6 +54,10 @@ class Cell(NamedTuple):
     def folder(self) -> str:
         """The name of its folder."""
         return f"{self.pair_folder}.seed-{self.seed}"
+
+    def ensemble_folder(self, models: int) -> str:
+        """The name of the folder of so many models of its pair together."""
+        return f"{self.pair_folder}.ensemble-{models}"
 
     def __str__(self) -> str:
         return f"loss {self.loss}, attention {self.attention}, seed {self.seed}"
@@ -91,43 +98,58 @@ def fingerprint(examples: Sequence[Example]) -> str:
     return f"{len(examples)} examples, {digest.hexdigest()[:16]}"
 
 
-def check_measured_on(out: Path, dev: Sequence[Example]) -> None:
-    """Raise a ValueError if a result that is there is of other development examples.
+def fingerprints(data: Data) -> dict[str, str]:
+    """What a result says of the examples that it comes from: a fingerprint of each split."""
+    return {split: fingerprint(getattr(data, split)) for split in _SPLITS}
+
+
+def check_examples(results: Iterable[Mapping[str, Any]], data: Data, out: Path) -> None:
+    """Raise a ValueError if a result that is there comes from other examples.
 
     Results from before this was noted say nothing of them.
     """
-    now = fingerprint(dev)
-    for result in finished_results(out):
-        if result.get("dev", now) != now:
+    now = fingerprints(data)
+    for result in results:
+        for split, name in _SPLITS.items():
+            if result.get(split, now[split]) != now[split]:
+                raise ValueError(
+                    f"{out} holds results on other {name} examples ({result[split]}; now "
+                    f"{now[split]}), which do not compare: give another --out"
+                )
+
+
+def check_alike(results: Sequence[Mapping[str, Any]], out: Path) -> None:
+    """Raise a ValueError if results do not all come from the same examples."""
+    for split, name in _SPLITS.items():
+        of = sorted({result[split] for result in results if split in result})
+        if len(of) > 1:
             raise ValueError(
-                f"{out} holds results on other development examples ({result['dev']}; now {now}), "
-                "which do not compare: give another --out"
+                f"{out} holds results on different {name} examples ({'; '.join(of)}), which do not "
+                "compare: remove the folders of some"
             )
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """The result of a cell or an ensemble; a ValueError names a file that holds none."""
+    """The result of a cell or an ensemble; a ValueError names a file that holds none of its own."""
     result = read_json(path)
     if not isinstance(result, dict) or not all(
         isinstance(result.get(name, instead), kind) for name, (kind, instead) in _IDENTITY.items()
     ):
         raise ValueError(f"{path}: expected the result of a model, got {str(result)[:60]}")
+    cell, models = Cell(result["loss"], result["attention"], result["seed"]), result.get("models")
+    folder = cell.folder if models in (None, 1) else cell.ensemble_folder(models)
+    if folder != path.parent.name:
+        raise ValueError(f"{path}: expected the result of {path.parent.name}, got that of {folder}")
     return result
 
 
 def finished_results(out: Path) -> list[dict[str, Any]]:
     """The results of all finished cells, and of ensembles after those of their pair.
 
-    A ValueError names a damaged file, and says so if they were not all measured on the same
-    examples.
+    A ValueError names a damaged file, and says so if they do not all come from the same examples.
     """
     results = [read_result(path) for path in out.glob(f"loss-*/{RESULT}")]
-    measured = sorted({result["dev"] for result in results if "dev" in result})
-    if len(measured) > 1:
-        raise ValueError(
-            f"{out} holds results on different development examples ({'; '.join(measured)}), which "
-            "do not compare: remove the folders of some"
-        )
+    check_alike(results, out)
     return sorted(results, key=lambda r: (r["loss"], r["attention"], r.get("models", 1), r["seed"]))
 
 

@@ -49,10 +49,13 @@ def grid(alphas: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
     return list(dict.fromkeys(cells))
 
 
+results = finished_results
+
+
 @of_results
 def write_report(out: Path) -> None:
     """Write ``figure4.csv`` from the finished models."""
-    rows = [{name: result[name] for name in COLUMNS} for result in finished_results(out)]
+    rows = [{name: result[name] for name in COLUMNS} for result in results(out)]
     for row in rows:
         row.update({name: f"{x:.1f}" for name, x in row.items() if isinstance(x, float)})
     write_csv(out / "figure4.csv", COLUMNS, rows)
@@ -63,9 +66,9 @@ def draw(out: Path) -> Path:
     """Draw ``figure4.png`` from the finished models."""
     from pyentmax.plotting import plot_accuracy_by_alpha, save_figure
 
-    results = finished_results(out)
-    attention = accuracies((r["attention"], r) for r in results if r["loss"] == OTHER)
-    output = accuracies((r["loss"], r) for r in results if r["attention"] == OTHER)
+    found = results(out)
+    attention = accuracies((r["attention"], r) for r in found if r["loss"] == OTHER)
+    output = accuracies((r["loss"], r) for r in found if r["attention"] == OTHER)
     ax = plot_accuracy_by_alpha({"attention": attention, "output": output})
     return save_figure(ax, out / "figure4.png")
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyentmax.backends.choice import kernels
 from pyentmax.nn.mapping_choice import choose_mapping, spelled
-from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results
+from pyentmax.tasks.inflection.experiments.cells import Cell, check_alike, finished_results
 from pyentmax.tasks.records import of_results, write_csv
 
 MAPPINGS = ("1", "1.5", "bisection:1.5")
@@ -46,8 +46,18 @@ def grid(mappings: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
     return list(dict.fromkeys(cells))
 
 
-def _results(out: Path) -> list[tuple[str, dict[str, Any]]]:
-    return [(folder, result) for folder in BACKENDS for result in finished_results(out / folder)]
+def results(out: Path) -> list[dict[str, Any]]:
+    """The results of all finished models, each with the folder of its ``backend``.
+
+    Errors are those of `cells.finished_results`.
+    """
+    found = [
+        {**result, "backend": folder}
+        for folder in BACKENDS
+        for result in finished_results(out / folder)
+    ]
+    check_alike(found, out)
+    return found
 
 
 @of_results
@@ -56,14 +66,14 @@ def write_report(out: Path) -> None:
     rows = [
         {
             "mapping": result["loss"],
-            "backend": folder,
+            "backend": result["backend"],
             "seed": result["seed"],
             "update": update,
             "cpu_seconds": f"{seconds:.2f}",
             "dev_loss": f"{loss:.4f}",
             "dev_accuracy": f"{100 * accuracy:.1f}",
         }
-        for folder, result in _results(out)
+        for result in results(out)
         for update, seconds, loss, accuracy in zip(
             *(result[name] for name in ("update", "seconds", "dev_loss", "dev_accuracy")),
             strict=True,
@@ -78,8 +88,9 @@ def draw(out: Path) -> Path:
     from pyentmax.plotting import plot_time_and_accuracy, save_figure
 
     lines: dict[str, list[tuple[list[float], list[float]]]] = defaultdict(list)
-    for folder, result in _results(out):
-        lines[label(result["loss"], folder)].append((result["seconds"], result["dev_accuracy"]))
+    for result in results(out):
+        line = lines[label(result["loss"], result["backend"])]
+        line.append((result["seconds"], result["dev_accuracy"]))
     return save_figure(plot_time_and_accuracy(lines), out / "figure6.png")
 
 

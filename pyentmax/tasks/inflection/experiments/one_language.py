@@ -92,7 +92,7 @@ def run_cell(
             "single": 100 * statistics.single,
             "exact": 100 * statistics.exact,
             "cpu_seconds": round(history.seconds[-1], 2),
-            "dev": cells.fingerprint(data.dev),
+            **cells.fingerprints(data),
             "date": time.strftime("%Y-%m-%d"),
             "update": history.update,
             "seconds": history.seconds,

@@ -29,7 +29,7 @@ from pyentmax.nn.mapping_choice import spelled
 from pyentmax.system.files import locked
 from pyentmax.system.memory import peak_memory
 from pyentmax.tasks.inflection.decoder import WordDecoder
-from pyentmax.tasks.inflection.examples import Example, first_words
+from pyentmax.tasks.inflection.examples import first_words
 from pyentmax.tasks.inflection.experiments import cells
 from pyentmax.tasks.inflection.experiments.cells import LOCK, RESULT, Cell, Data, is_finished
 from pyentmax.tasks.inflection.inflector import load_word_decoder
@@ -149,7 +149,7 @@ def run_cell(
             "train_seconds": round(history.seconds[-1], 1),
             "memory_mb": peak_memory(),
         }
-        _write_result(out / cell.folder, about, decoder, settings, data.dev)
+        _write_result(out / cell.folder, about, decoder, settings, data)
     return True
 
 
@@ -164,7 +164,7 @@ def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: 
         seeds[cell[:2]].append(cell.seed)
     for (loss, attention), of_pair in seeds.items():
         members = [Cell(loss, attention, seed) for seed in sorted(set(of_pair))]
-        folder = out / f"{members[0].pair_folder}.ensemble-{len(members)}"
+        folder = out / members[0].ensemble_folder(len(members))
         seed = " ".join(str(cell.seed) for cell in members)
         there = folder / RESULT
         if len(members) == 1 or not all(is_finished(out, cell) for cell in members):
@@ -176,7 +176,7 @@ def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: 
         decoder = load_word_decoder([out / cell.folder for cell in members])
         about = {"loss": loss, "attention": attention, "seed": seed, "models": len(members)}
         about |= {"updates": 0, "train_seconds": 0.0, "memory_mb": peak_memory()}
-        _write_result(folder, about, decoder, settings, data.dev)
+        _write_result(folder, about, decoder, settings, data)
 
 
 def _write_result(
@@ -184,9 +184,10 @@ def _write_result(
     about: dict[str, Any],
     decoder: WordDecoder,
     settings: Settings,
-    dev: Sequence[Example],
+    data: Data,
 ) -> None:
     """Decode, then write the predictions and, last, the result."""
+    dev = data.dev
     started = time.perf_counter()
     results = decoder.predict(dev, beam=settings.beam)
     seconds = time.perf_counter() - started
@@ -212,7 +213,7 @@ def _write_result(
         "single": 100 * statistics.single,
         "exact": 100 * statistics.exact,
         "decode_seconds": round(seconds, 1),
-        "dev": cells.fingerprint(dev),
+        **cells.fingerprints(data),
         "date": time.strftime("%Y-%m-%d"),
     }
     write_json(folder / RESULT, about | summary | {"languages": languages})
