@@ -130,7 +130,7 @@ lint: $(VENV)/.lint
 # run-time has to be in the process before Python is. Rows and working memory are of malloc, which the
 # sanitizers guard; Python's objects, which kernels do not touch, are so while these are registered alone.
 SANITIZED := build/sanitize
-SANITIZE_TESTS ?= not deep
+SANITIZE_TESTS ?= not slow and not deep
 WITH_KERNELS := $(addprefix ../../tests/,cpu sparse_attention test_workers.py test_sparse_output.py)
 sanitize: $(VENV)/.test
 	rm -rf $(SANITIZED)

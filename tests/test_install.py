@@ -19,6 +19,9 @@ import pyentmax
 
 SOURCE = Path(__file__).parents[1]
 PREFIX = "PYENTMAX_"  # of the variables that steer the build
+needs_kernels = pytest.mark.skipif(
+    importlib.util.find_spec("pyentmax._cpu") is None, reason="this installation has no kernels"
+)
 NO_COMPILER = os.path.join(os.sep, "nonexistent", "cc")
 
 
@@ -100,8 +103,12 @@ def test_without_a_compiler_the_build_succeeds_and_warns_once(project: Path):
 
 @pytest.mark.slow
 def test_code_that_does_not_compile_is_no_obstacle_either(project: Path):
-    # By its name the first file to be compiled, so that nobody waits for the others.
-    (project / "cython_ext" / "_broken.c").write_text("#error a compiler that cannot\n")
+    broken = "#error a compiler that cannot\n"
+    (project / "cython_ext" / "_cpu.pyx").write_text(
+        f'cdef extern from *:\n    """\n    {broken}    """\n'
+    )
+    for source in (project / "cython_ext").rglob("*.c"):  # in all, so that nobody waits for others
+        source.write_text(broken)
     code, printed, built = build(project)
     assert code == 0, printed
     assert not built
@@ -123,16 +130,19 @@ def test_leaving_the_kernels_out_on_purpose_needs_no_warning(project: Path):
     assert "WITHOUT" not in printed
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("pyentmax._cpu") is None, reason="this installation has no kernels"
-)
+@pytest.mark.deep  # every other test runs what such a build has made
+@needs_kernels
 def test_with_a_compiler_the_kernels_are_built(project: Path):
     code, printed, built = build(project, PYENTMAX_REQUIRE_EXT="1")
     assert code == 0, printed
     assert built
     assert "WITHOUT" not in printed
-    (kernels,) = (project / "pyentmax").glob("_cpu*.[sp][oy]*")
-    code = kernels.read_bytes()
+
+
+@needs_kernels
+def test_the_kernels_name_no_folder_of_the_machine_that_built_them():
+    kernels = importlib.util.find_spec("pyentmax._cpu")
+    assert kernels is not None
+    code = Path(str(kernels.origin)).read_bytes()
     assert b"site-packages" not in code  # else who builds elsewhere gets other bytes
-    assert str(project).encode() not in code
+    assert str(SOURCE).encode() not in code
