@@ -10,6 +10,7 @@ convex and smooth too, but 0 from a margin on; its probabilities are zero for mo
 from __future__ import annotations
 
 import math
+import sys
 import warnings
 from collections.abc import Callable
 from numbers import Integral
@@ -32,6 +33,7 @@ from sklearn.utils.validation import (
 )
 
 import pyentmax as pe
+from pyentmax.calls.numbers import is_number
 from pyentmax.sklearn.conformal import quantile, support_scores
 
 ALPHAS = {"softmax": 1.0, "entmax15": 1.5, "sparsemax": 2.0}
@@ -192,8 +194,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if self.solver not in _SOLVERS:
             raise ValueError(f"solver: expected one of {_SOLVERS}, got {self.solver!r}")
         for name in ("C", "max_iter", "tol", "batch_size", "rate"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}: expected a number above 0, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not (is_number(value) and value > 0 and (name == "C" or math.isfinite(value))):
+                raise ValueError(f"{name}: expected a number above 0, got {value!r}")
         for name in ("max_iter", "batch_size"):
             if not isinstance(getattr(self, name), Integral):
                 raise ValueError(
@@ -239,14 +242,27 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
                 raise ValueError("class_weight: expected labels, y holds distributions")
             of_class = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
             weight *= of_class[np.searchsorted(self.classes_, y)]
+        with np.errstate(over="ignore"):
+            total = weight.sum()
+        if not (weight.min() >= 0 and 0 < total < math.inf):
+            raise ValueError(
+                "weights: expected numbers of 0 or more with a sum above 0 that a float can hold, "
+                f"got from {weight.min():g} to {weight.max():g} with the sum {total:g}"
+            )
         return np.asarray(weight)
+
+    def _decay(self, total: float) -> float:
+        """Weight of the penalty, beside a mean of the losses."""
+        # Where one factor is beyond floats there is no penalty, or nothing else to speak of.
+        decay = 0.0 if self.penalty is None else 1 / float(self.C) / float(total)
+        return min(decay, sys.float_info.max)
 
     def _fit_at_once(self, X: Any, targets: Any, weight: Floats) -> None:
         """L-BFGS, on the objective divided by C and the weights' sum."""
         loss = loss_of(self.loss)
         classes, features = self.coef_.shape
         total = weight.sum()
-        decay = 0.0 if self.penalty is None else 1 / (self.C * total)
+        decay = self._decay(total)
 
         def objective(parameters: Floats) -> tuple[float, Floats]:
             table = parameters.reshape(classes, features + 1)
@@ -267,8 +283,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         table = found.x.reshape(classes, features + 1)
         self.coef_, self.intercept_ = table[:, :-1].copy(), table[:, -1].copy()
         self.n_iter_ = max(int(found.nit), 1)
-        if found.nit >= self.max_iter:
-            self._warn("max_iter or C")
+        # Scores or gradients beyond floats end the search early, often where it began.
+        if found.nit >= self.max_iter or not np.abs(found.jac).max() <= self.tol:
+            self._warn("max_iter, C or tol")
 
     def _fit_in_steps(self, X: Any, targets: Any, weight: Floats) -> None:
         rng = check_random_state(self.random_state)
@@ -277,6 +294,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         for epoch in range(1, int(self.max_iter) + 1):
             value = self._epoch(X, targets, weight, rng.permutation(X.shape[0]))
             self.n_iter_ = epoch
+            if not np.isfinite(self.coef_).all():
+                raise ValueError(
+                    f"after {epoch} epochs of sgd the coefficients are beyond floats: scale the "
+                    f"features, or lower rate, {self.rate:g}"
+                )
             best, since = (value, 0) if value < best - self.tol else (min(best, value), since + 1)
             if since == _PATIENCE:
                 return
@@ -285,7 +307,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def _epoch(self, X: Any, targets: Any, weight: Floats, order: NDArray[np.intp]) -> float:
         """Steps over all samples; returns the mean of their losses on the way."""
         loss, total = loss_of(self.loss), weight.sum()
-        decay = 0.0 if self.penalty is None else 1 / (self.C * total)
+        decay = self._decay(total)
         value = 0.0
         for part in gen_batches(len(order), int(self.batch_size)):
             rows = order[part]
@@ -422,7 +444,7 @@ def alpha_of(loss: str | float) -> float:
     """The α of a loss by its name or its number; a ValueError if there is none."""
     if isinstance(loss, str) and loss in ALPHAS:
         return ALPHAS[loss]
-    if not isinstance(loss, (str, bool)) and 1 <= loss < math.inf:
+    if is_number(loss) and 1 <= float(loss) < math.inf:
         return float(loss)
     raise ValueError(
         f"loss: expected one of {', '.join(ALPHAS)}, {ONE_VS_ALL} or a finite α from 1 up, got "

@@ -203,6 +203,22 @@ def test_the_quantile_is_split_conformal_predictions():
             lambda: FenchelYoungClassifier(solver="sgd", batch_size=2.5).partial_fit(X, Y, [0, 1]),
             "batch_size: expected a positive whole number, got 2.5",
         ),
+        (lambda: FenchelYoungClassifier(C="x").fit(X, Y), "C: expected a number above 0, got 'x'"),
+        (
+            lambda: FenchelYoungClassifier(C=None).fit(X, Y),
+            "C: expected a number above 0, got None",
+        ),
+        (lambda: FenchelYoungClassifier(tol=np.inf).fit(X, Y), "tol: expected a number above 0"),
+        (lambda: FenchelYoungClassifier([1.5]).fit(X, Y), r"a finite α from 1 up, got \[1.5\]"),
+        (lambda: FenchelYoungClassifier(10**400).fit(X, Y), "a finite α from 1 up, got 100"),
+        (
+            lambda: FenchelYoungClassifier(class_weight={0: 0, 1: 0, 2: 0}).fit(X, Y),
+            "a sum above 0 .* the sum 0",
+        ),
+        (
+            lambda: FenchelYoungClassifier().fit(X, Y, sample_weight=np.full(len(Y), 1e308)),
+            "a sum above 0 that a float can hold, .* the sum inf",
+        ),
         (lambda: FenchelYoungClassifier().fit(X, Y * 0), "one class"),
         (
             lambda: FenchelYoungClassifier(class_weight="balanced").fit(X, np.eye(3)[Y]),
@@ -229,3 +245,20 @@ def test_before_fit_there_is_nothing():
 def test_too_few_iterations_are_told():
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations"):
         FenchelYoungClassifier(max_iter=2).fit(X, Y)
+
+
+def test_scores_beyond_floats_are_told():
+    """The model of zeros came back without a word, and one of NaNs with warnings of NumPy alone."""
+    with pytest.warns(ConvergenceWarning, match="scale the features"):
+        FenchelYoungClassifier().fit(X * 1e200, Y)
+    steps = FenchelYoungClassifier(solver="sgd", rate=1e300)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"lower rate, 1e\+300"):
+        steps.fit(X, Y)
+
+
+@pytest.mark.parametrize("c", [np.inf, 1e308])
+def test_a_weight_beyond_all_bounds_is_no_penalty(c):
+    found = FenchelYoungClassifier(C=c).fit(X, Y)
+    free = FenchelYoungClassifier(penalty=None).fit(X, Y)
+    expected = free.coef_
+    np.testing.assert_allclose(found.coef_, expected, rtol=1e-6, atol=1e-9)
