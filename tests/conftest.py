@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import zlib
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -14,12 +16,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Inputs that Hypothesis draws are the same in every run, so that a failure belongs to a change and
-# not to the day; `make check-deep` draws others. It may be missing where adapters alone are tested.
+# not to the day; `make check-deep` draws others, and more of them. It may be missing where adapters
+# alone are tested.
 if importlib.util.find_spec("hypothesis"):
     from hypothesis import settings
 
-    settings.register_profile("explore", settings(deadline=None, print_blob=True))
-    settings.register_profile("repeat", settings(deadline=None, derandomize=True))
+    settings.register_profile("explore", settings(deadline=None, max_examples=200, print_blob=True))
+    settings.register_profile("repeat", settings(deadline=None, max_examples=20, derandomize=True))
     settings.load_profile("repeat")
 
 
@@ -62,8 +65,33 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(WithoutAdapters(), "without-adapters")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Long files first, the others in their order."""
+def leave_combinations_to_later(items: list[pytest.Item]) -> None:
+    """Of a test of several parameters, a stage sees each value of each; with the next, each pair.
+
+    The others of the first stage's cases are slow, and the others of the slow ones are deep.
+    """
+    # In an order that is nobody's choice, so that no parameter stays at its first value meanwhile.
+    items = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
+    for stage, at_once, later in (("first", 1, "slow"), ("slow", 2, "deep")):
+        seen: dict[str, set[frozenset[tuple[str, int]]]] = {}
+        for item in items:
+            marks = ["first", *(mark for mark in ("slow", "deep") if item.get_closest_marker(mark))]
+            case = getattr(item, "callspec", None)
+            if marks[-1] != stage or case is None:
+                continue
+            values = [(name, id(value)) for name, value in case.params.items()]
+            shows = {frozenset(some) for some in combinations(values, min(at_once, len(values)))}
+            before = seen.setdefault(item.nodeid.partition("[")[0], set())
+            if shows <= before:
+                item.add_marker(later)
+            before |= shows
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long files first, the others in their order; of files that are named, all combinations."""
+    if not all(".py" in argument for argument in config.args):
+        leave_combinations_to_later(items)
     place = {name: number for number, name in enumerate(LONG)}
     items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
 

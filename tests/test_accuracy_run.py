@@ -27,6 +27,7 @@ def accuracy() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "rows"),
     [

@@ -652,6 +652,7 @@ def in_float32_near_1(z: Any) -> Any:
     return np.sum((1 + 1e-4 * np.sin(z)).astype(np.float32).astype(float))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loss", "gradient"),
     [
@@ -684,3 +685,28 @@ def test_the_noise_of_float32_inside_is_no_kink() -> None:
     report = check_gradient(loss, z, lambda _: right).raise_if_failed()
     assert not report.kink
     assert not check_gradient(loss, z, lambda _: 1.01 * right).passed
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: check_jacobian(3, Z, np.diag), TypeError, "^fn must be a function, got 3"),
+        (
+            lambda: check_vjp(pyentmax.softmax, Z, None),
+            TypeError,
+            "^vjp must be a function, got None",
+        ),
+        (lambda: check_vjp(np.copy, Z, np.copy, 1.0), TypeError, "^jvp must be a function"),
+        (lambda: check_gradient(np.sum, Z, [1]), TypeError, "^gradient must be a function"),
+        (lambda: check_gradient(np.sum, Z, np.ones_like, rng=3), TypeError, "^rng must be a gen"),
+        (lambda: check_gradient(np.sum, Z, np.ones_like, rtol="1"), ValueError, "^rtol .*got '1'"),
+        (lambda: check_gradient(np.sum, Z, np.ones_like, atol=-1), ValueError, "^atol .*got -1"),
+        (lambda: check_gradient(np.sum, Z, np.ones_like, rtol=np.nan), ValueError, "^rtol .*nan"),
+        (lambda: check_gradient(lambda z: None, Z, np.ones_like), TypeError, "^the loss .*None"),
+        (lambda: check_gradient(lambda z: {}, Z, np.ones_like), TypeError, "^the loss .*{}"),
+        (lambda: check_gradient(np.sum, ["a"], np.ones_like), TypeError, "^z must hold real num"),
+    ],
+)
+def test_an_argument_of_another_kind_is_named(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

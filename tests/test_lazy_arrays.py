@@ -353,6 +353,7 @@ def test_scores_by_themselves_stay_lazy(
         assert_lazily_equal(function(LAZY[:2, :5], alpha), function(Z[:2, :5], alpha))
 
 
+@pytest.mark.slow
 def test_what_goes_entry_by_entry_takes_few_tasks_per_chunk() -> None:
     # Each NumPy call of a body was a task per chunk: of a derivative 23.
     z = da.from_array(Z, chunks=(1, 2, *Z.shape[2:]))
@@ -452,6 +453,55 @@ def test_chunks_without_rows_are_as_good_as_others(dtype: type) -> None:
         lambda p: pyentmax.normmax_jvp(p, v, 2),
     ):
         np.testing.assert_array_equal(function(lazy).compute(), function(p))
+
+
+@needs_kernels
+@pytest.mark.parametrize("shape", [(0, 5), (4, 0, 5)])
+def test_one_parameter_for_no_rows(shape: tuple[int, ...]) -> None:
+    """NumPy stretches one entry to none, Dask does not."""
+    z, half, two = np.zeros(shape), np.array([0.5]), np.array([2])
+    lazy = da.from_array(z)
+    for function in (
+        lambda z: pyentmax.entmax(z, two * 0.7),
+        lambda z: pyentmax.entmax(z, da.from_array(two)),
+        lambda z: pyentmax.normmax(z, two),
+        lambda z: pyentmax.fusedmax(z, half),
+        lambda z: pyentmax.oscarmax(z, half),
+        lambda z: pyentmax.topk_softmax(z, two),
+        lambda z: pyentmax.entmax_vjp(z, z, half + 1),
+        lambda z: pyentmax.entmax_jvp(z, np.zeros(shape), np.full((*shape[:-2], 1), 1.5)),
+    ):
+        found = function(lazy)
+        assert found.shape == found.compute().shape == shape
+
+
+@needs_kernels
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    "chunks", [((0,), (2, 3), (6,)), ((0, 0), (5,), (6,)), ((1, 1), (0,), (6,))], ids=str
+)
+def test_no_rows_in_several_chunks_are_none_of_a_mapping(
+    chunks: tuple[tuple[int, ...], ...], masked: bool
+) -> None:
+    shape = tuple(map(sum, chunks))
+    z = da.zeros(shape, chunks=chunks)
+    mask = np.ones(shape, bool) if masked else None
+    parameters = {"k": 2, "alpha": 1.7, "upper": 0.9, "budget": 1.5, "strength": 0.3}
+    for name, record in MAPPINGS.items():
+        given = [parameters[parameter] for parameter in record.parameters]
+        for found in (record.forward(z, *given, mask=mask), record.vjp(z, z, *given, mask=mask)):
+            assert found.shape == found.compute().shape == shape, name
+    alphas = da.full(shape[1:2], 1.3)
+    assert pyentmax.entmax(z, alphas, mask=mask).compute().shape == shape
+    assert pyentmax.log_softmax(z, mask=mask).compute().shape == shape
+
+
+def test_no_rows_in_several_chunks_are_reshaped() -> None:
+    p = np.zeros((0, 5, 8, 3))
+    lazy = da.from_array(p, chunks=((0,), (4, 1), (3, 2, 3), (3,)))
+    assert pyentmax.normmax_vjp(lazy, p, 3.0).compute().shape == p.shape
+    with pytest.raises(TypeError, match="p is a lazy Dask array, whose groups"):
+        pyentmax.fusedmax_vjp_strength(lazy, p, 0.2)
 
 
 JACOBIANS = ("softmax_jacobian", "entmax_jacobian", "fusedmax_jacobian", "topk_sparsemax_jacobian")

@@ -8,7 +8,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import logsumexp
@@ -128,7 +128,6 @@ def test_hessian_is_the_jacobian_of_the_mapping(name: str, params: dict[str, flo
 
 @every_case
 @given(z=ROW, other=ROW, y=st.integers(0, 4), t=st.floats(0, 1))
-@settings(max_examples=30, deadline=None)
 def test_non_negative_and_convex(
     name: str, params: dict[str, float], z: np.ndarray, other: np.ndarray, y: int, t: float
 ) -> None:

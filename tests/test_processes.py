@@ -62,6 +62,7 @@ def run(program: str) -> str:
     return out
 
 
+@pytest.mark.slow
 @needs_fork
 @pytest.mark.parametrize("before", [1, 2])
 @pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit()"])
@@ -119,6 +120,7 @@ finally:
 """)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [pytest.param("fork", marks=needs_fork), "spawn"])
 def test_a_pool_of_processes(method: str) -> None:
     printed = run(f"""

@@ -98,7 +98,7 @@ static inline REAL TYPED(log_of)(REAL u) {
 }
 
 /* log2 p; finite but meaningless where p is not positive. Times 2^SHIFT p is normal where it is
- * denormal. */
+ * denormal; it overflows where p is above 2^SHIFT, which no probability is. */
 static void TYPED(log2_of_row)(const REAL *restrict p, ptrdiff_t n, REAL *restrict log2_p) {
     REAL a[LEAF], e[LEAF];
     for (ptrdiff_t i = 0; i < n; i++) {

@@ -83,7 +83,8 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
         REAL share = slope * (out[i] - lowest), s = slope * out[i];
         const REAL apart = v[i] - v[k];
         share = TYPED(exp2_of)(share > -EXPONENT_BIAS ? share : (REAL)-EXPONENT_BIAS);
-        s = TYPED(exp2_of)(s < most ? s : most);
+        s = s < most ? s : most;
+        s = TYPED(exp2_of)(s > -EXPONENT_BIAS ? s : (REAL)-EXPONENT_BIAS); /* p may be above 1 */
         weight += share;
         mean += (double)share * apart;
         along += apart == 0 ? 0 : (double)s * apart;

@@ -44,7 +44,7 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     elif dtype.kind == "f" and dtype.itemsize > 2:
         compute = answer = dtype if dtype.isnative else dtype.newbyteorder("=")
     elif dtype.name in ("float16", "bfloat16"):  # NumPy puts a name together at each question
-        compute, answer = np.dtype(np.float32), dtype
+        compute, answer = np.dtype(np.float32), dtype if dtype.isnative else dtype.newbyteorder("=")
     else:
         came = f" ({_shortened(array)})" if isinstance(array, np.ndarray) else ""
         raise TypeError(

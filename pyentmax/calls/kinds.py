@@ -285,7 +285,8 @@ class ProbabilityCall(ProbabilityRows):
         given, rest = rest[:count], rest[count:]
         z = rest.pop(0) if kind.with_scores else None
         axis, mask = rest if len(rest) == 2 else (rest[0], None)
-        super().__init__(p, v, axis, mask=mask, alone=not kind.direction)
+        called = "g" if kind.gradient or kind.both else "v"
+        super().__init__(p, v, axis, mask=mask, alone=not kind.direction, direction=called)
         if kind.matrix:
             check_known(p, "p")
         if kind.one_axis:

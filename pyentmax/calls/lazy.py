@@ -91,13 +91,18 @@ def cut_alike(kernel: Any, operands: tuple[Any, ...]) -> tuple[Any, ...]:
     """
     if not is_lazy(operands[0]):
         return operands
-    *batch, row = operands[0].chunks
-    if len(row) > 1:
+    if len(row := operands[0].chunks[-1]) > 1:
         raise ValueError(
             f"the rows of a Dask array must lie in one chunk each, here they lie in {len(row)}; "
             "pass array.rechunk({axis: -1}) for the axis along which they go"
         )
     inputs, _ = core_dimensions(kernel)
+    if 0 in (shape := operands[0].shape[:-1]):  # to Dask, one entry for no rows does not fit
+        operands = tuple(
+            np.broadcast_to(x, shape + x.shape[x.ndim - core :])
+            for x, core in zip((operands[0].rechunk(-1), *operands[1:]), inputs, strict=True)
+        )
+    batch = operands[0].chunks[:-1]
     return tuple(
         x.rechunk(_chunks(x.shape, [*batch, row][: len(batch) + core])) if is_lazy(x) else x
         for x, core in zip(operands, inputs, strict=True)

@@ -100,8 +100,9 @@ class ScoreRows:
         if is_lazy(self.z):
             raise TypeError(
                 "scores in a lazy Dask array need a function that has a compiled kernel "
-                "(pyentmax.show_config() lists them); map any other over chunks that hold whole "
-                "rows, as in dask.array.map_blocks(function, z, dtype=z.dtype)"
+                "(pyentmax.show_config() lists them) and a dtype that it takes, here "
+                f"{self.z.dtype}; map any other over chunks that hold whole rows, as in "
+                "dask.array.map_blocks(function, z, dtype=z.dtype)"
             )
         z = self.z if self.mask is None else np.where(self.mask, self.z, -np.inf)
         # Sums over the last axis are pairwise, hence accurate, only where it is contiguous.
@@ -169,7 +170,7 @@ class ProbabilityRows:
     """Probabilities p and a direction v of one call of a derivative, arranged in rows.
 
     Off the support v plays no part, so masked entries may hold anything. A derivative that takes p
-    `alone` has p for v.
+    `alone` has p for v; errors call v what the caller calls it, `direction`.
 
     Attributes
     ----------
@@ -193,11 +194,18 @@ class ProbabilityRows:
     )
 
     def __init__(
-        self, p: Any, v: Any, axis: Any = -1, *, mask: Any = None, alone: bool = False
+        self,
+        p: Any,
+        v: Any,
+        axis: Any = -1,
+        *,
+        mask: Any = None,
+        alone: bool = False,
+        direction: str = "v",
     ) -> None:
         p, self.precision = as_floating(p, "p")
-        v, answer = (p, self.precision) if alone else as_floating(v, "v")
-        v = beside(v, p, "v")
+        v, answer = (p, self.precision) if alone else as_floating(v, direction)
+        v = beside(v, p, direction)
         self._answer = np.promote_types(self.precision, answer)
         compute = np.promote_types(p.dtype, v.dtype)
         p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
@@ -205,9 +213,9 @@ class ProbabilityRows:
         everything = not alone or mask is not None or len(self.axes) > 1
         check_known(p, "p", None if everything else self.axes)
         if not alone:
-            check_known(v, "v")
+            check_known(v, direction)
             if p.shape != v.shape:
-                raise ValueError(f"v must have the shape of p, {p.shape}, got {v.shape}")
+                raise ValueError(f"{direction} must have the shape of p, {p.shape}, got {v.shape}")
         self.kernel_ready = isinstance(chunk_type(p), np.ndarray) and p.dtype in KERNEL_DTYPES
         if mask is not None:
             mask = check_mask(mask, p, "p")
@@ -325,6 +333,8 @@ def flattened(rows: Any) -> Any:
     d = rows.shape[-1]
     if rows.ndim == 2:
         return rows
+    if is_lazy(rows) and 0 in rows.shape:  # Dask does not reshape nothing in several chunks
+        rows = rows.rechunk(-1)
     strides = getattr(rows, "strides", None)
     if strides is None or strides[-1] <= rows.itemsize or d == 1:
         return rows.reshape(math.prod(rows.shape[:-1]), d)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.dtypes import is_masked
+from pyentmax.calls.numbers import is_number
 from pyentmax.checking._differences import EPSILON, Array, numeric_derivatives
 from pyentmax.checking._report import CheckReport
 
@@ -64,6 +65,7 @@ def check_jacobian(
     Jacobian: FAILED
       largest error  1.00e+00 ...
     """
+    _check_arguments(rng, rtol, atol, fn=fn, jacobian=jacobian)
     to_caller, z = _from_caller(z)
     axis = _one_axis(axis, z.ndim)
     rows = np.moveaxis(z, axis, -1)
@@ -145,6 +147,7 @@ def check_vjp(
     >>> check_vjp(entmax15, [0.3, 0.1, -2.0], entmax15_vjp, entmax15_jvp).passed
     True
     """
+    _check_arguments(rng, rtol, atol, fn=fn, vjp=vjp, **{} if jvp is None else {"jvp": jvp})
     rng = np.random.default_rng(0) if rng is None else rng
     to_caller, z = _from_caller(z)
     p = fn(to_caller(z))
@@ -206,6 +209,7 @@ def check_gradient(
     ... ).passed
     True
     """
+    _check_arguments(rng, rtol, atol, loss=loss, gradient=gradient)
     rng = np.random.default_rng(0) if rng is None else rng
     to_caller, z = _from_caller(z)
     analytic = _with_shape("gradient", gradient(to_caller(z)), z.shape, "z")
@@ -239,6 +243,20 @@ def _compare_gradients(
     numeric = numeric_derivatives(scalar, z, directions, epsilon)
     numeric = numeric.rearranged(lambda values: values.reshape(shape))
     return CheckReport.compare(what, analytic, numeric, rtol, atol, duality, product_epsilon)
+
+
+def _check_arguments(rng: Any, rtol: Any, atol: Any, **functions: Any) -> None:
+    """Raise an error that names an argument which is not of its kind."""
+    for name, function in functions.items():
+        if not callable(function):
+            raise TypeError(f"{name} must be a function, got {function!r:.60}")
+    if rng is not None and not hasattr(rng, "standard_normal"):
+        raise TypeError(
+            f"rng must be a generator such as numpy.random.default_rng(0), got {rng!r:.60}"
+        )
+    for name, value in (("rtol", rtol), ("atol", atol)):
+        if not (is_number(value) and value >= 0):
+            raise ValueError(f"{name} must be a number of 0 or more, got {value!r:.60}")
 
 
 def _one_axis(axis: Any, ndim: int) -> int:
@@ -293,13 +311,18 @@ def _to_host(array: Any, name: str) -> Array:
             f"{name} is a numpy.ma array, and its mask would be lost; pass a plain array, and "
             "have the function mask, as in lambda z: softmax(z, mask=keep)"
         )
-    array = np.asarray(array)
+    kept, array = array, np.asarray(array)
     if array.dtype.kind == "c":
         raise TypeError(
             f"{name} must hold real numbers, got dtype {array.dtype}; for a complex function "
             "check its real and imaginary parts as functions of real numbers"
         )
-    return array.astype(np.float64)
+    try:
+        if kept is None:  # NumPy takes it for a NaN
+            raise TypeError
+        return array.astype(np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must hold real numbers, got {kept!r:.60}") from None
 
 
 def _with_shape(what: str, array: Any, shape: tuple[int, ...], of: str) -> Array:

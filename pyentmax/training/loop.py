@@ -276,9 +276,10 @@ class _Run:
             batches = iter(self.batches.epoch(self.order_rng))
             passed = sum(1 for _ in zip(range(self.done_in_epoch), batches, strict=False))
             if passed < self.done_in_epoch:
-                raise ValueError(
-                    f"done_in_epoch: expected at most the {passed} batches of an epoch, got "
-                    f"{self.done_in_epoch}; the last.npz of this run is damaged"
+                where = LAST if self.directory is None else self.directory / LAST
+                raise CheckpointError(
+                    f"{where}: done_in_epoch: expected at most the {passed} batches of an epoch, "
+                    f"got {self.done_in_epoch}"
                 )
             for batch in batches:
                 # Counted before the batch is used: a checkpoint after it must not repeat it.
@@ -488,31 +489,35 @@ class _Run:
                 "start a new run in another folder"
             )
         # Everything is checked before anything is used.
+        with _reading_description(path):
+            self._restore_description(meta)
         expected = with_prefix("param", self.model.params)
         expected |= with_prefix("optimizer", self.optimizer.state())
-        for group in ("best", *(f"recent.{age}" for age in range(self.config.average))):
-            if without_prefix(group, arrays):
-                expected |= with_prefix(group, self.model.params)
+        for group in (*(["best"] if self.history.update else []), *self._remembered()):
+            expected |= with_prefix(group, self.model.params)
         check_arrays(path, arrays, expected)
-        try:
-            self._restore_description(meta)
+        with _reading_description(path):
             self.optimizer.load(without_prefix("optimizer", arrays))
             if self.optimizer.updates != self.updates:
                 raise ValueError(
                     f"optimizer: expected {self.updates} updates, got {self.optimizer.updates}"
                 )
-        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise CheckpointError(
-                f"{path}: its description is incomplete or damaged "
-                f"({type(error).__name__}: {error})"
-            ) from error
         for name, x in without_prefix("param", arrays).items():
             self.model.params[name][...] = self.xp.asarray(x)
         best = without_prefix("best", arrays)
         self.best = {name: self.xp.asarray(x) for name, x in best.items()} or None
-        recent = [without_prefix(f"recent.{age}", arrays) for age in range(self.config.average)]
+        recent = [without_prefix(group, arrays) for group in self._remembered()]
         on_device = [{name: self.xp.asarray(x) for name, x in then.items()} for then in recent]
-        self.recent = [then for then in reversed(on_device) if then]
+        self.recent = on_device[::-1]
+
+    def _remembered(self) -> list[str]:
+        """The groups of parameters to be averaged that a checkpoint has by now, newest first."""
+        config = self.config
+        if config.average_every is not None:
+            count = self.updates // config.average_every
+        else:
+            count = len(self.history.update) if config.average > 1 else 0
+        return [f"recent.{age}" for age in range(min(count, config.average))]
 
     def _restore_description(self, meta: dict[str, Any]) -> None:
         """What is not an array; raises one of several errors if it is not as `save` wrote it."""
@@ -538,6 +543,17 @@ class _Run:
         for name in _NUMBERS:
             setattr(self, name, meta[name])
         self.saved_at = self.seconds
+
+
+@contextmanager
+def _reading_description(path: Path) -> Iterator[None]:
+    """Whatever is wrong with a description that is read inside is a CheckpointError."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CheckpointError(
+            f"{path}: its description is incomplete or damaged ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _check_rate_factors(config: TrainingConfig, names: Iterable[str]) -> None:

@@ -44,14 +44,8 @@ def test_no_product_leaves_its_row() -> None:
 
 
 @needs_protection
-def test_no_other_kernel_leaves_its_row() -> None:
-    others = [name for name in KERNELS if name not in JVPS]
-    run_over_broken_rows(*others, lengths=[2, 17, 257, 512])
-
-
-@needs_protection
 @pytest.mark.parametrize(
-    "seeds", [pytest.param(3, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.deep)]
+    "seeds", [pytest.param(1, marks=pytest.mark.slow), pytest.param(12, marks=pytest.mark.deep)]
 )
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_no_kernel_leaves_its_row_whatever_it_holds(kernel: str, seeds: int) -> None:
@@ -91,6 +85,17 @@ def test_a_product_of_what_is_no_distribution_is_that_of_the_formula(
         found = product(here, there, *parameters)
         np.testing.assert_allclose(found[: len(p)], expected, rtol=1e-14, atol=1e-323)
         assert not found[len(p) :].any()
+
+
+@pytest.mark.parametrize("dtype", [np.float16, *FLOATS])
+@pytest.mark.parametrize("alpha", [100.0, 1000.0, 1e6])
+def test_weights_of_entries_above_1_vanish_for_a_large_alpha(dtype, alpha) -> None:
+    """They wrapped around, to numbers of up to 2e290."""
+    for p in (np.array([2.3, 4.6]), np.linspace(1.5, 3, 9), np.linspace(1.5, 3, 300)):
+        p, v = p.astype(dtype), np.arange(len(p), dtype=dtype)
+        for product in (pe.entmax_jvp, pe.entmax_vjp):
+            # The least has the largest weight, 1.5^-98 at the most.
+            assert float(np.abs(product(p, v, alpha)).max()) < 1e-13
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
@@ -83,6 +83,7 @@ def test_a_million_ties_sum_to_one(n):
     assert_within_contract(kernel(np.zeros(n, np.float32)), np.zeros(n, np.float32))
 
 
+@pytest.mark.slow
 def test_every_short_length():
     rng = np.random.default_rng(0)
     for n in range(1, 71):
@@ -90,7 +91,6 @@ def test_every_short_length():
             assert_within_contract(kernel(z), z)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

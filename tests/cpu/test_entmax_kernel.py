@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
@@ -155,7 +155,6 @@ def test_a_million_ties_sum_to_one(alpha):
     assert (p == p[0]).all()
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
@@ -118,7 +118,6 @@ def test_long_rows_with_most_entries_in_the_support() -> None:
 
 
 @every_name
-@settings(max_examples=50, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

@@ -79,6 +79,7 @@ def test_accuracy_on_rows_of_every_kind(name, n, dtype):
         assert_within_contract(name, p, z)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_short_length(name, dtype):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, awkward_layouts, rows_of_every_kind
@@ -258,7 +258,6 @@ scores = st.sampled_from(FLOATS).flatmap(
 
 
 @pytest.mark.parametrize("name", ["fusedmax", "oscarmax"])
-@settings(max_examples=100, deadline=None)
 @given(z=scores, strength=st.floats(0, 10) | st.sampled_from([0.0, 0.25, 0.5, 1e6, np.inf]))
 def test_smoothing_by_hypothesis(name: str, z: np.ndarray, strength: float) -> None:
     strength = float(np.float32(strength))
@@ -267,7 +266,6 @@ def test_smoothing_by_hypothesis(name: str, z: np.ndarray, strength: float) -> N
 
 
 @pytest.mark.parametrize("name", ["csoftmax", "csparsemax"])
-@settings(max_examples=100, deadline=None)
 @given(z=scores, data=st.data())
 def test_bounds_by_hypothesis(name: str, z: np.ndarray, data: Any) -> None:
     elements = st.floats(0, 1, width=32) | st.sampled_from([0.0, 0.25, 0.5, 1.0])
@@ -277,7 +275,6 @@ def test_bounds_by_hypothesis(name: str, z: np.ndarray, data: Any) -> None:
     assert (p <= upper).all()
 
 
-@settings(max_examples=100, deadline=None)
 @given(z=scores, share=st.floats(0.01, 1))
 def test_budgets_by_hypothesis(z: np.ndarray, share: float) -> None:
     p = assert_same("budget_sparsemax", z[None], np.array([z.size * float(np.float32(share))]))

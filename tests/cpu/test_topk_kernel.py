@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
@@ -42,7 +42,6 @@ def test_equals_the_body_on_rows_of_every_kind(n, dtype):
                 assert_equals(kernel(z, np.broadcast_to(True, n), k), expected, z, k)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     z=st.sampled_from(FLOATS).flatmap(
         lambda dtype: hnp.arrays(

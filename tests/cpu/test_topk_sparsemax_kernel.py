@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
@@ -73,7 +73,6 @@ rows_and_k = {
 }
 
 
-@settings(max_examples=100, deadline=None)
 @given(**rows_and_k)
 def test_rows_found_by_hypothesis(z, k):
     assert_accurate(z, k, topk_sparsemax(z, k))
@@ -196,7 +195,6 @@ def test_losses_of_rows_of_every_kind(n, dtype):
                 assert_accurate_loss(z, y, k)
 
 
-@settings(max_examples=100, deadline=None)
 @given(**rows_and_k, y=st.integers(0, 39))
 def test_losses_of_rows_found_by_hypothesis(z, k, y):
     assert_accurate_loss(z, y % len(z), k)
@@ -219,6 +217,7 @@ def test_small_losses_keep_their_digits(dtype):
             np.testing.assert_allclose(two, (gap / 2048) ** 2, rtol=float(8 * eps * 2048 / gap))
 
 
+@pytest.mark.slow
 def test_gradients_are_those_of_the_loss():
     rng = np.random.default_rng(5)
     for n, k in ((5, 1), (5, 2), (12, 4), (12, 12)):

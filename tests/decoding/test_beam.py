@@ -71,7 +71,6 @@ def test_same_hypotheses_in_the_same_order_as_a_textbook_beam(model, beam, limit
 
 
 @given(automata(cyclic=True), st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
 def test_a_batch_gives_each_source_what_it_gets_alone(model, beam):
     states = len(model.support)
     source = np.arange(2 * states).reshape(-1, 1).repeat(4, axis=1) % states
@@ -217,7 +216,6 @@ def test_ties_at_the_cut_of_a_wide_support(vocabulary):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
 def test_dense_models_find_the_best_and_never_claim_to_be_exact(seed, beam):
     rng = np.random.default_rng(seed)
     weights = rng.gamma(0.5, size=(3, 4)) + 1e-3
@@ -235,7 +233,6 @@ def test_dense_models_find_the_best_and_never_claim_to_be_exact(seed, beam):
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.booleans(), st.booleans())
-@settings(max_examples=60, deadline=None)
 def test_a_wide_dense_distribution_is_searched_like_a_narrow_one(seed, beam, ties, proof):
     """Where every token is possible, few of many are looked at: those must be the best."""
     rng = np.random.default_rng(seed)
@@ -308,7 +305,6 @@ def test_stopping_at_the_n_best_changes_none_of_them(model, beam, n, limit, spar
 
 
 @given(automata(cyclic=True), st.integers(1, 5), st.integers(1, 5), st.booleans())
-@settings(max_examples=80, deadline=None)
 def test_what_is_proved_of_the_n_best_holds_among_all_strings(model, beam, n, sparse):
     model.output_is_sparse = sparse
     limit = 3
@@ -342,7 +338,6 @@ def test_a_sparse_search_stops_at_the_n_best_and_says_so():
 
 
 @given(automata(cyclic=True), st.integers(1, 4), st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
 def test_a_beam_that_proves_nothing_finds_what_one_that_stops_as_early_does(model, beam, limit):
     options = {"beam": beam, "max_length": limit}
     plain = search(model, prove=False, **options)
@@ -402,7 +397,6 @@ def test_attention_leaves_out_padding_and_can_be_left_out_itself():
 
 
 @given(automata(cyclic=True))
-@settings(max_examples=60, deadline=None)
 def test_greedy_takes_the_most_probable_token(model):
     source = np.arange(len(model.support))[:, None]
     outputs = greedy_search(model, source, source >= 0, max_length=6)

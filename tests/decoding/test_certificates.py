@@ -183,7 +183,7 @@ def test_what_is_called_complete_is_every_possible_string(output, dtype):
 @pytest.mark.parametrize("output", PROVED)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_many_lists_that_are_called_complete(output, dtype):
-    cases(output, dtype, 40)
+    cases(output, dtype, 15)
 
 
 @pytest.mark.parametrize("output", [name for name in PROVED if name != "normmax:1.01"])

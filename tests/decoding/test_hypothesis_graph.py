@@ -3,7 +3,7 @@
 from math import log
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyentmax.decoding import Hypothesis, HypothesisGraph
@@ -30,7 +30,6 @@ def spelled(graph, number):
 
 
 @given(lists)
-@settings(max_examples=100, deadline=None)
 def test_it_spells_the_listed_strings_and_no_other(words):
     graph = graph_of(words)
     found = [way for i in graph.first for way in spelled(graph, i)]

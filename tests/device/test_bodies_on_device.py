@@ -201,6 +201,7 @@ def test_a_mapping_by_its_hessian() -> None:
     np.testing.assert_array_equal(found.get(), expected)
 
 
+@pytest.mark.slow
 def test_finite_differences_of_functions_on_the_device() -> None:
     z = fake_cupy.asarray(Z)
     report = pyentmax.check_jacobian(pyentmax.entmax15, z, pyentmax.entmax15_jacobian)

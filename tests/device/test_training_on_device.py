@@ -34,6 +34,8 @@ from pyentmax.tasks.inflection import Example, Inflector, train_inflector
 from pyentmax.training import History, TrainingConfig, Validation, load_checkpoint, train
 from pyentmax.training.progress import Progress
 
+pytestmark = pytest.mark.slow
+
 COPIES_OF_A_BATCH = 5  # two arrays of tokens in, one out, two masks
 RNG = np.random.default_rng(0)
 PAIRS = [(s, s[::-1].copy()) for s in (RNG.integers(4, 9, size=n) for n in (1, 2, 3, 4, 5) * 8)]
@@ -100,10 +102,7 @@ def new_transformer(device: bool, **changes: Any) -> Transformer:
     # A bias of the keys changes nothing but the scores' offset: Adam blows up the rounding of 0.
     [
         {"attention_bias": False},
-        pytest.param(
-            {"norm": "pre", "tied": "all", "score": "additive", "label_smoothing": 0.1},
-            marks=pytest.mark.slow,
-        ),
+        {"norm": "pre", "tied": "all", "score": "additive", "label_smoothing": 0.1},
     ],
 )
 def test_a_transformers_training_and_decoding_are_the_hosts(changes: dict[str, Any]):
@@ -146,7 +145,7 @@ def test_a_transformers_update_waits_for_nothing():
 
 
 # --- training -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("attention", ["1.5", pytest.param("learned", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("attention", ["1.5", "learned"])
 def test_training_is_the_hosts(attention: str):
     host, history = trained(False, attention=attention)
     device, on_device = trained(True, attention=attention)
@@ -178,7 +177,6 @@ def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: 
     assert steps == [(COPIES_OF_A_BATCH, watched), *[(COPIES_OF_A_BATCH, 0)] * 3]
 
 
-@pytest.mark.slow
 def test_a_seed_fixes_dropout_on_the_device_too(tmp_path):
     (a, first), (b, second), (c, _) = trained(True, 0.3), trained(True, 0.3), trained(True)
     assert first.loss == second.loss

@@ -15,7 +15,7 @@ from bounded_oracles import (
     exact_csoftmax,
     random_problems,
 )
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
@@ -449,7 +449,6 @@ ROWS = hnp.arrays(np.float64, st.integers(1, 9), elements=st.floats(-30, 30))
 
 @every_name
 @given(data=st.data())
-@settings(max_examples=40, deadline=None)
 def test_properties(name: str, data: st.DataObject) -> None:
     z = data.draw(ROWS)
     upper = data.draw(hnp.arrays(np.float64, z.shape, elements=st.floats(0, 1)))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from bounded_oracles import best_box_projection, central_difference, exact_boxes
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
@@ -223,7 +223,6 @@ def test_bad_budgets_are_named_before_anything_is_written() -> None:
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
 def test_properties(data: st.DataObject) -> None:
     z = data.draw(hnp.arrays(np.float64, st.integers(1, 9), elements=st.floats(-20, 20)))
     k = data.draw(st.one_of(st.integers(1, z.size), st.floats(0.01, z.size)))

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 from exact_rows import exact_row
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -71,7 +71,6 @@ def test_against_fifty_digits(
 
 
 @every_case
-@settings(max_examples=40, deadline=None)
 @given(
     z=st.sampled_from([np.float32, np.float64]).flatmap(
         lambda dtype: hnp.arrays(

@@ -38,13 +38,8 @@ def test_long_rows_meet_the_optimality_conditions(name: str, scale: float, dtype
     assert (extra ** (alpha - 1) <= 16 * epsilon * reach).all()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[] if name.endswith(".reference") else pytest.mark.slow)
-        for name in UP_TO_2
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", UP_TO_2)
 def test_float32_sums_over_a_strided_axis_are_as_accurate(name: str) -> None:
     """NumPy's sums are pairwise over contiguous memory only: 50,000 terms one by one lose 3 digits.
 

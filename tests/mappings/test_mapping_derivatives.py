@@ -133,6 +133,14 @@ def test_a_nan_row_moves_nothing_where_it_is_masked(
         assert np.isnan((slope.reference if form else slope)(p, *params)[0]).all()
 
 
+@pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", "<f2"])
+def test_results_are_in_the_machines_byte_order(dtype: str) -> None:
+    z = np.array([1.0, 0.8, 0.1], dtype)
+    p = pyentmax.softmax(z)
+    for found in (p, pyentmax.softmax_vjp(z, z), pyentmax.softmax_loss(z, 0), pyentmax.entmax(z)):
+        assert found.dtype == np.dtype(dtype).newbyteorder("=")
+
+
 @every_case
 def test_dtypes_of_derivatives(name: str, params: tuple[float, ...]) -> None:
     record = MAPPINGS[name]
@@ -148,6 +156,11 @@ def test_bad_input_to_derivatives_is_named() -> None:
         pyentmax.entmax15_jvp([1.0, 0, 0], [1.0, 0])
     with pytest.raises(TypeError, match="v must hold real numbers"):
         pyentmax.softmax_jvp([0.5, 0.5], [1j, 0])
+    for gradient in (pyentmax.entmax_vjp_alpha, pyentmax.csoftmax_vjp_upper):  # g, not v
+        with pytest.raises(ValueError, match=r"g must have the shape of p, \(2,\), got \(3,\)"):
+            gradient([0.5, 0.5], [1.0, 0, 0], 1.5)
+        with pytest.raises(TypeError, match="g must hold real numbers"):
+            gradient([0.5, 0.5], [1j, 0], 1.5)
     with pytest.raises(ValueError, match="p is 0-dimensional"):
         pyentmax.sparsemax_jvp(1.0, 1.0)
     with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from test_mapping_properties import draw_params, records_that
@@ -56,7 +56,6 @@ def size_of(record: Mapping, z: np.ndarray, params: dict[str, Any]) -> float:
 
 @has_a_loss
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_non_negative_and_zero_where_p_is_the_target(record: Mapping, data: st.DataObject) -> None:
     z, y, params = draw_problem(record, data)
     assert fenchel_young_loss(z, y, record, **params) >= 0
@@ -66,7 +65,6 @@ def test_non_negative_and_zero_where_p_is_the_target(record: Mapping, data: st.D
 
 @has_a_loss
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_convex_and_gradient_is_p_minus_q(record: Mapping, data: st.DataObject) -> None:
     """The tangent at any point lies below: L(z') ≥ L(z) + (p − q)·(z' − z)."""
     z, y, params = draw_problem(record, data)
@@ -83,7 +81,6 @@ def test_convex_and_gradient_is_p_minus_q(record: Mapping, data: st.DataObject) 
 
 @has_a_loss
 @given(data=st.data(), t=st.floats(0.1, 10))
-@settings(max_examples=25, deadline=None)
 def test_temperature_scales_the_loss(record: Mapping, data: st.DataObject, t: float) -> None:
     """L_{tΩ}(z; q) = t L_Ω(z/t; q), where tΩ is a record of one's own."""
     z, y, params = draw_problem(record, data)
@@ -117,7 +114,6 @@ STRONGLY_CONVEX: list[tuple[str, tuple[float, ...]]] = [
 
 @pytest.mark.parametrize(("name", "params"), STRONGLY_CONVEX)
 @given(z=ROW, direction=ROW, size=st.sampled_from([1e-6, 1e-3, 0.1, 1.0]))
-@settings(max_examples=25, deadline=None)
 def test_gradient_is_lipschitz_where_omega_is_strongly_convex(
     name: str, params: tuple[float, ...], z: np.ndarray, direction: np.ndarray, size: float
 ) -> None:

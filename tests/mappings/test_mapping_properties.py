@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -45,7 +45,6 @@ def draw_params(record: Mapping, data: st.DataObject, z: np.ndarray) -> tuple[An
 
 @records_that(lambda record: record.on_simplex)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_on_the_simplex(record: Mapping, data: st.DataObject) -> None:
     z = data.draw(ROWS)
     params = draw_params(record, data, z)
@@ -57,7 +56,6 @@ def test_on_the_simplex(record: Mapping, data: st.DataObject) -> None:
 
 @records_that(lambda record: record.shift_invariant)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_shifting_all_scores_changes_nothing(record: Mapping, data: st.DataObject) -> None:
     # Whole numbers of 1/64 shift without rounding.
     z = np.round(data.draw(ROWS) * 64) / 64
@@ -68,7 +66,6 @@ def test_shifting_all_scores_changes_nothing(record: Mapping, data: st.DataObjec
 
 @records_that(lambda record: record.permutation_equivariant)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_permuting_scores_permutes_probabilities(record: Mapping, data: st.DataObject) -> None:
     z = data.draw(ROWS)
     params = draw_params(record, data, z)
@@ -85,7 +82,6 @@ def test_permuting_scores_permutes_probabilities(record: Mapping, data: st.DataO
 
 @records_that(lambda record: record.permutation_equivariant)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_larger_scores_get_no_less(record: Mapping, data: st.DataObject) -> None:
     z = data.draw(ROWS)
     params = draw_params(record, data, z)
@@ -96,7 +92,6 @@ def test_larger_scores_get_no_less(record: Mapping, data: st.DataObject) -> None
 
 @records_that(lambda record: record.omega is not None)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_monotone_as_a_gradient_of_a_convex_function(record: Mapping, data: st.DataObject) -> None:
     """(p(z) − p(z'))·(z − z') ≥ 0."""
     z = data.draw(ROWS)
@@ -108,7 +103,6 @@ def test_monotone_as_a_gradient_of_a_convex_function(record: Mapping, data: st.D
 
 @records_that(lambda record: record.omega is not None)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_maximises_its_own_problem(record: Mapping, data: st.DataObject) -> None:
     """No other point of the simplex has a larger p·z − Ω(p)."""
     z = data.draw(ROWS)
@@ -124,7 +118,6 @@ def test_maximises_its_own_problem(record: Mapping, data: st.DataObject) -> None
 
 @records_that(lambda record: record.symmetric)
 @given(data=st.data())
-@settings(max_examples=25, deadline=None)
 def test_jacobian_is_symmetric_and_positive_semi_definite(
     record: Mapping, data: st.DataObject
 ) -> None:

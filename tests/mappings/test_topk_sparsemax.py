@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -43,7 +43,6 @@ def test_no_other_support_is_nearer(function: Any, k: int) -> None:
 
 
 @either
-@settings(max_examples=80, deadline=None)
 @given(
     z=hnp.arrays(np.float64, (3, 6), elements=st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5])),
     k=st.integers(1, 7),

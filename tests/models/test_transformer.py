@@ -553,6 +553,7 @@ def test_scales_of_queries_and_keys_change_nothing_else():
         np.testing.assert_array_equal(scaled.params[name], factor * x, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["1.5", "learned"])
 @pytest.mark.parametrize("pause", [2, 5])
 def test_a_run_paused_in_its_start_goes_on_to_the_last_digit(tmp_path, attention, pause):
@@ -584,6 +585,7 @@ def test_a_run_paused_in_its_start_goes_on_to_the_last_digit(tmp_path, attention
         np.testing.assert_array_equal(again.params[name], x, err_msg=name)
 
 
+@pytest.mark.slow
 def test_it_learns_to_reverse():
     rng = np.random.default_rng(0)
     words = [rng.integers(3, 8, size=n) for n in rng.integers(1, 6, size=300)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases import Case, normal, one_by_one, random_case, visible
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pyentmax import (
@@ -253,7 +253,6 @@ def test_empty_shapes(shapes: tuple[tuple[int, ...], ...], output: tuple[int, ..
     assert attention_vjp_alpha(weights, arrays[2], found) == 0 or found.size
 
 
-@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.integers(1, 3), max_size=3),
     st.lists(st.booleans(), min_size=9, max_size=9),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import pyentmax as pe
@@ -73,7 +73,6 @@ def assert_same_bits(found: Any, expected: Any) -> None:
         assert one.dtype == other.dtype
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     options=st.sampled_from(SPARSE),

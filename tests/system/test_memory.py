@@ -25,6 +25,7 @@ print(faults(), keep_freed_memory(), faults())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not keep_freed_memory(), reason="the C library is not glibc")
 def test_arrays_that_are_freed_make_room_for_the_next():
     done = subprocess.run(

@@ -330,6 +330,7 @@ def test_resuming_with_other_settings_is_refused(tmp_path):
         run(new_model(), resume=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule", [{"schedule": "halve"}, {"schedule": "inverse_sqrt", "warmup": 5}]
 )
@@ -572,7 +573,9 @@ def test_more_batches_than_an_epoch_has_are_named(tmp_path, done):
     arrays, meta = load_checkpoint(path, "training state")
     save_checkpoint(path, arrays, meta | {"done_in_epoch": done})
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"done_in_epoch: expected at most the 7 .* got {done};"):
+    with pytest.raises(
+        CheckpointError, match=rf"last.npz: done_in_epoch: expected at most the 7 .* got {done}$"
+    ):
         run(new_model(), tmp_path, resume=True)
     assert path.read_bytes() == before
 
@@ -661,6 +664,34 @@ def test_what_is_averaged_may_stand_closer_than_validations():
         np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize(
+    ("every", "groups"),
+    [(None, ["best", "recent.0", "recent.1"]), (4, ["best", "recent.0", "recent.1", "recent.2"])],
+)
+def test_a_run_without_its_best_or_recent_parameters_is_not_gone_on_with(tmp_path, every, groups):
+    """It named a best.npz that it had not written, and averaged what was left."""
+    settings = config(average=3, average_every=every)
+    run(new_model(), tmp_path, config=settings, pause_after=23)  # validated after 10 and 20
+    path = tmp_path / "last.npz"
+    arrays, meta = load_checkpoint(path, "training state")
+    assert {name.rpartition(".")[0] for name in arrays} > {f"{groups[-1]}.output"}
+    for group in groups:
+        rest = {name: x for name, x in arrays.items() if not name.startswith(f"{group}.")}
+        assert len(rest) < len(arrays)
+        save_checkpoint(path, rest, meta)
+        with pytest.raises(CheckpointError, match=rf"last.npz: {group}\.\S+ is missing"):
+            run(new_model(), tmp_path, config=settings, resume=True)
+    more = f"recent.{len(groups) - 1}"
+    save_checkpoint(path, arrays | {f"{more}.output.bias": arrays["param.output.bias"]}, meta)
+    with pytest.raises(CheckpointError, match=f"{more}.output.bias is not expected"):
+        run(new_model(), tmp_path, config=settings, resume=True)
+    save_checkpoint(path, arrays, meta)
+    again, whole = new_model(), new_model()
+    run(again, tmp_path, config=settings, resume=True)
+    run(whole, config=settings)
+    assert checksum(again) == checksum(whole)
+
+
 def test_the_rate_warms_up_and_falls_with_the_square_root(monkeypatch):
     rates = []
 
@@ -677,6 +708,7 @@ def test_the_rate_warms_up_and_falls_with_the_square_root(monkeypatch):
     np.testing.assert_allclose(rates, 0.02 * np.minimum(t / 10, (10 / t) ** 0.5), rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("stop", "every"), [(10, None), (10, 4), (20, 4)])
 def test_a_run_with_everything_on_goes_on_to_the_last_digit(tmp_path, stop, every):
     # Three batches per update, of epochs of seven: an update spans two epochs.
@@ -734,6 +766,7 @@ def test_the_answer_to_an_interrupt_is_written_to_no_other_file(tmp_path):
     assert path.read_bytes() == b""
 
 
+@pytest.mark.slow
 def test_a_run_that_is_not_whole_is_not_gone_on_with(tmp_path):
     run(new_model(), tmp_path)
     path = tmp_path / "last.npz"

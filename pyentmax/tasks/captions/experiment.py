@@ -30,6 +30,7 @@ from pyentmax.tasks.captions.training import (
     draw_data,
     train_captioner,
 )
+from pyentmax.tasks.model_files import check_own_best
 from pyentmax.tasks.records import of_results, open_folder, write_text
 from pyentmax.tasks.runs import (
     RESULT,
@@ -40,7 +41,7 @@ from pyentmax.tasks.runs import (
     speed,
     training_state,
 )
-from pyentmax.training import LAST, TrainingConfig
+from pyentmax.training import BEST, LAST, TrainingConfig
 
 ROWS = {"softmax": "1", "entmax15": "1.5", "top4": "topk_softmax:4"}
 """Name → the mapping of every head."""
@@ -88,6 +89,9 @@ def do_run(
     def prepare() -> CaptionData:
         data = experiment_data(count)
         open_folder(out, {"images": sum(len(part.scenes) for part in data)})
+        folder = out / run.folder
+        if (folder / LAST).exists() and not (folder / BEST).exists():
+            (folder / RESULT).unlink(missing_ok=True)  # the run, gone on with, writes both again
         return data
 
     def work(folder: Path, data: CaptionData) -> dict[str, Any] | None:
@@ -230,6 +234,7 @@ def draw_looks(out: Path, runs: Sequence[Run], test: Pictures, image: int = 0) -
     scene, pixels = test.scenes[image], test.images[image]
     looks = {}
     for run in runs:
+        check_own_best(out / run.folder)
         [said] = Captioner.load(out / run.folder).caption(pixels[None])
         looks[run.row] = (said.words, said.attention.reshape(-1, GRID, GRID))
     return save_figure(plot_captions(pixels, looks, scene.sought()), out / "captions.png")

@@ -156,6 +156,7 @@ def test_train_and_resume(tmp_path, capsys):
     assert "belongs to another run" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib", reason="pictures need the extra: pyentmax[models]")
     monkeypatch.setattr("pyentmax.tasks.captions.experiment.MODEL", TINY)
@@ -174,6 +175,19 @@ def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
     assert result["used_with"].keys() >= {"1", "topk_softmax:1"}
     assert main([*command, "--quiet"]) == 0
     assert "(finished)" in capsys.readouterr().out
+    # A model that is lost is written again, and one of another row is not drawn for this one.
+    best, other = (tmp_path / f"{row}.seed-0" / "best.npz" for row in ("top4", "softmax"))
+    own = best.read_bytes()
+    best.unlink()
+    assert main(command) == 0
+    assert Captioner.load(best).description() == Captioner.load(best.parent).description()
+    assert read_json(best.parent / "result.json")["exact"] == result["exact"]
+    best.write_bytes(other.read_bytes())
+    capsys.readouterr()
+    assert main(command) == 1
+    assert f"{best}: expected the best parameters of the run in" in capsys.readouterr().err
+    best.write_bytes(own)
+    assert main(command) == 0
 
 
 def test_results_on_other_images_are_not_put_into_one_table(tmp_path, capsys, monkeypatch):

@@ -116,6 +116,7 @@ def test_forced_decoding(run, capsys, tmp_path):
     assert "unknown character 'q' in form 'walqed'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_analyse(run, files, capsys, tmp_path):
     out = tmp_path / "a"
     arguments = ["analyse", str(run), str(run), "--examples", str(files), "--beam", "3"]
@@ -140,6 +141,7 @@ def test_scores_and_fertility(files, tmp_path, capsys):
     assert "fertility: expected the attention softmax or sparsemax" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_learned_alpha(files, tmp_path, capsys):
     learned = train_arguments(files, tmp_path, "--quiet", "--attention", "learned")
     assert main(learned) == 0
@@ -304,6 +306,7 @@ def test_interrupt_and_resume(files, tmp_path, capsys):
     assert not [p for p in out.iterdir() if p.suffix == ".tmp"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="closes descriptors with a shell")
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_training_with_closed_streams(files, tmp_path, closed):

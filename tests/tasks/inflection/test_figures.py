@@ -43,6 +43,7 @@ def rows(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_figure_4_holds_each_alpha_in_each_role(folder, tmp_path, capsys):
     out = tmp_path / "f"
     assert reproduce("figure4", folder, out, "--alpha", "1.5", "2", "--seed", "0", "1") == 0

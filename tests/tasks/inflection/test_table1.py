@@ -158,6 +158,7 @@ def test_a_table_from_before_a_setting_goes_on(folder, tmp_path):
     assert "validate_on" not in (out / "settings.json").read_text()
 
 
+@pytest.mark.slow
 def test_a_finished_cell_is_left_alone_and_others_can_be_added(folder, tmp_path):
     out = tmp_path / "table"
     small = ("--loss", "1.5", "--attention", "1")
@@ -171,6 +172,7 @@ def test_a_finished_cell_is_left_alone_and_others_can_be_added(folder, tmp_path)
     assert not list(out.glob("*ensemble*"))
 
 
+@pytest.mark.slow
 def test_results_on_other_words_are_not_averaged(folder, tmp_path, capsys):
     out = tmp_path / "table"
     small = ("--loss", "1", "--attention", "1", "--epochs", "1", "--validate-every", "1")
@@ -208,6 +210,7 @@ def test_results_of_a_model_that_learned_from_others_are_not_compared(folder, tm
     assert not (out / Cell("1", "1", 1).folder).exists()
 
 
+@pytest.mark.slow
 def test_the_result_of_another_model_is_told(folder, tmp_path, capsys):
     out = tmp_path / "table"
     small = ("--loss", "1", "2", "--attention", "1", "--epochs", "1", "--validate-every", "1")
@@ -223,6 +226,22 @@ def test_the_result_of_another_model_is_told(folder, tmp_path, capsys):
             assert f"{name}/result.json: expected the result of {name}, got that of {other}" in said
         (out / name / "result.json").write_text(results[name])
     assert main(arguments(folder, out, *small, "--report")) == 0
+
+
+def test_an_ensemble_is_of_the_models_that_its_folders_trained(folder, tmp_path, capsys):
+    """A best.npz from another row's folder was taken for that of the row."""
+    out = tmp_path / "table"
+    small = ("--loss", "1", "2", "--attention", "1", "--epochs", "1", "--validate-every", "1")
+    assert main(arguments(folder, out, *small)) == 0
+    model, other = (out / Cell(loss, "1", 0).folder / "best.npz" for loss in ("1", "2"))
+    own = model.read_bytes()
+    model.write_bytes(other.read_bytes())
+    assert main(arguments(folder, out, *small, "--seed", "0", "1")) == 1
+    assert f"{model}: expected the best parameters of the run in" in capsys.readouterr().err
+    assert not list(out.glob("loss-1.*ensemble*"))
+    model.write_bytes(own)
+    assert main(arguments(folder, out, *small, "--seed", "0", "1")) == 0
+    assert len(list(out.glob("*ensemble*/result.json"))) == 2
 
 
 def test_results_without_settings_are_of_nobody_knows_which(folder, tmp_path, capsys):
@@ -247,13 +266,10 @@ def test_a_damaged_result_is_named(folder, tmp_path, capsys, text):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "field",
-    [
-        {"accuracy": "x"},
-        pytest.param({"levenshtein": None}, marks=pytest.mark.slow),
-        pytest.param({"languages": {"northish": 3}}, marks=pytest.mark.slow),
-    ],
+    [{"accuracy": "x"}, {"levenshtein": None}, {"languages": {"northish": 3}}],
     ids=str,
 )
 def test_a_damaged_field_of_a_result_is_told_with_the_folder(folder, tmp_path, capsys, field):
@@ -268,6 +284,7 @@ def test_a_damaged_field_of_a_result_is_told_with_the_folder(folder, tmp_path, c
     assert len(said.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_of_the_seeds_asked_for(folder, tmp_path):
     out = tmp_path / "table"
     small = ("--loss", "1.5", "--attention", "bisection:1.5", "--epochs", "1", "--seed")

@@ -57,6 +57,7 @@ def test_train_resume_and_sample(folder, capsys):
     assert first.strip() != second.strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["top8", "learned-late", "never"])
 def test_a_row_is_trained_measured_and_reported(folder, capsys, tiny_rows, name):
     out = folder / "rows"

@@ -73,6 +73,8 @@ def test_train_resume_and_translate(folder, capsys, monkeypatch, model, config):
     monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeffder hund\ndas ei\n"))
     assert run("translate", out, "-") == 0
     assert capsys.readouterr().out.splitlines()[2:] == given
+    assert run("translate", out, "-", "das ei") == 1  # it was translated as a word
+    assert "sentences: expected - for standard input alone" in capsys.readouterr().err
     assert run("translate", out, "--ensemble", out, "der hund", "das ei") == 0
     assert len(capsys.readouterr().out.splitlines()[2:]) == 2
     assert run("translate", out, "--list", "der hund", "--search", "exact", "--budget", 5) == 0
@@ -80,6 +82,16 @@ def test_train_resume_and_translate(folder, capsys, monkeypatch, model, config):
     assert run("translate", out, "--list", "der hund", "--best", 1) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "No other has a probability above" in said or "Exact and complete" in said
+
+
+def test_a_number_that_no_training_has_is_told_with_its_place(folder, capsys):
+    path = folder / "wrong.toml"
+    path.write_text(SMALL.replace("rate = 1e-2", "rate = -1.0"), "utf-8")
+    command = ("train", "transformer", "--config", path, "--out", folder / "run", "--quiet")
+    assert run(*command) == 1
+    assert f"{path}, [training] rate: expected" in capsys.readouterr().err
+    assert run(*command[:3], folder / "small.toml", *command[4:], "--updates", 0) == 1
+    assert capsys.readouterr().err.startswith("pyentmax train: updates: expected")
 
 
 def test_a_given_translation_is_forced_step_by_step(folder, capsys):
@@ -275,7 +287,7 @@ def test_a_folder_with_a_run_of_the_users_is_left_alone(folder):
     assert (folder / "run" / "best.npz").read_bytes() == before
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_the_demonstration_lists_both_translations_and_no_other(tmp_path, capsys):
     assert demo.run_demo(tmp_path, seed=0) == 0
     found = Translator.load(tmp_path).translate(demo.AMBIGUOUS)

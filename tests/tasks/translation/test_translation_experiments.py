@@ -268,6 +268,7 @@ def test_runs_on_a_cluster_are_those_of_one_machine(
     assert "no Dask scheduler answers" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_run_from_before_there_were_starts_goes_on(folder, tmp_path, small_rows):
     """Settings of the model that are not given are as if they had never been there."""
     name = "transformer-1.5"
@@ -305,6 +306,7 @@ def written(out, name, seed=0, bleu=None, accuracy=(30.0, 40.0), translations=No
         (folder / "translations.txt").write_text("".join(f"{t}\n" for t in translations), "utf-8")
 
 
+@pytest.mark.slow
 def test_the_report_says_what_is_there_and_what_is_not(folder, tmp_path, capsys):
     out = tmp_path / "out"
     references = [pair.target for pair in read_multi30k(folder).val]

@@ -33,6 +33,7 @@ from pyentmax.tasks.inflection.examples import first_words
 from pyentmax.tasks.inflection.experiments import cells
 from pyentmax.tasks.inflection.experiments.cells import LOCK, RESULT, Cell, Data, is_finished
 from pyentmax.tasks.inflection.inflector import load_word_decoder
+from pyentmax.tasks.model_files import check_own_best
 from pyentmax.tasks.records import open_folder, write_json, write_text
 from pyentmax.training import TrainingConfig
 
@@ -173,6 +174,8 @@ def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: 
             if cells.read_result(there)["seed"] == seed:
                 continue
             there.unlink()  # before its predictions are replaced
+        for cell in members:
+            check_own_best(out / cell.folder)
         decoder = load_word_decoder([out / cell.folder for cell in members])
         about = {"loss": loss, "attention": attention, "seed": seed, "models": len(members)}
         about |= {"updates": 0, "train_seconds": 0.0, "memory_mb": peak_memory()}

@@ -49,8 +49,10 @@ def _train(args: argparse.Namespace) -> int:
     settings = experiment.training | {k: v for k, v in given.items() if v is not None}
     try:
         training = TrainingConfig(**settings)
-    except TypeError as error:
-        raise ValueError(f"{args.config}, [training]: {error}") from error
+    except (TypeError, ValueError) as error:
+        from_options = tuple(name for name, value in given.items() if value is not None)
+        where = "" if str(error).startswith(from_options) else f"{args.config}, [training] "
+        raise ValueError(f"{where}{error}") from error
     last = args.out / LAST
     refuse_other_run(args.out, args.resume)
     train, dev = experiment.pairs()

@@ -61,6 +61,8 @@ def _translate(args: argparse.Namespace) -> int:
     beam = DEFAULT_BEAM if args.beam is None else args.beam
     decoder = load_sentence_decoder([args.model, *args.ensemble])
     sentences = args.sentences
+    if "-" in sentences and len(sentences) > 1:
+        raise ValueError("sentences: expected - for standard input alone, got more sentences")
     if sentences == ["-"]:
         # A mark at the beginning of a file that came through a pipe is no part of a word.
         text = sys.stdin.read().removeprefix("\ufeff")
