@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import faulthandler
 import importlib.util
 import os
 import signal
+import sys
 import zlib
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -60,9 +63,35 @@ class WithoutAdapters:
         return True if adapter and importlib.util.find_spec(name) is None else None
 
 
+# Seconds, of a test outside the deep stage. On two idle cores none takes a tenth of that.
+MOST_SECONDS = float(os.environ.get("PYENTMAX_TEST_SECONDS", "600"))
+
+
+class TimeLimit:
+    """Ends the process of a test that hangs, and says where every thread of it is.
+
+    An exception would not do: what hangs may be in C, or a lock's own code. With `-n`, pytest names
+    the test, and another process goes on with the others.
+    """
+
+    def __init__(self) -> None:
+        self._stderr = os.dup(sys.__stderr__.fileno())  # the tests' own is caught
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        """Set the clock for one test, its fixtures included."""
+        if not item.get_closest_marker("deep"):
+            faulthandler.dump_traceback_later(MOST_SECONDS, exit=True, file=self._stderr)
+        try:
+            return (yield)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Register hooks for the whole run: those of this file alone know the tests' folder only."""
     config.pluginmanager.register(WithoutAdapters(), "without-adapters")
+    config.pluginmanager.register(TimeLimit(), "time-limit")
 
 
 def leave_combinations_to_later(items: list[pytest.Item]) -> None:

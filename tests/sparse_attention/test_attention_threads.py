@@ -1,8 +1,10 @@
-"""Attention shared by threads: the same bits for any number, after a fork, for many callers."""
+"""Attention shared by threads: the same bits for any number, and for many callers.
+
+That a forked child gets them too is in tests/test_processes.py, where what hangs can be ended.
+"""
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -59,21 +61,6 @@ def test_callers_in_several_threads_do_not_disturb_each_other() -> None:
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda workers: everything(some, workers), [1, 2, 1, 3, 2, 2]):
             assert_same(found, alone)
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_computes_the_same() -> None:
-    some = case(t=300)
-    expected = everything(some, 2)  # starts the threads, of which the child has none
-    child = os.fork()
-    if child == 0:
-        try:
-            assert_same(everything(some, 2), expected)
-        except BaseException:
-            os._exit(1)
-        os._exit(0)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 @pytest.mark.parametrize("offset", [-150, 0, 200])
