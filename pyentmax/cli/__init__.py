@@ -17,6 +17,7 @@ from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
 from pyentmax.calls.devices import device_module
 from pyentmax.system.blas import describe_blas, limit_blas
+from pyentmax.system.memory import keep_freed_memory
 from pyentmax.tasks.analyse import add_analyse
 from pyentmax.tasks.captions.commands import add_commands as add_captions
 from pyentmax.tasks.command_line import Commands
@@ -35,6 +36,7 @@ ANALYSES = {**OF_INFLECTION, **OF_TRANSLATION}
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
     args = _parser().parse_args(argv)
+    keep_freed_memory()  # decoding, too, allocates the same arrays at every step
     try:
         print(f"pyentmax runs {describe_backend()}", flush=True)
         if getattr(args, "scheduler", None) is None:  # whose workers have devices of their own

@@ -8,6 +8,8 @@ all, and its result is not an approximation (Peters et al. 2019, §4.1).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from itertools import pairwise, repeat
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -303,33 +305,31 @@ def _best_of_dense(
     """The best of every source where every token is possible, as `_continuations`; None elsewhere.
 
     One pass over the log-probabilities finds the largest of disjoint parts of each row. At least
-    ``most`` entries reach the ``most``-th largest of these, and a part whose largest is below it
-    needs no second look.
+    ``most`` continuations of a source reach the ``most``-th best of these, and a part of which the
+    largest does not needs no second look.
     """
     vocabulary = log_prob.shape[1]
     if most >= vocabulary or not step.support.all():
         return None
-    largest = _largest_of_parts(log_prob, most)
-    parts = largest.shape[1]
-    # Where all are finite, each row has a possible continuation; a NaN would be the largest.
-    if not np.isfinite(largest.max(axis=1)).all() or np.isneginf(log_prob.min()):
+    # A NaN would be both. Where all are finite, each row has a possible continuation.
+    if not (math.isfinite(log_prob.min()) and math.isfinite(log_prob.max())):
         return None
-    bar = score + np.partition(largest, parts - most, axis=1)[:, parts - most]
-    # What is below the bar of one row of a source is not wanted of the others.
-    first = np.flatnonzero(np.diff(source_index, prepend=-1))
-    bar = np.repeat(np.maximum.reduceat(bar, first), np.diff(first, append=len(bar)))
-    # Rounding the sum may lift a score to the bar from this much below it.
-    rounding = 4 * np.finfo(score.dtype).eps * (np.abs(bar) + np.abs(score))
-    least = np.nextafter((bar - score - rounding).astype(log_prob.dtype), -np.inf)
-    rows, part = np.nonzero(largest >= least[:, None])
+    # Few tokens are looked at one by one.
+    largest = log_prob if vocabulary <= 128 else _largest_of_parts(log_prob, most)
+    parts = largest.shape[1]
+    total = score[:, None] + largest
+    rows_of_source = _counts_in_order(source_index)
+    bar = np.repeat(_bars(total.ravel(), rows_of_source * parts, most), rows_of_source)
+    rows, part = np.divmod(np.flatnonzero(total >= bar[:, None]), parts)
+    if parts == vocabulary:
+        return _Continuations(rows, part, total[rows, part], _NONE, _NONE)
     tokens = part[:, None] + parts * np.arange(-(-vocabulary // parts))
     there = tokens < vocabulary
-    found = log_prob[rows[:, None], np.where(there, tokens, 0)]
-    near, column = np.nonzero(there & (found >= least[rows, None]))
-    rows, tokens, values = rows[near], tokens[near, column], found[near, column]
+    found = score[rows, None] + log_prob[rows[:, None], np.where(there, tokens, 0)]
+    near, column = np.nonzero(there & (found >= bar[rows, None]))
+    rows, tokens, found = rows[near], tokens[near, column], found[near, column]
     order = np.argsort(rows * vocabulary + tokens)
-    rows, tokens = rows[order], tokens[order]
-    return _Continuations(rows, tokens, score[rows] + values[order], _NONE, _NONE)
+    return _Continuations(rows[order], tokens[order], found[order], _NONE, _NONE)
 
 
 def _largest_of_parts(x: FloatArray, least: int) -> FloatArray:
@@ -349,10 +349,13 @@ def _largest_of_parts(x: FloatArray, least: int) -> FloatArray:
 
 def _best(rows: IntArray, total: FloatArray, source_index: IntArray, beam: int) -> IntArray:
     """Places of the ``beam`` best continuations of every source, by source and rank."""
+    sources = source_index[rows]
+    counts = _counts_in_order(sources)
+    listed = np.arange(len(total))
     # Sorting a whole dense support would cost more than first finding, for each source, its
     # ``beam``-th best score. Ties with it stay in, for the order below.
-    sources = source_index[rows]
-    listed = np.flatnonzero(total >= _bars(sources, total, beam))
+    if len(total) > 4 * beam * len(counts):
+        listed = np.flatnonzero(total >= np.repeat(_bars(total, counts, beam), counts))
     # They are listed by row, then by token, and lexsort is stable: ties go to the better prefix,
     # then to the lower token id.
     order = listed[np.lexsort((-total[listed], sources[listed]))]
@@ -360,15 +363,31 @@ def _best(rows: IntArray, total: FloatArray, source_index: IntArray, beam: int) 
     return order[np.arange(len(order)) - np.searchsorted(in_order, in_order) < beam]
 
 
-def _bars(sources: IntArray, total: FloatArray, beam: int) -> FloatArray:
-    """For each continuation, listed by source, the ``beam``-th best score of its source."""
-    first = np.flatnonzero(np.diff(sources, prepend=-1))
-    counts = np.diff(first, append=len(sources))
-    bars = np.full(len(first), -np.inf)
-    for i in np.flatnonzero(counts > beam):
-        scores = total[first[i] : first[i] + counts[i]]
-        bars[i] = np.partition(scores, len(scores) - beam)[len(scores) - beam]
-    return np.repeat(bars, counts)
+def _counts_in_order(sources: IntArray) -> IntArray:
+    """How many entries each source has, of those that have any; entries of one stand together."""
+    changes = np.flatnonzero(sources[1:] != sources[:-1]) + 1
+    ends = np.concatenate([changes, [len(sources)]]) if len(sources) else changes
+    return np.diff(ends, prepend=0)
+
+
+def _bars(total: FloatArray, counts: IntArray, k: int) -> FloatArray:
+    """The k-th best score of each source, whose ``counts`` scores stand together.
+
+    −∞ where there are fewer.
+    """
+    bars = np.full(len(counts), -np.inf)
+    usual = counts <= 4 * len(total) // max(len(counts), 1)
+    # Few sources with many: to fill up all the others to their length would take longer.
+    for i, end in zip(np.flatnonzero(~usual), np.cumsum(counts)[~usual], strict=True):
+        if counts[i] >= k:
+            bars[i] = np.partition(total[end - counts[i] : end], counts[i] - k)[counts[i] - k]
+    width = counts[usual].max(initial=0)
+    if width >= k:
+        there = np.arange(width) < counts[usual, None]
+        side_by_side = np.full(there.shape, -np.inf)
+        side_by_side[there] = total if usual.all() else total[np.repeat(usual, counts)]
+        bars[usual] = np.partition(side_by_side, width - k, axis=1)[:, width - k]
+    return bars
 
 
 class _Endings:
@@ -437,26 +456,17 @@ def _hypotheses(
     source_index, score, length, row = (part[order] for part in places)
     is_complete = is_complete[order]
     rows = backpointers.rows(length, row)
-    tokens = backpointers.tokens_of(rows)
-    weights = backpointers.attention  # of all rows, those of step t from row start[t] on
-    start = np.cumsum([0, *map(len, weights)])
-    all_weights = np.concatenate(weights) if weights else None
-    listed: list[list[Hypothesis]] = [[] for _ in source_mask]
-    endings = zip(
-        source_index.tolist(),
-        length.tolist(),
-        score.tolist(),
-        is_complete.tolist(),
-        tokens,
-        strict=True,
-    )
-    attention = None
-    for k, (i, n, log_prob, ended, string) in enumerate(endings):
-        if all_weights is not None:
-            seen = n + 1 if ended else n
-            attention = all_weights[start[:seen] + rows[k, :seen]][:, source_mask[i]]
-        listed[i].append(Hypothesis(tuple(string[:n]), log_prob, attention, ended))
-    return listed
+    attention: Iterable[FloatArray | None] = repeat(None, len(rows))
+    if backpointers.keep_attention:
+        seen = zip(source_index, rows, length + is_complete, strict=True)
+        weights = backpointers.attention  # of all rows, those of step t from row start[t] on
+        start = np.cumsum([0, *map(len, weights)])
+        together = np.concatenate(weights)
+        attention = [together[start[:n] + row[:n]][:, source_mask[i]] for i, row, n in seen]
+    strings = backpointers.strings(rows, length)
+    listed = list(map(Hypothesis, strings, score.tolist(), attention, is_complete.tolist()))
+    first = np.searchsorted(source_index, np.arange(len(source_mask) + 1)).tolist()
+    return [listed[begin:end] for begin, end in pairwise(first)]
 
 
 class _Backpointers:
@@ -490,10 +500,14 @@ class _Backpointers:
             rows[longer, t] = self.parents[t][rows[longer, t + 1]]
         return rows
 
-    def tokens_of(self, rows: IntArray) -> list[list[int]]:
-        """The tokens of each hypothesis; those after its length mean nothing."""
-        columns = [self.tokens[t][rows[:, t + 1]] for t in range(rows.shape[1] - 1)]
-        return np.reshape(columns, (len(columns), len(rows))).T.tolist()
+    def strings(self, rows: IntArray, length: IntArray) -> list[tuple[int, ...]]:
+        """The tokens of each hypothesis."""
+        tokens = np.empty((len(rows), rows.shape[1] - 1), dtype=np.int64)
+        for t in range(tokens.shape[1]):
+            tokens[:, t] = self.tokens[t][rows[:, t + 1]]
+        joined = tokens[np.arange(tokens.shape[1]) < length[:, None]].tolist()
+        ends = np.cumsum(length).tolist()
+        return [tuple(joined[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 class _Rivals:

@@ -42,7 +42,7 @@ from pyentmax.nn.attention import (
 )
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform, uniform
 from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
-from pyentmax.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step
+from pyentmax.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step, next_lstm_state
 from pyentmax.nn.mapping_choice import choose_mapping
 
 
@@ -143,6 +143,17 @@ class DecoderState(NamedTuple):
     source_index: IntArray  # (B,): which encoded source a row decodes; on the host
     coverage: Any = None  # (B, S): the sum of past attention, where a fertility bounds it
     transposed: tuple[Any, ...] = ()  # the weights transposed, for the backward passes of training
+    # Rows that differ in their last token alone share the state before it. Then layers and
+    # input_feed hold each such state once, and this says which is whose, on the host: (B,).
+    place: IntArray | None = None
+
+    def with_own_rows(self) -> DecoderState:
+        """The same with a copy of the state for each row."""
+        if self.place is None:
+            return self
+        place = array_module(self.input_feed).asarray(self.place)
+        layers = tuple(layer[:, place] for layer in self.layers)
+        return self._replace(layers=layers, input_feed=self.input_feed[place], place=None)
 
 
 class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
@@ -285,15 +296,8 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         Each row attends to the source in its place, or to that of which it is one of the readers.
         """
         rate = self.config.dropout
-        x = as_tensor(state.input_feed)
-        layers = []
-        transposed = state.transposed or [None] * len(state.layers)
-        for k, before in enumerate(state.layers):
-            if k:
-                gates, x = params[f"decoder.{k}.bias"], dropout(x, rate, rng)
-            after = lstm_step(gates, x, before, state.weights[k], transposed[k])
-            layers.append(after)
-            x = after[0]
+        layers = self._lstm_layers(params, gates, state, rng)
+        x = layers[-1][0]
         mapping, coverage = self._step_mapping(params, state.coverage)
         if readers is None:
             scores = self.score.compare(params, "attention", x, state.memory.keys)
@@ -303,7 +307,41 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         if coverage is not None:
             coverage = coverage + weights
         combined = dropout(tanh(linear(params, "combine", concatenate([context, x]))), rate, rng)
-        return state._replace(layers=tuple(layers), input_feed=combined, coverage=coverage), weights
+        after = state._replace(
+            layers=tuple(layers), input_feed=combined, coverage=coverage, place=None
+        )
+        return after, weights
+
+    def _lstm_layers(
+        self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
+    ) -> list[Tensor]:
+        """The layers' new states."""
+        if state.place is not None:
+            return self._layers_of_shared(gates, state)
+        x = as_tensor(state.input_feed)
+        layers: list[Tensor] = []
+        transposed = state.transposed or [None] * len(state.layers)
+        for k, before in enumerate(state.layers):
+            if k:
+                gates, x = params[f"decoder.{k}.bias"], dropout(x, self.config.dropout, rng)
+            layers.append(lstm_step(gates, x, before, state.weights[k], transposed[k]))
+            x = layers[-1][0]
+        return layers
+
+    def _layers_of_shared(self, gates: Array, state: DecoderState) -> list[Tensor]:
+        """`_lstm_layers` where rows share the state before: its products are taken once for all."""
+        place = self.xp.asarray(state.place)
+        n, layers = self.config.hidden, []
+        for k, (h, c) in enumerate(state.layers):
+            weight = state.weights[k]
+            if k:
+                x = layers[-1][0]
+                shared = h @ weight[n:] + self.params[f"decoder.{k}.bias"]
+                gates, of_before = x @ weight[:n], shared[place]
+            else:
+                of_before = (self.xp.concatenate([state.input_feed, h], axis=1) @ weight)[place]
+            layers.append(next_lstm_state(gates, of_before, c[place]))
+        return [as_tensor(layer) for layer in layers]
 
     def _attend_beside(
         self,
@@ -355,7 +393,14 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of the given rows; a row may be repeated."""
-        source_index, rows = state.source_index[rows], self.xp.asarray(rows)
+        source_index = state.source_index[rows]
+        states = rows if state.place is None else state.place[rows]
+        distinct, place = np.unique(states, return_inverse=True)
+        if 4 * len(distinct) <= 3 * len(rows):
+            states = distinct
+        else:
+            place = None  # products of a few rows more are worth less than the way through `place`
+        states = self.xp.asarray(states)
         memory, memory_index = state.memory, state.memory_index
         read = still_read(memory_index, source_index)
         if read is not None:
@@ -363,17 +408,19 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             memory = Memory(*(part[places] for part in memory))
             memory_index = memory_index[read]
         return state._replace(
-            layers=tuple(layer[:, rows] for layer in state.layers),
-            input_feed=state.input_feed[rows],
+            layers=tuple(layer[:, states] for layer in state.layers),
+            input_feed=state.input_feed[states],
             memory=memory,
             memory_index=memory_index,
             source_index=source_index,
-            coverage=None if state.coverage is None else state.coverage[rows],
+            coverage=None if state.coverage is None else state.coverage[self.xp.asarray(rows)],
+            place=place,
         )
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
         """The rows of several states of one encoding, one state after the other."""
         xp = self.xp
+        states = [state.with_own_rows() for state in states]
         layers = zip(*(state.layers for state in states), strict=True)
         index, memory = joined_sources(
             [state.memory_index for state in states], [state.memory for state in states]

@@ -23,6 +23,7 @@ import numpy as np
 
 from pyentmax.autograd import GradientProduct, Tensor, as_tensor, concatenate
 from pyentmax.autograd.gradients import Array
+from pyentmax.calls.devices import array_module
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform, orthogonal
 from pyentmax.nn.linear import linear
 from pyentmax.nn.lstm_cell import lstm_cell, lstm_cell_vjp
@@ -151,10 +152,7 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any, transposed: Array | None 
     h, c = state.data
     batch, n = h.shape
     both = xp.concatenate([x.data, h], axis=1)
-    gates = xp.empty((batch, 4, n), both.dtype)
-    tanh_c, new = xp.empty_like(h), xp.empty_like(state.data)
-    summands = a.data.reshape(*a.shape[:-1], 4, n), (both @ weight.data).reshape(gates.shape)
-    lstm_cell(*summands, c, out=(gates, new[1], tanh_c, new[0]))
+    new, gates, tanh_c = _next_state(a.data, both @ weight.data, c)
 
     def vjp(gradient: Array) -> tuple[Any, ...]:
         da, d_state = xp.empty_like(gates), xp.empty_like(new)
@@ -166,6 +164,30 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any, transposed: Array | None 
         return d_a, d_both[:, :-n], d_state, GradientProduct(both, da)
 
     return Tensor(new, parents=(a, x, state, weight), vjp=vjp)
+
+
+def next_lstm_state(a: Array, b: Array, c: Array) -> Array:
+    """The new hidden state and cell, (2, B, H), of pre-activations a + b (B, 4H) and old cells.
+
+    Without a tape, for decoders that have the products already.
+
+    Examples
+    --------
+    >>> next_lstm_state(np.zeros((1, 4)), np.zeros((1, 4)), np.ones((1, 1)))[1]
+    array([[0.5]])
+    """
+    return _next_state(a, b, c)[0]
+
+
+def _next_state(a: Array, b: Array, c: Array) -> tuple[Array, Array, Array]:
+    """The new hidden state and cell, and what a backward pass needs: gates and tanh of the cell."""
+    xp = array_module(b)
+    batch, n = c.shape
+    gates, tanh_c = xp.empty((batch, 4, n), b.dtype), xp.empty_like(c)
+    new = xp.empty((2, batch, n), b.dtype)
+    parts = a.reshape(*a.shape[:-1], 4, n), b.reshape(batch, 4, n)
+    lstm_cell(*parts, c, out=(gates, new[1], tanh_c, new[0]))
+    return new, gates, tanh_c
 
 
 def init_lstm(
