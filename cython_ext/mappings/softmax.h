@@ -150,6 +150,51 @@ static void TYPED(log_softmax_row)(const REAL *restrict z, REAL *restrict p, ptr
     for (ptrdiff_t i = 0; i < n; i++) p[i] = (z[i] - largest) - log_sum;
 }
 
-static const TYPED(Mapping) TYPED(log_softmax) = {TYPED(log_softmax_row), NULL, 0};
+/* exponentials_below() of each column of a tile of gaps, summed as by exponential_columns(). */
+static void TYPED(columns_below)(const REAL *restrict x, ptrdiff_t n, Ahead *ahead,
+                                 REAL *restrict below, REAL *restrict ties) {
+    const REAL unit = TYPED(scaled_exp)(0);
+    for (int j = 0; j < BLOCK; j++) below[j] = ties[j] = 0;
+    for (ptrdiff_t start = 0; start < n; start += LANES) {
+        const ptrdiff_t end = n - start < LANES ? n : start + LANES;
+        REAL sum[BLOCK] = {0};
+        for (ptrdiff_t i = start; i < end; i++) {
+            ask_lines_ahead(ahead, 1);
+            for (int j = 0; j < BLOCK; j++) {
+                const REAL gap = x[i * BLOCK + j], tie = gap == 0 ? (REAL)1 : (REAL)0;
+                sum[j] += TYPED(scaled_exp)(gap) - tie * unit;
+                ties[j] += tie;
+            }
+        }
+        for (int j = 0; j < BLOCK; j++) below[j] += sum[j];
+    }
+}
+
+static void TYPED(log_softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                     ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
+    if (n > NARROW) {
+        for (int j = 0; j < count; j++) {
+            ask_ahead(ahead);
+            TYPED(log_softmax_row)(z[j], p[j], n, &(Ahead){0}, x);
+        }
+        return;
+    }
+    REAL largest[BLOCK], log_sum[BLOCK], ties[BLOCK];
+    TYPED(interleave)(z, n, 1, x, largest);
+    TYPED(columns_below)(x, n, ahead, log_sum, ties);
+    for (int j = 0; j < BLOCK; j++)
+        log_sum[j] = (REAL)log1p((double)ties[j] - 1 + log_sum[j] / TYPED(scaled_exp)(0));
+    for (ptrdiff_t i = 0; i < n; i++) {
+        ask_lines_ahead(ahead, 1);
+        for (int j = 0; j < BLOCK; j++) x[i * BLOCK + j] -= log_sum[j];
+    }
+    TYPED(separate)(x, n, p);
+    for (int j = 0; j < count; j++)
+        if (TYPED(is_settled)(p[j], n, largest[j]) && largest[j] < 0)
+            TYPED(fill)(p[j], n, -(REAL)INFINITY);
+}
+
+static const TYPED(Mapping)
+    TYPED(log_softmax) = {TYPED(log_softmax_row), TYPED(log_softmax_block), SHORT};
 
 #endif
