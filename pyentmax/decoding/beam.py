@@ -311,12 +311,12 @@ def _best_of_dense(
     vocabulary = log_prob.shape[1]
     if most >= vocabulary or not step.support.all():
         return None
-    # A NaN would be both. Where all are finite, each row has a possible continuation.
-    if not (math.isfinite(log_prob.min()) and math.isfinite(log_prob.max())):
-        return None
     # Few tokens are looked at one by one.
-    largest = log_prob if vocabulary <= 128 else _largest_of_parts(log_prob, most)
+    largest = log_prob if vocabulary <= 64 else _largest_of_parts(log_prob, most)
     parts = largest.shape[1]
+    # A NaN would be both. Where all are finite, each row has a possible continuation.
+    if not (math.isfinite(log_prob.min()) and math.isfinite(largest.max())):
+        return None
     total = score[:, None] + largest
     rows_of_source = _counts_in_order(source_index)
     bar = np.repeat(_bars(total.ravel(), rows_of_source * parts, most), rows_of_source)
@@ -365,9 +365,11 @@ def _best(rows: IntArray, total: FloatArray, source_index: IntArray, beam: int) 
 
 def _counts_in_order(sources: IntArray) -> IntArray:
     """How many entries each source has, of those that have any; entries of one stand together."""
-    changes = np.flatnonzero(sources[1:] != sources[:-1]) + 1
-    ends = np.concatenate([changes, [len(sources)]]) if len(sources) else changes
-    return np.diff(ends, prepend=0)
+    begins = np.flatnonzero(np.concatenate([[True], sources[1:] != sources[:-1]])[: len(sources)])
+    counts = np.empty_like(begins)
+    counts[:-1] = begins[1:] - begins[:-1]
+    counts[-1:] = len(sources) - begins[-1:]
+    return counts
 
 
 def _bars(total: FloatArray, counts: IntArray, k: int) -> FloatArray:
