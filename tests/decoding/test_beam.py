@@ -10,7 +10,7 @@ from automata import BOS, EOS, Automaton, automata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyentmax.decoding import beam_search, greedy_search
+from pyentmax.decoding import Step, beam, beam_search, greedy_search
 
 
 def search(model, start=0, length=3, **kwargs):
@@ -236,7 +236,7 @@ def test_dense_models_find_the_best_and_never_claim_to_be_exact(seed, beam):
 def test_a_wide_dense_distribution_is_searched_like_a_narrow_one(seed, beam, ties, proof):
     """Where every token is possible, few of many are looked at: those must be the best."""
     rng = np.random.default_rng(seed)
-    weights = rng.gamma(0.5, size=(3, 60)) + 1e-3
+    weights = rng.gamma(0.5, size=(3, int(rng.choice([60, 90])))) + 1e-3
     if ties:
         weights = np.ceil(weights)
     weights[:, BOS] = 1e-9
@@ -451,3 +451,38 @@ def test_a_model_that_gives_nan_is_an_error_that_names_the_source():
     model.log_prob = np.array([[np.nan] * 3])
     with pytest.raises(ValueError, match="gives source 0 no next token after 0 tokens.* NaN"):
         search(model)
+
+
+@pytest.mark.parametrize("vocabulary", [6, 64, 65, 500])
+@pytest.mark.parametrize("decimals", [0, 2, 9])
+@pytest.mark.parametrize("dense", [True, False])
+def test_the_best_continuations_of_many_sources_are_those_of_a_plain_sort(
+    vocabulary, decimals, dense
+):
+    rng = np.random.default_rng(vocabulary)
+    counts = rng.integers(1, 6, 20)
+    source_index = np.repeat(np.sort(rng.permutation(40)[:20]), counts)
+    score = -np.abs(np.round(rng.standard_normal(counts.sum()), decimals))
+    shape = (len(score), vocabulary)
+    log_prob = -np.abs(np.round(3 * rng.standard_normal(shape), decimals)).astype(np.float32)
+    support = np.ones(shape, bool)
+    if not dense:  # a source that has more than all the others, and one with few
+        support = rng.random(shape) < 2 / vocabulary
+        support[source_index == source_index[0]] = True
+        support[:, 0] = True
+        log_prob[~support] = -np.inf
+    step = Step(log_prob, support, np.ones((len(score), 1)))
+    for k in (1, 3, 5):
+        found = beam._continuations(step, log_prob, score, source_index, 0, k if dense else None)
+        kept = beam._best(found.rows, found.total, source_index, k)
+        at = 0
+        for source in dict.fromkeys(source_index.tolist()):
+            rows = np.flatnonzero(source_index == source)
+            total = (score[rows, None] + log_prob[rows]).ravel()
+            best = np.argsort(-total, kind="stable")[: min(k, support[rows].sum())]
+            some = kept[at : at + len(best)]
+            at += len(best)
+            np.testing.assert_array_equal(found.rows[some], rows[best // vocabulary])
+            np.testing.assert_array_equal(found.tokens[some], best % vocabulary)
+            np.testing.assert_array_equal(found.total[some], total[best])
+        assert at == len(kept)

@@ -212,6 +212,35 @@ def test_prefixes_that_take_each_others_places_keep_what_they_attend_to():
             np.testing.assert_allclose(together.attention[k], alone.attention[0], rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"layers": 3}, {"attention": "2", "fertility": 2.0}, {"dtype": np.float32}],
+    ids=["one layer", "three", "fertility", "float32"],
+)
+def test_prefixes_that_differ_in_their_last_token_share_the_state_before_it(changes):
+    model = small(**changes)
+    rtol = 1e-5 if "dtype" in changes else 1e-12
+    _, first = model.step(model.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))
+    rows = np.array([1, 0, 0, 0, 2, 1, 2, 1])
+    shared = model.select(first, rows)
+    assert shared.place is not None
+    assert len(shared.input_feed) == shared.layers[0].shape[1] == 3
+    again = np.array([7, 7, 0, 3, 3, 5, 5, 4])  # children of one prefix twice removed
+    twice = model.select(shared, again)
+    others = [shared.with_own_rows(), model.join([model.select(shared, np.arange(8)[:4])])]
+    states = [(shared, rows), (twice, rows[again]), (others[0], rows), (others[1], rows[:4])]
+    for state, from_first in states:
+        tokens = np.arange(len(from_first)) % 4 + 2
+        step, after = model.step(state, tokens)
+        assert after.place is None
+        for k, row in enumerate(from_first):
+            one, later = model.step(model.select(first, np.array([row])), tokens[k : k + 1])
+            np.testing.assert_allclose(step.log_prob[k], one.log_prob[0], rtol=rtol)
+            np.testing.assert_allclose(step.attention[k], one.attention[0], rtol=rtol)
+            for layer, wanted in zip(after.layers, later.layers, strict=True):
+                np.testing.assert_allclose(layer[:, k], wanted[:, 0], rtol=rtol, atol=rtol / 10)
+
+
 @pytest.mark.parametrize("score", ["additive", "bilinear"])
 def test_all_prefixes_of_a_source_read_one_copy_of_its_keys(score):
     model = small("1.5", "1.5", score=score, fertility=None)
