@@ -331,7 +331,8 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
     def _layers_of_shared(self, gates: Array, state: DecoderState) -> list[Tensor]:
         """`_lstm_layers` where rows share the state before: its products are taken once for all."""
         place = self.xp.asarray(state.place)
-        n, layers = self.config.hidden, []
+        n = self.config.hidden
+        layers: list[Array] = []
         for k, (h, c) in enumerate(state.layers):
             weight = state.weights[k]
             if k:
@@ -396,11 +397,9 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         source_index = state.source_index[rows]
         states = rows if state.place is None else state.place[rows]
         distinct, place = np.unique(states, return_inverse=True)
-        if 4 * len(distinct) <= 3 * len(rows):
-            states = distinct
-        else:
-            place = None  # products of a few rows more are worth less than the way through `place`
-        states = self.xp.asarray(states)
+        # Products of a few rows more would cost less than the way through `place`.
+        share = 4 * len(distinct) <= 3 * len(rows)
+        states = self.xp.asarray(distinct if share else states)
         memory, memory_index = state.memory, state.memory_index
         read = still_read(memory_index, source_index)
         if read is not None:
@@ -414,7 +413,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             memory_index=memory_index,
             source_index=source_index,
             coverage=None if state.coverage is None else state.coverage[self.xp.asarray(rows)],
-            place=place,
+            place=place if share else None,
         )
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
