@@ -346,7 +346,8 @@ static void TYPED(columns_product_loop)(char **args, const ptrdiff_t *dims, cons
 
 /* J v of one row of n non-zeros, times a factor. */
 static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v,
-                                  REAL *restrict out, ptrdiff_t n, double alpha, REAL factor) {
+                                  REAL *restrict out, ptrdiff_t n, double alpha,
+                                  TYPED(Curvature) *kept, REAL factor) {
     if (n == 0) return;
     if (alpha > 2) {
         TYPED(entmax_jvp_above_2_row)(p, v, out, n, alpha);
@@ -354,7 +355,7 @@ static void TYPED(sparse_row_jvp)(const REAL *restrict p, const REAL *restrict v
         TYPED(Balance) all = {0};
         for (ptrdiff_t start = 0; start < n; start += LEAF) {
             const ptrdiff_t size = n - start < LEAF ? n - start : LEAF;
-            TYPED(inverse_curvature)(p + start, size, alpha, out + start);
+            TYPED(inverse_curvature)(p + start, size, alpha, kept, out + start);
             TYPED(add_weights)(out + start, v + start, size, 0, &all);
         }
         TYPED(jacobian_product)(out, v, n, &all);
@@ -374,6 +375,7 @@ static void TYPED(rows_entmax_jvp_loop)(char **args, const ptrdiff_t *dims, cons
         value_error("rows_entmax_jvp: rows must be contiguous");
         return;
     }
+    TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
         const REAL *v = (const REAL *)(args[1] + turn * steps[1]);
@@ -386,7 +388,7 @@ static void TYPED(rows_entmax_jvp_loop)(char **args, const ptrdiff_t *dims, cons
             if (!rows_fit(&rows, m, entries, NULL, 0)) return;
             for (ptrdiff_t r = 0; r < m; r++) {
                 const ptrdiff_t start = row_start(&rows, r), n = row_end(&rows, r) - start;
-                TYPED(sparse_row_jvp)(p + start, v + start, out + start, n, alpha, factor);
+                TYPED(sparse_row_jvp)(p + start, v + start, out + start, n, alpha, &kept, factor);
             }
         }
     }
@@ -413,6 +415,7 @@ static void TYPED(rows_entmax_vjp_loop)(char **args, const ptrdiff_t *dims, cons
     }
     REAL *dots = NULL;
     ptrdiff_t most = 0;
+    TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
         const int32_t *columns = (const int32_t *)(args[1] + turn * steps[1]);
@@ -437,7 +440,8 @@ static void TYPED(rows_entmax_vjp_loop)(char **args, const ptrdiff_t *dims, cons
                 }
                 TYPED(row_dots)((const REAL *)(g + r * own[7]), columns + start, size, v, own[10],
                                 g_width, dots);
-                TYPED(sparse_row_jvp)(p + start, dots, g_scores + start, size, alpha, factor);
+                TYPED(sparse_row_jvp)(p + start, dots, g_scores + start, size, alpha, &kept,
+                                      factor);
                 TYPED(combine)(g_scores + start, columns + start, size, k, own[13], width,
                                (REAL *)(g_query + r * own[18]));
             }
@@ -464,6 +468,7 @@ static void TYPED(rows_entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims
     }
     REAL *room = NULL;
     ptrdiff_t most = -1;
+    TYPED(Curvature) kept = {.exponent = -1};
     for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
         const REAL *p = (const REAL *)(args[0] + turn * steps[0]);
         const REAL *g = (const REAL *)(args[1] + turn * steps[1]);
@@ -483,7 +488,7 @@ static void TYPED(rows_entmax_vjp_alpha_loop)(char **args, const ptrdiff_t *dims
                     if (room == NULL) return;
                     most = n;
                 }
-                if (n > 0) TYPED(grad_alpha_row)(p + start, room, n, alpha, room + n);
+                if (n > 0) TYPED(grad_alpha_row)(p + start, room, n, alpha, &kept, room + n);
                 *(REAL *)(args[5] + turn * steps[5] + h * own[7]
                           + r * own[8]) = n > 0 ? TYPED(dot)(room, g + start, n) : (REAL)0;
             }

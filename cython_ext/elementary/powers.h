@@ -26,6 +26,7 @@ enum {
     POWER_NODES = 8, /* points that a prepared power's polynomial goes through */
     BINADES = 32,    /* the powers of 2 that look_up() holds */
     EXPONENTS = 8,   /* that are prepared side by side */
+    LIFT = 24,       /* 2^LIFT times a denormal float is a normal one */
 };
 
 #define TEMPLATE "elementary/powers.h"
@@ -98,16 +99,72 @@ static void TYPED(prepare_power)(TYPED(PreparedPower) *power, double exponent) {
     power->exponent = exponent;
 }
 
-/* u^exponent 2^SHIFT for u = 2^e (1 + f) between ε/4 and 1: 0 for what is below ε/2, which is as
- * close as 1 + r comes to 0. Half the work of powers(). */
-ALWAYS_INLINE TYPED(Register)
-    TYPED(prepared_power)(const TYPED(PreparedPower) *power, TYPED(Register) u) {
+/* For `count` registers of u = 2^e (1 + f) between ε/4 and 1, in their place, u^exponent 2^SHIFT: 0
+ * for what is below ε/2, which is as close as 1 + r comes to 0. Half the work of powers(). */
+ALWAYS_INLINE void TYPED(prepared_power)(const TYPED(PreparedPower) *power, TYPED(Register) *u,
+                                         const int count) {
     const REAL *c = power->coefficients;
-    TYPED(LaneMask) e;
-    const TYPED(Register) f = TYPED(split_register)(u, &e);
-    TYPED(Register) y = f * c[POWER_NODES - 1] + c[POWER_NODES - 2];
-    for (int i = POWER_NODES - 3; i >= 0; i--) y = y * f + c[i];
-    return y * TYPED(look_up)(power->of_2, e);
+    TYPED(Register) f[ABREAST], y[ABREAST];
+    TYPED(LaneMask) e[ABREAST];
+    for (int k = 0; k < count; k++) f[k] = TYPED(split_register)(u[k], e + k);
+    for (int k = 0; k < count; k++) y[k] = f[k] * c[POWER_NODES - 1] + c[POWER_NODES - 2];
+    for (int i = POWER_NODES - 3; i >= 0; i--)
+        for (int k = 0; k < count; k++) y[k] = y[k] * f[k] + c[i];
+    for (int k = 0; k < count; k++) u[k] = y[k] * TYPED(look_up)(power->of_2, e[k]);
+}
+
+/* An exponent between -1 and 1 for many u > 0 of any size, denormal or beyond 1: 2^e is 2^(e mod
+ * 32) times a power of 2^32, and each has its own table. */
+typedef struct {
+    double exponent;                /* -1 before any is prepared */
+    REAL coefficients[POWER_NODES]; /* of (1 + f)^exponent in f, */
+    REAL of_2[BINADES];             /* 2^(exponent e) for e from 0 on, */
+    REAL of_all[BINADES / 2];       /* and 2^(exponent (BINADES k - LIFT)), at k modulo 8, twice */
+} TYPED(WidePower);
+
+/* Up to EXPONENTS of them. */
+static void TYPED(prepare_wide_powers)(TYPED(WidePower) *powers, const double *exponents,
+                                       int count) {
+    double exponent[EXPONENTS], polynomial[POWER_NODES][EXPONENTS], step[EXPONENTS],
+        of_2[EXPONENTS], of_all[8][EXPONENTS];
+    for (int j = 0; j < EXPONENTS; j++) exponent[j] = exponents[j < count ? j : 0];
+    TYPED(power_polynomials)(exponent, polynomial);
+    for (int j = 0; j < EXPONENTS; j++) {
+        step[j] = exp2_of_f64(exponent[j]);
+        of_2[j] = 1;
+    }
+    for (int k = -4; k < 4; k++)
+        for (int j = 0; j < EXPONENTS; j++)
+            of_all[k & 7][j] = exp2_of_f64(exponent[j] * (BINADES * k - LIFT));
+    for (int e = 0; e < BINADES; e++) {
+        for (int j = 0; j < count; j++) powers[j].of_2[e] = (REAL)of_2[j];
+        for (int j = 0; j < EXPONENTS; j++) of_2[j] *= step[j];
+    }
+    for (int j = 0; j < count; j++) {
+        powers[j].exponent = exponent[j];
+        for (int i = 0; i < POWER_NODES; i++) powers[j].coefficients[i] = (REAL)polynomial[i][j];
+        for (int k = 0; k < 8; k++)
+            powers[j].of_all[k] = powers[j].of_all[k + 8] = (REAL)of_all[k][j];
+    }
+}
+
+/* u^exponent of `count` registers, in their place; 1 where u is not positive, which takes no time
+ * as a denormal would, and meaningless above 2^(EXPONENT_BIAS - LIFT). */
+ALWAYS_INLINE void TYPED(wide_power)(const TYPED(WidePower) *power, TYPED(Register) *u,
+                                     const int count) {
+    const REAL *c = power->coefficients;
+    TYPED(Register) f[ABREAST], y[ABREAST];
+    TYPED(LaneMask) e[ABREAST];
+    const TYPED(Register) zero = {0}, one = zero + 1;
+    for (int k = 0; k < count; k++) {
+        u[k] = TYPED(choose_above)(u[k], zero, u[k], one);
+        f[k] = TYPED(split_register)(u[k] * TYPED(power_of_2)(ROUNDER, LIFT), e + k);
+    }
+    for (int k = 0; k < count; k++) y[k] = f[k] * c[POWER_NODES - 1] + c[POWER_NODES - 2];
+    for (int i = POWER_NODES - 3; i >= 0; i--)
+        for (int k = 0; k < count; k++) y[k] = y[k] * f[k] + c[i];
+    for (int k = 0; k < count; k++) y[k] *= TYPED(look_up)(power->of_2, e[k]);
+    for (int k = 0; k < count; k++) u[k] = y[k] * TYPED(look_up_8)(power->of_all, e[k] >> 5);
 }
 
 /* An exponent for each column of a tile: the same powers, to the last bit. */
@@ -137,20 +194,24 @@ static void TYPED(prepare_columns)(TYPED(PreparedColumns) *columns, const double
 }
 
 /* prepared_power() in the columns from `column` on. */
-ALWAYS_INLINE TYPED(Register)
-    TYPED(power_in_columns)(const TYPED(PreparedColumns) *columns, int column, TYPED(Register) u) {
-    TYPED(LaneMask) e;
-    const TYPED(Register) f = TYPED(split_register)(u, &e);
-    TYPED(Register) y = f * TYPED(load_register)(columns->coefficients[POWER_NODES - 1] + column)
-                        + TYPED(load_register)(columns->coefficients[POWER_NODES - 2] + column);
+ALWAYS_INLINE void TYPED(power_in_columns)(const TYPED(PreparedColumns) *columns, int column,
+                                           TYPED(Register) *u, const int count) {
+    TYPED(Register) c[POWER_NODES], f[ABREAST], y[ABREAST];
+    TYPED(LaneMask) e[ABREAST];
+    for (int i = 0; i < POWER_NODES; i++)
+        c[i] = TYPED(load_register)(columns->coefficients[i] + column);
+    for (int k = 0; k < count; k++) f[k] = TYPED(split_register)(u[k], e + k);
+    for (int k = 0; k < count; k++) y[k] = f[k] * c[POWER_NODES - 1] + c[POWER_NODES - 2];
     for (int i = POWER_NODES - 3; i >= 0; i--)
-        y = y * f + TYPED(load_register)(columns->coefficients[i] + column);
-    BITS at[TYPED(WIDTH)];
-    REAL of_2[TYPED(WIDTH)];
-    memcpy(at, &e, sizeof at);
-    for (int j = 0; j < TYPED(WIDTH); j++)
-        of_2[j] = columns->of_2[at[j] & (BINADES - 1)][column + j];
-    return y * TYPED(load_register)(of_2);
+        for (int k = 0; k < count; k++) y[k] = y[k] * f[k] + c[i];
+    for (int k = 0; k < count; k++) {
+        BITS at[TYPED(WIDTH)];
+        REAL of_2[TYPED(WIDTH)];
+        memcpy(at, e + k, sizeof at);
+        for (int j = 0; j < TYPED(WIDTH); j++)
+            of_2[j] = columns->of_2[at[j] & (BINADES - 1)][column + j];
+        u[k] = y[k] * TYPED(load_register)(of_2);
+    }
 }
 
 #endif

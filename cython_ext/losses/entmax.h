@@ -185,14 +185,14 @@ static ptrdiff_t TYPED(place_of_gap)(const REAL *x, ptrdiff_t n, REAL gap) {
  * out. Of entries with the label's score any one will do for the label's. */
 static bool TYPED(entmax_below_2_loss_row)(const REAL *restrict z, REAL *restrict gradient,
                                            ptrdiff_t n, ptrdiff_t label, REAL weight, double alpha,
-                                           TYPED(PreparedPower) *power, Ahead *ahead,
+                                           TYPED(EntmaxKept) *kept, Ahead *ahead,
                                            REAL *restrict scratch, double *loss) {
     TYPED(Search) found;
     TYPED(EntmaxColumns) columns;
     REAL *restrict p = scratch + scratch_size(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(gradient, n, largest)) return TYPED(settled_loss)(gradient, loss);
-    const TYPED(PreparedPower) *by = TYPED(power_for)(alpha, n, power);
+    const TYPED(PreparedPower) *by = TYPED(power_for)(alpha, n, &kept->power);
     if (TYPED(entmax_dense_row)(z, gradient, n, largest, alpha, by, ahead, p))
         return TYPED(entmax_loss_of_p)(z, gradient, n, label, weight, alpha, scratch, loss);
     TYPED(find_entmax_below_2)(z, n, largest, alpha, by, ahead, scratch, p, &found, &columns);
@@ -322,12 +322,12 @@ static const TYPED(Loss) *TYPED(own_loss)(double alpha, bool with_gradient) {
 /* The loss of one row with its α; for some, from its p where the gradient goes. */
 static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                     ptrdiff_t label, REAL weight, double alpha,
-                                    const TYPED(Choice) *run, TYPED(PreparedPower) *power,
-                                    Ahead *ahead, REAL *restrict scratch, double *loss) {
+                                    const TYPED(Choice) *run, TYPED(EntmaxKept) *kept, Ahead *ahead,
+                                    REAL *restrict scratch, double *loss) {
     if (alpha > 1 && alpha < 2)
-        return TYPED(entmax_below_2_loss_row)(z, p, n, label, weight, alpha, power, ahead, scratch,
+        return TYPED(entmax_below_2_loss_row)(z, p, n, label, weight, alpha, kept, ahead, scratch,
                                               loss);
-    run->row(z, p, n, alpha, power, ahead, scratch);
+    run->row(z, p, n, alpha, kept, ahead, scratch);
     if (alpha == (double)INFINITY)
         return TYPED(argmax_loss_of_p)(z, p, n, label, weight, scratch, loss);
     return TYPED(entmax_loss_of_p)(z, p, n, label, weight, alpha, scratch, loss);
@@ -336,13 +336,13 @@ static bool TYPED(general_loss_row)(const REAL *restrict z, REAL *restrict p, pt
 /* The losses of short rows with their α, all of one Choice that has a block. */
 static void TYPED(general_loss_block)(TYPED(LossRows) *restrict rows, int count, ptrdiff_t n,
                                       const double alpha[BLOCK], const TYPED(Choice) *run,
-                                      TYPED(PreparedPower) *power, Ahead *ahead,
+                                      TYPED(EntmaxKept) *kept, Ahead *ahead,
                                       REAL *restrict scratch) {
     TYPED(TileUse) use = {.take = TYPED(entmax_tile_losses),
                           .alpha = alpha,
                           .label = rows->label,
                           .weight = rows->weight};
-    run->block(rows->z, rows->gradient, count, n, alpha, power, ahead, scratch, &use);
+    run->block(rows->z, rows->gradient, count, n, alpha, kept, ahead, scratch, &use);
     for (int j = 0; j < count; j++) {
         rows->loss[j] = use.loss[j];
         rows->counts[j] = !use.settled[j] || TYPED(settled_loss)(rows->gradient[j], rows->loss + j);
@@ -362,7 +362,7 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     TYPED(LossRows) rows;
-    TYPED(PreparedPower) power = {.exponent = -1};
+    TYPED(EntmaxKept) kept = {.power.exponent = -1};
 
     ptrdiff_t count = 0;
     for (ptrdiff_t start = 0; start < all.rows; start += count) {
@@ -392,13 +392,13 @@ static void TYPED(entmax_loss_loop)(char **args, const ptrdiff_t *dims, const pt
         TYPED(take_loss_rows)(&all, start, (int)count, at_most, scratch + size, &rows);
         Ahead ahead = TYPED(loss_rows_ahead)(&all, start, (int)count, at_most);
         if (run.block && at_most > 1) {
-            TYPED(general_loss_block)(&rows, (int)count, n, alpha, &run, &power, &ahead, scratch);
+            TYPED(general_loss_block)(&rows, (int)count, n, alpha, &run, &kept, &ahead, scratch);
         } else {
             for (ptrdiff_t j = 0; j < count; j++)
                 if (rows.weight[j] != 0 && rows.in_range[j])
                     rows.counts[j] = TYPED(general_loss_row)(
                         rows.z[j], rows.gradient[j], n, rows.label[j], rows.weight[j], alpha[j],
-                        &run, &power, &ahead, scratch, rows.loss + j);
+                        &run, &kept, &ahead, scratch, rows.loss + j);
         }
         TYPED(give_loss_rows)(&all, start, (int)count, scratch, &rows);
     }

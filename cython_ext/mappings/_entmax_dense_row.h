@@ -53,9 +53,35 @@ ALWAYS_INLINE const REAL *TYPED(whole_scores)(const REAL *z, ptrdiff_t i, ptrdif
     return last;
 }
 
+/* Add to the sums those of `count` registers of scores, and write each entry's w^(b - 1) 2^SHIFT.
+ */
+ALWAYS_INLINE void TYPED(add_dense)(const TYPED(PreparedPower) *power, const REAL *restrict scores,
+                                    REAL largest, REAL slope, const int count, REAL *restrict s,
+                                    TYPED(Register) sum[3][TYPED(REGISTERS)]) {
+    for (int start = 0; start < count; start += ABREAST) {
+        const int size = count - start < ABREAST ? count - start : ABREAST;
+        TYPED(Register) w[ABREAST], q[ABREAST];
+        for (int k = 0; k < size; k++) {
+            const ptrdiff_t at = (start + k) * TYPED(WIDTH);
+            const TYPED(Register) gap = (TYPED(load_register)(scores + at) - largest) * slope;
+            q[k] = w[k] = TYPED(at_least)(1 + gap, EPSILON / 4);
+        }
+        TYPED(prepared_power)(power, q, size);
+        for (int k = 0; k < size; k++) {
+            const int r = (start + k) % TYPED(REGISTERS);
+            const TYPED(Register) q_w = q[k] * w[k];
+            sum[0][r] += q_w * w[k];
+            sum[1][r] += q_w;
+            sum[2][r] += q[k];
+            TYPED(store_register)(q_w, s + (start + k) * TYPED(WIDTH));
+        }
+    }
+}
+
 /* The sums, and each entry's w^(b - 1) 2^SHIFT; as much as is read is asked for from `next` on. */
 static TYPED(DenseSums) TYPED(dense_powers)(const TYPED(DenseRow) *row, const REAL *restrict z,
                                             ptrdiff_t n, const REAL *next, REAL *restrict s) {
+    enum { STEP = ABREAST * TYPED(WIDTH) > LANES ? ABREAST * TYPED(WIDTH) : LANES };
     const TYPED(PreparedPower) power = *row->power;
     const REAL largest = row->largest, slope = row->scale * row->steepness;
     double all[3] = {0, 0, 0};
@@ -65,19 +91,15 @@ static TYPED(DenseSums) TYPED(dense_powers)(const TYPED(DenseRow) *row, const RE
         TYPED(Register) sum[3][TYPED(REGISTERS)];
         for (int k = 0; k < TYPED(REGISTERS); k++)
             sum[0][k] = sum[1][k] = sum[2][k] = (TYPED(Register)){0};
-        for (ptrdiff_t i = start; i < end; i += LANES) {
+        ptrdiff_t i = start;
+        for (; i + STEP <= end; i += STEP) {
+            for (int j = 0; j < STEP; j += LANES) ASK_FOR(next + i + j);
+            TYPED(add_dense)(&power, z + i, largest, slope, STEP / TYPED(WIDTH), s + i, sum);
+        }
+        for (; i < end; i += LANES) {
             const REAL *scores = TYPED(whole_scores)(z, i, n, last);
             ASK_FOR(next + i);
-            for (int k = 0; k < TYPED(REGISTERS); k++) {
-                const ptrdiff_t j = k * TYPED(WIDTH);
-                const TYPED(Register) gap = (TYPED(load_register)(scores + j) - largest) * slope;
-                const TYPED(Register) w = TYPED(at_least)(1 + gap, EPSILON / 4);
-                const TYPED(Register) q = TYPED(prepared_power)(&power, w), q_w = q * w;
-                sum[0][k] += q_w * w;
-                sum[1][k] += q_w;
-                sum[2][k] += q;
-                TYPED(store_register)(q_w, s + i + j);
-            }
+            TYPED(add_dense)(&power, scores, largest, slope, TYPED(REGISTERS), s + i, sum);
         }
         for (int which = 0; which < 3; which++) {
             memcpy(lanes, sum[which], sizeof lanes);
@@ -217,8 +239,9 @@ static void TYPED(finish_dense_row)(const TYPED(DenseRow) *row, const REAL *rest
             TYPED(Register) value = TYPED(load_register)(s + i + j) * (base + rest * gap);
             if (TYPED(any_below)(square, close * close)) {
                 const TYPED(Register) w = TYPED(at_least)(base + move * gap, EPSILON / 4);
-                const TYPED(Register) exact = TYPED(prepared_power)(row->power, w) * w * w;
-                value = TYPED(where_below)(square, close * close, exact, value);
+                TYPED(Register) exact = w;
+                TYPED(prepared_power)(row->power, &exact, 1);
+                value = TYPED(where_below)(square, close * close, exact * w * w, value);
             }
             TYPED(store_register)(TYPED(at_least)(value * factor, 0), to + j);
         }

@@ -28,10 +28,12 @@ typedef struct {
     TYPED(PreparedColumns) each;
 } TYPED(TilePower);
 
-ALWAYS_INLINE TYPED(Register) TYPED(tile_power)(const TYPED(TilePower) *power, const bool is_same,
-                                                int column, TYPED(Register) w) {
-    return is_same ? TYPED(prepared_power)(power->same, w)
-                   : TYPED(power_in_columns)(&power->each, column, w);
+ALWAYS_INLINE void TYPED(tile_power)(const TYPED(TilePower) *power, const bool is_same, int column,
+                                     TYPED(Register) *w, const int count) {
+    if (is_same)
+        TYPED(prepared_power)(power->same, w, count);
+    else
+        TYPED(power_in_columns)(&power->each, column, w, count);
 }
 
 /* Add a term, and what the sum loses of it to what it lost so far. */
@@ -42,27 +44,47 @@ ALWAYS_INLINE void TYPED(add_term)(TYPED(Register) term, TYPED(Register) *sum,
     *sum = next;
 }
 
-/* Each column's sum of w^b and sum of s = w^(b - 1), and every entry's s, all times 2^SHIFT. */
-ALWAYS_INLINE void TYPED(tile_sums)(const TYPED(TilePower) *power, const bool is_same,
+/* Of a group of columns, in registers. */
+typedef struct {
+    TYPED(Register) p, lost, s;
+} TYPED(TileSums);
+
+/* Add to the sums those of `count` entries of each column, and write their s. */
+ALWAYS_INLINE void TYPED(add_entries)(const TYPED(TilePower) *power, const bool is_same, int column,
+                                      const REAL *restrict x, TYPED(Register) slope,
+                                      REAL *restrict s, const int count, TYPED(TileSums) *sums) {
+    TYPED(Register) w[ABREAST], q[ABREAST];
+    for (int k = 0; k < count; k++) {
+        const TYPED(Register) base = 1 + TYPED(load_register)(x + k * BLOCK) * slope;
+        q[k] = w[k] = TYPED(at_least)(base, EPSILON / 4);
+    }
+    TYPED(tile_power)(power, is_same, column, q, count);
+    for (int k = 0; k < count; k++) {
+        TYPED(add_term)(q[k] * w[k], &sums->p, &sums->lost);
+        sums->s += q[k];
+        TYPED(store_register)(q[k], s + k * BLOCK);
+    }
+}
+
+/* The sums of w^b and of s = w^(b - 1) of the columns from `column` on that fit a register, and
+ * every entry's s, all times 2^SHIFT. */
+ALWAYS_INLINE void TYPED(tile_sums)(const TYPED(TilePower) *power, const bool is_same, int column,
                                     const REAL *restrict x, ptrdiff_t n,
                                     const REAL *restrict steepness, Ahead *ahead, REAL *restrict s,
                                     REAL sum_p[BLOCK], REAL sum_s[BLOCK]) {
+    const TYPED(Register) slope = TYPED(load_register)(steepness + column);
+    const TYPED(Register) none = {0};
+    TYPED(TileSums) sums = {none, none, none};
     Ahead mine = *ahead;
-    for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
-        const TYPED(Register) slope = TYPED(load_register)(steepness + j);
-        TYPED(Register) p = {0}, lost = {0}, all_s = {0};
-        for (ptrdiff_t i = j; i < n; i += BLOCK) {
-            ask_lines_ahead(&mine, 1);
-            const TYPED(Register) base = 1 + TYPED(load_register)(x + i) * slope;
-            const TYPED(Register) w = TYPED(at_least)(base, EPSILON / 4);
-            const TYPED(Register) q = TYPED(tile_power)(power, is_same, j, w);
-            TYPED(add_term)(q * w, &p, &lost);
-            all_s += q;
-            TYPED(store_register)(q, s + i);
-        }
-        TYPED(store_register)(p + lost, sum_p + j);
-        TYPED(store_register)(all_s, sum_s + j);
+    ptrdiff_t i = column;
+    for (; i + (ABREAST - 1) * BLOCK < n; i += ABREAST * BLOCK) {
+        ask_lines_ahead(&mine, ABREAST);
+        TYPED(add_entries)(power, is_same, column, x + i, slope, s + i, ABREAST, &sums);
     }
+    for (; i < n; i += BLOCK)
+        TYPED(add_entries)(power, is_same, column, x + i, slope, s + i, 1, &sums);
+    TYPED(store_register)(sums.p + sums.lost, sum_p + column);
+    TYPED(store_register)(sums.s, sum_s + column);
     *ahead = mine;
 }
 
@@ -88,8 +110,9 @@ ALWAYS_INLINE void TYPED(finish_tile)(const TYPED(TilePower) *power, const bool 
             TYPED(Register) value = TYPED(load_register)(s + i) * (base + tangent * gap);
             if (TYPED(any_below)(beyond, 0)) {
                 const TYPED(Register) w = TYPED(at_least)(base + move * gap, EPSILON / 4);
-                const TYPED(Register) exact = TYPED(tile_power)(power, is_same, j, w) * w;
-                value = TYPED(where_below)(beyond, 0, exact, value);
+                TYPED(Register) exact = w;
+                TYPED(tile_power)(power, is_same, j, &exact, 1);
+                value = TYPED(where_below)(beyond, 0, exact * w, value);
             }
             value = TYPED(at_least)(value * factor, 0);
             if (add_up) TYPED(add_term)(value, &p, &lost);
@@ -99,11 +122,10 @@ ALWAYS_INLINE void TYPED(finish_tile)(const TYPED(TilePower) *power, const bool 
     }
 }
 
-/* Newton's step of every column; false if no column took one. */
-static bool TYPED(tile_step)(const REAL sum_p[BLOCK], const REAL sum_s[BLOCK],
-                             TYPED(EntmaxColumns) *restrict at) {
+/* Newton's step of every column; tells which took one. */
+static void TYPED(tile_step)(const REAL sum_p[BLOCK], const REAL sum_s[BLOCK],
+                             TYPED(EntmaxColumns) *restrict at, BITS moving[BLOCK]) {
     const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
-    BITS moving = 0;
     for (int j = 0; j < BLOCK; j++) {
         const REAL now = at->steepness[j], a = sum_s[j] / sum_p[j];
         const REAL norm = TYPED(exp2_of)(at->beta[j] * TYPED(log2_of)(sum_p[j] * unscale));
@@ -113,20 +135,30 @@ static bool TYPED(tile_step)(const REAL sum_p[BLOCK], const REAL sum_s[BLOCK],
         at->steepness[j] = moves ? (next > at->least[j] ? next : at->least[j]) : now;
         at->rest[j] = move;
         at->factor[j] = 1 / (sum_p[j] + at->b[j] * move * (sum_p[j] - sum_s[j]));
-        moving |= moves;
+        moving[j] = moves;
     }
-    return moving;
 }
 
-/* Gaps times β of the columns of a tile to p, n entries in all; a row has `length` of them. */
+/* Gaps times β of the columns of a tile to p, n entries in all; a row has `length` of them. Columns
+ * of which none moves are left as they are. */
 ALWAYS_INLINE void TYPED(tile_of_powers)(const TYPED(TilePower) *power, const bool is_same,
                                          const REAL *restrict x, ptrdiff_t n, ptrdiff_t length,
                                          TYPED(EntmaxColumns) *restrict columns, Ahead *ahead,
                                          REAL *restrict p) {
     REAL sum_p[BLOCK], sum_s[BLOCK];
-    for (int pass = 0; pass < MAX_PASSES; pass++) {
-        TYPED(tile_sums)(power, is_same, x, n, columns->steepness, ahead, p, sum_p, sum_s);
-        if (!TYPED(tile_step)(sum_p, sum_s, columns)) break;
+    BITS moving[BLOCK], any_moving = 1;
+    for (int j = 0; j < BLOCK; j++) moving[j] = 1;
+    for (int pass = 0; any_moving && pass < MAX_PASSES; pass++) {
+        for (int j = 0; j < BLOCK; j += TYPED(WIDTH)) {
+            BITS of_these = 0;
+            for (int k = 0; k < TYPED(WIDTH); k++) of_these |= moving[j + k];
+            if (of_these)
+                TYPED(tile_sums)(power, is_same, j, x, n, columns->steepness, ahead, p, sum_p,
+                                 sum_s);
+        }
+        TYPED(tile_step)(sum_p, sum_s, columns, moving);
+        any_moving = 0;
+        for (int j = 0; j < BLOCK; j++) any_moving |= moving[j];
     }
     bool steep = false, any = false, off[BLOCK];
     for (int j = 0; j < BLOCK; j++) steep |= columns->b_less_2[j] < 0;

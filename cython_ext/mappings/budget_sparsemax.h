@@ -26,10 +26,15 @@ static void TYPED(budget_sparsemax_row)(const REAL *restrict z, double budget, R
 
 static const TYPED(ParametricMapping) TYPED(budget_sparsemax) = {TYPED(budget_sparsemax_row)};
 
-ALWAYS_INLINE TYPED(Lanes) TYPED(budget_sparsemax_inverse_curvature)(TYPED(Lanes) p) {
+ALWAYS_INLINE void TYPED(budget_sparsemax_inverse_curvature)(TYPED(Lanes) *s, int count,
+                                                             const void *context) {
     const TYPED(Lanes) zero = TYPED(all)(0), one = TYPED(all)(1);
-    return TYPED(where_above)(p, zero, TYPED(where_above)(one, p, one, zero), p);
+    (void)context;
+    for (int k = 0; k < count; k++) {
+        const TYPED(Lanes) free = TYPED(where_above)(one, s[k], one, zero);
+        s[k] = TYPED(where_above)(s[k], zero, free, s[k]);
+    }
 }
-SEPARABLE_JVP(budget_sparsemax, false)
+SEPARABLE_JVP(budget_sparsemax, false, true)
 
 #endif

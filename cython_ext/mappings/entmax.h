@@ -50,6 +50,23 @@ KERNEL_WITHOUT_RECORD("entmax", "(n),(n),()->(n)",
 
 #elif defined(REAL)
 
+/* What is prepared for an α, and kept for the next rows. */
+typedef struct {
+    TYPED(PreparedPower) power;
+    TYPED(EntmaxStart) start;
+    double start_alpha; /* for which start is prepared, or 0 */
+} TYPED(EntmaxKept);
+
+/* The start for the columns of a block. */
+static const TYPED(EntmaxStart) *TYPED(start_for)(const double alpha[BLOCK],
+                                                  TYPED(EntmaxKept) *kept) {
+    bool same = true;
+    for (int j = 1; j < BLOCK; j++) same &= alpha[j] == alpha[0];
+    if (!same || kept->start_alpha != alpha[0]) TYPED(prepare_start)(&kept->start, alpha);
+    kept->start_alpha = same ? alpha[0] : 0;
+    return &kept->start;
+}
+
 /* What the search needs to know of the mapping, and where it leaves what it finds. */
 typedef struct {
     double alpha;
@@ -143,17 +160,18 @@ static const TYPED(PreparedPower) *TYPED(power_for)(double alpha, ptrdiff_t n,
 #endif
 }
 
-/* scratch holds scratch_size(n) values and room for a row; power is kept from row to row. */
+/* scratch holds scratch_size(n) values and room for a row; kept is kept from row to row. */
 static void TYPED(entmax_below_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      double alpha, TYPED(PreparedPower) *power, Ahead *ahead,
+                                      double alpha, TYPED(EntmaxKept) *kept, Ahead *ahead,
                                       REAL *restrict scratch) {
     TYPED(Search) found;
     TYPED(EntmaxColumns) columns;
     REAL *kept_p = scratch + scratch_size(n);
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(p, n, largest)) return;
-    const TYPED(PreparedPower) *by = TYPED(short_power)(alpha) ? NULL
-                                                               : TYPED(power_for)(alpha, n, power);
+    const TYPED(PreparedPower) *by = TYPED(short_power)(alpha)
+                                         ? NULL
+                                         : TYPED(power_for)(alpha, n, &kept->power);
     if (TYPED(entmax_dense_row)(z, p, n, largest, alpha, by, ahead, kept_p)) return;
     TYPED(find_entmax_below_2)(z, n, largest, alpha, by, ahead, scratch, kept_p, &found, &columns);
     if (columns.twice_b > 3) {
@@ -218,12 +236,12 @@ static void TYPED(use_rows)(TYPED(TileUse) *use, const REAL *const z[BLOCK],
 /* Rows that each have their own α, all of one short_power(); for a loss if there is a use. */
 static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
                                          int count, ptrdiff_t n, const double alpha[BLOCK],
-                                         TYPED(PreparedPower) *power, Ahead *ahead,
+                                         TYPED(EntmaxKept) *kept, Ahead *ahead,
                                          REAL *restrict scratch, TYPED(TileUse) *use) {
     REAL *const x = scratch, *const tile_p = scratch + scratch_size(n);
     TYPED(EntmaxColumns) columns;
     REAL largest[BLOCK];
-    (void)power;
+    (void)kept;
     TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
     TYPED(interleave_scaled)(z, n, columns.beta, x, largest);
     TYPED(entmax_find_root)(x, n * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead, tile_p);
@@ -233,39 +251,92 @@ static void TYPED(entmax_products_block)(const REAL *const z[BLOCK], REAL *const
     TYPED(settle_rows)(p, count, n, largest, use);
 }
 
-/* The same where powers have a polynomial. Of rows of which t = 1, or what the start tells of t,
- * leaves few entries, nothing else goes into the tile. */
+/* A tile that is on its way, where powers have a polynomial. */
+typedef struct {
+    TYPED(EntmaxColumns) columns;
+    REAL largest[BLOCK], floor[BLOCK];
+    REAL *x, *p, *packed[BLOCK]; /* the tile, as gaps and as p, and what is kept of its rows, */
+    ptrdiff_t few;               /* of at most so many entries; 0 if all are in the tile */
+} TYPED(Tile);
+
+static void TYPED(begin_tile)(TYPED(Tile) *tile, ptrdiff_t n, const double alpha[BLOCK],
+                              REAL *scratch) {
+    TYPED(start_entmax_columns)(&tile->columns, alpha, NULL, n, 1);
+    tile->x = scratch;
+    tile->p = scratch + scratch_size(n);
+    for (int j = 0; j < BLOCK; j++) tile->packed[j] = tile->p + BLOCK * n + j * TYPED(kept_step)(n);
+    tile->few = 0;
+}
+
+/* If no row has more than `most` entries that can get probability, by what is known of its root,
+ * put these alone into the tile. The rows' largest scores may have to be found first. */
+static bool TYPED(pack_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], ptrdiff_t n,
+                             ptrdiff_t most, bool find_largest) {
+    for (int j = 0; j < BLOCK; j++) tile->floor[j] = -(1 + 4 * EPSILON) / tile->columns.least[j];
+    tile->few = TYPED(keep_few_of_rows)(z, n, most, find_largest, tile->largest, tile->columns.beta,
+                                        tile->floor, tile->packed[0]);
+    if (tile->few) TYPED(to_tile)((const REAL *const *)tile->packed, tile->few, tile->x);
+    return tile->few > 0;
+}
+
+/* From a start close to the roots to p of the rows. */
+static void TYPED(end_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], REAL *const p[BLOCK],
+                            int count, ptrdiff_t n, const double alpha[BLOCK],
+                            TYPED(EntmaxKept) *kept, Ahead *ahead, TYPED(TileUse) *use) {
+    const ptrdiff_t size = tile->few ? tile->few : n;
+    const TYPED(EntmaxColumns) *columns = &tile->columns;
+    TYPED(entmax_tile)(tile->x, size * BLOCK, n, alpha, &kept->power, &tile->columns, ahead,
+                       tile->p);
+    if (use)
+        TYPED(use_rows)(use, z, tile->largest, columns, tile->few ? tile->floor : NULL, tile->x,
+                        size, tile->p);
+    TYPED(separate)(tile->p, size, tile->few ? tile->packed : p);
+    for (int j = 0; tile->few && j < count; j++)
+        TYPED(spread_row)(z[j], n, tile->largest[j], columns->beta[j], tile->floor[j],
+                          tile->packed[j], p[j]);
+    TYPED(settle_rows)(p, count, n, tile->largest, use);
+}
+
+/* The same where powers have a polynomial. */
 static void TYPED(entmax_polynomials_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
                                             int count, ptrdiff_t n, const double alpha[BLOCK],
-                                            TYPED(PreparedPower) *power, Ahead *ahead,
+                                            TYPED(EntmaxKept) *kept, Ahead *ahead,
                                             REAL *restrict scratch, TYPED(TileUse) *use) {
-    REAL *const x = scratch, *const tile_p = x + scratch_size(n), *const kept = tile_p + BLOCK * n;
-    TYPED(EntmaxColumns) columns;
-    REAL largest[BLOCK], floor[BLOCK], *rows[BLOCK];
-    TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
-    for (int j = 0; j < BLOCK; j++) {
-        rows[j] = kept + j * TYPED(kept_step)(n);
-        floor[j] = -1;
-    }
+    const TYPED(EntmaxStart) *start = TYPED(start_for)(alpha, kept);
     const bool is_long = n >= WORTH_GROUPS;
-    ptrdiff_t few = 0, size = n;
-    if (is_long) few = TYPED(keep_few_of_rows)(z, n, n * 3 / 4, columns.beta, floor, largest, kept);
-    if (few)
-        TYPED(to_tile)((const REAL *const *)rows, size = few, x);
-    else
-        TYPED(interleave_scaled)(z, n, columns.beta, x, largest);
-    TYPED(entmax_start)(x, size * BLOCK, alpha, ahead, &columns);
-    if (is_long && !few) {
-        for (int j = 0; j < BLOCK; j++) floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
-        few = TYPED(keep_few_of_rows)(z, n, n / 2, columns.beta, floor, largest, kept);
-        if (few) TYPED(to_tile)((const REAL *const *)rows, size = few, x);
+    TYPED(Tile) tile;
+    TYPED(begin_tile)(&tile, n, alpha, scratch);
+    if (!is_long || !TYPED(pack_tile)(&tile, z, n, n * 3 / 4, true))
+        TYPED(interleave_scaled)(z, n, tile.columns.beta, tile.x, tile.largest);
+    TYPED(entmax_start)(tile.x, (tile.few ? tile.few : n) * BLOCK, start, 2, true, ahead,
+                        &tile.columns);
+    if (is_long && !tile.few) TYPED(pack_tile)(&tile, z, n, n / 2, false);
+    TYPED(end_tile)(&tile, z, p, count, n, alpha, kept, ahead, use);
+}
+
+/* The same for α > 1.5, where few entries get probability: the largest ones bound t, so that most
+ * rows are packed before anything is done with all of their entries. */
+static void TYPED(entmax_sparse_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
+                                       ptrdiff_t n, const double alpha[BLOCK],
+                                       TYPED(EntmaxKept) *kept, Ahead *ahead,
+                                       REAL *restrict scratch, TYPED(TileUse) *use) {
+    const TYPED(EntmaxStart) *start = TYPED(start_for)(alpha, kept);
+    const int groups = n <= WORTH_MORE_GROUPS ? LANES : PAIR;
+    TYPED(Tile) tile;
+    TYPED(begin_tile)(&tile, n, alpha, scratch);
+    if (n < WORTH_GROUPS) {
+        TYPED(interleave_scaled)(z, n, tile.columns.beta, tile.x, tile.largest);
+        TYPED(entmax_start)(tile.x, n * BLOCK, start, 2, true, ahead, &tile.columns);
+    } else {
+        TYPED(interleave_maxima)(z, n, groups, tile.columns.beta, tile.p, tile.largest);
+        TYPED(entmax_start)(tile.p, groups * BLOCK, start, 2, false, ahead, &tile.columns);
+        if (!TYPED(pack_tile)(&tile, z, n, n * 3 / 4, false))
+            TYPED(interleave_gaps)(z, n, tile.columns.beta, tile.largest, tile.x);
+        TYPED(entmax_start)(tile.x, (tile.few ? tile.few : n) * BLOCK, start, 1, true, ahead,
+                            &tile.columns);
+        if (!tile.few) TYPED(pack_tile)(&tile, z, n, n / 2, false);
     }
-    TYPED(entmax_tile)(x, size * BLOCK, n, alpha, power, &columns, ahead, tile_p);
-    if (use) TYPED(use_rows)(use, z, largest, &columns, few ? floor : NULL, x, size, tile_p);
-    TYPED(separate)(tile_p, size, few ? rows : p);
-    for (int j = 0; few && j < count; j++)
-        TYPED(spread_row)(z[j], n, largest[j], columns.beta[j], floor[j], rows[j], p[j]);
-    TYPED(settle_rows)(p, count, n, largest, use);
+    TYPED(end_tile)(&tile, z, p, count, n, alpha, kept, ahead, use);
 }
 
 /* How many gaps of each column of a tile are above its floor. */
@@ -280,15 +351,17 @@ static void TYPED(count_above)(const REAL *restrict x, ptrdiff_t n, const REAL *
  * taken apart from the others, and exact powers of what is left alone. */
 static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK],
                                            int count, ptrdiff_t n, const double alpha[BLOCK],
-                                           TYPED(PreparedPower) *power, Ahead *ahead,
+                                           TYPED(EntmaxKept) *kept, Ahead *ahead,
                                            REAL *restrict scratch, TYPED(TileUse) *use) {
-    REAL *const x = scratch, *const tile_p = x + scratch_size(n), *const kept = tile_p + BLOCK * n;
+    REAL *const x = scratch, *const tile_p = x + scratch_size(n),
+                *const packed = tile_p + BLOCK * n;
     TYPED(EntmaxColumns) columns;
+    const TYPED(EntmaxStart) *start = TYPED(start_for)(alpha, kept);
     REAL largest[BLOCK], floor[BLOCK];
-    (void)power;
     TYPED(start_entmax_columns)(&columns, alpha, NULL, n, 1);
     TYPED(interleave_scaled)(z, n, columns.beta, x, largest);
-    TYPED(entmax_start)(x, n * BLOCK, alpha, ahead, &columns);
+    /* Of double, logarithms cost more than in float, and a step more is worth it. */
+    TYPED(entmax_start)(x, n * BLOCK, start, 2, IS_DOUBLE, ahead, &columns);
     for (int j = 0; j < BLOCK; j++) floor[j] = -(1 + 4 * EPSILON) / columns.least[j];
     BITS left[BLOCK];
     TYPED(count_above)(x, n * BLOCK, floor, left);
@@ -296,7 +369,7 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
     REAL *rows[BLOCK], *to[BLOCK];
     bool sparse[BLOCK], dense[BLOCK], any_sparse = false, any_dense = false;
     for (int j = 0; j < BLOCK; j++) {
-        rows[j] = kept + j * TYPED(kept_step)(n);
+        rows[j] = packed + j * TYPED(kept_step)(n);
         sparse[j] = 4 * left[j] <= 3 * n;
         to[j] = sparse[j] ? rows[j] : p[j];
         dense[j] = !sparse[j];
@@ -314,7 +387,7 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
     if (any_sparse) {
         for (int j = 0; j < BLOCK; j++)
             if (!sparse[j]) floor[j] = 1; /* above all: nothing of it is kept */
-        const ptrdiff_t size = TYPED(keep_of_rows)(z, n, largest, columns.beta, floor, kept);
+        const ptrdiff_t size = TYPED(keep_of_rows)(z, n, largest, columns.beta, floor, packed);
         TYPED(to_tile)((const REAL *const *)rows, size, x);
         TYPED(entmax_find_root)(x, size * BLOCK, false, 1, ENTMAX_ROUNDING, &columns, ahead,
                                 tile_p);
@@ -338,9 +411,9 @@ static void TYPED(entmax_logarithms_block)(const REAL *const z[BLOCK], REAL *con
 
 /* The same for α > 2. */
 static void TYPED(entmax_above_2_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
-                                      double alpha, TYPED(PreparedPower) *power, Ahead *ahead,
+                                      double alpha, TYPED(EntmaxKept) *kept, Ahead *ahead,
                                       REAL *restrict scratch) {
-    (void)power, (void)ahead;
+    (void)kept, (void)ahead;
     TYPED(Search) found;
     TYPED(Trial) low, high;
     REAL start, *kept_p = scratch + scratch_size(n);
@@ -363,8 +436,8 @@ static void TYPED(entmax_above_2_row)(const REAL *restrict z, REAL *restrict p, 
 
 /* α = ∞: the largest share alike. */
 static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                              TYPED(PreparedPower) *power, Ahead *ahead, REAL *restrict scratch) {
-    (void)alpha, (void)power, (void)ahead;
+                              TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch) {
+    (void)alpha, (void)kept, (void)ahead;
     const REAL largest = TYPED(chunk_maxima)(z, n, scratch);
     if (TYPED(is_settled)(p, n, largest)) return;
     ptrdiff_t ties = 0;
@@ -375,8 +448,8 @@ static void TYPED(argmax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_
 
 /* No α at all. */
 static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                           TYPED(PreparedPower) *power, Ahead *ahead, REAL *restrict scratch) {
-    (void)z, (void)alpha, (void)power, (void)ahead, (void)scratch;
+                           TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch) {
+    (void)z, (void)alpha, (void)kept, (void)ahead, (void)scratch;
     TYPED(fill)(p, n, (REAL)NAN);
 }
 
@@ -385,9 +458,9 @@ static void TYPED(nan_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n
 typedef struct {
     const TYPED(Mapping) *own;
     void (*row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n, double alpha,
-                TYPED(PreparedPower) *power, Ahead *ahead, REAL *restrict scratch);
+                TYPED(EntmaxKept) *kept, Ahead *ahead, REAL *restrict scratch);
     void (*block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count, ptrdiff_t n,
-                  const double alpha[BLOCK], TYPED(PreparedPower) *power, Ahead *ahead,
+                  const double alpha[BLOCK], TYPED(EntmaxKept) *kept, Ahead *ahead,
                   REAL *restrict scratch, TYPED(TileUse) *use);
     int twice_b; /* its short_power(), on which the code depends, too */
 } TYPED(Choice);
@@ -400,9 +473,10 @@ static TYPED(Choice) TYPED(choice_for)(double alpha) {
     if (alpha > 1 && alpha < 2) {
         const int twice_b = TYPED(short_power)(alpha);
         TYPED(Choice) run = {.row = TYPED(entmax_below_2_row), .twice_b = twice_b};
-        run.block = twice_b                  ? TYPED(entmax_products_block)
-                    : TYPED(has_tile)(alpha) ? TYPED(entmax_polynomials_block)
-                                             : TYPED(entmax_logarithms_block);
+        run.block = twice_b                   ? TYPED(entmax_products_block)
+                    : !TYPED(has_tile)(alpha) ? TYPED(entmax_logarithms_block)
+                    : alpha > 1.5             ? TYPED(entmax_sparse_block)
+                                              : TYPED(entmax_polynomials_block);
         return run;
     }
     if (alpha > 2 && alpha < (IS_DOUBLE ? 9e15 : 1.6e7))
@@ -435,7 +509,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
     REAL *scratch = scratch_or_error(size + 2 * at_most * n, sizeof(REAL));
     if (scratch == NULL) return;
     REAL *room = scratch + size;
-    TYPED(PreparedPower) power = {.exponent = -1};
+    TYPED(EntmaxKept) kept = {.power.exponent = -1};
 
     for (ptrdiff_t start = 0; start < rows; start += window) {
         const int in_window = rows - start < window ? (int)(rows - start) : window;
@@ -471,7 +545,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
                                    steps[3], n * (ptrdiff_t)sizeof(REAL),
                                    left < at_most ? left : at_most);
             if (at_most > 1 && run.block)
-                run.block(z, p, count, n, alpha, &power, &ahead, scratch, NULL);
+                run.block(z, p, count, n, alpha, &kept, &ahead, scratch, NULL);
             else if (at_most > 1 && run.own && run.own->block && n <= run.own->longest)
                 run.own->block(z, p, count, n, &ahead, scratch);
             else
@@ -479,7 +553,7 @@ static void TYPED(entmax_loop)(char **args, const ptrdiff_t *dims, const ptrdiff
                     if (run.own)
                         run.own->row(z[j], p[j], n, &ahead, scratch);
                     else
-                        run.row(z[j], p[j], n, alpha[j], &power, &ahead, scratch);
+                        run.row(z[j], p[j], n, alpha[j], &kept, &ahead, scratch);
                 }
             for (int j = 0; j < count; j++)
                 TYPED(deliver)(p[j], args[3] + (start + order[done + j]) * steps[3], p_stride, n);

@@ -185,9 +185,11 @@ static const TYPED(Mapping)
     TYPED(entmax15) = {TYPED(entmax15_row), TYPED(entmax15_block), SHORT_SEARCHED};
 LOG_MAPPING(entmax15, SHORT_SEARCHED)
 
-ALWAYS_INLINE TYPED(Lanes) TYPED(entmax15_inverse_curvature)(TYPED(Lanes) p) {
-    return TYPED(root)(p);
+ALWAYS_INLINE void TYPED(entmax15_inverse_curvature)(TYPED(Lanes) *s, int count,
+                                                     const void *context) {
+    (void)context;
+    for (int k = 0; k < count; k++) s[k] = TYPED(root)(s[k]);
 }
-SEPARABLE_JVP(entmax15, true)
+SEPARABLE_JVP(entmax15, true, false)
 
 #endif

@@ -6,6 +6,9 @@
 
 #include "mappings/_inverse_curvature.h"
 #include "mappings/_separable_jvp.h"
+#include "mappings/entmax15.h"
+#include "mappings/softmax.h"
+#include "mappings/sparsemax.h"
 
 #define TEMPLATE "mappings/entmax_jvp.h"
 #include "float_and_double.h"
@@ -18,16 +21,29 @@ KERNEL_WITHOUT_RECORD("entmax_jvp", "(n),(n),()->(n)",
 
 #elif defined(REAL)
 
+/* p^(2-α), by the powers that are prepared. */
+ALWAYS_INLINE void TYPED(entmax_inverse_curvature)(TYPED(Lanes) *s, int count,
+                                                   const void *context) {
+    TYPED(Lanes) power[LANES_KEPT];
+    for (int k = 0; k < count; k++) power[k] = s[k];
+    TYPED(curvature_power)(power, count, context);
+    for (int k = 0; k < count; k++) s[k] = TYPED(where_above)(s[k], TYPED(all)(0), power[k], s[k]);
+}
+
 static void TYPED(entmax_jvp_below_2_row)(const REAL *restrict p, const REAL *restrict v,
-                                          REAL *restrict out, ptrdiff_t n, double alpha) {
+                                          REAL *restrict out, ptrdiff_t n, double alpha,
+                                          TYPED(Curvature) *power) {
     TYPED(Balance) all = {0};
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
-        if (TYPED(any_nonzero)(p + start, count)) {
-            TYPED(inverse_curvature)(p + start, count, alpha, out + start);
+        if (!TYPED(any_nonzero)(p + start, count)) {
+            TYPED(fill)(out + start, count, 0);
+        } else if (IS_DOUBLE || TYPED(is_sparse)(p + start, count)) {
+            TYPED(inverse_curvature)(p + start, count, alpha, power, out + start);
             TYPED(add_weights)(out + start, v + start, count, 0, &all);
         } else {
-            TYPED(fill)(out + start, count, 0);
+            TYPED(balance)(p + start, v + start, count, TYPED(entmax_inverse_curvature), power,
+                           true, out + start, &all);
         }
     }
     TYPED(jacobian_product)(out, v, n, &all);
@@ -106,80 +122,106 @@ static void TYPED(entmax_jvp_above_2_row)(const REAL *restrict p, const REAL *re
     }
 }
 
-/* The products of `count` rows, of which s gives the weights 1/Omega''(p), one row after the other;
- * s is overwritten. */
-static void TYPED(products_of_weights)(REAL *s, const REAL *const *v, REAL *const *out, int count,
-                                       ptrdiff_t n) {
-    if (n <= KEPT_ROW) {
-        const int next = count > 1;
-        const TYPED(JvpRows) rows = {(const char *)s,
-                                     (const char *)v[0],
-                                     (char *)out[0],
-                                     n * (ptrdiff_t)sizeof(REAL),
-                                     (const char *)v[next] - (const char *)v[0],
-                                     (char *)out[next] - (char *)out[0],
-                                     count,
-                                     n};
-        TYPED(products_from_weights)(&rows);
-        return;
-    }
-    for (int j = 0; j < count; j++) {
-        TYPED(Balance) all = {0};
-        TYPED(add_weights)(s + j * n, v[j], n, 0, &all);
-        TYPED(jacobian_product)(s + j * n, v[j], n, &all);
-        memcpy(out[j], s + j * n, (size_t)n * sizeof(REAL));
+/* The products of short rows of one α. Where few entries are positive, powers are taken of these
+ * alone, of several rows at a time; so are logarithms, for double. */
+static void TYPED(entmax_jvp_short_rows)(const TYPED(JvpRows) *rows, double alpha,
+                                         TYPED(Curvature) *power) {
+    const ptrdiff_t n = rows->n, row_bytes = n * (ptrdiff_t)sizeof(REAL);
+    TYPED(JvpRows) some = *rows;
+    for (ptrdiff_t r = 0; r < rows->count; r += some.count) {
+        REAL s[LEAF];
+        some.count = LEAF / n < rows->count - r ? LEAF / n : rows->count - r;
+        some.p = rows->p + r * rows->p_step;
+        some.v = rows->v + r * rows->v_step;
+        some.out = rows->out + r * rows->out_step;
+        const REAL *p = (const REAL *)some.p;
+        const bool side_by_side = some.count == 1 || rows->p_step == row_bytes;
+        if (side_by_side && (IS_DOUBLE || TYPED(is_sparse)(p, some.count * n))) {
+            TYPED(inverse_curvature)(p, some.count * n, alpha, power, s);
+            some.p = (const char *)s;
+            some.p_step = row_bytes;
+            TYPED(products_from_weights)(&some);
+            some.p_step = rows->p_step;
+        } else {
+            TYPED(short_products)(&some, TYPED(entmax_inverse_curvature), power, true);
+        }
     }
 }
 
-/* Rows of one α that together fill a leaf: powers want more than a short row of them at a time. All
- * rows lie one after the other, those of p without a gap. */
-static void TYPED(entmax_jvp_rows)(const REAL *p, const REAL *const *v, REAL *const *out, int count,
-                                   ptrdiff_t n, double alpha) {
-    REAL s[LEAF];
-    TYPED(inverse_curvature)(p, count * n, alpha, s);
-    TYPED(products_of_weights)(s, v, out, count, n);
+/* The product of the mapping that an α is, if it has its own. */
+static inline const TYPED(Jvp) *TYPED(own_jvp)(double alpha) {
+    return alpha == 1     ? &TYPED(softmax_jvp)
+           : alpha == 1.5 ? &TYPED(entmax15_jvp)
+           : alpha == 2   ? &TYPED(sparsemax_jvp)
+                          : NULL;
+}
+
+/* The products of rows of one α. */
+static void TYPED(entmax_jvp_rows)(const TYPED(JvpRows) *rows, double alpha,
+                                   TYPED(Curvature) *power) {
+    const bool is_short = rows->n <= KEPT_ROW, below_2 = alpha >= 1 && alpha <= 2;
+    const TYPED(Jvp) *own = TYPED(own_jvp)(alpha);
+    if (below_2 && is_short) {
+        if (own)
+            own->short_rows(rows);
+        else
+            TYPED(entmax_jvp_short_rows)(rows, alpha, power);
+        return;
+    }
+    for (ptrdiff_t r = 0; r < rows->count; r++) {
+        const REAL *p = (const REAL *)(rows->p + r * rows->p_step);
+        const REAL *v = (const REAL *)(rows->v + r * rows->v_step);
+        REAL *out = (REAL *)(rows->out + r * rows->out_step);
+        if (own)
+            own->row(p, v, out, rows->n);
+        else if (below_2)
+            TYPED(entmax_jvp_below_2_row)(p, v, out, rows->n, alpha, power);
+        else if (alpha > 2)
+            TYPED(entmax_jvp_above_2_row)(p, v, out, rows->n, alpha);
+        else
+            TYPED(fill)(out, rows->n, (REAL)NAN);
+    }
 }
 
 /* (n),(n),()->(n): probabilities, a direction and α to the Jacobian's product. */
 static void TYPED(entmax_jvp_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
                                    void *data) {
     (void)data;
-    const ptrdiff_t rows = dims[0], n = dims[1], out_stride = steps[6];
+    const ptrdiff_t rows = dims[0], n = dims[1], side_by_side = sizeof(REAL);
     if (rows == 0 || n == 0) return;
-    const int at_most = n > LEAF ? 1 : LEAF / n < BLOCK ? (int)(LEAF / n) : BLOCK;
-    REAL *scratch = scratch_or_error(3 * at_most * n, sizeof(REAL));
+    const bool in_place = steps[4] == side_by_side && steps[5] == side_by_side
+                          && steps[6] == side_by_side;
+    REAL *scratch = scratch_or_error(in_place ? 1 : 3 * n, sizeof(REAL));
     if (scratch == NULL) return;
-    REAL *const room = scratch + at_most * n;
+    TYPED(Curvatures) kept = {.count = 0};
 
-    int count = 0;
-    for (ptrdiff_t start = 0; start < rows; start += count) {
-        const REAL *p[BLOCK], *v[BLOCK];
-        REAL *out[BLOCK];
-        const double alpha = *(const double *)(args[2] + start * steps[2]);
-        for (count = 0; count < at_most && start + count < rows; count++) {
-            const ptrdiff_t r = start + count;
-            if (*(const double *)(args[2] + r * steps[2]) != alpha && count > 0) break;
-            p[count] = TYPED(contiguous)(args[0] + r * steps[0], steps[4], n, scratch + count * n);
-            v[count] = TYPED(contiguous)(args[1] + r * steps[1], steps[5], n, room + 2 * count * n);
-            out[count] = TYPED(target)(args[3] + r * steps[3], out_stride,
-                                       room + (2 * count + 1) * n);
+    ptrdiff_t count = 1;
+    for (ptrdiff_t r = 0; r < rows; r += count, count = 1) {
+        const char *alphas = args[2] + r * steps[2];
+        const double alpha = *(const double *)alphas;
+        TYPED(Curvature) *power = alpha > 1 && alpha < 2
+                                      ? TYPED(curvature_of)(&kept, alphas, steps[2], rows - r)
+                                      : NULL;
+        char *p = args[0] + r * steps[0], *v = args[1] + r * steps[1],
+             *out = args[3] + r * steps[3];
+        if (in_place) {
+            while (r + count < rows && *(const double *)(args[2] + (r + count) * steps[2]) == alpha)
+                count++;
+            const TYPED(JvpRows) same = {p, v, out, steps[0], steps[1], steps[3], count, n};
+            TYPED(entmax_jvp_rows)(&same, alpha, power);
+            continue;
         }
-        if (!(alpha >= 1)) {
-            for (int j = 0; j < count; j++) TYPED(fill)(out[j], n, (REAL)NAN);
-        } else if (alpha > 2) {
-            for (int j = 0; j < count; j++)
-                TYPED(entmax_jvp_above_2_row)(p[j], v[j], out[j], n, alpha);
-        } else if (at_most > 1) {
-            const bool without_gaps = steps[4] != (ptrdiff_t)sizeof(REAL) /* then p are copies */
-                                      || steps[0] == n * (ptrdiff_t)sizeof(REAL);
-            for (int j = 0; j < count && !without_gaps; j++)
-                memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
-            TYPED(entmax_jvp_rows)(without_gaps ? p[0] : scratch, v, out, count, n, alpha);
-        } else {
-            TYPED(entmax_jvp_below_2_row)(p[0], v[0], out[0], n, alpha);
-        }
-        for (int j = 0; j < count; j++)
-            TYPED(deliver)(out[j], args[3] + (start + j) * steps[3], out_stride, n);
+        REAL *to = TYPED(target)(out, steps[6], scratch + 2 * n);
+        const TYPED(JvpRows) row = {(const char *)TYPED(contiguous)(p, steps[4], n, scratch),
+                                    (const char *)TYPED(contiguous)(v, steps[5], n, scratch + n),
+                                    (char *)to,
+                                    0,
+                                    0,
+                                    0,
+                                    1,
+                                    n};
+        TYPED(entmax_jvp_rows)(&row, alpha, power);
+        TYPED(deliver)(to, out, steps[6], n);
     }
     free(scratch);
     leave_no_float_flags();

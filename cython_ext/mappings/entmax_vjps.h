@@ -75,20 +75,14 @@ static inline REAL TYPED(chi)(REAL x, REAL e) {
     return x < (REAL)0.5 ? y : direct;
 }
 
-/* s = p^(2-α) of n <= LEAF entries for α <= 2, as inverse_curvature() gives it, and -b; BELOW_ALL
- * off the support. */
+/* s = p^(2-α) of n <= LEAF entries for α <= 2, and -b; BELOW_ALL off the support. */
 static void TYPED(curvature_and_slope)(const REAL *restrict p, ptrdiff_t n, double alpha,
-                                       REAL *restrict s, REAL *restrict slope) {
-    const REAL beta = (REAL)(alpha - 1), exponent = (REAL)(2 - alpha);
-    const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+                                       TYPED(Curvature) *kept, REAL *restrict s,
+                                       REAL *restrict slope) {
+    const REAL beta = (REAL)(alpha - 1);
     REAL log2_p[LEAF];
     TYPED(log2_of_row)(p, n, log2_p);
-    if (alpha == 1 || alpha == 1.5 || alpha == 2) {
-        TYPED(inverse_curvature)(p, n, alpha, s);
-    } else {
-        for (ptrdiff_t i = 0; i < n; i++) s[i] = TYPED(scaled_exp2)(exponent * log2_p[i]);
-        for (ptrdiff_t i = 0; i < n; i++) s[i] = (p[i] > 0 ? s[i] : p[i]) * unscale;
-    }
+    TYPED(inverse_curvature)(p, n, alpha, kept, s);
     for (ptrdiff_t i = 0; i < n; i++) {
         const REAL l = log2_p[i] * LN_2, b = l * l * TYPED(chi)(-beta * l, p[i] / s[i]);
         slope[i] = p[i] > 0 ? -b : BELOW_ALL;
@@ -125,40 +119,76 @@ static REAL TYPED(along_slopes)(const REAL *slope, const REAL *product, ptrdiff_
     return (REAL)total;
 }
 
-/* Rows of one α <= 2 that together fill a leaf, as entmax_jvp_rows() takes them. */
+/* The products of `count` rows, of which s gives the weights 1/Omega''(p), one row after the other;
+ * s is overwritten. */
+static void TYPED(products_of_weights)(REAL *s, const REAL *const *v, REAL *const *out, int count,
+                                       ptrdiff_t n) {
+    if (n <= KEPT_ROW) {
+        const int next = count > 1;
+        const TYPED(JvpRows) rows = {(const char *)s,
+                                     (const char *)v[0],
+                                     (char *)out[0],
+                                     n * (ptrdiff_t)sizeof(REAL),
+                                     (const char *)v[next] - (const char *)v[0],
+                                     (char *)out[next] - (char *)out[0],
+                                     count,
+                                     n};
+        TYPED(products_from_weights)(&rows);
+        return;
+    }
+    for (int j = 0; j < count; j++) {
+        TYPED(Balance) all = {0};
+        TYPED(add_weights)(s + j * n, v[j], n, 0, &all);
+        TYPED(jacobian_product)(s + j * n, v[j], n, &all);
+        memcpy(out[j], s + j * n, (size_t)n * sizeof(REAL));
+    }
+}
+
+/* The products of `count` rows of a mapping that has its own. */
+static bool TYPED(own_products)(const REAL *p, const REAL *const *v, REAL *const *out, int count,
+                                ptrdiff_t n, double alpha) {
+    const TYPED(Jvp) *own = TYPED(own_jvp)(alpha);
+    for (int j = 0; own && j < count; j++) TYPED(jvp_of_row)(own, p + j * n, v[j], out[j], n);
+    return own != NULL;
+}
+
+/* Rows of one α <= 2 that together fill a leaf, side by side: powers want more than a short row of
+ * them at a time. All rows lie one after the other, those of p without a gap. */
 static void TYPED(entmax_vjps_rows)(const REAL *p, const REAL *const *v, REAL *const *of_z,
-                                    REAL *of_alpha, int count, ptrdiff_t n, double alpha) {
+                                    REAL *of_alpha, int count, ptrdiff_t n, double alpha,
+                                    TYPED(Curvature) *kept) {
     REAL s[LEAF], slope[LEAF];
-    TYPED(curvature_and_slope)(p, count * n, alpha, s, slope);
-    TYPED(products_of_weights)(s, v, of_z, count, n);
+    TYPED(curvature_and_slope)(p, count * n, alpha, kept, s, slope);
+    if (!TYPED(own_products)(p, v, of_z, count, n, alpha))
+        TYPED(products_of_weights)(s, v, of_z, count, n);
     for (int j = 0; j < count; j++) of_alpha[j] = TYPED(along_slopes)(slope + j * n, of_z[j], n);
 }
 
 /* A longer row; slope has room for it. */
-static REAL TYPED(entmax_vjps_below_2_row)(const REAL *restrict p, const REAL *restrict v,
-                                           REAL *restrict of_z, ptrdiff_t n, double alpha,
+static REAL TYPED(entmax_vjps_below_2_row)(const REAL *p, const REAL *v, REAL *of_z, ptrdiff_t n,
+                                           double alpha, TYPED(Curvature) *kept,
                                            REAL *restrict slope) {
     TYPED(Balance) all = {0};
     for (ptrdiff_t start = 0; start < n; start += LEAF) {
         const ptrdiff_t count = n - start < LEAF ? n - start : LEAF;
         if (TYPED(any_nonzero)(p + start, count)) {
-            TYPED(curvature_and_slope)(p + start, count, alpha, of_z + start, slope + start);
+            TYPED(curvature_and_slope)(p + start, count, alpha, kept, of_z + start, slope + start);
             TYPED(add_weights)(of_z + start, v + start, count, 0, &all);
         } else {
             TYPED(fill)(of_z + start, count, 0);
             TYPED(fill)(slope + start, count, BELOW_ALL);
         }
     }
-    TYPED(jacobian_product)(of_z, v, n, &all);
+    if (!TYPED(own_products)(p, &v, &of_z, 1, n, alpha)) TYPED(jacobian_product)(of_z, v, n, &all);
     return TYPED(along_slopes)(slope, of_z, n);
 }
 
 /* For α > 2, where s may overflow: by ∂p/∂α itself. room holds three rows. */
 static REAL TYPED(entmax_vjps_above_2_row)(const REAL *restrict p, const REAL *restrict v,
                                            REAL *restrict of_z, ptrdiff_t n, double alpha,
-                                           REAL *restrict room) {
+                                           TYPED(Curvature) *kept, REAL *restrict room) {
     TYPED(entmax_jvp_above_2_row)(p, v, of_z, n, alpha);
-    TYPED(grad_alpha_row)(p, room, n, alpha, room + n);
+    TYPED(grad_alpha_row)(p, room, n, alpha, kept, room + n);
     double total = 0;
     for (ptrdiff_t i = 0; i < n; i++)
         if (p[i] != 0) total += (double)room[i] * v[i];
@@ -171,11 +201,18 @@ static void TYPED(entmax_vjps_of)(const VjpRows *all, ptrdiff_t rows, ptrdiff_t 
     if (scratch == NULL) return;
     REAL *const room = scratch + at_most * n, *const more = room + 2 * at_most * n;
 
+    TYPED(Curvatures) kept = {.count = 0};
+    TYPED(Curvature) none = {.exponent = -1};
     int count = 0;
     for (ptrdiff_t start = 0; start < rows; start += count) {
         const REAL *p[BLOCK], *v[BLOCK];
         REAL *of_z[BLOCK], of_alpha[BLOCK];
-        const double alpha = *(const double *)(all->alpha + start * all->alpha_step);
+        const char *alphas = all->alpha + start * all->alpha_step;
+        const double alpha = *(const double *)alphas;
+        TYPED(Curvature) *power = alpha > 1 && alpha < 2
+                                      ? TYPED(curvature_of)(&kept, alphas, all->alpha_step,
+                                                            rows - start)
+                                      : &none;
         for (count = 0; count < at_most && start + count < rows; count++) {
             const ptrdiff_t r = start + count;
             if (*(const double *)(all->alpha + r * all->alpha_step) != alpha && count > 0) break;
@@ -195,16 +232,18 @@ static void TYPED(entmax_vjps_of)(const VjpRows *all, ptrdiff_t rows, ptrdiff_t 
             }
         } else if (alpha > 2) {
             for (int j = 0; j < count; j++)
-                of_alpha[j] = TYPED(entmax_vjps_above_2_row)(p[j], v[j], of_z[j], n, alpha, more);
+                of_alpha[j] = TYPED(entmax_vjps_above_2_row)(p[j], v[j], of_z[j], n, alpha, power,
+                                                             more);
         } else if (at_most > 1) {
             const bool without_gaps = all->p_stride != (ptrdiff_t)sizeof(REAL) /* they are copies */
                                       || all->p_step == n * (ptrdiff_t)sizeof(REAL);
             for (int j = 0; j < count && !without_gaps; j++)
                 memcpy(scratch + j * n, p[j], (size_t)n * sizeof(REAL));
             TYPED(entmax_vjps_rows)(without_gaps ? p[0] : scratch, v, of_z, of_alpha, count, n,
-                                    alpha);
+                                    alpha, power);
         } else {
-            of_alpha[0] = TYPED(entmax_vjps_below_2_row)(p[0], v[0], of_z[0], n, alpha, more);
+            of_alpha[0] = TYPED(entmax_vjps_below_2_row)(p[0], v[0], of_z[0], n, alpha, power,
+                                                         more);
         }
         for (int j = 0; j < count; j++) {
             const ptrdiff_t r = start + j;

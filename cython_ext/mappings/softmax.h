@@ -103,10 +103,11 @@ static void TYPED(softmax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK
 
 static const TYPED(Mapping) TYPED(softmax) = {TYPED(softmax_row), TYPED(softmax_block), SHORT};
 
-ALWAYS_INLINE TYPED(Lanes) TYPED(softmax_inverse_curvature)(TYPED(Lanes) p) {
-    return p;
+ALWAYS_INLINE void TYPED(softmax_inverse_curvature)(TYPED(Lanes) *s, int count,
+                                                    const void *context) {
+    (void)s, (void)count, (void)context;
 }
-SEPARABLE_JVP(softmax, true)
+SEPARABLE_JVP(softmax, true, true)
 
 /* The scaled exponentials of all gaps but 0, and the number of those. */
 static double TYPED(exponentials_below)(const REAL *z, ptrdiff_t n, REAL largest, const REAL *next,

@@ -146,9 +146,12 @@ static const TYPED(Mapping)
     TYPED(sparsemax) = {TYPED(sparsemax_row), TYPED(sparsemax_block), SHORT_SEARCHED};
 LOG_MAPPING(sparsemax, SHORT_SEARCHED)
 
-ALWAYS_INLINE TYPED(Lanes) TYPED(sparsemax_inverse_curvature)(TYPED(Lanes) p) {
-    return TYPED(where_above)(p, TYPED(all)(0), TYPED(all)(1), p);
+ALWAYS_INLINE void TYPED(sparsemax_inverse_curvature)(TYPED(Lanes) *s, int count,
+                                                      const void *context) {
+    (void)context;
+    for (int k = 0; k < count; k++)
+        s[k] = TYPED(where_above)(s[k], TYPED(all)(0), TYPED(all)(1), s[k]);
 }
-SEPARABLE_JVP(sparsemax, false)
+SEPARABLE_JVP(sparsemax, false, true)
 
 #endif

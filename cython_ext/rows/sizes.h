@@ -31,7 +31,10 @@ enum {
     SHORT = 256, /* and the longest of them, unless a kernel says otherwise, */
     LONGEST_SHORT = 512, /* and of any kernel: longer ones fill the vector units by themselves; */
     GROUP = 4,           /* entries of a short row, of which the largest are searched first */
-    WORTH_GROUPS = 32,   /* in rows from this length on */
+    WORTH_GROUPS = 32,   /* in rows from this length on, */
+    WORTH_MORE_GROUPS = 64, /* of which LANES are enough up to this length */
+    ABREAST = 4, /* registers whose long chains of instructions are interleaved in the code: of one
+                  * after the other, a processor sees too few at a time to be busy */
 };
 
 /* The longest short rows of kernels that pass over a row again and again, for a threshold, and of

@@ -70,11 +70,15 @@ static bool TYPED(is_settled)(REAL *restrict p, ptrdiff_t n, REAL largest) {
     return true;
 }
 
-/* Is there anything but zeros, a NaN say? */
+/* Is there anything but zeros, a NaN say? Most rows tell at once. */
 static inline bool TYPED(any_nonzero)(const REAL *x, ptrdiff_t n) {
-    BITS found = 0;
-    for (ptrdiff_t i = 0; i < n; i++) found |= x[i] != 0;
-    return found != 0;
+    for (ptrdiff_t start = 0; start < n; start += 4 * LANES) {
+        const ptrdiff_t end = n - start < 4 * LANES ? n : start + 4 * LANES;
+        BITS found = 0;
+        for (ptrdiff_t i = start; i < end; i++) found |= x[i] != 0;
+        if (found) return true;
+    }
+    return false;
 }
 
 /* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t; n is a whole number of

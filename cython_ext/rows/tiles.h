@@ -172,7 +172,15 @@ static void TYPED(interleave_scaled)(const REAL *const z[BLOCK], ptrdiff_t n,
     }
 }
 
-/* The same with one scale for all. */
+/* Rows to such a tile where their maxima are known. */
+static void TYPED(interleave_gaps)(const REAL *const z[BLOCK], ptrdiff_t n, const REAL scale[BLOCK],
+                                   const REAL *restrict largest, REAL *restrict tile) {
+    TYPED(to_tile)(z, n, tile);
+    for (ptrdiff_t half = 0; half < BLOCK; half += LANES)
+        TYPED(gaps_of_half)(tile + half, n, scale + half, largest + half);
+}
+
+/* interleave_scaled() with one scale for all. */
 static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
                               REAL *restrict tile, REAL *restrict largest) {
     REAL scales[BLOCK];
@@ -282,13 +290,16 @@ static ptrdiff_t TYPED(keep_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n,
     return TYPED(fill_kept)(sizes, longest, n, kept);
 }
 
-/* The largest score of a row of at most LONGEST_SHORT, NaN if it has one, as for interleave(). */
-static inline REAL TYPED(largest_of_short)(const REAL *restrict z, ptrdiff_t n) {
-    const ptrdiff_t whole = n / LANES * LANES;
-    REAL top[LANES], nans[LANES] = {0};
-    for (int j = 0; j < LANES; j++) top[j] = -(REAL)INFINITY;
-    for (ptrdiff_t i = 0; i < whole; i += LANES)
-        for (int j = 0; j < LANES; j++) {
+/* The largest scores of a row in `groups` groups, LANES or PAIR of them and the row no shorter:
+ * that of every groups-th entry from the g-th on; NaN for a group that has one. */
+ALWAYS_INLINE void TYPED(group_maxima)(const REAL *restrict z, ptrdiff_t n, REAL *restrict maxima,
+                                       const int groups) {
+    const ptrdiff_t whole = n / groups * groups;
+    REAL top[PAIR] = {0}, nans[PAIR] = {0}; /* written below, which compilers miss */
+    for (int j = 0; j < groups; j++) top[j] = z[j];
+    for (int j = 0; j < groups; j++) nans[j] = z[j] * MINUTE;
+    for (ptrdiff_t i = groups; i < whole; i += groups)
+        for (int j = 0; j < groups; j++) {
             top[j] = TYPED(larger)(z[i + j], top[j]);
             nans[j] += z[i + j] * MINUTE;
         }
@@ -296,19 +307,45 @@ static inline REAL TYPED(largest_of_short)(const REAL *restrict z, ptrdiff_t n) 
         top[i - whole] = TYPED(larger)(z[i], top[i - whole]);
         nans[i - whole] += z[i] * MINUTE;
     }
-    const REAL nan = TYPED(lane_sum)(nans);
-    return nan != nan ? nan : TYPED(lane_max)(top);
+    for (int j = 0; j < groups; j++) maxima[j] = nans[j] != nans[j] ? nans[j] : top[j];
 }
 
-/* keep_of_rows() where no row keeps more than `most`, and 0 where one does; and the rows' maxima
- * then. */
+/* The largest score of a row of at least LANES, NaN if it has one, as for interleave_scaled(). */
+static inline REAL TYPED(largest_of_short)(const REAL *restrict z, ptrdiff_t n) {
+    REAL maxima[LANES], nans[LANES];
+    TYPED(group_maxima)(z, n, maxima, LANES);
+    for (int j = 0; j < LANES; j++) nans[j] = maxima[j] * MINUTE;
+    const REAL nan = TYPED(lane_sum)(nans);
+    return nan != nan ? nan : TYPED(lane_max)(maxima);
+}
+
+/* A tile of the group maxima of rows, LANES or PAIR of them, as gaps times each row's scale, and
+ * the rows' maxima. */
+static void TYPED(interleave_maxima)(const REAL *const z[BLOCK], ptrdiff_t n, int groups,
+                                     const REAL *restrict scale, REAL *restrict tile,
+                                     REAL *restrict largest) {
+    REAL tops[BLOCK][PAIR];
+    const REAL *rows[BLOCK];
+    for (int j = 0; j < BLOCK; j++) {
+        rows[j] = tops[j];
+        if (groups == LANES)
+            TYPED(group_maxima)(z[j], n, tops[j], LANES);
+        else
+            TYPED(group_maxima)(z[j], n, tops[j], PAIR);
+    }
+    TYPED(interleave_scaled)(rows, groups, scale, tile, largest);
+}
+
+/* keep_of_rows() where no row keeps more than `most`, and 0 where one does; also the rows' largest
+ * scores if these have to be found. */
 static ptrdiff_t TYPED(keep_few_of_rows)(const REAL *const z[BLOCK], ptrdiff_t n, ptrdiff_t most,
+                                         const bool find_largest, REAL *restrict largest,
                                          const REAL *restrict scale, const REAL *restrict floor,
-                                         REAL *restrict largest, REAL *restrict kept) {
+                                         REAL *restrict kept) {
     const ptrdiff_t step = TYPED(kept_step)(n);
     ptrdiff_t sizes[BLOCK], longest = 1;
     for (int j = 0; j < BLOCK; j++) {
-        largest[j] = TYPED(largest_of_short)(z[j], n);
+        if (find_largest) largest[j] = TYPED(largest_of_short)(z[j], n);
         sizes[j] = TYPED(keep_of_row)(z[j], n, largest[j], scale[j], floor[j], kept + j * step);
         if (sizes[j] > most) return 0;
         longest = sizes[j] > longest ? sizes[j] : longest;

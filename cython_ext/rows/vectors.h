@@ -247,6 +247,21 @@ ALWAYS_INLINE TYPED(Register) TYPED(at_least)(TYPED(Register) a, REAL bound) {
 #endif
 }
 
+/* a where it is above b, and b elsewhere, beside a NaN too. */
+ALWAYS_INLINE TYPED(Register) TYPED(larger_of)(TYPED(Register) a, TYPED(Register) b) {
+#if HAS_AVX512 && IS_DOUBLE
+    return _mm512_max_pd(a, b);
+#elif HAS_AVX512
+    return _mm512_max_ps(a, b);
+#elif HAS_AVX2 && IS_DOUBLE
+    return _mm256_max_pd(a, b);
+#elif HAS_AVX2
+    return _mm256_max_ps(a, b);
+#else
+    return TYPED(choose_above)(a, b, a, b);
+#endif
+}
+
 /* Is any of them below bound? */
 ALWAYS_INLINE bool TYPED(any_below)(TYPED(Register) a, REAL bound) {
 #if HAS_AVX512 && !IS_DOUBLE
@@ -303,6 +318,21 @@ ALWAYS_INLINE TYPED(Register) TYPED(look_up)(const REAL table[32], TYPED(LaneMas
     REAL found[TYPED(WIDTH)];
     memcpy(at, &i, sizeof at);
     for (int j = 0; j < TYPED(WIDTH); j++) found[j] = table[at[j] & 31];
+    return TYPED(load_register)(found);
+#endif
+}
+
+/* table[i modulo 8] for each i; the table holds its 8 numbers twice. */
+ALWAYS_INLINE TYPED(Register) TYPED(look_up_8)(const REAL table[16], TYPED(LaneMask) i) {
+#if HAS_AVX512
+    return _mm512_permutexvar_ps((__m512i)i, _mm512_loadu_ps(table));
+#elif HAS_AVX2
+    return _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)i);
+#else
+    BITS at[TYPED(WIDTH)];
+    REAL found[TYPED(WIDTH)];
+    memcpy(at, &i, sizeof at);
+    for (int j = 0; j < TYPED(WIDTH); j++) found[j] = table[at[j] & 7];
     return TYPED(load_register)(found);
 #endif
 }

@@ -137,16 +137,23 @@ static void TYPED(add_prepared_powers)(const REAL *restrict x, ptrdiff_t n,
     for (int k = 0; k < PARTS; k++) sum_p[k] = sum_s[k] = bend[k] = (TYPED(Register)){0};
     for (ptrdiff_t i = 0; i < n; i += BLOCK) {
         for (int j = 0; j < BLOCK; j += LINE / (int)sizeof(REAL)) ASK_FOR(next + i + j);
-        for (int k = 0; k < PARTS; k++) {
-            const ptrdiff_t j = k * TYPED(WIDTH);
-            const TYPED(Register) steepness = TYPED(load_register)(at->steepness + j);
-            const TYPED(Register) base = 1 + TYPED(load_register)(x + i + j) * steepness;
-            const TYPED(Register) w = TYPED(at_least)(base, EPSILON / 4);
-            const TYPED(Register) q = TYPED(prepared_power)(at->power, w), slope = q * w;
-            bend[k] += q;
-            sum_s[k] += slope;
-            sum_p[k] += slope * w;
-            TYPED(store_register)(slope, s + i + j);
+        for (int start = 0; start < PARTS; start += ABREAST) {
+            const int size = PARTS - start < ABREAST ? PARTS - start : ABREAST;
+            TYPED(Register) w[ABREAST], q[ABREAST];
+            for (int k = 0; k < size; k++) {
+                const ptrdiff_t j = (start + k) * TYPED(WIDTH);
+                const TYPED(Register) steepness = TYPED(load_register)(at->steepness + j);
+                const TYPED(Register) base = 1 + TYPED(load_register)(x + i + j) * steepness;
+                q[k] = w[k] = TYPED(at_least)(base, EPSILON / 4);
+            }
+            TYPED(prepared_power)(at->power, q, size);
+            for (int k = 0; k < size; k++) {
+                const TYPED(Register) slope = q[k] * w[k];
+                bend[start + k] += q[k];
+                sum_s[start + k] += slope;
+                sum_p[start + k] += slope * w[k];
+                TYPED(store_register)(slope, s + i + (start + k) * TYPED(WIDTH));
+            }
         }
     }
     REAL p_of[BLOCK], s_of[BLOCK], bend_of[BLOCK];

@@ -1,32 +1,30 @@
 /* Where to begin the search for the thresholds of α-entmax of many short rows: a template.
  *
  * A power by logarithms takes fifty instructions, a few whole powers take ten. In the exponent e,
- * log sum w^e is smooth and convex, so the cubic through its values at four whole exponents around
- * b tells the three sums of a step of Halley's to some 1e-4; two or three such steps leave little
- * for exact sums to do. And as the norm of the x + t of a higher order is lower, the t at which it
- * is 1 is a bound from above: entries that it does not reach need no exact power at all.
+ * log sum w^e is smooth and convex, so the polynomial through its values at five whole exponents
+ * around b tells the three sums of a step of Halley's to some 1e-4; two or three such steps leave
+ * little for exact sums to do. And as the norm of the x + t of a higher order is lower, the t at
+ * which it is 1 is a bound from above: entries that it does not reach need no exact power at all.
  */
 #ifndef PYENTMAX_THRESHOLDS_ENTMAX_START_H
 #define PYENTMAX_THRESHOLDS_ENTMAX_START_H
 
 #include "thresholds/entmax_below_2.h"
 
-enum { NODES = 4 }; /* whole exponents: the lowest, and what add_node_powers() makes of it */
+enum {
+    NODES = 4
+}; /* whole exponents: the lowest, 1, 2, 4 or 8, and what node_powers() makes of it;
+    * none where b is so large that one exact step from t = 1 comes as close */
+
+#define FAR_STEP ((REAL)0.1) /* a step by more of 1/t than this wants another */
 
 #define TEMPLATE "thresholds/entmax_start.h"
 #include "float_and_double.h"
 
 #elif defined(REAL)
 
-/* The lowest exponent for an α: 1, 2, 4 or 8, and 0 where b is so large that one exact step from
- * t = 1 comes as close. */
-static inline int TYPED(lowest_node)(double alpha) {
-    const double b = 1 / (alpha - 1);
-    return b < 3 ? 1 : b < 6 ? 2 : b < 12 ? 4 : b < 24 ? 8 : 0;
-}
-
-/* The sums of w^e for the exponents 1, 2, 3, 4 of lowest = 1, otherwise 2, 3, 4, 8 times half the
- * lowest; a w below the least counts as 0. */
+/* The sums of w^e for the exponents 1, 2, 3, 4 of lowest = 1, otherwise 2, 3, 4, 8 times half
+ * the lowest; a w below the least counts as 0. */
 ALWAYS_INLINE void TYPED(node_powers)(const REAL *restrict x, ptrdiff_t n,
                                       const REAL *restrict steepness, REAL least, const int lowest,
                                       REAL sums[NODES][BLOCK]) {
@@ -35,7 +33,7 @@ ALWAYS_INLINE void TYPED(node_powers)(const REAL *restrict x, ptrdiff_t n,
         for (ptrdiff_t i = half; i < n; i += BLOCK)
             for (int j = 0; j < LANES; j++) {
                 const REAL base = 1 + x[i + j] * steepness[half + j];
-                const REAL w = base > least ? base : (REAL)0;
+                const REAL w = lowest == 1 ? TYPED(larger)(base, 0) : base > least ? base : (REAL)0;
                 const REAL w_2 = w * w, u = lowest <= 2 ? w : lowest == 4 ? w_2 : w_2 * w_2;
                 const REAL u_2 = u * u, u_3 = u_2 * u, u_4 = u_2 * u_2;
                 first[j] += lowest == 1 ? u : u_2;
@@ -50,46 +48,43 @@ ALWAYS_INLINE void TYPED(node_powers)(const REAL *restrict x, ptrdiff_t n,
     }
 }
 
-/* Logarithms of sums as weighted sums of those at the nodes, by columns. */
+/* Where the columns of a tile begin: the lowest of each one's exponents, and logarithms of sums as
+ * weighted sums of those at its four. */
 typedef struct {
+    BITS lowest[BLOCK];
     REAL at_b[3][NODES][BLOCK]; /* for b, b - 1 and b - 2, by Lagrange's formula, */
     REAL norm[NODES][BLOCK], slope[NODES][BLOCK]; /* and of the first order from b on: the norm,
                                                    * and the most that its slope can be */
 } TYPED(EntmaxStart);
 
-static void TYPED(prepare_start)(TYPED(EntmaxStart) *restrict start, int lowest,
-                                 const REAL b[BLOCK]) {
-    REAL node[NODES], over[NODES];
-    for (int i = 0; i < NODES; i++)
-        node[i] = lowest == 1 ? (REAL)(i + 1) : (REAL)(i == 3 ? 8 : i + 2) * (REAL)lowest / 2;
-    for (int i = 0; i < NODES; i++) {
-        REAL product = 1;
-        for (int other = 0; other < NODES; other++)
-            if (other != i) product *= node[i] - node[other];
-        over[i] = 1 / product;
+static void TYPED(prepare_start)(TYPED(EntmaxStart) *restrict start, const double alpha[BLOCK]) {
+    static const REAL low_nodes[NODES] = {1, 2, 3, 4}, nodes[NODES] = {2, 3, 4, 8};
+    REAL b[BLOCK], node[NODES][BLOCK];
+    for (int j = 0; j < BLOCK; j++) {
+        const double own = 1 / (alpha[j] - 1);
+        const int lowest = own < 3 ? 1 : own < 6 ? 2 : own < 12 ? 4 : own < 24 ? 8 : 0;
+        b[j] = (REAL)own;
+        start->lowest[j] = lowest;
+        for (int i = 0; i < NODES; i++)
+            node[i][j] = lowest == 1 ? low_nodes[i] : nodes[i] * (REAL)lowest / 2;
     }
     for (int k = 0; k < 3; k++)
-        for (int j = 0; j < BLOCK; j++) {
-            const REAL e = b[j] - (REAL)k;
-            const REAL low = (e - node[0]) * (e - node[1]), high = (e - node[2]) * (e - node[3]);
-            start->at_b[k][0][j] = (e - node[1]) * high * over[0];
-            start->at_b[k][1][j] = (e - node[0]) * high * over[1];
-            start->at_b[k][2][j] = (e - node[3]) * low * over[2];
-            start->at_b[k][3][j] = (e - node[2]) * low * over[3];
-        }
-    REAL is_order[NODES + 1][BLOCK] = {{0}}; /* 1 for the first node from b on, the lowest never */
+        for (int i = 0; i < NODES; i++)
+            for (int j = 0; j < BLOCK; j++) {
+                REAL weight = 1;
+                for (int other = 0; other < NODES; other++)
+                    if (other != i)
+                        weight *= (b[j] - (REAL)k - node[other][j]) / (node[i][j] - node[other][j]);
+                start->at_b[k][i][j] = weight;
+            }
     for (int j = 0; j < BLOCK; j++) {
-        is_order[1][j] = b[j] <= node[1] ? (REAL)1 : (REAL)0;
-        is_order[3][j] = b[j] > node[2] ? (REAL)1 : (REAL)0;
-        is_order[2][j] = 1 - is_order[1][j] - is_order[3][j];
-    }
-    for (int i = 0; i < NODES; i++) {
-        const REAL share = 1 / node[i], down = i > 0 ? 1 / (node[i] - node[i - 1]) : (REAL)0;
-        const REAL up = i < NODES - 1 ? 1 / (node[i + 1] - node[i]) : (REAL)0;
-        for (int j = 0; j < BLOCK; j++) {
-            start->norm[i][j] = is_order[i][j] * share;
-            start->slope[i][j] = is_order[i + 1][j] * up - is_order[i][j] * down;
-        }
+        int order = 1; /* the first node from b on, the lowest never */
+        while (order < NODES - 1 && b[j] > node[order][j]) order++;
+        for (int i = 0; i < NODES; i++) start->norm[i][j] = start->slope[i][j] = 0;
+        const REAL share = 1 / (node[order][j] - node[order - 1][j]);
+        start->norm[order][j] = 1 / node[order][j];
+        start->slope[order][j] = -share; /* of the chord from the node before */
+        start->slope[order - 1][j] = share;
     }
 }
 
@@ -100,10 +95,11 @@ static inline REAL TYPED(at_nodes)(const REAL weight[NODES][BLOCK], const REAL l
            + (weight[2][j] * logs[2][j] + weight[3][j] * logs[3][j]);
 }
 
-/* One step of every column from the sums at the nodes; the least steepness rises to what is known
- * to be at or below that of the root. */
-NEVER_INLINE void TYPED(start_step)(const REAL sums[NODES][BLOCK],
-                                    const TYPED(EntmaxStart) *restrict start,
+/* One step of every column that is far from its root, from the sums at the nodes; the least
+ * steepness rises to what is known to be at or below that of the root. Afterwards a column is far
+ * if it went far. Tells whether any is. */
+NEVER_INLINE bool TYPED(start_step)(const REAL sums[NODES][BLOCK],
+                                    const TYPED(EntmaxStart) *restrict start, BITS far[BLOCK],
                                     TYPED(EntmaxColumns) *restrict at) {
     const REAL most = 32, zero = (REAL)(at == NULL); /* as in moments */
     REAL logs[NODES][BLOCK], sum[BLOCK], slope[BLOCK], bend[BLOCK];
@@ -123,67 +119,61 @@ NEVER_INLINE void TYPED(start_step)(const REAL sums[NODES][BLOCK],
         const REAL h = 1 - now * TYPED(exp2_of)(-TYPED(at_nodes)(start->norm, logs, j));
         const REAL chord = TYPED(exp2_of)(TYPED(at_nodes)(start->slope, logs, j));
         const REAL a = h > 0 ? chord : (REAL)1;
-        at->least[j] = TYPED(larger)(now * a / (a - h) * (1 - (REAL)1e-4), at->least[j]);
+        const REAL least = TYPED(larger)(now * a / (a - h) * (1 - (REAL)1e-4), at->least[j]);
+        at->least[j] = far[j] ? least : at->least[j];
     }
+    BITS any_far = 0;
     for (int j = 0; j < BLOCK; j++) {
         const REAL now = at->steepness[j], h = 1 - now * TYPED(exp2_of)(-at->beta[j] * sum[j]);
         const REAL a = slope[j], v = (at->b[j] - 1) * (bend[j] - a * a), halley = 2 * a * a - h * v;
         const REAL whole = halley > 0 ? halley : a, part = halley > 0 ? 2 * h * a : h;
         const REAL next = now * whole / TYPED(larger)(whole - part, whole * (REAL)0.05);
-        at->steepness[j] = TYPED(larger)(TYPED(smaller)(next, at->beyond[j]), at->least[j]);
+        const REAL there = TYPED(larger)(TYPED(smaller)(next, at->beyond[j]), at->least[j]);
+        const REAL apart = there - now;
+        at->steepness[j] = far[j] ? there : now;
+        far[j] &= (apart > now * FAR_STEP) | (-apart > now * FAR_STEP);
+        any_far |= far[j];
     }
+    return any_far != 0;
 }
 
-/* Move every column close to its root, from t = 1, as all of one lowest node do. */
-static void TYPED(start_from)(const REAL *x, ptrdiff_t n, int lowest, Ahead *ahead,
-                              TYPED(EntmaxColumns) *restrict columns) {
-    TYPED(EntmaxStart) start;
-    TYPED(prepare_start)(&start, lowest, columns->b);
+/* Put the sums of the columns of one lowest exponent beside those of the others. */
+ALWAYS_INLINE void TYPED(add_nodes)(const REAL *x, ptrdiff_t n, const TYPED(EntmaxStart) *start,
+                                    const int lowest, const TYPED(EntmaxColumns) *columns,
+                                    REAL sums[NODES][BLOCK]) {
     /* From here down the last power would be denormal. The first is below 2^-23 here. */
-    static const REAL smallest[] = {0, (REAL)0x1p-25, (REAL)0x1p-12, 0, (REAL)0x1p-6, 0, 0,
-                                    0, (REAL)0x1p-3};
-    const REAL least = smallest[lowest];
-    const int passes = IS_DOUBLE && lowest == 1 ? 3
-                                                : 2; /* logarithms cost more than a polynomial */
-    for (int pass = 0; pass < passes; pass++) {
-        const REAL *steepness = columns->steepness;
-        REAL sums[NODES][BLOCK];
-        switch (lowest) {
-            case 1:
-                TYPED(node_powers)(x, n, steepness, least, 1, sums);
-                break;
-            case 2:
-                TYPED(node_powers)(x, n, steepness, least, 2, sums);
-                break;
-            case 4:
-                TYPED(node_powers)(x, n, steepness, least, 4, sums);
-                break;
-            default:
-                TYPED(node_powers)(x, n, steepness, least, 8, sums);
-        }
-        for (int k = 0; k < 4; k++) ask_ahead(ahead);
-        TYPED(start_step)(sums, &start, columns);
-    }
+    const REAL least = lowest == 1   ? (REAL)0
+                       : lowest == 2 ? (REAL)0x1p-12
+                       : lowest == 4 ? (REAL)0x1p-6
+                                     : (REAL)0x1p-3;
+    REAL own[NODES][BLOCK];
+    BITS any = 0;
+    for (int j = 0; j < BLOCK; j++) any |= start->lowest[j] == lowest;
+    if (!any) return;
+    TYPED(node_powers)(x, n, columns->steepness, least, lowest, own);
+    for (int i = 0; i < NODES; i++)
+        for (int j = 0; j < BLOCK; j++)
+            sums[i][j] = start->lowest[j] == lowest ? own[i][j] : sums[i][j];
 }
 
-/* Move every column close to its root, from t = 1, by the nodes that suit its α. */
-static void TYPED(entmax_start)(const REAL *x, ptrdiff_t n, const double alpha[BLOCK], Ahead *ahead,
+/* Move every column closer to its root, by so many steps; by up to two more where the last one was
+ * far, if that has to be settled. x may be a part of the row to begin with. */
+static void TYPED(entmax_start)(const REAL *x, ptrdiff_t n, const TYPED(EntmaxStart) *start,
+                                int passes, bool settle, Ahead *ahead,
                                 TYPED(EntmaxColumns) *restrict columns) {
-    int lowest[BLOCK];
-    for (int j = 0; j < BLOCK; j++)
-        lowest[j] = j > 0 && alpha[j] == alpha[j - 1] ? lowest[j - 1]
-                                                      : TYPED(lowest_node)(alpha[j]);
-    for (int node = 1; node <= 8; node *= 2) {
-        TYPED(EntmaxColumns) moved = *columns;
-        bool any = false;
-        for (int j = 0; j < BLOCK; j++) any |= lowest[j] == node;
-        if (!any) continue;
-        TYPED(start_from)(x, n, node, ahead, &moved);
-        for (int j = 0; j < BLOCK; j++) {
-            if (lowest[j] != node) continue;
-            columns->steepness[j] = moved.steepness[j];
-            columns->least[j] = moved.least[j];
-        }
+    REAL sums[NODES][BLOCK];
+    BITS far[BLOCK];
+    for (int i = 0; i < NODES; i++)
+        for (int j = 0; j < BLOCK; j++) sums[i][j] = 1;
+    for (int pass = 0; pass < passes + (settle ? 2 : 0); pass++) {
+        if (pass < passes)
+            for (int j = 0; j < BLOCK; j++) far[j] = start->lowest[j] > 0;
+        TYPED(add_nodes)(x, n, start, 1, columns, sums);
+        TYPED(add_nodes)(x, n, start, 2, columns, sums);
+        TYPED(add_nodes)(x, n, start, 4, columns, sums);
+        TYPED(add_nodes)(x, n, start, 8, columns, sums);
+        for (int k = 0; k < 4; k++) ask_ahead(ahead);
+        if (!TYPED(start_step)(sums, start, far, columns) && pass >= passes - 1) break;
     }
 }
 
