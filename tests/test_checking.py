@@ -522,6 +522,23 @@ def test_functions_that_compute_in_float32_are_checked(how: str, d: int) -> None
         assert not check_gradient(loss, z, wrong).passed
 
 
+@pytest.mark.parametrize(
+    ("loss", "gradient", "z"),
+    [
+        (lambda z: np.sum(z**2), lambda z: 2 * z, np.arange(100.0)),
+        (lambda z: np.sum(z**2), lambda z: 2 * z, [300.0, 100.0, 201.0]),
+        (lambda z: np.sum(np.abs(z)), np.sign, [4099.0, 2.0**-10]),
+        (lambda z: 4099 + np.sum(np.exp(z)), np.exp, np.zeros(3)),
+    ],
+)
+def test_whole_values_at_whole_scores_are_not_taken_for_float32(
+    loss: Any, gradient: Any, z: Any
+) -> None:
+    """328350 fits into float32: squares to sum failed, or passed gradients off by 1e-3."""
+    check_gradient(loss, z, gradient).raise_if_failed()
+    assert not check_gradient(loss, z, lambda z: (1 + 5e-6) * gradient(z)).passed
+
+
 def test_steps_that_agree_by_chance_beyond_a_kink_are_not_believed() -> None:
     """Of 256 scores in float32, one met the same slope twice, 0.1% off, with steps too large."""
     case = Case("sparsemax", (), 256, 1e-3, 0.0, np.float32, 0)
