@@ -245,7 +245,7 @@ class UpperBounds:
 
     def gradient(self, each: Any, shape: tuple[int, ...], rows: ProbabilityRows) -> Any:
         """What each entry gives, summed as often as a bound was used: its derivative."""
-        return reduce_to(rows.entries(each), shape)
+        return rows.in_callers_dtype(reduce_to(rows.in_callers_shape(each), shape))
 
     def on_device(self, value: Any, array: Any, kind: str) -> Any:
         """Bounds as the CUDA kernels take them: of the call's shape, in the dtype to compute in."""

@@ -226,11 +226,14 @@ class ProbabilityRows:
 
     def entries(self, rows: Any) -> Any:
         """What a derivative gives for each entry, in the caller's shape and dtype."""
-        rows = unflattened(rows, self.p.shape)
-        return from_rows(rows, self.shape, self.axes).astype(self._answer, copy=False)
+        return self.in_callers_dtype(self.in_callers_shape(rows))
+
+    def in_callers_shape(self, rows: Any) -> Any:
+        """The same in the dtype computed in, for sums that the caller's would not hold."""
+        return from_rows(unflattened(rows, self.p.shape), self.shape, self.axes)
 
     def in_callers_dtype(self, values: Any) -> Any:
-        """Values of shape batch, or their sum, in the caller's dtype."""
+        """Values of any shape, or their sum, in the caller's dtype."""
         return values.astype(self._answer, copy=False)
 
 

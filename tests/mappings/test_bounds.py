@@ -407,6 +407,16 @@ def test_dtypes_and_inputs_kept(name: str) -> None:
 
 
 @every_name
+def test_bounds_of_many_rows_get_all_of_their_gradient_in_half_precision(name: str) -> None:
+    """Added up in float16, where 2048 + 1 is 2048, it was 2048 at most."""
+    upper = np.array([0.5, 1, 1], np.float16)
+    z, g = (np.full((5000, 3), [x, 0, 0], np.float16) for x in (2, 1))
+    got = vjp_upper(name, forward_of(name)(z, upper), g, upper, z)
+    assert got.dtype == np.float16
+    np.testing.assert_array_equal(got, np.array([5000, 0, 0], np.float16))
+
+
+@every_name
 def test_bad_bounds_are_named_before_anything_is_written(name: str) -> None:
     forward, out = forward_of(name), np.full((2, 3), 7.0)
     z = np.zeros((2, 3))
