@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import ProbabilityRows, ScoreRows
 from pyentmax.mappings import _simplex
@@ -206,7 +207,7 @@ def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any =
      [-0.25  0.25]]
     """
     rows = ProbabilityRows(p, p, axis, alone=True)
-    return _simplex.dense(_curvature(rows.p, omega_second_derivative))
+    return rows.in_callers_dtype(_simplex.dense(_curvature(rows.p, omega_second_derivative)))
 
 
 def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1) -> Any:
@@ -270,7 +271,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
     row = np.sum(inverse, axis=-2, keepdims=True)
     total = np.sum(column, axis=-2, keepdims=True)
     jacobian = inverse - column * row / np.where(total == 0, 1, total)
-    return np.where(broken[..., None], np.nan, jacobian)
+    return rows.in_callers_dtype(np.where(broken[..., None], np.nan, jacobian))
 
 
 def separable_mapping(
@@ -321,8 +322,8 @@ def separable_mapping(
         return separable_jacobian(p, omega_second_derivative, axis)
 
     def total(p: Any, axis: Any = -1) -> Any:
-        p = _array(p)
-        return np.sum(_array(omega(p)), axis=axis).astype(p.dtype, copy=False)
+        p, answer = as_floating(p, "p")
+        return np.sum(_array(omega(p)), axis=axis).astype(answer, copy=False)
 
     at_zero, at_one = (float(omega(np.array(end))) for end in (0.0, 1.0))
     return Mapping(

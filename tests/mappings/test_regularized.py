@@ -283,6 +283,25 @@ def test_separable_is_a_special_case_of_the_hessian_form() -> None:
     np.testing.assert_array_equal(separable_jacobian(zero_row, np.ones_like), 0)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_derivatives_keep_the_dtype_of_p(dtype: Any) -> None:
+    p = np.array([0.5, 0.5, 0.0], dtype)
+    expected = [[0.25, -0.25, 0], [-0.25, 0.25, 0], [0, 0, 0]]
+    for got in (
+        separable_jacobian(p, lambda p: 1 / p),
+        hessian_jacobian(p, lambda p: np.diag([2.0, 2, 1])),
+    ):
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, expected, rtol=1e-7)
+
+
+def test_omega_of_whole_probabilities_is_no_integer() -> None:
+    """⅓ at a corner of integers was 0."""
+    assert CUBIC.omega is not None
+    np.testing.assert_allclose(CUBIC.omega([[1, 0, 0], [0, 0, 1]]), 1 / 3, rtol=1e-15)
+    assert CUBIC.omega(np.array([1, 0], np.float16)).dtype == np.float16
+
+
 def test_what_lies_off_the_support_plays_no_part() -> None:
     p, v = np.array([0.5, 0.5, 0.0]), np.array([1.0, 0.0, np.nan])
     np.testing.assert_allclose(separable_jvp(p, v, lambda p: 1 / p), [0.25, -0.25, 0], rtol=1e-15)
