@@ -99,7 +99,8 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     finite = np.where(shannon | np.isinf(beta), 1, beta).astype(p.dtype)
     with np.errstate(over="ignore"):
         power = np.where(shannon, log_p, np.expm1(finite * log_p) / finite)
-        h = np.where(np.isinf(beta), 0, -p * power / (1 + finite * ~shannon))
+        at_infinity = np.where(np.isnan(p), p, 0)
+        h = np.where(np.isinf(beta), at_infinity, -p * power / (1 + finite * ~shannon))
     return _sum(h, axis, answer)
 
 

@@ -68,6 +68,7 @@ def test_dtypes() -> None:
             np.testing.assert_allclose(h, entropy([0.5, 0.5, 0]), rtol=2 * np.finfo(dtype).eps)
         assert entropy([1, 0]).dtype == np.float64
         assert np.isnan(entropy([np.nan, 0.5]))
+    assert np.isnan(tsallis_entropy([[np.nan, 1.0]] * 3, [1, 1.5, np.inf])).all()
 
 
 def test_bad_input_is_named() -> None:
