@@ -18,6 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from pyentmax.calls.kinds import check_order
 from pyentmax.calls.options import Options, spelled_out
 from pyentmax.calls.record import Mapping
 from pyentmax.losses.declare import LossCall
@@ -116,6 +117,8 @@ def _run(
             f"one of {', '.join(name for name, other in MAPPINGS.items() if other.omega)}"
         )
     call = LossCall((), z, y, values, axis, Options(**options))
+    if record.one_axis:
+        check_order(call.axes, axis)
     return call.run(partial(definition, record))
 
 

@@ -195,7 +195,7 @@ class ScoreCall(ScoreRows):
         axis, mask, *out = given[len(kind.parameters) :]
         super().__init__(z, axis, mask=mask, out=out[0] if out else None, dead=kind.dead)
         if kind.one_axis:
-            _check_order(self.axes, axis)
+            check_order(self.axes, axis)
         self._kind = kind
         self._values: list[Any] = []
         if kind.parameters:
@@ -290,7 +290,7 @@ class ProbabilityCall(ProbabilityRows):
         if kind.matrix:
             check_known(p, "p")
         if kind.one_axis:
-            _check_order(self.axes, axis)
+            check_order(self.axes, axis)
         self._kind = kind
         self._shapes = [np.shape(value) for value in given]
         pairs = zip(kind.parameters, given, strict=True)
@@ -352,7 +352,8 @@ class ProbabilityCall(ProbabilityRows):
         return self.restore(body(*seen, mask=mask))
 
 
-def _check_order(axes: tuple[int, ...], axis: Any) -> None:
+def check_order(axes: tuple[int, ...], axis: Any) -> None:
+    """Refuse the entries of several axes, which have no order."""
     if len(axes) > 1:
         raise ValueError(
             f"axis must be one axis, since the scores of a row need an order here, got {axis}; "

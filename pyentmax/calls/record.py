@@ -58,6 +58,8 @@ class Mapping:
         2 for sparsemax of some. None where there is no such α, or it is a parameter
     omega_takes_mask : bool
         Ω depends on which entries there are, and omega takes mask= as the mapping does
+    one_axis : bool
+        the order of a row's entries matters, which those of several axes do not have
     """
 
     name: str
@@ -78,6 +80,7 @@ class Mapping:
     omega_at_vertices: float | None = None
     support_alpha: float | None = None
     omega_takes_mask: bool = False
+    one_axis: bool = False
     # Of the mapping itself, see `with_own`.
     vjps: Callable[..., Any] | None = field(default=None, init=False)
     conjugate: Callable[..., Any] | None = field(default=None, init=False)

@@ -125,6 +125,11 @@ class LossCall:
         self._weight: Any = None
 
     @property
+    def axes(self) -> tuple[int, ...]:
+        """Which of the caller's axes form a row."""
+        return self._rows.axes
+
+    @property
     def kernel_ready(self) -> bool:
         """Whether y holds labels that a kernel can be given; keeps them and their weights."""
         options, rows, y = self._options, self._rows, self._y

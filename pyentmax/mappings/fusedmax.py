@@ -383,6 +383,7 @@ FUSEDMAX = Mapping(
     parameter_vjp=fusedmax_vjp_strength,
     permutation_equivariant=False,
     omega_takes_mask=True,
+    one_axis=True,
 ).with_own(
     textbook=textbook,
     textbook_jacobian=textbook_jacobian,

@@ -431,6 +431,8 @@ def test_several_axes_have_no_order(axis: Any) -> None:
         lambda: fusedmax(z, 0.1, axis),
         lambda: pyentmax.fusedmax_jvp(z, z, 0.1, axis),
         lambda: pyentmax.fusedmax_vjp_strength(z, z, 0.1, axis),
+        lambda: pyentmax.fenchel_young_loss(z, z + 1 / 6, "fusedmax", axis, strength=0.1),
+        lambda: pyentmax.fenchel_young_loss_and_grad(z, 0, "fusedmax", axis, strength=0.1),
     ):
         with pytest.raises(ValueError, match="axis must be one axis, .*an order"):
             call()
