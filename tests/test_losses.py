@@ -478,6 +478,16 @@ def test_distributions_in_bfloat16_sum_to_1_as_well_as_they_can() -> None:
         assert np.isfinite(loss_of(name)(z, MAPPINGS[name].forward(z)))
 
 
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax"])
+def test_regularisers_in_bfloat16_stay_in_it(name: str) -> None:
+    dtype = pytest.importorskip("ml_dtypes").bfloat16
+    omega = MAPPINGS[name].omega
+    assert omega is not None
+    values = omega(np.eye(3).astype(dtype))
+    assert values.dtype == dtype
+    assert not np.signbit(values).any()
+
+
 def test_unknown_mappings_and_parameters_are_named() -> None:
     with pytest.raises(ValueError, match="mapping must be one of softmax, .*got 'hardmax'"):
         fenchel_young_loss([[1.0]], [0], "hardmax")

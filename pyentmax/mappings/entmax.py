@@ -293,7 +293,7 @@ def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     >>> print(entmax_omega([0.5, 0.5], 2))
     -0.25
     """
-    return -tsallis_entropy(p, alpha, axis) + 0.0
+    return 0 - tsallis_entropy(p, alpha, axis)
 
 
 @losses.loss(ALPHA)

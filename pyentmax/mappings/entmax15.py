@@ -163,7 +163,7 @@ def entmax15_omega(p: Any, axis: Any = -1) -> Any:
     >>> print(round(float(entmax15_omega([0.25, 0.25, 0.25, 0.25])), 6))
     -0.666667
     """
-    return -tsallis_entropy(p, 1.5, axis) + 0.0
+    return 0 - tsallis_entropy(p, 1.5, axis)
 
 
 @losses.loss()

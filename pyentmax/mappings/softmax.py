@@ -158,7 +158,7 @@ def softmax_omega(p: Any, axis: Any = -1) -> Any:
     >>> print(softmax_omega([1.0, 0.0]))
     0.0
     """
-    return -shannon_entropy(p, axis) + 0.0  # + 0: a corner's value is 0, not −0
+    return 0 - shannon_entropy(p, axis)  # not −H: a corner's value is 0, not −0
 
 
 @losses.loss()

@@ -162,7 +162,7 @@ def sparsemax_omega(p: Any, axis: Any = -1) -> Any:
     >>> print(sparsemax_omega([0.5, 0.5]))
     -0.25
     """
-    return -gini_entropy(p, axis) + 0.0
+    return 0 - gini_entropy(p, axis)
 
 
 @losses.loss()
