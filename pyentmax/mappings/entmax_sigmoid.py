@@ -586,12 +586,22 @@ def _bend(q: Any, beta: Any) -> Any:
 
 
 def _slope_alpha(q: Any, beta: Any) -> Any:
-    """∂p/∂α where p is the larger, and its opposite where it is the smaller."""
+    """∂p/∂α where p is the larger, and its opposite where it is the smaller.
+
+    Where both powers are small, ψ is all but the 1 that its numerator x eˣ − eˣ + 1 holds, and the
+    difference of two would be rounding, however steep the slope that it is multiplied by. There
+    the 1 is left out, and p^β divided out of the rest and the slope, so that neither vanishes.
+    """
     live = (q > 0) & (q < 0.5)
     inside, finite = np.where(live, q, 0.25), _finite(np.where(np.isinf(beta), 1, beta))
-    with np.errstate(under="ignore", over="ignore"):
-        parts = [log * log * _psi(finite * log) for log in (np.log(inside), np.log1p(-inside))]
+    logs = np.log(inside), np.log1p(-inside)
+    with np.errstate(under="ignore", over="ignore", invalid="ignore"):
+        parts = [log * log * _psi(finite * log) for log in logs]
         slope = _slope(inside, beta) * (parts[0] - parts[1])
+        few, most = (1 - finite * log for log in logs)
+        ratio = inside / (1 - inside)
+        share = (1 - inside) / (1 + ratio ** (finite - 1))
+        slope = np.where(most > 1.3, share * (most - few * ratio**finite) / finite / finite, slope)
     return np.where(live & ~np.isinf(beta), slope, np.where(np.isnan(q), q, 0))
 
 

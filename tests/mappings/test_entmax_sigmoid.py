@@ -166,6 +166,20 @@ def test_derivatives_against_many_digits(alpha: float) -> None:
     np.testing.assert_allclose(found, [float(x) for x in by_alpha], rtol=1e-12, atol=atol)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("alpha", [4.0, 30.0, 100.0, 1000.0])
+def test_the_derivative_in_a_large_alpha_near_0_is_no_magnified_rounding(
+    alpha: float, dtype: Any
+) -> None:
+    """For α = 50 and a score of 2e-21 it was −8192 in float32, not 2e-7."""
+    z = np.geomspace(1e-30, 0.5 / (alpha - 1), 12).astype(dtype)
+    h = mpmath.mpf(10) ** -15
+    right = [(exact(x, alpha + h) - exact(x, alpha - h)) / (2 * h) for x in z.tolist()]
+    found = pe.entmax_sigmoid_grad_alpha(z, alpha)
+    assert_close(found, right, float(np.finfo(dtype).eps), [1.0] * len(z))
+    np.testing.assert_array_equal(pe.entmax_sigmoid_grad_alpha(-z, alpha), -found)
+
+
 @pytest.mark.parametrize("name", ["jvp", "vjp"])
 @pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 2.7])
 def test_the_product_is_that_of_finite_differences(name: str, alpha: float) -> None:
