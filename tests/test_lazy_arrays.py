@@ -420,6 +420,14 @@ def test_groups_of_lazy_rows_are_refused_with_the_remedy(name: str) -> None:
         getattr(pyentmax, name)(LAZY, LAZY, 0.1)
 
 
+def test_oscarmaxs_regulariser_of_lazy_rows_is_refused_too() -> None:
+    """NumPy's sort computed all of it, with a warning of Dask's."""
+    omega = pyentmax.MAPPINGS["oscarmax"].omega
+    assert omega is not None
+    with pytest.raises(TypeError, match=r"^p is a lazy Dask array, whose groups.*map_blocks"):
+        omega(LAZY, 0.1)
+
+
 def test_entry_by_entry_and_in_jacobians_unknown_sizes_are_mapped_or_named() -> None:
     unknown = LAZY[LAZY.sum(axis=(1, 2)) > -np.inf]
     np.testing.assert_array_equal(

@@ -214,6 +214,7 @@ def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     >>> print(oscarmax_omega([0.5, 0.5, 0.0], 1.0))
     1.75
     """
+    _fused.refuse_lazy(p)
     _fused.check_finite(strength)
     rising = np.sort(p, axis=-1)
     pairs = np.sum(rising * _places(rising), axis=-1)
