@@ -233,6 +233,8 @@ ALWAYS_INLINE void TYPED(water_fill)(const REAL *restrict z, const REAL *restric
     for (int shifts = 0; shifts < 4; shifts++) {
         for (ptrdiff_t i = 0; i < padded; i++) spare[i] = score[i] > shift ? bound[i] : 0;
         const double left = total - sum_of(spare, padded);
+        /* Of entries that only round to their bounds the rest, however little, is as it was. */
+        if (rise == SCALED && shifts > 0 && !(left > 0)) break;
         for (ptrdiff_t i = 0; i < padded; i++) {
             const double gap = score[i] - shift;
             a[i] = gauge(gap > -DBL_MAX ? gap : -DBL_MAX);
@@ -252,8 +254,9 @@ ALWAYS_INLINE void TYPED(water_fill)(const REAL *restrict z, const REAL *restric
         else
             filled(a, u, padded, 0, 0, rise, spare);
         for (ptrdiff_t i = 0; i < n; i++) {
-            p[i] = (REAL)(score[i] > shift ? bound[i] : spare[i]);
-            spare[i] = p[i] < bound[i] ? score[i] : -(double)INFINITY;
+            const double value = score[i] > shift ? bound[i] : spare[i];
+            p[i] = (REAL)value;
+            spare[i] = value < bound[i] ? score[i] : -(double)INFINITY;
         }
         const double largest_open = largest_of(spare, n);
         if (!(largest_open > -(double)INFINITY && shift - largest_open > 1)) break;

@@ -406,6 +406,22 @@ def test_dtypes_and_inputs_kept(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("upper", [1.0, [1.0, 1.0, 0.5, 0.5], [1.0, 1.0, 1.0, np.inf]])
+@pytest.mark.parametrize("gap", [10.0, 20.0, 40.0, 80.0])
+def test_a_probability_that_rounds_to_1_leaves_the_others_theirs(
+    gap: float, upper: Any, dtype: Any, form: str
+) -> None:
+    """1 is no bound, but what rounded to it was taken for full: the others got 0."""
+    z = np.array([gap, 0, 1, 0.5], dtype)
+    csoftmax = pyentmax.csoftmax.reference if form else pyentmax.csoftmax
+    rtol = 64 * np.finfo(dtype).eps
+    np.testing.assert_allclose(csoftmax(z, upper), pyentmax.softmax(z), rtol=rtol)
+    ties = np.array([gap, gap, 0], dtype)
+    np.testing.assert_allclose(csoftmax(ties, [0.5, 0.5, 1]), pyentmax.softmax(ties), rtol=rtol)
+
+
 @every_name
 def test_bounds_of_many_rows_get_all_of_their_gradient_in_half_precision(name: str) -> None:
     """Added up in float16, where 2048 + 1 is 2048, it was 2048 at most."""
