@@ -127,14 +127,17 @@ static void TYPED(normmax_product)(const REAL *p, const REAL *v, double alpha, R
         apart[i] -= v_k;
         t[i] = share[i] * apart[i];
     }
-    const double mean = sum_of(t, size), scale = exp(top + log(power));
+    const double mean = sum_of(t, size), log_scale = top + log(power), scale = exp(log_scale);
     for (ptrdiff_t i = 0; i < size; i++) t[i] = exp(log_s[i] - top) * (apart[i] - mean);
     const double t_k = t[k], p_k = share[k], sum = sum_of(t, size);
     t[k] = share[k] = 0;
     const double at_k = t_k * sum_of(share, size) - p_k * sum_of(t, size);
     for (ptrdiff_t i = 0; i < size; i++) {
         const double moved = i == k ? at_k : t[i] - share[i] * sum;
-        out[place[i]] = moved == 0 ? (REAL)0 : (REAL)(scale * moved);
+        if (scale < (double)INFINITY || !(moved != 0))
+            out[place[i]] = moved == 0 ? (REAL)0 : (REAL)(scale * moved);
+        else /* of an s beyond floats a small part may not be */
+            out[place[i]] = (REAL)copysign(exp(log_scale + log(fabs(moved))), moved);
     }
 }
 

@@ -160,7 +160,7 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
     [-0.353553  0.353553  0.      ]
     """
     v = np.where(p != 0, v, 0)  # off the support v may hold anything, a NaN too
-    s, scale = _diagonal(p, alpha)
+    s, log_scale = _diagonal(p, alpha)
     k = np.argmax(p, axis=-1, keepdims=True)
     # What infinities on the support leave without a value is a NaN.
     with np.errstate(invalid="ignore", over="ignore"):
@@ -170,7 +170,7 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
         other_t = np.sum(np.where(at_k, 0, t), axis=-1, keepdims=True)
         at_largest = t * np.sum(other_p, axis=-1, keepdims=True) - p * other_t
         elsewhere = t - p * np.sum(t, axis=-1, keepdims=True)
-        moved = _simplex.times(scale, np.where(at_k, at_largest, elsewhere))
+        moved = _scaled(np.where(at_k, at_largest, elsewhere), log_scale)
         return np.where(p != 0, moved, 0)
 
 
@@ -189,7 +189,7 @@ def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
      [-0.353553  0.353553  0.      ]
      [ 0.        0.        0.      ]]
     """
-    s, scale = _diagonal(p, alpha)
+    s, log_scale = _diagonal(p, alpha)
     # 1 − p_i and Σs − s_i, s_j without a difference where one entry is nearly all of them.
     other_p, at_largest_p = _simplex.without_largest(p, np.argmax(p, axis=-1, keepdims=True))
     apart = np.where(at_largest_p, np.sum(other_p, axis=-1, keepdims=True), 1 - p)
@@ -203,7 +203,7 @@ def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     outer = p[..., :, None] * p[..., None, :]
     between = rest * outer - (mixed + np.swapaxes(mixed, -1, -2))
     entries = np.where(_simplex.identity(p) != 0, own[..., :, None], between)
-    return _simplex.times(scale[..., None], entries)
+    return _scaled(entries, log_scale[..., None])
 
 
 def normmax_omega(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
@@ -292,7 +292,7 @@ def _log_q_from(x: Any, s: Any, power: Any) -> tuple[Any, Any]:
 
 
 def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
-    """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support, as a part of the largest, and that."""
+    """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support, as a part of the largest, and log that."""
     with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
         jumps = np.isinf(alpha.astype(p.dtype))
     power = np.where(jumps, 0, 1 / (alpha - 1)).astype(p.dtype)
@@ -306,9 +306,16 @@ def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
     top = largest(np.where(on, log_s, -np.inf))
     s = np.where(on, np.exp(log_s - np.where(top > -np.inf, top, 0)), 0)
     log_power = np.log(np.where(power == 0, 1, power))
-    with np.errstate(over="ignore"):  # which is only beyond floats where all of it is
-        scale = np.exp(np.where(top > -np.inf, top, 0) + log_power)
-    return s, np.where(power == 0, 0, scale)
+    return s, np.where(power == 0, -np.inf, np.where(top > -np.inf, top, 0) + log_power)
+
+
+def _scaled(x: Any, log_scale: Any) -> Any:
+    """x times the largest s, of which, where that is beyond floats, a small part may not be."""
+    with np.errstate(over="ignore"):
+        scale = np.exp(log_scale)
+        beyond = np.isinf(scale) & (x != 0)
+        part = np.sign(x) * np.exp(log_scale + np.log(np.where(beyond, np.abs(x), 1)))
+    return np.where(beyond, part, _simplex.times(scale, x))
 
 
 def _doubtful(z: Any, on: Any, alpha: float) -> Any:

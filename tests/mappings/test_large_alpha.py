@@ -149,6 +149,28 @@ def test_what_is_just_below_the_largest_float_is_no_infinity(form: str) -> None:
     np.testing.assert_allclose(found, exact, rtol=1e-3)
 
 
+@forms
+@pytest.mark.parametrize(("dtype", "least"), [(np.float32, 1e-14), (np.float64, 1e-104)])
+def test_of_normmax_too_only_what_is_itself_beyond_floats_is_infinite(
+    dtype: type, least: float, form: str
+) -> None:
+    """One s beyond floats made all of its row's Jacobian ±∞: ∞ times parts of it."""
+    p = np.array([0.7, 0.3 - 1e-6, 1e-6, least], dtype)
+    exact_p = [mpmath.mpf(float(x)) for x in p]
+    norm = mpmath.fsum(x**5 for x in exact_p) ** (1 / mpmath.mpf(5))
+    s = exact_p[3] * (norm / exact_p[3]) ** 4 / 4  # all others are nothing beside it
+    moved = [-x for x in exact_p[:3]] + [mpmath.fsum(exact_p[:3])]
+    most = float(np.finfo(dtype).max)
+    exact = [[s * a * b for b in moved] for a in moved]
+    beyond = [[np.inf * float(mpmath.sign(x)) for x in row] for row in exact]
+    within = [[abs(x) <= most for x in row] for row in exact]
+    expected = np.where(within, np.array(exact, float), beyond)
+    rtol = 2000 * np.finfo(dtype).eps
+    np.testing.assert_allclose(pe.normmax_jacobian(p, 5), expected, rtol=rtol)
+    found = function("normmax_jvp", form)(p, np.array([0, 0, 0, 1], dtype), 5)
+    np.testing.assert_allclose(found, expected[3], rtol=rtol)
+
+
 @pytest.mark.parametrize("alpha", [1.05, 1.5, 2, 3, 10])
 @pytest.mark.parametrize(
     "p", [[1, 1e-18, 0], [1, 1e-18, 1e-30], [1 - 2**-28, 2**-29, 2**-29], [0.25, 0.25, 0.5]]
