@@ -128,7 +128,8 @@ def train(
     Raises
     ------
     CheckpointError
-        If ``resume`` is asked for and ``last.npz`` is damaged or belongs to another run.
+        If ``resume`` is asked for and ``last.npz`` is damaged, belongs to another run, or was
+        stopped after more updates than ``config`` has.
     BlockingIOError
         If another process or thread trains in the same directory. (Where files cannot be locked, as
         on Windows, this is not noticed.)
@@ -161,17 +162,23 @@ def train(
         validate_every = config.validate_every or math.ceil(config.updates / 10)
         shown = Progress(config.updates, run.updates, progress)
         limit = limit_blas(blas_threads, announce=progress)
+
+        def validate_now() -> None:
+            run.settle()
+            with run.averaged():
+                run.validated(validate(model))
+            run.save()
+            shown.validated(run)
+
         with limit, closing(shown), finish_first() as asked_to_stop:
+            if run.ends_unvalidated():
+                validate_now()
             for batches_of_update in run.remaining(pause_after):
                 with run.withdrawn_if_it_fails(resume):
                     run.update(batches_of_update)
                 shown.updated(run)
                 if run.updates % validate_every == 0 or run.updates == config.updates:
-                    run.settle()
-                    with run.averaged():
-                        run.validated(validate(model))
-                    run.save()
-                    shown.validated(run)
+                    validate_now()
                 elif run.seconds - run.saved_at >= save_every:
                     run.settle()
                     run.save()
@@ -250,6 +257,14 @@ class _Run:
         return self.updates >= self.config.updates or (
             patience is not None and self.stale >= patience
         )
+
+    def ends_unvalidated(self) -> bool:
+        """Whether a run that was stopped is to end right there, where nothing was validated."""
+        return self.updates == self.config.updates and not self._validated_last()
+
+    def _validated_last(self) -> bool:
+        """Whether the last thing that was done is a validation."""
+        return self.history.update[-1:] == [self.updates]
 
     @property
     def speed(self) -> str:
@@ -491,6 +506,11 @@ class _Run:
         # Everything is checked before anything is used.
         with _reading_description(path):
             self._restore_description(meta)
+        if self.updates > self.config.updates and not self._validated_last():
+            raise CheckpointError(
+                f"{path}: {self.updates} updates are done: expected to make at least as many in "
+                f"all, got {self.config.updates}"
+            )
         expected = with_prefix("param", self.model.params)
         expected |= with_prefix("optimizer", self.optimizer.state())
         for group in (*(["best"] if self.history.update else []), *self._remembered()):

@@ -357,6 +357,20 @@ def test_a_run_that_knows_its_length_can_be_made_longer_too(tmp_path):
     assert longer.update == [10, 20, 30]
 
 
+def test_a_run_that_was_stopped_can_be_made_to_end_there_and_not_before(tmp_path):
+    """It ended without a validation: nothing was the best, and the commands had nothing to say."""
+    settings = config(schedule="halve", updates=40)
+    run(new_model(), tmp_path, config=settings, pause_after=7)
+    with pytest.raises(CheckpointError, match=r"last.npz: 7 updates are done: .* got 5"):
+        run(new_model(), tmp_path, config=replace(settings, updates=5), resume=True)
+    ended = run(new_model(), tmp_path, config=replace(settings, updates=7), resume=True)
+    assert ended.update == [7]
+    assert figures(ended) == figures(run(new_model(), config=replace(settings, updates=7)))
+    # One that ended with a validation is finished, whatever is asked for.
+    again = run(new_model(), tmp_path, config=replace(settings, updates=5), resume=True)
+    assert again.update == [7]
+
+
 def test_resuming_with_other_data_or_another_identity_is_refused(tmp_path):
     run(new_model(), tmp_path, identity={"vocabulary": ["a", "b"]})
     with pytest.raises(CheckpointError, match="vocabulary: not the same"):
