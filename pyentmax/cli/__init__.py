@@ -41,20 +41,30 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"pyentmax runs {describe_backend()}", flush=True)
         if getattr(args, "scheduler", None) is None:  # whose workers have devices of their own
             device_module(getattr(args, "device", "cpu"))  # raises before there is anything on disk
-        if "blas_threads" not in args:
-            return args.run(args)
-        with limit_blas(args.blas_threads):
-            print(describe_blas("--blas-threads N"), flush=True)
-            return args.run(args)
+        code = _run(args)
+        sys.stdout.flush()  # at exit, Python would tell what goes wrong in words of its own
+        return code
     except BrokenPipeError:  # whoever read our output has read enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
+        code = 141
     except (ValueError, OSError, FloatingPointError, ImportError, MemoryError) as error:
         print(f"pyentmax {args.command}: {_message(error)}", file=sys.stderr)
-        return 1
+        code = 1
     except KeyboardInterrupt:
         print(f"pyentmax {args.command}: stopped", file=sys.stderr)
-        return 130
+        code = 130
+    try:
+        sys.stdout.flush()
+    except OSError:  # it cannot be written: at exit, Python would try once more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _run(args: argparse.Namespace) -> int:
+    if "blas_threads" not in args:
+        return args.run(args)
+    with limit_blas(args.blas_threads):
+        print(describe_blas("--blas-threads N"), flush=True)
+        return args.run(args)
 
 
 def _message(error: Exception) -> str:

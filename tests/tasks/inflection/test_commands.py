@@ -1,5 +1,6 @@
 """The commands as a user runs them: exit codes, messages, files."""
 
+import errno
 import os
 import re
 import signal
@@ -240,6 +241,29 @@ def test_a_reader_that_stops_reading(run):
     command = f"{sys.executable} -m pyentmax inflect {run} walk 'V;PST' | true"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Error" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits the size of files")
+def test_the_last_of_the_output_may_find_no_room(run, tmp_path):
+    """It was written when Python ends, which told an exception that it ignored."""
+    import resource
+
+    def written(most):
+        with (tmp_path / "out").open("wb") as out:
+            return subprocess.run(
+                [sys.executable, "-m", "pyentmax", "inflect", str(run), "walk", "V;PST"],
+                env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"},
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+                stdout=out,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+
+    assert written(1 << 20).returncode == 0
+    done = written((tmp_path / "out").stat().st_size - 1)
+    assert done.stderr == f"pyentmax inflect: {os.strerror(errno.EFBIG)}\n"
+    assert done.returncode == 1
 
 
 def test_an_output_that_cannot_show_greek():
