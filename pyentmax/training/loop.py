@@ -165,7 +165,7 @@ def train(
 
         def validate_now() -> None:
             run.settle()
-            with run.averaged():
+            with run.averaged(), np.errstate(over="ignore", invalid="ignore"):  # as in an update
                 run.validated(validate(model))
             run.save()
             shown.validated(run)

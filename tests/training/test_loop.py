@@ -386,6 +386,19 @@ def test_numbers_that_overflow_are_told_once(tmp_path):
         run(new_model(), tmp_path, config=config(rate=1e300))
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_validation_that_overflows_is_told_once(tmp_path):
+    """The only update ends well: it is the validation that meets what it made."""
+
+    def too_large(model):
+        scores = model.params["scores"]
+        return Validation(float((scores * scores).sum()), 0.5)
+
+    settings = config(updates=1, rate=1e30)
+    with pytest.raises(FloatingPointError, match="validation loss is inf at update 1"):
+        train(Bigrams(), Windows(), settings, too_large, directory=tmp_path, progress=False)
+
+
 def test_patience_at_its_end_stays_there(tmp_path):
     options = {"config": config(updates=100, patience=2)}
     history = run(new_model(), tmp_path, validate=lambda m: Validation(1.0, 0.5), **options)
