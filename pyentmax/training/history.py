@@ -84,8 +84,11 @@ def restored_history(found: dict[str, Any]) -> History:
     if any(later < before for before, later in pairwise([0, *history.seconds])):
         raise ValueError("history: expected seconds in order")
     watched = history.watched
-    if len({len(entries) for entries in watched.values()}) > 1:
+    lists = all(isinstance(entries, list) for entries in watched.values())
+    if not lists or len({len(entries) for entries in watched.values()}) > 1:
         raise ValueError("history: expected lists of one length of what was watched")
+    if watched and "update" not in watched:
+        raise ValueError("history: expected the updates at which something was watched")
     for update in watched.get("update", []):
         check_number("history of what was watched", update, whole=True)
     return history

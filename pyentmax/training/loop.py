@@ -551,6 +551,9 @@ class _Run:
             raise ValueError(f"history: expected updates up to {meta['updates']}")
         if history.seconds and history.seconds[-1] > meta["seconds"]:
             raise ValueError(f"history: expected seconds up to {meta['seconds']}")
+        since = meta["updates"] - max(history.update, default=0)
+        if meta["loss_count"] != since:
+            raise ValueError(f"loss_count: expected {since}, the updates since the last validation")
         if meta["stale"] > len(history.update):
             raise ValueError(f"stale: expected at most {len(history.update)}, the validations")
         if meta["schedule"].keys() != self.schedule.state().keys():
