@@ -16,8 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from pyentmax.calls.numbers import is_number
 from pyentmax.system.files import locked
+from pyentmax.tasks.model_files import reading
 from pyentmax.tasks.records import read_json, write_json
 from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, check_pause, load_checkpoint
+from pyentmax.training.history import restored_history
 
 RESULT, CURVE, LOCK = "result.json", "curve.json", "lock"
 
@@ -177,8 +179,14 @@ def is_paused(out: Path, run: Run, pause_after: int | None) -> bool:
 
 
 def training_state(folder: Path) -> dict[str, Any]:
-    """What a run's ``last.npz`` says beside its arrays: updates, seconds, history."""
-    _, meta = load_checkpoint(folder / LAST, TRAINING_STATE)
+    """What a run's ``last.npz`` says beside its arrays: updates, seconds, history.
+
+    A CheckpointError names it if it has no history that a run can have.
+    """
+    path = folder / LAST
+    _, meta = load_checkpoint(path, TRAINING_STATE)
+    with reading(path):
+        restored_history(meta["history"])
     return meta
 
 

@@ -66,11 +66,12 @@ class History:
         return max(self.dev_accuracy, default=-math.inf)
 
 
-def restored_history(found: dict[str, Any]) -> History:
+def restored_history(found: Any) -> History:
     """The history that a checkpoint holds; a ValueError if it cannot be one."""
-    if found.keys() != {field.name for field in fields(History)}:
-        raise ValueError(f"history: expected {', '.join(field.name for field in fields(History))}")
-    history = History(**found)
+    names = [field.name for field in fields(History)]
+    if not isinstance(found, dict) or (found.keys() | {"watched"}) != set(names):
+        raise ValueError(f"history: expected {', '.join(names)}")
+    history = History(**found)  # of earlier runs nothing was watched
     if history.interrupted is not False:  # no checkpoint says otherwise
         raise ValueError(f"history: expected interrupted: false, got {history.interrupted!r}")
     curves = {name: found[name] for name in ("loss", "dev_loss", "dev_accuracy", "seconds")}
@@ -84,7 +85,7 @@ def restored_history(found: dict[str, Any]) -> History:
     if any(later < before for before, later in pairwise([0, *history.seconds])):
         raise ValueError("history: expected seconds in order")
     watched = history.watched
-    lists = all(isinstance(entries, list) for entries in watched.values())
+    lists = isinstance(watched, dict) and all(isinstance(x, list) for x in watched.values())
     if not lists or len({len(entries) for entries in watched.values()}) > 1:
         raise ValueError("history: expected lists of one length of what was watched")
     if watched and "update" not in watched:

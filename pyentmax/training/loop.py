@@ -541,7 +541,6 @@ class _Run:
 
     def _restore_description(self, meta: dict[str, Any]) -> None:
         """What is not an array; raises one of several errors if it is not as `save` wrote it."""
-        meta["history"].setdefault("watched", {})  # earlier runs lack it
         history = restored_history(meta["history"])
         for name in (*_NUMBERS, "loss_sum"):
             check_number(name, meta[name], whole=name not in ("seconds", "loss_sum"))

@@ -1,12 +1,14 @@
 """Results in files: who reports on them, and what is said of damaged ones."""
 
 import threading
+from dataclasses import asdict
 
 import pytest
 
 from pyentmax.data import DataError
 from pyentmax.tasks.records import of_results, read_json, write_json, write_text
-from pyentmax.tasks.runs import Run, read_result, speed
+from pyentmax.tasks.runs import Run, read_result, speed, training_state
+from pyentmax.training import LAST, TRAINING_STATE, CheckpointError, History, save_checkpoint
 
 
 def test_reports_on_a_folder_are_written_one_after_the_other(tmp_path):
@@ -65,6 +67,25 @@ def test_the_result_of_another_run_is_named(tmp_path):
 def test_a_speed_that_no_run_has_is_named(meta):
     with pytest.raises(ValueError, match=r"last.npz: expected a count and the seconds"):
         speed(dict(zip(("count", "seconds"), meta, strict=True)))
+
+
+HISTORY = asdict(History(watched={"update": [0], "alpha": [1.5]}))
+
+
+@pytest.mark.parametrize(
+    "history",
+    [None, [], {}, "x", 3, HISTORY | {"update": None}, HISTORY | {"watched": 3}, {"update": []}],
+)
+def test_a_history_that_no_run_has_is_named(tmp_path, history):
+    """The commands that read it ended in errors of all kinds."""
+    save_checkpoint(tmp_path / LAST, {}, {"kind": TRAINING_STATE, "history": HISTORY})
+    assert training_state(tmp_path)["history"] == HISTORY
+    save_checkpoint(tmp_path / LAST, {}, {"kind": TRAINING_STATE, "history": history})
+    with pytest.raises(CheckpointError, match=r"last.npz: .*history: expected"):
+        training_state(tmp_path)
+    save_checkpoint(tmp_path / LAST, {}, {"kind": TRAINING_STATE})
+    with pytest.raises(CheckpointError, match=r"last.npz: .*'history'"):
+        training_state(tmp_path)
 
 
 def test_an_error_that_names_a_file_stays_as_it_is(tmp_path):

@@ -16,7 +16,7 @@ from pyentmax.tasks.translation import Translator, Words, toy_german
 from pyentmax.tasks.translation.commands.analyse import read_pairs
 from pyentmax.tasks.translation.experiments import heads
 from pyentmax.tasks.translation.planted import INTERROGATIVES, MARK, planted_questions
-from pyentmax.training import checkpoint_kind, save_checkpoint
+from pyentmax.training import LAST, TRAINING_STATE, checkpoint_kind, save_checkpoint
 
 SHAPE = {"width": 16, "layers": 2, "heads": 2, "inner": 16}
 
@@ -92,6 +92,13 @@ def test_analyse_says_what_it_cannot_do(models, capsys):
     ):
         assert run("analyse", *arguments) == 1
         assert message in capsys.readouterr().err
+
+
+def test_a_damaged_run_beside_a_model_is_named(tmp_path, capsys):
+    translator_of("1").save(tmp_path / "best.npz")
+    save_checkpoint(tmp_path / LAST, {}, {"kind": TRAINING_STATE, "history": None})
+    assert run("analyse", tmp_path, "planted-questions", "--first", 2, "--quiet") == 1
+    assert "last.npz: parts are missing or do not fit" in capsys.readouterr().err
 
 
 def test_the_kind_of_a_checkpoint_is_read_without_its_arrays(models):

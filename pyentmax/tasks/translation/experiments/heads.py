@@ -42,10 +42,11 @@ from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.model_files import best_of
 from pyentmax.tasks.records import write_json
+from pyentmax.tasks.runs import training_state
 from pyentmax.tasks.translation.experiments.measures import bleu
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.translator import Translator
-from pyentmax.training import LAST, TRAINING_STATE, load_checkpoint
+from pyentmax.training import LAST
 
 MARKS = ("?",)
 QUESTION_WORDS = (
@@ -177,11 +178,10 @@ def _among(pieces: Sequence[str], tokens: Collection[str]) -> np.ndarray:
 
 def _watched(path: Path) -> dict[str, Any]:
     """What the run beside a checkpoint followed, if it did."""
-    last = best_of(path).parent / LAST
-    if not last.exists():
+    folder = best_of(path).parent
+    if not (folder / LAST).exists():
         return {}
-    _, meta = load_checkpoint(last, TRAINING_STATE)
-    watched: dict[str, Any] = meta["history"].get("watched", {})
+    watched: dict[str, Any] = training_state(folder)["history"].get("watched", {})
     return watched if all(kind in watched for kind in KINDS) else {}
 
 
