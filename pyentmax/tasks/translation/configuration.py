@@ -187,7 +187,8 @@ def _check_data(config: str | Path, data: dict[str, Any]) -> None:
     if "tokens" in data and "batch_size" in data:
         raise DataError(f"{config}, [data]: expected tokens or batch_size, got both")
     subwords = data.get("subwords", 1)
-    if type(subwords) not in (int, str) or (type(subwords) is int and subwords < 1):
+    wrong = "\0" in subwords if type(subwords) is str else type(subwords) is not int or subwords < 1
+    if wrong:
         raise DataError(
             f"{config}, [data] subwords: expected a number above 0 or a model's file, got "
             f"{subwords!r}"

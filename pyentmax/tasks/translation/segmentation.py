@@ -108,7 +108,7 @@ class Subwords:
         'the dogs see a cat'
         """
         spm = _sentencepiece()
-        spm.set_random_generator_seed(seed)
+        spm.set_random_generator_seed(seed % 2**32)  # sentencepiece takes 32 bits
         written = io.BytesIO()
         try:
             spm.SentencePieceTrainer.train(
@@ -123,9 +123,12 @@ class Subwords:
                 num_threads=1,  # so that the model is the same each time
                 minloglevel=2,
             )
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:  # the latter of numbers beyond 31 bits
             reason = str(error).rsplit("] ", maxsplit=1)[-1].strip()
-            raise DataError(f"a vocabulary of {size} sub-words: {reason}") from error
+            raise DataError(
+                f"a vocabulary of {size} sub-words: "
+                f"{reason or f'expected more than the special tokens, {len(SPECIALS)}'}"
+            ) from error
         return cls(written.getvalue())
 
     @classmethod

@@ -170,6 +170,7 @@ def test_an_empty_sentence_is_named(folder, capsys, monkeypatch):
         ("tokens = 300", "tokens = 9\nbatch_size = 3", "expected tokens or batch_size, got both"),
         ("tokens = 300", "subwords = 0.5", r"\[data\] subwords: expected a number above 0 or a"),
         ("tokens = 300", "subwords = 0", r"\[data\] subwords: expected a number above 0 or a"),
+        ("tokens = 300", r'subwords = "a\u0000b"', r"\[data\] subwords: expected a number above 0"),
         ("tokens = 300", "tokens = " + "1" * 5000, "small.toml: expected TOML"),
         ("tokens = 300", "tokens = " + "[" * 5000, "small.toml: expected TOML"),
         ('dev = "dev.tsv"', r'dev = "a\u0000b"', r"\[data\] dev: expected names of files, got 'a"),

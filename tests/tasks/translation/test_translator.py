@@ -52,6 +52,15 @@ def test_the_same_sentences_give_the_same_subwords(subwords):
 def test_a_vocabulary_that_the_sentences_do_not_allow():
     with pytest.raises(DataError, match="a vocabulary of 5000 sub-words: "):
         Subwords.learn(["ein hund", "eine katze"], 5000)
+    with pytest.raises(DataError, match="of 1 sub-words: expected more than the special tokens, 4"):
+        Subwords.learn(["ein hund", "eine katze"], 1)
+    with pytest.raises(DataError, match="a vocabulary of 1099511627776 sub-words: "):
+        Subwords.learn(["ein hund", "eine katze"], 2**40)
+
+
+def test_a_seed_of_any_size_will_do():
+    sentences = [side for pair in PAIRS for side in pair]
+    assert len(Subwords.learn(sentences, 60, seed=2**32).vocabulary()) == 60
 
 
 def test_a_broken_model_is_an_error(tmp_path, subwords):
