@@ -67,13 +67,13 @@ class SentenceDecoder:
         self.source, self.target, self.segmenter = source, target, segmenter
 
     def pairs(self, pairs: Iterable[SentencePair]) -> list[Pair]:
-        """Sentence pairs as token ids; what the vocabularies lack becomes ``<unk>``."""
+        """Sentence pairs as token ids; what the vocabularies lack becomes ``<unk>``.
+
+        A DataError quotes a source of which no token is left: sub-words leave some characters out.
+        """
         split = self.segmenter.split
         return [
-            (
-                self.source.encode(split(source), unknown="<unk>"),
-                self.target.encode(split(target), unknown="<unk>"),
-            )
+            (self.source_ids(source), self.target.encode(split(target), unknown="<unk>"))
             for source, target in pairs
         ]
 
@@ -160,7 +160,7 @@ class SentenceDecoder:
         """The ids of a source sentence, which must not be empty."""
         tokens = self.segmenter.split(sentence)
         if not tokens:
-            raise DataError("sentence: expected at least one word, got an empty one")
+            raise DataError(f"sentence {sentence!r}: expected a word or a sub-word, got none")
         return self.source.encode(tokens, unknown="<unk>")
 
 

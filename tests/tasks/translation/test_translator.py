@@ -63,6 +63,18 @@ def test_a_seed_of_any_size_will_do():
     assert len(Subwords.learn(sentences, 60, seed=2**32).vocabulary()) == 60
 
 
+def test_a_sentence_that_sub_words_leave_nothing_of_is_quoted_before_training(tmp_path, subwords):
+    """It ended the training at the batch, or at the validation, that came to it."""
+    blank = [*PAIRS, SentencePair("\u200b", "a dog")]
+    for pairs, dev in ((blank, PAIRS), (PAIRS, blank)):
+        options = {"segmenter": subwords, "directory": tmp_path, "progress": False}
+        with pytest.raises(DataError, match=r"sentence '\\u200b': expected a word or a sub-word"):
+            train_translator(
+                "rnn", pairs, dev, TrainingConfig(updates=1), **options, **SHAPES["rnn"]
+            )
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_broken_model_is_an_error(tmp_path, subwords):
     path = tmp_path / "broken.model"
     for damage in (b"", b"not a model", subwords.state()[: len(subwords.state()) // 2]):
@@ -153,7 +165,7 @@ def test_sentences_in_batches_get_what_they_get_alone():
 
 def test_bad_requests():
     translator = untrained()
-    with pytest.raises(DataError, match="at least one word"):
+    with pytest.raises(DataError, match="expected a word or a sub-word"):
         translator.translate("  ")
     with pytest.raises(ValueError, match="search: expected 'beam' or 'exact', got 'depth'"):
         translator.translate("der hund", search="depth")
