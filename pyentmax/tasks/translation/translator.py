@@ -27,7 +27,7 @@ from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.model_files import best_of, described_model, reading
 from pyentmax.tasks.translation.parallel import SentencePair
-from pyentmax.tasks.translation.segmentation import Segmenter, segmenter_from
+from pyentmax.tasks.translation.segmentation import Segmenter, Subwords, segmenter_from
 from pyentmax.training import (
     CheckpointError,
     Validation,
@@ -287,6 +287,8 @@ class Translator(SentenceDecoder):
             segmenter = segmenter_from(params.pop(_SEGMENTER).tobytes())
             network, shape = _architecture(meta["architecture"])
             model, source, target = described_model(network, shape, params, meta)
+            if isinstance(segmenter, Subwords) and {source, target} != {segmenter.vocabulary()}:
+                raise ValueError(f"{_SEGMENTER}: expected the sub-words of both vocabularies")
         return cls(model, source, target, segmenter)
 
 

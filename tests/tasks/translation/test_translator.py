@@ -110,8 +110,10 @@ def test_a_checkpoint_of_another_task_or_a_damaged_one(tmp_path, subwords):
     untrained(segmenter=subwords).save(path)
     params, meta = load_checkpoint(path, "translation model")
     broken = params | {"segmenter.state": params["segmenter.state"][:50]}
+    other = Subwords.learn((pair.source for pair in PAIRS), 60)
     for arrays, changed in (
         (broken, meta),
+        (params | {"segmenter.state": np.frombuffer(other.state(), np.uint8)}, meta),
         (params, meta | {"architecture": "perceptron"}),
         (params, meta | {"config": meta["config"] | {"width": 10}}),
         ({k: x for k, x in params.items() if k != "segmenter.state"}, meta),
