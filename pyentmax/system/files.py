@@ -58,6 +58,19 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
+def cut_name(name: str) -> str:
+    """As much of a file's name as leaves room for an ending, and for that of a temporary file.
+
+    Most file systems allow 255 bytes for both; a character of UTF-8 takes up to four.
+
+    Examples
+    --------
+    >>> cut_name("draw"), len(cut_name(300 * "字"))
+    ('draw', 66)
+    """
+    return name.encode("utf-8")[:200].decode("utf-8", "ignore")
+
+
 @contextmanager
 def locked(path: str | os.PathLike[str], what: str, *, wait: bool = True) -> Iterator[None]:
     """Wait until no other process or thread is in a block that is locked by the same file.

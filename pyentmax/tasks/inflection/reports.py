@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
+from pyentmax.system.files import cut_name
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, source_tokens
 
@@ -94,7 +95,7 @@ def draw(inflector: WordDecoder, word: Example, result: SearchResult, folder: Pa
 
 def _file_name(*parts: str) -> str:
     """The parts without characters that file systems or shells treat specially."""
-    return re.sub(r"[\\/:*?\"<>|;\s]+", ".", "-".join(parts))
+    return cut_name(re.sub(r"[\\/:*?\"<>|;\s]+", ".", "-".join(parts)))
 
 
 @contextmanager

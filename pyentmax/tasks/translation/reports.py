@@ -13,6 +13,7 @@ from pyentmax.decoding import (
     HypothesisTree,
     SearchResult,
 )
+from pyentmax.system.files import cut_name
 from pyentmax.tasks.translation.translator import SentenceDecoder
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
@@ -94,7 +95,7 @@ def draw_forced(
 
 def _file_name(sentence: str) -> str:
     """The sentence without characters that file systems or shells treat specially."""
-    return re.sub(r"[\\/:*?\"<>|;\s]+", ".", sentence).strip(".")[:80]
+    return cut_name(re.sub(r"[\\/:*?\"<>|;\s]+", ".", sentence).strip(".")[:80])
 
 
 def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:

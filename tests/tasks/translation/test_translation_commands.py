@@ -9,7 +9,10 @@ import pytest
 from pyentmax.cli import main
 from pyentmax.data import DataError
 from pyentmax.decoding import forced_decoding
+from pyentmax.system.files import replacing
+from pyentmax.tasks.inflection.reports import _file_name as of_words
 from pyentmax.tasks.translation import Translator, demo, read_experiment, toy_german
+from pyentmax.tasks.translation.reports import _file_name as of_sentences
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
@@ -114,6 +117,19 @@ def test_a_given_translation_is_forced_step_by_step(folder, capsys):
     assert "--pictures: expected --list or --force" in capsys.readouterr().err
     assert run("translate", out, "der hund", "--force", "the xylophone") == 0
     assert "<unk>" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("character", ["a", "ä", "字", "𝄞"])
+def test_the_name_of_a_picture_is_not_too_long_for_file_systems(tmp_path, character):
+    """80 characters of a sentence were, where one takes three bytes: nothing was drawn."""
+    ending = "-forced-attention.png"  # the longest
+    for name in (
+        of_sentences(90 * character),
+        of_words(90 * character, "V;PST", 90 * character),
+    ):
+        with replacing(tmp_path / f"{name}{ending}") as file:
+            file.write(b"drawn")
+        assert name[:50] == 50 * character
 
 
 def test_subwords_from_a_number_or_a_file(folder, capsys):
