@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pyentmax.analysis import SupportSizes, calibration
+from pyentmax.cli import main
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree
 
 pytest.importorskip("matplotlib", reason="pictures need the extra: pip install pyentmax[models]")
@@ -38,6 +39,7 @@ from pyentmax.plotting import (
     plot_training_curve,
     save_figure,
 )
+from pyentmax.training import save_checkpoint
 
 DRAW = {"drawed": 0.664, "drawn": 0.322, "draw": 0.014}
 NESTED = {"bought": 0.4, "buyed": 0.36, "buyen": 0.18, "buy": 0.06}
@@ -422,13 +424,28 @@ def test_pictures_leave_pyplot_alone():
     assert ("matplotlib.pyplot" in sys.modules) == before
 
 
-def test_a_broken_matplotlib_is_an_error_that_says_so(monkeypatch, tmp_path):
-    """It was looked for, and imported only when everything had been trained."""
+@pytest.fixture
+def broken_matplotlib(monkeypatch, tmp_path):
     (tmp_path / "matplotlib").mkdir()
     (tmp_path / "matplotlib" / "__init__.py").write_text("raise RuntimeError('built for NumPy 1')")
     for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize("command", ["demo", "demo-translation", "analyse best.npz words"])
+def test_a_broken_matplotlib_is_told_before_the_work(
+    broken_matplotlib, tmp_path, command, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    save_checkpoint("best.npz", {}, {"kind": "inflection model"})
+    assert main([*command.split(), "--out", "new"]) == 1
+    assert "cannot be imported (built for NumPy 1)" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_broken_matplotlib_is_an_error_that_says_so(broken_matplotlib):
+    """It was looked for, and imported only when everything had been trained."""
     with pytest.raises(ImportError, match=r"cannot be imported \(built for NumPy 1\)"):
         _figures.require_matplotlib()
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from pyentmax.analysis import exactness_statistics
 from pyentmax.plotting import plot_training_curve, save_figure
+from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.inflection.bundled import english_verbs
 from pyentmax.tasks.inflection.examples import Example, compounds_of, hold_out
 from pyentmax.tasks.inflection.inflector import Inflector
@@ -65,6 +66,7 @@ def train_demo(
 
 def run_demo(out: Path, seed: int, device: str = "cpu") -> int:
     """Train, decode, print and draw; returns the exit code."""
+    require_matplotlib()  # rather an error now than after the training
     refuse_run_of_user(out, PURPOSE)
     train, dev, family = demo_split(seed)
     held = sorted({example.lemma for example in family})

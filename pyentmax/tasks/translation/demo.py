@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from pyentmax.plotting import plot_training_curve, save_figure
+from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.model_files import refuse_run_of_user
 from pyentmax.tasks.translation.configuration import Experiment, read_experiment
 from pyentmax.tasks.translation.parallel import SentencePair
@@ -33,6 +34,7 @@ def demo_pairs(experiment: Experiment) -> tuple[list[SentencePair], list[Sentenc
 
 def run_demo(out: Path, seed: int, device: str = "cpu", updates: int | None = None) -> int:
     """Train, translate, print and draw; returns the exit code."""
+    require_matplotlib()  # rather an error now than after the training
     refuse_run_of_user(out, PURPOSE)
     experiment = read_experiment(CONFIG, "transformer")
     train, dev = demo_pairs(experiment)

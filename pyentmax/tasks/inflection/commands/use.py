@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import (
     DEFAULT_BEAM,
     DEFAULT_BUDGET,
@@ -112,6 +113,8 @@ class SparsityAnalysis:
     @staticmethod
     def run(args: argparse.Namespace) -> int:
         """Measure, print and draw."""
+        if args.out is not None:
+            require_matplotlib()  # rather an error now than after all the work
         decoder = load_word_decoder(args.models)
         examples = first_words(read_marked(args.examples, args.multilingual), args.first)
         note_unknown({*decoder.source.tokens, *decoder.target.tokens}, examples, "examples")
