@@ -376,6 +376,8 @@ def test_other_settings_are_refused(folder, tmp_path, capsys):
         (["--attention", "softermax"], "mapping: expected α ≥ 1"),
         (["--epochs", "0"], "epochs: expected at least 1, got 0"),
         (["--setting", "high"], "languages: expected at least one"),
+        (["--beam", "1000001"], "beam: expected at most 1,000,000, got 1,000,001"),
+        (["--hidden", "100000000"], "not enough memory"),
     ],
 )
 def test_bad_arguments_change_nothing(folder, tmp_path, capsys, more, said):

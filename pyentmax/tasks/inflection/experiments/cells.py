@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from pyentmax.models.checks import check_memory
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.tasks.inflection.conll2018 import conll2018_files
@@ -162,7 +165,7 @@ def check_cells(
     settings of the training run of a seed.
     """
     for cell in cells:
-        RNNSeq2SeqConfig(
+        shape = RNNSeq2SeqConfig(
             source_size=1,
             target_size=1,
             hidden=settings.hidden,
@@ -171,6 +174,7 @@ def check_cells(
             attention=cell.attention,
             output=cell.loss,
         )
+        check_memory(shape.fewest_parameters, np.float32)
         choose_mapping(cell.loss).require_loss()
         training(cell.seed)
 

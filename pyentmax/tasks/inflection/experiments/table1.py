@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
+from pyentmax.decoding._inputs import MOST
 from pyentmax.nn.attention import LEARNED
 from pyentmax.nn.mapping_choice import spelled
 from pyentmax.system.files import locked
@@ -78,6 +79,8 @@ class Settings:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{name}: expected at least 1, got {value}")
+        if self.beam > MOST:  # which the search would say, when all is trained
+            raise ValueError(f"beam: expected at most {MOST:,}, got {self.beam:,}")
 
     def training(self, examples: int, seed: int) -> TrainingConfig:
         """The settings of a cell's training run on this number of examples."""
