@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.calls.devices import to_host
-from pyentmax.data import BOS, EOS, DataError, Vocabulary, cut
+from pyentmax.data import BOS, EOS, SPECIALS, DataError, Vocabulary, cut
 from pyentmax.decoding.sampling import check_choice, draw_tokens
 from pyentmax.models.checks import read_configuration
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
@@ -155,9 +155,10 @@ class Writer:
     ) -> str:
         """A beginning, and how the model goes on: so many characters, drawn one by one.
 
-        Where the output mapping gives zeros, nothing outside the support is ever drawn. When the
-        text gets longer than ``context``, the second half of what was read is read again, and
-        the first half is forgotten.
+        Where the output mapping gives zeros, nothing outside the support is ever drawn; special
+        tokens, which are no characters, are not drawn from a dense output either. When the text
+        gets longer than ``context``, the second half of what was read is read again, and the first
+        half is forgotten.
 
         Raises
         ------
@@ -178,12 +179,14 @@ class Writer:
                 read = np.array([tokens[-max(1, self.context // 2) :]])
                 state = model.encode(read, np.ones_like(read, bool))
             step, state = model.step(state, last)
-            if not np.isfinite(step.log_prob.max()):
+            log_prob = step.log_prob.copy()
+            log_prob[:, : len(SPECIALS)] = -np.inf  # a dense output finds them possible
+            if not np.isfinite(log_prob.max()):
                 raise ValueError(
                     f"the model gives no next character after {len(tokens)}: are there numbers "
                     "among its parameters that overflow?"
                 )
-            last = draw_tokens(step.log_prob, rng, temperature, top_k, nucleus)
+            last = draw_tokens(log_prob, rng, temperature, top_k, nucleus)
             tokens.append(int(last[0]))
         return "".join(self.vocabulary.decode(tokens))
 

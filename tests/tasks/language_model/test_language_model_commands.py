@@ -306,6 +306,14 @@ def _first_read(end, beginning, context):
     return start
 
 
+def test_only_characters_are_written_however_little_is_learned():
+    """A dense output finds <pad> and the like possible, the more so at high temperatures."""
+    writer = Writer.untrained(LINES, np.random.default_rng(0), 16, **SHAPE, output="1")
+    text = writer.write("the", 60, np.random.default_rng(1), temperature=3)
+    assert len(text) == 63
+    assert set(text) <= set(LINES)
+
+
 def test_temperature_top_k_and_nucleus():
     writer = Writer.untrained(LINES, np.random.default_rng(0), 16, **SHAPE)
     greedy = writer.write("the", 20, np.random.default_rng(1), top_k=1)
