@@ -263,6 +263,26 @@ def test_a_wide_dense_distribution_is_searched_like_a_narrow_one(seed, beam, tie
     assert (whole.proved, whole.bound) == (result.proved, result.bound)
 
 
+def test_end_symbols_of_many_prefixes_do_not_hide_what_goes_on():
+    """Those of all prefixes took the places of what is kept, and of what bounds the rest."""
+    p = np.full((3, 12), 0.01)
+    p[0, [2, 3]] = 0.5, 0.4
+    p[1, [EOS, 2, 3]] = 0.3, 0.51, 0.1
+    p[2, EOS] = 0.89
+    model = Automaton.of(p, [[1] * 12, [2] * 12, [2] * 12], output_is_sparse=False)
+    result = search(model, beam=2, n_best=1, max_length=4)
+    assert [h.tokens for h in result.hypotheses] == [(2, 2), (3, 2), (2,), (3,), ()]
+    # "2 3" was pruned.
+    assert (result.proved, result.bound) == (4, pytest.approx(0.5 * 0.1, rel=1e-12, abs=0))
+    # Where all five prefixes may end, five go on all the same.
+    p = np.full((2, 40), 1e-4)
+    p[0, 2:7] = 0.5, 0.2, 0.1, 0.08, 0.05
+    p[1, [EOS, 2]] = 0.4, 0.15
+    model = Automaton.of(p, np.ones((2, 40), int), output_is_sparse=False)
+    listed = [(h.tokens, h.log_prob) for h in search(model, beam=5, max_length=2).hypotheses]
+    assert listed == plain_beam(model, 0, 5, 2)
+
+
 def test_dense_search_stops_when_nothing_open_can_enter_the_best():
     model = loop(0.9, output_is_sparse=False)
     result = search(model, beam=2, max_length=1000)
