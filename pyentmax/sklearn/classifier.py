@@ -144,6 +144,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             If a setting is out of range, there is only one class, or shapes do not fit.
         """
         self._check_settings()
+        self._forget_calibration()
         X, y = self._checked(X, y, reset=True)
         targets = self._targets(y, None)
         weight = self._weights(X, y, sample_weight)
@@ -169,6 +170,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             All labels that will ever come; the first call needs it unless y holds distributions.
         """
         self._check_settings()
+        self._forget_calibration()
         first = not hasattr(self, "coef_")
         X, y = self._checked(X, y, reset=first)
         if first and classes is None and y.ndim == 1:
@@ -186,6 +188,10 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         self._epoch(X, targets, weight, np.arange(X.shape[0]))
         self.n_iter_ += 1
         return self
+
+    def _forget_calibration(self) -> None:
+        # It holds for the coefficients that it was found with, and for no others.
+        vars(self).pop("calibration_scores_", None)
 
     def _check_settings(self) -> None:
         loss_of(self.loss)

@@ -180,6 +180,15 @@ def test_sets_hold_the_right_label_as_often_as_promised(loss, coverage):
     assert 1 < np.mean(sizes) < 5
 
 
+def test_new_coefficients_have_to_be_calibrated_anew():
+    """Sets were promised the coverage that another model had been calibrated for."""
+    fitted = FenchelYoungClassifier(solver="sgd", max_iter=100, tol=1e-3).fit(X, Y)
+    for learn in (fitted.fit, fitted.partial_fit):
+        fitted.calibrate(X, Y).predict_set(X)
+        with pytest.raises(ValueError, match=r"calibrate\(X, y\) before"):
+            learn(X, Y).predict_set(X)
+
+
 def test_the_quantile_is_split_conformal_predictions():
     scores = np.arange(1.0, 20.0)  # 19 of them
     assert quantile(scores, 0.9) == 18
