@@ -317,12 +317,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         value = 0.0
         for part in gen_batches(len(order), int(self.batch_size)):
             rows = order[part]
-            share = weight[rows]
-            if not share.any():
-                continue
+            # A batch counts what its samples weigh: its gradient is on average that of all.
+            share, scale = weight[rows] / total, len(order) / len(rows)
             scores = safe_sparse_dot(X[rows], self.coef_.T) + self.intercept_
-            batch_loss, g = loss(scores, targets[rows], share / share.sum())
-            value += batch_loss * share.sum() / total
+            batch_loss, g = loss(scores, targets[rows], share * scale)
+            value += batch_loss / scale
             gradient = safe_sparse_dot(g.T, X[rows]) + decay * self.coef_
             self.coef_ = self.coef_ - self._steps.step("coef", np.asarray(gradient))
             if self.fit_intercept:

@@ -142,6 +142,19 @@ def test_steps_come_near_the_optimum():
     assert not hasattr(FenchelYoungClassifier(), "partial_fit")
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_weights_count_in_steps_of_one_sample_too():
+    """Weights were divided by their sum in each batch: a single sample's was always 1."""
+    constant = np.zeros((len(Y), 1))  # so that only how often a class comes is learned
+    by_class = {0: 6, 1: 3, 2: 1}
+    fitted = FenchelYoungClassifier(
+        "softmax", class_weight=by_class, solver="sgd", batch_size=1, random_state=0, max_iter=60
+    ).fit(constant, Y)
+    np.testing.assert_allclose(
+        fitted.predict_proba(constant[:1]), [[0.6, 0.3, 0.1]], atol=0.03, rtol=1e-7
+    )
+
+
 def test_it_works_in_a_pipeline():
     model = make_pipeline(StandardScaler(), FenchelYoungClassifier("sparsemax"))
     assert model.fit(*load_iris(return_X_y=True)).score(*load_iris(return_X_y=True)) > 0.95
