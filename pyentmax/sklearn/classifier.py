@@ -150,6 +150,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         weight = self._weights(X, y, sample_weight)
         self.coef_ = np.zeros((len(self.classes_), X.shape[1]))
         self.intercept_ = np.zeros(len(self.classes_))
+        self._steps = AdaGrad(self.rate)
         (self._fit_at_once if self.solver == "lbfgs" else self._fit_in_steps)(X, targets, weight)
         return self
 
@@ -295,7 +296,6 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit_in_steps(self, X: Any, targets: Any, weight: Floats) -> None:
         rng = check_random_state(self.random_state)
-        self._steps = AdaGrad(self.rate)
         best, since = math.inf, 0
         for epoch in range(1, int(self.max_iter) + 1):
             value = self._epoch(X, targets, weight, rng.permutation(X.shape[0]))

@@ -155,6 +155,12 @@ def test_weights_count_in_steps_of_one_sample_too():
     )
 
 
+def test_steps_go_on_from_where_the_other_solver_ended():
+    fitted = FenchelYoungClassifier(rate=1e-6).fit(X, Y).set_params(solver="sgd")
+    coef = fitted.coef_
+    np.testing.assert_allclose(fitted.partial_fit(X, Y).coef_, coef, atol=1e-4, rtol=1e-7)
+
+
 def test_it_works_in_a_pipeline():
     model = make_pipeline(StandardScaler(), FenchelYoungClassifier("sparsemax"))
     assert model.fit(*load_iris(return_X_y=True)).score(*load_iris(return_X_y=True)) > 0.95
