@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, compute_class_weight, gen_batches
@@ -134,7 +135,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, n_features) array or SciPy sparse matrix
-        y : (n,) labels, or (n, K) distributions
+        y : (n,) labels, or (n, K) distributions, sparse ones too
             For "one-vs-all", (n, K) probabilities of each class apart, such as 0 and 1.
         sample_weight : (n,) array, optional
 
@@ -179,7 +180,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         given = None if classes is None else np.unique(np.asarray(classes))
         if not first and given is not None and not np.array_equal(given, self.classes_):
             raise ValueError(f"classes: expected those of the first call, {self.classes_}")
-        targets = self._targets(y, classes if first else self.classes_)
+        targets = self._targets(y, classes if first else self.classes_, first)
         weight = self._weights(X, y, sample_weight)
         if first:
             self.coef_ = np.zeros((len(self.classes_), X.shape[1]))
@@ -221,16 +222,21 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             multi_output=True,
             y_numeric=False,
         )
+        if issparse(y):  # as MultiLabelBinarizer may give the labels of each sample
+            y = y.toarray()
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         if y.ndim == 1:
             check_classification_targets(y)
         return X, y
 
-    def _targets(self, y: Any, classes: Any) -> Any:
+    def _targets(self, y: Any, classes: Any, first: bool = True) -> Any:
         """Labels 0 … K − 1, or the distributions; sets the classes."""
         if y.ndim == 2:
-            self.classes_ = np.arange(y.shape[1])
+            if first:
+                self.classes_ = np.arange(y.shape[1])
+            if len(self.classes_) != y.shape[1]:
+                raise ValueError(f"y: expected {len(self.classes_)} columns, got {y.shape[1]}")
             return y.astype(np.float64)
         known = np.unique(y) if classes is None else np.unique(np.asarray(classes))
         if len(known) < 2:

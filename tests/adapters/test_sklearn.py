@@ -96,6 +96,25 @@ def test_labels_may_be_anything_and_distributions_are_targets_too():
     )
 
 
+def test_targets_of_each_class_may_be_sparse():
+    y = np.eye(3)[Y]
+    dense = FenchelYoungClassifier("one-vs-all").fit(X, y)
+    for thin in (sparse.csr_matrix(y), sparse.csr_array(y.astype(int))):
+        fitted = FenchelYoungClassifier("one-vs-all").fit(X, thin)
+        np.testing.assert_array_equal(fitted.coef_, dense.coef_)
+
+
+def test_distributions_leave_the_names_of_the_classes():
+    """They made 0 … K − 1 of them, with another K, too."""
+    names = np.array(["a", "b", "c"])
+    fitted = FenchelYoungClassifier(solver="sgd").partial_fit(X, names[Y], names)
+    with pytest.raises(ValueError, match="expected 3 columns, got 4"):
+        fitted.partial_fit(X, np.eye(4)[Y])
+    fitted.partial_fit(X, np.eye(3)[Y])
+    np.testing.assert_array_equal(fitted.classes_, names)
+    assert set(fitted.predict(X)) <= set(names)
+
+
 def test_two_classes_have_one_decision():
     two = Y < 2
     fitted = FenchelYoungClassifier("sparsemax").fit(X[two], Y[two])
