@@ -254,7 +254,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             if y.ndim == 2:
                 raise ValueError("class_weight: expected labels, y holds distributions")
             of_class = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
-            weight *= of_class[np.searchsorted(self.classes_, y)]
+            place = np.searchsorted(self.classes_, y)
+            if self.class_weight == "balanced":  # weights count as repetitions do
+                found = np.bincount(place, weight)
+                of_class = found.mean() / np.where(found > 0, found, 1)
+            weight *= of_class[place]
         with np.errstate(over="ignore"):
             total = weight.sum()
         if not (weight.min() >= 0 and 0 < total < math.inf):

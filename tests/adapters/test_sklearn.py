@@ -130,6 +130,12 @@ def test_weights_count_as_repetitions_do():
     weighted = FenchelYoungClassifier(tol=1e-9).fit(X, Y, sample_weight=times)
     repeated = FenchelYoungClassifier(tol=1e-9).fit(X.repeat(times, axis=0), Y.repeat(times))
     np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-5, rtol=1e-7)
+    balanced = FenchelYoungClassifier(class_weight="balanced", tol=1e-9)
+    weighted, repeated = (
+        balanced.fit(X, Y, sample_weight=times).coef_,
+        balanced.fit(X.repeat(times, axis=0), Y.repeat(times)).coef_,
+    )
+    np.testing.assert_allclose(weighted, repeated, atol=1e-5, rtol=1e-7)
     by_class = FenchelYoungClassifier(class_weight={0: 1, 1: 3, 2: 1}, tol=1e-9).fit(X, Y)
     by_sample = FenchelYoungClassifier(tol=1e-9).fit(X, Y, np.where(Y == 1, 3, 1))
     np.testing.assert_allclose(by_class.coef_, by_sample.coef_, atol=1e-5, rtol=1e-7)
