@@ -422,7 +422,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if not hasattr(self, "calibration_scores_"):
             raise ValueError("predict_set: expected calibrate(X, y) before it")
         largest = quantile(self.calibration_scores_, coverage)
-        return np.asarray(support_scores(scores, self._sparse_alpha()) <= largest)
+        # Scores round otherwise in another batch: a sample seen again must not lose its label.
+        rounding = 1e-10 * np.abs(scores).max(axis=1, keepdims=True)
+        return np.asarray(support_scores(scores, self._sparse_alpha()) <= largest + rounding)
 
     def _sparse_alpha(self) -> float:
         if self.loss == ONE_VS_ALL or alpha_of(self.loss) == 1:

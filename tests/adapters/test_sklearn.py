@@ -233,6 +233,18 @@ def test_new_coefficients_have_to_be_calibrated_anew():
             learn(X, Y).predict_set(X)
 
 
+@pytest.mark.parametrize("loss", ["entmax15", "sparsemax"])
+def test_a_sample_seen_again_has_its_label_in_its_set(loss):
+    """Scores round by the shape and kind of a batch, and a set at its edge lost a label by that."""
+    rng = np.random.default_rng(0)
+    fitted = FenchelYoungClassifier(loss).fit(rng.normal(size=(9, 20)), [0, 1, 2] * 3)
+    for sample in rng.normal(size=(50, 1, 20)):
+        last = fitted.decision_function(sample).argmin()
+        fitted.calibrate(sample.repeat(30, axis=0), [last] * 30)
+        for again in (sample, sample.repeat(7, axis=0), sparse.csr_matrix(sample)):
+            assert fitted.predict_set(again)[:, last].all()
+
+
 def test_the_quantile_is_split_conformal_predictions():
     scores = np.arange(1.0, 20.0)  # 19 of them
     assert quantile(scores, 0.9) == 18
