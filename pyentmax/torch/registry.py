@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._C import _functorch
+from torch.autograd import forward_ad
 from torch.library import Library, register_autograd, register_fake, register_vmap
 
 from pyentmax.calls.parameters import UpperBounds
@@ -38,6 +39,12 @@ def defined(
     def call(*args: Any) -> Any:
         if torch.compiler.is_compiling():
             return operation(*args)
+        if forward_ad._current_level >= 0 and any(map(_has_tangent, args)):
+            # Unsaid, PyTorch would go on without the tangents, as if they were zeros.
+            raise NotImplementedError(
+                f"{name} has no derivative in forward mode: take it in reverse, as by "
+                "torch.func.vjp, jacrev, or autograd.functional.jacobian"
+            )
         if is_plain(args):
             if not torch.is_grad_enabled() or not any(map(_requires_grad, args)):
                 return compute(*args)
@@ -116,6 +123,10 @@ def is_plain(args: tuple[Any, ...]) -> bool:
         or torch._C._get_tracing_state()
         or torch.autograd._profiler_enabled()  # which shows operations by name
     )
+
+
+def _has_tangent(arg: Any) -> bool:
+    return isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None
 
 
 def _requires_grad(arg: Any) -> bool:

@@ -517,6 +517,23 @@ def test_gradients_by_torch_func() -> None:
     torch.testing.assert_close(found, expected, **ROUNDING)
 
 
+def test_forward_mode_is_refused_wherever_it_is_asked_for() -> None:
+    """Tangents were dropped, so that a Jacobian in forward mode was all zeros."""
+    z, alpha = tensor(3, 4, grad=False), torch.tensor(1.5)
+    y = torch.tensor([0, 1, 2])
+    jacobian = torch.autograd.functional.jacobian
+    for of_z in (pt.entmax15, lambda z: pt.sparsemax_loss(z, y), lambda z: pt.attention(z, z, z)):
+        with pytest.raises(NotImplementedError, match="no derivative in forward mode"):
+            jacobian(of_z, z, vectorize=True, strategy="forward-mode")
+        with pytest.raises(NotImplementedError, match="no derivative in forward mode"):
+            torch.func.jvp(of_z, (z,), (z,))
+    with torch.no_grad(), torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(alpha, torch.ones(()))
+        with pytest.raises(NotImplementedError, match="no derivative in forward mode"):
+            pt.entmax(z, dual)
+        pt.entmax(z, alpha)
+
+
 def test_gradients_of_each_example_by_vmap() -> None:
     z, y = tensor(4, 5, grad=False), torch.tensor([0, 4, 2, 1])
     functions = {
