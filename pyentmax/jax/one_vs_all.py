@@ -123,21 +123,32 @@ def one_vs_all_loss(
     if reduction not in _REDUCTIONS:
         raise ValueError(f"reduction: expected one of {_REDUCTIONS}, got {reduction!r}")
     weight, mask = options.pop("weight", None), options.pop("mask", None)
-    z, y = jnp.asarray(z), jnp.asarray(y)
+    z, y = _floating(z), jnp.asarray(y)
+    dtype = z.dtype
+    z = z.astype(jnp.promote_types(dtype, jnp.float32))  # sums may be beyond float16
     if y.ndim == z.ndim - 1 and jnp.issubdtype(y.dtype, jnp.integer):
         right = (y >= 0) & (y < z.shape[axis])
         y = jax.nn.one_hot(y, z.shape[axis], axis=axis)
         y = jnp.where(jnp.expand_dims(right, axis), y, jnp.nan)
+    if weight is not None:  # what counts nothing may hold anything
+        weight = checked_weight(jnp.asarray(weight))
+        counted = jnp.broadcast_to(weight != 0, z.sum(axis).shape)
+        mask = jnp.expand_dims(counted, axis) & (True if mask is None else jnp.asarray(mask))
     each = entmax_sigmoid_loss(z, y, alpha, reduction="none", mask=mask, **options).sum(axis)
     live = True if mask is None else jnp.broadcast_to(jnp.asarray(mask), z.shape).any(axis)
     counts = jnp.broadcast_to(live, each.shape).astype(each.dtype)
     if weight is not None:
-        counts = counts * checked_weight(jnp.asarray(weight))
-    return reduced(each, counts, reduction)
+        counts = counts * weight
+    return reduced(each, counts, reduction).astype(dtype)
+
+
+def _floating(z: Any) -> jax.Array:
+    z = jnp.asarray(z)
+    return z if jnp.issubdtype(z.dtype, jnp.floating) else z.astype(float)
 
 
 def _pairs(z: jax.Array, live: Any) -> jax.Array:
     """Each score beside a 0, moved so that the larger is 0; 0 where it does not count."""
-    z = z if jnp.issubdtype(z.dtype, jnp.floating) else z.astype(float)
+    z = _floating(z)
     z = z if live is None else jnp.where(jnp.asarray(live), z, 0)
     return jnp.minimum(jnp.stack([z, -z], axis=-1), 0)  # at most 0, +∞ too

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from pyentmax import fenchel_young_loss_and_grad
 from pyentmax.mappings import MAPPINGS
-from pyentmax.torch.arrays import on_arrays
+from pyentmax.torch.arrays import HALF, on_arrays
 from pyentmax.torch.mapping_operations import mapping, product
 from pyentmax.torch.registry import (
     PARAMETER,
@@ -82,8 +82,9 @@ def _loss_backward(ctx: Any, g: Any, g_gradient: Any) -> tuple[Any, ...]:
     if g_gradient is not None:  # of a second derivative
         share = _shares(z, y, weight, mask, ctx.reduction, ctx.ignore_index)
         p = mapping(z, ctx.name, parameter, ctx.number, mask)
-        g_gradient = share.unsqueeze(-1) * g_gradient
         moved = product(p, g_gradient, ctx.name, parameter, ctx.number, mask)
+        share = share.unsqueeze(-1)
+        moved = torch.where(share == 0, 0, share * moved).to(z.dtype)
         in_z = moved if in_z is None else in_z + moved
     return in_z, *(None,) * 9
 
@@ -93,7 +94,9 @@ def _shares(
 ) -> Tensor:
     """What each row's loss counts in the whole."""
     live = z > -torch.inf if mask is None else (z > -torch.inf) & mask
-    share = z.new_ones(z.shape[:-1]) if weight is None else weight.to(z.dtype)
+    dtype = torch.float32 if z.dtype in HALF else z.dtype  # float16 counts to 65504
+    share = z.new_ones(z.shape[:-1]) if weight is None else weight
+    share = share.to(dtype)
     share = torch.where(live.any(-1), share, 0)
     if ignore_index is not None:
         share = torch.where(y == ignore_index, 0, share)

@@ -15,6 +15,7 @@ from pyentmax.torch.arguments import (
     check_scores,
     check_tensor,
 )
+from pyentmax.torch.arrays import HALF
 from pyentmax.torch.functions import apply, apply_loss
 from pyentmax.torch.registry import is_plain
 
@@ -113,7 +114,13 @@ def one_vs_all_loss(
     check_options(weight, ignore_index, label_smoothing)
     if isinstance(alpha, Tensor):
         check_broadcast(alpha, z.shape, "alpha", "z")
+    dtype = z.dtype
+    z = z.float() if dtype in HALF else z  # in which sums of losses may be beyond float16
     live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
+    if weight is not None:  # what counts nothing may hold anything
+        rows = live.any(dim).shape
+        check_broadcast(weight, rows, "weight", "the losses")
+        live = live & (weight != 0).expand(rows).unsqueeze(dim)
     wrong = None
     if y.ndim == z.ndim - 1 and not y.is_floating_point():
         y = y.unsqueeze(dim)
@@ -138,16 +145,15 @@ def one_vs_all_loss(
         each = torch.where(wrong.squeeze(dim), torch.nan, each)
     counts = live.any(dim).to(z.dtype)
     if weight is not None:
-        check_broadcast(weight, counts.shape, "weight", "the losses")
         counts = counts * torch.where(weight >= 0, weight, torch.nan)
     if reduction == "mean" and counts.numel():  # only ratios count: no sum of them overflows
         largest = counts.detach().max()
         counts = counts / torch.where(largest == 0, 1, largest)
     each = torch.where(counts == 0, 0, each * counts)
     if reduction == "none":
-        return each
-    total = counts.sum()
-    return each.sum() / torch.where(total == 0, 1, total) if reduction == "mean" else each.sum()
+        return each.to(dtype)
+    total = torch.where(counts.sum() == 0, 1, counts.sum()) if reduction == "mean" else 1
+    return (each.sum() / total).to(dtype)
 
 
 def _wrong_labels(labels: Tensor, counted: Tensor, classes: int) -> Tensor:

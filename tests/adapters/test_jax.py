@@ -310,6 +310,24 @@ def test_a_broken_row_has_gradients_without_a_number_and_others_keep_theirs(name
         assert not gradient[:2].any()
 
 
+def test_more_rows_than_float16_can_count_have_a_mean():
+    z = jnp.asarray(np.random.default_rng(0).normal(size=(70_000, 2)), jnp.float16)
+    y = np.zeros(len(z), int)
+    expected = pe.one_vs_all_loss(np.asarray(z), y)
+    np.testing.assert_allclose(pj.one_vs_all_loss(z, y), expected, rtol=1e-3)
+
+
+def test_a_row_of_weight_0_may_hold_anything():
+    """The gradient of one against all was NaN in that row."""
+    z = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    z[1] = np.nan
+    y, weight = np.array([0, -100, 2]), np.array([1.0, 0.0, 1.0])
+    found = jax.value_and_grad(pj.one_vs_all_loss)(jnp.asarray(z), y, weight=weight)
+    expected = pe.one_vs_all_loss_and_grad(z, y, weight=weight)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def test_a_broken_row_spoils_the_gradient_in_its_alpha_alone():
     alpha = np.array([1.5, 1.5, 1.5])
     by_alpha = jax.grad(lambda a: pj.entmax(BROKEN, a)[:, 0].sum())(alpha)

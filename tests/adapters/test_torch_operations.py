@@ -282,6 +282,31 @@ def test_the_mean_of_one_vs_all_losses_depends_on_the_ratios_of_weights_alone() 
     assert pt.one_vs_all_loss(z[:0], y[:0]) == 0
 
 
+def test_more_rows_than_float16_can_count_have_a_mean() -> None:
+    z = tensor(70_000, 2, dtype=torch.float16)
+    y = torch.zeros(len(z), dtype=torch.long)
+    loss = pt.one_vs_all_loss(z, y)
+    expected = pe.one_vs_all_loss(z.detach().numpy(), y.numpy())
+    np.testing.assert_allclose(loss.detach(), expected, rtol=1e-3)
+    assert torch.autograd.grad(loss, z)[0].any()
+
+
+@pytest.mark.parametrize("loss", ["one_vs_all_loss", "entmax15_loss"])
+def test_a_row_of_weight_0_may_hold_anything(loss: str) -> None:
+    """The gradient of one against all, and second derivatives, were NaN in that row."""
+    z = tensor(3, 4, grad=False)
+    z[1] = torch.nan
+    z.requires_grad_()
+    y, weight = torch.tensor([0, -100, 2]), torch.tensor([1.0, 0.0, 1.0])
+    total = getattr(pt, loss)(z, y, weight=weight)
+    (gradient,) = torch.autograd.grad(total, z, create_graph=True)
+    expected = getattr(pe, f"{loss}_and_grad")(z.detach().numpy(), y.numpy(), weight=weight.numpy())
+    np.testing.assert_allclose(total.detach(), expected[0], rtol=1e-12)
+    np.testing.assert_allclose(gradient.detach(), expected[1], rtol=1e-12, atol=1e-15)
+    (second,) = torch.autograd.grad(gradient, z, torch.ones_like(z))
+    assert not second.isnan().any()
+
+
 @pytest.mark.parametrize("alpha", [1, 1.5, 2, 3])
 def test_the_loss_of_the_sigmoid_has_no_end_where_its_score_has_none(alpha: float) -> None:
     for z, y in ((np.inf, 0.0), (-np.inf, 0.5), (np.inf, 1.0), (-np.inf, 0.0)):
