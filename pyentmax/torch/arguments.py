@@ -33,7 +33,7 @@ def check_scores(tensor: Any, name: str) -> None:
 
 def check_dim(dim: Any) -> None:
     """Raise a TypeError unless it is a dimension's number."""
-    if not hasattr(dim, "__index__"):
+    if not _is_whole(dim):
         raise TypeError(f"dim must be an int, got {dim!r}")
 
 
@@ -64,12 +64,21 @@ def check_options(weight: Any, ignore_index: Any, label_smoothing: Any) -> None:
     """Raise an error unless options of a loss are of the types that are expected."""
     if weight is not None:
         check_tensor(weight, "weight")
-    if ignore_index is not None and not hasattr(ignore_index, "__index__"):
+    if ignore_index is not None and not _is_whole(ignore_index):
         raise TypeError(f"ignore_index must be a whole number or None, got {ignore_index!r}")
-    if not hasattr(label_smoothing, "__float__"):
+    if not _is_real(label_smoothing):
         raise TypeError(f"label_smoothing must be a number in [0, 1], got {label_smoothing!r}")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing must be in [0, 1], got {label_smoothing}")
+
+
+# A number that a graph leaves open is an int or a float, of which nothing else may be asked.
+def _is_whole(number: Any) -> bool:
+    return isinstance(number, int) or hasattr(number, "__index__")
+
+
+def _is_real(number: Any) -> bool:
+    return isinstance(number, (int, float)) or hasattr(number, "__float__")
 
 
 def as_number(value: Any, name: str) -> float:

@@ -696,6 +696,17 @@ def test_a_model_compiles_in_one_graph() -> None:
     assert_compiled("aot_eager")
 
 
+@pytest.mark.parametrize("name", ["entmax15_loss", "one_vs_all_loss"])
+def test_losses_compile_with_numbers_that_the_graph_leaves_open(name: str) -> None:
+    """PyTorch may be asked for that, and does so by itself for an option that has changed."""
+    z, y = tensor(3, 4), torch.tensor([0, 1, 2])
+    loss = getattr(pt, name)
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=True)
+    for smoothing in (0.0, 0.1, 0.2):
+        expected = loss(z, y, label_smoothing=smoothing)
+        torch.testing.assert_close(compiled(z, y, label_smoothing=smoothing), expected, **ROUNDING)
+
+
 @pytest.mark.slow
 def test_a_model_compiles_with_inductor() -> None:
     assert_compiled("inductor")
