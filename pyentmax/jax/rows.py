@@ -79,7 +79,8 @@ class Rows:
         A constant in their place would tell whoever trains that there is nothing to learn there.
         """
         factor = jnp.where(where, jnp.nan, 0)
-        return factor * sum(parameters, start=self.given)
+        # Elsewhere 0 times a masked score, −∞, would make one that `jax_debug_nans` reports.
+        return factor * jnp.where(where, sum(parameters, start=self.given), 0)
 
     def restored(self, p: jax.Array, *parameters: jax.Array) -> jax.Array:
         """Rows of an answer in z's shape and dtype: zeros for empty rows, NaN for broken ones."""

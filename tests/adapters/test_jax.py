@@ -328,6 +328,16 @@ def test_a_row_of_weight_0_may_hold_anything():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_what_is_masked_is_no_nan_to_those_who_look_for_them():
+    """`jax_debug_nans` saw 0 · −∞ in every call outside `jit` with a mask."""
+    z, mask = jnp.array([[1.0, 0.5, -2.0]]), jnp.array([[True, True, False]])
+    with jax.debug_nans(True):
+        p = pj.sparsemax(z, mask=mask)
+        np.testing.assert_array_equal(pj.sparsemax(jnp.where(mask, z, -jnp.inf)), p)
+        gradient = jax.grad(pj.sparsemax_loss)(z, jnp.array([0]), mask=mask)
+    np.testing.assert_allclose(gradient, p - np.eye(3)[:1], rtol=1e-6)
+
+
 def test_a_broken_row_spoils_the_gradient_in_its_alpha_alone():
     alpha = np.array([1.5, 1.5, 1.5])
     by_alpha = jax.grad(lambda a: pj.entmax(BROKEN, a)[:, 0].sum())(alpha)
