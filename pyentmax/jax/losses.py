@@ -165,6 +165,11 @@ def reduced(each: jax.Array, counts: jax.Array, reduction: str) -> jax.Array:
     return each.sum() if reduction == "sum" else each
 
 
+def widened(labels: jax.Array) -> jax.Array:
+    """Labels that can be compared with any: to a uint8, 256 is 0, and −100 is 156."""
+    return labels.astype(jnp.promote_types(labels.dtype, jnp.int32))
+
+
 def _targets(
     rows: Rows, y: jax.Array, ignore_index: int | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -172,6 +177,7 @@ def _targets(
     dtype = rows.scores.dtype
     counts = ~rows.empty[..., 0]
     if jnp.issubdtype(y.dtype, jnp.integer) and y.shape == rows.batch:
+        y = widened(y)
         if ignore_index is not None:
             counts = counts & (y != ignore_index)
         right = (y >= 0) & (y < rows.length)

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pyentmax.jax.losses import checked_weight, entmax_loss, reduced
+from pyentmax.jax.losses import checked_weight, entmax_loss, reduced, widened
 from pyentmax.jax.mappings import entmax
 
 _REDUCTIONS = ("mean", "sum", "none")
@@ -127,6 +127,7 @@ def one_vs_all_loss(
     dtype = z.dtype
     z = z.astype(jnp.promote_types(dtype, jnp.float32))  # sums may be beyond float16
     if y.ndim == z.ndim - 1 and jnp.issubdtype(y.dtype, jnp.integer):
+        y = widened(y)
         right = (y >= 0) & (y < z.shape[axis])
         y = jax.nn.one_hot(y, z.shape[axis], axis=axis)
         y = jnp.where(jnp.expand_dims(right, axis), y, jnp.nan)

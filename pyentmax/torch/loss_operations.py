@@ -99,7 +99,7 @@ def _shares(
     share = share.to(dtype)
     share = torch.where(live.any(-1), share, 0)
     if ignore_index is not None:
-        share = torch.where(y == ignore_index, 0, share)
+        share = torch.where(y.long() == ignore_index, 0, share)
     if reduction != "mean":
         return share
     total = share.sum()

@@ -123,7 +123,7 @@ def one_vs_all_loss(
         live = live & (weight != 0).expand(rows).unsqueeze(dim)
     wrong = None
     if y.ndim == z.ndim - 1 and not y.is_floating_point():
-        y = y.unsqueeze(dim)
+        y = y.unsqueeze(dim).long()  # a uint8 is compared to −100 as to 156
         if ignore_index is not None:
             live = live & (y != ignore_index)
         wrong = _wrong_labels(y, live.any(dim, keepdim=True), z.shape[dim])

@@ -282,6 +282,20 @@ def test_the_mean_of_one_vs_all_losses_depends_on_the_ratios_of_weights_alone() 
     assert pt.one_vs_all_loss(z[:0], y[:0]) == 0
 
 
+@pytest.mark.parametrize("loss", ["one_vs_all_loss", "entmax15_loss"])
+def test_labels_may_be_bytes(loss: str) -> None:
+    """Of 256 classes every label was refused, and 156 was taken for an ignore_index of −100."""
+    z, y = tensor(3, 256), torch.tensor([0, 156, 255])
+    of = getattr(pt, loss)
+    found = of(z, y.to(torch.uint8), ignore_index=-100)
+    assert found == of(z, y)
+    second = []
+    for value in (found, of(z, y)):
+        (slope,) = torch.autograd.grad(value, z, create_graph=True)
+        second += torch.autograd.grad(slope, z, z.detach())
+    assert torch.equal(*second)
+
+
 def test_more_rows_than_float16_can_count_have_a_mean() -> None:
     z = tensor(70_000, 2, dtype=torch.float16)
     y = torch.zeros(len(z), dtype=torch.long)
