@@ -20,6 +20,7 @@ import torch
 
 from pyentmax.torch.tensor_array import TensorArray
 
+SMALL = (torch.uint8, torch.int8, torch.int16)  # of labels; PyTorch takes no indices of these
 HALF = (torch.float16, torch.bfloat16)  # computed in float32, of which NumPy knows no bfloat16
 
 
@@ -59,7 +60,10 @@ def _host(value: Any) -> Any:
 def _torch(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
-    return TensorArray(value.detach().float() if value.dtype in HALF else value.detach())
+    value = value.detach()
+    if value.dtype in SMALL:
+        return TensorArray(value.long())
+    return TensorArray(value.float() if value.dtype in HALF else value)
 
 
 def _device(value: Any) -> Any:

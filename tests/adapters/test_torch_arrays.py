@@ -106,6 +106,9 @@ def test_other_devices_than_the_host_take_this_way(monkeypatch: pytest.MonkeyPat
     alpha = torch.full((4,), 1.3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(pt.entmax, (z, alpha))
     assert torch.autograd.gradcheck(lambda z: pt.entmax15_loss(z, torch.arange(4)), z)
+    labels, expected = torch.arange(4), pt.entmax15_loss(z, torch.arange(4))
+    for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
+        assert pt.entmax15_loss(z, labels.to(dtype), ignore_index=-253) == expected
     half = z.detach().bfloat16()
     torch.testing.assert_close(pt.entmax15(half), pt.entmax15(half.float()).bfloat16())
     assert len(taken) > 3
