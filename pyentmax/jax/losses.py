@@ -122,7 +122,7 @@ def _loss(
     if ignore_index is not None and not _is_whole(ignore_index):
         raise TypeError(f"ignore_index: expected a whole number or None, got {ignore_index!r}")
     rows = Rows(z, axis, mask)
-    x, alpha = rows.scores, rows.parameter("alpha", alpha)
+    x, alpha = rows.scores, rows.alpha(alpha)
     y, counts, right = _targets(rows, jnp.asarray(y), ignore_index)
     if weight is not None:
         weight = rows.parameter("weight", weight)[..., 0]

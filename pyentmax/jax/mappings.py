@@ -91,7 +91,9 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax
     >>> print(np.round(np.float64(by_alpha), 3))
     [ 0.124 -0.124  0.   ]
     """
-    return by_rows(entmax_rows, z, axis, mask, alpha=alpha)
+    rows = Rows(z, axis, mask)
+    alpha = rows.alpha(alpha)
+    return rows.restored(entmax_rows(rows.scores, alpha), alpha)
 
 
 def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:

@@ -35,7 +35,7 @@ class Rows:
     batch : tuple of int
         z's shape without the axes.
     empty, broken : (…, 1) bool arrays
-        Rows with nothing left, and rows with NaN or +∞.
+        Rows with nothing left, and rows with NaN, +∞ or an α out of its range.
     """
 
     def __init__(self, z: Any, axis: Any, mask: Any) -> None:
@@ -73,6 +73,12 @@ class Rows:
         """A parameter for each row, (…, 1)."""
         return _broadcast(name, jnp.asarray(x, dtype=self.scores.dtype), self.batch)[..., None]
 
+    def alpha(self, x: Any) -> jax.Array:
+        """α for each row, (…, 1); where it is below 1 or infinite, the row is broken."""
+        alpha = self.parameter("alpha", x)
+        self.broken = self.broken | ~(self.empty | (alpha >= 1) & (alpha < jnp.inf))
+        return alpha
+
     def spoiled(self, where: jax.Array, *parameters: jax.Array) -> jax.Array:
         """NaN for some rows, (…, d), with derivatives by scores and parameters that are NaN too.
 
@@ -90,13 +96,10 @@ class Rows:
         return p.reshape(shape).transpose(np.argsort(self._order))
 
 
-def by_rows(
-    body: Callable[..., jax.Array], z: Any, axis: Any, mask: Any, **parameters: Any
-) -> jax.Array:
-    """``body(rows, *parameters)`` over an axis, several, or all."""
+def by_rows(body: Callable[[jax.Array], jax.Array], z: Any, axis: Any, mask: Any) -> jax.Array:
+    """``body(rows)`` over an axis, several, or all."""
     rows = Rows(z, axis, mask)
-    given = [rows.parameter(name, x) for name, x in parameters.items()]
-    return rows.restored(body(rows.scores, *given), *given)
+    return rows.restored(body(rows.scores))
 
 
 def _broadcast(name: str, x: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -338,6 +338,22 @@ def test_a_row_of_weight_0_may_hold_anything():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_an_alpha_out_of_range_is_no_number_in_values_and_derivatives():
+    """The loss at an α below 1 was 0, and the derivative by such an α too."""
+    z, y = jnp.array([[1.0, 0.5, -2.0]] * 4), np.zeros(4, int)
+    alpha = jnp.array([0.5, 1, 1.5, jnp.inf])
+    expected = [True, False, False, True]
+
+    def loss(z, alpha):
+        return pj.entmax_loss(z, y, alpha, reduction="none")
+
+    for function in (pj.entmax, loss):
+        value, pull = jax.vjp(function, z, alpha)
+        for array in (value, *pull(jnp.ones_like(value))):
+            assert np.isnan(array).reshape(4, -1).all(axis=1).tolist() == expected
+            assert np.isnan(array).reshape(4, -1).any(axis=1).tolist() == expected
+
+
 def test_what_is_masked_is_no_nan_to_those_who_look_for_them():
     """`jax_debug_nans` saw 0 · −∞ in every call outside `jit` with a mask."""
     z, mask = jnp.array([[1.0, 0.5, -2.0]]), jnp.array([[True, True, False]])
