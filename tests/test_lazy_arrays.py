@@ -58,7 +58,11 @@ def test_every_compiled_function(name: str) -> None:
     function = getattr(pyentmax, name)
     given = arguments(function, Z.shape, Z.dtype)
     lazy = [da.from_array(x, chunks=LAZY.chunks) if np.shape(x) == Z.shape else x for x in given]
-    assert_lazily_equal(function(*lazy), function(*given))
+    result, expected = function(*lazy), function(*given)
+    if expected.ndim:
+        assert_lazily_equal(result, expected)
+    else:  # a sum over all rows, which Dask takes chunk by chunk
+        np.testing.assert_allclose(result.compute(), expected, rtol=1e-6, atol=0)
 
 
 @needs_kernels
