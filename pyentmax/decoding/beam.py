@@ -174,8 +174,9 @@ def beam_search(
             # A probability that rounding lifts above 1 would break the bounds.
             log_prob = np.minimum(log_prob, 0)
         ends = score + log_prob[:, model.eos]
-        # Where certificates count what is left out, all possible continuations are listed. Else the
-        # end symbol of each prefix, those that may be kept, and the best of those pruned are enough.
+        # Where certificates count what is left out, all possible continuations are listed. Else
+        # these are enough: the end symbol of each prefix, those that may be kept, and the best of
+        # those that are pruned.
         most = None if sparse else 2 * beam + 1
         found = _continuations(step, log_prob, score, source_index, length, most)
         omitted.underflow(source_index[found.hidden])

@@ -193,7 +193,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def _forget_calibration(self) -> None:
         # It holds for the coefficients that it was found with, and for no others.
-        vars(self).pop("calibration_scores_", None)
+        if hasattr(self, "calibration_scores_"):
+            del self.calibration_scores_
 
     def _check_settings(self) -> None:
         loss_of(self.loss)
