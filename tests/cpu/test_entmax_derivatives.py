@@ -63,6 +63,42 @@ def test_jvp_keeps_its_digits_where_one_entry_dominates(n, alpha, dtype):
     assert (error <= 32 * np.finfo(dtype).eps * size).all()
 
 
+@pytest.mark.parametrize("alpha", [1.01, 1.1, 1.33, 1.5 + 1e-6, 1.75, 1.99])
+@pytest.mark.parametrize("n", [17, 64, 300, 600])
+def test_jvp_of_floats_of_every_size(n, alpha):
+    """Denormal or far above 1, dense or sparse: the tables of powers span all exponents."""
+    rng = np.random.default_rng(n)
+    exponents = np.array([-147, -140, -127, -126, -100, -33, -32, -31, -1, 0, 1, 31, 64, 100])
+    p = np.exp2(exponents[:, None] + 3 * rng.random((14, n))).astype(np.float32)
+    p = p[(2 - alpha) * exponents > -110]  # below, sums of s are denormal and have few digits
+    sparse = p * (rng.random(p.shape) < 0.4)
+    sparse[:, 3:8] = p[:, 3:8]  # some are left: one alone has no product to compare
+    v = rng.standard_normal(p.shape).astype(np.float32)
+    for rows in (p, sparse):
+        for build, kernels in _cpu.BUILDS.items():
+            product = kernels["entmax_jvp"](rows, v, alpha)
+            for i in range(len(p)):
+                exact, size = exact_product(rows[i], v[i], alpha)
+                allowed = 32 * np.finfo(np.float32).eps * size + 2.0**-148
+                assert (np.abs(product[i] - exact) <= allowed).all(), (build, rows[i].max())
+                assert not product[i][rows[i] == 0].any()
+
+
+@pytest.mark.parametrize("n", [20, 64, 300])
+def test_products_of_many_alphas_are_those_of_each(n):
+    """Powers are prepared for several at once, and kept for rows that come back to one."""
+    rng = np.random.default_rng(n)
+    p = forward(rng.standard_normal((60, n)).astype(np.float32), 1.4)
+    v = rng.standard_normal((60, n)).astype(np.float32)
+    few, many = rng.uniform(1, 2, 5), rng.uniform(0.9, 2.5, 60)
+    for alpha in (np.tile(few, 12), np.repeat(few, 12), rng.choice(few, 60), many):
+        product, (of_z, of_alpha) = _cpu.entmax_jvp(p, v, alpha), _cpu.entmax_vjps(p, v, alpha)
+        np.testing.assert_array_equal(of_z, product)
+        for i, a in enumerate(alpha):
+            np.testing.assert_array_equal(_cpu.entmax_jvp(p[i], v[i], a), product[i])
+            np.testing.assert_array_equal(_cpu.entmax_vjps(p[i], v[i], a)[1], of_alpha[i])
+
+
 @pytest.mark.parametrize("alpha", [1.001, 1.2, 1.5, 1.9, 2.5])
 def test_jvp_against_central_differences(alpha):
     rng = np.random.default_rng(9)
