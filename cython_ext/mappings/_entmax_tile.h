@@ -131,7 +131,9 @@ static void TYPED(tile_step)(const REAL sum_p[BLOCK], const REAL sum_s[BLOCK],
         const REAL norm = TYPED(exp2_of)(at->beta[j] * TYPED(log2_of)(sum_p[j] * unscale));
         const REAL part = (1 - now / norm) / a, length = part > 0 ? part : -part;
         const REAL next = now / (1 - part), move = part / (1 - part);
-        const BITS moves = length > TANGENT_REACHES;
+        /* Below b = 2 a crowd of entries near the threshold adds up what the tangent leaves out. */
+        const REAL reaches = at->b_less_2[j] < 0 ? TANGENT_REACHES / 5 : TANGENT_REACHES;
+        const BITS moves = length > reaches;
         at->steepness[j] = moves ? (next > at->least[j] ? next : at->least[j]) : now;
         at->rest[j] = move;
         at->factor[j] = 1 / (sum_p[j] + at->b[j] * move * (sum_p[j] - sum_s[j]));

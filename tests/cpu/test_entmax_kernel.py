@@ -140,6 +140,23 @@ def test_long_rows_with_most_entries_in_the_support(alpha):
             assert_within_contract(kernel(row, alpha), row, alpha)
 
 
+@pytest.mark.parametrize(
+    ("n", "alpha", "level"),
+    [
+        (508, 1.828375494727526, -0.5869228),
+        (488, 1.821805240879634, -0.59463054),
+        (472, 1.8130152482818396, -0.60712004),
+        (490, 1.8370263224469399, -0.58615494),
+        (483, 1.8286604866380827, -0.6055015),
+        (497, 1.7709446004324905, -0.75844795),
+    ],
+)
+def test_a_crowd_near_the_threshold_does_not_add_up_what_a_tangent_leaves_out(n, alpha, level):
+    z = np.full(n, level, np.float32)
+    z[0] = 0
+    assert_within_contract(kernel(z, alpha), z, alpha)
+
+
 def test_a_dense_row_is_the_same_alone_and_after_others():
     # What is prepared for one α must not serve the next.
     alphas = np.array([1.33, 1.33, 1.42, 2.5, 1.33, 1.1, 1.19, 1.42])
