@@ -187,6 +187,13 @@ static REAL TYPED(dense_part)(const TYPED(DenseRow) *row, TYPED(DenseSums) sums,
     return 2 * h * a / (2 * a * a - h * v);
 }
 
+/* What a tangent leaves out of the sum of p, as a part of it: much where a crowd of entries lies
+ * close to the threshold. */
+static REAL TYPED(left_out)(const TYPED(DenseRow) *row, TYPED(DenseSums) sums, REAL part) {
+    const REAL curve = row->b * (row->b - 1) / 2 * part * part;
+    return curve * (sums.p - 2 * sums.s + sums.bend) / sums.p;
+}
+
 /* A sample of scores, each part of which is spread over the row, and their mean gap. */
 static REAL TYPED(sample_scores)(const TYPED(DenseRow) *row, const REAL *z, ptrdiff_t n,
                                  ptrdiff_t size, REAL *sample) {
@@ -284,7 +291,7 @@ static bool TYPED(entmax_dense_row)(const REAL *restrict z, REAL *restrict p, pt
         if (!(row.steepness > 1)) return false;
         sums = TYPED(dense_powers)(&row, z, n, next_or(ahead, z), room);
         const REAL part = TYPED(dense_part)(&row, sums, 1);
-        if (FABS(part) < TANGENT_REACHES) {
+        if (FABS(part) < TANGENT_REACHES && TYPED(left_out)(&row, sums, part) < EPSILON) {
             TYPED(finish_dense_row)(&row, z, n, room, part, sums, p);
             return true;
         }
