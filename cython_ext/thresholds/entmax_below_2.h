@@ -305,6 +305,7 @@ ALWAYS_INLINE bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
                                       const TYPED(PowerSums) *restrict sums, REAL tolerance,
                                       bool tangents_only, const int columns) {
     const REAL unscale = TYPED(power_of_2)(ROUNDER, -SHIFT);
+    const BITS is_last = tolerance == ENTMAX_ROUNDING; /* no start */
     BITS moving = 0;
     for (int j = 0; j < columns; j++) {
         const REAL sum = (REAL)sums->p[j] * unscale, now = at->steepness[j];
@@ -318,7 +319,11 @@ ALWAYS_INLINE bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
         const BITS trust = (denominator > 0) & (now < beyond * (1 - halley)) & !tangents_only;
         const REAL part = trust ? halley : tangent, length = part > 0 ? part : -part;
         const REAL next = now / (1 - part);
-        const BITS moves = length > tolerance;
+        /* What a tangent leaves out of the sum: much where a crowd is at the threshold. */
+        const REAL curve = (at->b[j] - 1) * at->b[j] / 2 * (part * part);
+        const REAL left_out = curve * (1 - 2 * a + bend);
+        const BITS crowded = (left_out > EPSILON) & (length > EPSILON) & is_last;
+        const BITS moves = (length > tolerance) | crowded;
         const double rest = at->b[j] * tangent;
         at->beyond[j] = beyond;
         at->steepness[j] = moves ? (next > at->least[j] ? next : at->least[j]) : now;

@@ -149,6 +149,10 @@ def test_long_rows_with_most_entries_in_the_support(alpha):
         (490, 1.8370263224469399, -0.58615494),
         (483, 1.8286604866380827, -0.6055015),
         (497, 1.7709446004324905, -0.75844795),
+        (4096, 1.4787, -1.911174),
+        (4096, 1.4721, -1.794335),
+        (32000, 1.4694, -2.06788),
+        (32000, 1.9561, -1.021422),
     ],
 )
 def test_a_crowd_near_the_threshold_does_not_add_up_what_a_tangent_leaves_out(n, alpha, level):
