@@ -1,5 +1,7 @@
 """The pictures of heads: what they hold, never pixels."""
 
+import io
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,9 @@ from pyentmax.plotting import (
     plot_density_histograms,
     plot_head_densities,
     plot_head_diversity,
+    plot_learning_curves,
     plot_positional_confidence,
+    plot_starts,
 )
 
 KINDS = ("encoder", "context", "decoder")
@@ -101,3 +105,22 @@ def test_nothing_to_draw_is_said():
         plot_head_diversity({})
     with pytest.raises(ValueError, match="expected at most 18 lines"):
         plot_choice_of_k({str(i): {"1": 0.5} for i in range(19)}, "score")
+
+
+def test_titles_and_labels_are_words_and_no_formulas():
+    """A $ in the name of a kind, a panel or a score was read as a formula, or ended in an error."""
+    strange = "a$^$b_{"
+    pictures = [
+        plot_alpha_trajectories([1], {strange: [[[1.5]]]}),
+        plot_alpha_histograms({strange: [1.5]}),
+        plot_density_histograms({strange: {strange: [0.5]}}),
+        plot_head_densities({strange: {strange: [[0.5]]}}),
+        plot_positional_confidence({strange: {strange: [0.5]}}),
+        plot_choice_of_k({strange: {strange: 0.5}}, strange),
+        plot_starts(
+            {strange: [{"update": 1, "dev_token_accuracy": 3.0, strange: 2.0}]}, parts=[strange]
+        ),
+        plot_learning_curves({strange: [([1], [1], [0.5])]}, title=strange),
+    ]
+    for ax in pictures:
+        ax.figure.savefig(io.BytesIO())

@@ -78,8 +78,9 @@ def require_matplotlib() -> None:
 
 
 def legend(ax: Axes, **options: Any) -> None:
-    """A legend whose labels are words, never formulas."""
-    for text in ax.legend(frameon=False, **options).get_texts():
+    """A legend whose labels and title are words, never formulas."""
+    shown = ax.legend(frameon=False, **options)
+    for text in (shown.get_title(), *shown.get_texts()):
         text.set_parse_math(False)
 
 

@@ -49,7 +49,7 @@ def plot_alpha_trajectories(updates: ArrayLike, alphas: Mapping[str, ArrayLike])
         for layer in range(path.shape[1]):
             lines = ax.plot(updates, path[:, layer], color=COLOURS[layer % len(COLOURS)], lw=1.2)
             lines[0].set_label(f"layer {layer + 1}")
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10)
+        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set(xlabel="update", ylim=(0.98, 2.02))
         _open(ax)
     axes[0].set_ylabel("α of a head")
@@ -75,7 +75,7 @@ def plot_alpha_histograms(alphas: Mapping[str, ArrayLike], bins: int = 10) -> Ax
     axes = _panels(1, len(alphas), (3.0, 2.6), sharey=True)[0]
     for ax, (kind, values) in zip(axes, alphas.items(), strict=True):
         ax.hist(np.ravel(values), bins=bins, range=(1, 2), color=COLOURS[0], ec="white")
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10)
+        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set(xlabel="α", xlim=(1, 2))
         _whole_numbers(ax.yaxis)
         _open(ax)
@@ -116,7 +116,7 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
             percent_axis(ax)
         axes[0].set_ylabel(model, parse_math=False)
     for ax, kind in zip(rows[0], kinds, strict=True):
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10)
+        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
     for ax in rows[-1]:
         ax.set(xlabel="density", xlim=(0, 1))
     return rows[0][0]
@@ -207,7 +207,7 @@ def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]
             ranked = np.sort(np.ravel(np.asarray(values, dtype=float)))[::-1]
             style = line_style(number)
             ax.plot(np.arange(1, len(ranked) + 1), ranked, lw=1, ms=4, label=model, **style)
-        ax.set_title(title, fontsize=10)
+        ax.set_title(title, fontsize=10, parse_math=False)
         ax.set(xlabel="head, by confidence", ylim=(0, 1.03))
         _whole_numbers(ax.xaxis)
         percent_axis(ax)
@@ -243,8 +243,9 @@ def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> A
     for number, (model, of_k) in enumerate(scores.items()):
         style = line_style(number)
         ax.plot(range(len(ks)), [of_k[k] for k in ks], lw=1.8, label=model, **style)
-    ax.set_xticks(range(len(ks)), ks)
-    ax.set(xlabel="k: weights that a head may keep", ylabel=label)
+    ax.set_xticks(range(len(ks)), ks, parse_math=False)
+    ax.set_xlabel("k: weights that a head may keep")
+    ax.set_ylabel(label, parse_math=False)
     _open(ax)
     legend(ax)
     return ax
@@ -366,7 +367,7 @@ def _by_layer(
             lines[0].set_label(model)
             ax.set_xticks(layers)
     for ax, kind in zip(axes, kinds, strict=True):
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10)
+        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set_xlabel("layer")
     _below(axes)
     return axes

@@ -130,7 +130,7 @@ def plot_starts(
     first.set_title("dev token accuracy", fontsize=10)
     percent_axis(first)
     for ax, part in zip(rest, parts, strict=True):
-        ax.set_title(f"attended: {part}", fontsize=10)
+        ax.set_title(f"attended: {part}", fontsize=10, parse_math=False)
         ax.set_yscale("log")
         ax.set_yticks(ticks := [1, 2, 5, 10, 20], [str(tick) for tick in ticks])
         ax.minorticks_off()
