@@ -124,3 +124,9 @@ def test_titles_and_labels_are_words_and_no_formulas():
     ]
     for ax in pictures:
         ax.figure.savefig(io.BytesIO())
+
+
+def test_starts_may_be_drawn_without_attentions():
+    """The accuracies alone ended in a TypeError."""
+    ax = plot_starts({"a": [{"update": 1, "dev_token_accuracy": 3.0}]}, parts=[])
+    assert [axes.get_title() for axes in ax.figure.axes] == ["dev token accuracy"]

@@ -119,7 +119,7 @@ def plot_starts(
     check_lines(curves)
     panels = 1 + len(parts)
     figure = Figure(figsize=(3.1 * panels, 3.8), layout="constrained")
-    first, *rest = figure.subplots(1, panels)
+    first, *rest = figure.subplots(1, panels, squeeze=False)[0]
     for number, (label, curve) in enumerate(curves.items()):
         style = line_style(number) | {"ms": 3.5, "lw": 1.6}
         updates = [entry["update"] for entry in curve]
