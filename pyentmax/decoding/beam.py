@@ -164,10 +164,11 @@ def beam_search(
     source_index = np.arange(sources)
     score = np.zeros(sources)
     tokens = np.full(sources, model.bos)
-    length, zeros = 0, False
+    length, zeros = 0, np.zeros(sources, dtype=bool)
     while source_index.size:
         step, state = advance(state, tokens)
-        zeros = zeros or not (sparse or step.support.all())
+        if not (sparse or step.support.all()):
+            zeros[source_index[~step.support.all(axis=1)]] = True
         backpointers.record_attention(step.attention)
         log_prob = step.log_prob
         if rivals is not None:
@@ -226,7 +227,7 @@ def beam_search(
     hypotheses = _hypotheses(backpointers, finished, unfinished, source_mask)
     results = []
     for i, mass in enumerate(finished.masses().tolist()):
-        reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass, zeros)
+        reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass, zeros[i])
         exact = sparse and omitted.none(i)
         proved, bound = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
         listed, mass_bound = tuple(hypotheses[i]), bound
@@ -593,7 +594,7 @@ class _Omissions:
         return f"Not proved complete: {', and '.join(parts)}."
 
 
-def _dense_reason(mass: float, zeros: bool) -> str:
+def _dense_reason(mass: float, zeros: np.bool_) -> str:
     why = "a dense output mapping gives every continuation a probability above zero, "
     if zeros:
         why = "the zeros of the output mapping are not proved, "

@@ -263,6 +263,19 @@ def test_a_wide_dense_distribution_is_searched_like_a_narrow_one(seed, beam, tie
     assert (whole.proved, whole.bound) == (result.proved, result.bound)
 
 
+def test_what_is_said_of_zeros_is_said_of_each_source_alone():
+    """Zeros of one source's distributions were said of the whole batch."""
+    p = np.array([[0.0, 0.5, 0.3, 0.2], [0.1, 0.4, 0.3, 0.2]])
+    model = Automaton.of(p, [[0] * 4, [1] * 4], output_is_sparse=False)
+    source = np.array([[0], [1]])
+    both = beam_search(model, source, np.ones((2, 1), bool), max_length=2)
+    assert [result.reason for result in both] == [
+        search(model, start, length=1, max_length=2).reason for start in (0, 1)
+    ]
+    assert "zeros" in both[0].reason
+    assert "dense" in both[1].reason
+
+
 def test_end_symbols_of_many_prefixes_do_not_hide_what_goes_on():
     """Those of all prefixes took the places of what is kept, and of what bounds the rest."""
     p = np.full((3, 12), 0.01)
