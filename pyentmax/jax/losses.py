@@ -127,6 +127,7 @@ def _loss(
     if weight is not None:
         weight = rows.parameter("weight", weight)[..., 0]
         counts = counts * checked_weight(weight)
+    alpha = jnp.where(counts[..., None] != 0, alpha, 2)  # what counts nothing may hold anything
     if label_smoothing:
         allowed = (x > -jnp.inf).astype(x.dtype)
         spread = allowed / allowed.sum(axis=-1, keepdims=True)

@@ -338,6 +338,17 @@ def test_a_row_of_weight_0_may_hold_anything():
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
+def test_a_row_of_weight_0_may_have_any_alpha():
+    """The derivative by an infinite α was NaN in rows that count nothing, or have nothing left."""
+    z = jnp.array([[1.0, 0.5], [1.0, 0.5], [-jnp.inf, -jnp.inf]])
+    y, weight = np.zeros(3, int), np.array([1.0, 0.0, 1.0])
+    for strange in (0.5, jnp.inf, jnp.nan):
+        alpha = jnp.array([1.5, strange, strange])
+        for gradient in jax.grad(pj.entmax_loss, (0, 2))(z, y, alpha, weight=weight):
+            assert np.any(gradient[0] != 0)
+            np.testing.assert_array_equal(gradient[1:], 0)
+
+
 def test_an_alpha_out_of_range_is_no_number_in_values_and_derivatives():
     """The loss at an α below 1 was 0, and the derivative by such an α too."""
     z, y = jnp.array([[1.0, 0.5, -2.0]] * 4), np.zeros(4, int)
