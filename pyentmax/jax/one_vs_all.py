@@ -134,7 +134,8 @@ def one_vs_all_loss(
     if weight is not None:  # what counts nothing may hold anything
         weight = checked_weight(jnp.asarray(weight))
         counted = jnp.broadcast_to(weight != 0, z.sum(axis).shape)
-        mask = jnp.expand_dims(counted, axis) & (True if mask is None else jnp.asarray(mask))
+        counted = counted.reshape(z.sum(axis, keepdims=True).shape)
+        mask = counted & (True if mask is None else jnp.asarray(mask))
     each = entmax_sigmoid_loss(z, y, alpha, reduction="none", mask=mask, **options).sum(axis)
     live = True if mask is None else jnp.broadcast_to(jnp.asarray(mask), z.shape).any(axis)
     counts = jnp.broadcast_to(live, each.shape).astype(each.dtype)

@@ -349,6 +349,15 @@ def test_a_row_of_weight_0_may_have_any_alpha():
             np.testing.assert_array_equal(gradient[1:], 0)
 
 
+def test_weights_of_one_against_all_go_with_every_axis():
+    """Over all axes at once a weight ended in a TypeError."""
+    z, y = RNG.normal(size=(2, 3, 4)), RNG.uniform(size=(2, 3, 4))
+    for axis in (None, (0, 2), 1):
+        expected = pe.one_vs_all_loss(z, y, axis=axis, weight=2.0, reduction="sum")
+        found = pj.one_vs_all_loss(z, y, axis=axis, weight=2.0, reduction="sum")
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
 def test_an_alpha_out_of_range_is_no_number_in_values_and_derivatives():
     """The loss at an α below 1 was 0, and the derivative by such an α too."""
     z, y = jnp.array([[1.0, 0.5, -2.0]] * 4), np.zeros(4, int)
