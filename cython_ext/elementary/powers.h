@@ -118,8 +118,9 @@ ALWAYS_INLINE void TYPED(prepared_power)(const TYPED(PreparedPower) *power, TYPE
 typedef struct {
     double exponent;                /* -1 before any is prepared */
     REAL coefficients[POWER_NODES]; /* of (1 + f)^exponent in f, */
-    REAL of_2[BINADES];             /* 2^(exponent e) for e from 0 on, */
-    REAL of_all[BINADES / 2];       /* and 2^(exponent (BINADES k - LIFT)), at k modulo 8, twice */
+    REAL of_2[BINADES];             /* 2^(exponent (e - BINADES)) for e from 0 on, */
+    REAL of_all[BINADES / 2]; /* and 2^(exponent (BINADES (k + 1) - LIFT)), at k modulo 8, twice: it
+                               * reaches from 2^-120 to 2^104, where a float is normal */
 } TYPED(WidePower);
 
 /* Up to EXPONENTS of them. */
@@ -131,11 +132,11 @@ static void TYPED(prepare_wide_powers)(TYPED(WidePower) *powers, const double *e
     TYPED(power_polynomials)(exponent, polynomial);
     for (int j = 0; j < EXPONENTS; j++) {
         step[j] = exp2_of_f64(exponent[j]);
-        of_2[j] = 1;
+        of_2[j] = exp2_of_f64(-BINADES * exponent[j]);
     }
     for (int k = -4; k < 4; k++)
         for (int j = 0; j < EXPONENTS; j++)
-            of_all[k & 7][j] = exp2_of_f64(exponent[j] * (BINADES * k - LIFT));
+            of_all[k & 7][j] = exp2_of_f64(exponent[j] * (BINADES * (k + 1) - LIFT));
     for (int e = 0; e < BINADES; e++) {
         for (int j = 0; j < count; j++) powers[j].of_2[e] = (REAL)of_2[j];
         for (int j = 0; j < EXPONENTS; j++) of_2[j] *= step[j];

@@ -97,6 +97,22 @@ def test_products_of_many_alphas_are_those_of_each(n):
         for i, a in enumerate(alpha):
             np.testing.assert_array_equal(_cpu.entmax_jvp(p[i], v[i], a), product[i])
             np.testing.assert_array_equal(_cpu.entmax_vjps(p[i], v[i], a)[1], of_alpha[i])
+@pytest.mark.parametrize("alpha", [1 + 1e-9, 1.01, 1.1, 1.17])
+def test_derivatives_keep_the_smallest_probabilities(alpha):
+    """Down to denormal ones, where a power near 1 has to be as small: the gradient in α divides by it."""
+    for n in (2, 40, 200, 600):
+        p = np.zeros((30, n), np.float32)
+        p[:, 0], p[:, n // 2] = 1, np.geomspace(1e-39, 1e-30, 30)
+        v = (np.arange(n) + 1).astype(np.float32)
+        for kernels in _cpu.BUILDS.values():
+            product, of_alpha = kernels["entmax_vjps"](p, v, alpha)
+            same = kernels["entmax_jvp"](p, v, alpha)
+            of_all, of_alpha_in_double = kernels["entmax_vjps"](p.astype(float), v, alpha)
+            room = 16 * np.finfo(np.float32).eps * np.abs(of_all)
+            tiny = np.finfo(np.float32).smallest_subnormal * n
+            assert (np.abs(product - of_all) <= room + tiny).all()
+            assert (np.abs(same - of_all) <= room + tiny).all()
+            np.testing.assert_allclose(of_alpha, of_alpha_in_double, rtol=1e-4, atol=1e-37)
 
 
 @pytest.mark.parametrize("alpha", [1.001, 1.2, 1.5, 1.9, 2.5])
