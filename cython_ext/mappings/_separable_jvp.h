@@ -143,12 +143,15 @@ static void TYPED(add_weights)(const REAL *restrict s, const REAL *restrict v, p
     total->largest = TYPED(larger)(TYPED(lane_max)(top), total->largest);
 }
 
-/* s (v - origin - mean), in place of s. */
+/* s (v - origin - mean), in place of s; 0 where s is a zero of either sign. */
 static void TYPED(center)(REAL *restrict s, const REAL *restrict v, ptrdiff_t n, REAL origin,
                           REAL mean) {
     for (ptrdiff_t start = 0; start < n; start += CHUNK) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        if (n > CHUNK && !TYPED(any_nonzero)(s + start, end - start)) continue;
+        if (n > CHUNK && !TYPED(any_nonzero)(s + start, end - start)) {
+            TYPED(fill)(s + start, end - start, 0);
+            continue;
+        }
         for (ptrdiff_t i = start; i < end; i++) {
             const REAL s_i = s[i], v_i = v[i]; /* read always, or the loop stays scalar */
             s[i] = s_i == 0 ? (REAL)0 : s_i * ((v_i - origin) - mean);

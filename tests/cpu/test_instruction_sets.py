@@ -112,6 +112,17 @@ def test_every_build_gives_the_same_bits(instruction_set, name, dtype):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", ["softmax_jvp", "sparsemax_jvp", "entmax15_jvp"])
+def test_zeros_of_either_sign_make_the_same_product_beside_one_entry(name, dtype):
+    for n in (5, 300, 600):
+        p = np.full(n, -0.0, dtype)
+        p[0] = 1
+        for kernels in _cpu.BUILDS.values():
+            product = kernels[name](p, np.arange(n, dtype=dtype))
+            np.testing.assert_array_equal(np.signbit(product[1:]), False)
+
+
 def test_all_builds_hold_the_same_kernels():
     for kernels in _cpu.BUILDS.values():
         assert kernels.keys() == _cpu.BUILDS[BASELINE].keys()
