@@ -97,9 +97,11 @@ def test_products_of_many_alphas_are_those_of_each(n):
         for i, a in enumerate(alpha):
             np.testing.assert_array_equal(_cpu.entmax_jvp(p[i], v[i], a), product[i])
             np.testing.assert_array_equal(_cpu.entmax_vjps(p[i], v[i], a)[1], of_alpha[i])
+
+
 @pytest.mark.parametrize("alpha", [1 + 1e-9, 1.01, 1.1, 1.17])
 def test_derivatives_keep_the_smallest_probabilities(alpha):
-    """Down to denormal ones, where a power near 1 has to be as small: the gradient in α divides by it."""
+    """Down to denormal ones, whose power is as small: the gradient in α divides by it."""
     for n in (2, 40, 200, 600):
         p = np.zeros((30, n), np.float32)
         p[:, 0], p[:, n // 2] = 1, np.geomspace(1e-39, 1e-30, 30)
