@@ -556,7 +556,7 @@ def test_gradients_by_torch_func() -> None:
     torch.testing.assert_close(found, expected, **ROUNDING)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_forward_mode_is_refused_wherever_it_is_asked_for() -> None:
     """Tangents were dropped, so that a Jacobian in forward mode was all zeros."""
     z, alpha = tensor(3, 4, grad=False), torch.tensor(1.5)
