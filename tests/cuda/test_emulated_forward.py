@@ -102,6 +102,29 @@ def test_crowded_rows_sum_to_one(name: str) -> None:
     assert off.max() <= 4 * np.finfo(np.float32).eps * np.sqrt(n)
 
 
+@pytest.mark.parametrize(
+    ("n", "alpha", "level"),
+    [
+        (508, 1.828375494727526, -0.5869228),
+        (497, 1.7709446004324905, -0.75844795),
+        (600, 1.9, -1.0),
+        (4096, 1.95, -0.9),
+    ],
+)
+def test_a_crowd_near_the_threshold_is_moved_and_not_the_largest(
+    n: int, alpha: float, level: float
+) -> None:
+    # What rounding adds to a sum comes from the crowd: divided out of all, it spoils the largest.
+    z = np.full((1, n), level, np.float32)
+    z[0, 0] = 0
+    p = np.empty_like(z)
+    launch("entmax", STREAM if n > 4000 else BLOCK, FLOAT32, z, p, parameter=alpha)
+    exact = pyentmax.entmax.reference(z.astype(float), alpha)
+    eps = np.finfo(np.float32).eps
+    allowed = 4 * eps * exact + 16 * eps * max(1, -level) * exact ** (2 - alpha)
+    assert (np.abs(p - exact) <= allowed).all(), np.max(np.abs(p - exact) / allowed)
+
+
 @pytest.mark.parametrize("name", VALUES)
 @form_and_type(FORMS)
 def test_a_parameter_for_each_row(name: str, form: Form, number: NumberType) -> None:

@@ -16,7 +16,7 @@
 template <typename C> struct Entmax {
     static constexpr bool COSTLY = true, BY_RANK = false;
     Newton<C> low;
-    C excess = 0; /* β ≤ 1: what is left to divide out */
+    C left = 0; /* β ≤ 1: the step that takes the sum to 1, too small to be added to c */
     C q_low = 0, q_high = 1, factor_low = 0, factor_high = 1, share = 0; /* β > 1 */
     bool right;
 
@@ -31,10 +31,14 @@ template <typename C> struct Entmax {
         const bool rising = sound && low.beta <= 1, steep = sound && low.beta > 1;
         if (team.any(rising)) {
             low.search(team, row, rising);
-            C total[1] = {0};
-            row.each([&](C y) { total[0] += low.at(y).p; });
-            team.sum(total);
-            excess = (1 - total[0]) / total[0];
+            C sums[2] = {0, 0};
+            row.each([&](C y) {
+                const auto here = low.at(y);
+                sums[0] += here.p;
+                sums[1] += here.slope;
+            });
+            team.sum(sums);
+            left = (1 - sums[0]) / sums[1];
         }
         if (team.any(steep)) bisect(team, row, steep, n);
     }
@@ -82,8 +86,9 @@ template <typename C> struct Entmax {
 
     __device__ C probability(C y) const {
         if (low.beta <= 1) {
-            const C p = low.at(y).p;
-            return p + p * excess;
+            const auto here = low.at(y);
+            const C p = here.p + here.slope * left;
+            return p < 0 ? (C)0 : p;
         }
         const C p = below(y, q_low, factor_low);
         return p + share * (below(y, q_high, factor_high) - p);
