@@ -13,7 +13,7 @@
 
 template <typename C> struct Sparsemax {
     static constexpr bool COSTLY = false, BY_RANK = false;
-    C t = 1, rest = 0, excess = 0;
+    C t = 1, rest = 0, excess;
 
     __device__ explicit Sparsemax(double) {}
     __device__ bool valid() const { return true; }
@@ -23,12 +23,9 @@ template <typename C> struct Sparsemax {
     /* f is convex and piecewise linear, so the root of its tangent is at or above the root wanted,
      * and is that root as soon as no entry leaves the support on the way there (Michelot 1986). t
      * is then the root but rounded; what is missing from the sum goes to `rest`, shared by all of
-     * the support, and what that leaves is divided out. A crowd within the rounding of t of the
-     * threshold may enter or leave by that: the tangents then go on in `rest`, which has digits
-     * enough, lest the largest pay for the crowd. Returns the size of the support. */
+     * the support, and what that leaves is divided out. */
     template <class Team, class Row>
-    __device__ C search(Team &team, const Row &row, bool moves) {
-        bool moving = moves;
+    __device__ void search(Team &team, const Row &row, bool moving) {
         C size_before = 0;
         for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
             C sum_size[2] = {0, 0};
@@ -44,29 +41,14 @@ template <typename C> struct Sparsemax {
             size_before = sum_size[1];
             if (moving) t += rest;
         }
-        moving = moves;
-        C size = size_before;
-        for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
-            C sum_size[2] = {0, 0};
-            row.each([&](C x) {
-                const C u = above(x);
-                sum_size[0] += u;
-                sum_size[1] += u > 0 ? (C)1 : (C)0;
-            });
-            team.sum(sum_size);
-            if (!moving) continue;
-            moving = sum_size[1] != size && pass < MAX_PASSES - 1;
-            size = sum_size[1];
-            if (moving)
-                rest += (1 - sum_size[0]) / size;
-            else
-                excess = (1 - sum_size[0]) / sum_size[0];
-        }
-        return size;
     }
     template <class Team, class Row>
     __device__ void solve(Team &team, const Row &row, unsigned, bool sound) {
         search(team, row, sound);
+        C sum[1] = {0};
+        row.each([&](C x) { sum[0] += above(x); });
+        team.sum(sum);
+        excess = (1 - sum[0]) / sum[0];
     }
     __device__ C above(C x) const { return positive((x + t) + rest); }
     __device__ C probability(C x) const {

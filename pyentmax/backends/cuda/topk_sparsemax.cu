@@ -39,8 +39,16 @@ template <typename C> struct TopkSparsemax : Sparsemax<C> {
     __device__ void solve(Team &team, const Row &row, C top_, unsigned n, bool sound) {
         top = top_;
         const Gaps<Row> gaps = {row, top};
-        const C size = this->search(team, gaps, sound);
-        const bool crowded = sound && size > k;
+        this->search(team, gaps, sound);
+        C sum_size[2] = {0, 0};
+        gaps.each([&](C x) {
+            const C u = above(x);
+            sum_size[0] += u;
+            sum_size[1] += u > 0 ? (C)1 : (C)0;
+        });
+        team.sum(sum_size);
+        excess = (1 - sum_size[0]) / sum_size[0];
+        const bool crowded = sound && sum_size[1] > k;
         if (team.any(crowded)) keep_only_k(team, row, n, crowded);
     }
 
