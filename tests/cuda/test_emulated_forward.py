@@ -125,6 +125,16 @@ def test_a_crowd_near_the_threshold_is_moved_and_not_the_largest(
     assert (np.abs(p - exact) <= allowed).all(), np.max(np.abs(p - exact) / allowed)
 
 
+@pytest.mark.parametrize("distance", [1 - 2.0**-20, 0.99999, 0.9999])
+def test_a_crowd_within_the_rounding_of_sparsemax_threshold(distance: float) -> None:
+    z = np.full((1, 2000), -distance, np.float32)
+    z[0, 0] = 0
+    p = np.empty_like(z)
+    launch("sparsemax", BLOCK, FLOAT32, z, p)
+    exact = pyentmax.sparsemax.reference(z.astype(float))
+    np.testing.assert_allclose(p, exact, rtol=0, atol=16 * np.finfo(np.float32).eps)
+
+
 @pytest.mark.parametrize("name", VALUES)
 @form_and_type(FORMS)
 def test_a_parameter_for_each_row(name: str, form: Form, number: NumberType) -> None:

@@ -13,7 +13,7 @@
 
 template <typename C> struct Sparsemax {
     static constexpr bool COSTLY = false, BY_RANK = false;
-    C t = 1, rest = 0, excess;
+    C t = 1, rest = 0, excess = 0;
 
     __device__ explicit Sparsemax(double) {}
     __device__ bool valid() const { return true; }
@@ -45,10 +45,27 @@ template <typename C> struct Sparsemax {
     template <class Team, class Row>
     __device__ void solve(Team &team, const Row &row, unsigned, bool sound) {
         search(team, row, sound);
-        C sum[1] = {0};
-        row.each([&](C x) { sum[0] += above(x); });
-        team.sum(sum);
-        excess = (1 - sum[0]) / sum[0];
+        /* A crowd within the rounding of t of the threshold may enter or leave the support by
+         * `rest`: the tangents then go on there, where digits are enough, lest the largest entry
+         * pay for the crowd. */
+        bool moving = sound;
+        C size_before = -1;
+        for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
+            C sum_size[2] = {0, 0};
+            row.each([&](C x) {
+                const C u = above(x);
+                sum_size[0] += u;
+                sum_size[1] += u > 0 ? (C)1 : (C)0;
+            });
+            team.sum(sum_size);
+            if (!moving) continue;
+            moving = sum_size[1] != size_before && pass < MAX_PASSES - 1;
+            size_before = sum_size[1];
+            if (moving)
+                rest += (1 - sum_size[0]) / sum_size[1];
+            else
+                excess = (1 - sum_size[0]) / sum_size[0];
+        }
     }
     __device__ C above(C x) const { return positive((x + t) + rest); }
     __device__ C probability(C x) const {
