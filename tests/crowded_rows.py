@@ -2,7 +2,8 @@
 
 Each entry of such a row is off by as much as the threshold, at most half a unit of its last place,
 and the sum by that times their number: much more than 4ε√d allows, unless what the threshold lacks
-is found and handed out. The hardest entries are right at it, within a unit or two.
+is found and handed out. The hardest entries are right at it, within a unit or two: how it is
+rounded decides whether they get anything, and what they do not get goes to the largest.
 """
 
 from __future__ import annotations
@@ -19,3 +20,41 @@ def crowded_rows(d: int, dtype: type) -> np.ndarray:
             z[rng.integers(d)] = 0
             rows.append(z)
     return np.stack(rows)
+
+
+def crowds_at_the_threshold(d: int, alpha: float, dtype: type) -> np.ndarray:
+    """Rows in which α decides whether the crowd is in the support: a thousandth of a unit to 1,000
+    units above the threshold, one value or spread over some units."""
+    rng, ulp, beta = np.random.default_rng(d), float(np.finfo(dtype).eps), alpha - 1
+    rows = []
+    for above in ulp * 10 ** rng.uniform(-3, 3, 10):
+        t = (1 - min(d * above ** (1 / beta), 0.5)) ** beta
+        z = above - t + rng.choice([0, 0, 1, 10]) * ulp * rng.uniform(-1, 1, d)
+        z[: d // 2] -= rng.choice([0, 0, ulp, above])
+        z[rng.integers(d)] = 0
+        rows.append((z / beta).astype(dtype))
+    return np.stack(rows)
+
+
+def entmax_of_crowds(z: np.ndarray, alpha: float) -> np.ndarray:
+    """p of such rows in the widest floats, by bisection; 1.5 < α ≤ 2."""
+    z, beta = z.astype(np.longdouble), np.longdouble(alpha) - 1
+    x = 1 + beta * (z - z.max(axis=-1, keepdims=True))
+    low, high = (np.full((len(z), 1), end, np.longdouble) for end in (0, 1))
+    for _ in range(np.finfo(np.longdouble).nmant + 30):
+        c = (low + high) / 2
+        much = (np.maximum(x - c, 0) ** (1 / beta)).sum(axis=-1, keepdims=True) >= 1
+        low, high = np.where(much, c, low), np.where(much, high, c)
+    return np.maximum(x - low, 0) ** (1 / beta)
+
+
+def assert_as_exact(p: np.ndarray, exact: np.ndarray, z: np.ndarray, alpha: float) -> None:
+    """|p − p*| ≤ 4ε p* + 16ε s* max |z − max z|, or a threshold that is off by so much."""
+    eps, beta = float(np.finfo(p.dtype).eps), alpha - 1
+    gap = np.ptp(z.astype(float), axis=-1, keepdims=True)
+    room, on = 16 * eps * np.maximum(1, gap), exact > 0
+    allowed = 4 * eps * exact + room * np.where(on, np.where(on, exact, 1) ** (1 - beta), 0)
+    error = np.abs(p - exact)
+    moved = np.abs(p.astype(exact.dtype) ** beta - exact**beta)
+    right = (error <= allowed) | ((exact**beta <= room) & (moved <= room))
+    assert right.all(), f"rows {np.flatnonzero(~right.all(axis=-1))}: off by {error[~right].max()}"

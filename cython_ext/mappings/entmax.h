@@ -87,6 +87,7 @@ static void TYPED(start_from_sample)(const REAL *x, ptrdiff_t n, TYPED(EntmaxCol
         memcpy(room + g * LANES, middle + g * apart, LANES * sizeof(REAL));
     TYPED(entmax_find_root)(room, size, true, (double)n / (double)size, (REAL)0.01, columns,
                             &(Ahead){0}, room + size);
+    TYPED(forget_beyond)(columns, n);
 }
 
 /* The Solver. The first time, for the largest entries, it only bounds t: by a tangent. */

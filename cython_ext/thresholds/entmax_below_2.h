@@ -60,11 +60,17 @@ static inline int TYPED(short_power)(double alpha) {
     return is_whole && known ? (int)whole : 0;
 }
 
+/* Forget what is known to be too large: of n entries, 1/t is n^β at most. */
+static void TYPED(forget_beyond)(TYPED(EntmaxColumns) *restrict columns, ptrdiff_t n) {
+    const REAL log2_n = TYPED(log2_of)((REAL)n);
+    for (int j = 0; j < BLOCK; j++)
+        columns->beyond[j] = TYPED(exp2_of)(columns->beta[j] * log2_n) * (1 + ENTMAX_ROUNDING);
+}
+
 /* Searches for n entries before their first step, from a t at or above the roots. */
 static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
                                         const double alpha[BLOCK],
                                         const TYPED(PreparedPower) *power, ptrdiff_t n, REAL t) {
-    const REAL log2_n = TYPED(log2_of)((REAL)n);
     for (int j = 0; j < BLOCK; j++) {
         const double beta = alpha[j] - 1, b = 1 / beta;
         columns->beta[j] = (REAL)beta;
@@ -75,8 +81,7 @@ static void TYPED(start_entmax_columns)(TYPED(EntmaxColumns) *restrict columns,
     }
     columns->twice_b = TYPED(short_power)(alpha[0]);
     columns->power = power;
-    for (int j = 0; j < BLOCK; j++)
-        columns->beyond[j] = TYPED(exp2_of)(columns->beta[j] * log2_n) * (1 + ENTMAX_ROUNDING);
+    TYPED(forget_beyond)(columns, n);
 }
 
 /* w^(b - 2) 2^SHIFT for one of short_power()'s 2b, and 0 for w = 0. The scale comes in before what
@@ -318,7 +323,9 @@ ALWAYS_INLINE bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
         const REAL beyond = h < 0 && now < at->beyond[j] ? now : at->beyond[j];
         const BITS trust = (denominator > 0) & (now < beyond * (1 - halley)) & !tangents_only;
         const REAL part = trust ? halley : tangent, length = part > 0 ? part : -part;
-        const REAL next = now / (1 - part);
+        /* Rounding may take a tangent beyond the root, and out of a crowd that is right at it. */
+        const REAL beside = beyond * (1 - EPSILON), aimed = now / (1 - part);
+        const REAL next = now < beyond && aimed > beside ? beside : aimed;
         /* What a tangent leaves out of the sum: much where a crowd is at the threshold. */
         const REAL curve = (at->b[j] - 1) * at->b[j] / 2 * (part * part);
         const REAL left_out = curve * (1 - 2 * a + bend);
@@ -412,7 +419,10 @@ NEVER_INLINE void TYPED(entmax_refine)(const REAL *restrict x, ptrdiff_t n, bool
             const double sum = ldexp(sums.p[j], -SHIFT), a = sums.s[j] / sums.p[j];
             const double rest = columns->rest[j], now = columns->steepness[j] * (1 + rest);
             const double h = 1 - now * exp2_of_f64(-columns->beta[j] * log2_of_f64(sum));
-            const bool moves = off[j] && fabs(h) > ENTMAX_ROUNDING / 16 * columns->beta[j];
+            /* After the first, steps come from above: what is below the root is rounding. */
+            const bool moves = off[j]
+                               && (pass > 0 ? h : fabs(h))
+                                      > ENTMAX_ROUNDING / 16 * columns->beta[j];
             columns->factor[j] = (REAL)(1 / sums.p[j]);
             if (moves) columns->rest[j] = (REAL)((rest + h / a) / (1 - h / a));
             moving |= moves;

@@ -32,8 +32,7 @@ import numpy as np
 
 from pyentmax.calls.lazy import is_lazy
 from pyentmax.calls.parameters import PerRow
-from pyentmax.mappings.sparsemax import sparsemax, sparsemax_jvp
-from pyentmax.thresholds.sorting import sort_sparsemax
+from pyentmax.mappings.sparsemax import above_threshold, sparsemax, sparsemax_jvp
 
 STRENGTH = PerRow("strength", least=0)
 
@@ -127,7 +126,7 @@ def sparsemax_of(u: Any) -> Any:
 
 def support(u: Any) -> Any:
     """Where u > τ, for u whose largest is 0."""
-    return u > sort_sparsemax(u).tau
+    return above_threshold(u) > 0
 
 
 def on_support(p: Any, v: Any) -> Any:

@@ -24,9 +24,14 @@ from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
 from pyentmax.sparse_output import csr
 from pyentmax.thresholds.bisection import bisect_p_max
-from pyentmax.thresholds.newton import newton
+from pyentmax.thresholds.newton import newton, remainder
 from pyentmax.thresholds.proof import doubtful
-from pyentmax.thresholds.tsallis import in_support, log_tsallis_exp, tsallis_exp
+from pyentmax.thresholds.tsallis import (
+    in_support,
+    log_tsallis_exp,
+    tsallis_base,
+    tsallis_exp,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -352,8 +357,8 @@ def log_entmax(
     """
     beta = _beta(alpha, z)
     low = np.minimum(beta, 1)
-    c = newton(z, low).c
-    log_p = np.where(in_support(z, c, low), log_tsallis_exp(z - c, low), -np.inf)
+    c, rest = _normalizer(z, low)
+    log_p = np.where(in_support(z, c, low, rest), log_tsallis_exp(z - c, low, rest), -np.inf)
     log_p = sure(log_p, np.exp(log_p))
     if isinstance(beta, np.ndarray) and (beta <= 1).all():
         return log_p
@@ -407,8 +412,13 @@ def _solve(y: Any, beta: Any) -> tuple[Any, Any]:
 
 
 def _solve_low(y: Any, beta: Any) -> tuple[Any, Any]:
+    c, rest = _normalizer(y, beta)
+    return _simplex.normalized(*tsallis_exp(y - c, beta, rest)), in_support(y, c, beta, rest)
+
+
+def _normalizer(y: Any, beta: Any) -> tuple[Any, Any]:
     c = newton(y, beta).c
-    return _simplex.normalized(*tsallis_exp(y - c, beta)), in_support(y, c, beta)
+    return c, remainder(tsallis_base(y - c, beta), beta)
 
 
 def _solve_high(y: Any, beta: Any) -> tuple[Any, Any]:

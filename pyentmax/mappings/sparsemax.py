@@ -21,6 +21,7 @@ from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
 from pyentmax.sparse_output import csr
+from pyentmax.thresholds.newton import remainder
 from pyentmax.thresholds.proof import doubtful
 from pyentmax.thresholds.sorting import sort_sparsemax
 
@@ -108,7 +109,7 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> A
     >>> print(sparsemax([1.0, 0.5, -2.0]))
     [0.75 0.25 0.  ]
     """
-    p = np.maximum(z - sort_sparsemax(z).tau, 0)
+    p = np.maximum(above_threshold(z), 0)
     return _simplex.normalized(p, _curvature(p))
 
 
@@ -121,7 +122,7 @@ def sparsemax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     >>> print(sparsemax_support([1.0, 0.5, -2.0]))
     [ True  True False]
     """
-    return z > sort_sparsemax(z).tau
+    return above_threshold(z) > 0
 
 
 @declare.product()
@@ -235,6 +236,12 @@ def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
     [0.75 0.25 1.  ] [0 1 1] [0 2 3]
     """
     return csr(sparsemax, z, mask)
+
+
+def above_threshold(z: Any) -> Any:
+    """z − τ, with the digits that τ has no room for."""
+    u = z - sort_sparsemax(z).tau
+    return u - remainder(u, np.ones_like(u[..., :1]))
 
 
 def _curvature(p: Any) -> Any:

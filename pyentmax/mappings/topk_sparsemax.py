@@ -28,11 +28,11 @@ from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import sparsemax as _sparsemax
 from pyentmax.mappings.sparsemax import (
+    above_threshold,
     sparsemax,
     sparsemax_jacobian,
     sparsemax_jvp,
     sparsemax_omega,
-    sparsemax_support,
 )
 from pyentmax.sparse_output import csr
 from pyentmax.thresholds.proof import doubtful
@@ -138,7 +138,7 @@ def topk_sparsemax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) 
     >>> print(topk_sparsemax_support([1.0, 0.8, 0.9, -1.0], 2))
     [ True False  True False]
     """
-    return sparsemax_support(_gaps_kept(z, k))
+    return above_threshold(_gaps_kept(z, k)) > 0
 
 
 @declare.product(K, kernel="sparsemax_jvp")

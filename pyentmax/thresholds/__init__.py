@@ -23,8 +23,9 @@ y = z − max z. The mappings' defaults are `sort_sparsemax`, `sort_entmax15`, `
 `bisect_p_max`: no row can drive their number of passes past a small bound, and they meet the
 accuracy contract in float32 too.
 
-Near the threshold rounding decides which scores exceed it. `doubtful` says which zeros are proved
-all the same, as the certificates of decoding ask.
+Near the threshold rounding decides which scores exceed it: thousands of them, it may be, whose
+probabilities add up. `remainder` finds what a rounded threshold still lacks, and `doubtful` says
+which zeros are proved all the same, as the certificates of decoding ask.
 
 Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead,
 and top-k softmax needs the k-th largest score of a row (`kth_largest`).
@@ -59,6 +60,7 @@ from pyentmax.thresholds.newton import (
     newton_entmax15,
     newton_sparsemax,
     newton_threshold,
+    remainder,
 )
 from pyentmax.thresholds.proof import Doubt, doubtful
 from pyentmax.thresholds.pruning import condat, michelot, prune_chunks
@@ -71,7 +73,7 @@ from pyentmax.thresholds.sorting import (
     sort_sparsemax,
 )
 from pyentmax.thresholds.threshold import Threshold
-from pyentmax.thresholds.tsallis import in_support, log_tsallis_exp, tsallis_exp
+from pyentmax.thresholds.tsallis import in_support, log_tsallis_exp, tsallis_base, tsallis_exp
 from pyentmax.thresholds.water_filling import (
     WaterFilling,
     bracketed_water_fill,
@@ -109,9 +111,11 @@ __all__ = [
     "project_capped_simplex",
     "prune_chunks",
     "radix_select",
+    "remainder",
     "secant_p_max",
     "sort_entmax15",
     "sort_sparsemax",
+    "tsallis_base",
     "tsallis_exp",
     "water_fill",
 ]

@@ -107,6 +107,9 @@ def halley_norm(x: Any, alpha: Any, t: Any = 1) -> Threshold:
         moving = np.abs(part) > rounding
         if not moving.any():
             break
-        steepness = np.where(moving, np.maximum(steepness / (1 - part), 1), steepness)
+        # Rounding may take a tangent beyond the root, and out of a crowd that is right at it.
+        aimed, beside = steepness / (1 - part), beyond * (1 - rounding / 16)
+        aimed = np.where(steepness < beyond, np.minimum(aimed, beside), aimed)
+        steepness = np.where(moving, np.maximum(aimed, 1), steepness)
     t = (1 - tangent) / steepness
     return Threshold(top - t, support_size(x + t > 0), passes)

@@ -7,24 +7,25 @@ from typing import Any
 import numpy as np
 
 
-def log_tsallis_exp(t: Any, beta: Any) -> Any:
-    """log p = log1p(βt)/β of p = [1 + βt]₊^{1/β}: t itself at β = 0, −∞ from t = −1/β down.
+def log_tsallis_exp(t: Any, beta: Any, rest: Any = 0) -> Any:
+    """log p = log(u)/β of p = u^{1/β}, u = [1 + βt − rest]₊: t itself at β = 0, −∞ where u = 0.
 
-    Accurate for every β ≥ 0, however small, and where p itself underflows.
+    Accurate for every β ≥ 0, however small, and where p itself underflows; for `rest` see
+    `remainder`.
 
     Examples
     --------
     >>> print(log_tsallis_exp(np.array([-3.0, -900.0, 0.0]), np.array([1e-3])).round(4))
     [   -3.0045 -2302.5851     0.    ]
     """
-    t = np.maximum(t, np.finfo(t.dtype).min)  # −∞ times β = 0 would be a NaN
-    limit, x = beta == 0, np.maximum(beta * t, -1)
-    with np.errstate(divide="ignore", over="ignore"):  # log1p(−1) = −∞ is meant: p = 0
-        return np.where(limit, t, np.log1p(x) / np.where(limit, 1, beta))
+    limit, x = beta == 0, _product(t, beta)
+    with np.errstate(divide="ignore", over="ignore"):  # log 0 = −∞ is meant: p = 0
+        log_u = _log_base(x, rest) / np.where(limit, 1, beta)
+        return np.where(limit, np.maximum(t, np.finfo(t.dtype).min), log_u)
 
 
-def tsallis_exp(t: Any, beta: Any) -> tuple[Any, Any]:
-    """p = [1 + βt]₊^{1/β}, which is exp(t) at β = 0, and its slope dp/dt = s = p^{1−β}.
+def tsallis_exp(t: Any, beta: Any, rest: Any = 0) -> tuple[Any, Any]:
+    """p = [1 + βt − rest]₊^{1/β}, which is exp(t) at β = 0, and its slope dp/dt = s = p^{1−β}.
 
     Tsallis' q-exponential for q = 1 − β, as the exponential of `log_tsallis_exp`; the slope is
     p/(1 + βt).
@@ -35,12 +36,35 @@ def tsallis_exp(t: Any, beta: Any) -> tuple[Any, Any]:
     >>> print(np.round(p, 6), np.round(s, 6))
     [0.   0.25 1.  ] [0.  0.5 1. ]
     """
-    p = np.exp(log_tsallis_exp(t, beta))
-    x = np.maximum(beta * np.maximum(t, np.finfo(t.dtype).min), -1)
-    return p, p / np.where(x > -1, 1 + x, 1)
+    p = np.exp(log_tsallis_exp(t, beta, rest))
+    u = _base(_product(t, beta), rest)
+    return p, p / np.where(u > 0, u, 1)
 
 
-def in_support(y: Any, c: Any, beta: Any) -> Any:
-    """The support u = 1 + β(y − c) > 0, read where no float underflows: all of y > −∞ at β = 0."""
-    lowest = np.finfo(y.dtype).min
-    return (beta * np.maximum(y - c, lowest) > -1) & (y > -np.inf)
+def in_support(y: Any, c: Any, beta: Any, rest: Any = 0) -> Any:
+    """The support u = 1 + β(y − c) − rest > 0, read where no float underflows: all of y > −∞ at
+    β = 0."""
+    return (_base(_product(y - c, beta), rest) > 0) & (y > -np.inf)
+
+
+def tsallis_base(t: Any, beta: Any) -> Any:
+    """1 + βt, of which `tsallis_exp` is a power."""
+    return 1 + _product(t, beta)
+
+
+def _product(t: Any, beta: Any) -> Any:
+    # −∞ times β = 0 would be a NaN; and far below the threshold one value is like another.
+    return np.maximum(beta * np.maximum(t, np.finfo(t.dtype).min), -2)
+
+
+def _log_base(x: Any, rest: Any) -> Any:
+    whole = np.log1p(np.maximum(x, -1))
+    if isinstance(rest, int) or (isinstance(rest, np.ndarray) and not rest.any()):
+        return whole
+    # Where u is small, 1 + x is exact, and what the rest takes off it keeps its digits.
+    mended = np.where(x < -0.5, np.log(_base(x, rest)), np.log1p(np.maximum(x, -0.5) - rest))
+    return np.where(rest == 0, whole, mended)
+
+
+def _base(x: Any, rest: Any) -> Any:
+    return np.maximum((1 + x) - rest, 0)

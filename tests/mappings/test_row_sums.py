@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crowded_rows import crowded_rows
+from crowded_rows import (
+    assert_as_exact,
+    crowded_rows,
+    crowds_at_the_threshold,
+    entmax_of_crowds,
+)
 
 import pyentmax
 from pyentmax import MAPPINGS
@@ -61,6 +66,55 @@ def test_crowded_rows_are_right_entry_by_entry(name: str, dtype: type) -> None:
     exact = np.clip(z - low, 0, bound)
     p = function(z.astype(dtype), *given)
     assert (np.abs(p - exact) <= 4 * eps * exact + 16 * eps * max(1, float(-z.min()))).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("form", ["", ".reference"])
+@pytest.mark.parametrize("alpha", [1 + 2 / 3, 1.9, 1.99, 1.999, 1.9999, 2 - 1e-6, 2])
+def test_a_crowd_in_or_out_of_the_support_by_rounding_gets_its_share(
+    alpha: float, form: str, dtype: type
+) -> None:
+    names = ["entmax", "sparsemax", "topk_sparsemax"] if alpha == 2 else ["entmax"]
+    for d in (194, 3_000) if form else (60, 194, 600, 3_000):
+        z = crowds_at_the_threshold(d, alpha, dtype)
+        exact = entmax_of_crowds(z, alpha)
+        for name in names:
+            function = getattr(pyentmax, name)
+            function = function.reference if form else function
+            given = {"entmax": (alpha,), "sparsemax": (), "topk_sparsemax": (d,)}[name]
+            assert_as_exact(function(z, *given), exact, z, alpha)
+
+
+@pytest.mark.parametrize(
+    ("d", "level", "alpha", "largest"),
+    [
+        (16_263, -0.9996864, 1.999, 0.99868550207),
+        (20_000, -0.9993258, 1.9999, 0.99922584),
+        (48_689, -0.997820258140564, 1.999, 0.99681933),
+    ],
+)
+def test_a_crowd_that_a_rounded_threshold_leaves_out(
+    d: int, level: float, alpha: float, largest: float
+) -> None:
+    # All of it went to the largest, which got 1: no loss, no gradient, a support of one.
+    z = np.full(d, level, np.float32)
+    z[0] = 0
+    p, log_p = pyentmax.entmax(z, alpha), pyentmax.log_entmax(z, alpha)
+    room = 20 * np.finfo(np.float32).eps
+    assert abs(p[0] - largest) <= room
+    assert abs(np.exp(log_p[0]) - largest) <= room
+    assert (p > 0).all()
+    assert np.isfinite(log_p).all()
+    assert pyentmax.entmax_support(z, alpha).all()
+    loss, gradient = pyentmax.entmax_loss_and_grad(z, 0, alpha)
+    assert loss > 0
+    assert abs(gradient[0] - (largest - 1)) <= room
+
+
+def test_a_search_in_double_ends_above_the_root() -> None:
+    # What rounding does to the norm was taken for a step, past the root, and its sum for p's.
+    z = crowds_at_the_threshold(194, 1.9998443264693018, np.float64)
+    assert np.abs(pyentmax.entmax(z, 1.9998443264693018).sum(axis=-1) - 1).max() <= 1.2e-14
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
