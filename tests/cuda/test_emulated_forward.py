@@ -6,9 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from crowded_rows import crowded_rows
+from crowded_rows import (
+    assert_as_exact,
+    crowded_rows,
+    crowds_at_the_threshold,
+    entmax_of_crowds,
+)
 from emulation import IN_ORDER, REVERSED, unavailable
-from kernel_runs import BLOCK, FORMS, FORWARD, STREAM, Form, form_and_type
+from kernel_runs import BLOCK, FORMS, FORWARD, LANES, STREAM, Form, form_and_type
 from number_types import FLOAT32, FLOAT64, NumberType
 from score_rows import score_rows
 
@@ -125,14 +130,19 @@ def test_a_crowd_near_the_threshold_is_moved_and_not_the_largest(
     assert (np.abs(p - exact) <= allowed).all(), np.max(np.abs(p - exact) / allowed)
 
 
-@pytest.mark.parametrize("distance", [1 - 2.0**-20, 0.99999, 0.9999])
-def test_a_crowd_within_the_rounding_of_sparsemax_threshold(distance: float) -> None:
-    z = np.full((1, 2000), -distance, np.float32)
-    z[0, 0] = 0
+@pytest.mark.parametrize("form", [LANES, BLOCK, STREAM], ids=lambda form: form.name)
+@pytest.mark.parametrize(
+    ("name", "alpha"),
+    [("sparsemax", 2), ("topk_sparsemax", 2), *(("entmax", a) for a in (1.75, 1.99, 1.9999, 2))],
+)
+def test_a_crowd_in_or_out_of_the_support_by_rounding_gets_its_share(
+    name: str, alpha: float, form: Form
+) -> None:
+    n = form.lengths[-1]
+    z = crowds_at_the_threshold(n, alpha, np.float32)
     p = np.empty_like(z)
-    launch("sparsemax", BLOCK, FLOAT32, z, p)
-    exact = pyentmax.sparsemax.reference(z.astype(float))
-    np.testing.assert_allclose(p, exact, rtol=0, atol=16 * np.finfo(np.float32).eps)
+    launch(name, form, FLOAT32, z, p, parameter=n if name == "topk_sparsemax" else alpha)
+    assert_as_exact(p, entmax_of_crowds(z, alpha), z, alpha)
 
 
 @pytest.mark.parametrize("name", VALUES)

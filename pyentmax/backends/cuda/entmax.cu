@@ -31,6 +31,18 @@ template <typename C> struct Entmax {
         const bool rising = sound && low.beta <= 1, steep = sound && low.beta > 1;
         if (team.any(rising)) {
             low.search(team, row, rising);
+            settle(team, row, rising);
+        }
+        if (team.any(steep)) bisect(team, row, steep, n);
+    }
+
+    /* A crowd may lie within the rounding of c of the threshold: what the sum lacks is found in
+     * `rest`, lest the largest entry pay for the crowd. From the second on, steps come from where
+     * the sum is 1 or more: one that falls no longer is rounding. */
+    template <class Team, class Row>
+    __device__ void settle(Team &team, const Row &row, bool moving) {
+        C before = infinity<C>();
+        for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
             C sums[2] = {0, 0};
             row.each([&](C y) {
                 const auto here = low.at(y);
@@ -38,9 +50,12 @@ template <typename C> struct Entmax {
                 sums[1] += here.slope;
             });
             team.sum(sums);
+            if (!moving) continue;
             left = (1 - sums[0]) / sums[1];
+            moving = fabs(1 - sums[0]) > 4 * epsilon<C>() && (pass < 2 || sums[0] < before);
+            before = sums[0];
+            if (moving) low.rest -= left;
         }
-        if (team.any(steep)) bisect(team, row, steep, n);
     }
 
     /* p of an entry where that of the largest is q, given β/q^β. */

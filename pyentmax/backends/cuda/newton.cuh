@@ -31,21 +31,22 @@ template <typename C> struct Newton {
     };
     /* exp_β(y − c) and its derivative in y. */
     __device__ Point at(C y) const {
-        const C d = distance(y);
         if (beta == 0) {
-            const C p = exp(d);
+            const C p = exp(distance(y));
             return {p, p};
         }
-        const C w = beta * d;
-        if (!(w > -1)) return {0, 0};
-        const C p = beta < MUCH ? exp(log1p(w) * inverse) : exp2(log2(1 + w) * inverse);
-        return {p, p / (1 + w)};
+        /* Near 0, 1 + w is exact, and what the rest takes off it keeps its digits. */
+        const C w = beta * (y - c), last = beta * rest, u = (1 + w) - last;
+        if (!(u > 0)) return {0, 0};
+        const C p = beta < MUCH ? exp(log1p(w - last) * inverse) : exp2(log2(u) * inverse);
+        return {p, p / u};
     }
 
     /* In c, the 1/β-norm of [1 + β(y − c)]+ is convex, so that Newton's iterates on it rise from c
      * = 0 to the root; the step is Σp (1 − (Σp)^{−β})/β / Σ slope. It ends one step after the first
      * that is lost in the rounding of c. That last one stays out of c, as `rest`: added to y − c it
-     * takes the rounding of c off all entries alike. */
+     * takes the rounding of c off all entries alike. Beyond the root c is by rounding alone, though
+     * a whole crowd of entries may be out by it. */
     template <class Team, class Row>
     __device__ void search(Team &team, const Row &row, bool moving) {
         bool settled = false;
@@ -60,7 +61,8 @@ template <typename C> struct Newton {
             if (!moving) continue;
             const C total = sums[0], logarithm = log(total);
             const C normalized = beta == 0 ? logarithm : -expm1(-beta * logarithm) * inverse;
-            const C step = total * normalized / sums[1];
+            const C least = -2 * epsilon<C>() * (1 + c), newton = total * normalized / sums[1];
+            const C step = newton < least ? least : newton;
             moving = !settled && pass < MAX_PASSES - 1;
             settled = !(fabs(step) > 2 * epsilon<C>() * (1 + c));
             if (moving)

@@ -13,7 +13,7 @@
 
 template <typename C> struct Sparsemax {
     static constexpr bool COSTLY = false, BY_RANK = false;
-    C t = 1, rest = 0, excess = 0;
+    C t = 1, rest = 0;
 
     __device__ explicit Sparsemax(double) {}
     __device__ bool valid() const { return true; }
@@ -21,55 +21,38 @@ template <typename C> struct Sparsemax {
     __device__ C reach() const { return 1; }
 
     /* f is convex and piecewise linear, so the root of its tangent is at or above the root wanted,
-     * and is that root as soon as no entry leaves the support on the way there (Michelot 1986). t
-     * is then the root but rounded; what is missing from the sum goes to `rest`, shared by all of
-     * the support, and what that leaves is divided out. */
+     * and is that root as soon as no entry leaves the support on the way there (Michelot 1986). A
+     * crowd may lie within the rounding of t of the threshold, so the digits that t has no room for
+     * are kept in `rest`, lest the largest entry pay for the crowd. Returns the support's size. */
     template <class Team, class Row>
-    __device__ void search(Team &team, const Row &row, bool moving) {
-        C size_before = 0;
+    __device__ C search(Team &team, const Row &row, bool moving) {
+        C size = 0;
         for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
             C sum_size[2] = {0, 0};
             row.each([&](C x) {
-                const C u = x + t;
-                sum_size[0] += positive(u);
-                sum_size[1] += u > 0 ? (C)1 : (C)0;
-            });
-            team.sum(sum_size);
-            if (!moving) continue;
-            rest = (1 - sum_size[0]) / sum_size[1];
-            moving = sum_size[1] != size_before;
-            size_before = sum_size[1];
-            if (moving) t += rest;
-        }
-    }
-    template <class Team, class Row>
-    __device__ void solve(Team &team, const Row &row, unsigned, bool sound) {
-        search(team, row, sound);
-        /* A crowd within the rounding of t of the threshold may enter or leave the support by
-         * `rest`: the tangents then go on there, where digits are enough, lest the largest entry
-         * pay for the crowd. */
-        bool moving = sound;
-        C size_before = -1;
-        for (int pass = 0; pass < MAX_PASSES && team.any(moving); pass++) {
-            C sum_size[2] = {0, 0};
-            row.each([&](C x) {
-                const C u = above(x);
+                const C u = probability(x);
                 sum_size[0] += u;
                 sum_size[1] += u > 0 ? (C)1 : (C)0;
             });
             team.sum(sum_size);
             if (!moving) continue;
-            moving = sum_size[1] != size_before && pass < MAX_PASSES - 1;
-            size_before = sum_size[1];
-            if (moving)
-                rest += (1 - sum_size[0]) / sum_size[1];
-            else
-                excess = (1 - sum_size[0]) / sum_size[0];
+            const C missing = 1 - sum_size[0];
+            const bool there = fabs(missing) <= 4 * epsilon<C>(); /* what a sum is rounded by */
+            moving = sum_size[1] != size && !there;
+            size = sum_size[1];
+            if (!there) move(missing / size);
         }
+        return size;
     }
-    __device__ C above(C x) const { return positive((x + t) + rest); }
-    __device__ C probability(C x) const {
-        const C u = above(x);
-        return u + u * excess;
+    template <class Team, class Row>
+    __device__ void solve(Team &team, const Row &row, unsigned, bool sound) {
+        search(team, row, sound);
     }
+    __device__ void move(C by) {
+        const C before = t;
+        rest += by;
+        t += rest;
+        rest -= t - before;
+    }
+    __device__ C probability(C x) const { return positive((x + t) + rest); }
 };

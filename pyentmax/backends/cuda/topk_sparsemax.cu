@@ -14,9 +14,6 @@
 
 template <typename C> struct TopkSparsemax : Sparsemax<C> {
     static constexpr bool BY_RANK = true;
-    using Sparsemax<C>::rest;
-    using Sparsemax<C>::excess;
-    using Sparsemax<C>::above;
     /* What stays: scores above `kth`, and those equal to it with an index of `last` at most. */
     C k, top, kth = -infinity<C>();
     unsigned last = ~0u;
@@ -39,16 +36,8 @@ template <typename C> struct TopkSparsemax : Sparsemax<C> {
     __device__ void solve(Team &team, const Row &row, C top_, unsigned n, bool sound) {
         top = top_;
         const Gaps<Row> gaps = {row, top};
-        this->search(team, gaps, sound);
-        C sum_size[2] = {0, 0};
-        gaps.each([&](C x) {
-            const C u = above(x);
-            sum_size[0] += u;
-            sum_size[1] += u > 0 ? (C)1 : (C)0;
-        });
-        team.sum(sum_size);
-        excess = (1 - sum_size[0]) / sum_size[0];
-        const bool crowded = sound && sum_size[1] > k;
+        const C size = this->search(team, gaps, sound);
+        const bool crowded = sound && size > k;
         if (team.any(crowded)) keep_only_k(team, row, n, crowded);
     }
 
@@ -70,7 +59,7 @@ template <typename C> struct TopkSparsemax : Sparsemax<C> {
             C sums[3] = {0, 0, 0};
             const C top_now = anew(top);
             row.each([&](C score) {
-                sums[0] += score > kth ? above(score - top_now) : (C)0;
+                sums[0] += score > kth ? Sparsemax<C>::probability(score - top_now) : (C)0;
                 sums[1] += score > kth ? (C)1 : (C)0;
                 sums[2] += score == kth ? (C)1 : (C)0;
             });
@@ -78,11 +67,8 @@ template <typename C> struct TopkSparsemax : Sparsemax<C> {
             if (!crowded) continue;
             stay = k - sums[1];
             tied = sums[2];
-            const C sum = sums[0] + stay * above(kth - top);
-            if (pass == 0)
-                rest += (1 - sum) / k;
-            else
-                excess = (1 - sum) / sum;
+            const C sum = sums[0] + stay * Sparsemax<C>::probability(kth - top);
+            this->move((1 - sum) / k);
         }
         const bool choosing = stay < tied;
         const unsigned index = selected(team, stay, 0u, n - 1, choosing, [&](unsigned index) {
