@@ -142,6 +142,63 @@ def test_a_jump_is_reported_where_its_two_sides_cancel_too(function: Any, z: Any
     assert "or a jump" in str(report)
 
 
+def without_0(z: Any) -> Any:
+    return np.where(z == 0, 1, z)
+
+
+@pytest.mark.parametrize(
+    ("function", "slope"),
+    [
+        (lambda z: z + 1.0 * (z == 0), 1.0),
+        (lambda z: z + 1e-6 * (z == 0), 1.0),
+        (lambda z: np.abs(np.sign(z)), 0.0),
+        (lambda z: np.where(z == 0, 0.0, np.sin(z) / without_0(z)), 0.0),  # the limit is 1
+        (lambda z: (z + (z == 0)).astype(np.float32), 1.0),
+        (lambda z: np.sqrt(np.abs(z)), 0.0),
+        (lambda z: z * np.sin(1 / without_0(z)), 0.0),
+        (lambda z: np.where(z == 0, 0.0, z * np.cos(np.log(np.abs(without_0(z))))), 1.0),
+    ],
+)
+@pytest.mark.parametrize("z", [[0.0], [0.0, 0.3]])
+def test_no_report_passes_where_the_value_is_not_the_limit_or_there_is_no_slope(
+    function: Any, slope: float, z: Any
+) -> None:
+    """The two sides are alike, so central differences cancel f(z), or agree on a slope of 0."""
+    z = np.array(z)
+
+    def first(x: Any) -> Any:
+        return np.where(np.arange(len(z)) == 0, function(x), 0 * x)
+
+    right = np.zeros(len(z))
+    right[0] = slope
+    for report in (
+        check_jacobian(first, z, lambda p: np.diag(right)),
+        check_vjp(first, z, lambda p, v: right * v),
+        check_gradient(lambda x: first(x).sum(), z, lambda x: right),
+    ):
+        assert not report.passed
+        assert report.kink or not report.resolved
+
+
+@pytest.mark.parametrize("width", [1e-2, 1e-4, 1e-6, 1e-9])
+@pytest.mark.parametrize("height", [1e-6, 1.0, 1e10])
+def test_a_narrow_peak_is_no_value_off_its_limit(width: float, height: float) -> None:
+    """Steps that rounding had made large enough reached beyond it on both sides."""
+    for z in ([0.0], [0.0, 0.0]):
+        assert check_gradient(
+            lambda z: height * np.exp(-((z[0] / width) ** 2)), z, np.zeros_like
+        ).raise_if_failed()
+
+
+def test_a_value_that_is_right_where_digits_cancel_around_it_is_none_off_its_limit() -> None:
+    """(1 - cos z)/z² is computed as 0 from 1e-8 on."""
+
+    def function(z: Any) -> Any:
+        return np.where(z == 0, 0.5, (1 - np.cos(z)) / without_0(z) ** 2)
+
+    assert check_gradient(function, [0.0], np.zeros_like).raise_if_failed()
+
+
 def test_no_report_passes_where_no_derivative_exists() -> None:
     """|z| at 0: central differences give the 0 that np.sign gives, and yet neither is right."""
     report = check_gradient(lambda z: np.abs(z).sum(), [0.0, 1.0, -1.0], np.sign)

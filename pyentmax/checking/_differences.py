@@ -13,7 +13,8 @@ so all are taken, from 1/16 down, each a quarter of the last:
 3. The rounding of the function is measured, not assumed, by the fourth differences of its values at
    neighbouring points (Moré and Wild 2011): it may compute in float32.
 
-The same rule tells whether the slopes on the two sides of z have the same limit.
+The same rule tells whether the slopes on the two sides of z have the same limit. If their
+difference does not fall with the step at all, there is none: the function may swing, or jump at z.
 """
 
 from __future__ import annotations
@@ -286,12 +287,35 @@ def _directional_derivatives(
         change = 4 * np.abs(bend - bends[-1].value) if bends else np.full_like(bend, np.inf)
         bends.append(Level(bend, change + 4 * noise, 4 * noise))
         if len(slopes) >= FEWEST_STEPS and noise > FINE * largest + FINE_ABSOLUTE:
-            break
+            # A peak that is narrower than the step would look like a single point off the curve.
+            if not np.any(_does_not_fall(bends, steps)):
+                break
     value, error, used = believed(slopes)
     bend, uncertainty, _ = believed(bends)
     jump = np.where((plain[-1] > 3 * plain[-3]) & (plain[-1] > 30 * noise), plain[-1], 0)
     breaks = np.maximum(np.maximum(np.abs(bend) - uncertainty, 0), jump)
+    last, before = bends[-1].value, bends[-2].value
+    begins_to_fall = np.abs(last - before / 4) < np.abs(before) / 8  # as h f'' does
+    apart = _does_not_fall(bends, steps) & ~begins_to_fall
+    breaks = np.maximum(breaks, np.where(apart, np.abs(last), 0))
     return value, error, np.asarray(steps)[used], breaks, h
+
+
+def _does_not_fall(bends: list[Level], steps: list[float]) -> Array:
+    """Whether the slopes on the two sides of z go on differing, beyond what noise explains.
+
+    Where a derivative exists, the bend falls to 0 with the step. It grows like 1/h if the value at
+    z is not the limit of those around it, which central differences cannot see, and goes up and
+    down for ever if the function swings, as x sin(1/x) does.
+    """
+    sizes = np.abs([level.value for level in bends])
+    count = min(4, len(sizes) // 2)
+    now, before = (np.max(part, axis=0) for part in (sizes[-count:], sizes[-2 * count : -count]))
+    # The value at z is no stray one if it fits those further out: near z digits cancel, as those
+    # of (1 - cos x)/x² do. One step may fit by chance.
+    gaps = np.stack([h * size for h, size in zip(steps, sizes, strict=False)])
+    fits = np.sum(gaps[:-count] < np.max(gaps[-count:], axis=0) / 16, axis=0) >= 2
+    return (now > before / 2) & (now > 30 * bends[-1].noise) & ~fits
 
 
 def _without_luck(change: Array) -> Array:

@@ -46,7 +46,8 @@ class CheckReport:
         slopes of four spacings of a dtype that moves at all.
     kink : bool
         Whether no derivative exists at z: down to the smallest step that the rounding of the
-        function allows, the slopes on the two sides differ or the function jumps.
+        function allows, the slopes on the two sides differ or the function jumps, if only at z
+        itself.
     finest : float
         That step. Kinks that are nearer to z cannot be told from one at z.
     duality : float or None
