@@ -78,7 +78,8 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     Raises
     ------
     ValueError
-        if some alpha is not above 0, or alpha does not broadcast
+        if some alpha is not above 0, or alpha does not broadcast; in a lazy or device array,
+        where nobody may look, its row is NaN instead
     TypeError
         if p or alpha is not of real numbers
 
@@ -90,8 +91,7 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """
     p, answer = as_floating(p, "p")
     alpha, _ = as_floating(alpha, "alpha")
-    if isinstance(alpha, np.ndarray) and not (alpha > 0).all():
-        raise ValueError(f"alpha must be above 0, got {alpha[~(alpha > 0)].flat[0]:g}")
+    alpha = _right(alpha, alpha > 0, "above 0")
     with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
         beta = (_per_row(beside(alpha, p, "alpha"), p, axis) - 1).astype(p.dtype)
     # p − p^α = −p expm1(β log p) does not cancel where α is near 1.
@@ -123,7 +123,8 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     Raises
     ------
     ValueError
-        if some alpha is below 1, alpha does not broadcast, or the axis is empty
+        if some alpha is below 1, alpha does not broadcast, or the axis is empty; for an alpha in
+        a lazy or device array, where nobody may look, its row is NaN instead
     TypeError
         if p or alpha is not of real numbers
 
@@ -148,8 +149,7 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """
     p, answer = as_floating(p, "p")
     alpha, _ = as_floating(alpha, "alpha")
-    if isinstance(alpha, np.ndarray) and not (alpha >= 1).all():
-        raise ValueError(f"alpha must be at least 1, got {alpha[~(alpha >= 1)].flat[0]:g}")
+    alpha = _right(alpha, alpha >= 1, "at least 1")
     with np.errstate(over="ignore"):
         alpha = _per_row(beside(alpha, p, "alpha"), p, axis).astype(p.dtype)
     if not p.size and np.sum(p, axis=axis).size:
@@ -158,8 +158,18 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
         )
     top = largest(p, axis)
     ratio = p / np.where(top == 0, 1, top)
-    powers = np.sum(ratio**alpha, axis=axis, keepdims=True)
+    terms = np.where(np.isnan(alpha), alpha, ratio**alpha)  # 1 to any power is 1
+    powers = np.sum(terms, axis=axis, keepdims=True)
     return _sum(top * powers ** (1 / alpha), axis, answer)
+
+
+def _right(alpha: Any, right: Any, expected: str) -> Any:
+    # Where nobody may look, in lazy and device arrays, NaN stands for a wrong alpha.
+    if not isinstance(alpha, np.ndarray):
+        return np.where(right, alpha, np.nan).astype(alpha.dtype, copy=False)
+    if not right.all():
+        raise ValueError(f"alpha must be {expected}, got {alpha[~right].flat[0]:g}")
+    return alpha
 
 
 def _per_row(alpha: Any, p: Any, axis: Any) -> Any:

@@ -451,6 +451,20 @@ def test_entry_by_entry_and_in_jacobians_unknown_sizes_are_mapped_or_named() -> 
             call()
 
 
+@pytest.mark.parametrize("name", ["tsallis_entropy", "norm_entropy"])
+def test_the_entropy_of_a_wrong_lazy_alpha_is_nan(name: str) -> None:
+    """It was a negative number."""
+    entropy = getattr(pyentmax, name)
+    p = pyentmax.softmax(Z[0])
+    alpha = np.full(len(p), 1.5)
+    expected = entropy(p, alpha)
+    alpha[[3, 8]], expected[[3, 8]] = (-1.0, np.nan), np.nan
+    lazy = da.from_array(p, chunks=(15, 30))
+    assert_lazily_equal(entropy(lazy, da.from_array(alpha, chunks=7)), expected)
+    with pytest.raises(ValueError, match="^alpha must be "):
+        entropy(lazy, alpha)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, NO_KERNEL])
 def test_chunks_without_rows_are_as_good_as_others(dtype: type) -> None:
     """As after rows have been selected; Dask's own maximum of such an array is an error."""

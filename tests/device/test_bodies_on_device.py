@@ -162,6 +162,22 @@ def test_entropies(alpha: float) -> None:
         assert_same(pyentmax.norm_entropy, p, alpha, exact=False)
 
 
+@pytest.mark.parametrize("name", ["tsallis_entropy", "norm_entropy"])
+@pytest.mark.parametrize("wrong", [-1.0, -np.inf, np.nan])
+def test_a_row_of_a_wrong_alpha_that_nobody_may_look_at_is_nan(name: str, wrong: float) -> None:
+    """An entropy came as a negative number."""
+    entropy = getattr(pyentmax, name)
+    p = np.array([[0.5, 0.5], [0.2, 0.8], [1.0, 0.0]])
+    for rows in (p, p[:, :1]):
+        fake_cupy.copies.reset()
+        h = entropy(moved(rows), moved(np.array([2.0, 1.5, wrong])))
+        assert fake_cupy.copies.to_host == 0
+        np.testing.assert_array_equal(np.isnan(h.get()), [False, False, True])
+        np.testing.assert_allclose(h.get()[:2], entropy(rows[:2], [2.0, 1.5]), rtol=1e-15)
+        single = moved(rows.astype(np.float32))
+        assert entropy(single, moved(np.full(3, 2.0))).dtype == np.float32
+
+
 @pytest.mark.parametrize("alpha", [1, 1.25, 2, 2.5, np.inf])
 def test_every_alpha(alpha: float) -> None:
     assert_same(pyentmax.entmax, Z, alpha)
