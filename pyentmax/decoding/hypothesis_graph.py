@@ -15,7 +15,10 @@ from pyentmax.decoding.hypotheses import Hypothesis
 from pyentmax.decoding.hypothesis_tree import CUT_OFF
 
 _Tokens = tuple[str, ...]
-_Place = tuple[str, frozenset[_Tokens]]  # a token, and all that may follow it
+# A token, and whether it is the end symbol: another may be written like it.
+_Symbol = tuple[str, bool]
+_Symbols = tuple[_Symbol, ...]
+_Place = tuple[_Symbol, frozenset[_Symbols]]  # a symbol, and all that may follow it
 
 
 @dataclass(frozen=True)
@@ -82,20 +85,20 @@ class HypothesisGraph:
         separator: str = "",
     ) -> HypothesisGraph:
         """Merge hypotheses into their graph; parameters as for `HypothesisTree.build`."""
-        listed = [
-            ((*map(decode, h.tokens), end if h.finished else CUT_OFF), h.probability)
-            for h in hypotheses
-        ]
+        listed: list[tuple[_Symbols, float]] = []
+        for h in hypotheses:
+            last = (end if h.finished else CUT_OFF, True)
+            listed.append(((*((decode(token), False) for token in h.tokens), last), h.probability))
         if not listed:
             raise ValueError("a graph needs at least one hypothesis, but the list is empty")
         # A place is told by what may follow it: all ends of strings that begin as it does.
-        ends: dict[_Tokens, set[_Tokens]] = defaultdict(set)
+        ends: dict[_Symbols, set[_Symbols]] = defaultdict(set)
         for string, _ in listed:
             for i in range(1, len(string) + 1):
                 ends[string[:i]].add(string[i:])
+        places = {begin: (begin[-1], frozenset(rest)) for begin, rest in ends.items()}
         paths: list[list[_Place]] = [
-            [(string[i - 1], frozenset(ends[string[:i]])) for i in range(1, len(string) + 1)]
-            for string, _ in listed
+            [places[string[:i]] for i in range(1, len(string) + 1)] for string, _ in listed
         ]
         after: dict[_Place, set[_Place]] = defaultdict(set)
         before: dict[_Place, set[_Place | None]] = defaultdict(set)
@@ -112,9 +115,9 @@ class HypothesisGraph:
                 joins = previous is not None and len(after[previous]) == len(before[place]) == 1
                 if joins:
                     first, tokens = run[-1]
-                    run[-1] = (first, (*tokens, place[0]))
+                    run[-1] = (first, (*tokens, place[0][0]))
                 else:
-                    run.append((place, (place[0],)))
+                    run.append((place, (place[0][0],)))
             runs.append(run)
         strings: dict[_Place, list[int]] = defaultdict(list)
         tokens_of: dict[_Place, _Tokens] = {}
@@ -122,12 +125,16 @@ class HypothesisGraph:
             for place, tokens in run:
                 strings[place].append(number)
                 tokens_of[place] = tokens
-        # The longest way to a node is shorter than that to those behind it.
+        following: dict[_Place, set[_Place]] = defaultdict(set)
+        for run in runs:
+            for (one, _), (other, _) in zip(run, run[1:], strict=False):
+                following[one].add(other)
+        # The longest way to a node is shorter than that to those behind it. Along each way what is
+        # left gets shorter, so that in this order a node's depth is known before it is needed.
         depth: dict[_Place, int] = dict.fromkeys(tokens_of, 0)
-        for _ in depth:
-            for run in runs:
-                for (one, _), (other, _) in zip(run, run[1:], strict=False):
-                    depth[other] = max(depth[other], depth[one] + 1)
+        for one in sorted(tokens_of, key=lambda place: -max(map(len, place[1]))):
+            for other in following[one]:
+                depth[other] = max(depth[other], depth[one] + 1)
         order = sorted(tokens_of, key=lambda place: (depth[place], strings[place]))
         number_of = {place: number for number, place in enumerate(order)}
         edges: dict[_Place, dict[int, float]] = {place: {} for place in order}
