@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -528,6 +529,59 @@ def test_no_rows_in_several_chunks_are_reshaped() -> None:
     assert pyentmax.normmax_vjp(lazy, p, 3.0).compute().shape == p.shape
     with pytest.raises(TypeError, match="p is a lazy Dask array, whose groups"):
         pyentmax.fusedmax_vjp_strength(lazy, p, 0.2)
+
+
+EMPTY_CHUNKS = [
+    ((0,), (2, 3), (6,)),
+    ((0,), (2,), (1, 2, 2), (6,)),
+    ((2, 2), (0,), (6,)),
+    ((1, 1), (2, 1, 1), (0,), (6,)),
+]
+
+
+@pytest.mark.parametrize("chunks", EMPTY_CHUNKS, ids=str)
+@pytest.mark.parametrize("own", [False, True])
+def test_no_rows_in_several_chunks_have_derivatives_of_the_right_shape(
+    chunks: tuple[tuple[int, ...], ...], own: bool
+) -> None:
+    """What a derivative gave, or its parameter, was reshaped by Dask, which raised."""
+    shape = tuple(map(sum, chunks))
+    p = np.zeros(shape)
+    lazy = da.zeros(shape, chunks=chunks)
+    parameters: dict[str, Any] = {"k": 2, "alpha": 1.7, "budget": 1.5, "strength": 0.3}
+    parameters["upper"] = np.full(shape, 0.9)
+    for record in MAPPINGS.values():
+        given = [parameters[name] for name in record.parameters]
+        if own:
+            given = [np.full(shape[:-1], x) if np.ndim(x) == 0 else x for x in given]
+        lazily = [da.from_array(x, chunks=1) if np.ndim(x) else x for x in given]
+        calls = [partial(record.jacobian, p, *given), partial(record.jacobian, lazy, *lazily)]
+        assert calls[1]().compute().shape == calls[0]().shape == (*shape, shape[-1])
+        for name in record.parameters:
+            wrt = getattr(pyentmax, f"{record.name}_vjp_{name}", None)
+            if wrt is None:
+                continue
+            if record.name in ("fusedmax", "oscarmax"):
+                with pytest.raises(TypeError, match="p is a lazy Dask array, whose groups"):
+                    wrt(lazy, lazy, *lazily)
+            else:
+                scores = "z" in inspect.signature(wrt).parameters
+                found = wrt(lazy, lazy, *lazily, *[lazy][:scores])
+                assert found.compute().shape == wrt(p, p, *given, *[p][:scores]).shape
+        with pytest.raises(TypeError, match="scores in a lazy Dask array need a function"):
+            getattr(pyentmax, f"{record.name}_support")(lazy, *lazily)
+
+
+@pytest.mark.parametrize("chunks", EMPTY_CHUNKS, ids=str)
+def test_no_rows_in_several_chunks_with_one_parameter_for_some(
+    chunks: tuple[tuple[int, ...], ...],
+) -> None:
+    shape = tuple(map(sum, chunks))
+    lazy, p = da.zeros(shape, chunks=chunks), np.zeros(shape)
+    few = (*shape[:-2], 1)
+    budget = da.zeros(few, chunks=tuple((1,) * n or (0,) for n in few))
+    found = pyentmax.budget_sparsemax_vjp_budget(lazy, p, budget)
+    assert found.compute().shape == few
 
 
 JACOBIANS = ("softmax_jacobian", "entmax_jacobian", "fusedmax_jacobian", "topk_sparsemax_jacobian")

@@ -16,7 +16,7 @@ import numpy as np
 
 from pyentmax.calls.devices import beside
 from pyentmax.calls.gufuncs import in_blocks
-from pyentmax.calls.lazy import check_known
+from pyentmax.calls.lazy import check_known, reshaped
 from pyentmax.calls.parameters import PerRow, UpperBounds
 from pyentmax.calls.rows import (
     EVERYTHING,
@@ -328,9 +328,9 @@ class ProbabilityCall(ProbabilityRows):
         if kind.gradient:
             return self._gradient(result)
         if kind.matrix:
-            return self.in_callers_dtype(result.reshape((*self.p.shape, self.p.shape[-1])))
+            return self.in_callers_dtype(reshaped(result, (*self.p.shape, self.p.shape[-1])))
         if kind.per_row:
-            return self.in_callers_dtype(result.reshape(self.batch)[()])
+            return self.in_callers_dtype(reshaped(result, self.batch)[()])
         return self.entries(result)
 
     def _gradient(self, each: Any) -> Any:

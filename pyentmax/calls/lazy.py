@@ -55,6 +55,15 @@ def without_empty_chunks(array: Any) -> Any:
     return array.rechunk(fewer) if fewer else array
 
 
+def reshaped(array: Any, shape: tuple[int, ...]) -> Any:
+    """The array in another shape. Dask cannot do that to nothing in several chunks."""
+    if not (is_lazy(array) and 0 in shape):
+        return array.reshape(shape)
+    import dask.array
+
+    return dask.array.empty_like(array, shape=shape)  # one of no entries is like another
+
+
 def broadcast_to(array: Any, like: Any) -> Any:
     """The array in the shape of another, without a copy; a lazy one also in its chunks.
 

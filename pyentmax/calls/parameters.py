@@ -6,6 +6,7 @@ know asks it: the NumPy bodies, the compiled kernels, CUDA kernels and Dask.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating, epsilon
 from pyentmax.calls.gufuncs import in_blocks
-from pyentmax.calls.lazy import check_known
+from pyentmax.calls.lazy import check_known, reshaped
 from pyentmax.calls.rows import (
     KERNEL_DTYPES,
     ProbabilityRows,
@@ -119,11 +120,11 @@ class PerRow:
         """What a body takes: of shape (n, 1), or (1, 1) where there is one value for all rows."""
         if value.size == 1:
             return value.reshape(1, 1)
-        return np.broadcast_to(value, batch).reshape(-1, 1)
+        return reshaped(np.broadcast_to(value, batch), (math.prod(batch), 1))
 
     def gradient(self, each: Any, shape: tuple[int, ...], rows: ProbabilityRows) -> Any:
         """The sum of what each row gives, as often as it used the value: its derivative."""
-        return rows.in_callers_dtype(reduce_to(each.reshape(rows.batch)[()], shape))
+        return rows.in_callers_dtype(reduce_to(reshaped(each, rows.batch)[()], shape))
 
     def on_device(self, value: Any, array: Any, batch: tuple[int, ...]) -> Any:
         """What a CUDA kernel takes: a float, or float64 per row on the device.

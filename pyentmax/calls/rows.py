@@ -16,7 +16,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating, is_masked
-from pyentmax.calls.lazy import broadcast_to, check_known, chunk_type, is_lazy
+from pyentmax.calls.lazy import broadcast_to, check_known, chunk_type, is_lazy, reshaped
 
 # A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
 EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))
@@ -312,14 +312,14 @@ def to_rows(array: Any, axes: tuple[int, ...]) -> Any:
     if len(axes) == 1:
         return moved
     batch = moved.shape[: array.ndim - len(axes)]
-    return moved.reshape(batch + (math.prod(moved.shape[len(batch) :]),))
+    return reshaped(moved, batch + (math.prod(moved.shape[len(batch) :]),))
 
 
 def from_rows(rows: Any, shape: tuple[int, ...], axes: tuple[int, ...]) -> Any:
     """Undo `to_rows`."""
     if axes == (len(shape) - 1,):
         return rows
-    moved = rows.reshape(rows.shape[:-1] + tuple(shape[a] for a in axes))
+    moved = reshaped(rows, rows.shape[:-1] + tuple(shape[a] for a in axes))
     return np.moveaxis(moved, range(-len(axes), 0), axes)
 
 
@@ -336,11 +336,9 @@ def flattened(rows: Any) -> Any:
     d = rows.shape[-1]
     if rows.ndim == 2:
         return rows
-    if is_lazy(rows) and 0 in rows.shape:  # Dask does not reshape nothing in several chunks
-        rows = rows.rechunk(-1)
     strides = getattr(rows, "strides", None)
     if strides is None or strides[-1] <= rows.itemsize or d == 1:
-        return rows.reshape(math.prod(rows.shape[:-1]), d)
+        return reshaped(rows, (math.prod(rows.shape[:-1]), d))
     return np.moveaxis(rows, -1, 0).reshape(d, math.prod(rows.shape[:-1])).T
 
 
@@ -352,7 +350,7 @@ def unflattened(rows: Any, shape: tuple[int, ...]) -> Any:
     strides = getattr(rows, "strides", None)
     if rows.shape[0] > 1 and strides is not None and strides[-1] > rows.itemsize:
         return np.moveaxis(rows.T.reshape((d, *shape[:-1])), 0, -1)
-    return rows.reshape(shape)
+    return reshaped(rows, shape)
 
 
 def reduce_to(array: Any, shape: tuple[int, ...]) -> Any:
@@ -363,4 +361,4 @@ def reduce_to(array: Any, shape: tuple[int, ...]) -> Any:
     )
     if extra or stretched:
         array = np.sum(array, axis=extra + stretched, keepdims=True)
-    return array.reshape(shape)
+    return reshaped(array, shape)
