@@ -288,7 +288,7 @@ def test_foreign_arrays_are_not_copied_to_the_host() -> None:
     assert (array.dtype, answer) == (np.float32, np.float16)
 
 
-@pytest.mark.parametrize("value", ["a", 2**70, [None]])
+@pytest.mark.parametrize("value", ["a", 10**400, [None]])
 def test_what_is_no_number_is_named_with_its_value(value: object) -> None:
     with pytest.raises(TypeError, match=r"k must hold real numbers, got dtype .*\(.+\)"):
         dtypes.as_floating(value, "k")

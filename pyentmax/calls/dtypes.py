@@ -15,7 +15,8 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     """Check an array's type; return it in the dtype to compute in, and the dtype to answer in.
 
     float32 and float64 keep theirs, half types are computed in float32, integers and bools
-    become float64. Arrays that answer to NumPy's functions (CuPy's, say) stay what they are.
+    become float64, and so do Python's ints of any size. Arrays that answer to NumPy's functions
+    (CuPy's, say) stay what they are.
 
     >>> array, answer = as_floating(np.zeros(3, np.float16), "z")
     >>> print(array.dtype, answer)
@@ -33,7 +34,7 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
                 f"{name} is a lazy {type(array).__name__}, which would be computed whole here; "
                 'pass the Dask array in it, or use xarray.apply_ufunc(…, dask="allowed")'
             )
-        array = np.asarray(array)
+        array = _large_ints_as_floats(np.asarray(array))
     elif isinstance(array, np.matrix):  # its * is a matrix product, and a row of it has two axes
         array = np.asarray(array)
     compute: np.dtype[Any]
@@ -52,6 +53,20 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
             "int64 or a floating dtype first"
         )
     return without_empty_chunks(array).astype(compute, copy=False), answer
+
+
+def _large_ints_as_floats(array: Any) -> Any:
+    """Python's ints beyond int64, which NumPy takes for objects, as the floats next to them.
+
+    >>> _large_ints_as_floats(np.asarray([2**70, 1]))
+    array([1.18059162e+21, 1.00000000e+00])
+    """
+    if array.dtype == np.object_ and all(type(x) in (int, float) for x in array.flat):
+        try:
+            return array.astype(np.float64)
+        except OverflowError:  # beyond float64 too
+            pass
+    return array
 
 
 def epsilon(dtype: Any) -> float:
