@@ -10,6 +10,7 @@ import sys
 import numpy as np
 import pytest
 
+from pyentmax import plotting
 from pyentmax.analysis import SupportSizes, calibration
 from pyentmax.cli import main
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree
@@ -514,3 +515,160 @@ def test_bits_curves_have_a_line_per_model_at_the_bits_of_its_validations():
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["softmax", "$k$ = 8"]
     with pytest.raises(ValueError, match="empty"):
         plot_bits_curves({"empty": []})
+
+
+# --- arguments of another kind --------------------------------------------------------------------
+
+IMAGE, LOOKS = np.ones((4, 4, 3)), np.ones((1, 2, 2))
+FORCED = ForcedDecoding(np.zeros(0, int), np.zeros((0, 3)), np.zeros((0, 3)) > 0, np.ones((0, 1)))
+ONE_HEAD = {"encoder": [[[1.5]]]}
+START = {"update": 1, "dev_token_accuracy": 5.0}
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: plot_attention([[np.nan]], "a", "b"), ValueError, "^weights .*finite.*got nan"),
+        (lambda: plot_attention([["1"]], "a", "b"), TypeError, "^weights must hold real numbers"),
+        (lambda: plot_attention([[1], [1, 2]], "a", "b"), ValueError, "^weights .*equal length"),
+        (lambda: plot_attention([[1.0]], [3], "b"), TypeError, r"^source .*texts, got \[3\]"),
+        (lambda: plot_attention([], "", ""), ValueError, "^source must have one token at least"),
+        (
+            lambda: plot_attention([[1.0]], "a", "b", 3),
+            TypeError,
+            "^ax must be of type Axes, got 3",
+        ),
+        (lambda: plot_hypothesis_tree(None), TypeError, "^tree must be of type HypothesisTree"),
+        (lambda: plotting.plot_hypothesis_graph([]), TypeError, "^graph must be of type Hyp.*got"),
+        (lambda: plot_forced_decoding(None, str), TypeError, "^decoding must be of type Forced"),
+        (lambda: plot_forced_decoding(FORCED, 3), TypeError, "^decode must be a function, got 3"),
+        (lambda: plot_forced_decoding(FORCED, str), ValueError, "^decoding must have one step"),
+        (
+            lambda: plot_attended_cells(np.ones((4, 4)), [[1.0]]),
+            ValueError,
+            "^image must be an array of 3 dimensions, got 2",
+        ),
+        (
+            lambda: plot_attended_cells(np.ones((4, 4, 2)), [[1.0]]),
+            ValueError,
+            r"^image must have shape \(height, width, 3\), got \(4, 4, 2\)",
+        ),
+        (lambda: plot_attended_cells(IMAGE, [[-1.0]]), ValueError, "^weights .*least 0, got -1"),
+        (
+            lambda: plot_attended_cells(IMAGE, [[1.0]], sought=1),
+            ValueError,
+            "^sought must be from 0 to 0, got 1",
+        ),
+        (lambda: plot_captions(IMAGE, {}), ValueError, "^captions: expected something to draw"),
+        (
+            lambda: plot_captions(IMAGE, {"a": (["red", "ring"], LOOKS)}),
+            ValueError,
+            r"^the weights of captions\['a'\] must have a grid for each of 2 words, got 1",
+        ),
+        (
+            lambda: plot_captions(IMAGE, {"a": (["red"], LOOKS)}, [4]),
+            ValueError,
+            "^sought must be from -1 to 3, got 4",
+        ),
+        (
+            lambda: plot_accuracy_by_alpha({"a": {1.0: [np.nan]}}),
+            ValueError,
+            r"^accuracies\['a'\]\[1.0\] must hold finite",
+        ),
+        (lambda: plot_accuracy_by_alpha({"a": {1.0: []}}), ValueError, "one number at least"),
+        (lambda: plot_accuracy_by_alpha({"a": [1]}), TypeError, "must be a mapping, got"),
+        (lambda: plot_accuracy_by_alpha({"a": {"x": [1]}}), TypeError, "^the α of 'a' must hold"),
+        (lambda: plot_accuracy_by_alpha([1]), TypeError, "^expected a mapping from labels to"),
+        (
+            lambda: plot_time_and_accuracy({"a": [([1, 2], [0.5])]}),
+            ValueError,
+            r"^runs\['a'\] must have rows of equal length",
+        ),
+        (lambda: plot_time_and_accuracy({"a": [[[1]]]}), ValueError, "must hold pairs of seconds"),
+        (lambda: plot_learning_curves({"a": [[[1]]]}), ValueError, "must be epochs, hours and acc"),
+        (lambda: plot_exactness_by_beam({}), ValueError, "^shares: expected something to draw"),
+        (lambda: plot_exactness_by_beam({"a": 1}), TypeError, "^the beam widths must hold real"),
+        (lambda: plot_exactness_by_beam({1: 1}, "a"), TypeError, "^single must hold real numbers"),
+        (lambda: plot_support_sizes(None), TypeError, "^sizes must be of type SupportSizes"),
+        (
+            lambda: plot_support_sizes(SupportSizes(*[np.zeros(0, int)] * 3, 30)),
+            ValueError,
+            "^sizes.attention must hold one number at least",
+        ),
+        (
+            lambda: plot_reliability({"a": 1}),
+            TypeError,
+            r"^calibrations\['a'\] must be of type Cal",
+        ),
+        (lambda: plot_reliability({}), ValueError, "^calibrations: expected something to draw"),
+        (lambda: plot_training_curve([1]), TypeError, "^history must be a mapping"),
+        (
+            lambda: plot_training_curve({"update": 1, "loss": [1], "dev_accuracy": [1]}),
+            ValueError,
+            r"^history\['update'\] must be an array of 1 dimensions",
+        ),
+        (lambda: plot_bits_curves({"a": [{"update": 1}]}), ValueError, "must have 'bits', got"),
+        (lambda: plot_bits_curves({"a": [1]}), TypeError, r"^curves\['a'\]\[0\] must be a mapping"),
+        (lambda: plot_starts({"a": [START]}, ["encoder"]), ValueError, "must have 'encoder', got"),
+        (lambda: plot_starts({"a": [START]}, 3), TypeError, "^parts must be a sequence of texts"),
+        (
+            lambda: plotting.plot_alpha_trajectories([1, 2], ONE_HEAD),
+            ValueError,
+            r"^alphas\['encoder'\] must have a row for each of 2 updates",
+        ),
+        (lambda: plotting.plot_alpha_histograms({"a": [1]}, 0), ValueError, "^bins must be at lea"),
+        (
+            lambda: plotting.plot_density_histograms({"a": {"x": [1]}, "b": {"y": [1]}}),
+            ValueError,
+            r"^densities\['b'\] must have 'x', got \['y'\]",
+        ),
+        (
+            lambda: plotting.plot_head_densities({"a": {"x": [1.0]}}),
+            ValueError,
+            "must be an array of 2 dimensions, got 1",
+        ),
+        (
+            lambda: plotting.plot_head_diversity({"a": {"x": ["b"]}}),
+            TypeError,
+            r"^diversity\['a'\]\['x'\] must hold real numbers",
+        ),
+        (
+            lambda: plotting.plot_positional_confidence({"a": {"b": [np.inf]}}),
+            ValueError,
+            r"^confidences\['a'\]\['b'\] must hold finite numbers, got inf",
+        ),
+        (
+            lambda: plotting.plot_choice_of_k({"a": {"1": 1, "2": 2}, "b": {"1": 1}}, "score"),
+            ValueError,
+            r"^scores\['b'\] must have '2', got \['1'\]",
+        ),
+        (lambda: plotting.plot_attention_panels([1]), TypeError, r"^panels\[0\] must be of type"),
+        (
+            lambda: plotting.plot_attention_panels(
+                [plotting.AttentionPanel("a", [[1.0]], "a", "b")], columns=0
+            ),
+            ValueError,
+            "^columns must be at least 1, got 0",
+        ),
+        (lambda: plot_mapping_curves("a"), TypeError, "^ax must be of type Axes, got 'a'"),
+        (lambda: save_figure(3, "a.png"), TypeError, "^ax must be axes of a figure, got 3"),
+        (lambda: save_figure(Figure().add_subplot(), "a.png", dpi=0), ValueError, "^dpi .*got 0"),
+    ],
+)
+def test_what_a_picture_cannot_be_of_is_named(call, error, message):
+    """Errors came from the depths of NumPy and Matplotlib: a KeyError, a division by 0."""
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_nothing_is_drawn_into_given_axes_before_the_arguments_are_checked():
+    ax = Figure().add_subplot()
+    for call in (
+        lambda: plot_time_and_accuracy({"a": [([1], [0.5])], "b": [([1], [np.nan])]}, ax),
+        lambda: plot_bits_curves({"a": [{"update": 1, "bits": 2}], "b": [{"update": 1}]}, ax),
+        lambda: plot_reliability({"a": calibration([0.9], [True]), "b": 3}, ax),
+    ):
+        with pytest.raises((TypeError, ValueError)):
+            call()
+        assert not ax.lines
+        assert not ax.collections

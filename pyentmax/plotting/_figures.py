@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import math
 import os
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, east_asian_width
 
+from pyentmax.calls.numbers import is_number
+from pyentmax.plotting._inputs import instance
 from pyentmax.plotting._palette import INK, RULE
 from pyentmax.system.files import replacing
 
@@ -34,7 +37,16 @@ def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
     require_matplotlib()
     from matplotlib.figure import Figure
 
+    check_axes(ax)
     return ax or Figure(figsize=(width, height), layout="constrained").add_subplot()
+
+
+def check_axes(ax: Axes | None) -> None:
+    """Raise a TypeError unless these are axes, or None for new ones."""
+    from matplotlib.axes import Axes
+
+    if ax is not None:
+        instance(ax, Axes, "ax")
 
 
 def text_axes(
@@ -48,6 +60,7 @@ def text_axes(
     require_matplotlib()
     from matplotlib.figure import Figure
 
+    check_axes(ax)
     width, height = size
     if ax is None:
         inch = 13 / 72  # per unit
@@ -111,7 +124,9 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
     Raises
     ------
     ValueError
-        If the suffix is not one of these.
+        If the suffix is not one of these, or dpi is no number above 0.
+    TypeError
+        If ax are no axes.
     OSError
         If the file cannot be written.
 
@@ -127,6 +142,10 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
     require_matplotlib()
     from matplotlib import rc_context
 
+    if not hasattr(getattr(ax, "figure", None), "savefig"):
+        raise TypeError(f"ax must be axes of a figure, got {ax!r:.60}")
+    if not is_number(dpi) or not 0 < dpi < math.inf:
+        raise ValueError(f"dpi must be a number above 0, got {dpi!r:.60}")
     figure: Any = ax.figure
     path = Path(path)
     metadata: dict[str, dict[str, None]] = {

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.plotting._figures import axes_or_new, require_matplotlib
+from pyentmax.plotting._inputs import numbers, words
 from pyentmax.plotting._palette import BLUE, INK, RULE
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ def plot_attention(
     Raises
     ------
     ValueError
-        If the weights do not have one row per target token and one column per source token.
+        If the weights do not have one row per target token and one column per source token, or
+        one is not finite.
+    TypeError
+        If the weights are no numbers, or the tokens no texts.
 
     Examples
     --------
@@ -47,12 +51,7 @@ def plot_attention(
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Rectangle
 
-    weights = np.asarray(weights, dtype=float)
-    if weights.shape != (len(target), len(source)):
-        raise ValueError(
-            f"weights must have one row for each of the {len(target)} target tokens and one column "
-            f"for each of the {len(source)} source tokens, not shape {weights.shape}"
-        )
+    weights, source, target = checked_attention(weights, source, target)
     new_figure = ax is None
     width = 0.36 * len(source) + 0.1 * max(map(len, target), default=0)
     height = 0.36 * len(target) + 0.1 * max(map(len, source), default=0)
@@ -85,3 +84,17 @@ def plot_attention(
         bar = ax.figure.colorbar(heat_map, ax=ax, label="attention weight", pad=0.03, aspect=16)
         bar.outline.set_visible(False)
     return ax
+
+
+def checked_attention(
+    weights: ArrayLike, source: Sequence[str], target: Sequence[str]
+) -> tuple[NDArray[np.float64], list[str], list[str]]:
+    """The arguments of `plot_attention` with the weights as an array, and the tokens as lists."""
+    source, target = words(source, "source"), words(target, "target")
+    weights = numbers(weights, "weights", empty=True)
+    if weights.shape != (len(target), len(source)):
+        raise ValueError(
+            f"weights must have one row for each of the {len(target)} target tokens and one column "
+            f"for each of the {len(source)} source tokens, not shape {weights.shape}"
+        )
+    return weights, source, target

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.plotting._figures import axes_or_new, require_matplotlib
+from pyentmax.plotting._inputs import mapping, numbers, sequence, whole, words
 from pyentmax.plotting._palette import INK
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ def plot_attended_cells(
     Raises
     ------
     ValueError
-        If the weights are no grid that divides the image.
+        If the weights are no grid that divides the image, some weight is negative or not finite, or
+        there is no such cell.
+    TypeError
+        If the image or the weights are no numbers.
 
     Examples
     --------
@@ -42,12 +46,10 @@ def plot_attended_cells(
     >>> len(ax.patches)
     2
     """
-    image, weights = np.asarray(image), np.asarray(weights, dtype=float)
-    if weights.ndim != 2 or 0 in weights.shape or np.any(np.mod(image.shape[:2], weights.shape)):
-        raise ValueError(
-            f"weights must be a grid that divides an image of shape {image.shape}, not an array of "
-            f"shape {weights.shape}"
-        )
+    image = _checked_image(image)
+    weights = _checked_grid(weights, image)
+    if sought is not None:
+        sought = whole(sought, "sought", 0, weights.size - 1)
     ax = axes_or_new(ax, 2.2, 2.2)
     from matplotlib.patches import Rectangle
 
@@ -88,6 +90,12 @@ def plot_captions(
     sought : sequence of int
         For each word, the cell where it can be read; −1 where there is none.
 
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no caption, or one does not have a grid of weights, as `plot_attended_cells`
+        takes it, for each word.
+
     Returns
     -------
     matplotlib Axes
@@ -103,20 +111,65 @@ def plot_captions(
     require_matplotlib()
     from matplotlib.figure import Figure
 
-    longest = max(1, *(len(words) for words, _ in captions.values()))
+    image = _checked_image(image)
+    checked = {
+        label: _checked_caption(caption, f"captions[{label!r}]", image)
+        for label, caption in mapping(captions, "captions").items()
+    }
+    cells = min((grids[0].size for _, grids in checked.values()), default=0)
+    sought = [whole(cell, "sought", -1, cells - 1) for cell in sequence(sought, "sought")]
+    longest = max(len(spoken) for spoken, _ in checked.values())
     figure = Figure(figsize=(1.65 * longest + 0.3, 1.95 * len(captions)), layout="constrained")
     panels = figure.subplots(len(captions), longest, squeeze=False)
-    for row, (label, (words, weights)) in zip(panels, captions.items(), strict=True):
-        weights = np.asarray(weights)
-        if not len(words):
-            words, weights = ["(no word)"], np.zeros((1, *weights.shape[1:]))
+    for row, (label, (spoken, weights)) in zip(panels, checked.items(), strict=True):
         for place, ax in enumerate(row):
-            if place >= len(words):
+            if place >= len(spoken):
                 ax.remove()
                 continue
             cell = sought[place] if place < len(sought) else -1
             plot_attended_cells(image, weights[place], ax, sought=cell if cell >= 0 else None)
-            ax.set_title(words[place], fontsize=10, parse_math=False)
+            ax.set_title(spoken[place], fontsize=10, parse_math=False)
         row[0].set_ylabel(label, fontsize=10, parse_math=False)
     first: Axes = panels[0, 0]
     return first
+
+
+def _checked_image(image: ArrayLike) -> NDArray[Any]:
+    """The image as an array in its own dtype."""
+    numbers(image, "image", ndim=3)
+    image = np.asarray(image)
+    if image.shape[-1] != 3:
+        raise ValueError(f"image must have shape (height, width, 3), got {image.shape}")
+    return image
+
+
+def _checked_grid(
+    weights: ArrayLike, image: NDArray[Any], name: str = "weights"
+) -> NDArray[np.float64]:
+    """Weights of cells that divide the image evenly."""
+    grid = numbers(weights, name, empty=True)
+    if grid.ndim != 2 or 0 in grid.shape or np.any(np.mod(image.shape[:2], grid.shape)):
+        raise ValueError(
+            f"{name} must be a grid that divides an image of shape {image.shape}, not an array of "
+            f"shape {grid.shape}"
+        )
+    if (grid < 0).any():
+        raise ValueError(f"{name} must be at least 0, got {grid.min():g}")
+    return grid
+
+
+def _checked_caption(
+    caption: tuple[Sequence[str], ArrayLike], name: str, image: NDArray[Any]
+) -> tuple[list[str], list[NDArray[np.float64]]]:
+    """The words of a caption and a grid for each; of no words the image alone."""
+    if len(sequence(caption, name)) != 2:
+        raise ValueError(f"{name} must be words and their weights, got {len(caption)} of these")
+    spoken, weights = caption
+    of = f"the weights of {name}"
+    grids = numbers(weights, of, ndim=3, empty=True)
+    if not len(sequence(spoken, f"the words of {name}")):
+        return ["(no word)"], [_checked_grid(np.zeros(grids.shape[1:]), image, of)]
+    if len(grids) != len(spoken):
+        raise ValueError(f"{of} must have a grid for each of {len(spoken)} words, got {len(grids)}")
+    checked = [_checked_grid(grid, image, of) for grid in grids]
+    return words(spoken, f"the words of {name}"), checked

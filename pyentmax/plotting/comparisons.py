@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.plotting._figures import axes_or_new, legend, percent_axis, require_matplotlib
+from pyentmax.plotting._inputs import by_name, mapping, numbers, sequence
 from pyentmax.plotting._palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ def plot_accuracy_by_alpha(
     Raises
     ------
     ValueError
-        If a role has no accuracies, or if there are more than 18 roles.
+        If a role has no accuracies, or one that is not finite, or if there are more than 18 roles.
+    TypeError
+        If an α or an accuracy is no number.
 
     Examples
     --------
@@ -44,14 +47,18 @@ def plot_accuracy_by_alpha(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('α', 'dev accuracy')
     """
-    ax = axes_or_new(ax, 5.4, 3.6)
     check_lines(accuracies)
-    alphas = {alpha for line in accuracies.values() for alpha in line}
+    found = {}
+    for role, line in accuracies.items():
+        numbers(list(mapping(line, f"accuracies[{role!r}]")), f"the α of {role!r}")
+        found[role] = by_name(line, f"accuracies[{role!r}]", ndim=1)
+    ax = axes_or_new(ax, 5.4, 3.6)
+    alphas = {alpha for line in found.values() for alpha in line}
     # Lines are shifted, so that error bars at the same α do not hide each other.
     spacing = 0.02 * (max(alphas, default=0) - min(alphas, default=0))
-    for number, (role, line) in enumerate(accuracies.items()):
-        x = np.array(sorted(line))
-        values = [np.asarray(line[alpha], dtype=float) for alpha in x]
+    for number, (role, of_alpha) in enumerate(found.items()):
+        x = np.array(sorted(of_alpha))
+        values = [of_alpha[alpha] for alpha in x]
         mean = [v.mean() for v in values]
         error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in values]
         shift = spacing * (number - (len(accuracies) - 1) / 2)
@@ -83,7 +90,9 @@ def plot_time_and_accuracy(
     Raises
     ------
     ValueError
-        If a label has no runs, or if there are more than 18 labels.
+        If a label has no runs, or runs of other shapes, or if there are more than 18 labels.
+    TypeError
+        If the runs are no numbers.
 
     Examples
     --------
@@ -91,16 +100,23 @@ def plot_time_and_accuracy(
     >>> ax.get_xlabel()
     'CPU seconds of training'
     """
-    ax = axes_or_new(ax, 5.8, 3.8)
     check_lines(runs)
-    for number, (label, label_runs) in enumerate(runs.items()):
+    # Of each label: runs, (seconds, accuracies), validations.
+    found = {label: numbers(of, f"runs[{label!r}]", ndim=3) for label, of in runs.items()}
+    for label, curves in found.items():
+        if curves.shape[1] != 2:
+            raise ValueError(
+                f"runs[{label!r}] must hold pairs of seconds and accuracies, got shape "
+                f"{curves.shape}"
+            )
+    ax = axes_or_new(ax, 5.8, 3.8)
+    for number, (label, curves) in enumerate(found.items()):
         style = line_style(number)
-        curves = np.asarray(label_runs, dtype=float)  # runs, (seconds, accuracies), validations
         if len(curves) > 1:
             for seconds, accuracy in curves:
                 ax.plot(seconds, accuracy, color=style["color"], lw=0.8, alpha=0.35)
         ax.plot(*curves.mean(axis=0), ms=4.5, lw=1.8, label=label, **style)
-    best = max(max(accuracy) for label_runs in runs.values() for _, accuracy in label_runs)
+    best = max(curves[:, 1].max() for curves in found.values())
     ax.set(xlim=(0, None), ylim=(best - 0.15, best + 0.01))
     ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy")
     percent_axis(ax)
@@ -131,7 +147,9 @@ def plot_learning_curves(
     Raises
     ------
     ValueError
-        If a label has no runs, or if there are more than 18 labels.
+        If a label has no runs, or runs of other shapes, or if there are more than 18 labels.
+    TypeError
+        If the runs are no numbers.
 
     Examples
     --------
@@ -143,6 +161,14 @@ def plot_learning_curves(
     from matplotlib.figure import Figure
 
     check_lines(runs)
+    for label, label_runs in runs.items():
+        for i, run in enumerate(sequence(label_runs, f"runs[{label!r}]")):
+            curves = numbers(run, f"runs[{label!r}][{i}]", ndim=2)
+            if len(curves) != 3:
+                raise ValueError(
+                    f"runs[{label!r}][{i}] must be epochs, hours and accuracies, got shape "
+                    f"{curves.shape}"
+                )
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     for number, (label, label_runs) in enumerate(runs.items()):
@@ -176,10 +202,15 @@ def line_style(number: int) -> dict[str, Any]:
 
 
 def check_lines(lines: Mapping[str, object]) -> None:
-    """Raise a ValueError unless every line has values, and there is a style for each."""
-    if not lines or not all(lines.values()):
-        raise ValueError(
-            f"expected values for every line, got none for {[k for k in lines if not lines[k]]}"
-        )
+    """Raise an error unless every line has values, and there is a style for each."""
+    if not isinstance(lines, Mapping):
+        raise TypeError(f"expected a mapping from labels to lines, got {lines!r:.60}")
+    without = [
+        label
+        for label, of in lines.items()
+        if of is None or (hasattr(of, "__len__") and not len(of))
+    ]
+    if without or not lines:
+        raise ValueError(f"expected values for every line, got none for {without}")
     if len(lines) > MOST_LINES:
         raise ValueError(f"expected at most {MOST_LINES} lines, got {len(lines)}")

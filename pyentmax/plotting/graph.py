@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyentmax.decoding.hypothesis_graph import HypothesisGraph
 from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.plotting._figures import require_matplotlib, text_axes, text_width
+from pyentmax.plotting._inputs import instance
 from pyentmax.plotting._palette import BLUE, EDGE, GREY, PALE
 
 if TYPE_CHECKING:
@@ -28,6 +29,11 @@ def plot_hypothesis_graph(graph: HypothesisGraph, ax: Axes | None = None) -> Axe
     graph : HypothesisGraph
     ax : as in `plot_forced_decoding`
 
+    Raises
+    ------
+    TypeError
+        If it is no graph.
+
     Examples
     --------
     >>> from pyentmax.decoding import Hypothesis, HypothesisGraph
@@ -36,6 +42,7 @@ def plot_hypothesis_graph(graph: HypothesisGraph, ax: Axes | None = None) -> Axe
     >>> [text.get_text() for text in ax.texts]
     ['a', '49.7%', 'c', '49.7%', 'b</s>', '99.3%']
     """
+    instance(graph, HypothesisGraph, "graph")
     require_matplotlib()
     from matplotlib.patches import FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Curve

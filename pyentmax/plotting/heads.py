@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.plotting._figures import legend, percent_axis, require_matplotlib
+from pyentmax.plotting._inputs import by_name, instance, mapping, numbers, sequence, whole
 from pyentmax.plotting._palette import GREY, INK, RULE
-from pyentmax.plotting.attention import plot_attention
+from pyentmax.plotting.attention import checked_attention, plot_attention
 from pyentmax.plotting.comparisons import COLOURS, check_lines, line_style
 
 if TYPE_CHECKING:
@@ -37,15 +38,27 @@ def plot_alpha_trajectories(updates: ArrayLike, alphas: Mapping[str, ArrayLike])
     alphas : mapping
         Kind → (n, layers, heads) array; a panel each. A layer has a colour.
 
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no kind, or an array has another shape or holds what is no finite number.
+
     Examples
     --------
     >>> ax = plot_alpha_trajectories([0, 20], {"encoder": [[[1.5, 1.2]], [[1.4, 1.3]]]})
     >>> ax.get_title(), len(ax.lines)
     ('encoder self-attention', 2)
     """
-    axes = _panels(1, len(alphas), (3.4, 3.2), sharey=True)[0]
-    for ax, (kind, paths) in zip(axes, alphas.items(), strict=True):
-        path = np.asarray(paths, dtype=float)
+    found = by_name(alphas, "alphas", ndim=3)
+    updates = numbers(updates, "updates", ndim=1)
+    for kind, path in found.items():
+        if len(path) != len(updates):
+            raise ValueError(
+                f"alphas[{kind!r}] must have a row for each of {len(updates)} updates, got shape "
+                f"{path.shape}"
+            )
+    axes = _panels(1, len(found), (3.4, 3.2), sharey=True)[0]
+    for ax, (kind, path) in zip(axes, found.items(), strict=True):
         for layer in range(path.shape[1]):
             lines = ax.plot(updates, path[:, layer], color=COLOURS[layer % len(COLOURS)], lw=1.2)
             lines[0].set_label(f"layer {layer + 1}")
@@ -66,14 +79,21 @@ def plot_alpha_histograms(alphas: Mapping[str, ArrayLike], bins: int = 10) -> Ax
         Kind → array of any shape, from 1 to 2.
     bins : int
 
+    Raises
+    ------
+    ValueError, TypeError
+        If there is no kind, or no bin, or an α is no finite number.
+
     Examples
     --------
     >>> ax = plot_alpha_histograms({"encoder": [1.05, 1.95], "context": [1.4, 1.5]})
     >>> [axes.get_title() for axes in ax.figure.axes]
     ['encoder self-attention', 'context attention']
     """
-    axes = _panels(1, len(alphas), (3.0, 2.6), sharey=True)[0]
-    for ax, (kind, values) in zip(axes, alphas.items(), strict=True):
+    found = by_name(alphas, "alphas")
+    whole(bins, "bins", 1)
+    axes = _panels(1, len(found), (3.0, 2.6), sharey=True)[0]
+    for ax, (kind, values) in zip(axes, found.items(), strict=True):
         ax.hist(np.ravel(values), bins=bins, range=(1, 2), color=COLOURS[0], ec="white")
         ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set(xlabel="α", xlim=(1, 2))
@@ -94,7 +114,7 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
     Raises
     ------
     ValueError
-        If there is no model, or more than 18.
+        If there is no model, or more than 18, or they do not have the same kinds of finite numbers.
 
     Examples
     --------
@@ -102,12 +122,12 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
     >>> ax.get_title(), ax.get_ylabel()
     ('encoder self-attention', 'softmax')
     """
-    check_lines(densities)
-    kinds = list(next(iter(densities.values())))
-    rows = _panels(len(densities), len(kinds), (3.0, 1.7), sharex=True)
-    for number, (axes, (model, of_kind)) in enumerate(zip(rows, densities.items(), strict=True)):
+    found = _of_models(densities, "densities")
+    kinds = list(next(iter(found.values())))
+    rows = _panels(len(found), len(kinds), (3.0, 1.7), sharex=True)
+    for number, (axes, (model, of_kind)) in enumerate(zip(rows, found.items(), strict=True)):
         for ax, kind in zip(axes, kinds, strict=True):
-            values = np.ravel(np.asarray(of_kind[kind], dtype=float))
+            values = np.ravel(of_kind[kind])
             share = np.full(len(values), 1 / len(values))
             ax.hist(
                 values, bins=25, range=(0, 1), weights=share, color=COLOURS[number % len(COLOURS)]
@@ -134,7 +154,7 @@ def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     Raises
     ------
     ValueError
-        If there is no model, or more than 18.
+        If there is no model, or more than 18, or they do not have the same kinds of finite numbers.
 
     Examples
     --------
@@ -143,8 +163,8 @@ def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     [[0.2, 0.1], [0.4, 0.3]]
     """
     ranked = {
-        model: {kind: np.sort(np.asarray(x, dtype=float), axis=1) for kind, x in of_kind.items()}
-        for model, of_kind in densities.items()
+        model: {kind: np.sort(x, axis=1) for kind, x in of_kind.items()}
+        for model, of_kind in _of_models(densities, "densities", ndim=2).items()
     }
     axes = _by_layer(ranked, (3.2, 3.2), lw=1.2, alpha=0.85, ms=4)
     for ax in axes:
@@ -165,7 +185,7 @@ def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     Raises
     ------
     ValueError
-        If there is no model, or more than 18.
+        If there is no model, or more than 18, or they do not have the same kinds of finite numbers.
 
     Examples
     --------
@@ -173,7 +193,8 @@ def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     >>> ax.get_ylabel()
     'Jensen-Shannon divergence'
     """
-    axes = _by_layer(diversity, (3.2, 3.0), lw=1.8, ms=5)
+    found = _of_models(diversity, "diversity", ndim=1)
+    axes = _by_layer(found, (3.2, 3.0), lw=1.8, ms=5)
     for ax in axes:
         ax.set_ylim(0, None)
         _open(ax)
@@ -200,11 +221,14 @@ def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]
     >>> ax.lines[0].get_ydata().tolist()
     [0.9, 0.2]
     """
-    axes = _panels(1, len(confidences), (2.5, 3.0), sharey=True)[0]
-    for ax, (title, of_model) in zip(axes, confidences.items(), strict=True):
-        check_lines({model: np.size(values) for model, values in of_model.items()})
+    found = {}
+    for title, of_model in mapping(confidences, "confidences").items():
+        check_lines(of_model)
+        found[title] = by_name(of_model, f"confidences[{title!r}]")
+    axes = _panels(1, len(found), (2.5, 3.0), sharey=True)[0]
+    for ax, (title, of_model) in zip(axes, found.items(), strict=True):
         for number, (model, values) in enumerate(of_model.items()):
-            ranked = np.sort(np.ravel(np.asarray(values, dtype=float)))[::-1]
+            ranked = np.sort(np.ravel(values))[::-1]
             style = line_style(number)
             ax.plot(np.arange(1, len(ranked) + 1), ranked, lw=1, ms=4, label=model, **style)
         ax.set_title(title, fontsize=10, parse_math=False)
@@ -229,7 +253,7 @@ def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> A
     Raises
     ------
     ValueError
-        If there is no model, or more than 18.
+        If there is no model, or more than 18, or they do not have the same kinds of finite numbers.
 
     Examples
     --------
@@ -237,10 +261,11 @@ def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> A
     >>> [tick.get_text() for tick in ax.get_xticklabels()]
     ['1', '8', 'all']
     """
-    check_lines(scores)
+    found = _of_models(scores, "scores", ndim=0)
+    instance(label, str, "label")
     ax = _panels(1, 1, (4.8, 3.2))[0][0]
-    ks = list(next(iter(scores.values())))
-    for number, (model, of_k) in enumerate(scores.items()):
+    ks = list(next(iter(found.values())))
+    for number, (model, of_k) in enumerate(found.items()):
         style = line_style(number)
         ax.plot(range(len(ks)), [of_k[k] for k in ks], lw=1.8, label=model, **style)
     ax.set_xticks(range(len(ks)), ks, parse_math=False)
@@ -273,7 +298,9 @@ def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) ->
     Raises
     ------
     ValueError
-        If there is no panel, or weights do not fit their labels.
+        If there is no panel, or no column, or weights do not fit their labels.
+    TypeError
+        If a panel is of another kind.
 
     Examples
     --------
@@ -282,9 +309,12 @@ def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) ->
     >>> [axes.get_title() for axes in ax.figure.axes]
     ['x', 'y']
     """
-    if not panels:
+    if not len(sequence(panels, "panels")):
         raise ValueError("panels: expected one at least, got none")
-    columns = min(columns, len(panels))
+    for i, panel in enumerate(panels):
+        instance(panel, AttentionPanel, f"panels[{i}]")
+        checked_attention(panel.weights, panel.source, panel.target)
+    columns = min(whole(columns, "columns", 1), len(panels))
     rows = -(-len(panels) // columns)
     longest = max(len(token) for panel in panels for token in (*panel.source, *panel.target))
     width = 0.27 * max(len(panel.source) for panel in panels) + 0.085 * longest + 0.3
@@ -351,16 +381,28 @@ def _below(axes: Sequence[Axes]) -> None:
         text.set_parse_math(False)
 
 
+def _of_models(
+    found: Any, name: str, ndim: int | None = None
+) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Model → kind → array, all models with the kinds of the first, and a style for each."""
+    check_lines(found)
+    model, first = next(iter(found.items()))
+    kinds = list(mapping(first, f"{name}[{model!r}]"))
+    return {
+        model: by_name(of_kind, f"{name}[{model!r}]", ndim, names=kinds)
+        for model, of_kind in found.items()
+    }
+
+
 def _by_layer(
-    found: Mapping[str, Mapping[str, ArrayLike]], size: tuple[float, float], **style: Any
+    found: Mapping[str, Mapping[str, NDArray[np.float64]]], size: tuple[float, float], **style: Any
 ) -> list[Axes]:
     """A panel for each kind: the numbers of each model against the layer, a line per column."""
-    check_lines(found)
     kinds = list(next(iter(found.values())))
     axes = list(_panels(1, len(kinds), size, sharey=True)[0])
     for number, (model, of_kind) in enumerate(found.items()):
         for ax, kind in zip(axes, kinds, strict=True):
-            values = np.asarray(of_kind[kind], dtype=float)
+            values = of_kind[kind]
             layers = np.arange(1, len(values) + 1)
             looks = line_style(number)
             lines = ax.plot(layers, values, **looks, **style)

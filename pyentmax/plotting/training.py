@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.plotting._figures import axes_or_new, percent_axis, require_matplotlib
+from pyentmax.plotting._inputs import entries, numbers, words
 from pyentmax.plotting._palette import BLUE, RULE, VERMILION
 from pyentmax.plotting.comparisons import check_lines, line_style
 
@@ -34,7 +35,9 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     Raises
     ------
     ValueError
-        If a list is missing or their lengths differ.
+        If a list is missing or their lengths differ, or an update is not finite.
+    TypeError
+        If the history is no mapping to lists of numbers.
 
     Examples
     --------
@@ -43,17 +46,26 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('update', 'training loss')
     """
-    ax = axes_or_new(ax, 6.4, 3.6)
-    from matplotlib.ticker import PercentFormatter
-
+    if not isinstance(history, Mapping):
+        raise TypeError(f"history must be a mapping from names to lists, got {history!r:.60}")
     names = ("update", "loss", "dev_accuracy")
-    lengths = {name: len(history[name]) for name in names if name in history}
+    found = {
+        name: numbers(
+            history[name], f"history[{name!r}]", ndim=1, gaps=name != "update", empty=True
+        )
+        for name in names
+        if name in history
+    }
+    lengths = {name: len(values) for name, values in found.items()}
     if len(lengths) < len(names) or len(set(lengths.values())) > 1:
         raise ValueError(
             f"history must have lists of the same length named {', '.join(names)}, but their "
             f"lengths are {lengths}"
         )
-    update, loss, accuracy = (np.asarray(history[name], dtype=float) for name in names)
+    update, loss, accuracy = (found[name] for name in names)
+    ax = axes_or_new(ax, 6.4, 3.6)
+    from matplotlib.ticker import PercentFormatter
+
     ax.plot(update, loss, color=BLUE, lw=2)
     ax.set_ylim(bottom=0)
     ax.set_xlabel("update")
@@ -104,7 +116,9 @@ def plot_starts(
     Raises
     ------
     ValueError
-        If a run has no validation, or if there are more than 18 runs.
+        If a run has no validation, or one that lacks a number, or if there are more than 18 runs.
+    TypeError
+        If some of these are no numbers.
 
     Examples
     --------
@@ -117,16 +131,25 @@ def plot_starts(
     from matplotlib.figure import Figure
 
     check_lines(curves)
+    parts = words(parts, "parts", empty=True)
+    found = {
+        label: {
+            "update": entries(curve, "update", f"curves[{label!r}]"),
+            **{
+                key: entries(curve, key, f"curves[{label!r}]", gaps=True)
+                for key in ("dev_token_accuracy", *parts)
+            },
+        }
+        for label, curve in curves.items()
+    }
     panels = 1 + len(parts)
     figure = Figure(figsize=(3.1 * panels, 3.8), layout="constrained")
     first, *rest = figure.subplots(1, panels, squeeze=False)[0]
-    for number, (label, curve) in enumerate(curves.items()):
+    for number, (label, curve) in enumerate(found.items()):
         style = line_style(number) | {"ms": 3.5, "lw": 1.6}
-        updates = [entry["update"] for entry in curve]
-        accuracy = [entry["dev_token_accuracy"] / 100 for entry in curve]
-        first.plot(updates, accuracy, **style, label=label)
+        first.plot(curve["update"], curve["dev_token_accuracy"] / 100, **style, label=label)
         for ax, part in zip(rest, parts, strict=True):
-            ax.plot(updates, [entry[part] for entry in curve], **style)
+            ax.plot(curve["update"], curve[part], **style)
     first.set_title("dev token accuracy", fontsize=10)
     percent_axis(first)
     for ax, part in zip(rest, parts, strict=True):
@@ -166,7 +189,10 @@ def plot_bits_curves(
     Raises
     ------
     ValueError
-        If a model has no validation, or if there are more models than styles of lines.
+        If a model has no validation, or one that lacks a number, or if there are more models than
+        styles of lines.
+    TypeError
+        If some of these are no numbers.
 
     Examples
     --------
@@ -174,12 +200,17 @@ def plot_bits_curves(
     >>> ax.get_ylabel()
     'bits per character'
     """
-    ax = axes_or_new(ax, 6.4, 4.0)
     check_lines(curves)
-    for number, (label, curve) in enumerate(curves.items()):
-        style = line_style(number)
-        updates = [entry["update"] for entry in curve]
-        ax.plot(updates, [entry["bits"] for entry in curve], ms=4, lw=1.6, label=label, **style)
+    found = {
+        label: (
+            entries(curve, "update", f"curves[{label!r}]"),
+            entries(curve, "bits", f"curves[{label!r}]", gaps=True),
+        )
+        for label, curve in curves.items()
+    }
+    ax = axes_or_new(ax, 6.4, 4.0)
+    for number, (label, (updates, bits)) in enumerate(found.items()):
+        ax.plot(updates, bits, ms=4, lw=1.6, label=label, **line_style(number))
     ax.set_xlim(0, None)
     ax.set_xlabel("update")
     ax.set_ylabel("bits per character")
