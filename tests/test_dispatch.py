@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiled_functions import arguments, compiled_functions
 
 import pyentmax
 from pyentmax.backends import choice
@@ -260,6 +261,19 @@ def test_the_variable_works_from_outside_and_importing_loads_no_kernel() -> None
         check=True,
     )
     assert done.stdout == "[0.5 0.5]\n"
+
+
+@pytest.mark.parametrize("name", [n for n in compiled_functions() if "_loss" not in n])
+def test_a_reference_runs_bodies_all_the_way_down(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`entmax_vjp_alpha.reference` took ∂p/∂α from its kernel."""
+    function = getattr(pyentmax, name)
+    given = arguments(function, (6, 5), np.float64)
+    recorders = {kernel: Recorder() for kernel in choice.kernels()}
+    monkeypatch.setattr(choice, "kernels", lambda: recorders)
+    function.reference(*given)
+    assert not [kernel for kernel, recorder in recorders.items() if recorder.calls]
 
 
 class Foreign:
