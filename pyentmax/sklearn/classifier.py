@@ -165,6 +165,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     ) -> FenchelYoungClassifier:
         """One epoch of sgd on some samples; a method for that solver alone.
 
+        Settings count as they are at this call; AdaGrad's sums of squares go on from call to call.
+
         Parameters
         ----------
         X, y, sample_weight : as for `fit`
@@ -185,8 +187,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if first:
             self.coef_ = np.zeros((len(self.classes_), X.shape[1]))
             self.intercept_ = np.zeros(len(self.classes_))
-            self._steps = AdaGrad(self.rate)
+            self._steps = None
             self.n_iter_ = 0
+        self._steps = AdaGrad(self.rate, self._steps)
         self._epoch(X, targets, weight, np.arange(X.shape[0]))
         self.n_iter_ += 1
         return self
@@ -443,11 +446,14 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
 
 class AdaGrad:
-    """Steps that shrink with the root of the sum of squared gradients (Duchi et al. 2011)."""
+    """Steps that shrink with the root of the sum of squared gradients (Duchi et al. 2011).
 
-    def __init__(self, rate: float) -> None:
+    The sums go on from those of another one, which keeps its own.
+    """
+
+    def __init__(self, rate: float, after: AdaGrad | None = None) -> None:
         self.rate = rate
-        self._squares: dict[str, Floats] = {}
+        self._squares: dict[str, Floats] = {} if after is None else dict(after._squares)
 
     def step(self, name: str, gradient: Floats) -> Floats:
         """What to subtract from the parameters of that name."""

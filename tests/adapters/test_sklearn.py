@@ -186,6 +186,22 @@ def test_steps_go_on_from_where_the_other_solver_ended():
     np.testing.assert_allclose(fitted.partial_fit(X, Y).coef_, coef, atol=1e-4, rtol=1e-7)
 
 
+@pytest.mark.parametrize("first", ["fit", "partial_fit"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_new_rate_counts_from_the_next_call_on(first):
+    """AdaGrad kept the rate of the first one."""
+
+    def moved(rate):
+        fitted = FenchelYoungClassifier(solver="sgd", max_iter=1, random_state=0)
+        fitted = fitted.fit(X, Y) if first == "fit" else fitted.partial_fit(X, Y, [0, 1, 2])
+        before = fitted.coef_
+        return fitted.set_params(rate=rate, batch_size=len(Y)).partial_fit(X, Y).coef_ - before
+
+    assert 0 < np.abs(moved(1e-9)).max() < 1e-9
+    # One step, so proportional to the rate: AdaGrad's sums of squares went on alike.
+    np.testing.assert_allclose(moved(1e-3), 1e6 * moved(1e-9), rtol=1e-4, atol=1e-12)
+
+
 def test_it_works_in_a_pipeline():
     model = make_pipeline(StandardScaler(), FenchelYoungClassifier("sparsemax"))
     assert model.fit(*load_iris(return_X_y=True)).score(*load_iris(return_X_y=True)) > 0.95
