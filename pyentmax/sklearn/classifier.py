@@ -12,7 +12,8 @@ from __future__ import annotations
 import math
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -101,6 +102,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     True
     """
 
+    _steps: AdaGrad
+
     def __init__(
         self,
         loss: str | float = "entmax15",
@@ -142,17 +145,18 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If a setting is out of range, there is only one class, or shapes do not fit.
+            If a setting is out of range, there is only one class, shapes do not fit, or sgd comes
+            to numbers beyond floats. A call that fails leaves the estimator as it was.
         """
         self._check_settings()
-        self._forget_calibration()
-        X, y = self._checked(X, y, reset=True)
-        targets = self._targets(y, None)
-        weight = self._weights(X, y, sample_weight)
-        self.coef_ = np.zeros((len(self.classes_), X.shape[1]))
-        self.intercept_ = np.zeros(len(self.classes_))
-        self._steps = AdaGrad(self.rate)
-        (self._fit_at_once if self.solver == "lbfgs" else self._fit_in_steps)(X, targets, weight)
+        with self._all_or_nothing():
+            self._forget_calibration()
+            X, y = self._checked(X, y, reset=True)
+            targets = self._targets(y, None)
+            weight = self._weights(X, y, sample_weight)
+            self._begin(X.shape[1])
+            fit = self._fit_at_once if self.solver == "lbfgs" else self._fit_in_steps
+            fit(X, targets, weight)
         return self
 
     @available_if(lambda self: self.solver == "sgd")
@@ -172,27 +176,48 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         X, y, sample_weight : as for `fit`
         classes : (K,) array
             All labels that will ever come; the first call needs it unless y holds distributions.
+
+        Raises
+        ------
+        ValueError
+            As for `fit`, and if classes are missing or not those of the first call. A call that
+            fails leaves the estimator as it was.
         """
         self._check_settings()
-        self._forget_calibration()
-        first = not hasattr(self, "coef_")
-        X, y = self._checked(X, y, reset=first)
-        if first and classes is None and y.ndim == 1:
-            raise ValueError("classes: expected all labels at the first call of partial_fit")
-        given = None if classes is None else np.unique(np.asarray(classes))
-        if not first and given is not None and not np.array_equal(given, self.classes_):
-            raise ValueError(f"classes: expected those of the first call, {self.classes_}")
-        targets = self._targets(y, classes if first else self.classes_, first)
-        weight = self._weights(X, y, sample_weight)
-        if first:
-            self.coef_ = np.zeros((len(self.classes_), X.shape[1]))
-            self.intercept_ = np.zeros(len(self.classes_))
-            self._steps = None
-            self.n_iter_ = 0
-        self._steps = AdaGrad(self.rate, self._steps)
-        self._epoch(X, targets, weight, np.arange(X.shape[0]))
-        self.n_iter_ += 1
+        with self._all_or_nothing():
+            self._forget_calibration()
+            first = not hasattr(self, "coef_")
+            X, y = self._checked(X, y, reset=first)
+            if first and classes is None and y.ndim == 1:
+                raise ValueError("classes: expected all labels at the first call of partial_fit")
+            given = None if classes is None else np.unique(np.asarray(classes))
+            if not first and given is not None and not np.array_equal(given, self.classes_):
+                raise ValueError(f"classes: expected those of the first call, {self.classes_}")
+            targets = self._targets(y, classes if first else self.classes_, first)
+            weight = self._weights(X, y, sample_weight)
+            if first:
+                self._begin(X.shape[1])
+            self._steps = AdaGrad(self.rate, self._steps)
+            self.n_iter_ += 1
+            self._epoch(X, targets, weight, np.arange(X.shape[0]))
         return self
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """What fails leaves every attribute as it was: these are replaced, never written into."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _begin(self, features: int) -> None:
+        self.coef_ = np.zeros((len(self.classes_), features))
+        self.intercept_ = np.zeros(len(self.classes_))
+        self.n_iter_ = 0
+        self._steps = AdaGrad(self.rate)
 
     def _forget_calibration(self) -> None:
         # It holds for the coefficients that it was found with, and for no others.
@@ -312,34 +337,40 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         rng = check_random_state(self.random_state)
         best, since = math.inf, 0
         for epoch in range(1, int(self.max_iter) + 1):
-            value = self._epoch(X, targets, weight, rng.permutation(X.shape[0]))
             self.n_iter_ = epoch
-            if not np.isfinite(self.coef_).all():
-                raise ValueError(
-                    f"after {epoch} epochs of sgd the coefficients are beyond floats: scale the "
-                    f"features, or lower rate, {self.rate:g}"
-                )
+            value = self._epoch(X, targets, weight, rng.permutation(X.shape[0]))
             best, since = (value, 0) if value < best - self.tol else (min(best, value), since + 1)
             if since == _PATIENCE:
                 return
         self._warn("max_iter, rate or tol")
 
     def _epoch(self, X: Any, targets: Any, weight: Floats, order: NDArray[np.intp]) -> float:
-        """Steps over all samples; returns the mean of their losses on the way."""
+        """Steps over all samples; returns the mean of their losses on the way.
+
+        A ValueError where that, the coefficients or AdaGrad's sums are beyond floats.
+        """
         loss, total = loss_of(self.loss), weight.sum()
         decay = self._decay(total)
         value = 0.0
-        for part in gen_batches(len(order), int(self.batch_size)):
-            rows = order[part]
-            # A batch counts what its samples weigh: its gradient is on average that of all.
-            share, scale = weight[rows] / total, len(order) / len(rows)
-            scores = safe_sparse_dot(X[rows], self.coef_.T) + self.intercept_
-            batch_loss, g = loss(scores, targets[rows], share * scale)
-            value += batch_loss / scale
-            gradient = safe_sparse_dot(g.T, X[rows]) + decay * self.coef_
-            self.coef_ = self.coef_ - self._steps.step("coef", np.asarray(gradient))
-            if self.fit_intercept:
-                self.intercept_ = self.intercept_ - self._steps.step("intercept", g.sum(axis=0))
+        with np.errstate(over="ignore", invalid="ignore"):  # an error says it below
+            for part in gen_batches(len(order), int(self.batch_size)):
+                rows = order[part]
+                # A batch counts what its samples weigh: its gradient is on average that of all.
+                share, scale = weight[rows] / total, len(order) / len(rows)
+                scores = safe_sparse_dot(X[rows], self.coef_.T) + self.intercept_
+                batch_loss, g = loss(scores, targets[rows], share * scale)
+                value += batch_loss / scale
+                gradient = safe_sparse_dot(g.T, X[rows]) + decay * self.coef_
+                self.coef_ = self.coef_ - self._steps.step("coef", np.asarray(gradient))
+                if self.fit_intercept:
+                    self.intercept_ = self.intercept_ - self._steps.step("intercept", g.sum(axis=0))
+        # Sums beyond floats are steps of 0, and a loss of NaN one that no longer falls.
+        learned = (value, self.coef_, self.intercept_)
+        if not (self._steps.is_finite() and all(np.isfinite(part).all() for part in learned)):
+            raise ValueError(
+                f"after {self.n_iter_} epochs of sgd the coefficients or the loss are beyond "
+                f"floats: scale the features, lower rate, {self.rate:g}, or raise C, {self.C:g}"
+            )
         return value
 
     def _warn(self, what: str) -> None:
@@ -354,7 +385,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     def _scores(self, X: Any) -> Floats:
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
-        return np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores = np.asarray(safe_sparse_dot(X, self.coef_.T) + self.intercept_)
+        if not np.isfinite(scores).all():
+            raise ValueError("X: the scores are beyond floats: scale the features")
+        return scores
 
     def decision_function(self, X: Any) -> Floats:
         """The scores (n, K); for two classes the second's minus the first's, (n,)."""
@@ -459,6 +494,10 @@ class AdaGrad:
         """What to subtract from the parameters of that name."""
         self._squares[name] = self._squares.get(name, 0) + gradient**2
         return np.asarray(self.rate * gradient / (np.sqrt(self._squares[name]) + 1e-10))
+
+    def is_finite(self) -> bool:
+        """Whether the sums are numbers that a float can hold; a step is 0 where they are not."""
+        return all(bool(np.isfinite(squares).all()) for squares in self._squares.values())
 
 
 Loss = Callable[[Floats, Any, Floats], tuple[float, Floats]]

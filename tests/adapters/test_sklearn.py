@@ -1,5 +1,7 @@
 """The classifier for scikit-learn: its conventions, its optimum, its probabilities, its sets."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -200,6 +202,50 @@ def test_a_new_rate_counts_from_the_next_call_on(first):
     assert 0 < np.abs(moved(1e-9)).max() < 1e-9
     # One step, so proportional to the rate: AdaGrad's sums of squares went on alike.
     np.testing.assert_allclose(moved(1e-3), 1e6 * moved(1e-9), rtol=1e-4, atol=1e-12)
+
+
+FAILING = {
+    "weights": (lambda learn: learn(X, Y % 2, sample_weight=-np.ones(len(Y))), "weight"),
+    "NaN": (lambda learn: learn(X * np.nan, Y), "NaN"),
+    "columns": (lambda learn: learn(X[:, :2], Y, sample_weight=np.zeros(len(Y))), "features|zero"),
+    "one class": (lambda learn: learn(X, Y * 0 + 7), "class"),
+    "beyond floats": (lambda learn: learn(X * 1e200, Y), "beyond floats: scale the features"),
+}
+
+
+@pytest.mark.parametrize("method", ["fit", "partial_fit"])
+@pytest.mark.parametrize("failing", FAILING)
+def test_a_call_that_fails_leaves_everything_as_it_was(method, failing):
+    """It left new classes beside old coefficients, NaNs, and no calibration."""
+    call, message = FAILING[failing]
+    fitted = FenchelYoungClassifier(solver="sgd").partial_fit(X, Y, [0, 1, 2]).calibrate(X, Y)
+    before = pickle.dumps(fitted)
+    with pytest.raises(ValueError, match=message):
+        call(getattr(fitted, method))
+    assert pickle.dumps(fitted) == before
+    new = FenchelYoungClassifier(solver="sgd")
+    settings = dict(vars(new))
+    with pytest.raises(ValueError, match=f"{message}|classes"):
+        call(getattr(new, method))
+    assert vars(new) == settings
+
+
+def test_coefficients_beyond_floats_are_told_by_partial_fit():
+    """They became NaN, and each prediction the first class, without a word."""
+    steps = FenchelYoungClassifier(solver="sgd", rate=1e290, batch_size=len(Y))
+    steps.partial_fit(X * 1e10, Y, [0, 1, 2])
+    before = pickle.dumps(steps)
+    with pytest.raises(ValueError, match=r"beyond floats: .* lower rate, 1e\+290"):
+        steps.partial_fit(X * 1e10, Y)
+    assert pickle.dumps(steps) == before
+
+
+def test_scores_beyond_floats_are_no_prediction():
+    """Each was the first class, and the set of labels empty."""
+    fitted = FenchelYoungClassifier().fit(X, Y).calibrate(X, Y)
+    for method in ("predict", "predict_proba", "decision_function", "predict_set"):
+        with pytest.raises(ValueError, match="scores are beyond floats"):
+            getattr(fitted, method)(np.full_like(X, 1.7e308))
 
 
 def test_it_works_in_a_pipeline():
