@@ -221,8 +221,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
 
     def _forget_calibration(self) -> None:
         # It holds for the coefficients that it was found with, and for no others.
-        if hasattr(self, "calibration_scores_"):
-            del self.calibration_scores_
+        for name in ("calibration_scores_", "calibration_alpha_"):
+            self.__dict__.pop(name, None)
 
     def _check_settings(self) -> None:
         loss_of(self.loss)
@@ -426,8 +426,10 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         wrong = self.classes_[np.minimum(place, len(self.classes_) - 1)] != y
         if wrong.any():
             raise ValueError(f"y: expected the classes {self.classes_}, got {y[wrong][0]}")
-        needed = support_scores(scores, self._sparse_alpha())
+        alpha = self._sparse_alpha()
+        needed = support_scores(scores, alpha)
         self.calibration_scores_ = np.sort(np.take_along_axis(needed, place[:, None], axis=1)[:, 0])
+        self.calibration_alpha_ = alpha
         return self
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
@@ -452,18 +454,24 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            If `calibrate` was not called, the loss has no supports, or the coverage is out of
-            range.
+            If `calibrate` was not called since the last `fit`, `partial_fit` or change of the loss,
+            the loss has no supports, or the coverage is out of range.
         """
         if not 0 < coverage < 1:
             raise ValueError(f"coverage: expected a number between 0 and 1, got {coverage}")
         scores = self._scores(X)
+        alpha = self._sparse_alpha()
         if not hasattr(self, "calibration_scores_"):
             raise ValueError("predict_set: expected calibrate(X, y) before it")
+        if (known := getattr(self, "calibration_alpha_", None)) != alpha:
+            raise ValueError(
+                "predict_set: expected calibrate(X, y) before it, since the loss changed after the "
+                f"last one: that was for α = {known}, loss is now {self.loss!r}"
+            )
         largest = quantile(self.calibration_scores_, coverage)
         # Scores round otherwise in another batch: a sample seen again must not lose its label.
         rounding = 1e-10 * np.abs(scores).max(axis=1, keepdims=True)
-        return np.asarray(support_scores(scores, self._sparse_alpha()) <= largest + rounding)
+        return np.asarray(support_scores(scores, alpha) <= largest + rounding)
 
     def _sparse_alpha(self) -> float:
         if self.loss == ONE_VS_ALL or alpha_of(self.loss) == 1:

@@ -295,6 +295,23 @@ def test_new_coefficients_have_to_be_calibrated_anew():
             learn(X, Y).predict_set(X)
 
 
+def test_another_loss_has_to_be_calibrated_anew():
+    """Temperatures of one α were taken for those of another: coverage 0.55 where 0.9 was asked."""
+    fitted = FenchelYoungClassifier("entmax15").fit(X, Y).calibrate(X, Y)
+    sets = fitted.predict_set(X)
+    for loss in ("sparsemax", 1.25):
+        fitted.set_params(loss=loss)
+        with pytest.raises(ValueError, match=r"calibrate\(X, y\) before it, since the loss changed"):
+            fitted.predict_set(X)
+    fitted.set_params(loss="softmax")
+    with pytest.raises(ValueError, match="α > 1"):
+        fitted.predict_set(X)
+    # The same α by its number is the same loss, and what only fitting reads changes no set.
+    fitted.set_params(loss=1.5, C=7, penalty=None, fit_intercept=False, solver="sgd", rate=3)
+    np.testing.assert_array_equal(fitted.predict_set(X), sets)
+    fitted.set_params(loss="sparsemax").calibrate(X, Y).predict_set(X)
+
+
 @pytest.mark.parametrize("loss", ["entmax15", "sparsemax"])
 def test_a_sample_seen_again_has_its_label_in_its_set(loss):
     """Scores round by the shape and kind of a batch, and a set at its edge lost a label by that."""
