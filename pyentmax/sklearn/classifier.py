@@ -79,7 +79,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : (K,) array
-        The labels; 0 … K − 1 if the targets were distributions.
+        The labels, ascending; 0 … K − 1 if the targets were distributions without names.
     coef_ : (K, n_features) array
     intercept_ : (K,) array
     n_iter_ : int
@@ -176,6 +176,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         X, y, sample_weight : as for `fit`
         classes : (K,) array
             All labels that will ever come; the first call needs it unless y holds distributions.
+            Of these it names the columns, and then stands in ascending order, as ``classes_`` does.
 
         Raises
         ------
@@ -190,10 +191,12 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             X, y = self._checked(X, y, reset=first)
             if first and classes is None and y.ndim == 1:
                 raise ValueError("classes: expected all labels at the first call of partial_fit")
-            given = None if classes is None else np.unique(np.asarray(classes))
-            if not first and given is not None and not np.array_equal(given, self.classes_):
-                raise ValueError(f"classes: expected those of the first call, {self.classes_}")
-            targets = self._targets(y, classes if first else self.classes_, first)
+            known = None if classes is None else _known(classes, y.ndim == 2)
+            if not first and known is not None and not np.array_equal(known, self.classes_):
+                raise ValueError(
+                    f"classes: expected those of the first call, {self.classes_}, got {known}"
+                )
+            targets = self._targets(y, known if first else self.classes_)
             weight = self._weights(X, y, sample_weight)
             if first:
                 self._begin(X.shape[1])
@@ -259,21 +262,22 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             check_classification_targets(y)
         return X, y
 
-    def _targets(self, y: Any, classes: Any, first: bool = True) -> Any:
-        """Labels 0 … K − 1, or the distributions; sets the classes."""
+    def _targets(self, y: Any, known: Any) -> Any:
+        """Labels 0 … K − 1, or the distributions; sets the classes, to those known if there are."""
         if y.ndim == 2:
-            if first:
-                self.classes_ = np.arange(y.shape[1])
+            self.classes_ = np.arange(y.shape[1]) if known is None else known
             if len(self.classes_) != y.shape[1]:
-                raise ValueError(f"y: expected {len(self.classes_)} columns, got {y.shape[1]}")
+                raise ValueError(
+                    f"y: expected {len(self.classes_)} columns, got {y.shape[1]}; "
+                    f"the classes are {self.classes_}"
+                )
             return y.astype(np.float64)
-        known = np.unique(y) if classes is None else np.unique(np.asarray(classes))
-        if len(known) < 2:
-            raise ValueError(f"y: expected at least two classes, got one class: {known}")
-        if strange := set(np.unique(y)) - set(known):
-            raise ValueError(f"y: expected the classes {known}, got {sorted(strange)[0]}")
-        self.classes_ = known
-        return np.searchsorted(known, y)
+        self.classes_ = np.unique(y) if known is None else known
+        if len(self.classes_) < 2:
+            raise ValueError(f"y: expected at least two classes, got one class: {self.classes_}")
+        if strange := set(np.unique(y)) - set(self.classes_):
+            raise ValueError(f"y: expected the classes {self.classes_}, got {sorted(strange)[0]}")
+        return np.searchsorted(self.classes_, y)
 
     def _weights(self, X: Any, y: Any, sample_weight: Any) -> Floats:
         weight = _check_sample_weight(
@@ -506,6 +510,19 @@ class AdaGrad:
     def is_finite(self) -> bool:
         """Whether the sums are numbers that a float can hold; a step is 0 where they are not."""
         return all(bool(np.isfinite(squares).all()) for squares in self._squares.values())
+
+
+def _known(classes: ArrayLike, of_columns: bool) -> Any:
+    """The labels in ascending order, in which they have to be given as the names of columns."""
+    given = column_or_1d(classes)
+    check_classification_targets(given)
+    ascending = np.unique(given)
+    if of_columns and not np.array_equal(given, ascending):
+        raise ValueError(
+            "classes: expected the labels of y's columns in ascending order, that of classes_, "
+            f"got {given}"
+        )
+    return ascending
 
 
 Loss = Callable[[Floats, Any, Floats], tuple[float, Floats]]

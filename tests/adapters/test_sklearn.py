@@ -117,6 +117,28 @@ def test_distributions_leave_the_names_of_the_classes():
     assert set(fitted.predict(X)) <= set(names)
 
 
+@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # scikit-learn, of NaN
+def test_classes_name_the_columns_of_distributions():
+    """They were dropped without a word, and the labels refused by the next call."""
+    names = np.array(["a", "b", "c"])
+    fitted = FenchelYoungClassifier(solver="sgd").partial_fit(X, np.eye(3)[Y], classes=names)
+    np.testing.assert_array_equal(fitted.classes_, names)
+    by_label = FenchelYoungClassifier(solver="sgd").partial_fit(X, names[Y], classes=names)
+    fitted.partial_fit(X, names[Y]).partial_fit(X, np.eye(3)[Y], classes=names)
+    by_label.partial_fit(X, names[Y]).partial_fit(X, names[Y], classes=names[::-1])
+    np.testing.assert_allclose(fitted.coef_, by_label.coef_, rtol=1e-9, atol=1e-12)
+    for given, message in [
+        (["a", "b"], "expected 2 columns, got 3"),
+        (["c", "a", "b"], "columns in ascending order"),
+        (["a", "a", "b"], "columns in ascending order"),
+        ([0, 1, np.nan], "NaN"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            FenchelYoungClassifier(solver="sgd").partial_fit(X, np.eye(3)[Y], classes=given)
+    with pytest.raises(ValueError, match="expected those of the first call, .*, got"):
+        fitted.partial_fit(X, np.eye(3)[Y], classes=[0, 1, 2])
+
+
 def test_two_classes_have_one_decision():
     two = Y < 2
     fitted = FenchelYoungClassifier("sparsemax").fit(X[two], Y[two])
