@@ -170,6 +170,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         """One epoch of sgd on some samples; a method for that solver alone.
 
         Settings count as they are at this call; AdaGrad's sums of squares go on from call to call.
+        As for scikit-learn's `SGDClassifier`, class_weight cannot be "balanced" here, since the
+        samples of one call need not be as the classes are: give the weights that
+        `sklearn.utils.compute_class_weight` finds on many samples, as a dict.
 
         Parameters
         ----------
@@ -181,10 +184,16 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            As for `fit`, and if classes are missing or not those of the first call. A call that
-            fails leaves the estimator as it was.
+            As for `fit`, and if class_weight is "balanced", or classes are missing or not those of
+            the first call. A call that fails leaves the estimator as it was.
         """
         self._check_settings()
+        if isinstance(self.class_weight, str):
+            raise ValueError(
+                f"class_weight: expected a dict or None to fit parts, got {self.class_weight!r}; "
+                "compute_class_weight('balanced', classes=classes, y=y) of sklearn.utils finds the "
+                "weights on the labels y of many samples"
+            )
         with self._all_or_nothing():
             self._forget_calibration()
             first = not hasattr(self, "coef_")

@@ -11,12 +11,14 @@ pytest.importorskip(
     "sklearn", reason="scikit-learn is not installed; pip install 'pyentmax[sklearn]'"
 )
 from scipy import sparse
+from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils import compute_class_weight
 from sklearn.utils.estimator_checks import check_estimator
 
 from pyentmax.sklearn import FenchelYoungClassifier
@@ -204,6 +206,21 @@ def test_weights_count_in_steps_of_one_sample_too():
     )
 
 
+def test_classes_are_balanced_by_weights_of_all_samples():
+    """A call balanced its own samples, whatever the next ones were; scikit-learn refuses too."""
+    balanced = FenchelYoungClassifier(solver="sgd", class_weight="balanced", rate=1e-3)
+    for model in (balanced, SGDClassifier(class_weight="balanced")):
+        with pytest.raises(ValueError, match=r"compute_class_weight\('balanced', classes=classes"):
+            model.partial_fit(X[:100], Y[:100], [0, 1, 2])
+    rows = np.r_[0:10, 50:100, 100:150]
+    weights = compute_class_weight("balanced", classes=np.arange(3), y=Y[rows])
+    by_class = clone(balanced).set_params(class_weight=dict(enumerate(weights)))
+    by_class.partial_fit(X[:60], Y[:60], [0, 1, 2])  # without one of the classes
+    by_sample = FenchelYoungClassifier(solver="sgd", rate=1e-3)
+    by_sample.partial_fit(X[:60], Y[:60], [0, 1, 2], sample_weight=weights[Y[:60]])
+    np.testing.assert_allclose(by_class.coef_, by_sample.coef_, rtol=1e-9, atol=1e-15)
+
+
 def test_steps_go_on_from_where_the_other_solver_ended():
     fitted = FenchelYoungClassifier(rate=1e-6).fit(X, Y).set_params(solver="sgd")
     coef = fitted.coef_
@@ -323,7 +340,7 @@ def test_another_loss_has_to_be_calibrated_anew():
     sets = fitted.predict_set(X)
     for loss in ("sparsemax", 1.25):
         fitted.set_params(loss=loss)
-        with pytest.raises(ValueError, match=r"calibrate\(X, y\) before it, since the loss changed"):
+        with pytest.raises(ValueError, match=r"calibrate\(X, y\) before it, since the loss"):
             fitted.predict_set(X)
     fitted.set_params(loss="softmax")
     with pytest.raises(ValueError, match="α > 1"):
