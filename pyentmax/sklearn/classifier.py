@@ -435,6 +435,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         y = np.asarray(y)
         if y.shape != (len(scores),):
             raise ValueError(f"y: expected {len(scores)} labels, got shape {y.shape}")
+        check_classification_targets(y)
         place = np.searchsorted(self.classes_, y)
         wrong = self.classes_[np.minimum(place, len(self.classes_) - 1)] != y
         if wrong.any():
@@ -483,8 +484,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             )
         largest = quantile(self.calibration_scores_, coverage)
         # Scores round otherwise in another batch: a sample seen again must not lose its label.
-        rounding = 1e-10 * np.abs(scores).max(axis=1, keepdims=True)
-        return np.asarray(support_scores(scores, alpha) <= largest + rounding)
+        return np.asarray(support_scores(scores, alpha, rounding=1e-10) <= largest)
 
     def _sparse_alpha(self) -> float:
         if self.loss == ONE_VS_ALL or alpha_of(self.loss) == 1:

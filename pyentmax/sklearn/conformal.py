@@ -17,8 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def support_scores(z: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
+def support_scores(
+    z: NDArray[np.float64], alpha: float, rounding: float = 0.0
+) -> NDArray[np.float64]:
     """The temperature that each label needs to enter the support, for scores (n, K).
+
+    With a rounding it is a lower bound: that of gaps z_k − z_y smaller by such a share of the row's
+    largest score. A temperature beyond floats is infinite.
 
     Examples
     --------
@@ -26,15 +31,19 @@ def support_scores(z: NDArray[np.float64], alpha: float) -> NDArray[np.float64]:
     array([[0., 1., 5.]])
     """
     order = np.argsort(-z, axis=1, kind="stable")
-    descending = np.take_along_axis(z, order, axis=1)
+    descending = np.take_along_axis(z, order, axis=1) / 2  # halves, whose gaps are floats
+    slack = rounding * np.abs(descending).max(axis=1, keepdims=True)
     found = np.empty_like(z)
     for rank in range(z.shape[1]):
         # Powers of shares of the largest gap: gaps may be of any size.
-        gaps = (alpha - 1) * (descending[:, :rank] - descending[:, rank : rank + 1])
+        gaps = descending[:, :rank] - descending[:, rank : rank + 1]
+        gaps = np.maximum(gaps - slack, 0)
         largest = gaps.max(axis=1, initial=0, keepdims=True)
         shares = np.divide(gaps, largest, out=np.zeros_like(gaps), where=largest > 0)
-        total = (shares ** (1 / (alpha - 1))).sum(axis=1) ** (alpha - 1)
-        found[np.arange(len(z)), order[:, rank]] = largest[:, 0] * total
+        with np.errstate(over="ignore"):
+            total = (shares ** (1 / (alpha - 1))).sum(axis=1) ** (alpha - 1)
+            needed = largest[:, 0] * total * (alpha - 1) * 2
+        found[np.arange(len(z)), order[:, rank]] = needed
     return found
 
 
@@ -48,5 +57,5 @@ def quantile(ascending: NDArray[np.float64], coverage: float) -> float:
     >>> quantile(np.arange(1.0, 10.0), 0.8), quantile(np.arange(1.0, 10.0), 0.95)
     (8.0, inf)
     """
-    rank = math.ceil((len(ascending) + 1) * coverage - 1e-9)
+    rank = max(math.ceil((len(ascending) + 1) * coverage - 1e-9), 1)
     return float(ascending[rank - 1]) if rank <= len(ascending) else math.inf

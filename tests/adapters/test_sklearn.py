@@ -302,7 +302,17 @@ def test_a_label_enters_the_support_at_its_score(alpha):
         np.testing.assert_array_equal(inside[decided], (needed < temperature)[decided])
 
 
-@pytest.mark.parametrize("loss", ["entmax15", "sparsemax"])
+def test_a_temperature_is_a_number_whatever_the_scores_and_the_alpha():
+    z = np.array([[1.7e308, 0, -1.7e308, -1.7e308], [3, 2, 1, 0], [1, 1, 1, 1]])
+    for alpha in (np.nextafter(1, 2), 1.5, 2, 300, 1e5, 1e308):
+        needed = support_scores(z, alpha)
+        assert (needed[:, 1:] >= needed[:, :-1]).all()
+        assert (needed[:2, 1:] > 0).all()
+        assert (needed[2] == 0).all()
+        assert (support_scores(z, alpha, rounding=1e-10) <= needed).all()
+
+
+@pytest.mark.parametrize("loss", [1 + 1e-9, 1.25, "entmax15", "sparsemax", 3.0])
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
 def test_sets_hold_the_right_label_as_often_as_promised(loss, coverage):
     features, labels = make_classification(
@@ -351,7 +361,8 @@ def test_another_loss_has_to_be_calibrated_anew():
     fitted.set_params(loss="sparsemax").calibrate(X, Y).predict_set(X)
 
 
-@pytest.mark.parametrize("loss", ["entmax15", "sparsemax"])
+@pytest.mark.parametrize("loss", [1 + 1e-9, "entmax15", "sparsemax", 5.0, 20.0])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_sample_seen_again_has_its_label_in_its_set(loss):
     """Scores round by the shape and kind of a batch, and a set at its edge lost a label by that."""
     rng = np.random.default_rng(0)
@@ -368,6 +379,7 @@ def test_the_quantile_is_split_conformal_predictions():
     assert quantile(scores, 0.9) == 18
     assert quantile(scores, 0.95) == 19
     assert quantile(scores, 0.96) == np.inf
+    assert quantile(scores, 1e-12) == 1
 
 
 @pytest.mark.parametrize(
@@ -411,6 +423,10 @@ def test_the_quantile_is_split_conformal_predictions():
         (lambda: FenchelYoungClassifier().fit(X, Y).predict_set(X), r"calibrate\(X, y\) before"),
         (lambda: FenchelYoungClassifier().fit(X, Y).predict_set(X, 1.0), "between 0 and 1"),
         (lambda: FenchelYoungClassifier().fit(X, Y).calibrate(X, Y + 1), "expected the classes"),
+        (
+            lambda: FenchelYoungClassifier().fit(X, Y).calibrate(X, np.array([0, "a", None] * 50)),
+            "Unknown label type",
+        ),
         (lambda: FenchelYoungClassifier("softmax").fit(X, Y).calibrate(X, Y), "α > 1"),
     ],
 )
