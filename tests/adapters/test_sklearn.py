@@ -12,10 +12,11 @@ pytest.importorskip(
 )
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression, SGDClassifier
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import compute_class_weight
@@ -177,6 +178,12 @@ def test_sparse_features_give_the_same_model(solver):
     np.testing.assert_allclose(
         dense.predict_proba(X), thin.predict_proba(sparse.csc_matrix(X)), rtol=1e-7
     )
+    rows = X.copy()
+    rows[::3] = 0  # nothing in them
+    wide = sparse.csr_array(rows)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    dense, thin = (FenchelYoungClassifier(**options).fit(given, Y) for given in (rows, wide))
+    np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-8, rtol=1e-7)
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -290,6 +297,24 @@ def test_scores_beyond_floats_are_no_prediction():
 def test_it_works_in_a_pipeline():
     model = make_pipeline(StandardScaler(), FenchelYoungClassifier("sparsemax"))
     assert model.fit(*load_iris(return_X_y=True)).score(*load_iris(return_X_y=True)) > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_it_works_in_a_search_and_under_a_calibration():
+    steps = FenchelYoungClassifier(solver="sgd", max_iter=20, random_state=0)
+    grid = {"loss": np.array(["softmax", "sparsemax"]), "rate": np.array([1e-9, 0.3])}
+    search = GridSearchCV(steps, grid, cv=3).fit(X, Y)
+    assert search.best_params_["rate"] == 0.3
+    assert search.best_score_ > 0.9
+    calibrated = CalibratedClassifierCV(FenchelYoungClassifier("sparsemax"), cv=3).fit(X, Y)
+    assert calibrated.score(X, Y) > 0.9
+
+
+def test_steps_go_on_after_pickling_and_a_clone_begins_anew():
+    steps = FenchelYoungClassifier(solver="sgd").partial_fit(X, Y, [0, 1, 2])
+    again = pickle.loads(pickle.dumps(steps))
+    np.testing.assert_array_equal(again.partial_fit(X, Y).coef_, steps.partial_fit(X, Y).coef_)
+    assert vars(clone(steps)) == vars(FenchelYoungClassifier(solver="sgd"))
 
 
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 3.0])
