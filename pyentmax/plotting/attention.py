@@ -35,8 +35,7 @@ def plot_attention(
     Raises
     ------
     ValueError
-        If the weights do not have one row per target token and one column per source token, or
-        one is not finite.
+        If the weights do not have one row per target token and one column per source token.
     TypeError
         If the weights are no numbers, or the tokens no texts.
 
@@ -91,7 +90,7 @@ def checked_attention(
 ) -> tuple[NDArray[np.float64], list[str], list[str]]:
     """The arguments of `plot_attention` with the weights as an array, and the tokens as lists."""
     source, target = words(source, "source"), words(target, "target")
-    weights = numbers(weights, "weights", empty=True)
+    weights = numbers(weights, "weights", empty=True, gaps=True)
     if weights.shape != (len(target), len(source)):
         raise ValueError(
             f"weights must have one row for each of the {len(target)} target tokens and one column "
