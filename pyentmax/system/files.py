@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -69,6 +70,33 @@ def cut_name(name: str) -> str:
     ('draw', 66)
     """
     return name.encode("utf-8")[:200].decode("utf-8", "ignore")
+
+
+def distinct_names(names: Iterable[str]) -> list[str]:
+    """The names, with a number behind each that may be the same file as one before it.
+
+    Some file systems take no notice of case, nor of how a letter with an accent is composed.
+
+    Examples
+    --------
+    >>> distinct_names(["ein.hund", "eine.katze", "Ein.Hund", "ein.hund"])
+    ['ein.hund', 'eine.katze', 'Ein.Hund-2', 'ein.hund-3']
+    """
+    counts: dict[str, int] = {}
+    found = []
+    for name in names:
+        distinct, file = name, _as_file(name)
+        while _as_file(distinct) in counts:
+            counts[file] += 1
+            distinct = f"{name}-{counts[file]}"
+        counts[_as_file(distinct)] = 1
+        found.append(distinct)
+    return found
+
+
+def _as_file(name: str) -> str:
+    """The same text for all names that some file system takes for the same."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 
 @contextmanager

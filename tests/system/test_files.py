@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from pyentmax.system.files import locked
+from pyentmax.system.files import distinct_names, locked
 
 pytest.importorskip("fcntl", reason="this system has no locks that end with a process")
 
@@ -64,6 +64,15 @@ def test_threads_take_turns(tmp_path):
         thread.join()
     assert len(most) == 200
     assert max(most) == 1
+
+
+def test_names_that_a_file_system_takes_for_the_same_get_numbers():
+    names = ["a", "a-2", "A", "a", "\u00e4", "a\u0308", "a-2", "\u017f", "s", "a"]
+    distinct = distinct_names(names)
+    assert distinct[:5] == ["a", "a-2", "A-3", "a-4", "\u00e4"]
+    assert distinct[5:] == ["a\u0308-2", "a-2-2", "\u017f", "s-2", "a-5"]
+    many = distinct_names(5000 * ["a"])  # one after the other, not each against all
+    assert len(set(many)) == 5000
 
 
 def test_an_error_ends_the_lock(tmp_path):

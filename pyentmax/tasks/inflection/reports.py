@@ -95,7 +95,7 @@ def draw(inflector: WordDecoder, word: Example, result: SearchResult, folder: Pa
 
 def _file_name(*parts: str) -> str:
     """The parts without characters that file systems or shells treat specially."""
-    return cut_name(re.sub(r"[\\/:*?\"<>|;\s]+", ".", "-".join(parts)))
+    return cut_name(re.sub(r"[\\/:*?\"<>|;\s\0]+", ".", "-".join(parts)))
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 
 from pyentmax.decoding import (
@@ -13,7 +14,7 @@ from pyentmax.decoding import (
     HypothesisTree,
     SearchResult,
 )
-from pyentmax.system.files import cut_name
+from pyentmax.system.files import cut_name, distinct_names
 from pyentmax.tasks.translation.translator import SentenceDecoder
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
@@ -35,10 +36,17 @@ def describe(decoder: SentenceDecoder, sentence: str, result: SearchResult) -> s
     return "\n".join([*lines, textwrap.fill(result.reason, 88)])
 
 
-def draw(decoder: SentenceDecoder, sentence: str, result: SearchResult, folder: Path) -> list[Path]:
+def draw(
+    decoder: SentenceDecoder,
+    sentence: str,
+    result: SearchResult,
+    folder: Path,
+    name: str | None = None,
+) -> list[Path]:
     """Draw the translations as a tree and as a graph, and the best one's attention.
 
-    Returns the files.
+    Returns the files. Their names begin with that of the sentence in `picture_names`, unless
+    another is given.
     """
     from pyentmax.plotting import (
         plot_attention,
@@ -48,7 +56,7 @@ def draw(decoder: SentenceDecoder, sentence: str, result: SearchResult, folder: 
     )
 
     folder.mkdir(parents=True, exist_ok=True)
-    name = _file_name(sentence)
+    name = _file_name(sentence) if name is None else name
     shown = _shown(result)
     ax = plot_hypothesis_tree(_tree(decoder, shown))
     ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
@@ -93,9 +101,20 @@ def draw_forced(
     return [*files, save_figure(ax, folder / f"{name}-forced-attention.png")]
 
 
+def picture_names(sentences: Iterable[str]) -> list[str]:
+    """What the names of each sentence's pictures begin with; no two are the same.
+
+    Examples
+    --------
+    >>> picture_names(["ein hund ?", "ein hund .", "ein mann"])
+    ['ein.hund', 'ein.hund-2', 'ein.mann']
+    """
+    return distinct_names(map(_file_name, sentences))
+
+
 def _file_name(sentence: str) -> str:
     """The sentence without characters that file systems or shells treat specially."""
-    return cut_name(re.sub(r"[\\/:*?\"<>|;\s]+", ".", sentence).strip(".")[:80])
+    return cut_name(re.sub(r"[\\/:*?\"<>|;\s\0]+", ".", sentence).strip(".")[:80])
 
 
 def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:

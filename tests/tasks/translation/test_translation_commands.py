@@ -13,6 +13,7 @@ from pyentmax.system.files import replacing
 from pyentmax.tasks.inflection.reports import _file_name as of_words
 from pyentmax.tasks.translation import Translator, demo, read_experiment, toy_german
 from pyentmax.tasks.translation.reports import _file_name as of_sentences
+from pyentmax.tasks.translation.segmentation import Words
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
@@ -117,6 +118,38 @@ def test_a_given_translation_is_forced_step_by_step(folder, capsys):
     assert "--pictures: expected --list or --force" in capsys.readouterr().err
     assert run("translate", out, "der hund", "--force", "the xylophone") == 0
     assert "<unk>" in capsys.readouterr().out
+
+
+@pytest.fixture
+def model(tmp_path):
+    """The file of a small model that has learned nothing."""
+    shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+    rng = np.random.default_rng(0)
+    pairs = toy_german()[:100]
+    Translator.untrained("transformer", pairs, Words(), rng, **shape).save(tmp_path / "best.npz")
+    return tmp_path / "best.npz"
+
+
+def test_each_sentence_has_pictures_of_its_own(model, tmp_path, capsys, monkeypatch):
+    """The second sentence's were written over the first one's."""
+    long = 80 * "hund "
+    sentences = ["ein hund ?", "ein hund :", "Ein Hund", f"{long} a", f"{long} b"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(sentences)))
+    listing = ("--list", "--best", 1, "--beam", 1)
+    assert run("translate", model, "-", *listing, "--pictures", tmp_path / "all") == 0
+    drawn = [line for line in capsys.readouterr().out.splitlines() if line.startswith("picture: ")]
+    assert len({line.casefold() for line in drawn}) == 3 * len(sentences)
+    assert len(list((tmp_path / "all").iterdir())) == 3 * len(sentences)
+    # The first of a name has the one that it has alone.
+    assert run("translate", model, sentences[0], *listing, "--pictures", tmp_path / "one") == 0
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "all" / path.name).read_bytes() == path.read_bytes()
+    assert (tmp_path / "all" / "Ein.Hund-3-tree.png").exists()
+
+
+@pytest.mark.parametrize("name", [of_sentences("a\0b"), of_words("a\0b")])
+def test_the_name_of_a_picture_has_no_zero_byte(name):
+    assert name == "a.b"
 
 
 @pytest.mark.parametrize("character", ["a", "ä", "字", "𝄞"])

@@ -14,7 +14,13 @@ from pyentmax.tasks.command_line import (
     refuse_idle_of_search,
     refuse_together,
 )
-from pyentmax.tasks.translation.reports import describe, describe_forced, draw, draw_forced
+from pyentmax.tasks.translation.reports import (
+    describe,
+    describe_forced,
+    draw,
+    draw_forced,
+    picture_names,
+)
 from pyentmax.tasks.translation.translator import load_sentence_decoder
 
 
@@ -86,7 +92,7 @@ def _translate(args: argparse.Namespace) -> int:
         for translation in decoder.translate_all(sentences, beam=beam, normalize=not args.whole):
             print(translation)
         return 0
-    for sentence in sentences:
+    for sentence, name in zip(sentences, picture_names(sentences), strict=True):
         result = decoder.translate(
             sentence,
             search=args.search,
@@ -96,7 +102,7 @@ def _translate(args: argparse.Namespace) -> int:
         )
         print(describe(decoder, sentence, result), end="\n\n")
         if args.pictures is not None:
-            for path in draw(decoder, sentence, result, args.pictures):
+            for path in draw(decoder, sentence, result, args.pictures, name):
                 print(f"picture: {path}")
     return 0
 
