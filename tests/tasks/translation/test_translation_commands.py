@@ -13,7 +13,7 @@ from pyentmax.system.files import replacing
 from pyentmax.tasks.inflection.reports import _file_name as of_words
 from pyentmax.tasks.translation import Translator, demo, read_experiment, toy_german
 from pyentmax.tasks.translation.reports import _file_name as of_sentences
-from pyentmax.tasks.translation.segmentation import Words
+from pyentmax.tasks.translation.segmentation import Subwords, Words
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
@@ -120,14 +120,54 @@ def test_a_given_translation_is_forced_step_by_step(folder, capsys):
     assert "<unk>" in capsys.readouterr().out
 
 
+def untrained(segmenter=None, seed=0):
+    """A small model that has learned nothing."""
+    shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+    rng = np.random.default_rng(seed)
+    return Translator.untrained(
+        "transformer", toy_german()[:100], segmenter or Words(), rng, **shape
+    )
+
+
 @pytest.fixture
 def model(tmp_path):
-    """The file of a small model that has learned nothing."""
-    shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
-    rng = np.random.default_rng(0)
-    pairs = toy_german()[:100]
-    Translator.untrained("transformer", pairs, Words(), rng, **shape).save(tmp_path / "best.npz")
+    """Its file."""
+    untrained().save(tmp_path / "best.npz")
     return tmp_path / "best.npz"
+
+
+@pytest.fixture
+def of_subwords(tmp_path):
+    """The file of one that cuts sentences into sub-words."""
+    sentences = (side for pair in toy_german()[:100] for side in pair)
+    untrained(Subwords.learn(sentences, 110)).save(tmp_path / "subwords.npz")
+    return tmp_path / "subwords.npz"
+
+
+@pytest.mark.parametrize("which", ["model", "of_subwords"])
+def test_a_forced_translation_that_is_no_utf8_is_told(which, request, capsys):
+    """With sub-words it ended in a traceback."""
+    path = request.getfixturevalue(which)
+    assert run("translate", path, "ein hund", "--force", "a \udcff dog") == 1
+    error = capsys.readouterr().err
+    assert error == "pyentmax translate: --force: expected UTF-8, got byte 0xff after 'a '\n"
+
+
+def test_subwords_refuse_half_a_surrogate_pair(of_subwords):
+    with pytest.raises(DataError, match="sentence 'ein .udcff': expected text that UTF-8 can"):
+        Translator.load(of_subwords).translate("ein \udcff")
+
+
+@pytest.mark.parametrize("listing", [(), ("--list", "--best", "1")])
+def test_a_sentence_of_which_sub_words_leave_nothing_is_named_first(
+    of_subwords, capsys, monkeypatch, listing
+):
+    """With --list it was found when its turn came, after the output of those before."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO("der hund\n\u200b\n"))
+    assert run("translate", of_subwords, "-", *listing) == 1
+    said = capsys.readouterr()
+    assert r"sentence 2: expected a word or a sub-word, got none of '\u200b'" in said.err
+    assert len(said.out.splitlines()) == 2  # what computes, and how many threads
 
 
 def test_each_sentence_has_pictures_of_its_own(model, tmp_path, capsys, monkeypatch):

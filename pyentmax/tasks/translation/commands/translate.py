@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyentmax.data import DataError
@@ -21,7 +22,7 @@ from pyentmax.tasks.translation.reports import (
     draw_forced,
     picture_names,
 )
-from pyentmax.tasks.translation.translator import load_sentence_decoder
+from pyentmax.tasks.translation.translator import SentenceDecoder, load_sentence_decoder
 
 
 def add_translate(commands: Commands) -> None:
@@ -73,13 +74,11 @@ def _translate(args: argparse.Namespace) -> int:
         # A mark at the beginning of a file that came through a pipe is no part of a word.
         text = sys.stdin.read().removeprefix("\ufeff")
         sentences = text.removesuffix("\n").split("\n") if text else []
-    for number, sentence in enumerate(sentences, start=1):
-        if not sentence.split():
-            raise DataError(f"sentence {number}: expected at least one word, got an empty one")
-        _check_utf8(sentence, f"sentence {number}")
+    _check_sentences(decoder, sentences)
     if args.force is not None:
         if len(sentences) != 1 or args.list:
             raise ValueError("--force: expected one sentence, and no --list")
+        _check_utf8(args.force, "--force")
         decoding = decoder.force(sentences[0], args.force)
         print(describe_forced(decoder, sentences[0], decoding))
         if args.pictures is not None:
@@ -105,6 +104,21 @@ def _translate(args: argparse.Namespace) -> int:
             for path in draw(decoder, sentence, result, args.pictures, name):
                 print(f"picture: {path}")
     return 0
+
+
+def _check_sentences(decoder: SentenceDecoder, sentences: Sequence[str]) -> None:
+    """Raise a DataError that names the first sentence of which no token would be left.
+
+    All are looked at before anything is computed, rather than each when its turn comes.
+    """
+    for number, sentence in enumerate(sentences, start=1):
+        if not sentence.split():
+            raise DataError(f"sentence {number}: expected at least one word, got an empty one")
+        _check_utf8(sentence, f"sentence {number}")
+        if not decoder.segmenter.split(sentence):
+            raise DataError(
+                f"sentence {number}: expected a word or a sub-word, got none of {sentence!r}"
+            )
 
 
 def _check_utf8(text: str, where: str) -> None:
