@@ -24,6 +24,7 @@ from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands import ANALYSES as OF_INFLECTION
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
 from pyentmax.tasks.language_model.commands import add_commands as add_language_model
+from pyentmax.tasks.output import Terminated
 from pyentmax.tasks.translation.commands import ANALYSES as OF_TRANSLATION
 from pyentmax.tasks.translation.commands import add_commands as add_translation
 
@@ -49,12 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, FloatingPointError, ImportError, MemoryError) as error:
         print(f"pyentmax {args.command}: {_message(error)}", file=sys.stderr)
         code = 1
-    except KeyboardInterrupt:
-        print(f"pyentmax {args.command}: stopped", file=sys.stderr)
-        code = 130
+    except KeyboardInterrupt as stop:
+        what = f"; {stop}" if str(stop) else ""
+        print(f"pyentmax {args.command}: stopped{what}", file=sys.stderr)
+        code = 143 if isinstance(stop, Terminated) else 130
     try:
         sys.stdout.flush()
-    except OSError:  # it cannot be written: at exit, Python would try once more
+    except (OSError, KeyboardInterrupt):  # it cannot be written, or nobody reads it
+        # At exit, Python would try once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 

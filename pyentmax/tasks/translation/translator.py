@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,16 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.data import BOS, EOS, DataError, Pair, Vocabulary, bucketed_batches, make_batch
+from pyentmax.data import (
+    BOS,
+    EOS,
+    Batch,
+    DataError,
+    Pair,
+    Vocabulary,
+    bucketed_batches,
+    make_batch,
+)
 from pyentmax.decoding import (
     ForcedDecoding,
     Hypothesis,
@@ -135,26 +144,72 @@ class SentenceDecoder:
             Whether translations are compared by their mean log-probability per token, end symbol
             included, or by the probability of the whole.
         """
-        ids = [self.source_ids(sentence) for sentence in sentences]
-        pairs: list[Pair] = [(source, np.zeros(0, dtype=np.int64)) for source in ids]
-        found: dict[int, str] = {}
-        with limit_blas(), counting(len(ids), "sentence", progress) as advance:
-            for index in bucketed_batches(pairs, batch_size):
-                batch = make_batch(pairs, index)
-                arrays = (batch.source, batch.source_mask)
-                results = beam_search(
-                    self.model,
-                    *arrays,
-                    beam=beam,
-                    normalize=normalize,
-                    keep_attention=False,
-                    prove=False,
-                )
-                for i, result in zip(index, results, strict=True):
-                    chosen = best_by_length(result) if normalize else result.best
-                    found[int(i)] = self.sentence(chosen.tokens)
-                advance(len(batch))
-        return [found[i] for i in range(len(ids))]
+        blocks = self.translate_in_blocks(
+            sentences,
+            block_size=max(1, len(sentences)),
+            beam=beam,
+            normalize=normalize,
+            batch_size=batch_size,
+            progress=progress,
+        )
+        return [translation for block in blocks for translation in block]
+
+    def translate_in_blocks(
+        self,
+        sentences: Sequence[str],
+        *,
+        block_size: int = 512,
+        beam: int = 5,
+        normalize: bool = True,
+        batch_size: int = 64,
+        progress: bool = False,
+    ) -> Iterator[list[str]]:
+        """The translations of `translate_all`, block after block, each when it is done.
+
+        Parameters
+        ----------
+        block_size : int
+            So many sentences that follow each other are sorted by length and cut into batches.
+            In small blocks, batches have more padding.
+        beam, normalize, batch_size, progress
+            As for `translate_all`.
+
+        Raises
+        ------
+        DataError
+            If a sentence is empty, before any is translated.
+        ValueError
+            If a number is below 1.
+        """
+        if block_size < 1:
+            raise ValueError(f"block_size: expected at least 1, got {block_size}")
+        nothing = np.zeros(0, dtype=np.int64)
+        pairs: list[Pair] = [(self.source_ids(sentence), nothing) for sentence in sentences]
+        with counting(len(pairs), "sentence", progress) as advance:
+            for start in range(0, len(pairs), block_size):
+                block, found = pairs[start : start + block_size], dict[int, str]()
+                for index in bucketed_batches(block, batch_size):
+                    batch = make_batch(block, index)
+                    best = self._best_of_each(batch, beam, normalize)
+                    found |= zip(map(int, index), best, strict=True)
+                    advance(len(batch))
+                yield [found[i] for i in range(len(block))]
+
+    def _best_of_each(self, batch: Batch, beam: int, normalize: bool) -> Iterator[str]:
+        """The best translation of each sentence of a batch."""
+        with limit_blas():
+            results = beam_search(
+                self.model,
+                batch.source,
+                batch.source_mask,
+                beam=beam,
+                normalize=normalize,
+                keep_attention=False,
+                prove=False,
+            )
+        for result in results:
+            chosen = best_by_length(result) if normalize else result.best
+            yield self.sentence(chosen.tokens)
 
     def source_ids(self, sentence: str) -> np.ndarray:
         """The ids of a source sentence, which must not be empty."""

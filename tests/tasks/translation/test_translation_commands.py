@@ -1,6 +1,7 @@
 """The commands of translation, from configurations and files to what is printed."""
 
 import io
+import signal
 import sys
 
 import numpy as np
@@ -185,6 +186,42 @@ def test_each_sentence_has_pictures_of_its_own(model, tmp_path, capsys, monkeypa
     for path in (tmp_path / "one").iterdir():
         assert (tmp_path / "all" / path.name).read_bytes() == path.read_bytes()
     assert (tmp_path / "all" / "Ein.Hund-3-tree.png").exists()
+
+
+class StoppedAtTheFirst(io.StringIO):
+    """Standard output; a signal comes when the first translations are written."""
+
+    def __init__(self, number):
+        super().__init__()
+        self.number = number
+
+    def write(self, text):
+        ours = not text.startswith(("pyentmax runs", "BLAS", "\n"))
+        if ours and self.number is not None:
+            signal.raise_signal(self.number)
+            self.number = None
+        return super().write(text)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_whoever_stops_a_translation_keeps_what_is_done(model, capsys, monkeypatch, number, code):
+    """Nothing was written before all was translated."""
+    sentences = [f"der {'alte ' * (i % 3)}hund" for i in range(1000)]
+
+    def translate(stream):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(sentences)))
+        monkeypatch.setattr(sys, "stdout", stream)
+        return run("translate", model, "-", "--beam", 1), stream.getvalue()
+
+    finished, all_of_it = translate(io.StringIO())
+    assert (finished, all_of_it.count("\n")) == (0, 1002)
+    capsys.readouterr()
+    stopped, part = translate(StoppedAtTheFirst(number))
+    assert stopped == code
+    assert capsys.readouterr().err == (
+        "pyentmax translate: stopped; 512 of 1,000 translations are written\n"
+    )
+    assert part == "".join(all_of_it.splitlines(keepends=True)[: 2 + 512])
 
 
 @pytest.mark.parametrize("name", [of_sentences("a\0b"), of_words("a\0b")])

@@ -165,6 +165,20 @@ def test_sentences_in_batches_get_what_they_get_alone():
     assert whole == [translator.sentence(tokens) for tokens in best]
 
 
+def test_blocks_come_one_by_one_with_what_all_sentences_get_together():
+    translator = untrained(seed=3)
+    sentences = [pair.source for pair in PAIRS[:7]]
+    together = translator.translate_all(sentences, beam=2)
+    blocks = translator.translate_in_blocks(sentences, block_size=3, beam=2, batch_size=2)
+    first = next(blocks)
+    assert [first, *blocks] == [together[:3], together[3:6], together[6:]]
+    assert list(translator.translate_in_blocks([])) == []
+    with pytest.raises(DataError, match="expected a word or a sub-word"):
+        next(translator.translate_in_blocks([*sentences, " "], block_size=1))
+    with pytest.raises(ValueError, match="block_size: expected at least 1, got 0"):
+        next(translator.translate_in_blocks(sentences, block_size=0))
+
+
 def test_bad_requests():
     translator = untrained()
     with pytest.raises(DataError, match="expected a word or a sub-word"):

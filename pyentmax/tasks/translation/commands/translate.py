@@ -15,6 +15,7 @@ from pyentmax.tasks.command_line import (
     refuse_idle_of_search,
     refuse_together,
 )
+from pyentmax.tasks.output import in_parts
 from pyentmax.tasks.translation.reports import (
     describe,
     describe_forced,
@@ -88,21 +89,24 @@ def _translate(args: argparse.Namespace) -> int:
     if args.pictures is not None and not args.list:
         raise ValueError("--pictures: expected --list or --force with it")
     if not args.list:
-        for translation in decoder.translate_all(sentences, beam=beam, normalize=not args.whole):
-            print(translation)
+        blocks = decoder.translate_in_blocks(sentences, beam=beam, normalize=not args.whole)
+        with in_parts(len(sentences), "translations") as write:
+            for block in blocks:
+                write("".join(f"{translation}\n" for translation in block), len(block))
         return 0
-    for sentence, name in zip(sentences, picture_names(sentences), strict=True):
-        result = decoder.translate(
-            sentence,
-            search=args.search,
-            beam=beam,
-            n_best=args.best,
-            budget=DEFAULT_BUDGET if args.budget is None else args.budget,
-        )
-        print(describe(decoder, sentence, result), end="\n\n")
-        if args.pictures is not None:
-            for path in draw(decoder, sentence, result, args.pictures, name):
-                print(f"picture: {path}")
+    with in_parts(len(sentences), "lists") as write:
+        for sentence, name in zip(sentences, picture_names(sentences), strict=True):
+            result = decoder.translate(
+                sentence,
+                search=args.search,
+                beam=beam,
+                n_best=args.best,
+                budget=DEFAULT_BUDGET if args.budget is None else args.budget,
+            )
+            write(f"{describe(decoder, sentence, result)}\n\n", 1)
+            if args.pictures is not None:
+                for path in draw(decoder, sentence, result, args.pictures, name):
+                    write(f"picture: {path}\n", 0)
     return 0
 
 
