@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +18,11 @@ from pyentmax.calls.devices import to_host
 from pyentmax.system.files import replacing
 
 _META = "__meta__"
+_MOST_INFLATED = 1032  # bytes that deflate makes of one at most
+_READERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
 
 
 class CheckpointError(ValueError):
@@ -52,6 +59,10 @@ def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray],
     ------
     FileNotFoundError
         If there is no such file.
+    OSError
+        If it cannot be read.
+    MemoryError
+        If its arrays do not fit into memory.
     CheckpointError
         If the file is truncated or damaged, or its ``meta["kind"]`` is not *kind*.
     """
@@ -86,7 +97,10 @@ def checkpoint_kind(path: str | Path) -> str:
 
 @contextmanager
 def _archive(path: Path) -> Iterator[Any]:
-    """The open file; whatever is wrong with what is read of it is a CheckpointError."""
+    """The open file; whatever is wrong with what is read of it is a CheckpointError.
+
+    A file that cannot be read, or for which there is not enough memory, may be in order.
+    """
     if not path.is_file():
         raise FileNotFoundError(f"no checkpoint at {path}")
     try:
@@ -98,11 +112,34 @@ def _archive(path: Path) -> Iterator[Any]:
                 raise ValueError("two arrays of one name")
             yield archive
     except Exception as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        if isinstance(error, MemoryError) and not _claims_more_than_it_holds(path):
+            raise MemoryError(f"{path}: {error or 'its arrays do not fit'}") from error
         # The damage may be in the zip, npy or JSON part, whose readers fail in a dozen ways.
         raise CheckpointError(
             f"{path} is not a complete checkpoint: it is truncated, damaged or something else "
             f"({type(error).__name__})"
         ) from error
+
+
+def _claims_more_than_it_holds(path: Path) -> bool:
+    """Whether an array's header asks for more memory than the file has numbers for."""
+    size = path.stat().st_size
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                with archive.open(info) as member:
+                    version = np.lib.format.read_magic(member)
+                    shape, _, dtype = _READERS[version](member)
+                claimed = math.prod(shape) * dtype.itemsize
+                if claimed > min(info.file_size, _MOST_INFLATED * size):
+                    return True
+    except MemoryError:
+        return False
+    except Exception:  # as many kinds as above
+        return True
+    return False
 
 
 def _described(description: Any) -> dict[str, Any]:

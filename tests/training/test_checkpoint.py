@@ -2,9 +2,13 @@
 
 import contextlib
 import errno
+import io
 import json
 import os
+import subprocess
+import sys
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,6 +94,79 @@ def test_something_else(tmp_path):
         load_checkpoint(tmp_path / "c.npz", "training state")
     with pytest.raises(FileNotFoundError, match="no checkpoint at"):
         load_checkpoint(tmp_path / "missing.npz", "test")
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, monkeypatch):
+    path = tmp_path / "c.npz"
+    save_checkpoint(path, ARRAYS, META)
+
+    def forbidden(self, *_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(self))
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    with pytest.raises(PermissionError, match="Permission denied") as caught:
+        load_checkpoint(path, "test")
+    assert caught.value.filename == str(path)
+
+
+def test_a_disk_that_fails_is_not_called_damage():
+    path = "/proc/self/mem"  # a file that opens, and whose first byte cannot be read
+    if not os.path.isfile(path):
+        pytest.skip("this system has no such file")
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        load_checkpoint(path, "test")
+    assert caught.value.filename == path
+
+
+def claiming(path, shape):
+    """Write a checkpoint one of whose headers claims another shape."""
+    save_checkpoint(path, ARRAYS, META)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = io.BytesIO()
+    description = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, description)
+    members["f.npy"] = header.getvalue() + members["f.npy"][-8:]
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize("shape", [(10**15,), (10**5, 10**10), (3,), (10**30,)])
+def test_a_header_that_claims_more_than_there_is_is_damaged(tmp_path, shape):
+    claiming(tmp_path / "c.npz", shape)
+    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
+        load_checkpoint(tmp_path / "c.npz", "test")
+
+
+WITHIN_A_LIMIT = """
+import resource, sys
+from pyentmax.training import load_checkpoint
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (32 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+try:
+    load_checkpoint(sys.argv[1], "test")
+except MemoryError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_lack_of_memory_is_not_called_damage(tmp_path, save):
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("this system does not tell how much memory a process has")
+    path = tmp_path / "c.npz"
+    # More than another process is allowed to take.
+    save(path, __meta__=np.array(json.dumps(META)), a=np.zeros(96 << 20, np.uint8))
+    done = subprocess.run(
+        [sys.executable, "-c", WITHIN_A_LIMIT, str(path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith(f"{path}: ")
 
 
 def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
