@@ -81,6 +81,8 @@ def check_parameters(
         )
     floating = [x.dtype for x in params.values() if x.dtype.kind == "f"]
     dtype = floating[0] if floating else np.dtype(np.float32)
+    if dtype.itemsize > np.dtype(np.float64).itemsize:
+        raise ValueError(f"parameters: expected float32 or float64, got {dtype}")
     expected = initialize(dtype)
     for name in sorted(expected.keys() | params.keys()):
         shapes = [p[name].shape if name in p else "none" for p in (expected, params)]

@@ -88,6 +88,27 @@ def test_all_arrays_of_integers(saved):
     refused(model, path, "expected float32, got int64")
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, ">f4", np.float64])
+def test_all_arrays_of_a_type_that_models_compute_in(saved, dtype):
+    model, path, kind = saved
+    params, meta = load_checkpoint(path, kind)
+    as_type = {k: x if k == "segmenter.state" else x.astype(dtype) for k, x in params.items()}
+    save_checkpoint(path, as_type, meta)
+    assert model.load(path).model.params["output.bias"].dtype == dtype
+
+
+def test_all_arrays_of_a_wider_type_than_kernels_have(saved):
+    """It loaded, and the first use ended in a traceback."""
+    wider = np.dtype(np.longdouble)
+    if wider.itemsize == 8:
+        pytest.skip("this system has no wider type")
+    model, path, kind = saved
+    params, meta = load_checkpoint(path, kind)
+    wide = {k: x if k == "segmenter.state" else x.astype(wider) for k, x in params.items()}
+    save_checkpoint(path, wide, meta)
+    refused(model, path, f"parameters: expected float32 or float64, got {wider}")
+
+
 def test_a_vocabulary_that_is_too_short_is_named(saved):
     model, path, kind = saved
     params, meta = load_checkpoint(path, kind)
