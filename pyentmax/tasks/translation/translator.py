@@ -14,6 +14,7 @@ from pyentmax.calls.devices import array_module, to_host
 from pyentmax.data import (
     BOS,
     EOS,
+    SPECIALS,
     Batch,
     DataError,
     Pair,
@@ -53,6 +54,7 @@ ARCHITECTURES: dict[str, tuple[Any, Any]] = {
 """Name → the class of the model and that of its configuration."""
 
 _SEGMENTER = "segmenter.state"
+_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # sentencepiece's mark of a word's beginning
 
 
 class SentenceDecoder:
@@ -321,7 +323,8 @@ class Translator(SentenceDecoder):
     def save(self, path: str | Path) -> None:
         """Write the model with all that belongs to it to one ``.npz``, by `save_checkpoint`."""
         state = {_SEGMENTER: np.frombuffer(self.segmenter.state(), dtype=np.uint8)}
-        save_checkpoint(path, self.model.params | state, {"kind": KIND, **self.description()})
+        meta = {"kind": KIND, "segmenter": _tokens_of(self.segmenter), **self.description()}
+        save_checkpoint(path, self.model.params | state, meta)
 
     @classmethod
     @limit_blas()
@@ -342,8 +345,7 @@ class Translator(SentenceDecoder):
             segmenter = segmenter_from(params.pop(_SEGMENTER).tobytes())
             network, shape = _architecture(meta["architecture"])
             model, source, target = described_model(network, shape, params, meta)
-            if isinstance(segmenter, Subwords) and {source, target} != {segmenter.vocabulary()}:
-                raise ValueError(f"{_SEGMENTER}: expected the sub-words of both vocabularies")
+            _check_segmenter(segmenter, source, target, meta.get("segmenter"))
         return cls(model, source, target, segmenter)
 
 
@@ -353,7 +355,8 @@ def load_sentence_decoder(paths: Sequence[str | Path]) -> SentenceDecoder:
     Raises
     ------
     CheckpointError
-        If a file is damaged, or the models do not have the same vocabularies.
+        If a file is damaged, or the models do not have the same vocabularies, or do not cut
+        sentences in the same way.
     ValueError
         If there is no path.
     """
@@ -368,7 +371,38 @@ def load_sentence_decoder(paths: Sequence[str | Path]) -> SentenceDecoder:
                 f"{path}: its vocabularies are not those of {paths[0]}: expected models trained on "
                 "the same sentences, to average their probabilities"
             )
+        if first.segmenter.state() != other.segmenter.state():
+            ours, theirs = (_tokens_of(x.segmenter) for x in (first, other))
+            differ = "" if ours != theirs else " of another sentencepiece model"
+            raise CheckpointError(
+                f"{path}: it cuts sentences into {theirs}, and {paths[0]} into {ours}{differ}: "
+                "expected models trained on the same tokens, to average their probabilities"
+            )
     return SentenceDecoder(ensemble, first.source, first.target, first.segmenter)
+
+
+def _tokens_of(segmenter: Segmenter) -> str:
+    """What a segmenter cuts sentences into."""
+    return "sub-words" if segmenter.state() else "words"
+
+
+def _check_segmenter(
+    segmenter: Segmenter, source: Vocabulary, target: Vocabulary, tokens: Any
+) -> None:
+    """Raise a ValueError unless a segmenter makes such tokens, and those of both vocabularies.
+
+    Early files do not say which they are, words or sub-words. The latter have the mark of
+    sentencepiece, and are not sorted as words are.
+    """
+    found = _tokens_of(segmenter)
+    if tokens is None:
+        known = source.tokens[len(SPECIALS) :]
+        marked = source == target and any(token.startswith(_SPACE) for token in known)
+        tokens = "sub-words" if marked and list(known) != sorted(known) else found
+    if tokens != found:
+        raise ValueError(f"{_SEGMENTER}: expected that of {str(tokens)[:60]}, got that of {found}")
+    if isinstance(segmenter, Subwords) and {source, target} != {segmenter.vocabulary()}:
+        raise ValueError(f"{_SEGMENTER}: expected the sub-words of both vocabularies")
 
 
 def _architecture(name: str) -> tuple[Any, Any]:

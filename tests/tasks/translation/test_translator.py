@@ -128,6 +128,34 @@ def test_a_checkpoint_of_another_task_or_a_damaged_one(tmp_path, subwords):
         Translator.load(path)
 
 
+@pytest.mark.parametrize("early", [False, True])
+def test_a_model_of_subwords_without_its_sentencepiece_model_is_refused(tmp_path, subwords, early):
+    """It became a model of words, whose every source is unknown."""
+    path = tmp_path / "best.npz"
+    untrained(segmenter=subwords).save(path)
+    params, meta = load_checkpoint(path, "translation model")
+    if early:
+        del meta["segmenter"]
+        save_checkpoint(path, params, meta)
+        assert Translator.load(path).segmenter.state() == subwords.state()
+    save_checkpoint(path, params | {"segmenter.state": np.zeros(0, np.uint8)}, meta)
+    with pytest.raises(CheckpointError, match="segmenter.state: expected that of sub-words, got"):
+        Translator.load(path)
+
+
+def test_an_early_file_of_words_is_read(tmp_path):
+    """Also where they are somebody else's sub-words, marks and all, alike on both sides."""
+    path = tmp_path / "best.npz"
+    pieces = [SentencePair("\u2581ein \u2581hund e", "e \u2581hund \u2581ein")]
+    for pairs in (PAIRS, pieces):
+        translator = untrained(pairs=pairs)
+        translator.save(path)
+        params, meta = load_checkpoint(path, "translation model")
+        assert meta.pop("segmenter") == "words"
+        save_checkpoint(path, params, meta)
+        assert Translator.load(path).source == translator.source
+
+
 # --- use ------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("architecture", SHAPES)
 def test_validation_counts_tokens_that_are_the_most_probable(architecture):
@@ -203,6 +231,23 @@ def test_models_of_both_architectures_decode_as_one(tmp_path):
     other.save(paths[1])
     with pytest.raises(CheckpointError, match="its vocabularies are not those of"):
         load_sentence_decoder(paths)
+
+
+def test_an_ensemble_cuts_sentences_in_one_way(tmp_path, subwords):
+    """The tokens of the first model were given to all."""
+    paths = [tmp_path / f"{name}.npz" for name in ("one", "words", "other")]
+    one = untrained(segmenter=subwords)
+    one.save(paths[0])
+    vocabularies = (one.source, one.target)
+    Translator(one.model, *vocabularies, Words()).save(paths[1])
+    # The same pieces with one more field of the protocol buffer, as another model's file has.
+    changed = Subwords(subwords.state() + b"\xc2\x0c\x01x")
+    Translator(one.model, *vocabularies, changed).save(paths[2])
+    assert load_sentence_decoder([paths[0], paths[0]]).segmenter.state() == subwords.state()
+    with pytest.raises(CheckpointError, match=r"words.npz: it cuts .* words, and .* sub-words: "):
+        load_sentence_decoder(paths[:2])
+    with pytest.raises(CheckpointError, match=r"other.npz: it cuts .*of another sentencepiece"):
+        load_sentence_decoder(paths[::2])
 
 
 @pytest.mark.parametrize("architecture", SHAPES)
