@@ -54,6 +54,7 @@ from pyentmax.training.progress import Progress
 from pyentmax.training.protocol import BatchSource, Trainable
 
 LAST, BEST, LOCK = "last.npz", "best.npz", ".lock"
+_BEST_BEFORE = ".best.npz.before"  # of the run that a new one is about to replace
 TRAINING_STATE = "training state"
 WATCH_EVERY = 20
 """After so many updates the history keeps what the model's ``watched()`` gives."""
@@ -109,7 +110,8 @@ def train(
     resume : bool, default False
         Go on from ``directory/last.npz``.
     overwrite : bool, default True
-        Whether a new run may replace one that is in the directory.
+        Whether a new run may replace one that is in the directory. Its ``best.npz`` goes when the
+        new ``last.npz`` comes.
     progress : bool, default True
         Show a bar with examples (or tokens) per second, loss and validation accuracy.
     clock : callable, default `time.perf_counter`
@@ -429,6 +431,8 @@ class _Run:
             for name in (LAST, BEST):
                 for path in self.directory.glob(f".{name}.*.tmp"):
                     path.unlink()
+            if self.updates:
+                (self.directory / _BEST_BEFORE).unlink(missing_ok=True)
 
     @contextmanager
     def alone(self, resume: bool) -> Iterator[None]:
@@ -441,27 +445,47 @@ class _Run:
             yield
 
     def start(self, overwrite: bool) -> None:
-        """Begin a new run, with its first ``last.npz``."""
+        """Begin a new run, with its first ``last.npz``.
+
+        A ``best.npz`` that is there is another run's, and beside this ``last.npz`` it would be
+        taken for this one's. It is put out of the way first: until the new file is there, the old
+        ``last.npz`` has that run's best parameters too, whatever kills this one.
+        """
         if not overwrite and self.directory is not None:
             # Callers have looked before; another run may have come and gone since.
             if any((self.directory / name).exists() for name in (LAST, BEST)):
                 raise ValueError(f"{self.directory} already holds a run: resume it, or move it")
-        self.save()
+        if self.directory is not None and (self.directory / BEST).exists():
+            (self.directory / BEST).replace(self.directory / _BEST_BEFORE)
+        try:
+            self.save()
+        except BaseException:
+            self.put_best_back()
+            raise
+
+    def put_best_back(self) -> None:
+        """Let the ``best.npz`` be there again that `start` put out of the way."""
+        if self.directory is not None and (self.directory / _BEST_BEFORE).exists():
+            (self.directory / _BEST_BEFORE).replace(self.directory / BEST)
 
     @contextmanager
     def withdrawn_if_it_fails(self, resume: bool) -> Iterator[None]:
         """Within it, an error of a new run's first update takes the first ``last.npz`` away again.
 
         What fails there, such as a bound on attention that leaves too little, fails whenever it is
-        resumed; and its folder would be refused to the command that was put right.
+        resumed; and its folder would be refused to the command that was put right. Until then, the
+        best model of a run that was there before is kept.
         """
-        first = self.updates == 0 and not resume
+        first = self.updates == 0
         try:
             yield
         except Exception:
-            if first and self.directory is not None:
+            if first and not resume and self.directory is not None:
                 (self.directory / LAST).unlink(missing_ok=True)
+                self.put_best_back()
             raise
+        if first and self.directory is not None:
+            (self.directory / _BEST_BEFORE).unlink(missing_ok=True)
 
     def save(self) -> None:
         """Write ``last.npz``: everything that it takes to resume the run."""

@@ -1,11 +1,14 @@
 """The loop: it learns, a resumed run is the run itself, and it stops as it should."""
 
+import errno
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -576,6 +579,96 @@ def test_a_run_that_fails_at_once_leaves_no_checkpoint(tmp_path):
     assert not list(tmp_path.glob("*.npz"))
     run(new_model(), tmp_path, config=config(updates=4), overwrite=False)
     assert (tmp_path / "last.npz").exists()
+
+
+def models_beside(folder):
+    """The names of the checkpoints there, hidden ones too, and the text of the best."""
+    names = sorted(path.name for path in folder.iterdir() if path.name != ".lock")
+    return names, (folder / "best.npz").read_text() if "best.npz" in names else None
+
+
+def test_a_new_run_takes_the_best_model_of_the_old_one_away(tmp_path):
+    """It lay beside the new last.npz until the first validation, and was used as its model."""
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    interrupted = run(new_model(seed=3), tmp_path, config=config(seed=3), pause_after=2)
+    assert interrupted.interrupted
+    assert models_beside(tmp_path) == (["last.npz"], None)
+    run(
+        new_model(seed=3),
+        tmp_path,
+        config=config(seed=3),
+        resume=True,
+        save_best=lambda path: path.write_text("new"),
+    )
+    assert models_beside(tmp_path) == (["best.npz", "last.npz"], "new")
+
+
+def test_a_new_run_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    before = (tmp_path / "last.npz").read_bytes()
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="could not write"):
+        run(new_model(seed=3), tmp_path)
+    assert models_beside(tmp_path) == (["best.npz", "last.npz"], "old")
+    assert (tmp_path / "last.npz").read_bytes() == before
+
+
+def test_a_new_run_that_fails_at_once_leaves_the_best_model_of_the_old_one(tmp_path):
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    with pytest.raises(ValueError, match="upper is infeasible"):
+        run(new_model(attention="csoftmax:0.01"), tmp_path)
+    assert models_beside(tmp_path) == (["best.npz"], "old")
+
+
+KILLED = """
+import os, pathlib, sys
+from test_loop import config, new_model, run
+left = int(sys.argv[2])
+def counted(function):
+    def step(*arguments, **options):
+        global left
+        left -= 1
+        if left < 0:
+            os._exit(9)
+        return function(*arguments, **options)
+    return step
+os.replace = counted(os.replace)
+pathlib.Path.replace = counted(pathlib.Path.replace)
+pathlib.Path.unlink = counted(pathlib.Path.unlink)
+run(new_model(seed=3), sys.argv[1], config=config(seed=3), pause_after=2)
+"""
+
+
+def test_whenever_a_new_run_is_killed_there_is_one_run_and_no_others_model(tmp_path):
+    old, folder, kills = tmp_path / "old", tmp_path / "run", 0
+    run(new_model(), old, save_best=lambda path: path.write_text("old"))
+    before = (old / "last.npz").read_bytes()
+    while True:
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(old, folder)
+        path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED, str(folder), str(kills)],
+            env=os.environ | {"PYTHONPATH": path},
+            check=False,
+        )
+        if killed.returncode == 0:
+            break
+        assert killed.returncode == 9
+        kills += 1
+        if (folder / "last.npz").read_bytes() == before:  # the old run is whole
+            run(new_model(), folder, resume=True, save_best=lambda path: path.write_text("again"))
+            assert models_beside(folder) == (["best.npz", "last.npz"], "again")
+        else:  # the new one has begun
+            assert not (folder / "best.npz").exists()
+            seed = config(seed=3)
+            run(new_model(seed=3), folder, config=seed, resume=True, pause_after=9)
+            assert models_beside(folder) == (["last.npz"], None)
+    assert kills > 3
 
 
 def test_a_run_that_fails_later_keeps_its_checkpoint(tmp_path):
