@@ -12,12 +12,14 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pyentmax import __version__
 from pyentmax.backends.choice import describe_backend
 from pyentmax.calls.devices import device_module
 from pyentmax.system.blas import describe_blas, limit_blas
 from pyentmax.system.memory import keep_freed_memory
+from pyentmax.system.notes import note
 from pyentmax.tasks.analyse import add_analyse
 from pyentmax.tasks.captions.commands import add_commands as add_captions
 from pyentmax.tasks.command_line import Commands
@@ -48,11 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever read our output has read enough
         code = 141
     except (ValueError, OSError, FloatingPointError, ImportError, MemoryError) as error:
-        print(f"pyentmax {args.command}: {_message(error)}", file=sys.stderr)
+        _say(f"pyentmax {args.command}: {_message(error)}")
         code = 1
     except KeyboardInterrupt as stop:
         what = f"; {stop}" if str(stop) else ""
-        print(f"pyentmax {args.command}: stopped{what}", file=sys.stderr)
+        _say(f"pyentmax {args.command}: stopped{what}")
         code = 143 if isinstance(stop, Terminated) else 130
     try:
         sys.stdout.flush()
@@ -60,6 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         # At exit, Python would try once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
+
+
+def _say(text: str) -> None:
+    """Say on standard error how it ended; the exit code says it too, if nobody can be told."""
+    with suppress(OSError):
+        note(text)
 
 
 def _run(args: argparse.Namespace) -> int:

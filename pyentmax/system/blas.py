@@ -8,12 +8,13 @@ process that is running already, however it was started.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
+
+from pyentmax.system.notes import note
 
 MOST = 1 << 16  # threads; BLAS takes the number as a C int, of which it would keep 32 bits
 
@@ -65,7 +66,7 @@ def limit_blas(threads: int | None = None, *, announce: bool = False) -> Iterato
     try:
         with pools.limit(limits=_limits[-1]):
             if announce and _threads(pools) < before:
-                print(describe_blas(), file=sys.stderr, flush=True)
+                note(describe_blas())
             yield
     finally:
         _limits.pop()

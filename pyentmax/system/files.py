@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from pyentmax.system.notes import note
 
 
 @contextmanager
@@ -143,7 +144,7 @@ def locked(path: str | os.PathLike[str], what: str, *, wait: bool = True) -> Ite
         except BlockingIOError as error:
             if not wait:
                 raise BlockingIOError(error.errno, what) from None
-            print(f"waiting for another process: {what}", file=sys.stderr, flush=True)
+            note(f"waiting for another process: {what}")
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # the file system has no locks
             pass

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from pyentmax.system.notes import note
+
 
 def _on_a_screen() -> bool:
     """Whether a bar would be seen as one: on a terminal or in a notebook."""
@@ -83,7 +85,7 @@ class Progress:
         """One more validation is done."""
         if self.wanted and self.bar is None:
             figures = self._figures(run, run.history.loss[-1])
-            print(f"{run.updates:6d}/{self.total} updates, {figures}", file=sys.stderr)
+            note(f"{run.updates:6d}/{self.total} updates, {figures}")
 
     def _figures(self, run: Run, loss: float) -> str:
         figures = f"{run.speed}, loss {loss:.4f}"

@@ -330,6 +330,22 @@ def test_interrupt_and_resume(files, tmp_path, capsys):
     assert not [p for p in out.iterdir() if p.suffix == ".tmp"]
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")
+def test_training_goes_on_where_standard_error_is_full(files, tmp_path):
+    """It ended at the first line of progress, with exit code 1."""
+
+    def code(full, *words):
+        command = [sys.executable, "-m", "pyentmax", *words]
+        shell = ["sh", "-c", f'exec "$@" {full}', "sh", *command]
+        return subprocess.run(shell, stderr=subprocess.DEVNULL, check=False).returncode
+
+    short = ("--updates", "4")
+    assert code("2>/dev/full", *train_arguments(files, tmp_path / "r", *short)) == 0
+    assert Inflector.load(tmp_path / "r")
+    assert code(">/dev/full", *train_arguments(files, tmp_path / "other", *short)) == 1
+    assert code("2>/dev/full", "inflect", str(tmp_path / "nowhere"), "draw", "V") == 1
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="closes descriptors with a shell")
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
