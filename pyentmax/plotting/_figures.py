@@ -6,8 +6,8 @@ import importlib
 import importlib.util
 import math
 import os
+import re
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, east_asian_width
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 # The width of a character of this font in units of its size, so that the width of a text is known
 # before anything is drawn.
 MONOSPACED, CHARACTER = "DejaVu Sans Mono", 0.602
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def text_width(text: str) -> float:
@@ -30,6 +31,19 @@ def text_width(text: str) -> float:
     above = ("Mn", "Me")  # marks that stand on the character before them
     wide = sum(east_asian_width(c) in "WF" for c in text)
     return CHARACTER * (sum(category(c) not in above for c in text) + wide)
+
+
+def drawable(text: str) -> str:
+    """The text with a replacement character for half a surrogate pair, which no font can draw.
+
+    A vocabulary may have one as a token, and Python reads a byte that is no UTF-8 as one.
+
+    Examples
+    --------
+    >>> drawable("dr\\udcffw") == "dr\N{REPLACEMENT CHARACTER}w"
+    True
+    """
+    return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def axes_or_new(ax: Axes | None, width: float, height: float) -> Axes:
@@ -73,7 +87,12 @@ def text_axes(
     box = ax.get_window_extent()
     unit = min(box.width / width, box.height / height) * 72 / ax.figure.dpi
     style: dict[str, Any] = {"color": INK, "fontsize": unit, "va": "center_baseline"}
-    return ax, unit, partial(ax.text, family=MONOSPACED, parse_math=False, **style)
+
+    def write(x: float, y: float, text: str, **changes: Any) -> None:
+        options = {"family": MONOSPACED, "parse_math": False, **style, **changes}
+        ax.text(x, y, drawable(text), **options)
+
+    return ax, unit, write
 
 
 def require_matplotlib() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.plotting._figures import axes_or_new, require_matplotlib
+from pyentmax.plotting._figures import axes_or_new, drawable, require_matplotlib
 from pyentmax.plotting._inputs import numbers, words
 from pyentmax.plotting._palette import BLUE, INK, RULE
 
@@ -68,12 +68,8 @@ def plot_attention(
     heat_map.set_clim(0, 1)
     ax.add_collection(heat_map)
     ax.set(xlim=(-0.5, len(source) - 0.5), ylim=(len(target) - 0.5, -0.5), aspect="equal")
-    ax.set_xticks(
-        range(len(source)), [token.replace(" ", "␣") for token in source], parse_math=False
-    )
-    ax.set_yticks(
-        range(len(target)), [token.replace(" ", "␣") for token in target], parse_math=False
-    )
+    ax.set_xticks(range(len(source)), list(map(_label, source)), parse_math=False)
+    ax.set_yticks(range(len(target)), list(map(_label, target)), parse_math=False)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     for label, token in zip(ax.get_xticklabels(), source, strict=True):
         label.set_rotation(0 if len(token) <= 2 else 90)
@@ -97,3 +93,7 @@ def checked_attention(
             f"for each of the {len(source)} source tokens, not shape {weights.shape}"
         )
     return weights, source, target
+
+
+def _label(token: str) -> str:
+    return drawable(token).replace(" ", "␣")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.plotting._figures import axes_or_new, require_matplotlib
+from pyentmax.plotting._figures import axes_or_new, drawable, require_matplotlib
 from pyentmax.plotting._inputs import mapping, numbers, sequence, whole, words
 from pyentmax.plotting._palette import INK
 
@@ -128,7 +128,7 @@ def plot_captions(
                 continue
             cell = sought[place] if place < len(sought) else -1
             plot_attended_cells(image, weights[place], ax, sought=cell if cell >= 0 else None)
-            ax.set_title(spoken[place], fontsize=10, parse_math=False)
+            ax.set_title(drawable(spoken[place]), fontsize=10, parse_math=False)
         row[0].set_ylabel(label, fontsize=10, parse_math=False)
     first: Axes = panels[0, 0]
     return first

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
+from pyentmax.plotting._figures import drawable
 from pyentmax.system.files import cut_name
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, source_tokens
@@ -63,7 +64,8 @@ def draw_forced(
     name = _file_name(word.lemma, ";".join(word.tags), word.form)
     with _warned_of_missing_characters():
         ax = plot_forced_decoding(decoding, inflector.target.tokens.__getitem__)
-        ax.set_title(f"{_title(word)}: {word.form}", fontsize=10, loc="left", parse_math=False)
+        title = drawable(f"{_title(word)}: {word.form}")
+        ax.set_title(title, fontsize=10, loc="left", parse_math=False)
         files = [save_figure(ax, folder / f"{name}-forced.png")]
         ax = plot_attention(decoding.attention, source_tokens(word), [*word.form, END])
         files.append(save_figure(ax, folder / f"{name}-forced-attention.png"))
@@ -81,7 +83,8 @@ def draw(inflector: WordDecoder, word: Example, result: SearchResult, folder: Pa
     claim = "complete" if result.exact else f"not proved complete, {mass:.4g} of the mass is shown"
     with _warned_of_missing_characters():
         ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))
-        ax.set_title(f"{_title(word)}: {claim}", fontsize=10, loc="left", parse_math=False)
+        title = drawable(f"{_title(word)}: {claim}")
+        ax.set_title(title, fontsize=10, loc="left", parse_math=False)
         files = [save_figure(ax, folder / f"{name}-tree.png")]
 
         best = result.best
@@ -95,7 +98,7 @@ def draw(inflector: WordDecoder, word: Example, result: SearchResult, folder: Pa
 
 def _file_name(*parts: str) -> str:
     """The parts without characters that file systems or shells treat specially."""
-    return cut_name(re.sub(r"[\\/:*?\"<>|;\s\0]+", ".", "-".join(parts)))
+    return cut_name(re.sub(r"[\\/:*?\"<>|;\s\0\ud800-\udfff]+", ".", "-".join(parts)))
 
 
 @contextmanager

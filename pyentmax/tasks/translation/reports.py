@@ -14,6 +14,7 @@ from pyentmax.decoding import (
     HypothesisTree,
     SearchResult,
 )
+from pyentmax.plotting._figures import drawable
 from pyentmax.system.files import cut_name, distinct_names
 from pyentmax.tasks.translation.translator import SentenceDecoder
 
@@ -59,12 +60,12 @@ def draw(
     name = _file_name(sentence) if name is None else name
     shown = _shown(result)
     ax = plot_hypothesis_tree(_tree(decoder, shown))
-    ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
+    ax.set_title(drawable(sentence), fontsize=10, loc="left", parse_math=False)
     files = [save_figure(ax, folder / f"{name}-tree.png")]
     ax = plot_hypothesis_graph(
         HypothesisGraph.build(shown, decoder.target.tokens.__getitem__, separator=" ")
     )
-    ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
+    ax.set_title(drawable(sentence), fontsize=10, loc="left", parse_math=False)
     files.append(save_figure(ax, folder / f"{name}-graph.png"))
     best = result.best
     if best.attention is None:
@@ -94,7 +95,7 @@ def draw_forced(
     tokens = decoder.target.tokens
     name = _file_name(sentence)
     ax = plot_forced_decoding(decoding, tokens.__getitem__)
-    ax.set_title(sentence, fontsize=10, loc="left", parse_math=False)
+    ax.set_title(drawable(sentence), fontsize=10, loc="left", parse_math=False)
     files = [save_figure(ax, folder / f"{name}-forced.png")]
     target = [tokens[token] for token in decoding.tokens[:-1]] + [END]
     ax = plot_attention(decoding.attention, decoder.segmenter.split(sentence), target)
@@ -114,7 +115,7 @@ def picture_names(sentences: Iterable[str]) -> list[str]:
 
 def _file_name(sentence: str) -> str:
     """The sentence without characters that file systems or shells treat specially."""
-    return cut_name(re.sub(r"[\\/:*?\"<>|;\s\0]+", ".", sentence).strip(".")[:80])
+    return cut_name(re.sub(r"[\\/:*?\"<>|;\s\0\ud800-\udfff]+", ".", sentence).strip(".")[:80])
 
 
 def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:

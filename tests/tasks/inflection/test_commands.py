@@ -1,6 +1,7 @@
 """The commands as a user runs them: exit codes, messages, files."""
 
 import errno
+import io
 import os
 import re
 import signal
@@ -8,11 +9,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from pyentmax.cli import main
 from pyentmax.system.files import locked
-from pyentmax.tasks.inflection import Inflector
+from pyentmax.tasks.inflection import Example, Inflector
 from pyentmax.tasks.inflection.commands import train
 
 WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail", "draw", "redraw"]
@@ -328,6 +330,19 @@ def test_interrupt_and_resume(files, tmp_path, capsys):
     assert "finishing the current update" in errors
     assert main(["inflect", str(out), "walk", "V;PST"]) == 0
     assert not [p for p in out.iterdir() if p.suffix == ".tmp"]
+
+
+@pytest.mark.parametrize("form", [(), ("wa\udcff",)])
+def test_half_a_surrogate_pair_is_drawn_as_a_replacement_character(tmp_path, monkeypatch, form):
+    """A vocabulary may have one: Matplotlib ended in a traceback, and so did the file's name."""
+    words = [Example("w\udcff", "wa\udcff", ("V", "PST")), Example("play", "plays", ("V", "PST"))]
+    Inflector.untrained(words, np.random.default_rng(0), hidden=8).save(tmp_path / "best.npz")
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # which takes it, as __main__ makes any do
+    command = ("force" if form else "inflect", str(tmp_path), "w\udcff", "V;PST", *form)
+    assert main([*command, "--pictures", str(tmp_path / "pictures")]) == 0
+    names = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    ending = ("-wa.-forced-attention", "-wa.-forced") if form else ("-attention", "-tree")
+    assert names == [f"w.-V.PST{end}.png" for end in ending]
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no full device")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pyentmax.cli import main
-from pyentmax.data import DataError
+from pyentmax.data import DataError, Vocabulary
 from pyentmax.decoding import forced_decoding
 from pyentmax.system.files import replacing
 from pyentmax.tasks.inflection.reports import _file_name as of_words
@@ -224,9 +224,21 @@ def test_whoever_stops_a_translation_keeps_what_is_done(model, capsys, monkeypat
     assert part == "".join(all_of_it.splitlines(keepends=True)[: 2 + 512])
 
 
-@pytest.mark.parametrize("name", [of_sentences("a\0b"), of_words("a\0b")])
-def test_the_name_of_a_picture_has_no_zero_byte(name):
-    assert name == "a.b"
+@pytest.mark.parametrize("options", [("--list", "--best", "1"), ("--force", "a dog")])
+def test_half_a_surrogate_pair_among_the_words_is_drawn(model, tmp_path, monkeypatch, options):
+    translator = Translator.load(model)
+    tokens = translator.target.tokens
+    strange = Vocabulary((*tokens[:4], *(f"\ud800{token}" for token in tokens[4:])))
+    Translator(translator.model, translator.source, strange, Words()).save(model)
+    monkeypatch.setattr(sys, "stdout", io.StringIO())  # which takes it, as __main__ makes any do
+    pictures = tmp_path / "pictures"
+    assert run("translate", model, "der hund", *options, "--pictures", pictures) == 0
+    assert list(pictures.iterdir())
+
+
+@pytest.mark.parametrize("name_of", [of_sentences, of_words])
+def test_the_name_of_a_picture_has_nothing_that_no_file_has(name_of):
+    assert name_of("a\0b") == name_of("a\udcffb") == "a.b"
 
 
 @pytest.mark.parametrize("character", ["a", "ä", "字", "𝄞"])
