@@ -21,7 +21,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -54,7 +54,8 @@ from pyentmax.training.progress import Progress
 from pyentmax.training.protocol import BatchSource, Trainable
 
 LAST, BEST, LOCK = "last.npz", "best.npz", ".lock"
-_BEST_BEFORE = ".best.npz.before"  # of the run that a new one is about to replace
+_WRITTEN = "last.npz.new"  # a new run's, until it takes the place of another's
+_BEST_BEFORE = ".best.npz.before"  # of that other run
 TRAINING_STATE = "training state"
 WATCH_EVERY = 20
 """After so many updates the history keeps what the model's ``watched()`` gives."""
@@ -431,6 +432,7 @@ class _Run:
             for name in (LAST, BEST):
                 for path in self.directory.glob(f".{name}.*.tmp"):
                     path.unlink()
+            (self.directory / _WRITTEN).unlink(missing_ok=True)
             if self.updates:
                 (self.directory / _BEST_BEFORE).unlink(missing_ok=True)
 
@@ -448,24 +450,32 @@ class _Run:
         """Begin a new run, with its first ``last.npz``.
 
         A ``best.npz`` that is there is another run's, and beside this ``last.npz`` it would be
-        taken for this one's. It is put out of the way first: until the new file is there, the old
-        ``last.npz`` has that run's best parameters too, whatever kills this one.
+        taken for this one's. It is put out of the way when the new file is written, and right
+        before that takes its place: between the two, the old ``last.npz`` has that run's best
+        parameters too, whatever kills this one.
         """
         if not overwrite and self.directory is not None:
             # Callers have looked before; another run may have come and gone since.
             if any((self.directory / name).exists() for name in (LAST, BEST)):
                 raise ValueError(f"{self.directory} already holds a run: resume it, or move it")
-        if self.directory is not None and (self.directory / BEST).exists():
-            (self.directory / BEST).replace(self.directory / _BEST_BEFORE)
-        try:
+        if self.directory is None or not (self.directory / BEST).exists():
             self.save()
+            return
+        written = self.directory / _WRITTEN
+        try:
+            self.save(written)
+            (self.directory / BEST).replace(self.directory / _BEST_BEFORE)
+            written.replace(self.directory / LAST)
         except BaseException:
             self.put_best_back()
+            written.unlink(missing_ok=True)
             raise
 
     def put_best_back(self) -> None:
         """Let the ``best.npz`` be there again that `start` put out of the way."""
-        if self.directory is not None and (self.directory / _BEST_BEFORE).exists():
+        if self.directory is None or (self.directory / BEST).exists():
+            return
+        with suppress(FileNotFoundError):
             (self.directory / _BEST_BEFORE).replace(self.directory / BEST)
 
     @contextmanager
@@ -487,8 +497,8 @@ class _Run:
         if first and self.directory is not None:
             (self.directory / _BEST_BEFORE).unlink(missing_ok=True)
 
-    def save(self) -> None:
-        """Write ``last.npz``: everything that it takes to resume the run."""
+    def save(self, path: Path | None = None) -> None:
+        """Write ``last.npz``, or another file: everything that it takes to resume the run."""
         self.saved_at = self.seconds
         if self.directory is None:
             return
@@ -509,7 +519,7 @@ class _Run:
             "history": asdict(self.history) | {"interrupted": False},
             "loss_sum": float(self.loss_sum),
         }
-        save_checkpoint(self.directory / LAST, arrays, meta)
+        save_checkpoint(path or self.directory / LAST, arrays, meta)
 
     def resume(self) -> None:
         """Restore the state that :meth:`save` wrote."""
