@@ -88,6 +88,8 @@ def ancestral_sampling(
         return []
     drawn: list[list[int]] = [[] for _ in range(strings)]
     log_prob, finished = np.zeros(strings), np.zeros(strings, bool)
+    # What is possible needs no proof here, which a model may be able to leave out.
+    advance = getattr(model, "unproved_step", model.step)
     state = model.encode(source, source_mask)
     owner = np.arange(strings)  # the string that each row of the state continues
     if samples > 1:
@@ -95,7 +97,7 @@ def ancestral_sampling(
     tokens = np.full(strings, model.bos)
     length = 0
     while owner.size:
-        step, state = model.step(state, tokens)
+        step, state = advance(state, tokens)
         total = log_prob[owner, None] + step.log_prob
         possible = possible_continuations(step, total, owner // samples, length)
         log_p = np.where(possible, step.log_prob, -np.inf).astype(np.float64)
