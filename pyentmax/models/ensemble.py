@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,13 @@ class Ensemble:
 
     A token is possible if at least one member finds it possible, so the support is the union of
     theirs. Certificates of a search hold for this averaged model. It is sparse if all members are.
+
+    A member may find a token possible without a number for its probability, which is too small for
+    its float type, or beside the threshold (``Step.unseen``). Then the mean has a number only if
+    that probability, whatever it is, does not change it. Otherwise the mean hides the token, too,
+    and bounds it by the mean of the members' probabilities and bounds. Searches that prove nothing
+    (`greedy_search`, `ancestral_sampling`, and `beam_search` with ``prove=False``) take what is
+    hidden for 0, and lose no token by it.
 
     Parameters
     ----------
@@ -89,20 +96,35 @@ class Ensemble:
 
     def step(self, state: tuple[Any, ...], tokens: IntArray) -> tuple[Step, tuple[Any, ...]]:
         """Read one token per row with every member; average the probabilities and the attention."""
-        pairs = [m.step(s, tokens) for m, s in zip(self.members, state, strict=True)]
-        steps = [step for step, _ in pairs]
-        sizes = [step.log_prob.shape[1] for step in steps]
+        steps, states = self._steps([m.step for m in self.members], state, tokens)
+        log_probs, supports = _stacked(steps)
+        log_prob, most = _log_mean_exp(log_probs), None
+        hides = supports & (log_probs == -np.inf)
+        if hides.any():
+            log_prob, most = _hidden(log_prob, log_probs, hides, [unseen(s) for s in steps])
+        return Step(log_prob, np.any(supports, axis=0), _mean_attention(steps), most), states
+
+    def unproved_step(
+        self, state: tuple[Any, ...], tokens: IntArray
+    ) -> tuple[Step, tuple[Any, ...]]:
+        """The same for a search that proves nothing: what a member hides counts as 0."""
+        advance = [getattr(m, "unproved_step", m.step) for m in self.members]
+        steps, states = self._steps(advance, state, tokens)
+        log_probs, supports = _stacked(steps)
+        step = Step(_log_mean_exp(log_probs), np.any(supports, axis=0), _mean_attention(steps))
+        return step, states
+
+    def _steps(
+        self, advance: Sequence[Callable[..., Any]], state: tuple[Any, ...], tokens: IntArray
+    ) -> tuple[list[Step], tuple[Any, ...]]:
+        """The members' steps and their new states."""
+        pairs = [one(s, tokens) for one, s in zip(advance, state, strict=True)]
+        sizes = [step.log_prob.shape[1] for step, _ in pairs]
         if len(set(sizes)) > 1:
             raise ValueError(
                 f"the models of an ensemble must share a vocabulary, but theirs have {sizes} tokens"
             )
-        step = Step(
-            _log_mean_exp([step.log_prob for step in steps]),
-            np.any([step.support for step in steps], axis=0),
-            np.mean([step.attention for step in steps], axis=0),
-            np.max([unseen(step) for step in steps], axis=0),  # a mean is no larger
-        )
-        return step, tuple(s for _, s in pairs)
+        return [step for step, _ in pairs], tuple(s for _, s in pairs)
 
     def select(self, state: tuple[Any, ...], rows: IntArray) -> tuple[Any, ...]:
         """The state of the given rows; a row may be repeated."""
@@ -114,14 +136,46 @@ class Ensemble:
         return tuple(m.join(s) for m, s in zip(self.members, by_member, strict=True))
 
 
-def _log_mean_exp(log_probs: Sequence[FloatArray]) -> FloatArray:
+def _stacked(steps: Sequence[Step]) -> tuple[FloatArray, BoolArray]:
+    """The log-probabilities and the supports of all members, one member after the other."""
+    return np.stack([step.log_prob for step in steps]), np.stack([step.support for step in steps])
+
+
+def _mean_attention(steps: Sequence[Step]) -> FloatArray:
+    attention: FloatArray = np.mean([step.attention for step in steps], axis=0)
+    return attention
+
+
+def _log_mean_exp(log_probs: FloatArray) -> FloatArray:
     """log of the mean of exp, without underflow of what counts; −∞ in all members stays −∞.
 
     The result has the members' dtype, because a search derives from it what an underflow can hide.
     """
-    stacked = np.stack(log_probs)
-    top = stacked.max(axis=0)
+    top = log_probs.max(axis=0)
     largest = np.where(np.isneginf(top), 0, top)  # −∞ − (−∞) would be NaN
-    mean = np.exp(stacked.astype(np.float64) - largest).mean(axis=0)
+    mean = np.exp(log_probs.astype(np.float64) - largest).mean(axis=0)
     with np.errstate(divide="ignore"):
-        return (largest + np.log(mean)).astype(stacked.dtype)
+        return (largest + np.log(mean)).astype(log_probs.dtype)
+
+
+def _hidden(
+    log_prob: FloatArray, log_probs: FloatArray, hides: BoolArray, bounds: Sequence[FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """The mean without the tokens of which it is not known, and what theirs is at most, by row.
+
+    A member that hides a token gives it anything from 0 to its bound. Where the mean is the same
+    number with the one as with the other, it is known; elsewhere the token is hidden in the mean.
+    """
+    rows, tokens = np.nonzero(hides.any(axis=0))
+    members = log_probs[:, rows, tokens].astype(np.float64)
+    low = _log_mean_exp(members)
+    high = _log_mean_exp(np.where(hides[:, rows, tokens], np.stack(bounds)[:, rows], members))
+    unknown = high.astype(log_prob.dtype) != low.astype(log_prob.dtype)
+    unknown &= ~np.isnan(low)  # a NaN has to stay one
+    rows, tokens, high = rows[unknown], tokens[unknown], high[unknown]
+    log_prob[rows, tokens] = -np.inf
+    # Rounded outward: by what exp, the sum, its logarithm and the last addition are off at most.
+    high += 2 * np.finfo(high.dtype).eps * (len(log_probs) + np.abs(high))
+    most = np.full(len(log_prob), -np.inf)
+    np.maximum.at(most, rows, np.minimum(high, 0))
+    return log_prob, most

@@ -2,8 +2,16 @@
 
 import numpy as np
 import pytest
+from mpmath import mp, mpf
 
-from pyentmax.decoding import Step, beam_search, exact_search
+from pyentmax.decoding import (
+    Step,
+    ancestral_sampling,
+    beam_search,
+    exact_search,
+    forced_decoding,
+    greedy_search,
+)
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 
@@ -27,18 +35,20 @@ class Table:
 
     bos, eos, output_is_sparse = 0, 1, True
 
-    def __init__(self, p, support=None, dtype=float):
+    def __init__(self, p, support=None, dtype=float, unseen=None):
         with np.errstate(divide="ignore"):
             self.log_prob = np.log(np.array(p, dtype))
         self.support = np.array(p) > 0 if support is None else np.array(support)
+        self.unseen = unseen
 
     def encode(self, source, source_mask):
         return np.ones(source.shape)
 
     def step(self, state, tokens):
         rows = len(tokens)
+        unseen = None if self.unseen is None else np.full(rows, self.unseen)
         return Step(
-            np.tile(self.log_prob, (rows, 1)), np.tile(self.support, (rows, 1)), state
+            np.tile(self.log_prob, (rows, 1)), np.tile(self.support, (rows, 1)), state, unseen
         ), state
 
     def select(self, state, rows):
@@ -119,6 +129,102 @@ def test_an_underflow_in_every_member_is_bounded_by_their_float_type(dtype):
     [result] = exact_search(Ensemble(tables), source, source > 0, n_best=None)
     assert not result.exact
     assert result.bound == pytest.approx(float(np.finfo(dtype).tiny), rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_one_member_hides_is_hidden_in_the_mean_and_bounded_by_it(dtype):
+    hides = Table([0, 1, 0, 0], [False, True, True, False], dtype, unseen=np.log(1e-9))
+    sees = Table([0, 0.5, 1e-30, 0.5], None, dtype)
+    step = first_step(Ensemble([hides, sees]))
+    np.testing.assert_array_equal(step.support, [[False, True, True, True]])
+    np.testing.assert_array_equal(np.isneginf(step.log_prob), [[True, False, True, False]])
+    assert step.log_prob.dtype == dtype
+    # What the one proves to be impossible is half of what the other says.
+    assert step.log_prob[0, 3] == pytest.approx(
+        np.log(0.25), rel=2 * float(np.finfo(dtype).eps), abs=0
+    )
+    assert step.unseen == pytest.approx([np.log((1e-9 + 1e-30) / 2)], rel=1e-12, abs=0)
+
+
+def test_a_hidden_probability_too_small_to_change_the_mean_leaves_it_known():
+    sees = Table([0, 0.4, 0.2, 0.4])
+    for bound, known in ((np.log(1e-19), True), (None, True), (np.log(1e-12), False)):
+        hides = Table([0, 1, 0, 0], [False, True, True, False], unseen=bound)
+        log_prob = first_step(Ensemble([hides, sees])).log_prob[0, 2]
+        assert log_prob == (pytest.approx(np.log(0.1), rel=1e-14, abs=0) if known else -np.inf)
+
+
+def test_a_bound_of_the_mean_is_never_below_it_by_rounding():
+    rng = np.random.default_rng(0)
+    with mp.workdps(40):
+        for _ in range(300):
+            count = int(rng.integers(2, 12))
+            size = np.sort(-(10.0 ** rng.uniform(-8, 2.8, count)))
+            tables = [Table([0, 1, 0], [False, True, True], unseen=x) for x in size]
+            for table in tables[: rng.integers(count)]:  # the largest is hidden
+                table.log_prob[2] = table.unseen
+            [bound] = first_step(Ensemble(tables)).unseen
+            exact = mp.log(mp.fsum(mp.exp(mpf(float(x))) for x in size) / count)
+            assert exact <= bound
+            assert bound <= exact + 1e-12 * max(1, abs(exact))
+
+
+def test_each_row_has_the_bound_of_its_own_tokens():
+    class Rows(Table):
+        def step(self, state, tokens):
+            step, state = super().step(state, tokens)
+            hidden = np.array([[2, 3], [2, 2], [1, 1]])
+            log_prob, support = np.full((3, 4), -10.0), np.ones((3, 4), bool)
+            log_prob[:2][np.arange(2)[:, None], hidden[:2]] = -np.inf
+            return Step(log_prob, support, state, np.array([-5.0, -6.0, -0.1])), state
+
+    other = Table([0, 0, 0, 0], [True] * 4)
+    other.log_prob = np.array([-1.0, -2.0, -4.0, -3.0])
+    source = np.array([[4], [4], [4]])
+    ensemble = Ensemble([Rows([0, 1, 0, 0]), other])
+    step, _ = ensemble.step(ensemble.encode(source, source > 0), np.zeros(3, int))
+    expected = np.log((np.exp([-5, -6]) + np.exp([-3, -4])) / 2)
+    np.testing.assert_allclose(step.unseen, [*expected, -np.inf], rtol=1e-13)
+    np.testing.assert_array_equal(np.isneginf(step.log_prob).sum(axis=1), [2, 1, 0])
+
+
+def test_a_nan_beside_a_hidden_token_stays_one():
+    hides = Table([0, 1, 0], [False, True, True])
+    broken = Table([0, 1, np.nan], [False, True, True])
+    assert np.isnan(first_step(Ensemble([hides, broken])).log_prob[0, 2])
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_members_of_different_types_hide_by_their_own(nested):
+    coarse = Table([0, 1, 0], [False, True, True], np.float32)
+    fine = Table([0, 1, 1e-50], None, np.float64)
+    model = Ensemble([coarse, fine])
+    step = first_step(Ensemble([model, model]) if nested else model)
+    assert step.log_prob[0, 2] == -np.inf
+    expected = np.log(float(np.finfo(np.float32).tiny) / 2)
+    assert step.unseen == pytest.approx([expected], rel=1e-12, abs=0)
+
+
+def test_searches_that_prove_nothing_lose_no_token():
+    # The first member cannot tell how probable token 2 is; it is the most probable in the mean.
+    hides = Table([0, 0.6, 0, 0.4], [False, True, True, True], unseen=np.log(1e-6))
+    sees = Table([0, 0, 1, 0])
+    ensemble, source = Ensemble([hides, sees]), np.array([[4]])
+    given = ensemble, source, source > 0
+    assert greedy_search(*given, max_length=3)[0].tolist() == [2, 2, 2]
+    [[drawn]] = ancestral_sampling(*given, np.random.default_rng(1), max_length=3)
+    assert 2 in drawn.tokens
+    [plain] = beam_search(*given, prove=False, max_length=3)
+    assert plain.best.tokens in {(), (2,)}
+    assert {(2,), (2, 2)} <= {h.tokens for h in plain.hypotheses}
+    # One that proves says instead what it does not know.
+    for search in (beam_search, exact_search):
+        [result] = search(*given, n_best=1, max_length=3)
+        assert result.proved == 0
+        assert result.bound == pytest.approx(0.5 + 0.5e-6, rel=1e-12, abs=0)
+    [said] = forced_decoding(*given, [[2]])
+    assert said.steps[0].possible
+    assert said.steps[0].probability == 0
 
 
 def test_one_dense_model_makes_a_dense_ensemble():
