@@ -78,6 +78,18 @@ def possible_continuations(
     return possible
 
 
+def refuse_lost(
+    step: Step, possible: BoolArray, source_index: IntArray, length: int | IntArray
+) -> None:
+    """Raise a ValueError unless every row has a possible continuation, or only hidden ones.
+
+    ``possible`` says of each row whether it has one with a finite log-probability.
+    """
+    if not possible.all():
+        hidden = step.support & np.isneginf(step.log_prob)
+        refuse_stuck(possible | hidden.any(axis=1), source_index, length)
+
+
 def refuse_stuck(possible: BoolArray, source_index: IntArray, length: int | IntArray) -> None:
     """Raise a ValueError unless every row has a possible continuation."""
     if possible.all():

@@ -20,7 +20,7 @@ from pyentmax.decoding._inputs import (
     as_source,
     length_limits,
     positive,
-    refuse_stuck,
+    refuse_lost,
 )
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.models.protocol import (
@@ -193,6 +193,9 @@ def beam_search(
         rows, tokens, total = found.rows[others], found.tokens[others], found.total[others]
 
         at_limit = limit[source_index] == length
+        if found.hidden.size:  # all that follows some prefixes may be hidden
+            stuck = np.setdiff1d(found.hidden, found.rows)
+            unfinished.add(stuck[~at_limit[stuck]], source_index, score, length)
         if at_limit.any():
             unfinished.add(np.flatnonzero(at_limit), source_index, score, length)
             too_long = at_limit[rows]
@@ -297,7 +300,7 @@ def _continuations(
         rows, tokens, total = rows[finite], tokens[finite], total[finite]
     possible = np.zeros(len(score), dtype=bool)
     possible[rows] = True
-    refuse_stuck(possible, source_index, length)
+    refuse_lost(step, possible, source_index, length)
     return _Continuations(rows, tokens, total, *hidden)
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, length_limits, positive, possible_continuations
+from pyentmax.decoding._inputs import as_source, length_limits, positive, refuse_lost
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
 from pyentmax.models.protocol import FloatArray, JoinableDecodable, unseen
 
@@ -155,7 +155,11 @@ def exact_search(
         score = np.array([-place.cost for place in places])
         total = score[:, None] + np.minimum(step.log_prob, 0)
         length = np.array([prefix.length for prefix in prefixes])
-        possible = possible_continuations(step, total, source_index, length)
+        possible = step.support & np.isfinite(total)
+        expanded = np.any(possible, axis=1)
+        refuse_lost(step, expanded, source_index, length)
+        for row in np.flatnonzero(~expanded).tolist():
+            searches[source_index[row]].stuck.append((-score[row], prefixes[row]))
         hidden = step.support & ~possible
         if hidden.any():
             # That of a NaN is unknown.
@@ -275,6 +279,7 @@ class _Search:
         self.finished: list[tuple[float, float, _Prefix]] = []  # rank, log-probability, string
         self.unexpanded: list[_Unexpanded] = []
         self.cut: list[tuple[float, _Prefix]] = []  # cost and prefix, where the limit was reached
+        self.stuck: list[tuple[float, _Prefix]] = []  # where all that may follow is hidden
 
     @property
     def budget_left(self) -> int:
@@ -346,7 +351,7 @@ class _Search:
         hypotheses.sort(key=lambda item: (-item[0], len(item[1].tokens), item[1].tokens))
         listed = tuple(hypothesis for _, hypothesis in hypotheses)
         if not listed:
-            candidates = self.cut + [(place.cost, place.prefix) for place in self.open]
+            candidates = self.cut + self.stuck + [(place.cost, place.prefix) for place in self.open]
             cost, prefix = min(candidates, key=lambda item: item[0])
             listed = (prefix.hypothesis(-cost, positions, finished=False),)
         bound = math.exp(max((x.score for x in unexpanded), default=-math.inf))

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, as_target, possible_continuations
+from pyentmax.decoding._inputs import as_source, as_target, refuse_lost
 from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
 
@@ -200,7 +200,8 @@ def forced_decoding(
     length = 0
     while source_index.size:
         step, state = model.step(state, tokens)
-        possible_continuations(step, step.log_prob, source_index, length)
+        possible = np.any(step.support & np.isfinite(step.log_prob), axis=1)
+        refuse_lost(step, possible, source_index, length)
         vocabulary = step.log_prob.shape[1]
         for i in source_index[[forced[i][length] >= vocabulary for i in source_index]]:
             raise ValueError(

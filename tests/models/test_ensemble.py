@@ -227,6 +227,39 @@ def test_searches_that_prove_nothing_lose_no_token():
     assert said.steps[0].probability == 0
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_where_members_hide_all_that_may_follow_searches_say_so(first):
+    # Each hides what the other is sure of, so that the mean has no number for any token.
+    sure = np.array([[0.0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]])[first:]
+    other = np.array([[0.0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]])[first:]
+    support = np.array([[False, False, True, False], *2 * [[False, False, True, True]]])[first:]
+
+    class Chain(Table):
+        def step(self, state, tokens):
+            at = np.minimum(state[:, 0].astype(int), len(self.log_prob)) - 1
+            most = np.full(len(at), np.log(0.01))
+            return Step(self.log_prob[at], self.support[at], state, most), state + 1
+
+    ensemble, source = Ensemble([Chain(sure, support), Chain(other, support)]), np.array([[4]])
+    given = ensemble, source, source > 0
+    for search, options in (
+        (beam_search, {}),
+        (beam_search, {"n_best": 1}),
+        (exact_search, {}),
+        (exact_search, {"n_best": None}),
+    ):
+        [result] = search(*given, max_length=3, **options)
+        assert [h.tokens for h in result.hypotheses] == [() if first else (2,)]
+        assert not result.best.finished
+        assert not result.exact
+        assert result.proved == 0
+        assert result.bound >= 0.5
+        assert "too improbable" in result.reason
+    [said] = forced_decoding(*given, [[2, 3]])
+    assert said.possible.tolist() == [True, True, False]
+    assert greedy_search(*given, max_length=2)[0].tolist() == [2, 2]
+
+
 def test_one_dense_model_makes_a_dense_ensemble():
     assert Ensemble([network(0), network(1)]).output_is_sparse
     assert not Ensemble([network(0), network(1, output="1")]).output_is_sparse
