@@ -324,8 +324,9 @@ ALWAYS_INLINE bool TYPED(entmax_step)(TYPED(EntmaxColumns) *restrict at,
         const BITS trust = (denominator > 0) & (now < beyond * (1 - halley)) & !tangents_only;
         const REAL part = trust ? halley : tangent, length = part > 0 ? part : -part;
         /* Rounding may take a tangent beyond the root, and out of a crowd that is right at it. */
-        const REAL beside = beyond * (1 - EPSILON), aimed = now / (1 - part);
-        const REAL next = now < beyond && aimed > beside ? beside : aimed;
+        const REAL aimed = now / (1 - part);
+        const REAL most = now < beyond ? beyond * (1 - EPSILON) : (REAL)INFINITY;
+        const REAL next = aimed < most ? aimed : most;
         /* What a tangent leaves out of the sum: much where a crowd is at the threshold. */
         const REAL curve = (at->b[j] - 1) * at->b[j] / 2 * (part * part);
         const REAL left_out = curve * (1 - 2 * a + bend);
