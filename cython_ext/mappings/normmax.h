@@ -69,9 +69,9 @@ static void TYPED(normmax_row)(const REAL *restrict z, double alpha, REAL *restr
         size = TYPED(keep_reached)(x, place, size, s);
         for (ptrdiff_t i = 0; i < size; i++) q[i] = x[i] > -0.5 ? 1 + (x[i] - s) : (1 + x[i]) - s;
         for (ptrdiff_t i = 0; i < size; i++) q_alpha[i] = q[i];
-        if (power != 1) /* alpha = 2 needs no powers */
+        if (power != 1) /* alpha = 2 needs no powers; and no power of 0 is 1 */
             for (ptrdiff_t i = 0; i < size; i++)
-                q[i] = exp(power * (x[i] > -0.5 ? log1p(x[i] - s) : log(q[i])));
+                if (q[i] > 0) q[i] = exp(power * (x[i] > -0.5 ? log1p(x[i] - s) : log(q[i])));
         for (ptrdiff_t i = 0; i < size; i++) q_alpha[i] *= q[i];
         q_alpha[0] = expm1((1 + power) * log1p(-s));
         sum = sum_of(q, size);

@@ -139,6 +139,12 @@ def test_two_scores_give_a_smooth_monotone_curve(alpha: float) -> None:
     assert (np.diff(p[:, 0]) <= 2 * left + 0.02).all()
 
 
+def test_a_score_that_rounds_onto_the_threshold_leaves_the_others_theirs() -> None:
+    # Its q was 0 to the power of 0 times -∞: a NaN, and a row of zeros.
+    z = [-6.591978492581317e-14, 0.32830883026969465, 0.3059988294392768, 0.3656923402908306]
+    np.testing.assert_allclose(normmax(z, np.inf), [0, 1 / 3, 1 / 3, 1 / 3], rtol=1e-15)
+
+
 def test_infinite_alpha_is_uniform_over_the_support_of_sparsemax() -> None:
     z = np.random.default_rng(3).standard_normal((50, 8))
     on = pyentmax.sparsemax(z) > 0
