@@ -86,6 +86,7 @@ class ChosenMapping(NamedTuple):
         log, doubtful = _RECORDS[self.name].log, _RECORDS[self.name].doubtful
         if log is None:
             log_p, support = map(to_host, self.log_probabilities(z))
+            support = support | (log_p > -np.inf)  # the two may round the threshold differently
         else:  # the support is told by log p, and need not be copied from a GPU
             log_p = to_host(log(z, *self.params))
             support = log_p > -np.inf
