@@ -91,22 +91,50 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
 }
 
 /* Michelot's algorithm in every column of a tile until none of them moves, or for so many passes.
- */
-static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahead *ahead,
-                                     REAL *restrict t, REAL *restrict rest) {
+ * Are there any that `past` tells of? Their t was rounded past the root, and out of a crowd of
+ * entries that is right at it. */
+static bool TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahead *ahead,
+                                     REAL *restrict t, REAL *restrict rest, REAL *restrict past) {
     TYPED(BlockMoments) m;
     REAL size_before[BLOCK] = {0};
+    for (int j = 0; j < BLOCK; j++) past[j] = 0;
     for (int pass = 0; pass < passes; pass++) {
         TYPED(block_moments)(x, n, t, false, ahead, &m);
         BITS moving = 0;
         for (int j = 0; j < BLOCK; j++) {
-            const REAL moved = m.size[j] == size_before[j] ? (REAL)0 : (REAL)1;
-            rest[j] = (1 - m.sum[j]) / m.size[j];
+            const REAL missing = 1 - m.sum[j];
+            const REAL changed = m.size[j] == size_before[j] ? (REAL)0 : (REAL)1;
+            const REAL below = missing > 0 ? changed : (REAL)0, moved = changed - below;
+            rest[j] = missing / m.size[j];
             t[j] += moved * rest[j];
+            past[j] += below;
             size_before[j] = m.size[j];
             moving |= moved != 0;
         }
         if (!moving) break;
+    }
+    REAL all = 0;
+    for (int j = 0; j < BLOCK; j++) all += past[j];
+    return all > 0;
+}
+
+/* The rest of such columns, by the same steps: it has the digits that t has no room for. The first
+ * step may come from below; the others come from above, where a sum below 1 is rounding. */
+NEVER_INLINE void TYPED(settle_columns)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict t,
+                                        const REAL *restrict past, REAL *restrict rest) {
+    for (int j = 0; j < BLOCK; j++) {
+        if (!(past[j] > 0)) continue;
+        rest[j] = 0;
+        for (int pass = 0; pass < MAX_PASSES; pass++) {
+            double sum = 0, size = 0;
+            for (ptrdiff_t i = 0; i < n; i++) {
+                const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
+                sum += u > 0 ? u : (REAL)0;
+                size += u > 0;
+            }
+            if ((pass > 0 ? sum - 1 : fabs(sum - 1)) <= EPSILON / 4) break;
+            rest[j] += (REAL)((1 - sum) / size);
+        }
     }
 }
 
@@ -115,16 +143,18 @@ static void TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahe
 static void TYPED(sparsemax_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead *ahead,
                                   REAL *restrict x, REAL *restrict largest, REAL *restrict t,
                                   REAL *restrict rest) {
+    REAL past[BLOCK];
     for (int j = 0; j < BLOCK; j++) t[j] = 1;
     if (n >= WORTH_GROUPS) {
         REAL groups[LONGEST_SHORT / GROUP * BLOCK];
         const ptrdiff_t size = TYPED(interleave_groups)(z, n, 1, x, largest, groups);
-        TYPED(sparsemax_columns)(groups, size, 2, ahead, t, rest);
+        TYPED(sparsemax_columns)(groups, size, 2, ahead, t, rest, past);
         for (int j = 0; j < BLOCK; j++) t[j] = TYPED(reach)(t[j]);
     } else {
         TYPED(interleave)(z, n, 1, x, largest);
     }
-    TYPED(sparsemax_columns)(x, n, MAX_PASSES, ahead, t, rest);
+    if (TYPED(sparsemax_columns)(x, n, MAX_PASSES, ahead, t, rest, past))
+        TYPED(settle_columns)(x, n, t, past, rest);
 }
 
 static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLOCK], int count,
