@@ -25,7 +25,8 @@
 enum {
     LANES = 16,       /* four SSE or NEON registers of float, two of AVX, one of AVX-512 */
     PAIR = 2 * LANES, /* what a sum takes at a time, so that additions overlap */
-    LEAF = 512,  /* entries summed in the row's own precision before a sum moves on to double */
+    LEAF = 512,  /* entries summed in the row's own precision before a sum moves on to double, */
+    LEAVES = 32, /* or to a sum of so many, where that is worth it */
     CHUNK = 256, /* entries that are skipped together if the largest of them is out of reach */
     BLOCK = 32,  /* short rows done side by side: two lanes, so that their additions overlap, */
     SHORT = 256, /* and the longest of them, unless a kernel says otherwise, */

@@ -82,31 +82,38 @@ static inline bool TYPED(any_nonzero)(const REAL *x, ptrdiff_t n) {
 }
 
 /* The support size, sum [u]+ and, if asked for, sum [u]+^2 for u = x + t; n is a whole number of
- * lanes. Each LEAF of entries is added up apart, so that rounding grows with LEAF and n/LEAF, not
- * with n. */
+ * lanes. Each LEAF of entries is added up apart, and each LEAVES of these, so that rounding grows
+ * with LEAF and LEAVES, not with n. */
 ALWAYS_INLINE Moments TYPED(moments)(const REAL *x, ptrdiff_t n, REAL t, const bool squared) {
-    REAL all_squares[PAIR] = {0}, all_sum[PAIR] = {0};
     BITS outside[PAIR] = {0};
+    Moments all = {0, 0, 0};
     const REAL zero = (REAL)(n < 0); /* a literal 0 makes two AVX-512 instructions of one maximum */
-    for (ptrdiff_t start = 0; start < n; start += LEAF) {
-        const ptrdiff_t end = n - start < LEAF ? n : start + LEAF;
-        REAL squares[PAIR] = {0}, sum[PAIR] = {0};
-        for (ptrdiff_t i = start; i < end; i += PAIR)
+    for (ptrdiff_t from = 0; from < n; from += LEAVES * LEAF) {
+        const ptrdiff_t to = n - from < LEAVES * LEAF ? n : from + LEAVES * LEAF;
+        REAL all_squares[PAIR] = {0}, all_sum[PAIR] = {0};
+        for (ptrdiff_t start = from; start < to; start += LEAF) {
+            const ptrdiff_t end = to - start < LEAF ? to : start + LEAF;
+            REAL squares[PAIR] = {0}, sum[PAIR] = {0};
+            for (ptrdiff_t i = start; i < end; i += PAIR)
+                for (int j = 0; j < PAIR; j++) {
+                    REAL u = x[i + j] + t;
+                    outside[j] += TYPED(is_negative)(u);
+                    u = TYPED(larger)(u, zero);
+                    sum[j] += u;
+                    if (squared) squares[j] += u * u;
+                }
             for (int j = 0; j < PAIR; j++) {
-                REAL u = x[i + j] + t;
-                outside[j] += TYPED(is_negative)(u);
-                u = TYPED(larger)(u, zero);
-                sum[j] += u;
-                if (squared) squares[j] += u * u;
+                all_sum[j] += sum[j];
+                if (squared) all_squares[j] += squares[j];
             }
-        for (int j = 0; j < PAIR; j++) {
-            all_sum[j] += sum[j];
-            if (squared) all_squares[j] += squares[j];
         }
+        all.squares += TYPED(pair_sum)(all_squares);
+        all.sum += TYPED(pair_sum)(all_sum);
     }
     ptrdiff_t size = n;
     for (int j = 0; j < PAIR; j++) size -= outside[j];
-    return (Moments){TYPED(pair_sum)(all_squares), TYPED(pair_sum)(all_sum), (double)size};
+    all.size = (double)size;
+    return all;
 }
 
 #endif

@@ -125,6 +125,17 @@ def test_a_crowd_of_a_short_row_is_not_let_in_and_out_for_ever(dtype: type) -> N
         assert (off <= 4 * np.finfo(dtype).eps * math.sqrt(d)).all()
 
 
+@pytest.mark.parametrize("d", [500_000, 2_000_000])
+def test_half_a_million_entries_are_not_added_to_a_leading_one_in_float32(d: int) -> None:
+    # Each of 4e-8 counted as 6e-8 beside a sum near 1: 700 ε for all others than the largest.
+    z = np.full(d, -1.98, np.float32)
+    z[0] = 0
+    sure = pyentmax.entmax15(z.astype(float))[0]
+    gradient = pyentmax.entmax15_loss_and_grad(z, 0)[1][0]
+    for largest in (pyentmax.entmax15(z)[0], np.exp(pyentmax.log_entmax15(z)[0]), gradient + 1):
+        assert abs(largest - sure) <= 16 * np.finfo(np.float32).eps
+
+
 def test_a_search_in_double_ends_above_the_root() -> None:
     # What rounding does to the norm was taken for a step, past the root, and its sum for p's.
     z = crowds_at_the_threshold(194, 1.9998443264693018, np.float64)
