@@ -36,6 +36,17 @@ static REAL TYPED(kth_of_few)(const REAL *restrict values, ptrdiff_t n, ptrdiff_
     return found;
 }
 
+/* Are they? Of ties by the thousand all digits are the same, and each pass would go through all. */
+static bool TYPED(all_equal)(const REAL *values, ptrdiff_t n) {
+    for (ptrdiff_t start = 0; start < n; start += CHUNK) {
+        const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
+        BITS differ = 0;
+        for (ptrdiff_t i = start; i < end; i++) differ |= values[i] != values[0];
+        if (differ) return false;
+    }
+    return true;
+}
+
 /* The k-th largest of the values, 1 <= k <= n, which are moved about. Each pass counts how often
  * each digit occurs and keeps the values that share the digit of the k-th: linear whatever the
  * values. */
@@ -43,6 +54,7 @@ static REAL TYPED(kth_largest)(REAL *values, ptrdiff_t n, ptrdiff_t k) {
     if (n <= FEW) return TYPED(kth_of_few)(values, n, k);
     for (int shift = 8 * sizeof(TYPED(Key)) - DIGIT_BITS; shift >= 0 && n > 1;
          shift -= DIGIT_BITS) {
+        if (TYPED(all_equal)(values, n)) break;
         ptrdiff_t count[1 << DIGIT_BITS] = {0};
         for (ptrdiff_t i = 0; i < n; i++)
             count[TYPED(rising_key)(values[i]) >> shift & ((1 << DIGIT_BITS) - 1)]++;
