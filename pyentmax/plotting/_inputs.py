@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyentmax.calls.numbers import is_number
+_NUMBERS = (Real, np.number, Decimal)
 
 
 def numbers(
-    values: Any, name: str, *, ndim: int | None = None, gaps: bool = False, empty: bool = False
+    values: Any, name: str, *, ndim: int | None = None, empty: bool = False
 ) -> NDArray[np.float64]:
-    """The values as an array of finite numbers.
+    """The values as an array of numbers. NaN is one, and None stands for it: a gap in a picture.
 
     Parameters
     ----------
@@ -24,8 +26,6 @@ def numbers(
         What errors call it.
     ndim : int, optional
         How many axes it must have.
-    gaps : bool
-        Whether NaN and infinities are taken, where a line is to have a gap.
     empty : bool
         Whether it may be empty.
 
@@ -45,11 +45,11 @@ def numbers(
     try:
         array = np.asarray(values)
     except ValueError:  # rows of different lengths
-        raise ValueError(f"{name} must have rows of equal length, got {values!r:.60}") from None
-    if array.dtype.kind == "O" and array.size and all(map(is_number, array.flat)):
+        raise ValueError(f"{name} must have rows of equal length, got {shown(values)}") from None
+    if array.dtype.kind == "O" and all(x is None or isinstance(x, _NUMBERS) for x in array.flat):
         array = array.astype(np.float64)
     if array.dtype.kind not in "biuf" and array.size:
-        raise TypeError(f"{name} must hold real numbers, got {values!r:.60}")
+        raise TypeError(f"{name} must hold real numbers, got {shown(values)}")
     if ndim is not None and array.ndim != ndim:
         raise ValueError(
             f"{name} must be an array of {ndim} dimensions, got {array.ndim}, of shape "
@@ -57,11 +57,7 @@ def numbers(
         )
     if not array.size and not empty:
         raise ValueError(f"{name} must hold one number at least, got shape {array.shape}")
-    array = array.astype(np.float64)
-    finite = np.isfinite(array)
-    if not gaps and not finite.all():
-        raise ValueError(f"{name} must hold finite numbers, got {array[~finite].flat[0]}")
-    return array
+    return array.astype(np.float64)
 
 
 def words(values: Any, name: str, *, empty: bool = False) -> list[str]:
@@ -72,10 +68,28 @@ def words(values: Any, name: str, *, empty: bool = False) -> list[str]:
     """
     found = list(values) if isinstance(values, Iterable) else None
     if found is None or not all(isinstance(value, str) for value in found):
-        raise TypeError(f"{name} must be a sequence of texts, got {values!r:.60}")
+        raise TypeError(f"{name} must be a sequence of texts, got {shown(values)}")
     if not found and not empty:
         raise ValueError(f"{name} must have one token at least, got none")
     return found
+
+
+def is_mapping(values: Any) -> bool:
+    """Whether names lead to values: a dict, or what is like one, such as a pandas DataFrame.
+
+    >>> is_mapping({"a": 1}), is_mapping([1])
+    (True, False)
+    """
+    return isinstance(values, Mapping) or hasattr(values, "keys")
+
+
+def shown(value: Any) -> str:
+    """The beginning of a value in one line.
+
+    >>> shown(np.eye(2))
+    'array([[1., 0.], [0., 1.]])'
+    """
+    return " ".join(repr(value)[:400].split())[:60]
 
 
 def mapping(values: Any, name: str) -> Mapping[Any, Any]:
@@ -85,18 +99,23 @@ def mapping(values: Any, name: str) -> Mapping[Any, Any]:
     Traceback (most recent call last):
     TypeError: shares must be a mapping, got [1]
     """
-    if not isinstance(values, Mapping):
-        raise TypeError(f"{name} must be a mapping, got {values!r:.60}")
-    if not values:
+    if not is_mapping(values):
+        raise TypeError(f"{name} must be a mapping, got {shown(values)}")
+    if not len(values):
         raise ValueError(f"{name}: expected something to draw, got nothing")
-    return values
+    found: Mapping[Any, Any] = values
+    return found
 
 
-def sequence(values: Any, name: str) -> Any:
-    """A list or a tuple, or what is like them and no text."""
-    if isinstance(values, str) or not isinstance(values, (Sequence, np.ndarray)):
-        raise TypeError(f"{name} must be a sequence, got {values!r:.60}")
-    return values
+def sequence(values: Any, name: str) -> list[Any]:
+    """What is listed, in whatever that is no text.
+
+    >>> sequence((x for x in "ab"), "panels")
+    ['a', 'b']
+    """
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a sequence, got {shown(values)}")
+    return list(values)
 
 
 def instance(value: Any, kind: type, name: str) -> None:
@@ -107,7 +126,7 @@ def instance(value: Any, kind: type, name: str) -> None:
     TypeError: tree must be of type dict, got 'a'
     """
     if not isinstance(value, kind):
-        raise TypeError(f"{name} must be of type {kind.__name__}, got {value!r:.60}")
+        raise TypeError(f"{name} must be of type {kind.__name__}, got {shown(value)}")
 
 
 def whole(value: Any, name: str, least: int, most: int | None = None) -> int:
@@ -120,7 +139,7 @@ def whole(value: Any, name: str, least: int, most: int | None = None) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise TypeError(f"{name} must be a whole number, got {value!r:.60}") from None
+        raise TypeError(f"{name} must be a whole number, got {shown(value)}") from None
     if number < least or (most is not None and number > most):
         bound = f"at least {least}" if most is None else f"from {least} to {most}"
         raise ValueError(f"{name} must be {bound}, got {number}")
@@ -130,7 +149,7 @@ def whole(value: Any, name: str, least: int, most: int | None = None) -> int:
 def by_name(
     values: Any, name: str, ndim: int | None = None, names: Iterable[Any] | None = None
 ) -> dict[Any, NDArray[np.float64]]:
-    """A mapping to arrays of finite numbers; all of `names`, if given, have to be in it.
+    """A mapping to arrays of numbers; all of `names`, if given, have to be in it.
 
     >>> by_name({"context": 1}, "densities", names=["encoder"])
     Traceback (most recent call last):
@@ -139,18 +158,19 @@ def by_name(
     given = mapping(values, name)
     for wanted in given if names is None else names:
         if wanted not in given:
-            raise ValueError(f"{name} must have {wanted!r}, got {list(given)!r:.60}")
+            raise ValueError(f"{name} must have {wanted!r}, got {shown(list(given))}")
     return {key: numbers(value, f"{name}[{key!r}]", ndim=ndim) for key, value in given.items()}
 
 
-def entries(curve: Any, key: str, name: str, *, gaps: bool = False) -> NDArray[np.float64]:
+def entries(curve: Any, key: str, name: str) -> NDArray[np.float64]:
     """What each validation of a curve found under a key.
 
     >>> entries([{"update": 1}], "bits", "curves['a']")
     Traceback (most recent call last):
     ValueError: curves['a'][0] must have 'bits', got ['update']
     """
-    for i, entry in enumerate(sequence(curve, name)):
+    found = sequence(curve, name)
+    for i, entry in enumerate(found):
         if key not in mapping(entry, f"{name}[{i}]"):
-            raise ValueError(f"{name}[{i}] must have {key!r}, got {list(entry)!r:.60}")
-    return numbers([entry[key] for entry in curve], f"{key!r} of {name}", ndim=1, gaps=gaps)
+            raise ValueError(f"{name}[{i}] must have {key!r}, got {shown(list(entry))}")
+    return numbers([entry[key] for entry in found], f"{key!r} of {name}", ndim=1)

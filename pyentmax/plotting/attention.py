@@ -86,7 +86,7 @@ def checked_attention(
 ) -> tuple[NDArray[np.float64], list[str], list[str]]:
     """The arguments of `plot_attention` with the weights as an array, and the tokens as lists."""
     source, target = words(source, "source"), words(target, "target")
-    weights = numbers(weights, "weights", empty=True, gaps=True)
+    weights = numbers(weights, "weights", empty=True)
     if weights.shape != (len(target), len(source)):
         raise ValueError(
             f"weights must have one row for each of the {len(target)} target tokens and one column "

@@ -164,12 +164,12 @@ def _checked_caption(
     """The words of a caption and a grid for each; of no words the image alone."""
     if len(sequence(caption, name)) != 2:
         raise ValueError(f"{name} must be words and their weights, got {len(caption)} of these")
-    spoken, weights = caption
+    spoken, weights = words(caption[0], f"the words of {name}", empty=True), caption[1]
     of = f"the weights of {name}"
     grids = numbers(weights, of, ndim=3, empty=True)
-    if not len(sequence(spoken, f"the words of {name}")):
+    if not spoken:
         return ["(no word)"], [_checked_grid(np.zeros(grids.shape[1:]), image, of)]
     if len(grids) != len(spoken):
         raise ValueError(f"{of} must have a grid for each of {len(spoken)} words, got {len(grids)}")
     checked = [_checked_grid(grid, image, of) for grid in grids]
-    return words(spoken, f"the words of {name}"), checked
+    return spoken, checked

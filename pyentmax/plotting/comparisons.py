@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.plotting._figures import axes_or_new, legend, percent_axis, require_matplotlib
-from pyentmax.plotting._inputs import by_name, mapping, numbers, sequence
+from pyentmax.plotting._inputs import by_name, is_mapping, mapping, numbers, sequence, shown
 from pyentmax.plotting._palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
@@ -161,9 +161,10 @@ def plot_learning_curves(
     from matplotlib.figure import Figure
 
     check_lines(runs)
-    for label, label_runs in runs.items():
-        for i, run in enumerate(sequence(label_runs, f"runs[{label!r}]")):
-            curves = numbers(run, f"runs[{label!r}][{i}]", ndim=2)
+    found = {label: sequence(of, f"runs[{label!r}]") for label, of in runs.items()}
+    for label, label_runs in found.items():
+        for i, run in enumerate(label_runs):
+            curves = numbers(run, f"runs[{label!r}][{i}]", ndim=2, empty=True)
             if len(curves) != 3:
                 raise ValueError(
                     f"runs[{label!r}][{i}] must be epochs, hours and accuracies, got shape "
@@ -171,7 +172,7 @@ def plot_learning_curves(
                 )
     figure = Figure(figsize=(8.4, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
-    for number, (label, label_runs) in enumerate(runs.items()):
+    for number, (label, label_runs) in enumerate(found.items()):
         for epochs, hours, accuracy in label_runs:
             style = line_style(number) | {"ms": 3.5, "lw": 1.6, "label": label}
             left.plot(epochs, accuracy, **style)
@@ -203,14 +204,14 @@ def line_style(number: int) -> dict[str, Any]:
 
 def check_lines(lines: Mapping[str, object]) -> None:
     """Raise an error unless every line has values, and there is a style for each."""
-    if not isinstance(lines, Mapping):
-        raise TypeError(f"expected a mapping from labels to lines, got {lines!r:.60}")
+    if not is_mapping(lines):
+        raise TypeError(f"expected a mapping from labels to lines, got {shown(lines)}")
     without = [
         label
         for label, of in lines.items()
         if of is None or (hasattr(of, "__len__") and not len(of))
     ]
-    if without or not lines:
+    if without or not len(lines):
         raise ValueError(f"expected values for every line, got none for {without}")
     if len(lines) > MOST_LINES:
         raise ValueError(f"expected at most {MOST_LINES} lines, got {len(lines)}")

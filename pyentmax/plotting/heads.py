@@ -309,7 +309,8 @@ def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) ->
     >>> [axes.get_title() for axes in ax.figure.axes]
     ['x', 'y']
     """
-    if not len(sequence(panels, "panels")):
+    panels = sequence(panels, "panels")
+    if not panels:
         raise ValueError("panels: expected one at least, got none")
     for i, panel in enumerate(panels):
         instance(panel, AttentionPanel, f"panels[{i}]")

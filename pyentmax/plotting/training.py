@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.plotting._figures import axes_or_new, percent_axis, require_matplotlib
-from pyentmax.plotting._inputs import entries, numbers, words
+from pyentmax.plotting._inputs import entries, is_mapping, numbers, shown, words
 from pyentmax.plotting._palette import BLUE, RULE, VERMILION
 from pyentmax.plotting.comparisons import check_lines, line_style
 
@@ -46,13 +46,11 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('update', 'training loss')
     """
-    if not isinstance(history, Mapping):
-        raise TypeError(f"history must be a mapping from names to lists, got {history!r:.60}")
+    if not is_mapping(history):
+        raise TypeError(f"history must be a mapping from names to lists, got {shown(history)}")
     names = ("update", "loss", "dev_accuracy")
     found = {
-        name: numbers(
-            history[name], f"history[{name!r}]", ndim=1, gaps=name != "update", empty=True
-        )
+        name: numbers(history[name], f"history[{name!r}]", ndim=1, empty=True)
         for name in names
         if name in history
     }
@@ -136,7 +134,7 @@ def plot_starts(
         label: {
             "update": entries(curve, "update", f"curves[{label!r}]"),
             **{
-                key: entries(curve, key, f"curves[{label!r}]", gaps=True)
+                key: entries(curve, key, f"curves[{label!r}]")
                 for key in ("dev_token_accuracy", *parts)
             },
         }
@@ -204,7 +202,7 @@ def plot_bits_curves(
     found = {
         label: (
             entries(curve, "update", f"curves[{label!r}]"),
-            entries(curve, "bits", f"curves[{label!r}]", gaps=True),
+            entries(curve, "bits", f"curves[{label!r}]"),
         )
         for label, curve in curves.items()
     }

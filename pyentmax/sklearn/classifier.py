@@ -524,7 +524,10 @@ class AdaGrad:
 def _known(classes: ArrayLike, of_columns: bool) -> Any:
     """The labels in ascending order, in which they have to be given as the names of columns."""
     given = column_or_1d(classes)
-    check_classification_targets(given)
+    with warnings.catch_warnings():
+        # Labels that are all different would pass for those of a regression.
+        warnings.simplefilter("ignore")
+        check_classification_targets(given)
     ascending = np.unique(given)
     if of_columns and not np.array_equal(given, ascending):
         raise ValueError(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
 import signal
 import sys
 import threading
@@ -61,8 +64,7 @@ def in_parts(total: int, what: str) -> Iterator[Callable[[str, int], None]]:
         nonlocal written, writing
         writing = True
         try:
-            sys.stdout.write(text)
-            sys.stdout.flush()
+            _write_whole(text)
             written += count
         finally:
             writing = False
@@ -74,6 +76,27 @@ def in_parts(total: int, what: str) -> Iterator[Callable[[str, int], None]]:
             yield write
     except KeyboardInterrupt as error:
         raise type(error)(f"{written:,} of {total:,} {what} are written") from None
+
+
+def _write_whole(text: str) -> None:
+    """Write a text to standard output, and flush it.
+
+    Where Python does not buffer (``python -u``, PYTHONUNBUFFERED), it calls the system once for a
+    text, and drops what a full disk, a signal or a limit left over.
+    """
+    raw = getattr(sys.stdout, "buffer", None)
+    if not isinstance(raw, io.RawIOBase):
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return
+    sys.stdout.flush()
+    text = text.replace("\n", os.linesep)
+    left = memoryview(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+    while left:
+        size = raw.write(left)
+        if size is None:
+            raise BlockingIOError(errno.EAGAIN, "standard output takes no more for now")
+        left = left[size:]
 
 
 @contextmanager

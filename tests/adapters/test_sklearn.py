@@ -121,6 +121,13 @@ def test_distributions_leave_the_names_of_the_classes():
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # scikit-learn, of NaN
+def test_many_classes_are_not_taken_for_a_regression(recwarn):
+    features = np.random.default_rng(1).normal(size=(200, 5))
+    labels = np.arange(200) % 25
+    FenchelYoungClassifier(solver="sgd").partial_fit(features, labels, classes=np.arange(25))
+    assert not recwarn.list
+
+
 def test_classes_name_the_columns_of_distributions():
     """They were dropped without a word, and the labels refused by the next call."""
     names = np.array(["a", "b", "c"])

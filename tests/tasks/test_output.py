@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import signal
@@ -53,6 +54,43 @@ def test_between_two_parts_it_stops_at_once(capsys, number):
     with pytest.raises(STOPS[number], match="1 of 2 words are written"):
         work()
     assert capsys.readouterr().out == "hund\n"
+
+
+class Unbuffered(io.RawIOBase):
+    """What ``python -u`` writes to, where the system takes a little at a time."""
+
+    def __init__(self, room):
+        self.taken, self.room = b"", room
+
+    def writable(self):
+        return True
+
+    def write(self, data):
+        size = min(7, len(data), self.room - len(self.taken))
+        if not size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.taken += bytes(data[:size])
+        return size
+
+
+def unbuffered(monkeypatch, room):
+    raw = Unbuffered(room)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, "utf-8", write_through=True))
+    return raw
+
+
+def test_a_part_is_written_whole_where_python_does_not_buffer(monkeypatch):
+    raw = unbuffered(monkeypatch, 10**6)
+    with in_parts(3, "words") as write:
+        write("hündin\n" * 3, 3)
+    assert raw.taken.decode() == "hündin\n".replace("\n", os.linesep) * 3
+
+
+def test_a_full_disk_is_an_error_where_python_does_not_buffer(monkeypatch):
+    raw = unbuffered(monkeypatch, 20)
+    with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)), in_parts(9, "words") as write:
+        write("hund\n" * 9, 9)
+    assert len(raw.taken) == 20
 
 
 def test_the_second_signal_does_not_wait(monkeypatch):
