@@ -665,6 +665,8 @@ def test_what_a_picture_cannot_be_of_is_named(call, error, message):
         lambda: plot_learning_curves({"a": (run for run in [([1], [1], [0.5])])}),
         lambda: plot_exactness_by_beam({1: np.nan, 5: 0.5}),
         lambda: plot_bits_curves({"a": {0: {"update": 1, "bits": None}}.values()}),
+        lambda: plot_bits_curves({"a": (entry for entry in [{"update": 1, "bits": 2.0}])}),
+        lambda: plot_time_and_accuracy({"a": [([1, 2], [0.4, np.nan]), ([1, 2], [0.4, 0.5])]}),
         lambda: plot_captions(IMAGE, {"a": ("x", LOOKS)}),
         lambda: plotting.plot_alpha_trajectories([1, 2], {"encoder": [[[1.5]], [[np.nan]]]}),
         lambda: plotting.plot_head_densities({"a": {"x": [[np.nan]]}}),

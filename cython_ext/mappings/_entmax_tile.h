@@ -141,10 +141,10 @@ static void TYPED(tile_step)(const REAL sum_p[BLOCK], const REAL sum_s[BLOCK],
     }
 }
 
-/* Gaps times β of the columns of a tile to p, n entries in all; a row has `length` of them. Columns
+/* Gaps times β of the columns of a tile to p, n entries in all. Columns
  * of which none moves are left as they are. */
 ALWAYS_INLINE void TYPED(tile_of_powers)(const TYPED(TilePower) *power, const bool is_same,
-                                         const REAL *restrict x, ptrdiff_t n, ptrdiff_t length,
+                                         const REAL *restrict x, ptrdiff_t n,
                                          TYPED(EntmaxColumns) *restrict columns, Ahead *ahead,
                                          REAL *restrict p) {
     REAL sum_p[BLOCK], sum_s[BLOCK];
@@ -171,7 +171,7 @@ ALWAYS_INLINE void TYPED(tile_of_powers)(const TYPED(TilePower) *power, const bo
     TYPED(finish_tile)(power, is_same, true, x, n, columns, p, sum_p);
     /* The tangent is not all where many entries cross the threshold: up to α = 1.5 an s of those is
      * as small as the step, but near α = 2 it is 1. */
-    const double allowed = EPSILON * (4 + sqrt((double)length));
+    const double allowed = 8 * EPSILON;
     for (int j = 0; j < BLOCK; j++) {
         off[j] = columns->b_less_2[j] < 0 && sum_p[j] > 0 && fabs(sum_p[j] - 1.0) > allowed;
         any |= off[j];
@@ -185,10 +185,9 @@ static inline bool TYPED(has_tile)(double alpha) {
     return b > 1 && b <= 6.5;
 }
 
-static void TYPED(entmax_tile)(const REAL *restrict x, ptrdiff_t n, ptrdiff_t length,
-                               const double alpha[BLOCK], TYPED(PreparedPower) *kept,
-                               TYPED(EntmaxColumns) *restrict columns, Ahead *ahead,
-                               REAL *restrict p) {
+static void TYPED(entmax_tile)(const REAL *restrict x, ptrdiff_t n, const double alpha[BLOCK],
+                               TYPED(PreparedPower) *kept, TYPED(EntmaxColumns) *restrict columns,
+                               Ahead *ahead, REAL *restrict p) {
     TYPED(TilePower) power;
     double exponent[BLOCK];
     bool is_same = true;
@@ -199,10 +198,10 @@ static void TYPED(entmax_tile)(const REAL *restrict x, ptrdiff_t n, ptrdiff_t le
     if (is_same) {
         if (kept->exponent != exponent[0]) TYPED(prepare_power)(kept, exponent[0]);
         power.same = kept;
-        TYPED(tile_of_powers)(&power, true, x, n, length, columns, ahead, p);
+        TYPED(tile_of_powers)(&power, true, x, n, columns, ahead, p);
     } else {
         TYPED(prepare_columns)(&power.each, exponent);
-        TYPED(tile_of_powers)(&power, false, x, n, length, columns, ahead, p);
+        TYPED(tile_of_powers)(&power, false, x, n, columns, ahead, p);
     }
 }
 
@@ -214,11 +213,10 @@ static inline bool TYPED(has_tile)(double alpha) {
     return false;
 }
 
-static void TYPED(entmax_tile)(const REAL *restrict x, ptrdiff_t n, ptrdiff_t length,
-                               const double alpha[BLOCK], TYPED(PreparedPower) *kept,
-                               TYPED(EntmaxColumns) *restrict columns, Ahead *ahead,
-                               REAL *restrict p) {
-    (void)x, (void)n, (void)length, (void)alpha, (void)kept, (void)columns, (void)ahead, (void)p;
+static void TYPED(entmax_tile)(const REAL *restrict x, ptrdiff_t n, const double alpha[BLOCK],
+                               TYPED(PreparedPower) *kept, TYPED(EntmaxColumns) *restrict columns,
+                               Ahead *ahead, REAL *restrict p) {
+    (void)x, (void)n, (void)alpha, (void)kept, (void)columns, (void)ahead, (void)p;
 }
 
 #endif

@@ -286,8 +286,7 @@ static void TYPED(end_tile)(TYPED(Tile) *tile, const REAL *const z[BLOCK], REAL 
                             TYPED(EntmaxKept) *kept, Ahead *ahead, TYPED(TileUse) *use) {
     const ptrdiff_t size = tile->few ? tile->few : n;
     const TYPED(EntmaxColumns) *columns = &tile->columns;
-    TYPED(entmax_tile)(tile->x, size * BLOCK, n, alpha, &kept->power, &tile->columns, ahead,
-                       tile->p);
+    TYPED(entmax_tile)(tile->x, size * BLOCK, alpha, &kept->power, &tile->columns, ahead, tile->p);
     if (use)
         TYPED(use_rows)(use, z, tile->largest, columns, tile->few ? tile->floor : NULL, tile->x,
                         size, tile->p);

@@ -28,6 +28,10 @@ JVP(sparsemax, "sparsemax")
 
 #elif defined(REAL)
 
+/* What a sum is above 1 by rounding alone; entries at the threshold keep a step too short for it.
+ */
+#define SHOWS (8 * EPSILON)
+
 /* How many gaps are t below 0 exactly. */
 static ptrdiff_t TYPED(count_at)(const REAL *x, ptrdiff_t n, REAL t) {
     BITS count[PAIR] = {0};
@@ -53,7 +57,7 @@ static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, const void *context, M
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         Moments m = *at_t = TYPED(moments)(x, n, t, false);
         if (m.size == size_before || last) {
-            if (m.sum - 1 < 2 * EPSILON * sqrt((double)n)) break;
+            if (m.sum - 1 < SHOWS) break;
             m.size = at_t->size -= (double)TYPED(count_at)(x, n, t);
             const REAL next = (REAL)(t + (1 - m.sum) / m.size);
             if (next == t || last) break;
@@ -92,7 +96,7 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
 
 /* Michelot's algorithm in every column of a tile until none of them moves, or for so many passes.
  * Are there any that `past` tells of? Their t was rounded past the root, and out of a crowd of
- * entries that is right at it. */
+ * entries that is right at it; or onto a crowd, which the size counts and the sum does not. */
 static bool TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahead *ahead,
                                      REAL *restrict t, REAL *restrict rest, REAL *restrict past) {
     TYPED(BlockMoments) m;
@@ -114,6 +118,7 @@ static bool TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahe
         if (!moving) break;
     }
     REAL all = 0;
+    for (int j = 0; j < BLOCK; j++) past[j] += rest[j] * m.size[j] < -SHOWS ? (REAL)1 : (REAL)0;
     for (int j = 0; j < BLOCK; j++) all += past[j];
     return all > 0;
 }

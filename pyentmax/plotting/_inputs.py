@@ -156,7 +156,8 @@ def by_name(
     ValueError: densities must have 'encoder', got ['context']
     """
     given = mapping(values, name)
-    for wanted in given if names is None else names:
+    # A pandas Series lists its values, not its keys.
+    for wanted in given.keys() if names is None else names:
         if wanted not in given:
             raise ValueError(f"{name} must have {wanted!r}, got {shown(list(given))}")
     return {key: numbers(value, f"{name}[{key!r}]", ndim=ndim) for key, value in given.items()}

@@ -116,7 +116,7 @@ def plot_time_and_accuracy(
             for seconds, accuracy in curves:
                 ax.plot(seconds, accuracy, color=style["color"], lw=0.8, alpha=0.35)
         ax.plot(*curves.mean(axis=0), ms=4.5, lw=1.8, label=label, **style)
-    best = max(curves[:, 1].max() for curves in found.values())
+    best = max(np.nanmax(curves[:, 1], initial=0) for curves in found.values())
     ax.set(xlim=(0, None), ylim=(best - 0.15, best + 0.01))
     ax.set(xlabel="CPU seconds of training", ylabel="dev accuracy")
     percent_axis(ax)

@@ -388,7 +388,7 @@ def _of_models(
     """Model → kind → array, all models with the kinds of the first, and a style for each."""
     check_lines(found)
     model, first = next(iter(found.items()))
-    kinds = list(mapping(first, f"{name}[{model!r}]"))
+    kinds = list(mapping(first, f"{name}[{model!r}]").keys())
     return {
         model: by_name(of_kind, f"{name}[{model!r}]", ndim, names=kinds)
         for model, of_kind in found.items()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.plotting._figures import axes_or_new, percent_axis, require_matplotlib
-from pyentmax.plotting._inputs import entries, is_mapping, numbers, shown, words
+from pyentmax.plotting._inputs import entries, is_mapping, numbers, sequence, shown, words
 from pyentmax.plotting._palette import BLUE, RULE, VERMILION
 from pyentmax.plotting.comparisons import check_lines, line_style
 
@@ -129,6 +129,7 @@ def plot_starts(
     from matplotlib.figure import Figure
 
     check_lines(curves)
+    curves = {label: sequence(of, f"curves[{label!r}]") for label, of in curves.items()}
     parts = words(parts, "parts", empty=True)
     found = {
         label: {
@@ -199,6 +200,7 @@ def plot_bits_curves(
     'bits per character'
     """
     check_lines(curves)
+    curves = {label: sequence(of, f"curves[{label!r}]") for label, of in curves.items()}
     found = {
         label: (
             entries(curve, "update", f"curves[{label!r}]"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import os
@@ -91,7 +92,9 @@ def _write_whole(text: str) -> None:
         return
     sys.stdout.flush()
     text = text.replace("\n", os.linesep)
-    left = memoryview(text.encode(sys.stdout.encoding, sys.stdout.errors or "strict"))
+    encoder = codecs.getincrementalencoder(sys.stdout.encoding)(sys.stdout.errors or "strict")
+    encoder.encode("")  # a byte-order mark, where there is one, stands at the beginning alone
+    left = memoryview(encoder.encode(text, final=True))
     while left:
         size = raw.write(left)
         if size is None:

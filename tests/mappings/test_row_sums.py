@@ -125,6 +125,31 @@ def test_a_crowd_of_a_short_row_is_not_let_in_and_out_for_ever(dtype: type) -> N
         assert (off <= 4 * np.finfo(dtype).eps * math.sqrt(d)).all()
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [1.75, 1.9, 1.99, 2])
+def test_a_crowd_just_below_the_threshold_takes_nothing_of_a_step(
+    alpha: float, dtype: type
+) -> None:
+    # The threshold was rounded onto it: counted in the support, it made the last step too short,
+    # and the leading entries kept up to 8 times what they may be off by.
+    rng, ulp, beta = np.random.default_rng(1), float(np.finfo(dtype).eps), alpha - 1
+    for d in (31, 300, 600, 20_000):
+        rows = []
+        for below in (0, 1, 3, 10, 50, 150):
+            lead = -np.r_[0, rng.uniform(0, 0.2, 3)]
+            low, high = -1.0, 0.0
+            for _ in range(60):
+                tau = (low + high) / 2
+                much = (np.maximum(lead - tau, 0) ** (1 / beta)).sum() >= 1
+                low, high = (tau, high) if much else (low, tau)
+            rows.append(np.r_[lead, np.full(d - 4, low - below * ulp)] / beta)
+        z = np.stack(rows).astype(dtype)
+        p = pyentmax.entmax(z, alpha)
+        assert_as_exact(p, entmax_of_crowds(z, alpha), z, alpha)
+        off = np.abs([math.fsum(row.tolist()) - 1 for row in p])
+        assert (off <= 4 * ulp * math.sqrt(d)).all()
+
+
 @pytest.mark.parametrize("d", [500_000, 2_000_000])
 def test_half_a_million_entries_are_not_added_to_a_leading_one_in_float32(d: int) -> None:
     # Each of 4e-8 counted as 6e-8 beside a sum near 1: 700 ε for all others than the largest.

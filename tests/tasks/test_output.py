@@ -86,6 +86,17 @@ def test_a_part_is_written_whole_where_python_does_not_buffer(monkeypatch):
     assert raw.taken.decode() == "hündin\n".replace("\n", os.linesep) * 3
 
 
+def test_a_mark_of_the_encoding_stands_at_the_beginning_alone(monkeypatch):
+    raw = unbuffered(monkeypatch, 10**6)
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, "utf-8-sig", write_through=True))
+    print("in")
+    with in_parts(2, "words") as write:
+        write("hund\n", 1)
+        write("katze\n", 1)
+    expected = "in\nhund\nkatze\n".replace("\n", os.linesep)
+    assert raw.taken == expected.encode("utf-8-sig")
+
+
 def test_a_full_disk_is_an_error_where_python_does_not_buffer(monkeypatch):
     raw = unbuffered(monkeypatch, 20)
     with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)), in_parts(9, "words") as write:
