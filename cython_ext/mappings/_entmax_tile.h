@@ -171,7 +171,7 @@ ALWAYS_INLINE void TYPED(tile_of_powers)(const TYPED(TilePower) *power, const bo
     TYPED(finish_tile)(power, is_same, true, x, n, columns, p, sum_p);
     /* The tangent is not all where many entries cross the threshold: up to α = 1.5 an s of those is
      * as small as the step, but near α = 2 it is 1. */
-    const double allowed = 8 * EPSILON;
+    const double allowed = EPSILON * fmin(8, 4 + sqrt((double)(n / BLOCK)));
     for (int j = 0; j < BLOCK; j++) {
         off[j] = columns->b_less_2[j] < 0 && sum_p[j] > 0 && fabs(sum_p[j] - 1.0) > allowed;
         any |= off[j];
