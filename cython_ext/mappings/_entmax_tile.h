@@ -141,8 +141,8 @@ static void TYPED(tile_step)(const REAL sum_p[BLOCK], const REAL sum_s[BLOCK],
     }
 }
 
-/* Gaps times β of the columns of a tile to p, n entries in all. Columns
- * of which none moves are left as they are. */
+/* Gaps times β of the columns of a tile to p, n entries in all. Columns of which none moves are
+ * left as they are. */
 ALWAYS_INLINE void TYPED(tile_of_powers)(const TYPED(TilePower) *power, const bool is_same,
                                          const REAL *restrict x, ptrdiff_t n,
                                          TYPED(EntmaxColumns) *restrict columns, Ahead *ahead,

@@ -28,8 +28,8 @@ JVP(sparsemax, "sparsemax")
 
 #elif defined(REAL)
 
-/* What a sum is above 1 by rounding alone; entries at the threshold keep a step too short for it.
- */
+/* A sum is above 1 by less through rounding alone; by more where entries at the threshold count in
+ * the size, and made the last step too short. */
 #define SHOWS (8 * EPSILON)
 
 /* How many gaps are t below 0 exactly. */

@@ -147,9 +147,10 @@ def newton_sparsemax(x: Any, t: Any = 1) -> Threshold:
         t ← t + (1 − f(t))/n,   n how many x_i + t are positive,
 
     is at or above the root. Supports are nested in t: once two passes count the same n, no entry
-    has left on the way, and the root is found. What t, as a rounded number, still lacks is added
-    at the end. These are `michelot`'s steps, but from where x ≤ max x − 1 is ruled out already:
-    at most log₂d + ½log₂(1/ε) of them, whatever the row holds.
+    has left on the way, and the root is found. The digits that t has no room for are kept beside
+    it, since a crowd of scores may be within them of the threshold. These are `michelot`'s steps,
+    but from where x ≤ max x − 1 is ruled out already: at most log₂d + ½log₂(1/ε) of them, whatever
+    the row holds.
 
     Examples
     --------
@@ -159,18 +160,22 @@ def newton_sparsemax(x: Any, t: Any = 1) -> Threshold:
     2
     """
     top, x = clipped_gaps(x)
-    t = np.ones_like(top) * t
-    size_before = np.zeros_like(top)
+    t, rest = np.ones_like(top) * t, np.zeros_like(top)
+    size_before, close = np.zeros_like(top), 4 * np.finfo(x.dtype).eps
     for passes in range(1, MAX_PASSES + 1):  # noqa: B007
-        u = np.maximum(x + t, 0)
+        u = np.maximum((x + t) + rest, 0)
         total, size = row_sums(u, (u > 0).astype(u.dtype))
-        rest = (1 - total) / size
-        moving = size != size_before
+        missing = 1 - total
+        rounded = (missing > 0) & (missing <= close)  # from above a sum is never below 1
+        moving = (size != size_before) & ~rounded
         if not moving.any():
             break
-        t = np.where(moving, t + rest, t)
+        before, rest = t, np.where(moving, rest + missing / size, rest)
+        t = before + rest
+        rest = rest - (t - before)
         size_before = size
-    return Threshold(top - (t + rest), support_size(x + t > 0), passes)
+    rest = rest + missing / size
+    return Threshold(top - (t + rest), support_size((x + t) + rest > 0), passes)
 
 
 def newton_entmax15(x: Any, t: Any = 1) -> Threshold:

@@ -42,13 +42,18 @@ def tsallis_exp(t: Any, beta: Any, rest: Any = 0) -> tuple[Any, Any]:
 
 
 def in_support(y: Any, c: Any, beta: Any, rest: Any = 0) -> Any:
-    """The support u = 1 + β(y − c) − rest > 0, read where no float underflows: all of y > −∞ at
-    β = 0."""
+    """The support 1 + β(y − c) − rest > 0, where no float underflows: all of y > −∞ at β = 0."""
     return (_base(_product(y - c, beta), rest) > 0) & (y > -np.inf)
 
 
 def tsallis_base(t: Any, beta: Any) -> Any:
-    """1 + βt, of which `tsallis_exp` is a power."""
+    """1 + βt, of which `tsallis_exp` is a power; −1 for all that is far below.
+
+    Examples
+    --------
+    >>> print(tsallis_base(np.array([0.0, -1.0, -9.0]), np.array([0.5])))
+    [ 1.   0.5 -1. ]
+    """
     return 1 + _product(t, beta)
 
 

@@ -110,11 +110,10 @@ def probabilities(z, output):
     return {i: weight / total for i, weight in weights.items()}
 
 
-def strings(model):
-    """Every string that the model can write, with its probability; the last state has to end it."""
+def strings(rows):
+    """Every string with its probability, from each state's of tokens; the last has to end it."""
     found, level = {}, {(): mpf(1)}
-    for row in model.scores:
-        p = probabilities(row, model.output)
+    for p in rows:
         if EOS in p:
             found |= {prefix: q * p[EOS] for prefix, q in level.items()}
         level = {(*prefix, i): q * p[i] for prefix, q in level.items() for i in p if i != EOS}
@@ -143,7 +142,7 @@ def table(rng, output, dtype, near=0.5):
 def check(model):
     """What the searches claim is true; returns whether both claim to list everything."""
     source = np.zeros((1, 1), int)
-    everything = strings(model)
+    everything = strings(probabilities(row, model.output) for row in model.scores)
     params = choose_mapping(model.output).params
     alpha = choose_mapping(model.output).alpha or params[0]
     complete = []

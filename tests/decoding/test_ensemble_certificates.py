@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from test_certificates import strings
 
 from pyentmax.decoding import Step, beam_search, exact_search
 from pyentmax.models.ensemble import Ensemble
@@ -130,15 +131,6 @@ def with_any_bound(rng, states, vocabulary, dtype):
 def mean(rows):
     """The mean of several dictionaries of probabilities."""
     return {i: mp.fsum(p.get(i, 0) for p in rows) / len(rows) for i in set().union(*rows)}
-
-
-def strings(rows):
-    """Every string with its probability; the last state has to end it."""
-    found, level = {}, {(): mpf(1)}
-    for p in rows:
-        found |= {prefix: q * p[EOS] for prefix, q in level.items() if EOS in p}
-        level = {(*prefix, i): q * p[i] for prefix, q in level.items() for i in p if i != EOS}
-    return found
 
 
 def check(members, rng):
