@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -165,7 +165,7 @@ class SentenceDecoder:
         normalize: bool = True,
         batch_size: int = 64,
         progress: bool = False,
-    ) -> Iterator[list[str]]:
+    ) -> Generator[list[str], None, None]:
         """The translations of `translate_all`, block after block, each when it is done.
 
         Parameters

@@ -16,7 +16,7 @@ from pyentmax.tasks.translation import Translator, demo, read_experiment, toy_ge
 from pyentmax.tasks.translation.reports import _file_name as of_sentences
 from pyentmax.tasks.translation.segmentation import Subwords, Words
 from pyentmax.tasks.translation.translator import ARCHITECTURES
-from pyentmax.training import TrainingConfig
+from pyentmax.training import TrainingConfig, progress
 
 SMALL = """
 [data]
@@ -87,6 +87,38 @@ def test_train_resume_and_translate(folder, capsys, monkeypatch, model, config):
     assert run("translate", out, "--list", "der hund", "--best", 1) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "No other has a probability above" in said or "Exact and complete" in said
+
+
+@pytest.mark.parametrize("shown", [["--list"], []])
+def test_a_bar_counts_sentences_while_translations_go_elsewhere(tmp_path, monkeypatch, shown):
+    untrained().save(tmp_path / "best.npz")
+    bars = []
+
+    class Bar:
+        def __init__(self, total, unit, **others):
+            self.total, self.unit, self.done, self.closed = total, unit, 0, False
+            bars.append(self)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.closed = True
+
+        def update(self, count):
+            self.done += count
+
+    monkeypatch.setattr(progress, "_on_a_screen", lambda: True)
+    monkeypatch.setattr(progress, "_tqdm", lambda: Bar)
+    command = ("translate", tmp_path, *shown, "der hund", "das ei", "der hund")
+    assert run(*command) == 0
+    assert [(bar.total, bar.unit, bar.done, bar.closed) for bar in bars] == [
+        (3, "sentence", 3, True)
+    ]
+    assert run(*command, "--quiet") == 0
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert run(*command) == 0
+    assert len(bars) == 1
 
 
 def test_a_number_that_no_training_has_is_told_with_its_place(folder, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 from pyentmax.data import DataError
@@ -24,6 +25,7 @@ from pyentmax.tasks.translation.reports import (
     picture_names,
 )
 from pyentmax.tasks.translation.translator import SentenceDecoder, load_sentence_decoder
+from pyentmax.training import counting
 
 
 def add_translate(commands: Commands) -> None:
@@ -62,6 +64,7 @@ def add_translate(commands: Commands) -> None:
         metavar="DIR",
         help="with --list or --force: draw tree or steps there, and the attention",
     )
+    add("--quiet", action="store_true", help="no progress")
 
 
 def _translate(args: argparse.Namespace) -> int:
@@ -88,13 +91,18 @@ def _translate(args: argparse.Namespace) -> int:
         return 0
     if args.pictures is not None and not args.list:
         raise ValueError("--pictures: expected --list or --force with it")
+    # On a screen, what is written is progress enough, and a bar would stand in between.
+    progress = not (args.quiet or sys.stdout.isatty())
     if not args.list:
-        blocks = decoder.translate_in_blocks(sentences, beam=beam, normalize=not args.whole)
-        with in_parts(len(sentences), "translations") as write:
+        blocks = decoder.translate_in_blocks(
+            sentences, beam=beam, normalize=not args.whole, progress=progress
+        )
+        with in_parts(len(sentences), "translations") as write, closing(blocks):
             for block in blocks:
                 write("".join(f"{translation}\n" for translation in block), len(block))
         return 0
-    with in_parts(len(sentences), "lists") as write:
+    bar = counting(len(sentences), "sentence", progress)
+    with in_parts(len(sentences), "lists") as write, bar as advance:
         for sentence, name in zip(sentences, picture_names(sentences), strict=True):
             result = decoder.translate(
                 sentence,
@@ -107,6 +115,7 @@ def _translate(args: argparse.Namespace) -> int:
             if args.pictures is not None:
                 for path in draw(decoder, sentence, result, args.pictures, name):
                     write(f"picture: {path}\n", 0)
+            advance(1)
     return 0
 
 
