@@ -384,16 +384,22 @@ def _bars(total: FloatArray, counts: IntArray, k: int) -> FloatArray:
     """
     bars = np.full(len(counts), -np.inf)
     usual = counts <= 4 * len(total) // max(len(counts), 1)
-    # Few sources with many: to fill up all the others to their length would take longer.
-    for i, end in zip(np.flatnonzero(~usual), np.cumsum(counts)[~usual], strict=True):
-        if counts[i] >= k:
-            bars[i] = np.partition(total[end - counts[i] : end], counts[i] - k)[counts[i] - k]
+    all_usual = bool(usual.all())
+    if not all_usual:
+        # Few sources with many: to fill up all the others to their length would take longer.
+        for i, end in zip(np.flatnonzero(~usual), np.cumsum(counts)[~usual], strict=True):
+            if counts[i] >= k:
+                bars[i] = np.partition(total[end - counts[i] : end], counts[i] - k)[counts[i] - k]
     width = counts[usual].max(initial=0)
-    if width >= k:
+    if width < k:
+        return bars
+    if len(total) == width * len(counts):  # all have as many
+        side_by_side = total.reshape(-1, width)
+    else:
+        side_by_side = np.full((np.count_nonzero(usual), width), -np.inf)
         there = np.arange(width) < counts[usual, None]
-        side_by_side = np.full(there.shape, -np.inf)
-        side_by_side[there] = total if usual.all() else total[np.repeat(usual, counts)]
-        bars[usual] = np.partition(side_by_side, width - k, axis=1)[:, width - k]
+        side_by_side[there] = total if all_usual else total[np.repeat(usual, counts)]
+    bars[usual] = np.partition(side_by_side, width - k, axis=1)[:, width - k]
     return bars
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pyentmax.models.protocol import FloatArray
 
 
-@dataclass(frozen=True, eq=False, init=False)
+# Not frozen as results are elsewhere: a search lists thousands, and each would take twice as long.
+@dataclass(eq=False)
 class Hypothesis:
     """One output sequence and its probability.
 
@@ -35,20 +36,6 @@ class Hypothesis:
     log_prob: float
     attention: FloatArray | None = None
     finished: bool = True
-
-    # A search lists thousands, and that of a frozen dataclass takes more than twice as long.
-    def __init__(
-        self,
-        tokens: tuple[int, ...],
-        log_prob: float,
-        attention: FloatArray | None = None,
-        finished: bool = True,
-    ) -> None:
-        own = self.__dict__
-        own["tokens"] = tokens
-        own["log_prob"] = log_prob
-        own["attention"] = attention
-        own["finished"] = finished
 
     @property
     def probability(self) -> float:

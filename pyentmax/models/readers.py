@@ -87,8 +87,29 @@ def still_read(memory_index: IntArray, source_index: IntArray) -> BoolArray | No
 
     Sources that no row reads cost time at each step, and copies of those that stay cost some, too.
     """
-    read: BoolArray = np.isin(memory_index, source_index)
+    asked = np.zeros(memory_index.max(initial=-1) + 1, dtype=bool)
+    asked[source_index] = True
+    read: BoolArray = asked[memory_index]
     return read if 4 * np.count_nonzero(read) <= 3 * len(read) else None
+
+
+def distinct(ids: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """Which of 0, …, size − 1 there are, and the place of each of ``ids`` among these.
+
+    What ``np.unique(ids, return_inverse=True)`` finds by sorting, in a quarter of the time.
+
+    Examples
+    --------
+    >>> found, place = distinct(np.array([7, 2, 7]), 9)
+    >>> found.tolist(), place.tolist()
+    ([2, 7], [1, 0, 1])
+    """
+    there = np.zeros(size, dtype=bool)
+    there[ids] = True
+    found = np.flatnonzero(there)
+    place = np.empty(size, dtype=np.int64)
+    place[found] = np.arange(len(found))
+    return found, place[ids]
 
 
 def joined_sources(

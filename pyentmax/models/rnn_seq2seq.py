@@ -25,7 +25,7 @@ from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
 from pyentmax.models.protocol import IntArray, PairBatch
-from pyentmax.models.readers import Readers, joined_sources, still_read
+from pyentmax.models.readers import Readers, distinct, joined_sources, still_read
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
     CONSTRAINED,
@@ -143,6 +143,8 @@ class DecoderState(NamedTuple):
     source_index: IntArray  # (B,): which encoded source a row decodes; on the host
     coverage: Any = None  # (B, S): the sum of past attention, where a fertility bounds it
     transposed: tuple[Any, ...] = ()  # the weights transposed, for the backward passes of training
+    # (V, 4H): the part of each target token in the first layer's gates, where these are few.
+    token_gates: Any = None
     # Rows that differ in their last token alone share the state before it. Then layers and
     # input_feed hold each such state once, and this says which is whose, on the host: (B,).
     place: IntArray | None = None
@@ -379,14 +381,20 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         check_sources(source, source_mask, self.config.source_size)
         xp = self.xp
         state = self._encode(self.params, xp.asarray(source), xp.asarray(source_mask), None)
+        if self.config.target_size <= 2 * len(source):  # all of them are soon read
+            every = self.params["target_embedding.weight"]
+            state = state._replace(token_gates=linear(self.params, "decoder.0", every))
         return _detached(state)
 
     def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
-        # Many rows read the same token: each distinct token's part of the gates is computed once.
-        distinct, place = np.unique(tokens, return_inverse=True)
-        embedded = embedding(self.params, "target_embedding", distinct)
-        gates = linear(self.params, "decoder.0", embedded).data[self.xp.asarray(place)]
+        of_tokens, place = state.token_gates, tokens
+        if of_tokens is None:
+            # Many rows read the same token, whose part of the gates is computed once.
+            different, place = distinct(tokens, self.config.target_size)
+            embedded = embedding(self.params, "target_embedding", different)
+            of_tokens = linear(self.params, "decoder.0", embedded).data
+        gates = of_tokens[self.xp.asarray(place)]
         readers = Readers(np.searchsorted(state.memory_index, state.source_index))
         state, weights = self._decode_step(self.params, gates, state, None, readers)
         scores = linear(self.params, "output", state.input_feed)
@@ -396,10 +404,10 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         """The state of the given rows; a row may be repeated."""
         source_index = state.source_index[rows]
         states = rows if state.place is None else state.place[rows]
-        distinct, place = np.unique(states, return_inverse=True)
+        different, place = distinct(states, len(state.input_feed))
         # Products of a few rows more would cost less than the way through `place`.
-        share = 4 * len(distinct) <= 3 * len(rows)
-        states = self.xp.asarray(distinct if share else states)
+        share = 4 * len(different) <= 3 * len(rows)
+        states = self.xp.asarray(different if share else states)
         memory, memory_index = state.memory, state.memory_index
         read = still_read(memory_index, source_index)
         if read is not None:
@@ -407,7 +415,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             memory = Memory(*(part[places] for part in memory))
             memory_index = memory_index[read]
         return state._replace(
-            layers=tuple(layer[:, states] for layer in state.layers),
+            layers=tuple(layer.take(states, axis=1) for layer in state.layers),
             input_feed=state.input_feed[states],
             memory=memory,
             memory_index=memory_index,
@@ -432,6 +440,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             index,
             np.concatenate([state.source_index for state in states]),
             None if states[0].coverage is None else xp.concatenate([s.coverage for s in states]),
+            token_gates=states[0].token_gates,
         )
 
 
