@@ -92,16 +92,19 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     p, answer = as_floating(p, "p")
     alpha, _ = as_floating(alpha, "alpha")
     alpha = _right(alpha, alpha > 0, "above 0")
+    per_row = _per_row(beside(alpha, p, "alpha"), p, axis)
     with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
-        beta = (_per_row(beside(alpha, p, "alpha"), p, axis) - 1).astype(p.dtype)
-    # p − p^α = −p expm1(β log p) does not cancel where α is near 1.
-    log_p, shannon = _log(p), beta == 0
-    finite = np.where(shannon | np.isinf(beta), 1, beta).astype(p.dtype)
+        alpha, beta = per_row.astype(p.dtype), (per_row - 1).astype(p.dtype)
+    log_p, shannon, infinite = _log(p), beta == 0, np.isinf(beta)
+    alpha, beta = np.where(infinite, 2, alpha), np.where(shannon | infinite, 1, beta)
     with np.errstate(over="ignore"):
-        power = np.where(shannon, log_p, np.expm1(finite * log_p) / finite)
-        at_infinity = np.where(np.isnan(p), p, 0)
-        h = np.where(np.isinf(beta), at_infinity, -p * power / (1 + finite * ~shannon))
-    return _sum(h, axis, answer)
+        # p^α − p = p expm1(β log p) does not cancel where α is near 1. Where p^β is large, which it
+        # may be beyond floats for α < 1, nothing does.
+        exponent = beta * log_p
+        large, small = (np.exp(alpha * log_p) - p) / beta, p * (np.expm1(exponent) / beta)
+    h = np.where(shannon, -p * log_p, -np.where(exponent > 1, large, small) / alpha)
+    at_infinity = np.where(np.isnan(p), p, 0)
+    return _sum(np.where(infinite, at_infinity, h), axis, answer)
 
 
 def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
@@ -134,7 +137,8 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     >>> print(np.round([norm_entropy(p, a) for a in (1, 2, np.inf)], 6))
     [0.       0.292893 0.5     ]
     """
-    return 1 - alpha_norm(p, alpha, axis)
+    norm, answer = _norm(p, alpha, axis)
+    return (1 - norm).astype(answer, copy=False)
 
 
 def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
@@ -147,6 +151,12 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     >>> print(alpha_norm([3e-200, 4e-200]))
     5e-200
     """
+    norm, answer = _norm(p, alpha, axis)
+    return norm.astype(answer, copy=False)
+
+
+def _norm(p: Any, alpha: Any, axis: Any) -> tuple[Any, np.dtype[Any]]:
+    # ‖p‖_α in the dtype that computes, and the one to answer in.
     p, answer = as_floating(p, "p")
     alpha, _ = as_floating(alpha, "alpha")
     alpha = _right(alpha, alpha >= 1, "at least 1")
@@ -160,7 +170,7 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     ratio = p / np.where(top == 0, 1, top)
     terms = np.where(np.isnan(alpha), alpha, ratio**alpha)  # 1 to any power is 1
     powers = np.sum(terms, axis=axis, keepdims=True)
-    return _sum(top * powers ** (1 / alpha), axis, answer)
+    return np.sum(top * powers ** (1 / alpha), axis=axis), answer
 
 
 def _right(alpha: Any, right: Any, expected: str) -> Any:

@@ -784,3 +784,20 @@ def test_the_noise_of_float32_inside_is_no_kink() -> None:
 def test_an_argument_of_another_kind_is_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.02, 1.1])
+def test_float16_shows_too_little_unless_less_is_asked_for(factor: float) -> None:
+    """A gradient that was 10% too large passed, as resolved: 64 ε of float16 are 6%."""
+
+    def loss(z: Any) -> Any:
+        return np.float16(np.exp(z).sum())
+
+    z = np.array([0.8216181435011584, 0.33043707618338714, -1.303157231604361])
+    report = check_gradient(loss, z, lambda z: factor * np.exp(z))
+    assert not report.resolved
+    assert not report.passed
+    asked = check_gradient(loss, z, lambda z: factor * np.exp(z), rtol=0.07)
+    assert asked.resolved
+    assert asked.passed
+    assert not check_gradient(loss, z, lambda z: 1.5 * np.exp(z), rtol=0.07).passed

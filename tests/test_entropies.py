@@ -108,3 +108,29 @@ def test_the_norm_of_nothing_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"p of shape \(2, 0\) has no entry along axis -1"):
         norm_entropy(np.ones((2, 0)))
     assert norm_entropy(np.ones((0, 2))).shape == (0,)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", [1e-3, 0.01, 0.5, 0.97])
+def test_the_least_probabilities_keep_an_entropy_of_order_below_1_finite(
+    alpha: float, dtype: type
+) -> None:
+    # p^(α−1) is beyond floats there, and p^α is not.
+    p = np.array([1, np.finfo(dtype).smallest_subnormal, np.finfo(dtype).tiny / 8], dtype)
+    with mpmath.workdps(40), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        exact = sum(mpmath.mpf(x) - mpmath.mpf(x) ** alpha for x in map(float, p))
+        exact /= mpmath.mpf(alpha) * (mpmath.mpf(alpha) - 1)
+        np.testing.assert_allclose(
+            float(tsallis_entropy(p, alpha)), float(exact), rtol=200 * np.finfo(dtype).eps
+        )
+
+
+@pytest.mark.parametrize(
+    ("p", "alpha"), [([0.5, 0.5], 1.0002), ([0.5, 0.5], 1.001), ([0.999, 0.001], 1.5)]
+)
+def test_the_norm_entropy_of_half_precision_is_rounded_once(p: list[float], alpha: float) -> None:
+    # 1 − ‖p‖ was taken of a norm that had been rounded to half precision.
+    halves = np.array(p, np.float16)
+    expected = norm_entropy(halves.astype(np.float32), alpha).astype(np.float16)
+    assert norm_entropy(halves, alpha) == expected

@@ -276,7 +276,7 @@ def as_mask(mask: Any, true: str) -> Any:
     if mask.dtype != np.bool_:
         raise TypeError(
             f"mask must be boolean, True {true}, got dtype {mask.dtype}; convert it with "
-            "mask.astype(bool)"
+            "mask != 0"
         )
     return mask
 

@@ -41,7 +41,8 @@ class CheckReport:
         The estimated error of the finite differences there.
     resolved : bool
         Whether the differences are certain enough to tell a right derivative from a wrong one: the
-        largest estimate is at most 1/256 of the largest entry, or of the order of the tolerance. Of
+        largest estimate, and 64 ε of the function's dtype, are at most 1/256 of the largest entry,
+        or within atol + rtol · (that entry). float16 needs an rtol of 0.07 or more for that. Of
         a function that is flat as far as its dtype shows, only 0 can be told to be right, up to
         slopes of four spacings of a dtype that moves at all.
     kink : bool
@@ -94,7 +95,8 @@ class CheckReport:
         size = np.where(np.isnan(differences), np.inf, np.abs(differences))
         largest = float(np.max(np.abs(numeric), initial=0))
         # Both sides were computed in fn's dtype, so no more digits can be asked for.
-        tolerance = atol + max(rtol, 64 * found.epsilon) * largest
+        asked, rounding = atol + rtol * largest, 64 * found.epsilon * largest
+        tolerance = max(asked, atol + rounding)
         # No entry is held to more digits than the differences have.
         with np.errstate(invalid="ignore"):
             excess = np.where(np.isinf(size), np.inf, size - found.estimates)
@@ -103,7 +105,7 @@ class CheckReport:
         dual = duality is None or duality <= allowed
         kink = bool(np.any(found.breaks > 2 * tolerance))
         uncertain = float(np.max(found.estimates, initial=0))
-        seen = uncertain <= max(tolerance, RESOLUTION * largest)
+        seen = max(uncertain, rounding) <= max(asked, RESOLUTION * largest)
         # Where fn is flat, its dtype shows no more than that, and only what it hides can be right:
         # of any other slope the differences cannot tell whether it is.
         claimed = float(np.max(np.abs(analytic), initial=0))

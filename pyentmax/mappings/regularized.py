@@ -226,7 +226,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
         a row with a NaN gives NaN
     omega_hessian : function of p with the rows on its last axis
         returns the Hessian of Ω, of shape batch + (d, d) or one that broadcasts to it; what it
-        holds off the support plays no part
+        holds off the support plays no part, and it is inverted in float64 at most
     axis : as in `pyentmax.softmax`
 
     Returns
@@ -266,7 +266,10 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
     both = on[..., :, None] * on[..., None, :]
     identity = _simplex.identity(rows.p)
     # Off the support stands an identity block: it inverts to itself and is then taken off.
-    inverse = np.linalg.inv(np.where(both != 0, hessian, identity)) * both
+    padded = np.where(both != 0, hessian, identity)
+    if padded.dtype.itemsize > 8:  # which np.linalg does not take
+        padded = padded.astype(np.float64)
+    inverse = np.linalg.inv(padded) * both
     column = np.sum(inverse, axis=-1, keepdims=True)
     row = np.sum(inverse, axis=-2, keepdims=True)
     total = np.sum(column, axis=-2, keepdims=True)

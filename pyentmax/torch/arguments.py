@@ -45,7 +45,7 @@ def check_mask(mask: Any, z: Tensor) -> None:
     if mask.dtype != torch.bool:
         raise TypeError(
             f"mask must be boolean, True where a score may get probability, got {mask.dtype}; "
-            "convert it with mask.bool()"
+            "convert it with mask != 0"
         )
     check_broadcast(mask, z.shape, "mask", "z")
 

@@ -341,3 +341,10 @@ def test_an_inverse_that_rises_beyond_the_window_is_told_the_window_first() -> N
     message = r"must rise from 0 to 1 within \[-2\*\*30, 2\*\*30\], .* divide Ω and z"
     with pytest.raises(ValueError, match=message):
         regularized_argmax([0.0, 1.0], lambda t: t / 2.0**40)
+
+
+def test_a_hessian_of_long_doubles_is_inverted_in_float64() -> None:
+    p = np.array([0.25, 0.75], np.longdouble)
+    found = hessian_jacobian(p, lambda p: np.diag(1 / p))
+    assert found.dtype == p.dtype
+    np.testing.assert_allclose(found, separable_jacobian(p, lambda p: 1 / p), rtol=1e-15)
