@@ -275,8 +275,7 @@ def as_mask(mask: Any, true: str) -> Any:
         mask = np.asarray(mask)
     if mask.dtype != np.bool_:
         raise TypeError(
-            f"mask must be boolean, True {true}, got dtype {mask.dtype}; convert it with "
-            "mask != 0"
+            f"mask must be boolean, True {true}, got dtype {mask.dtype}; convert it with mask != 0"
         )
     return mask
 

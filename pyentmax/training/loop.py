@@ -162,7 +162,6 @@ def train(
         else:
             run.start(overwrite)
         run.clear_leftovers()
-        validate_every = config.validate_every or math.ceil(config.updates / 10)
         shown = Progress(config.updates, run.updates, progress)
         limit = limit_blas(blas_threads, announce=progress)
 
@@ -180,7 +179,7 @@ def train(
                 with run.withdrawn_if_it_fails(resume):
                     run.update(batches_of_update)
                 shown.updated(run)
-                if run.updates % validate_every == 0 or run.updates == config.updates:
+                if run.validates_here() or run.updates == config.updates:
                     validate_now()
                 elif run.seconds - run.saved_at >= save_every:
                     run.settle()
@@ -264,6 +263,18 @@ class _Run:
     def ends_unvalidated(self) -> bool:
         """Whether a run that was stopped is to end right there, where nothing was validated."""
         return self.updates == self.config.updates and not self._validated_last()
+
+    def validates_here(self) -> bool:
+        """Whether a validation is due after as many updates, however long the run is.
+
+        One that comes at the end alone leaves rate, patience and the parameters to be averaged as
+        they were: a run that is made longer learns what it would have without it.
+        """
+        return self._is_due(self.updates)
+
+    def _is_due(self, updates: int) -> bool:
+        every = self.config.validate_every or math.ceil(self.config.updates / 10)
+        return updates % every == 0
 
     def _validated_last(self) -> bool:
         """Whether the last thing that was done is a validation."""
@@ -382,6 +393,7 @@ class _Run:
         if self.config.average == 1:
             yield
             return
+        kept = self.recent
         if self.config.average_every is None:
             self.remember()
         now = {name: x.copy() for name, x in self.model.params.items()}
@@ -393,6 +405,8 @@ class _Run:
         finally:
             for name, x in self.model.params.items():
                 x[...] = now[name]
+            if not self.validates_here():
+                self.recent = kept
 
     def validated(self, validation: Validation) -> None:
         """Record a validation, and keep the parameters if they are the best."""
@@ -401,8 +415,9 @@ class _Run:
             raise ValueError(f"validate: expected a finite accuracy, got {validation.accuracy}")
         history = self.history
         improved = validation.accuracy > history.best_accuracy
-        self.stale = 0 if improved else self.stale + 1
-        self.schedule.on_validation(validation.loss)
+        if self.validates_here():
+            self.stale = 0 if improved else self.stale + 1
+            self.schedule.on_validation(validation.loss)
         history.update.append(self.updates)
         history.loss.append(self.recent_loss)
         history.dev_loss.append(validation.loss)
@@ -570,7 +585,8 @@ class _Run:
         if config.average_every is not None:
             count = self.updates // config.average_every
         else:
-            count = len(self.history.update) if config.average > 1 else 0
+            due = sum(map(self._is_due, self.history.update))
+            count = due if config.average > 1 else 0
         return [f"recent.{age}" for age in range(min(count, config.average))]
 
     def _restore_description(self, meta: dict[str, Any]) -> None:

@@ -349,6 +349,35 @@ def test_a_finished_run_can_be_made_longer(tmp_path, schedule):
             run(new_model(), tmp_path, config=replace(settings, updates=50), resume=True)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"schedule": "halve", "rate": 0.5}, {"patience": 3}, {"average": 2}, {"average": 5}],
+)
+@pytest.mark.parametrize("ends", [[17], [3, 10, 25, 38]])
+def test_what_is_validated_at_an_end_alone_changes_nothing_of_a_longer_run(
+    tmp_path, settings, ends
+):
+    """The rate was halved once more, and the end's parameters were averaged with the others."""
+    settings = {"schedule": "inverse_sqrt", "warmup": 5} | settings
+    if settings["schedule"] == "halve":
+        del settings["warmup"]
+    whole, longer = new_model(), new_model()
+    history = run(whole, config=config(**settings), keep="last")
+    for updates in [*ends, 40]:
+        last = run(
+            longer if updates == 40 else new_model(),
+            tmp_path,
+            config=config(updates=updates, **settings),
+            resume=updates > ends[0],
+            keep="last",
+        )
+    assert set(last.update) == {*history.update, *ends}
+    seen = dict(zip(last.update, last.dev_loss, strict=True))
+    assert [seen[t] for t in history.update] == history.dev_loss
+    for name, x in whole.params.items():
+        np.testing.assert_array_equal(longer.params[name], x)
+
+
 def test_a_run_that_knows_its_length_can_be_made_longer_too(tmp_path):
     """Runs of earlier versions say how long they are even where it does not matter."""
     settings = config(schedule="halve", updates=20)
