@@ -77,6 +77,20 @@ def test_parameters_follow_their_rows(k: Any) -> None:
 def test_wrong_parameters_are_seen_at_once_where_they_are_at_hand() -> None:
     with pytest.raises(ValueError, match="k must be at least 1"):
         pyentmax.topk_softmax(LAZY, 0)
+    d = LAZY.shape[-1]
+    for mapping in (pyentmax.csoftmax, pyentmax.csparsemax):
+        for upper in (-1, np.nan):
+            with pytest.raises(ValueError, match="upper must be at least 0, got"):
+                mapping(LAZY, upper)
+        with pytest.raises(ValueError, match="upper is infeasible: .* got a sum of 0.9"):
+            mapping(LAZY, 0.9 / d)
+        # What a mask and the scores decide is seen by nobody: NaN says so.
+        assert np.isnan(mapping(LAZY, 1.1 / d, mask=np.arange(d) < 1).compute()).all()
+        assert not np.isnan(mapping(LAZY, 1 / d).compute()).any()
+        assert mapping(LAZY[:0], 0.1 / d).compute().shape == (0, *LAZY.shape[1:])
+    with pytest.raises(ValueError, match=f"budget must be at most .*, {d}, got {d + 1}"):
+        pyentmax.budget_sparsemax(LAZY, d + 1)
+    np.testing.assert_array_equal(pyentmax.budget_sparsemax(LAZY, d).compute(), 1)
 
 
 @needs_kernels

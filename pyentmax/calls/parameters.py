@@ -174,12 +174,18 @@ class Budget(PerRow):
         if rows.on_host and not np.all(fits):
             wrong = ~np.broadcast_to(fits, rows.batch)
             asked, most = (np.broadcast_to(a, rows.batch)[wrong].flat[0] for a in (budget, places))
-            raise ValueError(
-                f"{self.name} must be at most the number of a row's unmasked entries, {most}, "
-                f"got {asked:.9g}"
-            )
+            raise self._too_large(asked, most)
+        one, d = _one_at_hand(value, self.name, rows), rows.z.shape[-1]
+        if one is not None and one > d:
+            raise self._too_large(one, d)
         # Where nobody could look, an impossible budget makes its row NaN.
         return np.where(fits & (budget >= self.least), budget, np.nan).astype(rows.z.dtype)
+
+    def _too_large(self, asked: float, most: int) -> ValueError:
+        return ValueError(
+            f"{self.name} must be at most the number of a row's unmasked entries, {most}, "
+            f"got {asked:.9g}"
+        )
 
 
 @dataclass(frozen=True)
@@ -200,22 +206,24 @@ class UpperBounds:
         check_known(rows.z, "z")
         live = rows.live()
         upper, precision = as_floating(value, self.name)
+        enough = least_sum(rows.z.dtype, precision, rows.z.shape[-1])
+        one = _one_at_hand(value, self.name, rows)
+        if one is not None:
+            self._check_values(np.asarray(one))
+            if one * rows.z.shape[-1] < enough:
+                raise self._infeasible(one * rows.z.shape[-1])
         upper = beside(upper, rows.z, self.name)
         upper = self._fitted(upper, rows.shape, "z")
         upper = np.where(live, to_rows(upper, rows.axes), 0)
         self._check_values(upper)
         bounds = np.minimum(upper, NO_BOUND).astype(rows.z.dtype)
         total = np.sum(bounds, axis=-1)
-        feasible = total >= least_sum(rows.z.dtype, precision, rows.z.shape[-1])
+        feasible = total >= enough
         feasible = (feasible & np.all(upper >= 0, axis=-1)) | ~np.any(live, axis=-1)
         if not rows.on_host:
             rows.wrong = ~feasible
         elif not np.all(feasible):
-            least = np.min(np.where(feasible, np.inf, total))
-            raise ValueError(
-                f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
-                f"to at least 1, got a sum of {least:.9g}; raise some of them"
-            )
+            raise self._infeasible(np.min(np.where(feasible, np.inf, total)))
         return bounds
 
     def of_probabilities(self, value: Any, rows: ProbabilityRows) -> Any:
@@ -262,10 +270,24 @@ class UpperBounds:
                 f"{self.name} of shape {upper.shape} does not broadcast to {kind}, of shape {shape}"
             ) from None
 
+    def _infeasible(self, total: float) -> ValueError:
+        return ValueError(
+            f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
+            f"to at least 1, got a sum of {total:.9g}; raise some of them"
+        )
+
     def _check_values(self, upper: Any) -> None:
         if isinstance(upper, np.ndarray) and not (upper >= 0).all():
             wrong = upper[~(upper >= 0)].flat[0]
             raise ValueError(f"{self.name} must be at least 0, got {wrong:g}")
+
+
+def _one_at_hand(value: Any, name: str, rows: ScoreRows) -> float | None:
+    """A number for all rows that nobody may look at: it can be wrong whatever they hold."""
+    value = as_floating(value, name)[0]
+    if rows.on_host or not rows.z.size or not isinstance(value, np.ndarray) or value.ndim:
+        return None
+    return float(value)
 
 
 # No probability exceeds 1: all bounds above are alike, and 2 fits every dtype.
