@@ -117,7 +117,7 @@ def check_positive(name: str, value: Any) -> None:
 
 
 def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) -> None:
-    """Raise a ValueError unless sizes are positive, rates below 1 and the output trainable."""
+    """Raise a ValueError unless sizes are positive, rates below 1, the output a distribution."""
     for name in sizes:
         if getattr(config, name) < 1:
             raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")
@@ -132,4 +132,4 @@ def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) ->
             f"{LEARNED!r}, since the loss L_α falls as α grows, whatever the scores, so that "
             "training would only drive α to its bound"
         )
-    choose_mapping(config.output)
+    choose_mapping(config.output).require_distribution()

@@ -108,6 +108,15 @@ class ChosenMapping(NamedTuple):
                 f"one of {known}; {self.name} has none"
             )
 
+    def require_distribution(self) -> None:
+        """Raise a ValueError unless what the mapping gives sums to 1, as next tokens' chances do."""
+        if not (_RECORDS[self.name].on_simplex or self.params == (1.0,)):
+            total = self.params[0]
+            raise ValueError(
+                f"output: expected a mapping to probabilities that sum to 1, got {self.name} with "
+                f"a sum of {total:g}"
+            )
+
     def loss(self, z: Tensor, y: Array, **options: Any) -> Tensor:
         """The mapping's Fenchel-Young loss, on the tape."""
         record = _RECORDS[self.name]

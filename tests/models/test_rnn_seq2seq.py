@@ -380,6 +380,7 @@ def test_sizes_beyond_the_memory_of_the_machine_are_refused_before_anything_is_m
         ("output", "learned", "only the attention's α .* since the loss L_α falls as α grows"),
         ("output", "entmax", "expected entmax:ALPHA, numbers in place of .*; got 'entmax'"),
         ("output", "entmax:x", "got 'entmax:x'"),
+        ("output", "budget_sparsemax:1.5", "sum to 1, got budget_sparsemax with a sum of 1.5"),
     ],
 )
 def test_bad_configurations(field, value, message):

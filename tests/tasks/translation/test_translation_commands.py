@@ -2,6 +2,7 @@
 
 import io
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -119,6 +120,16 @@ def test_a_bar_counts_sentences_while_translations_go_elsewhere(tmp_path, monkey
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert run(*command) == 0
     assert len(bars) == 1
+
+
+def test_a_standard_input_that_is_closed_is_no_empty_one(tmp_path):
+    untrained().save(tmp_path / "best.npz")
+    command = [sys.executable, "-m", "pyentmax", "translate", str(tmp_path), "-"]
+    for redirected, status, said in (("<&-", 1, "which is closed"), ("</dev/null", 0, "")):
+        words = ["sh", "-c", f'exec "$@" {redirected}', "sh", *command]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert done.returncode == status
+        assert said in done.stderr
 
 
 def test_a_number_that_no_training_has_is_told_with_its_place(folder, capsys):

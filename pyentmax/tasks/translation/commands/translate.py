@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -75,6 +76,9 @@ def _translate(args: argparse.Namespace) -> int:
     if "-" in sentences and len(sentences) > 1:
         raise ValueError("sentences: expected - for standard input alone, got more sentences")
     if sentences == ["-"]:
+        # Where it was closed, nothing stands for it, under this name: see __main__.py.
+        if getattr(sys.stdin, "name", None) == os.devnull:
+            raise ValueError("sentences: expected standard input for -, which is closed")
         # A mark at the beginning of a file that came through a pipe is no part of a word.
         text = sys.stdin.read().removeprefix("\ufeff")
         sentences = text.removesuffix("\n").split("\n") if text else []
