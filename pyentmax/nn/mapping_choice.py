@@ -109,7 +109,7 @@ class ChosenMapping(NamedTuple):
             )
 
     def require_distribution(self) -> None:
-        """Raise a ValueError unless what the mapping gives sums to 1, as next tokens' chances do."""
+        """Raise a ValueError unless what the mapping gives sums to 1, as chances do."""
         if not (_RECORDS[self.name].on_simplex or self.params == (1.0,)):
             total = self.params[0]
             raise ValueError(
