@@ -123,6 +123,22 @@ static bool TYPED(sparsemax_columns)(const REAL *x, ptrdiff_t n, int passes, Ahe
     return all > 0;
 }
 
+/* Which of such columns have an entry on another side of the threshold t + rest than of t? The
+ * others are right: the rest is what the sum of their support lacks. */
+NEVER_INLINE bool TYPED(any_crosses)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict t,
+                                     const REAL *restrict rest, REAL *restrict past) {
+    REAL crossing[BLOCK] = {0}, all = 0;
+    for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++) {
+            const REAL u = x[i + j] + t[j], v = u + rest[j];
+            crossing[j] += v > 0 ? (REAL)1 : (REAL)0;
+            crossing[j] -= u >= 0 ? (REAL)1 : (REAL)0; /* all cross the same way */
+        }
+    for (int j = 0; j < BLOCK; j++) past[j] = crossing[j] == 0 ? (REAL)0 : past[j];
+    for (int j = 0; j < BLOCK; j++) all += past[j];
+    return all > 0;
+}
+
 /* The rest of such columns, by the same steps: it has the digits that t has no room for. The first
  * step may come from below; the others come from above, where a sum below 1 is rounding. */
 NEVER_INLINE void TYPED(settle_columns)(const REAL *restrict x, ptrdiff_t n, const REAL *restrict t,
@@ -158,7 +174,8 @@ static void TYPED(sparsemax_tile)(const REAL *const z[BLOCK], ptrdiff_t n, Ahead
     } else {
         TYPED(interleave)(z, n, 1, x, largest);
     }
-    if (TYPED(sparsemax_columns)(x, n, MAX_PASSES, ahead, t, rest, past))
+    if (TYPED(sparsemax_columns)(x, n, MAX_PASSES, ahead, t, rest, past)
+        && TYPED(any_crosses)(x, n, t, rest, past))
         TYPED(settle_columns)(x, n, t, past, rest);
 }
 

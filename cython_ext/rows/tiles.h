@@ -188,37 +188,38 @@ static void TYPED(interleave)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scal
     TYPED(interleave_scaled)(z, n, scales, tile, largest);
 }
 
-/* The same, and the largest gap of each GROUP of entries in `groups`, a tile of as many rows;
- * returns their number. */
+/* The same, and the largest gap of each of `groups`, a tile of as many rows; returns their number,
+ * a GROUPth of n >= WORTH_GROUPS. Groups lie across the row, every so many entries: in a sorted
+ * row, the largest would fill a few groups of neighbours. */
 static ptrdiff_t TYPED(interleave_groups)(const REAL *const z[BLOCK], ptrdiff_t n, REAL scale,
                                           REAL *restrict tile, REAL *restrict largest,
                                           REAL *restrict groups) {
     TYPED(to_tile)(z, n, tile);
     REAL scales[LANES];
     for (int j = 0; j < LANES; j++) scales[j] = scale;
-    const ptrdiff_t whole = n / GROUP, count = (n + GROUP - 1) / GROUP;
+    const ptrdiff_t count = (n + GROUP - 1) / GROUP, apart = count * BLOCK;
+    const ptrdiff_t whole = n - (GROUP - 1) * count; /* the others lack their last entry */
     for (ptrdiff_t half = 0; half < BLOCK; half += LANES) {
         REAL top[LANES], nans[LANES] = {0};
         for (int j = 0; j < LANES; j++) top[j] = -(REAL)INFINITY;
         const REAL *x = tile + half;
         REAL *maxima = groups + half;
-        for (ptrdiff_t g = 0; g < whole; g++, x += GROUP * BLOCK, maxima += BLOCK)
+        for (ptrdiff_t g = 0; g < whole; g++, x += BLOCK, maxima += BLOCK)
             for (int j = 0; j < LANES; j++) {
-                const REAL a = x[j], b = x[BLOCK + j], c = x[2 * BLOCK + j], d = x[3 * BLOCK + j];
+                const REAL a = x[j], b = x[apart + j], c = x[2 * apart + j], d = x[3 * apart + j];
                 const REAL of_group = TYPED(larger)(TYPED(larger)(a, b), TYPED(larger)(c, d));
                 nans[j] += (a * MINUTE + b * MINUTE) + (c * MINUTE + d * MINUTE);
                 top[j] = TYPED(larger)(of_group, top[j]);
                 maxima[j] = of_group;
             }
-        if (whole < count) {
-            for (int j = 0; j < LANES; j++) maxima[j] = -(REAL)INFINITY;
-            for (ptrdiff_t i = whole * GROUP; i < n; i++, x += BLOCK)
-                for (int j = 0; j < LANES; j++) {
-                    maxima[j] = TYPED(larger)(x[j], maxima[j]);
-                    nans[j] += x[j] * MINUTE;
-                }
-            for (int j = 0; j < LANES; j++) top[j] = TYPED(larger)(maxima[j], top[j]);
-        }
+        for (ptrdiff_t g = whole; g < count; g++, x += BLOCK, maxima += BLOCK)
+            for (int j = 0; j < LANES; j++) {
+                const REAL a = x[j], b = x[apart + j], c = x[2 * apart + j];
+                const REAL of_group = TYPED(larger)(TYPED(larger)(a, b), c);
+                nans[j] += (a * MINUTE + b * MINUTE) + c * MINUTE;
+                top[j] = TYPED(larger)(of_group, top[j]);
+                maxima[j] = of_group;
+            }
         for (int j = 0; j < LANES; j++)
             largest[half + j] = top[j] = nans[j] != nans[j] ? nans[j] : top[j];
         TYPED(gaps_of_half)(tile + half, n, scales, top);
