@@ -155,7 +155,7 @@ static const TYPED(PreparedPower) *TYPED(power_for)(double alpha, ptrdiff_t n,
     return NULL;
 #else
     const double b = 1 / (alpha - 1);
-    if (n <= SHORT_OF_POWERS || b < 2 || b > 7) return NULL;
+    if (n <= SHORT_OF_POWERS || b <= 1 || b > 7) return NULL;
     if (kept->exponent != b - 2) TYPED(prepare_power)(kept, b - 2);
     return kept;
 #endif
