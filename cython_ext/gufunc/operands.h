@@ -48,6 +48,14 @@ static const REAL *TYPED(contiguous)(const char *from, ptrdiff_t stride, ptrdiff
 static const REAL *TYPED(masked)(const char *from, ptrdiff_t stride, const char *mask,
                                  ptrdiff_t mask_stride, ptrdiff_t n, REAL *copy) {
     if (mask_stride == 0 && *mask) return TYPED(contiguous)(from, stride, n, copy);
+    if (stride == (ptrdiff_t)sizeof(REAL) && mask_stride == 1) { /* vectors, if read always */
+        const REAL *row = (const REAL *)from;
+        for (ptrdiff_t i = 0; i < n; i++) {
+            const REAL score = row[i];
+            copy[i] = mask[i] ? score : -(REAL)INFINITY;
+        }
+        return copy;
+    }
     for (ptrdiff_t i = 0; i < n; i++)
         copy[i] = mask[i * mask_stride] ? *(const REAL *)(from + i * stride) : -(REAL)INFINITY;
     return copy;
