@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from aarch64_kernels import INSTALL, AArch64Kernels, build, missing_tools
+from kernel_operands import BASELINE, KERNELS_OF_ROWS, operands, rows_of_every_kind
 from kernel_rows import FLOATS, awkward_layouts
-from test_instruction_sets import BASELINE, KERNELS_OF_ROWS, operands, rows_of_every_kind
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
