@@ -1,7 +1,8 @@
 """``python -m pyentmax``: the commands of all tasks.
 
 Every command begins with a line that says what computes the mappings. One that trains or decodes
-says next how many threads BLAS runs. It ends with exit code 0 if it did what it was asked for, and
+says next how many threads BLAS runs. Where standard output is a text to go on with, these lines go
+to standard error. It ends with exit code 0 if it did what it was asked for, and
 otherwise prints one line that says what was wrong.
 """
 
@@ -41,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     keep_freed_memory()  # decoding, too, allocates the same arrays at every step
     try:
-        print(f"pyentmax runs {describe_backend()}", flush=True)
+        _begin(args, f"pyentmax runs {describe_backend()}")
         if getattr(args, "scheduler", None) is None:  # whose workers have devices of their own
             device_module(getattr(args, "device", "cpu"))  # raises before there is anything on disk
         code = _run(args)
@@ -70,11 +71,19 @@ def _say(text: str) -> None:
         note(text)
 
 
+def _begin(args: argparse.Namespace, text: str) -> None:
+    """Print one of the lines that a command begins with."""
+    if args.writes_text:
+        note(text)
+    else:
+        print(text, flush=True)
+
+
 def _run(args: argparse.Namespace) -> int:
     if "blas_threads" not in args:
         return args.run(args)
     with limit_blas(args.blas_threads):
-        print(describe_blas("--blas-threads N"), flush=True)
+        _begin(args, describe_blas("--blas-threads N"))
         return args.run(args)
 
 

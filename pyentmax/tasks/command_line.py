@@ -60,6 +60,7 @@ class Commands:
         help: str,
         description: str | None = None,
         computes: bool = True,
+        writes_text: bool = False,
     ) -> argparse.ArgumentParser:
         """Add a command; returns its parser, to which the task adds the options.
 
@@ -74,13 +75,16 @@ class Commands:
         computes : bool, default True
             Whether it trains or decodes. Such a command has the option ``--blas-threads`` and runs
             within that limit.
+        writes_text : bool, default False
+            Whether standard output is a text to go on with, translations say. What computes it is
+            then said on standard error.
         """
         *group, word = name.split()
         subparsers = self._group(*group) if group else self._first
         parser = subparsers.add_parser(
             word, help=help, description=description, formatter_class=Formatter
         )
-        parser.set_defaults(run=run)
+        parser.set_defaults(run=run, writes_text=writes_text)
         if computes:
             parser.add_argument_group("speed").add_argument(
                 "--blas-threads",

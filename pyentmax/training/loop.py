@@ -416,7 +416,9 @@ class _Run:
         history = self.history
         improved = validation.accuracy > history.best_accuracy
         if self.validates_here():
-            self.stale = 0 if improved else self.stale + 1
+            before = zip(history.update, history.dev_accuracy, strict=True)
+            due = [accuracy for update, accuracy in before if self._is_due(update)]
+            self.stale = 0 if validation.accuracy > max(due, default=-math.inf) else self.stale + 1
             self.schedule.on_validation(validation.loss)
         history.update.append(self.updates)
         history.loss.append(self.recent_loss)
@@ -609,6 +611,7 @@ class _Run:
             raise ValueError(f"schedule: expected {self.schedule.state()}, got {meta['schedule']}")
         self.schedule.load(meta["schedule"])
         restore_generator(self.order_rng, "epoch_state", meta["epoch_state"])
+        self.epoch_state = self.order_rng.bit_generator.state  # until the epoch is drawn again
         restore_generator(self.dropout_rng, "dropout_state", meta["dropout_state"])
         self.history = history
         self.loss_sum = meta["loss_sum"]

@@ -378,6 +378,55 @@ def test_what_is_validated_at_an_end_alone_changes_nothing_of_a_longer_run(
         np.testing.assert_array_equal(longer.params[name], x)
 
 
+@pytest.mark.parametrize("pauses", [[7, 7], [17, 3], [13, 13, 13]])
+def test_a_run_that_is_resumed_without_an_update_goes_on_in_the_same_order(tmp_path, pauses):
+    """The place in the data was written as that of a new run."""
+    whole, paused = new_model(), new_model()
+    run(whole, keep="last")
+    for k, updates in enumerate(pauses):
+        run(new_model(), tmp_path, pause_after=updates, resume=k > 0)
+    run(paused, tmp_path, resume=True, keep="last")
+    for name, x in whole.params.items():
+        np.testing.assert_array_equal(paused.params[name], x)
+
+
+def test_a_paused_run_that_is_ended_there_goes_on_in_the_same_order(tmp_path):
+    settings = {"schedule": "halve", "rate": 0.1}
+    whole, longer = new_model(), new_model()
+    run(whole, config=config(**settings), keep="last")
+    run(new_model(), tmp_path, config=config(**settings), pause_after=17)
+    run(new_model(), tmp_path, config=config(updates=17, **settings), resume=True)
+    run(longer, tmp_path, config=config(**settings), resume=True, keep="last")
+    for name, x in whole.params.items():
+        np.testing.assert_array_equal(longer.params[name], x)
+
+
+def test_patience_looks_at_no_accuracy_of_an_end_alone(tmp_path):
+    """One that was higher than those after it made a longer run stop early."""
+    settings = {"schedule": "halve", "validate_every": 3, "patience": 2}
+    accuracy = {3: 0.1, 4: 0.9, 6: 0.2, 9: 0.3, 12: 0.4, 15: 0.5, 18: 0.6}
+    done = []
+
+    def check(_):
+        return Validation(1.0, accuracy[done[-1]])
+
+    class Counted(BucketedPairs):
+        def count(self, batch):
+            done.append(done[-1] + 1 if done else 1)
+            return super().count(batch)
+
+    for updates in (4, 18):
+        last = run(
+            new_model(),
+            tmp_path,
+            config=config(updates=updates, **settings),
+            validate=check,
+            batches=Counted(PAIRS, 8),
+            resume=updates == 18,
+        )
+    assert last.update == [3, 4, 6, 9, 12, 15, 18]
+
+
 def test_a_run_that_knows_its_length_can_be_made_longer_too(tmp_path):
     """Runs of earlier versions say how long they are even where it does not matter."""
     settings = config(schedule="halve", updates=20)

@@ -74,15 +74,17 @@ def test_train_resume_and_translate(folder, capsys, monkeypatch, model, config):
     assert "belongs to another run" in capsys.readouterr().err
 
     assert run("translate", out, "der hund", "das ei") == 0
-    given = capsys.readouterr().out.splitlines()[2:]
-    assert len(given) == 2
+    said = capsys.readouterr()
+    given = said.out.splitlines()
+    assert len(given) == 2  # and nothing else, so that lines go with those of the input
+    assert said.err.startswith("pyentmax runs ")
     monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeffder hund\ndas ei\n"))
     assert run("translate", out, "-") == 0
-    assert capsys.readouterr().out.splitlines()[2:] == given
+    assert capsys.readouterr().out.splitlines() == given
     assert run("translate", out, "-", "das ei") == 1  # it was translated as a word
     assert "sentences: expected - for standard input alone" in capsys.readouterr().err
     assert run("translate", out, "--ensemble", out, "der hund", "das ei") == 0
-    assert len(capsys.readouterr().out.splitlines()[2:]) == 2
+    assert len(capsys.readouterr().out.splitlines()) == 2
     assert run("translate", out, "--list", "der hund", "--search", "exact", "--budget", 5) == 0
     assert "total probability" in capsys.readouterr().out
     assert run("translate", out, "--list", "der hund", "--best", 1) == 0
@@ -193,8 +195,8 @@ def test_a_forced_translation_that_is_no_utf8_is_told(which, request, capsys):
     """With sub-words it ended in a traceback."""
     path = request.getfixturevalue(which)
     assert run("translate", path, "ein hund", "--force", "a \udcff dog") == 1
-    error = capsys.readouterr().err
-    assert error == "pyentmax translate: --force: expected UTF-8, got byte 0xff after 'a '\n"
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "pyentmax translate: --force: expected UTF-8, got byte 0xff after 'a '"
 
 
 def test_subwords_refuse_half_a_surrogate_pair(of_subwords):
@@ -211,7 +213,7 @@ def test_a_sentence_of_which_sub_words_leave_nothing_is_named_first(
     assert run("translate", of_subwords, "-", *listing) == 1
     said = capsys.readouterr()
     assert r"sentence 2: expected a word or a sub-word, got none of '\u200b'" in said.err
-    assert len(said.out.splitlines()) == 2  # what computes, and how many threads
+    assert not said.out
 
 
 def test_each_sentence_has_pictures_of_its_own(model, tmp_path, capsys, monkeypatch):
@@ -239,8 +241,7 @@ class StoppedAtTheFirst(io.StringIO):
         self.number = number
 
     def write(self, text):
-        ours = not text.startswith(("pyentmax runs", "BLAS", "\n"))
-        if ours and self.number is not None:
+        if self.number is not None:
             signal.raise_signal(self.number)
             self.number = None
         return super().write(text)
@@ -257,14 +258,14 @@ def test_whoever_stops_a_translation_keeps_what_is_done(model, capsys, monkeypat
         return run("translate", model, "-", "--beam", 1), stream.getvalue()
 
     finished, all_of_it = translate(io.StringIO())
-    assert (finished, all_of_it.count("\n")) == (0, 1002)
+    assert (finished, all_of_it.count("\n")) == (0, 1000)
     capsys.readouterr()
     stopped, part = translate(StoppedAtTheFirst(number))
     assert stopped == code
-    assert capsys.readouterr().err == (
+    assert capsys.readouterr().err.endswith(
         "pyentmax translate: stopped; 512 of 1,000 translations are written\n"
     )
-    assert part == "".join(all_of_it.splitlines(keepends=True)[: 2 + 512])
+    assert part == "".join(all_of_it.splitlines(keepends=True)[:512])
 
 
 @pytest.mark.parametrize("options", [("--list", "--best", "1"), ("--force", "a dog")])

@@ -17,6 +17,7 @@ def add_sample(commands: Commands) -> None:
     parser = commands.add(
         "sample",
         run=_sample,
+        writes_text=True,
         help="let a language model write",
         description="Write how a text goes on, character by character. A model whose output is "
         "sparse draws from its support only; temperature, top-k and nucleus are there to compare.",

@@ -34,6 +34,7 @@ def add_translate(commands: Commands) -> None:
     parser = commands.add(
         "translate",
         run=_translate,
+        writes_text=True,
         help="sentences, or every translation that a model finds possible",
         description="Translate sentences, given here or one per line of standard input: the best "
         "translation of each on a line of its own. With --list, every one that the search finds, "
