@@ -69,14 +69,20 @@ def add_analyse(commands: Commands, analyses: Mapping[str, Analysis]) -> None:
 
 
 def _analyse(args: argparse.Namespace, analyses: Mapping[str, Analysis]) -> int:
-    if args.examples is None:
+    behind = args.examples is None
+    if behind:
         *args.models, data = args.models
         if not args.models:
             raise ValueError(f"expected MODEL and DATA, got {data} alone")
         args.examples = [data]
     if args.first is not None and args.first < 1:
         raise ValueError(f"first: expected at least 1, got {args.first}")
-    kind = _kind(args.models, analyses)
+    try:
+        kind = _kind(args.models, analyses)
+    except CheckpointError as error:
+        if not (behind and args.models[1:]):
+            raise
+        raise CheckpointError(f"{error}; DATA of several files stand behind --examples") from error
     for other in analyses.keys() - {kind}:
         _refuse_options(args, analyses[other], f"has no effect on {kind!r}, only on {other!r}")
     return analyses[kind].run(args)

@@ -182,6 +182,13 @@ def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
     assert main(command) == 0
     assert Captioner.load(best).description() == Captioner.load(best.parent).description()
     assert read_json(best.parent / "result.json")["exact"] == result["exact"]
+    whole, last = best.read_bytes(), best.with_name("last.npz")
+    kept = last.read_bytes()
+    best.unlink(), last.unlink()
+    capsys.readouterr()
+    assert main(command) == 0  # the picture goes without it, and the command says what to do
+    assert "best.npz is gone, and the picture goes without it" in capsys.readouterr().out
+    best.write_bytes(whole), last.write_bytes(kept)
     best.write_bytes(other.read_bytes())
     capsys.readouterr()
     assert main(command) == 1

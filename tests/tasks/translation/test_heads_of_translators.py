@@ -89,6 +89,7 @@ def test_analyse_says_what_it_cannot_do(models, capsys):
         ((models / "dense", models / "none.tsv"), "none.tsv"),
         ((models / "dense", models / "other.npz", "toy-german"), "'parrot'"),
         ((models / "dense", "--examples", "a", "b", "c"), "expected one or two files"),
+        ((models / "dense", __file__, "b.en"), "DATA of several files stand behind --examples"),
     ):
         assert run("analyse", *arguments) == 1
         assert message in capsys.readouterr().err

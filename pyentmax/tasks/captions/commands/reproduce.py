@@ -18,6 +18,7 @@ from pyentmax.tasks.captions.experiment import (
 )
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.runs import RESULT, asked_for, is_paused
+from pyentmax.training import BEST
 
 
 def add_reproduce(commands: Commands) -> None:
@@ -73,6 +74,15 @@ def _reproduce(args: argparse.Namespace) -> int:
         return 0
     print(f"\n{write_report(args.out)}\n")
     first = [run for run in runs if run.seed == args.seed[0]]
-    picture = draw_looks(args.out, first, experiment_data(args.images).test, args.picture)
-    print(f"written: {args.out / 'table.md'}, {picture}")
+    there = [run for run in first if (args.out / run.folder / BEST).exists()]
+    for run in (run for run in first if run not in there):
+        print(
+            f"{args.out / run.folder / BEST} is gone, and the picture goes without it; the same "
+            f"command trains it again where {RESULT} is removed, too"
+        )
+    written = [args.out / "table.md"]
+    if there:
+        test = experiment_data(args.images).test
+        written.append(draw_looks(args.out, there, test, args.picture))
+    print(f"written: {', '.join(map(str, written))}")
     return 0
