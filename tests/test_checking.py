@@ -801,3 +801,10 @@ def test_float16_shows_too_little_unless_less_is_asked_for(factor: float) -> Non
     assert asked.resolved
     assert asked.passed
     assert not check_gradient(loss, z, lambda z: 1.5 * np.exp(z), rtol=0.07).passed
+
+
+def test_a_report_equals_itself_alone() -> None:
+    """To compare two was an error about arrays."""
+    reports = [check_gradient(lambda z: z @ z, [1.0, 2.0], lambda z: 2 * z) for _ in range(2)]
+    assert reports[0] == reports[0]
+    assert reports[0] != reports[1]

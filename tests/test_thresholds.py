@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -539,3 +540,21 @@ def test_the_lowest_scores_warn_of_no_overflow(solve: Any, dtype: type) -> None:
     given = (1.5,) if solve is halley_norm else ()
     for x in ([0, low, low], [high, low, high], [1, 0.5, low]):
         solve(np.array(x, dtype), *given)
+
+
+@pytest.mark.parametrize("exponential", [False, True])
+@pytest.mark.parametrize("fill", [newton_water_fill, bracketed_water_fill])
+def test_any_total_is_filled(fill: Any, exponential: bool) -> None:
+    """The bracket began at the level of 1, and p summed to that."""
+    rng = np.random.default_rng(0)
+    for total in (1e-9, 0.3, 1, 2.5):
+        y, upper = 3 * rng.standard_normal((50, 8)), rng.uniform(0.4, 1, (50, 8))
+        p = fill(y, upper, total, exponential).p
+        np.testing.assert_allclose(p.sum(axis=-1), total, rtol=1e-12)
+
+
+def test_scores_above_that_have_no_room_overflow_in_silence() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        p = newton_water_fill(np.array([1e4, 0, 0]), np.array([0, 0.9, 0.5]), 1, True).p
+    np.testing.assert_array_equal(p, [0, 0.5, 0.5])

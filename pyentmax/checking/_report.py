@@ -15,7 +15,7 @@ RESOLUTION = 2.0**-8  # of the largest entry: differences less certain than this
 DUALITY_TOLERANCE, DUALITY_EPSILONS, COARSEST_DUALITY = 1e-10, 4096, 2.0**-4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CheckReport:
     """The result of a check; prints as a small table, and Jupyter shows it as a picture.
 

@@ -281,10 +281,11 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
                     f"the classes are {self.classes_}"
                 )
             return y.astype(np.float64)
-        self.classes_ = np.unique(y) if known is None else known
+        found = _distinct(y)
+        self.classes_ = found if known is None else known
         if len(self.classes_) < 2:
             raise ValueError(f"y: expected at least two classes, got one class: {self.classes_}")
-        if strange := set(np.unique(y)) - set(self.classes_):
+        if strange := set(found) - set(self.classes_):
             raise ValueError(f"y: expected the classes {self.classes_}, got {sorted(strange)[0]}")
         return np.searchsorted(self.classes_, y)
 
@@ -436,6 +437,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         if y.shape != (len(scores),):
             raise ValueError(f"y: expected {len(scores)} labels, got shape {y.shape}")
         check_classification_targets(y)
+        _distinct(np.concatenate([self.classes_, y]))  # of one kind
         place = np.searchsorted(self.classes_, y)
         wrong = self.classes_[np.minimum(place, len(self.classes_) - 1)] != y
         if wrong.any():
@@ -519,6 +521,15 @@ class AdaGrad:
     def is_finite(self) -> bool:
         """Whether the sums are numbers that a float can hold; a step is 0 where they are not."""
         return all(bool(np.isfinite(squares).all()) for squares in self._squares.values())
+
+
+def _distinct(y: Any) -> Any:
+    """The labels, each once, in ascending order; a ValueError where they have none."""
+    try:
+        return np.unique(y)
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in y.tolist()})
+        raise ValueError(f"y: expected labels of one kind, got {' and '.join(kinds)}") from None
 
 
 def _known(classes: ArrayLike, of_columns: bool) -> Any:

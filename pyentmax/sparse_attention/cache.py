@@ -175,6 +175,8 @@ class KeyValueCache:
                 f"axis only, got {key.shape} and {value.shape}"
             )
         if self._pages is None:
+            if not key.shape[-1] * math.prod(key.shape[:-2]):
+                raise ValueError(f"a cache needs a head and a feature at least, got {key.shape}")
             dtype = np.promote_types(key.dtype, value.dtype)
             if dtype not in KERNEL_DTYPES:
                 raise TypeError(f"a cache holds float16, float32 or float64, got {dtype}")
@@ -250,6 +252,10 @@ class KeyValueCache:
             reason = _reason(setting.mapping, rule)
             output = output.astype(inputs.answer, copy=False)
             return output, CacheReport(held.count, visited, reason, weights)
+        if "k" in setting.mapping.record.parameters:
+            # A score for each is enough for the mapping to tell a wrong one.
+            [k] = setting.mapping.values
+            setting.mapping.record.forward(np.zeros((*np.shape(k), 1)), k)
         search = _Search(held, inputs, setting)
         output, found = search.run()
         weights = inputs.outer_weights(found)

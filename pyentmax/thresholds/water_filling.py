@@ -110,7 +110,8 @@ def newton_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False)
         the bounds u ≥ 0; where they sum to less than `total`, p is the bounds
     total : float or array of shape batch + (1,), above 0
     exponential : bool
-        for csoftmax's p rather than csparsemax's
+        for csoftmax's p rather than csparsemax's; an entry e^−700 times the largest gets nothing,
+        though all that is larger be full (csoftmax shifts its scores for such rows)
 
     Returns
     -------
@@ -125,6 +126,7 @@ def newton_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False)
     u = np.where(y > -np.inf, upper, 0).astype(np.float64)
     there = u > 0
     gap = y.astype(np.float64) - np.max(np.where(there, y, -np.inf), axis=-1, keepdims=True)
+    gap = np.where(there, gap, 0)
     a = np.where(there, np.exp(gap) if exponential else gap, 0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         full_at = np.where(there & (a > 0), u / a, 0) if exponential else np.where(there, u - a, 0)
@@ -234,7 +236,7 @@ def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = Fal
     with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
         full_at = np.where(there, np.log(u) - y if exponential else u - y, -np.inf)
         count = np.sum(there, axis=-1, keepdims=True, dtype=y.dtype)
-        bottom = -np.log(count) if exponential else 0 * count
+        bottom = np.log(total) - np.log(count) if exponential else 0 * count
         top = np.max(full_at, axis=-1, keepdims=True)
 
         def fill(t: Any) -> Any:

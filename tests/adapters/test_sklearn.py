@@ -493,3 +493,15 @@ def test_a_weight_beyond_all_bounds_is_no_penalty(c):
     free = FenchelYoungClassifier(penalty=None).fit(X, Y)
     expected = free.coef_
     np.testing.assert_allclose(found.coef_, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_labels_of_two_kinds_are_told():
+    """They could not be sorted, said Python."""
+    x, letters = np.random.default_rng(0).standard_normal((40, 3)), np.array(list("abcd") * 10)
+    numbers, objects = np.arange(40) % 4, letters.astype(object)
+    for classes, labels in ((objects, numbers), (numbers, objects)):
+        model = FenchelYoungClassifier().fit(x, classes)
+        with pytest.raises(ValueError, match="y: expected labels of one kind, got int and str"):
+            model.calibrate(x, labels)
+    with pytest.raises(ValueError, match="y: expected the classes .* got 0"):
+        FenchelYoungClassifier().fit(x, letters).calibrate(x, numbers)

@@ -548,3 +548,23 @@ def test_a_score_of_minus_infinity_rules_its_bound_out_in_derivatives_too(
     np.testing.assert_array_equal(
         MAPPINGS[name].jvp(p, v, upper), MAPPINGS[name].jvp(p, v, np.ones(3))
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_free_entry_that_has_nearly_all_that_is_left_loses_no_digits(dtype: Any) -> None:
+    # The kernel of short rows took it for one of many: its product was 0, or all rounding.
+    for p, v, upper in (
+        ([0.6, 0.4, 1.7e-18], [0.3, 1.7, -0.6], [0.6, 1, 1]),
+        ([0.5, 0.3, 0.2, 1e-18], [9, 1.7, -0.6, 0.1], [0.5, 1, 0.2, 1]),
+        ([0.999, 1e-3, 1e-20], [5, 1, 2], [0.999, 1, 1]),
+    ):
+        given = [np.array(x, dtype) for x in (p, v, upper)]
+        exact = pyentmax.csoftmax_jacobian(given[0], given[2]).astype(float) @ given[1].astype(
+            float
+        )
+        for product in (
+            pyentmax.csoftmax_vjp,
+            pyentmax.csoftmax_jvp,
+            pyentmax.csoftmax_vjp.reference,
+        ):
+            np.testing.assert_allclose(product(*given), exact, rtol=8 * np.finfo(dtype).eps)

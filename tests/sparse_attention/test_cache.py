@@ -332,6 +332,18 @@ K = np.zeros((2, 5, 3), np.float32)
         (TypeError, "a cache holds float16, float32", lambda: of(K.astype(np.longdouble))),
         (TypeError, r"takes the parameters \(k\)", lambda: of(K).attend(K, mapping="topk_softmax")),
         (ValueError, "alpha", lambda: of(K).attend(K, 0.5)),
+        (
+            ValueError,
+            "k must be at least 1, got 0",
+            lambda: of(K).attend(K, mapping="topk_softmax", k=0),
+        ),
+        (
+            ValueError,
+            "k must be a whole number, got 1.5",
+            lambda: of(K).attend(K, mapping="topk_sparsemax", k=1.5),
+        ),
+        (TypeError, "k must hold real", lambda: of(K).attend(K, mapping="topk_softmax", k=None)),
+        (ValueError, "a head and a feature at least", lambda: of(K[..., :0])),
         (ValueError, "scale must be finite", lambda: of(K).attend(K, scale=np.nan)),
     ],
 )
@@ -350,6 +362,17 @@ def test_a_cache_that_is_refused_stays_as_it_was() -> None:
     cache = of(K)
     with pytest.raises(ValueError, match="got shape"):
         cache.append(K, K[..., :2])
+    assert len(cache) == 5
+
+
+@pytest.mark.parametrize("shape", [(2, 5, 0), (0, 5, 2)])
+def test_a_cache_that_cannot_be_begun_is_still_empty(shape: tuple[int, ...]) -> None:
+    """Its positions were counted, and shapes that fitted were refused from then on."""
+    cache = pe.KeyValueCache()
+    with pytest.raises(ValueError, match="a head and a feature at least"):
+        cache.append(np.zeros(shape), np.zeros((*shape[:-1], 4)))
+    assert len(cache) == 0
+    cache.append(K, K)
     assert len(cache) == 5
 
 
