@@ -31,51 +31,34 @@ typedef struct {
     bool is_row[MAX_OPERANDS];                /* or a number per row */
 } RowLoop;
 
-/* Entry i of row j from `from + i apart + j size` to `to + j step + i size`. */
-#define COPY_COLUMNS(type) \
-    for (ptrdiff_t first = 0; first < rows; first += AT_A_TIME) { \
-        const ptrdiff_t last = rows - first < AT_A_TIME ? rows : first + AT_A_TIME; \
+/* Where the entries of rows are: those of a row, and the rows themselves, so many bytes apart. */
+typedef struct {
+    char *first;
+    ptrdiff_t entry, row;
+} Places;
+
+/* Copy rows of n entries of a type, those that share a line of memory together. */
+#define COPY_ROWS(type) \
+    for (ptrdiff_t start = 0; start < rows; start += AT_A_TIME) { \
+        const ptrdiff_t end = rows - start < AT_A_TIME ? rows : start + AT_A_TIME; \
         for (ptrdiff_t i = 0; i < n; i++) { \
-            const char *line = from + i * apart; \
-            for (ptrdiff_t j = first; j < last; j++) \
-                memcpy(to + j * step + i * (ptrdiff_t)sizeof(type), \
-                       line + j * (ptrdiff_t)sizeof(type), sizeof(type)); \
-        } \
-    }
-#define COPY_BACK(type) \
-    for (ptrdiff_t first = 0; first < rows; first += AT_A_TIME) { \
-        const ptrdiff_t last = rows - first < AT_A_TIME ? rows : first + AT_A_TIME; \
-        for (ptrdiff_t i = 0; i < n; i++) { \
-            char *line = to + i * apart; \
-            for (ptrdiff_t j = first; j < last; j++) \
-                memcpy(line + j * (ptrdiff_t)sizeof(type), \
-                       from + j * step + i * (ptrdiff_t)sizeof(type), sizeof(type)); \
+            const char *read = from.first + i * from.entry; \
+            char *write = to.first + i * to.entry; \
+            for (ptrdiff_t j = start; j < end; j++) \
+                memcpy(write + j * to.row, read + j * from.row, sizeof(type)); \
         } \
     }
 
-static void columns_to_rows(const char *from, ptrdiff_t apart, ptrdiff_t rows, ptrdiff_t n,
-                            int size, char *to, ptrdiff_t step) {
+static void copy_rows(Places from, Places to, ptrdiff_t rows, ptrdiff_t n, int size) {
     if (size == 1) {
-        COPY_COLUMNS(uint8_t)
+        COPY_ROWS(uint8_t)
     } else if (size == 4) {
-        COPY_COLUMNS(uint32_t)
+        COPY_ROWS(uint32_t)
     } else {
-        COPY_COLUMNS(uint64_t)
+        COPY_ROWS(uint64_t)
     }
 }
-
-static void rows_to_columns(const char *from, ptrdiff_t step, ptrdiff_t rows, ptrdiff_t n, int size,
-                            char *to, ptrdiff_t apart) {
-    if (size == 1) {
-        COPY_BACK(uint8_t)
-    } else if (size == 4) {
-        COPY_BACK(uint32_t)
-    } else {
-        COPY_BACK(uint64_t)
-    }
-}
-#undef COPY_COLUMNS
-#undef COPY_BACK
+#undef COPY_ROWS
 
 /* The inner loop of a RowLoop, its data. */
 static void by_columns(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps, void *data) {
@@ -120,17 +103,21 @@ static void by_columns(char **args, const ptrdiff_t *dims, const ptrdiff_t *step
         for (int k = 0; k < operands; k++) {
             some[k] = args[k] + start * steps[k];
             if (!moved[k]) continue;
+            const int size = row_loop->size[k];
             if (k < row_loop->inputs)
-                columns_to_rows(some[k], apart[k], some_dims[0], n, row_loop->size[k], next,
-                                step[k]);
+                copy_rows((Places){some[k], apart[k], size}, (Places){next, size, step[k]},
+                          some_dims[0], n, size);
             some[k] = next;
             next += at_once * step[k];
         }
         row_loop->loop(some, some_dims, some_steps, row_loop->data);
-        for (int k = row_loop->inputs; k < operands; k++)
+        for (int k = row_loop->inputs; k < operands; k++) {
+            const int size = row_loop->size[k];
+            char *back = args[k] + start * steps[k];
             if (moved[k])
-                rows_to_columns(some[k], step[k], some_dims[0], n, row_loop->size[k],
-                                args[k] + start * steps[k], apart[k]);
+                copy_rows((Places){some[k], size, step[k]}, (Places){back, apart[k], size},
+                          some_dims[0], n, size);
+        }
     }
     free(memory);
 }
