@@ -6,6 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
+import warnings
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -632,3 +633,11 @@ def test_a_lazy_k_that_is_not_whole_makes_its_row_nan_without_a_warning() -> Non
     expected = pyentmax.topk_softmax(Z[0], K)
     expected[[3, 20]] = np.nan
     np.testing.assert_array_equal(found, expected)
+
+
+def test_the_jacobian_of_a_row_of_zeros_is_computed_in_silence() -> None:
+    p = np.array([[0.5, 0.5, 0], [0, 0, 0]], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = pyentmax.entmax_jacobian(da.from_array(p, chunks=(1, 3)), 1.5).compute()
+    np.testing.assert_array_equal(found, pyentmax.entmax_jacobian(p, 1.5))

@@ -147,14 +147,18 @@ NEVER_INLINE void TYPED(settle_columns)(const REAL *restrict x, ptrdiff_t n, con
         if (!(past[j] > 0)) continue;
         rest[j] = 0;
         for (int pass = 0; pass < MAX_PASSES; pass++) {
-            double sum = 0, size = 0;
+            /* Beside a sum of 1 a crowd of ε/2 each would be lost whole. */
+            double sum = 0, lost = 0, size = 0;
             for (ptrdiff_t i = 0; i < n; i++) {
                 const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
-                sum += u > 0 ? u : (REAL)0;
+                const double term = u > 0 ? u : 0, next = sum + term, added = next - sum;
+                lost += (sum - (next - added)) + (term - added);
+                sum = next;
                 size += u > 0;
             }
-            if ((pass > 0 ? sum - 1 : fabs(sum - 1)) <= EPSILON / 4) break;
-            rest[j] += (REAL)((1 - sum) / size);
+            const double excess = (sum - 1) + lost;
+            if ((pass > 0 ? excess : fabs(excess)) <= EPSILON / 4) break;
+            rest[j] -= (REAL)(excess / size);
         }
     }
 }

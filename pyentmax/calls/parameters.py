@@ -184,7 +184,7 @@ class Budget(PerRow):
     def _too_large(self, asked: float, most: int) -> ValueError:
         return ValueError(
             f"{self.name} must be at most the number of a row's unmasked entries, {most}, "
-            f"got {asked:.9g}"
+            f"got {_apart(asked, most)}"
         )
 
 
@@ -273,13 +273,23 @@ class UpperBounds:
     def _infeasible(self, total: float) -> ValueError:
         return ValueError(
             f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
-            f"to at least 1, got a sum of {total:.9g}; raise some of them"
+            f"to at least 1, got a sum of {_apart(total, 1)}; raise some of them"
         )
 
     def _check_values(self, upper: Any) -> None:
         if isinstance(upper, np.ndarray) and not (upper >= 0).all():
             wrong = upper[~(upper >= 0)].flat[0]
             raise ValueError(f"{self.name} must be at least 0, got {wrong:g}")
+
+
+def _apart(number: float, limit: float) -> str:
+    """A number in nine digits, and in all where nine would read as the limit that it misses.
+
+    >>> _apart(0.3 * 3, 1), _apart(1 / 6 * 6 - 1e-12, 1)
+    ('0.9', '0.999999999999')
+    """
+    short = f"{number:.9g}"
+    return short if float(short) != limit else str(float(number))
 
 
 def _one_at_hand(value: Any, name: str, rows: ScoreRows) -> float | None:

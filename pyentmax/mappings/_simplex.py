@@ -112,7 +112,9 @@ def times(a: Any, b: Any) -> Any:
 
 def _log_share(log_s: Any, share: Any) -> Any:
     # log s/Σs, by the largest: of two logarithms that may be huge the difference is taken first
-    return log_s - largest(log_s) + np.log(largest(share))
+    # (in a row of zeros there is none, and a lazy array would warn of it when it is computed).
+    top, most = largest(log_s), largest(share)
+    return log_s - np.where(top == -np.inf, 0, top) + np.log(np.where(most == 0, 1, most))
 
 
 def _share(s: Any) -> Any:

@@ -111,10 +111,9 @@ class ChosenMapping(NamedTuple):
     def require_distribution(self) -> None:
         """Raise a ValueError unless what the mapping gives sums to 1, as chances do."""
         if not (_RECORDS[self.name].on_simplex or self.params == (1.0,)):
-            total = self.params[0]
             raise ValueError(
                 f"output: expected a mapping to probabilities that sum to 1, got {self.name} with "
-                f"a sum of {total:g}"
+                f"a sum of {self.params[0]}"
             )
 
     def loss(self, z: Tensor, y: Array, **options: Any) -> Tensor:

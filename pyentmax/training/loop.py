@@ -132,7 +132,8 @@ def train(
     ------
     CheckpointError
         If ``resume`` is asked for and ``last.npz`` is damaged, belongs to another run, or was
-        stopped after more updates than ``config`` has.
+        stopped between two validations after more updates than ``config`` has. (Behind a
+        validation it counts as finished, and is left as it is.)
     BlockingIOError
         If another process or thread trains in the same directory. (Where files cannot be locked, as
         on Windows, this is not noticed.)

@@ -438,6 +438,8 @@ def test_bad_bounds_are_named_before_anything_is_written(name: str) -> None:
     z = np.zeros((2, 3))
     with pytest.raises(ValueError, match=r"upper is infeasible: .*at least 1, got a sum of 0\.9; "):
         forward(z, [[1, 1, 1], [0.3, 0.3, 0.3]], out=out)
+    with pytest.raises(ValueError, match=r"got a sum of 0\.99999999999"):
+        forward(z, 1 / 3 - 1e-12, out=out)
     with pytest.raises(ValueError, match=r"got a sum of 0\.5"):
         forward(z, 0.5, mask=[[True] * 3, [False, False, True]], out=out)
     with pytest.raises(ValueError, match=r"upper must be at least 0, got -0\.25"):

@@ -198,3 +198,13 @@ def test_95_equal_entries_behind_a_leader_sum_to_one_in_float32(function: Any) -
     p = function(z, 1.79)
     off = np.abs(p.sum(axis=-1, dtype=np.float64) - 1) / (4 * eps * math.sqrt(d))
     assert off.max() <= 1, f"gap {z[off.argmax(), 1]}: off by {off.max()} times what is allowed"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_half_units_beside_a_sum_of_1_are_no_less_for_being_added_last(order: int) -> None:
+    # Each of a crowd of 145 got ε/2 more than it should: added to 1, one by one, they were lost.
+    h = float.fromhex
+    lead = [h("0x1.2046a283466cap+0"), h("0x1.9e0fb84edcd02p-1"), h("0x1.62d6e7bcefd54p-1")]
+    crowd = [h("0x1.15d14c5b732a4p-1")] * 108 + [h("0x1.15d14c5b732a5p-1")] * 145
+    p = pyentmax.sparsemax(np.array(lead + crowd)[::order]).astype(np.longdouble)
+    assert abs(float(p.sum() - 1)) <= 4 * np.finfo(float).eps
