@@ -808,3 +808,28 @@ def test_a_report_equals_itself_alone() -> None:
     reports = [check_gradient(lambda z: z @ z, [1.0, 2.0], lambda z: 2 * z) for _ in range(2)]
     assert reports[0] == reports[0]
     assert reports[0] != reports[1]
+
+
+def test_what_grows_by_a_whole_number_of_ulps_is_not_exact() -> None:
+    """Near a zero of b z + c the points taken to measure its rounding lay on a line, and the
+    smallest step was believed: 1.3e-5 off."""
+    b, c, z = 1.5073045810612087, -4.4304534289633, 2.9393219443105876
+    report = check_gradient(lambda z: b * z + c, [z], lambda _: np.array([b]))
+    assert report.raise_if_failed().step > 1e-8
+    assert not check_gradient(
+        lambda z: b * z + c, [z], lambda _: np.array([b * (1 + 1.3e-5)])
+    ).passed
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        b, zero = rng.uniform(0.3, 5), rng.uniform(0.3, 9)
+        z = zero + 10 ** rng.uniform(-9, -1)
+        check_near_their_zero(b, -b * zero, zero, z)
+
+
+def check_near_their_zero(b: float, c: float, zero: float, z: float) -> None:
+    for function, slope in (
+        (lambda z: b * z + c, lambda _: np.array([b])),
+        (lambda z: np.sin(b * z + c), lambda z: b * np.cos(b * z + c)),
+        (lambda z: np.log(z / zero), lambda z: 1 / z),
+    ):
+        assert check_gradient(function, [z], slope).raise_if_failed()

@@ -33,6 +33,7 @@ FIRST_STEP, LAST_STEP, FEWEST_STEPS = 2.0**-4, 2.0**-40, 6
 FINE, FINE_ABSOLUTE = 1e-7, 1e-9
 AT_ONCE = 1 << 18  # entries of all directions computed with at once
 EPSILON, SINGLE_EPSILON = 2.0**-52, 2.0**-23
+STRETCHES = (1, 3, 9, 27)  # odd, so that points stay exact; each tells of other whole numbers
 STAIRS_FINER = 16  # points between two of those at which a staircase was seen to climb
 
 
@@ -152,10 +153,10 @@ def measured_rounding(fn: Callable[[Array], Array], z: Array, base: Array, epsil
     size = np.linalg.norm(np.atleast_1d(base) / largest, axis=-1)  # no square overflows
     rounding = epsilon / 2 * largest * float(np.max(size, initial=0))
     rng = np.random.default_rng(0)
-    for _ in range(4):
+    for stretch in STRETCHES:
         # Not all of one value: mappings do not see a shift.
         u = rng.permutation(np.resize([1, -0.5, 0.5, -1], z.size)).reshape(z.shape)
-        values = _seen(fn, z, u, base, epsilon)
+        values = _seen(fn, z, u, base, epsilon, stretch)
         if values is None:
             rounding = max(rounding, _stairs(fn, z, u, base, epsilon))
         else:
@@ -165,18 +166,22 @@ def measured_rounding(fn: Callable[[Array], Array], z: Array, base: Array, epsil
 
 
 def _seen(
-    fn: Callable[[Array], Array], z: Array, u: Array, base: Array, epsilon: float
+    fn: Callable[[Array], Array], z: Array, u: Array, base: Array, epsilon: float, stretch: int
 ) -> Array | None:
     """Values at two times seven points along u, as near as changes a value by half of the steps.
 
     The second seven lie four times as far apart: in the first, what moves by a stair at a time
-    rounds neighbours alike, and shows too little of its noise.
+    rounds neighbours alike, and shows too little of its noise. For the same reason the spacing of a
+    single score, which has no other directions, is stretched: where b x grows by a whole number of
+    ulps, nearly, b x + c looks exact. Not near 0, where there is no such number.
 
     None where the function is flat as far as the spacing of its floats goes. float32 may hide in
     values of float64, a sum, say; but further out than this a change would be no rounding.
     """
     reach = float(np.max(np.abs(z)))
     spacing = 2 * power_of_2_above(epsilon * max(reach, 2.0**-20))
+    if z.size == 1 and reach > 2.0**-20 and spacing * stretch <= _furthest(reach, epsilon):
+        spacing *= stretch
     while spacing <= _furthest(reach, epsilon):
         values = _moving(fn, z, u, base, spacing)
         if values is not None:
