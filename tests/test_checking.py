@@ -833,3 +833,21 @@ def check_near_their_zero(b: float, c: float, zero: float, z: float) -> None:
         (lambda z: np.log(z / zero), lambda z: 1 / z),
     ):
         assert check_gradient(function, [z], slope).raise_if_failed()
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 10])
+def test_a_small_difference_of_large_numbers_has_their_rounding(d: int) -> None:
+    """Slopes close to a multiple of a quarter: a step showed that multiple, and a wrong one passed.
+
+    All values are multiples of one power of 2, by which they may be off.
+    """
+    rng = np.random.default_rng(d)
+    for _ in range(40):
+        b = rng.integers(1, 20) / 4 * (1 + 10 ** rng.uniform(-6, -2) * rng.choice([-1, 1]))
+        zero = 10 ** rng.uniform(-1, 4)
+        z = zero + 10 ** rng.uniform(-6, -1) * rng.standard_normal(d)
+
+        def function(z: Any, b: float = b, zero: float = zero) -> Any:
+            return b * z - b * zero
+
+        assert check_jacobian(function, z, lambda _, b=b: b * np.eye(d)).raise_if_failed()

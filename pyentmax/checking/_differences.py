@@ -122,6 +122,25 @@ def _at_uneven_scores(fn: Callable[[Array], Array], z: Array) -> list[Array]:
     return [fn(z - part * z), fn(z + part)]  # the first stays on z's side of 0, the second leaves 0
 
 
+def _grid(outputs: Array) -> float:
+    """The largest power of 2 of which all values of an output that moves are multiples.
+
+    What is computed as a difference of larger numbers ends with their digits, however small it is
+    itself, and may be off by as much: b z + c near its zero.
+
+    >>> x = np.array([0.1, 0.3, 0.7])
+    >>> _grid((x + 50) - 50) == 2.0**-47, _grid(x) < 1e-16
+    (True, True)
+    """
+    values = outputs.reshape(len(outputs), -1)
+    values = values[:, np.isfinite(values).all(axis=0) & np.any(values != values[0], axis=0)]
+    mantissas, exponents = np.frexp(values)
+    digits = np.abs(mantissas * 2.0**53).astype(np.int64)
+    last = np.where(digits, np.ldexp((digits & -digits).astype(float), exponents - 53), np.inf)
+    least = last.min(axis=0, initial=np.inf)
+    return float(np.max(least[np.isfinite(least)], initial=0))
+
+
 def _epsilon_of_values(*outputs: Array) -> float:
     """The spacing of floats at 1 in which the values were computed, as far as they tell.
 
@@ -162,6 +181,7 @@ def measured_rounding(fn: Callable[[Array], Array], z: Array, base: Array, epsil
         else:
             noise = np.abs(np.diff(values, 4, axis=0)) / 70**0.5
             rounding = max(rounding, float(np.nan_to_num(np.max(noise), posinf=0)))
+            rounding = max(rounding, _grid(values.reshape(-1, *base.shape)) / 2)
     return 3 * rounding
 
 
