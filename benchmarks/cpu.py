@@ -293,7 +293,7 @@ TABLES = {
 
 
 def torch_masked_softmax(scores: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """The faster way to mask in PyTorch: −∞ is added. `masked_fill` takes up to 8 times as long."""
+    """The faster way to mask in PyTorch, up to five times: −∞ is added, not filled in."""
     return torch.softmax(scores + bias, -1)
 
 
