@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from checking_cases import Case, cases, judged
+from checking_functions import BROKEN, DIFFERENTIABLE, Drawn
 
 import pyentmax
 from pyentmax import check_gradient, check_jacobian, check_vjp
@@ -853,14 +854,63 @@ def test_a_small_difference_of_large_numbers_has_their_rounding(d: int) -> None:
         assert check_jacobian(function, z, lambda _, b=b: b * np.eye(d)).raise_if_failed()
 
 
-@pytest.mark.xfail(strict=True, reason="the guide says so: what is linear in the smallest steps")
 def test_digits_lost_at_tiny_scores_are_noticed() -> None:
+    """exp(z) - 1 - z is exactly linear over the smallest steps, which showed a slope of -1e-6."""
     report = check_gradient(lambda z: np.exp(z) - 1 - z, [1e-6], np.expm1)
-    assert report.passed or not report.resolved
+    assert report.raise_if_failed().estimate < 1e-9
+    assert not check_gradient(lambda z: np.exp(z) - 1 - z, [1e-6], np.zeros_like).passed
 
 
-@pytest.mark.xfail(strict=True, reason="the guide says so: a cusp beside a slope, far from 0")
+def test_float32_inside_a_function_of_float64_scores_is_noticed() -> None:
+    """sin(z) in float32 stands still over the small steps: the slope of sin(z) z was sin(z)."""
+
+    def function(z: Any) -> Any:
+        return np.sin(z.astype(np.float32)).astype(float) * z
+
+    z = [1.3]
+    right = check_gradient(function, z, lambda z: np.sin(z) + z * np.cos(z))
+    assert right.raise_if_failed().estimate < 1e-3
+    assert not check_gradient(function, z, np.sin).passed
+
+
 def test_a_cusp_beside_a_slope_is_noticed() -> None:
-    assert not check_gradient(
-        lambda z: z + np.sqrt(np.abs(z - 1000.1)), [1000.1], np.ones_like
-    ).passed
+    """The root was taken for rounding, which at these scores hid the cusp."""
+    assert check_gradient(lambda z: z + np.sqrt(np.abs(z - 1000.1)), [1000.1], np.ones_like).kink
+
+
+def drawn_functions(makers: Any, count: int) -> list[tuple[str, int, Drawn]]:
+    return [
+        (make.__name__, seed, make(np.random.default_rng([seed, 35])))
+        for make in makers
+        for seed in range(count)
+    ]
+
+
+def assert_hard_ones_are_told_right_from_wrong(count: int) -> None:
+    for name, seed, drawn in drawn_functions(DIFFERENTIABLE, count):
+        right = drawn.gradient(drawn.z)
+        report = check_gradient(drawn.loss, drawn.z, lambda z, right=right: right)
+        assert report.passed or not report.resolved, (name, seed, str(report))
+        assert not report.kink, (name, seed, str(report))
+        more = right + 0.02 * np.max(np.abs(right))
+        if np.max(np.abs(more - right)) > 1e-7:
+            report = check_gradient(drawn.loss, drawn.z, lambda z, more=more: more)
+            assert not report.passed, (name, seed, str(report))
+
+
+def assert_no_gradient_passes_where_there_is_none(count: int) -> None:
+    for name, seed, drawn in drawn_functions(BROKEN, count):
+        report = check_gradient(drawn.loss, drawn.z, drawn.gradient)
+        assert not report.passed, (name, seed, str(report))
+        assert report.kink or not report.resolved, (name, seed, str(report))
+
+
+def test_functions_that_are_hard_on_differences() -> None:
+    assert_hard_ones_are_told_right_from_wrong(15)
+    assert_no_gradient_passes_where_there_is_none(15)
+
+
+@pytest.mark.deep
+def test_many_functions_that_are_hard_on_differences() -> None:
+    assert_hard_ones_are_told_right_from_wrong(300)
+    assert_no_gradient_passes_where_there_is_none(300)
