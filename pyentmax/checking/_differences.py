@@ -31,6 +31,7 @@ from pyentmax.checking._rounding import (
     epsilon_of_values,
     measured_rounding,
     power_of_2_above,
+    unseen_slope,
 )
 
 FIRST_STEP, LAST_STEP, FEWEST_STEPS = 2.0**-4, 2.0**-40, 6
@@ -103,12 +104,13 @@ def numeric_derivatives(
             )
             for i in range(0, len(directions), at_once)
         ]
-    *arrays, finest = zip(*blocks, strict=True)
-    values, estimates, used, breaks = map(np.concatenate, arrays)
+        *arrays, finest = zip(*blocks, strict=True)
+        values, estimates, used, breaks = map(np.concatenate, arrays)
+        unseen = np.nan_to_num(unseen_slope(fn, z, steps, rounding[0], float(np.min(used))))
     size = epsilon * float(np.max(np.abs(base), initial=0))
     return NumericDerivatives(
         values,
-        estimates,
+        estimates + unseen,
         used,
         breaks,
         max(finest),

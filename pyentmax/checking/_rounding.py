@@ -23,8 +23,7 @@ NODES = np.array([-62, -57, -43, -40, -21, -7, 2, 13, 24, 41, 50, 63])
 DEGREE = 5  # of the smooth curve
 LASTING = 5  # a noise lasts over so many steps, each a quarter of the last
 CERTAIN = 3  # root mean squares that a value may be off by
-WIDEST = 2.0**-4  # spacing of points at which stairs are looked for
-STAIRS_FINER = 16  # points between two of those at which a staircase was seen to climb
+LEAST_STAIRS, FEW = 2.0**-14, 8  # the smallest step at which they are looked for, by few points
 
 
 def measured_rounding(
@@ -48,10 +47,6 @@ def measured_rounding(
     near = [_values_near(fn, z, u, h) for u, h in zip(ways, steps, strict=True)]
     seen = _noise(near)
     rounding = np.maximum(least, np.maximum.accumulate(_lasting(seen, near)))
-    furthest = _furthest(float(np.max(np.abs(z))), epsilon)
-    nearest = [values for values, h in zip(near, steps, strict=True) if h / 100 <= furthest]
-    if not any(map(_moves, nearest)):
-        rounding = np.maximum(rounding, max(_stairs(fn, z, u, base, epsilon) for u in ways[:4]))
     # What a smaller step sees, a larger one has within its reach.
     there = np.maximum(rounding, np.maximum(seen, np.append(seen[1:], 0)))
     return CERTAIN * rounding, CERTAIN * there
@@ -103,62 +98,51 @@ def _lasting(noise: Array, near: list[Array]) -> Array:
     return lasting
 
 
-def _moves(values: Array) -> bool:
-    """Whether half of the steps from point to point change an output."""
-    changes = np.sum(np.diff(values, axis=0) != 0, axis=0)
-    return bool(np.max(changes, initial=0) >= len(values) // 2)
+def unseen_slope(
+    fn: Callable[[Array], Array], z: Array, steps: list[float], rounding: Array, finest: float
+) -> Array | float:
+    """For each output, a slope that steps down to the finest do not see: that of a staircase.
 
-
-def _furthest(reach: float, epsilon: float) -> float:
-    """The widest spacing of points at which a change of the values is still no more than noise."""
-    return 8 * max(epsilon * max(1.0, reach), SINGLE_EPSILON * min(max(1.0, reach), 1e2))
-
-
-def _stairs(fn: Callable[[Array], Array], z: Array, u: Array, base: Array, epsilon: float) -> float:
-    """The highest stair of a function that is flat near z, and 0 if what it climbs is no staircase.
-
-    A function that rounds coarsely inside, to float16, say, is flat between two of its stairs. That
-    is no slope of 0, and no floats that it returns tell of it. What is truly flat here and moves
-    further out, as sparsemax does behind a kink, moves in all points there, or in a jump or two.
+    What rounds coarsely inside, to float16 or to multiples of 2⁻⁵² before its logarithm is taken,
+    rests between two stairs. There the slopes of the points do not add up to the way that the
+    function climbs from the first to the last. At a kink they nearly do, and a jump is met at one
+    step alone.
     """
-    spacing = 8 * power_of_2_above(_furthest(float(np.max(np.abs(z))), epsilon))
-    while spacing <= WIDEST and not _climbs(fn, z, u, base, spacing):
-        spacing *= 4
-    if spacing > WIDEST:
-        return 0.0
-    heights = []
-    for wide in (spacing, 4 * spacing):  # the first may have too few stairs to tell
-        ways = np.arange(7 * STAIRS_FINER + 1) * (wide / STAIRS_FINER)
-        heights.append(_highest_stair(np.stack([fn(z + t * u) for t in ways]), epsilon))
-    return max(heights)
+    rng = np.random.default_rng(1)
+    size = rng.integers(8, 17, z.size) / 16 * rng.choice([-1, 1], z.size)
+    # What two scores hide could cancel along one way, but not along both.
+    turned = rng.permutation(np.resize([1, -1], z.size)) * size
+    found: list[Array] = []
+    for u in (size, turned)[: z.size]:
+        missing = []
+        for h, off in [(1.0, rounding[0]), (0.25, rounding[0]), *zip(steps, rounding, strict=True)]:
+            if h >= max(64 * finest, LEAST_STAIRS):
+                where = np.sort(h * (0.5 + rng.random(FEW)))
+                missing.append(_missing(fn, z, u.reshape(z.shape), where, finest, off))
+        # Met at three steps that follow one another: of a jump or two, the others see nothing.
+        found += [np.minimum.reduce(missing[k : k + 3]) for k in range(len(missing) - 2)]
+    return 2 * np.max(found, axis=0) if found else 0.0
 
 
-def _climbs(fn: Callable[[Array], Array], z: Array, u: Array, base: Array, spacing: float) -> bool:
-    """Whether, of seven points along u, half of the steps change an output."""
-    if not np.any(fn(z + 3 * spacing * u) != base):
-        return False
-    # Not from z itself, which may sit on a jump.
-    return _moves(np.stack([fn(z + i * spacing * u) for i in range(1, 8)]))
-
-
-def _highest_stair(values: Array, epsilon: float = EPSILON) -> float:
-    """The largest change of an output along the first axis, if it rests at least four times.
-
-    A few ε up or down are a rest too: the sum of flat outputs need not round alike everywhere.
-
-    >>> smooth = np.linspace(0, 1, 50) ** 2
-    >>> print(_highest_stair(smooth), _highest_stair(np.floor(4 * smooth) / 4))
-    0.0 0.25
-    >>> rests, then_climbs = np.resize([3, 3, 3 + 4e-16], 20), 3 + smooth
-    >>> print(_highest_stair(np.append(rests, then_climbs)))
-    0.0
-    """
-    changes = np.abs(np.diff(values, axis=0))
-    least = 16 * epsilon * np.max(np.abs(values), axis=0)
-    rests = np.maximum(changes[:-1], changes[1:]) <= least
-    begins = np.sum(rests[1:] & ~rests[:-1], axis=0) + rests[0]
-    heights = np.where(begins >= 4, np.max(changes, axis=0), 0)
-    return float(np.nan_to_num(np.max(heights, initial=0), posinf=0))
+def _missing(
+    fn: Callable[[Array], Array], z: Array, u: Array, where: Array, nearby: float, off: float
+) -> Array:
+    """How much of the mean slope along u the slopes at some points do not explain."""
+    ahead = np.stack([fn(z + (t + nearby / 2) * u) for t in where])
+    behind = np.stack([fn(z + (t - nearby / 2) * u) for t in where])
+    slopes = (ahead - behind) / nearby
+    first, way = where[0] - nearby / 2, where[-1] - where[0] + nearby
+    secant = (ahead[-1] - behind[0]) / way
+    means = []
+    for degree in (3, 5):
+        matrix = np.polynomial.legendre.legvander(2 * (where - first) / way - 1, degree)
+        fitted, *_ = np.linalg.lstsq(matrix, slopes.reshape(len(slopes), -1), rcond=None)
+        means.append(fitted[0].reshape(secant.shape))  # the mean of all other terms is 0
+        left = slopes - (matrix @ fitted).reshape(slopes.shape)
+    scatter = np.sqrt(np.sum(left**2, axis=0) / (FEW - DEGREE - 1))
+    uncertain = np.abs(means[1] - means[0]) + scatter + off / nearby
+    gap = np.abs(secant - means[1])
+    return np.where(gap > 8 * uncertain + 1e-6 * np.abs(secant), gap, 0)
 
 
 def at_uneven_scores(fn: Callable[[Array], Array], z: Array) -> list[Array]:
