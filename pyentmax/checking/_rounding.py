@@ -46,7 +46,16 @@ def measured_rounding(
     ways = [u * (-1) ** k for k, u in enumerate(ways)]
     near = [_values_near(fn, z, u, h) for u, h in zip(ways, steps, strict=True)]
     seen = _noise(near)
-    rounding = np.maximum(least, np.maximum.accumulate(_lasting(seen, near)))
+    moving = 1 + max((k for k, x in enumerate(near) if np.any(x != x[0])), default=-1)
+    lasting = _lasting(seen[:moving])
+    sizes = [np.max(np.abs(x), initial=0, where=np.isfinite(x)) for x in near]
+    short = _lasting(seen[:moving], 16 * SINGLE_EPSILON * float(np.max(sizes)))
+    if np.any(short > lasting):
+        k = int(np.flatnonzero(short > lasting)[-1])
+        if _rests(fn, z, ways[k], steps[k], seen[k]):
+            lasting = short
+    lasting = np.append(lasting, np.zeros(len(steps) - moving))
+    rounding = np.maximum(least, np.maximum.accumulate(lasting))
     # What a smaller step sees, a larger one has within its reach.
     there = np.maximum(rounding, np.maximum(seen, np.append(seen[1:], 0)))
     return CERTAIN * rounding, CERTAIN * there
@@ -73,29 +82,46 @@ def _noise(near: list[Array]) -> Array:
     return np.array(noise)
 
 
-def _lasting(noise: Array, near: list[Array]) -> Array:
+def _lasting(noise: Array, short: float = 0.0) -> Array:
     """The noise that is rounding, and 0 where it is none.
 
     It stays the same over many steps, while that of a bend or a kink falls with the step. At one or
     two of five it may be small, because the points happen to suit the stairs, or large, because
     there is a kink. What is smooth further in has just been seen from too far away, as
-    sin(10⁶ z) has, unless it is no more than float32 may be off by.
+    sin(10⁶ z) has, unless it is no more than a short dtype may be off by.
 
-    >>> values = [np.arange(12.0)] * 8
     >>> stairs, kinks = np.array([3.0, 4, 0, 3, 2, 4, 3, 3]), 4.0 ** -np.arange(8)
-    >>> print(_lasting(stairs, values)[:3], _lasting(kinks, values).any())
+    >>> print(_lasting(stairs)[:3], _lasting(kinks).any())
     [3. 4. 0.] False
     """
-    sizes = [np.max(np.abs(x), initial=0, where=np.isfinite(x)) for x in near]
-    in_float32 = 16 * SINGLE_EPSILON * float(np.max(sizes))
-    moving = 1 + max((k for k, x in enumerate(near) if np.any(x != x[0])), default=-1)
     lasting = np.zeros(len(noise))
-    for k in range(moving - LASTING + 1):
+    for k in range(len(noise) - LASTING + 1):
         _, _, low, high, _ = np.sort(noise[k : k + LASTING])
-        further_in = np.sort(noise[k:moving])[1 + (moving - k) // 4]
-        if max(noise[k], high) <= 8 * low and noise[k] <= max(8 * further_in, in_float32):
+        further_in = np.sort(noise[k:])[1 + (len(noise) - k) // 4]
+        if max(noise[k], high) <= 8 * low and noise[k] <= max(8 * further_in, short):
             lasting[k] = noise[k]
     return lasting
+
+
+def _rests(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noise: float) -> bool:
+    """Whether this noise, of values a step from z, is that of stairs of float32.
+
+    Between two of these the function goes on smoothly. What is no rounding, but a ripple or a table
+    with a kink at every entry, has slopes that vary as the noise does.
+    """
+    way = np.zeros(z.size)
+    some = np.random.default_rng(2).permutation(z.size)[:FEW]
+    way[some] = z.ravel()[some] * 2.0**-30
+    unit = h / 2000
+    changes = []
+    for i in NODES:
+        point = z + (h + i * unit) * u
+        changes.append(np.ravel(fn(point + way.reshape(z.shape)) - fn(point)))
+    basis = np.linalg.qr(np.polynomial.legendre.legvander(NODES / 64, DEGREE))[0]
+    values = np.nan_to_num(np.stack(changes), posinf=0, neginf=0)
+    left = np.median(np.abs(values - basis @ (basis.T @ values)), axis=0)
+    length = float(np.linalg.norm(way)) / np.linalg.norm(u)
+    return bool(np.max(left) < noise * length / (128 * unit) / 8)
 
 
 def unseen_slope(
