@@ -52,6 +52,7 @@ class NumericDerivatives(NamedTuple):
     estimates: Array
     steps: Array
     breaks: Array
+    clear: Array  # the smallest steps at which the slopes differ clearly
     finest: float  # the smallest step taken at all
     epsilon: float  # of the dtype in which fn computes
     flatness: float  # an error of slopes that this dtype explains where fn seems flat
@@ -64,6 +65,7 @@ class NumericDerivatives(NamedTuple):
             estimates=change(self.estimates),
             steps=change(self.steps),
             breaks=change(self.breaks),
+            clear=change(self.clear),
         )
 
 
@@ -100,12 +102,12 @@ def numeric_derivatives(
         at_once = max(1, AT_ONCE // max(1, base.size))
         blocks = [
             _directional_derivatives(
-                fn, z, directions[i : i + at_once], base, steps, rounding, grain
+                fn, z, directions[i : i + at_once], base, steps, rounding, grain, epsilon
             )
             for i in range(0, len(directions), at_once)
         ]
         *arrays, finest = zip(*blocks, strict=True)
-        values, estimates, used, breaks = map(np.concatenate, arrays)
+        values, estimates, used, breaks, clear = map(np.concatenate, arrays)
         unseen = np.nan_to_num(unseen_slope(fn, z, steps, rounding[0], float(np.min(used))))
     size = epsilon * float(np.max(np.abs(base), initial=0))
     return NumericDerivatives(
@@ -113,6 +115,7 @@ def numeric_derivatives(
         estimates + unseen,
         used,
         breaks,
+        clear,
         max(finest),
         epsilon,
         flatness=256 * size / FIRST_STEP,
@@ -129,26 +132,32 @@ def _directional_derivatives(
     steps: list[float],
     rounding: tuple[Array, Array],
     grain: float,
-) -> tuple[Array, Array, Array, Array, float]:
+    epsilon: float,
+) -> tuple[Array, Array, Array, Array, Array, float]:
     """The fields of `NumericDerivatives` up to the finest step, for some directions."""
     slopes: list[Level] = []  # for each step, from the largest
     bends: list[Level] = []
     plain: list[Array] = []  # slopes before extrapolation
     previous: list[Array] = []
     largest, apart = 0.0, np.zeros(1)
-    for h, off, off_there in zip(steps, *rounding, strict=True):
+    for h, everywhere, there in zip(steps, *rounding, strict=True):
         up, down, slip = _both_sides(fn, z, directions, h)
         forward, backward = up - base, base - down
         slope, bend = (forward + backward) / (2 * h), (forward - backward) / h
         largest = max(largest, float(np.max(np.abs(slope), initial=0, where=np.isfinite(slope))))
-        noise = (off + slip * largest) / h
-        noise_there = (off_there + slip * largest + grain * np.abs(bend)) / h
+        noise = (everywhere + slip * largest) / h
+        noise_there = (there + slip * largest + grain * np.abs(bend)) / h
         value, truncation, previous = _extrapolated(slope, previous)
         if slopes:
             # Past a kink, a single step may hit the value before by chance.
             last = slopes[-1].error - slopes[-1].noise / 2
             truncation = np.maximum(truncation, np.where(np.isfinite(last), last / 256, 0))
-        slopes.append(Level(value, truncation + noise_there, 2 * noise_there))
+        off = noise_there
+        if bends and epsilon > EPSILON:
+            # Few steps are left, and between them rounding hides a kink. Where two bends are
+            # extrapolated to h = 0, h f'' is gone, and a kink is not: half of it is in the slope.
+            off = off + np.abs(4 * bend - bends[-1].value) / 6
+        slopes.append(Level(value, truncation + off, 2 * off))
         # A smooth function's bend h f'' falls to a quarter with the step. A root falls more slowly.
         change = 4 * np.abs(bend - bends[-1].value) if bends else np.full_like(bend, np.inf)
         bends.append(Level(bend, change + 4 * noise, 4 * noise))
@@ -161,7 +170,11 @@ def _directional_derivatives(
             if noise > FINE * largest + FINE_ABSOLUTE and not np.any(apart) and not learning:
                 break
     value, error, used = believed(slopes)
-    return value, error, np.asarray(steps)[used], _breaks(bends, plain, apart), h
+    breaks = _breaks(bends, plain, apart)
+    clear = np.full_like(breaks, steps[0])
+    for step, level in zip(steps, bends, strict=False):
+        clear = np.where(np.abs(level.value) > CLEAR * level.noise, step, clear)
+    return value, error, np.asarray(steps)[used], breaks, clear, h
 
 
 def _both_sides(

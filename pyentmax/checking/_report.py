@@ -50,7 +50,8 @@ class CheckReport:
         function allows, the slopes on the two sides differ or the function jumps, if only at z
         itself.
     finest : float
-        That step. Kinks that are nearer to z cannot be told from one at z.
+        That step. Kinks that are nearer to z cannot be told from one at z. Of a kink, the smallest
+        step at which it shows.
     duality : float or None
         The largest |u·(Jv) − (Jᵀu)·v| / Σ|u∘Jv|, if a JVP was given to compare the VJP with.
     duality_tolerance : float
@@ -103,7 +104,9 @@ class CheckReport:
         where = tuple(int(i) for i in np.unravel_index(np.argmax(excess), size.shape))
         allowed = duality_tolerance(product_epsilon)
         dual = duality is None or duality <= allowed
-        kink = bool(np.any(found.breaks > 2 * tolerance))
+        broken = found.breaks > 2 * tolerance
+        kink = bool(np.any(broken))
+        finest = max(found.finest, float(np.max(found.clear, initial=0, where=broken)))
         uncertain = float(np.max(found.estimates, initial=0))
         seen = max(uncertain, rounding) <= max(asked, RESOLUTION * largest)
         # Where fn is flat, its dtype shows no more than that, and only what it hides can be right:
@@ -123,7 +126,7 @@ class CheckReport:
             step=float(found.steps[where]),
             estimate=float(found.estimates[where]),
             resolved=resolved,
-            finest=found.finest,
+            finest=finest,
             kink=kink,
             duality=duality,
             duality_tolerance=allowed,

@@ -51,8 +51,8 @@ def measured_rounding(
     sizes = [np.max(np.abs(x), initial=0, where=np.isfinite(x)) for x in near]
     short = _lasting(seen[:moving], 16 * SINGLE_EPSILON * float(np.max(sizes)))
     if np.any(short > lasting):
-        k = int(np.flatnonzero(short > lasting)[-1])
-        if _rests(fn, z, ways[k], steps[k], seen[k]):
+        k = int(np.flatnonzero(short > lasting)[-3:][0])  # near, but with several stairs in sight
+        if _is_rounding(fn, z, ways[k], steps[k], seen[k]):
             lasting = short
     lasting = np.append(lasting, np.zeros(len(steps) - moving))
     rounding = np.maximum(least, np.maximum.accumulate(lasting))
@@ -103,11 +103,12 @@ def _lasting(noise: Array, short: float = 0.0) -> Array:
     return lasting
 
 
-def _rests(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noise: float) -> bool:
-    """Whether this noise, of values a step from z, is that of stairs of float32.
+def _is_rounding(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noise: float) -> bool:
+    """Whether this noise, of values a step from z, is that of stairs of float32, or of finer ones.
 
-    Between two of these the function goes on smoothly. What is no rounding, but a ripple or a table
-    with a kink at every entry, has slopes that vary as the noise does.
+    Between two stairs the function goes on smoothly, and across them nearby points have all of the
+    noise. Not so what is no rounding, but a ripple or a table with a kink at every entry: its
+    slopes vary as its values do.
     """
     way = np.zeros(z.size)
     some = np.random.default_rng(2).permutation(z.size)[:FEW]
@@ -117,11 +118,10 @@ def _rests(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noise: fl
     for i in NODES:
         point = z + (h + i * unit) * u
         changes.append(np.ravel(fn(point + way.reshape(z.shape)) - fn(point)))
-    basis = np.linalg.qr(np.polynomial.legendre.legvander(NODES / 64, DEGREE))[0]
-    values = np.nan_to_num(np.stack(changes), posinf=0, neginf=0)
-    left = np.median(np.abs(values - basis @ (basis.T @ values)), axis=0)
-    length = float(np.linalg.norm(way)) / np.linalg.norm(u)
-    return bool(np.max(left) < noise * length / (128 * unit) / 8)
+    # A point may lie just before a stair.
+    varies = float(np.nanmax(np.median(np.abs(np.diff(changes, axis=0)), axis=0), initial=0))
+    as_slopes = noise * float(np.linalg.norm(way) / np.linalg.norm(u)) / (128 * unit)
+    return varies < as_slopes / 8 or varies > noise / 8
 
 
 def unseen_slope(
@@ -187,16 +187,16 @@ def epsilon_of_values(*outputs: Array) -> float:
 
     >>> epsilon_of_values(np.array([0.5, 0.3])) == EPSILON
     True
-    >>> print(epsilon_of_values(np.array([0.5, np.float32(0.3)])))
+    >>> print(epsilon_of_values(np.array([0.5, np.float32(0.3), np.float32(0.7)])))
     1.1920928955078125e-07
     """
     values = np.concatenate([np.ravel(x) for x in outputs])
     values = values[~np.isnan(values)]  # near z there may be a place where fn is not defined
     mantissas = np.frexp(values)[0]
-    short = mantissas * 2**11 == np.rint(mantissas * 2**11)
-    if np.all(values == values.astype(np.float32)) and not np.all(short):
-        return SINGLE_EPSILON
-    return EPSILON
+    long = values[mantissas * 2**11 != np.rint(mantissas * 2**11)]
+    # One number alone may fit by chance, as 10¹⁰ does. Of a constant there is but one.
+    enough = len(np.unique(long)) >= min(2, len(np.unique(values)))
+    return SINGLE_EPSILON if enough and np.all(long == long.astype(np.float32)) else EPSILON
 
 
 def power_of_2_above(x: float) -> float:
