@@ -173,12 +173,11 @@ def train(
             run.save()
             shown.validated(run)
 
-        with limit, closing(shown), finish_first() as asked_to_stop:
+        with limit, closing(shown), run.withdrawn_if_it_fails(), finish_first() as asked_to_stop:
             if run.ends_unvalidated():
                 validate_now()
             for batches_of_update in run.remaining(pause_after):
-                with run.withdrawn_if_it_fails(resume):
-                    run.update(batches_of_update)
+                run.update(batches_of_update)
                 shown.updated(run)
                 if run.validates_here() or run.updates == config.updates:
                     validate_now()
@@ -227,6 +226,7 @@ class _Run:
         self.directory = None if directory is None else Path(directory)
         self.save_best = save_best
         self.clock = clock
+        self.kept = False  # whether last.npz holds an update, or is another process's
         order_seed, dropout_seed = np.random.SeedSequence(config.seed).spawn(2)
         self.order_rng = np.random.default_rng(order_seed)
         self.dropout_rng = np.random.default_rng(dropout_seed)
@@ -384,8 +384,8 @@ class _Run:
         if not math.isfinite(value):
             raise FloatingPointError(
                 f"the {what} is {value} at update {self.updates}: a smaller rate than "
-                f"{self.config.rate} or stronger clipping than {self.config.clip} may help; "
-                "the checkpoints are those of the last validation"
+                f"{self.config.rate} or stronger clipping than {self.config.clip} may help"
+                f"{'; the checkpoints are those of the last validation' if self.kept else ''}"
             )
 
     @contextmanager
@@ -497,23 +497,21 @@ class _Run:
             (self.directory / _BEST_BEFORE).replace(self.directory / BEST)
 
     @contextmanager
-    def withdrawn_if_it_fails(self, resume: bool) -> Iterator[None]:
-        """Within it, an error of a new run's first update takes the first ``last.npz`` away again.
+    def withdrawn_if_it_fails(self) -> Iterator[None]:
+        """Within it, an error before anything new is kept takes the first ``last.npz`` away again.
 
-        What fails there, such as a bound on attention that leaves too little, fails whenever it is
-        resumed; and its folder would be refused to the command that was put right. Until then, the
-        best model of a run that was there before is kept.
+        What fails there, such as a bound on attention that leaves too little, or a rate that leads
+        to no finite loss at the first validation, fails whenever it is resumed; and its folder
+        would be refused to the command that was put right. Until then, the best model of a run that
+        was there before is kept.
         """
-        first = self.updates == 0
         try:
             yield
         except Exception:
-            if first and not resume and self.directory is not None:
+            if not self.kept and self.directory is not None:
                 (self.directory / LAST).unlink(missing_ok=True)
                 self.put_best_back()
             raise
-        if first and self.directory is not None:
-            (self.directory / _BEST_BEFORE).unlink(missing_ok=True)
 
     def save(self, path: Path | None = None) -> None:
         """Write ``last.npz``, or another file: everything that it takes to resume the run."""
@@ -538,11 +536,15 @@ class _Run:
             "loss_sum": float(self.loss_sum),
         }
         save_checkpoint(path or self.directory / LAST, arrays, meta)
+        if self.updates:
+            self.kept = True
+            (self.directory / _BEST_BEFORE).unlink(missing_ok=True)
 
     def resume(self) -> None:
         """Restore the state that :meth:`save` wrote."""
         if self.directory is None:
             raise ValueError("resume: needs the directory of the run")
+        self.kept = True
         path = self.directory / LAST
         arrays, meta = load_checkpoint(path, TRAINING_STATE)
         identity = meta.get("identity")

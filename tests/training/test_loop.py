@@ -753,14 +753,31 @@ def test_a_run_that_fails_later_keeps_its_checkpoint(tmp_path):
     def fail(model):
         raise ValueError("no more")
 
-    with pytest.raises(ValueError, match="no more"):
-        run(new_model(), tmp_path, validate=fail)
+    run(new_model(), tmp_path, pause_after=2)
     before = (tmp_path / "last.npz").read_bytes()
+    with pytest.raises(ValueError, match="no more"):
+        run(new_model(), tmp_path, resume=True, validate=fail)
     broken = new_model()
     broken.loss = lambda *args: 1 / 0
     with pytest.raises(ZeroDivisionError):
         run(broken, tmp_path, resume=True)
     assert (tmp_path / "last.npz").read_bytes() == before
+
+
+def test_a_run_whose_first_validation_fails_leaves_no_checkpoint_of_its_own(tmp_path):
+    """A rate that led to NaN left the untrained start, and the folder was refused to a better rate.
+    The message spoke of checkpoints of a validation."""
+
+    def not_finite(model):
+        return Validation(math.nan, 0.0)
+
+    with pytest.raises(FloatingPointError, match="at update [1-9].* may help$"):
+        run(new_model(), tmp_path, validate=not_finite, overwrite=False)
+    assert not list(tmp_path.glob("*.npz"))
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"), overwrite=False)
+    with pytest.raises(FloatingPointError):
+        run(new_model(seed=3), tmp_path, config=config(seed=3), validate=not_finite)
+    assert models_beside(tmp_path) == (["best.npz"], "old")
 
 
 @pytest.mark.parametrize("done", [8, 10**9, 2**63, 10**30])
