@@ -634,6 +634,13 @@ def test_a_function_that_is_nowhere_finite_fails_without_a_warning() -> None:
         assert not report.resolved
 
 
+def test_values_that_are_not_finite_are_said_to_be_so() -> None:
+    """The note spoke of noise."""
+    report = check_gradient(lambda z: np.sum(z**1.5), [0.0], np.zeros_like)
+    assert not report.passed
+    assert "NaN or infinite at z or right beside it" in str(report)
+
+
 # --- calibration ----------------------------------------------------------------------------------
 
 BAD = ("FALSE ALARM", "KINK, FALSELY")
@@ -780,6 +787,7 @@ def test_the_noise_of_float32_inside_is_no_kink() -> None:
         (lambda: check_gradient(lambda z: None, Z, np.ones_like), TypeError, "^the loss .*None"),
         (lambda: check_gradient(lambda z: {}, Z, np.ones_like), TypeError, "^the loss .*{}"),
         (lambda: check_gradient(np.sum, ["a"], np.ones_like), TypeError, "^z must hold real num"),
+        (lambda: check_gradient(np.sum, ["3"], np.ones_like), TypeError, "^z must hold real num"),
     ],
 )
 def test_an_argument_of_another_kind_is_named(call, error, message):
@@ -876,6 +884,82 @@ def test_float32_inside_a_function_of_float64_scores_is_noticed() -> None:
 def test_a_cusp_beside_a_slope_is_noticed() -> None:
     """The root was taken for rounding, which at these scores hid the cusp."""
     assert check_gradient(lambda z: z + np.sqrt(np.abs(z - 1000.1)), [1000.1], np.ones_like).kink
+
+
+def sigmoid(z: Any) -> Any:
+    return 1 / (1 + np.exp(-z))
+
+
+@pytest.mark.parametrize(
+    ("function", "right", "wrong", "z"),
+    [
+        (  # 1 - σ(30) is a multiple of 2⁻⁵³ and some 10⁻¹³
+            lambda z: -np.log(1 - sigmoid(z)),
+            sigmoid,
+            lambda z: sigmoid(z) * [1, 0],
+            [0.0, 30.0],
+        ),
+        (
+            lambda z: np.sin(z) + np.round(np.sin(z), 4),
+            lambda z: 2 * np.cos(z),
+            np.cos,
+            [0.3, 1.0],
+        ),
+        (
+            lambda z: np.cos(z) + np.sin(z.astype(np.float16)).astype(float),
+            lambda z: np.cos(z) - np.sin(z),
+            lambda z: -np.sin(z),
+            [0.3, 1.0],
+        ),
+    ],
+)
+def test_stairs_beside_what_is_smooth_are_no_slope_of_0(
+    function: Any, right: Any, wrong: Any, z: Any
+) -> None:
+    """Stairs were looked for only where nothing else moved."""
+    for gradient in (right, wrong):
+        assert not check_gradient(lambda z: function(z).sum(), z, gradient).resolved
+        report = check_jacobian(function, z, lambda p, g=gradient: np.diag(g(np.array(z))))
+        assert not report.passed
+        assert not report.resolved
+
+
+def test_a_ripple_or_a_table_is_no_rounding_however_small() -> None:
+    """What was less than float32 rounds to was taken for it, with a slope 100% off."""
+
+    def ripple(z: Any) -> Any:
+        return np.sum(z + 1e-6 * np.sin(1e6 * z))
+
+    z = np.array([1.0])
+    check_gradient(ripple, z, lambda z: 1 + np.cos(1e6 * z)).raise_if_failed()
+    assert not check_gradient(ripple, z, np.ones_like).passed
+
+    knots = np.linspace(-5, 5, 100_001)
+    table = np.sin(20 * knots)
+    z = np.array([1.00002])
+    after = np.searchsorted(knots, z)
+    slope = (table[after] - table[after - 1]) / (knots[after] - knots[after - 1])
+    check_gradient(lambda z: np.interp(z, knots, table).sum(), z, lambda _: slope).raise_if_failed()
+
+
+def test_a_kink_in_float32_is_said_to_be_as_near_as_it_was_seen() -> None:
+    """finest was a step at which rounding hid everything, and kinks were far outside of it."""
+    rng = np.random.default_rng(0)
+    kinks = 0
+    for _ in range(150):
+        z = float(np.float32(rng.uniform(-3, 3)))
+        kink = float(np.float32(z + 10 ** rng.uniform(-5, -1)))
+        height = np.float32(10 ** rng.uniform(-1, 1))
+
+        def function(x: Any, kink: float = kink, height: Any = height) -> Any:
+            return np.sum(height * np.maximum(x.astype(np.float32) - np.float32(kink), 0))
+
+        report = check_gradient(function, [z], np.zeros_like)
+        assert report.passed or report.kink or not report.resolved
+        if report.kink:
+            kinks += 1
+            assert kink - z < 4 * report.finest
+    assert kinks
 
 
 def drawn_functions(makers: Any, count: int) -> list[tuple[str, int, Drawn]]:

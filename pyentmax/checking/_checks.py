@@ -318,7 +318,7 @@ def _to_host(array: Any, name: str) -> Array:
             "check its real and imaginary parts as functions of real numbers"
         )
     try:
-        if kept is None:  # NumPy takes it for a NaN
+        if kept is None or array.dtype.kind in "US":  # NumPy takes None for a NaN and '3' for 3
             raise TypeError
         return array.astype(np.float64)
     except (TypeError, ValueError):

@@ -169,6 +169,8 @@ class CheckReport:
     def _notes(self) -> list[str]:
         if self.kink:
             return [KINK_NOTE.format(self.finest)]
+        if not np.isfinite(self.numeric_entries).all():
+            return [NOT_FINITE_NOTE]
         return [] if self.resolved else [UNRESOLVED_NOTE]
 
     def raise_if_failed(self) -> CheckReport:
@@ -192,6 +194,7 @@ KINK_NOTE = (
     "differ (an entry is just entering the support, say), so no derivative exists here; move z a "
     "little"
 )
+NOT_FINITE_NOTE = "the function is NaN or infinite at z or right beside it: move z a little"
 UNRESOLVED_NOTE = (
     "the function is too noisy for differences here, or bends too sharply, so nothing is shown: "
     "compute it in float64, with scores that are not far from 0, or move z a little"

@@ -271,6 +271,7 @@ class _Continuations(NamedTuple):
 
 
 _NONE = np.zeros(0, dtype=np.int64)
+_LEAST_SHOWN = 1e-300  # a float below has fewer digits, or none
 
 
 def _continuations(
@@ -591,8 +592,8 @@ class _Omissions:
         still_open = f"still open at the limit of {limit} tokens"
         parts = []
         for n, mass, fate in (
-            (self.pruned[i], f" of mass {self.pruned_mass[i]:.2g}", pruned),
-            (self.cut_off[i], f" of mass {self.cut_mass[i]:.2g}", still_open),
+            (self.pruned[i], f" of mass {_mass(self.pruned_mass[i])}", pruned),
+            (self.cut_off[i], f" of mass {_mass(self.cut_mass[i])}", still_open),
             (self.underflowed[i], "", "too improbable for the model's floating-point type"),
         ):
             if n:
@@ -601,6 +602,15 @@ class _Omissions:
         if self.stopped[i]:
             parts.append("the search stopped with prefixes open")
         return f"Not proved complete: {', and '.join(parts)}."
+
+
+def _mass(mass: float) -> str:
+    """A sum of probabilities, in digits that it has.
+
+    >>> _mass(0.0312), _mass(5e-324)
+    ('0.031', 'below 1e-300')
+    """
+    return f"{mass:.2g}" if mass >= _LEAST_SHOWN else f"below {_LEAST_SHOWN:.0e}"
 
 
 def _dense_reason(mass: float, zeros: np.bool_) -> str:

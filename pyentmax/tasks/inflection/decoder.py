@@ -66,6 +66,7 @@ class WordDecoder:
         n_best: int | None = None,
         budget: int = 1000,
         max_length: int | None = None,
+        keep_attention: bool = True,
         blas_threads: int | None = None,
     ) -> SearchResult:
         """Every form that the model finds possible, with the certificate of the search.
@@ -87,6 +88,9 @@ class WordDecoder:
             Largest number of prefixes that the exact search expands.
         max_length : int, optional
             Length of the longest form, in characters.
+        keep_attention : bool, default True
+            Whether the forms carry their attention weights. Of a lemma of hundreds of letters,
+            those of thousands of forms take gigabytes.
         blas_threads : int, optional
             How many threads BLAS may use: 1 unless given, or unless the call stands within a
             :func:`pyentmax.system.blas.limit_blas` block.
@@ -101,7 +105,10 @@ class WordDecoder:
         ids, mask = self._source(lemma, tags, language)
         decode = _search(search, beam, n_best, budget)
         with limit_blas(blas_threads):
-            return decode(self.model, ids, mask, max_length=max_length)[0]
+            found = decode(
+                self.model, ids, mask, max_length=max_length, keep_attention=keep_attention
+            )
+        return found[0]
 
     def force(
         self,

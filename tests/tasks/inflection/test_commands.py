@@ -60,6 +60,21 @@ def test_inflect(run, capsys, tmp_path):
     }
 
 
+def test_no_attention_is_kept_where_none_is_drawn(run, monkeypatch, tmp_path):
+    """A lemma of 500 letters took 5.5 GB, of which nothing was shown."""
+    kept = []
+    inflect = Inflector.inflect
+
+    def noted(*args, **options):
+        kept.append(inflect(*args, **options))
+        return kept[-1]
+
+    monkeypatch.setattr(Inflector, "inflect", noted)
+    main(["inflect", str(run), "walk", "V;PST"])
+    main(["inflect", str(run), "walk", "V;PST", "--pictures", str(tmp_path)])
+    assert [result.best.attention is None for result in kept] == [True, False]
+
+
 def test_exact_search(run, capsys):
     assert main(["inflect", str(run), "walk", "V;PST", "--search", "exact", "--best", "1"]) == 0
     assert re.search("The best string is proved|best strings are", capsys.readouterr().out)

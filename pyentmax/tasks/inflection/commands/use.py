@@ -53,6 +53,7 @@ def _inflect(args: argparse.Namespace) -> int:
         n_best=args.best,
         budget=DEFAULT_BUDGET if args.budget is None else args.budget,
         max_length=args.max_length,
+        keep_attention=args.pictures is not None,  # of a long lemma it takes gigabytes
     )
     word = Example(args.lemma, "", tuple(args.tags.split(";")), args.language)
     print(describe(inflector, word, result))
