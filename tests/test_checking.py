@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 from xml.etree import ElementTree
@@ -922,6 +923,13 @@ def test_stairs_beside_what_is_smooth_are_no_slope_of_0(
         report = check_jacobian(function, z, lambda p, g=gradient: np.diag(g(np.array(z))))
         assert not report.passed
         assert not report.resolved
+
+
+def test_a_function_need_not_be_defined_further_out_than_steps_go() -> None:
+    """Stairs are looked for up to 1.5 away, where math.log raises an error."""
+    check_gradient(lambda z: math.log(z[0]), [1.0], lambda z: 1 / z).raise_if_failed()
+    with pytest.raises(ValueError, match="math domain error|positive"):
+        check_gradient(lambda z: math.log(z[0]), [0.01], lambda z: 1 / z)
 
 
 def test_a_ripple_or_a_table_is_no_rounding_however_small() -> None:

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 EPSILON, SINGLE_EPSILON = 2.0**-52, 2.0**-23
-# Where a step is seen at, in units of which a step has 2,000. No simple fractions of one another:
-# at such points a difference of large numbers rounds alike.
+# Points around a step, in units of which it has so many. They are no simple fractions of one
+# another: at such points a difference of large numbers rounds alike.
+UNITS = 2000
 NODES = np.array([-62, -57, -43, -40, -21, -7, 2, 13, 24, 41, 50, 63])
 DEGREE = 5  # of the smooth curve
 LASTING = 5  # a noise lasts over so many steps, each a quarter of the last
@@ -64,7 +65,7 @@ def measured_rounding(
 def _values_near(fn: Callable[[Array], Array], z: Array, u: Array, h: float) -> Array:
     """Values at a dozen points around a step from z along u, exactly spaced as NODES are."""
     grain = 2 * power_of_2_above(max(float(np.max(np.abs(z))) * EPSILON, 2.0**-72))
-    unit = (2 * int(h / 2000 / grain) + 1) * grain  # an odd number: no power of 2 at all steps
+    unit = (2 * int(h / UNITS / grain) + 1) * grain  # an odd number: no power of 2 at all steps
     return np.stack([fn(z + (h + i * unit) * u) for i in NODES])
 
 
@@ -113,7 +114,7 @@ def _is_rounding(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noi
     way = np.zeros(z.size)
     some = np.random.default_rng(2).permutation(z.size)[:FEW]
     way[some] = z.ravel()[some] * 2.0**-30
-    unit = h / 2000
+    unit = h / UNITS
     changes = []
     for i in NODES:
         point = z + (h + i * unit) * u
@@ -139,12 +140,18 @@ def unseen_slope(
     # What two scores hide could cancel along one way, but not along both.
     turned = rng.permutation(np.resize([1, -1], z.size)) * size
     found: list[Array] = []
-    for u in (size, turned)[: z.size]:
+    for u in (size.reshape(z.shape), turned.reshape(z.shape))[: z.size]:
         missing = []
         for h, off in [(1.0, rounding[0]), (0.25, rounding[0]), *zip(steps, rounding, strict=True)]:
-            if h >= max(64 * finest, LEAST_STAIRS):
-                where = np.sort(h * (0.5 + rng.random(FEW)))
-                missing.append(_missing(fn, z, u.reshape(z.shape), where, finest, off))
+            if h < max(64 * finest, LEAST_STAIRS):
+                break
+            where = np.sort(h * (0.5 + rng.random(FEW)))
+            try:
+                missing.append(_missing(fn, z, u, where, finest, off))
+            except (ArithmeticError, ValueError):
+                if h <= steps[0]:
+                    raise
+                missing.clear()  # further out than steps go, fn need not be defined
         # Met at three steps that follow one another: of a jump or two, the others see nothing.
         found += [np.minimum.reduce(missing[k : k + 3]) for k in range(len(missing) - 2)]
     return 2 * np.max(found, axis=0) if found else 0.0
@@ -162,7 +169,7 @@ def _missing(
     means = []
     for degree in (3, 5):
         matrix = np.polynomial.legendre.legvander(2 * (where - first) / way - 1, degree)
-        fitted, *_ = np.linalg.lstsq(matrix, slopes.reshape(len(slopes), -1), rcond=None)
+        fitted = np.linalg.pinv(matrix) @ slopes.reshape(len(slopes), -1)
         means.append(fitted[0].reshape(secant.shape))  # the mean of all other terms is 0
         left = slopes - (matrix @ fitted).reshape(slopes.shape)
     scatter = np.sqrt(np.sum(left**2, axis=0) / (FEW - DEGREE - 1))
