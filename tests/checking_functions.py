@@ -113,7 +113,7 @@ def sum_of_float32(rng: np.random.Generator) -> Drawn:
 
 
 def rounded_to_digits(rng: np.random.Generator) -> Drawn:
-    digits = int(rng.integers(3, 10))
+    digits = int(rng.integers(5, 10))
     return Drawn(lambda x: np.round(np.sin(x), digits), np.cos, rng.standard_normal(few(rng)))
 
 

@@ -119,8 +119,13 @@ def _is_rounding(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noi
     for i in NODES:
         point = z + (h + i * unit) * u
         changes.append(np.ravel(fn(point + way.reshape(z.shape)) - fn(point)))
-    # A point may lie just before a stair.
-    varies = float(np.nanmax(np.median(np.abs(np.diff(changes, axis=0)), axis=0), initial=0))
+    values = np.stack(changes)
+    # A point may lie just before a stair, hence medians: of neighbours, and of three groups.
+    close = np.median(np.abs(np.diff(values, axis=0)), axis=0)
+    low, middle, high = (np.median(part, axis=0) for part in np.split(values, 3))
+    part = np.diff([np.median(nodes) for nodes in np.split(NODES, 3)])
+    bent = np.abs((middle - low) - (high - middle) * part[0] / part[1])
+    varies = float(np.nanmax([close, bent], initial=0))
     as_slopes = noise * float(np.linalg.norm(way) / np.linalg.norm(u)) / (128 * unit)
     return varies < as_slopes / 8 or varies > noise / 8
 
@@ -132,8 +137,9 @@ def unseen_slope(
 
     What rounds coarsely inside, to float16 or to multiples of 2⁻⁵² before its logarithm is taken,
     rests between two stairs. There the slopes of the points do not add up to the way that the
-    function climbs from the first to the last. At a kink they nearly do, and a jump is met at one
-    step alone.
+    function climbs from the first to the last, and what is missing is much the same at three steps
+    that follow one another. At a kink they nearly do, and jumps are met at one step and not at
+    another.
     """
     rng = np.random.default_rng(1)
     size = rng.integers(8, 17, z.size) / 16 * rng.choice([-1, 1], z.size)
@@ -142,25 +148,27 @@ def unseen_slope(
     found: list[Array] = []
     for u in (size.reshape(z.shape), turned.reshape(z.shape))[: z.size]:
         missing = []
-        for h, off in [(1.0, rounding[0]), (0.25, rounding[0]), *zip(steps, rounding, strict=True)]:
+        for h, off in [(4 * steps[0], rounding[0]), *zip(steps, rounding, strict=True)]:
             if h < max(64 * finest, LEAST_STAIRS):
                 break
             where = np.sort(h * (0.5 + rng.random(FEW)))
             try:
                 missing.append(_missing(fn, z, u, where, finest, off))
-            except (ArithmeticError, ValueError):
+            except (ArithmeticError, LookupError, ValueError):
                 if h <= steps[0]:
                     raise
                 missing.clear()  # further out than steps go, fn need not be defined
-        # Met at three steps that follow one another: of a jump or two, the others see nothing.
-        found += [np.minimum.reduce(missing[k : k + 3]) for k in range(len(missing) - 2)]
+        for k in range(len(missing) - 2):
+            least, most = np.min(missing[k : k + 3], axis=0), np.max(missing[k : k + 3], axis=0)
+            alike = (most - least) <= 0.3 * np.maximum(np.abs(least), np.abs(most))
+            found.append(np.where(alike, np.abs(most), 0))
     return 2 * np.max(found, axis=0) if found else 0.0
 
 
 def _missing(
     fn: Callable[[Array], Array], z: Array, u: Array, where: Array, nearby: float, off: float
 ) -> Array:
-    """How much of the mean slope along u the slopes at some points do not explain."""
+    """How much of the mean slope along u the slopes at some points do not explain, or else 0."""
     ahead = np.stack([fn(z + (t + nearby / 2) * u) for t in where])
     behind = np.stack([fn(z + (t - nearby / 2) * u) for t in where])
     slopes = (ahead - behind) / nearby
@@ -174,8 +182,8 @@ def _missing(
         left = slopes - (matrix @ fitted).reshape(slopes.shape)
     scatter = np.sqrt(np.sum(left**2, axis=0) / (FEW - DEGREE - 1))
     uncertain = np.abs(means[1] - means[0]) + scatter + off / nearby
-    gap = np.abs(secant - means[1])
-    return np.where(gap > 8 * uncertain + 1e-6 * np.abs(secant), gap, 0)
+    gap = secant - means[1]
+    return np.where(np.abs(gap) > 8 * uncertain + 1e-6 * np.abs(secant), gap, 0)
 
 
 def at_uneven_scores(fn: Callable[[Array], Array], z: Array) -> list[Array]:
