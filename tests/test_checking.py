@@ -952,11 +952,22 @@ def test_a_crowd_of_kinks_is_no_rounding() -> None:
             assert np.min(np.diff(np.sort(z))) < 2 * report.finest
 
 
-def test_a_function_need_not_be_defined_further_out_than_steps_go() -> None:
-    """Stairs are looked for as far as 0.4 away, where math.log raises an error."""
-    check_gradient(lambda z: math.log(z[0]), [0.2], lambda z: 1 / z).raise_if_failed()
+@pytest.mark.parametrize("z", [0.2, 1e-2, 1e-6])
+def test_a_function_that_raises_an_error_outside_its_domain_is_checked(z: float) -> None:
+    """That of math.log at a step from z ended the check, where np.log's NaN did not."""
+    assert check_gradient(lambda z: math.log(z[0]), [z], lambda z: 1 / z).raise_if_failed()
+    assert not check_gradient(lambda z: math.log(z[0]), [z], lambda z: 1.01 / z).passed
     with pytest.raises(ValueError, match="math domain error|positive"):
-        check_gradient(lambda z: math.log(z[0]), [0.01], lambda z: 1 / z)
+        check_gradient(lambda z: math.log(z[0]), [-z], lambda z: 1 / z)
+
+
+def test_a_matrix_that_is_nearly_singular_is_checked() -> None:
+    matrix = np.array([[1.0, 0.99], [0.99, 1.0]])
+
+    def half_log_determinant(a: Any) -> Any:
+        return np.sum(np.log(np.diag(np.linalg.cholesky((a + a.T) / 2))))
+
+    check_gradient(half_log_determinant, matrix, lambda a: np.linalg.inv(a) / 2).raise_if_failed()
 
 
 def test_a_ripple_or_a_table_is_no_rounding_however_small() -> None:

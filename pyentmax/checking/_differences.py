@@ -95,6 +95,7 @@ def numeric_derivatives(
     # The points are this module's choice, and so are the warnings of functions not defined there.
     with np.errstate(all="ignore"):
         base = fn(z)
+        fn = _nan_where_refused(fn, base.shape)
         epsilon = max(epsilon, epsilon_of_values(base, *at_uneven_scores(fn, z)))
         grain = float(np.max(np.abs(z))) * epsilon  # fn sees z to half of it
         steps = _steps(max(grain, LAST_STEP / 2))
@@ -122,6 +123,20 @@ def numeric_derivatives(
         # Where nothing moves at all, only 0 is right: a constant tells nothing of its precision.
         hidden=4 * size if np.any(values) else 0.0,
     )
+
+
+def _nan_where_refused(
+    fn: Callable[[Array], Array], shape: tuple[int, ...]
+) -> Callable[[Array], Array]:
+    """fn with NaN where it raises an error, as math.log and Cholesky's factors do."""
+
+    def tried(z: Array) -> Array:
+        try:
+            return fn(z)
+        except (ArithmeticError, LookupError, ValueError):
+            return np.full(shape, np.nan)
+
+    return tried
 
 
 def _directional_derivatives(
@@ -165,8 +180,8 @@ def _directional_derivatives(
         if len(slopes) >= FEWEST_STEPS:
             # A peak that is narrower than the step would look like a single point off the curve.
             apart = _apart(apart, bends, steps)
-            # Just behind a kink, each smaller step still tells much more.
-            learning = np.any(np.isfinite(truncation) & (truncation > noise))
+            # Just behind a kink, each smaller step still tells much more, or where fn is defined.
+            learning = np.any(np.isfinite(truncation) & (truncation > noise) | np.isnan(slope))
             if noise > FINE * largest + FINE_ABSOLUTE and not np.any(apart) and not learning:
                 break
     value, error, used = believed(slopes)
