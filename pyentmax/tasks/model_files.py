@@ -106,6 +106,7 @@ def refuse_other_run(folder: Path, resume: bool) -> None:
 
 def refuse_run_of_user(folder: Path, purpose: str) -> None:
     """Raise a ValueError if a folder holds a run that is not of this purpose, a demonstration's."""
+    folder = folder.resolve()  # a/../b is b, too, when a is there
     last, found = folder / LAST, None
     if last.exists():
         _, meta = load_checkpoint(last, TRAINING_STATE)

@@ -226,7 +226,7 @@ class _Run:
         self.directory = None if directory is None else Path(directory)
         self.save_best = save_best
         self.clock = clock
-        self.kept = False  # whether last.npz holds an update, or is another process's
+        self.kept = False  # whether last.npz holds an update
         order_seed, dropout_seed = np.random.SeedSequence(config.seed).spawn(2)
         self.order_rng = np.random.default_rng(order_seed)
         self.dropout_rng = np.random.default_rng(dropout_seed)
@@ -382,10 +382,11 @@ class _Run:
 
     def _must_be_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
+            there = "; the checkpoints are those of the last validation"
             raise FloatingPointError(
                 f"the {what} is {value} at update {self.updates}: a smaller rate than "
                 f"{self.config.rate} or stronger clipping than {self.config.clip} may help"
-                f"{'; the checkpoints are those of the last validation' if self.kept else ''}"
+                f"{there if self.history.update else ''}"
             )
 
     @contextmanager
@@ -476,6 +477,7 @@ class _Run:
             # Callers have looked before; another run may have come and gone since.
             if any((self.directory / name).exists() for name in (LAST, BEST)):
                 raise ValueError(f"{self.directory} already holds a run: resume it, or move it")
+        self._put_back_what_no_run_replaced()
         if self.directory is None or not (self.directory / BEST).exists():
             self.save()
             return
@@ -488,6 +490,18 @@ class _Run:
             self.put_best_back()
             written.unlink(missing_ok=True)
             raise
+
+    def _put_back_what_no_run_replaced(self) -> None:
+        """Let the older ``best.npz`` be there again if the run after it was killed at once.
+
+        It may have written one of its own, but no ``last.npz`` that holds an update.
+        """
+        if self.directory is None or not (self.directory / _BEST_BEFORE).exists():
+            return
+        with suppress(CheckpointError, OSError):
+            _, meta = load_checkpoint(self.directory / LAST, TRAINING_STATE)
+            if meta.get("updates") == 0:
+                (self.directory / _BEST_BEFORE).replace(self.directory / BEST)
 
     def put_best_back(self) -> None:
         """Let the ``best.npz`` be there again that `start` put out of the way."""
@@ -510,6 +524,7 @@ class _Run:
         except Exception:
             if not self.kept and self.directory is not None:
                 (self.directory / LAST).unlink(missing_ok=True)
+                (self.directory / BEST).unlink(missing_ok=True)  # this run's, if there is one
                 self.put_best_back()
             raise
 
@@ -544,7 +559,6 @@ class _Run:
         """Restore the state that :meth:`save` wrote."""
         if self.directory is None:
             raise ValueError("resume: needs the directory of the run")
-        self.kept = True
         path = self.directory / LAST
         arrays, meta = load_checkpoint(path, TRAINING_STATE)
         identity = meta.get("identity")
@@ -583,6 +597,7 @@ class _Run:
         recent = [without_prefix(group, arrays) for group in self._remembered()]
         on_device = [{name: self.xp.asarray(x) for name, x in then.items()} for then in recent]
         self.recent = on_device[::-1]
+        self.kept = self.updates > 0
 
     def _remembered(self) -> list[str]:
         """The groups of parameters to be averaged that a checkpoint has by now, newest first."""

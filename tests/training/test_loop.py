@@ -768,15 +768,72 @@ def test_a_run_whose_first_validation_fails_leaves_no_checkpoint_of_its_own(tmp_
     """A rate that led to NaN left the untrained start, and the folder was refused to a better rate.
     The message spoke of checkpoints of a validation."""
 
-    def not_finite(model):
-        return Validation(math.nan, 0.0)
-
     with pytest.raises(FloatingPointError, match="at update [1-9].* may help$"):
         run(new_model(), tmp_path, validate=not_finite, overwrite=False)
     assert not list(tmp_path.glob("*.npz"))
     run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"), overwrite=False)
     with pytest.raises(FloatingPointError):
         run(new_model(seed=3), tmp_path, config=config(seed=3), validate=not_finite)
+    assert models_beside(tmp_path) == (["best.npz"], "old")
+
+
+def not_finite(model):
+    return Validation(math.nan, 0.0)
+
+
+def test_a_resumed_run_without_an_update_is_withdrawn_if_it_fails(tmp_path):
+    """Killed before its first validation, and resumed, it was kept, and refused its folder."""
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    started = new_model(seed=3)
+    started.loss = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
+    if not (child := os.fork()):
+        run(started, tmp_path, config=config(seed=3))
+    os.waitpid(child, 0)
+    assert (tmp_path / "last.npz").exists()
+    assert not (tmp_path / "best.npz").exists()
+    with pytest.raises(FloatingPointError, match=" may help$"):
+        run(new_model(seed=3), tmp_path, config=config(seed=3), resume=True, validate=not_finite)
+    assert models_beside(tmp_path) == (["best.npz"], "old")
+
+
+def test_a_best_model_that_no_checkpoint_follows_does_not_replace_the_old_one(
+    tmp_path, monkeypatch
+):
+    """The disk was full between the two, and the old model lay hidden, then was overwritten."""
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    save, saved = loop.save_checkpoint, []
+
+    def full_at_the_second(path, *args):
+        saved.append(path)
+        if len(saved) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(path, *args)
+
+    monkeypatch.setattr(loop, "save_checkpoint", full_at_the_second)
+    with pytest.raises(OSError, match="No space"):
+        run(
+            new_model(seed=3),
+            tmp_path,
+            config=config(seed=3),
+            save_best=lambda path: path.write_text("new"),
+        )
+    assert models_beside(tmp_path) == (["best.npz"], "old")
+
+
+def test_a_run_killed_behind_its_first_best_model_does_not_take_the_old_one_along(tmp_path):
+    """Of the next run that failed, that was the model put back."""
+
+    def killed(path):
+        path.write_text("new")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    if not (child := os.fork()):
+        run(new_model(seed=3), tmp_path, config=config(seed=3), save_best=killed)
+    os.waitpid(child, 0)
+    assert (tmp_path / "best.npz").read_text() == "new"
+    with pytest.raises(FloatingPointError):
+        run(new_model(seed=4), tmp_path, config=config(seed=4), validate=not_finite)
     assert models_beside(tmp_path) == (["best.npz"], "old")
 
 
