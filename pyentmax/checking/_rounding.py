@@ -24,7 +24,8 @@ NODES = np.array([-62, -57, -43, -40, -21, -7, 2, 13, 24, 41, 50, 63])
 DEGREE = 5  # of the smooth curve
 LASTING = 5  # a noise lasts over so many steps, each a quarter of the last
 CERTAIN = 3  # root mean squares that a value may be off by
-LEAST_STAIRS, FEW = 2.0**-14, 8  # the smallest step at which they are looked for, by few points
+# Stairs are looked for down to this step, by few points along some ways.
+LEAST_STAIRS, FEW, WAYS = 2.0**-14, 8, 4
 
 
 def measured_rounding(
@@ -142,28 +143,33 @@ def unseen_slope(
     another.
     """
     rng = np.random.default_rng(1)
-    size = rng.integers(8, 17, z.size) / 16 * rng.choice([-1, 1], z.size)
-    # What two scores hide could cancel along one way, but not along both.
-    turned = rng.permutation(np.resize([1, -1], z.size)) * size
+    signs = rng.choice([-1, 1], z.size)
     found: list[Array] = []
-    for u in (size.reshape(z.shape), turned.reshape(z.shape))[: z.size]:
-        missing = []
+    # What scores hide could cancel along one way or another, but hardly along all.
+    for _ in range(min(z.size, WAYS)):
+        u = (signs * rng.integers(8, 17, z.size) / 16).reshape(z.shape)
+        signs = signs * rng.permutation(np.resize([1, -1], z.size))
+        missing, rests = [], []
         for h, off in [(4 * steps[0], rounding[0]), *zip(steps, rounding, strict=True)]:
             if h < max(64 * finest, LEAST_STAIRS):
                 break
             where = np.sort(h * (0.5 + rng.random(FEW)))
-            missing.append(_missing(fn, z, u, where, finest, off))
+            gap, mean = _missing(fn, z, u, where, finest, off)
+            missing.append(gap)
+            rests.append(mean == 0)
         for k in range(len(missing) - 2):
             least, most = np.min(missing[k : k + 3], axis=0), np.max(missing[k : k + 3], axis=0)
-            alike = (most - least) <= 0.3 * np.maximum(np.abs(least), np.abs(most))
+            # Where there is nothing but stairs, less will do.
+            unlike = np.where(np.all(rests[k : k + 3], axis=0), 0.7, 0.3)
+            alike = (most - least) <= unlike * np.maximum(np.abs(least), np.abs(most))
             found.append(np.where(alike, np.abs(most), 0))
     return 2 * np.max(found, axis=0) if found else 0.0
 
 
 def _missing(
     fn: Callable[[Array], Array], z: Array, u: Array, where: Array, nearby: float, off: float
-) -> Array:
-    """How much of the mean slope along u the slopes at some points do not explain, or else 0."""
+) -> tuple[Array, Array]:
+    """How much of the mean slope along u the slopes at some points leave out, and their mean."""
     ahead = np.stack([fn(z + (t + nearby / 2) * u) for t in where])
     behind = np.stack([fn(z + (t - nearby / 2) * u) for t in where])
     slopes = (ahead - behind) / nearby
@@ -178,7 +184,7 @@ def _missing(
     scatter = np.sqrt(np.sum(left**2, axis=0) / (FEW - DEGREE - 1))
     uncertain = np.abs(means[1] - means[0]) + scatter + off / nearby
     gap = secant - means[1]
-    return np.where(np.abs(gap) > 8 * uncertain + 1e-6 * np.abs(secant), gap, 0)
+    return np.where(np.abs(gap) > 8 * uncertain + 1e-6 * np.abs(secant), gap, 0), means[1]
 
 
 def at_uneven_scores(fn: Callable[[Array], Array], z: Array) -> list[Array]:

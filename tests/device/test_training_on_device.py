@@ -230,7 +230,7 @@ def test_a_loss_that_is_not_finite_is_found_before_anything_is_saved(tmp_path):
             directory=tmp_path,
             progress=False,
         )
-    assert load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] == 0
+    assert not list(tmp_path.glob("*.npz"))
 
 
 @pytest.mark.parametrize("max_norm", [0.1, 100.0])
