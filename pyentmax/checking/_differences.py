@@ -119,7 +119,7 @@ def numeric_derivatives(
         clear,
         max(finest),
         epsilon,
-        flatness=256 * size / FIRST_STEP,
+        flatness=256 * size / FIRST_STEP,  # noise that was seen, not assumed, is some ε
         # Where nothing moves at all, only 0 is right: a constant tells nothing of its precision.
         hidden=4 * size if np.any(values) else 0.0,
     )

@@ -46,7 +46,10 @@ def measured_rounding(
     # Not all of one value: mappings do not see a shift.
     ways = [rng.permutation(np.resize([1, -0.5, 0.5, -1], z.size)).reshape(z.shape) for _ in steps]
     ways = [u * (-1) ** k for k, u in enumerate(ways)]
-    near = [_values_near(fn, z, u, h) for u, h in zip(ways, steps, strict=True)]
+    near = [
+        np.stack([fn(point) for point in _points_near(z, u, h)[0]])
+        for u, h in zip(ways, steps, strict=True)
+    ]
     seen = _noise(near)
     moving = 1 + max((k for k, x in enumerate(near) if np.any(x != x[0])), default=-1)
     lasting = _lasting(seen[:moving])
@@ -63,11 +66,11 @@ def measured_rounding(
     return CERTAIN * rounding, CERTAIN * there
 
 
-def _values_near(fn: Callable[[Array], Array], z: Array, u: Array, h: float) -> Array:
-    """Values at a dozen points around a step from z along u, exactly spaced as NODES are."""
+def _points_near(z: Array, u: Array, h: float) -> tuple[list[Array], float]:
+    """A dozen points around a step from z along u, exactly spaced as NODES are, and their unit."""
     grain = 2 * power_of_2_above(max(float(np.max(np.abs(z))) * EPSILON, 2.0**-72))
     unit = (2 * int(h / UNITS / grain) + 1) * grain  # an odd number: no power of 2 at all steps
-    return np.stack([fn(z + (h + i * unit) * u) for i in NODES])
+    return [z + (h + i * unit) * u for i in NODES], unit
 
 
 def _noise(near: list[Array]) -> Array:
@@ -115,12 +118,8 @@ def _is_rounding(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noi
     way = np.zeros(z.size)
     some = np.random.default_rng(2).permutation(z.size)[:FEW]
     way[some] = z.ravel()[some] * 2.0**-30
-    unit = h / UNITS
-    changes = []
-    for i in NODES:
-        point = z + (h + i * unit) * u
-        changes.append(np.ravel(fn(point + way.reshape(z.shape)) - fn(point)))
-    values = np.stack(changes)
+    points, unit = _points_near(z, u, h)
+    values = np.stack([np.ravel(fn(x + way.reshape(z.shape)) - fn(x)) for x in points])
     # A point may lie just before a stair, hence medians: of neighbours, and of three groups.
     close = np.median(np.abs(np.diff(values, axis=0)), axis=0)
     low, middle, high = (np.median(part, axis=0) for part in np.split(values, 3))
