@@ -35,6 +35,8 @@ UPDATES = 2000
 
 def demo_split(seed: int) -> tuple[list[Example], list[Example], list[Example]]:
     """Training verbs, development verbs, and *draw* with its compounds, without a common verb."""
+    if seed < 0:
+        raise ValueError(f"seed: expected a number from 0 up, got {seed}")
     examples = english_verbs()
     lemmas = sorted({example.lemma for example in examples})
     rest, family = hold_out(examples, {LEMMA, *compounds_of(LEMMA, lemmas)})

@@ -42,3 +42,9 @@ def test_a_run_of_the_users_own_is_not_overwritten(tmp_path):
     save_checkpoint(tmp_path / "last.npz", {}, {"kind": "training state", "identity": {}})
     with pytest.raises(ValueError, match="a run that is not the demonstration's"):
         demo.run_demo(tmp_path, seed=0)
+
+
+def test_a_negative_seed_is_refused_in_words(tmp_path):
+    with pytest.raises(ValueError, match="seed: expected a number from 0 up, got -1"):
+        demo.run_demo(tmp_path / "new", seed=-1)
+    assert not (tmp_path / "new").exists()
