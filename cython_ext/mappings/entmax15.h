@@ -73,7 +73,7 @@ static REAL TYPED(entmax15_solve)(REAL *h, ptrdiff_t n, REAL t, const void *cont
  * which many small ones add up to something visible. `twice` is two times the last step of the
  * quadratic, too small to matter in t itself. Adding 2 u rest instead of rest to u makes up for the
  * rounding of the squares too, so that two ties get 1/2 each. */
-static inline REAL TYPED(entmax15_entry)(REAL h, REAL t, REAL twice) {
+ALWAYS_INLINE REAL TYPED(entmax15_entry)(REAL h, REAL t, REAL twice) {
     REAL u = h + t;
     u = u > 0 ? u : (REAL)0;
     const REAL q = u * u + u * twice;
@@ -172,12 +172,9 @@ static void TYPED(entmax15_block)(const REAL *const z[BLOCK], REAL *const p[BLOC
     REAL largest[BLOCK];
     TYPED(Entmax15Columns) c;
     TYPED(entmax15_tile)(z, n, ahead, h, largest, &c);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        ask_lines_ahead(ahead, 1);
-        for (int j = 0; j < BLOCK; j++)
-            h[i * BLOCK + j] = TYPED(entmax15_entry)(h[i * BLOCK + j], c.t[j], 2 * c.rest[j]);
-    }
-    TYPED(separate)(h, n, p);
+    for (int j = 0; j < BLOCK; j++) c.rest[j] *= 2;
+    TYPED(entries_of_rows)(TYPED(entmax15_entry), z, p, count, n, (REAL)0.5, largest, c.t, c.rest,
+                           ahead, h);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 

@@ -74,6 +74,11 @@ static REAL TYPED(michelot)(REAL *x, ptrdiff_t n, REAL t, const void *context, M
 
 /* t is the root but rounded: what is missing from the sum, shared by all of the support, makes
  * (x + t) + rest right to a few units of its own last place. */
+ALWAYS_INLINE REAL TYPED(sparsemax_entry)(REAL x, REAL t, REAL rest) {
+    const REAL u = (x + t) + rest;
+    return u > 0 ? u : (REAL)0;
+}
+
 static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdiff_t n,
                                  Ahead *ahead, REAL *restrict scratch) {
     TYPED(Search) found;
@@ -86,10 +91,8 @@ static void TYPED(sparsemax_row)(const REAL *restrict z, REAL *restrict p, ptrdi
     ptrdiff_t start = TYPED(next_live)(&found, p, 0, n);
     while (start < n) {
         const ptrdiff_t end = n - start < CHUNK ? n : start + CHUNK;
-        for (ptrdiff_t i = start; i < end; i++) {
-            const REAL u = ((z[i] - largest) + t) + rest;
-            p[i] = u > 0 ? u : (REAL)0;
-        }
+        for (ptrdiff_t i = start; i < end; i++)
+            p[i] = TYPED(sparsemax_entry)(z[i] - largest, t, rest);
         start = TYPED(next_live)(&found, p, end, n);
     }
 }
@@ -187,14 +190,7 @@ static void TYPED(sparsemax_block)(const REAL *const z[BLOCK], REAL *const p[BLO
                                    ptrdiff_t n, Ahead *ahead, REAL *restrict x) {
     REAL largest[BLOCK], t[BLOCK], rest[BLOCK];
     TYPED(sparsemax_tile)(z, n, ahead, x, largest, t, rest);
-    for (ptrdiff_t i = 0; i < n; i++) {
-        ask_lines_ahead(ahead, 1);
-        for (int j = 0; j < BLOCK; j++) {
-            const REAL u = (x[i * BLOCK + j] + t[j]) + rest[j];
-            x[i * BLOCK + j] = u > 0 ? u : (REAL)0;
-        }
-    }
-    TYPED(separate)(x, n, p);
+    TYPED(entries_of_rows)(TYPED(sparsemax_entry), z, p, count, n, 1, largest, t, rest, ahead, x);
     for (int j = 0; j < count; j++) TYPED(is_settled)(p[j], n, largest[j]);
 }
 

@@ -243,6 +243,37 @@ static void TYPED(separate)(const REAL *restrict tile, ptrdiff_t n, REAL *const 
 #undef HAS_TRANSPOSE_4
 #undef HAS_TRANSPOSE_16
 
+/* An entry of p, of its gap and of its row's t and rest. */
+typedef REAL TYPED(Entry)(REAL gap, REAL t, REAL rest);
+
+/* The rows of p, of their scores: to read these once more takes less than to bring a tile back. The
+ * last lanes overlap those before them, so they are read first, as p may be where z is, which is
+ * why nothing is `restrict` here. Rows shorter than two lanes come from the tile of gaps. */
+ALWAYS_INLINE void TYPED(entries_of_rows)(TYPED(Entry) *entry, const REAL *const z[BLOCK],
+                                          REAL *const p[BLOCK], int count, ptrdiff_t n, REAL scale,
+                                          const REAL *restrict largest, const REAL *restrict t,
+                                          const REAL *restrict rest, Ahead *ahead,
+                                          REAL *restrict tile) {
+    if (n < PAIR) {
+        for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
+            for (int j = 0; j < BLOCK; j++) tile[i + j] = entry(tile[i + j], t[j], rest[j]);
+        TYPED(separate)(tile, n, p);
+        return;
+    }
+    for (int j = 0; j < count; j++) {
+        const REAL *const from = z[j], top = largest[j], tj = t[j], rj = rest[j];
+        REAL *const to = p[j], last[LANES], some[LANES];
+        ask_ahead(ahead);
+        for (int k = 0; k < LANES; k++)
+            last[k] = entry((from[n - LANES + k] - top) * scale, tj, rj);
+        for (ptrdiff_t i = 0; i < n - LANES; i += LANES) {
+            for (int k = 0; k < LANES; k++) some[k] = entry((from[i + k] - top) * scale, tj, rj);
+            memcpy(to + i, some, sizeof some);
+        }
+        memcpy(to + n - LANES, last, sizeof last);
+    }
+}
+
 /* How far apart the rows of kept_of_rows() lie: a row, and what keep_above() and put_above() go
  * beyond it. */
 static inline ptrdiff_t TYPED(kept_step)(ptrdiff_t n) {
