@@ -23,7 +23,7 @@ from pyentmax.system.memory import keep_freed_memory
 from pyentmax.system.notes import note
 from pyentmax.tasks.analyse import add_analyse
 from pyentmax.tasks.captions.commands import add_commands as add_captions
-from pyentmax.tasks.command_line import Commands
+from pyentmax.tasks.command_line import Commands, Parser
 from pyentmax.tasks.inflection.commands import ANALYSES as OF_INFLECTION
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
 from pyentmax.tasks.language_model.commands import add_commands as add_language_model
@@ -105,7 +105,7 @@ def _text(error: Exception) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m pyentmax",
         description="Sparse attention and sparse sequence-to-sequence models.",
     )

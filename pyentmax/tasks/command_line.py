@@ -22,6 +22,27 @@ class Formatter(argparse.HelpFormatter):
         return action.help if quiet else f"{action.help} (default: %(default)s)"
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser for which ``--`` is a value, too, where it can be nothing else.
+
+    The one of Python 3.12 and earlier drops it: ``--out=--`` was an empty list.
+
+    Examples
+    --------
+    >>> parser = Parser()
+    >>> _ = parser.add_argument("word")
+    >>> parser.parse_args(["--", "--"]).word
+    '--'
+    """
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        if arg_strings != ["--"] or not (action.option_strings or action.nargs is None):
+            return super()._get_values(action, arg_strings)
+        value = self._get_value(action, "--")
+        self._check_value(action, value)
+        return value if action.nargs in (None, argparse.OPTIONAL) else [value]
+
+
 # First words that several commands share → their help, and what the second word names: the
 # attribute of the parsed arguments.
 GROUPS = {

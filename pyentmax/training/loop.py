@@ -50,7 +50,7 @@ from pyentmax.training.checkpoint import (
 from pyentmax.training.config import TrainingConfig
 from pyentmax.training.history import History, Validation, restored_history
 from pyentmax.training.interrupt import finish_first
-from pyentmax.training.progress import Progress
+from pyentmax.training.progress import Progress, check_bar
 from pyentmax.training.protocol import BatchSource, Trainable
 
 LAST, BEST, LOCK = "last.npz", "best.npz", ".lock"
@@ -155,16 +155,17 @@ def train(
     if keep not in ("best", "last"):
         raise ValueError(f"keep: expected 'best' or 'last', got {keep!r}")
     check_pause(pause_after)
+    check_bar(progress)
     keep_freed_memory()
     run = _Run(model, batches, config, identity or {}, directory, save_best, clock)
-    with run.alone(resume):
+    # The limit comes first: one that is refused leaves the directory as it was.
+    with limit_blas(blas_threads, announce=progress), run.alone(resume):
         if resume:
             run.resume()
         else:
             run.start(overwrite)
         run.clear_leftovers()
         shown = Progress(config.updates, run.updates, progress)
-        limit = limit_blas(blas_threads, announce=progress)
 
         def validate_now() -> None:
             run.settle()
@@ -173,7 +174,7 @@ def train(
             run.save()
             shown.validated(run)
 
-        with limit, closing(shown), run.withdrawn_if_it_fails(), finish_first() as asked_to_stop:
+        with closing(shown), run.withdrawn_if_it_fails(), finish_first() as asked_to_stop:
             if run.ends_unvalidated():
                 validate_now()
             for batches_of_update in run.remaining(pause_after):
@@ -487,8 +488,9 @@ class _Run:
             (self.directory / BEST).replace(self.directory / _BEST_BEFORE)
             written.replace(self.directory / LAST)
         except BaseException:
-            self.put_best_back()
-            written.unlink(missing_ok=True)
+            if written.exists():  # otherwise it has taken its place, or was never there
+                self.put_best_back()
+                written.unlink(missing_ok=True)
             raise
 
     def _put_back_what_no_run_replaced(self) -> None:
@@ -512,16 +514,16 @@ class _Run:
 
     @contextmanager
     def withdrawn_if_it_fails(self) -> Iterator[None]:
-        """Within it, an error before anything new is kept takes the first ``last.npz`` away again.
+        """Within it, what ends a run before anything new is kept takes the first ``last.npz`` away.
 
         What fails there, such as a bound on attention that leaves too little, or a rate that leads
         to no finite loss at the first validation, fails whenever it is resumed; and its folder
         would be refused to the command that was put right. Until then, the best model of a run that
-        was there before is kept.
+        was there before is kept. A second Ctrl-C that early leaves nothing to resume either.
         """
         try:
             yield
-        except Exception:
+        except BaseException:
             if not self.kept and self.directory is not None:
                 (self.directory / LAST).unlink(missing_ok=True)
                 (self.directory / BEST).unlink(missing_ok=True)  # this run's, if there is one

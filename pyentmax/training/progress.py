@@ -21,9 +21,16 @@ def _tqdm() -> Any:
         from tqdm.auto import tqdm
     except ImportError:
         raise ImportError(
-            "the progress bar needs tqdm: pip install 'pyentmax[models]', or pass progress=False"
+            "the progress bar needs tqdm: pip install 'pyentmax[models]', or pass progress=False "
+            "(--quiet)"
         ) from None
     return tqdm
+
+
+def check_bar(wanted: bool) -> None:
+    """Raise an ImportError if a bar is wanted, would be seen, and cannot be shown."""
+    if wanted and _on_a_screen():
+        _tqdm()
 
 
 @contextmanager

@@ -702,6 +702,35 @@ def test_a_new_run_that_fails_at_once_leaves_the_best_model_of_the_old_one(tmp_p
     assert models_beside(tmp_path) == (["best.npz"], "old")
 
 
+@pytest.mark.parametrize("threads", [0, -1, "two"])
+def test_a_refused_number_of_threads_changes_no_file(tmp_path, threads):
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    before = (tmp_path / "last.npz").read_bytes()
+    with pytest.raises((ValueError, TypeError)):
+        run(new_model(seed=3), tmp_path, blas_threads=threads)
+    assert models_beside(tmp_path) == (["best.npz", "last.npz"], "old")
+    assert (tmp_path / "last.npz").read_bytes() == before
+
+
+def test_a_bar_that_cannot_be_shown_is_noticed_before_there_is_a_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("pyentmax.training.progress._on_a_screen", lambda: True)
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(ImportError, match="needs tqdm"):
+        train(new_model(), BATCHES, config(), validate, directory=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_second_interrupt_before_anything_is_kept_leaves_the_best_model_of_the_old_run(tmp_path):
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+
+    def stopped(model):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(new_model(seed=3), tmp_path, validate=stopped)
+    assert models_beside(tmp_path) == (["best.npz"], "old")
+
+
 KILLED = """
 import os, pathlib, sys
 from test_loop import config, new_model, run

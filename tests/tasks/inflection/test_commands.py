@@ -430,3 +430,10 @@ def test_an_interrupt_while_the_library_is_imported_leaves_no_traceback(tmp_path
     )
     assert done.returncode in (130, -signal.SIGINT)
     assert (done.stdout, done.stderr) == (b"", b"")
+
+
+@pytest.mark.parametrize("option", ["--beam=--", "--blas-threads=--"])
+def test_two_dashes_are_a_value_like_others(option, capsys):
+    with pytest.raises(SystemExit):
+        main(["inflect", "model", "draw", "V;PST", option])
+    assert f"{option[:-3]}: invalid int value: '--'" in capsys.readouterr().err
