@@ -618,6 +618,8 @@ class _Run:
             check_number(name, meta[name], whole=name not in ("seconds", "loss_sum"))
             if meta[name] < 0 and name != "loss_sum":
                 raise ValueError(f"{name}: expected a number from 0 up, got {meta[name]}")
+        if meta["count"] >= 2**63:
+            raise ValueError("count: expected a number below 2**63")
         if history.update and history.update[-1] > meta["updates"]:
             raise ValueError(f"history: expected updates up to {meta['updates']}")
         if history.seconds and history.seconds[-1] > meta["seconds"]:

@@ -1175,6 +1175,14 @@ def test_an_accuracy_that_is_not_finite_is_an_error():
         run(new_model(), validate=lambda model: Validation(1.0, math.nan))
 
 
+def test_a_count_that_no_speed_can_be_computed_of_is_refused(tmp_path):
+    run(new_model(), tmp_path, pause_after=5)
+    arrays, meta = load_checkpoint(tmp_path / "last.npz", "training state")
+    save_checkpoint(tmp_path / "last.npz", arrays, meta | {"count": 10**400})
+    with pytest.raises(CheckpointError, match="count: expected a number below"):
+        run(new_model(), tmp_path, resume=True)
+
+
 def test_one_run_at_a_time_in_a_folder(tmp_path):
     pytest.importorskip("fcntl", reason="this system has no locks that end with a process")
     refusals = []
