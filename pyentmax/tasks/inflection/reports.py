@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
@@ -14,6 +12,7 @@ from pyentmax.plotting._figures import drawable
 from pyentmax.system.files import cut_name
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, source_tokens
+from pyentmax.tasks.output import warned_of_missing_characters
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
 END = "</s>"
@@ -62,7 +61,7 @@ def draw_forced(
 
     folder.mkdir(parents=True, exist_ok=True)
     name = _file_name(word.lemma, ";".join(word.tags), word.form)
-    with _warned_of_missing_characters():
+    with warned_of_missing_characters():
         ax = plot_forced_decoding(decoding, inflector.target.tokens.__getitem__)
         title = drawable(f"{_title(word)}: {word.form}")
         ax.set_title(title, fontsize=10, loc="left", parse_math=False)
@@ -81,7 +80,7 @@ def draw(inflector: WordDecoder, word: Example, result: SearchResult, folder: Pa
     shown = _shown(result)
     mass = sum(h.probability for h in shown if h.finished)
     claim = "complete" if result.exact else f"not proved complete, {mass:.4g} of the mass is shown"
-    with _warned_of_missing_characters():
+    with warned_of_missing_characters():
         ax = plot_hypothesis_tree(hypothesis_tree(inflector, shown))
         title = drawable(f"{_title(word)}: {claim}")
         ax.set_title(title, fontsize=10, loc="left", parse_math=False)
@@ -99,13 +98,3 @@ def draw(inflector: WordDecoder, word: Example, result: SearchResult, folder: Pa
 def _file_name(*parts: str) -> str:
     """The parts without characters that file systems or shells treat specially."""
     return cut_name(re.sub(r"[\\/:*?\"<>|;\s\0\ud800-\udfff]+", ".", "-".join(parts)))
-
-
-@contextmanager
-def _warned_of_missing_characters() -> Iterator[None]:
-    """Say once, at the end, that the font lacks some characters."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    if any("missing from font" in str(warning.message) for warning in caught):
-        print("the pictures lack some characters: Matplotlib's font does not have them")

@@ -16,6 +16,8 @@ from pyentmax.decoding import (
 )
 from pyentmax.plotting._figures import drawable
 from pyentmax.system.files import cut_name, distinct_names
+from pyentmax.system.notes import note
+from pyentmax.tasks.output import warned_of_missing_characters
 from pyentmax.tasks.translation.translator import SentenceDecoder
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
@@ -37,6 +39,7 @@ def describe(decoder: SentenceDecoder, sentence: str, result: SearchResult) -> s
     return "\n".join([*lines, textwrap.fill(result.reason, 88)])
 
 
+@warned_of_missing_characters(say=note)
 def draw(
     decoder: SentenceDecoder,
     sentence: str,
@@ -82,6 +85,7 @@ def describe_forced(decoder: SentenceDecoder, sentence: str, decoding: ForcedDec
     return f"{sentence}\n\n{steps}"
 
 
+@warned_of_missing_characters(say=note)
 def draw_forced(
     decoder: SentenceDecoder, sentence: str, decoding: ForcedDecoding, folder: Path
 ) -> list[Path]:
