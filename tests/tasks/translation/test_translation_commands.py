@@ -233,6 +233,16 @@ def test_each_sentence_has_pictures_of_its_own(model, tmp_path, capsys, monkeypa
     assert (tmp_path / "all" / "Ein.Hund-3-tree.png").exists()
 
 
+def test_characters_without_a_picture_are_told_once_and_not_by_matplotlib(
+    model, tmp_path, capsys, monkeypatch, recwarn
+):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("ein hund \U0001f469"))
+    listing = ("--list", "--best", 1, "--beam", 1)
+    assert run("translate", model, "-", *listing, "--pictures", tmp_path) == 0
+    assert capsys.readouterr().err.count("the pictures lack some characters") == 1
+    assert not [warning for warning in recwarn if "missing from font" in str(warning.message)]
+
+
 class StoppedAtTheFirst(io.StringIO):
     """Standard output; a signal comes when the first translations are written."""
 
