@@ -7,7 +7,9 @@ import importlib.util
 import math
 import os
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, east_asian_width
@@ -180,3 +182,13 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
         saved = {"format": suffix[1:], "metadata": metadata[suffix], "dpi": dpi}
         figure.savefig(file, bbox_inches="tight", pad_inches=0.1, facecolor="white", **saved)
     return path
+
+
+@contextmanager
+def warned_of_missing_characters(say: Callable[[str], Any] = print) -> Iterator[None]:
+    """Say once, at the end, that the font of the pictures drawn within lacks some characters."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    if any("missing from font" in str(warning.message) for warning in caught):
+        say("the pictures lack some characters: Matplotlib's font does not have them")

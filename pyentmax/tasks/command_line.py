@@ -30,8 +30,8 @@ class Parser(argparse.ArgumentParser):
     Examples
     --------
     >>> parser = Parser()
-    >>> _ = parser.add_argument("word")
-    >>> parser.parse_args(["--", "--"]).word
+    >>> _ = parser.add_argument("--out")
+    >>> parser.parse_args(["--out=--"]).out
     '--'
     """
 

@@ -9,7 +9,6 @@ import os
 import signal
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -117,13 +116,3 @@ def _handled_by(stop: Callable[[int, Any], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def warned_of_missing_characters(say: Callable[[str], Any] = print) -> Iterator[None]:
-    """Say once, at the end, that the font of the pictures drawn within lacks some characters."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    if any("missing from font" in str(warning.message) for warning in caught):
-        say("the pictures lack some characters: Matplotlib's font does not have them")

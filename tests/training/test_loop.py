@@ -731,6 +731,28 @@ def test_a_second_interrupt_before_anything_is_kept_leaves_the_best_model_of_the
     assert models_beside(tmp_path) == (["best.npz"], "old")
 
 
+def test_an_interrupt_right_behind_the_first_checkpoint_leaves_no_older_best_model_beside_it(
+    tmp_path, monkeypatch
+):
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    replace = Path.replace
+
+    def interrupted(path, target):
+        replace(path, target)
+        if Path(target).name == "last.npz" and path.name == "last.npz.new":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(new_model(seed=3), tmp_path)
+    monkeypatch.undo()
+    assert not (tmp_path / "best.npz").exists()
+    # A new run finds the old model again; here it fails, and leaves it.
+    with pytest.raises(ValueError, match="upper is infeasible"):
+        run(new_model(attention="csoftmax:0.01"), tmp_path)
+    assert models_beside(tmp_path) == (["best.npz"], "old")
+
+
 KILLED = """
 import os, pathlib, sys
 from test_loop import config, new_model, run

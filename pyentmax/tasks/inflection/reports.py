@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree, SearchResult
-from pyentmax.plotting._figures import drawable
+from pyentmax.plotting._figures import drawable, warned_of_missing_characters
 from pyentmax.system.files import cut_name
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example, source_tokens
-from pyentmax.tasks.output import warned_of_missing_characters
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
 END = "</s>"

@@ -14,10 +14,9 @@ from pyentmax.decoding import (
     HypothesisTree,
     SearchResult,
 )
-from pyentmax.plotting._figures import drawable
+from pyentmax.plotting._figures import drawable, warned_of_missing_characters
 from pyentmax.system.files import cut_name, distinct_names
 from pyentmax.system.notes import note
-from pyentmax.tasks.output import warned_of_missing_characters
 from pyentmax.tasks.translation.translator import SentenceDecoder
 
 MOST_LISTED = 20  # hypotheses of a list that is not complete
