@@ -44,6 +44,14 @@ enum {
 #define SHORT_SEARCHED (IS_DOUBLE ? SHORT : 384)
 #define SHORT_OF_POWERS (IS_DOUBLE ? SHORT : LONGEST_SHORT)
 
+/* The shortest of them that are written from their scores, not from the tile. Of floats, narrow
+ * registers take the lanes that overlap in several steps. */
+#if HAS_AVX512
+#define WORTH_READING_AGAIN PAIR
+#else
+#define WORTH_READING_AGAIN (IS_DOUBLE ? PAIR : 4 * LANES)
+#endif
+
 #if defined(__GNUC__)
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NEVER_INLINE static __attribute__((noinline))

@@ -248,13 +248,13 @@ typedef REAL TYPED(Entry)(REAL gap, REAL t, REAL rest);
 
 /* The rows of p, of their scores: to read these once more takes less than to bring a tile back. The
  * last lanes overlap those before them, so they are read first, as p may be where z is, which is
- * why nothing is `restrict` here. Rows shorter than two lanes come from the tile of gaps. */
+ * why nothing is `restrict` here. Rows too short for that come from the tile of gaps. */
 ALWAYS_INLINE void TYPED(entries_of_rows)(TYPED(Entry) *entry, const REAL *const z[BLOCK],
                                           REAL *const p[BLOCK], int count, ptrdiff_t n, REAL scale,
                                           const REAL *restrict largest, const REAL *restrict t,
                                           const REAL *restrict rest, Ahead *ahead,
                                           REAL *restrict tile) {
-    if (n < PAIR) {
+    if (n < WORTH_READING_AGAIN) {
         for (ptrdiff_t i = 0; i < n * BLOCK; i += BLOCK)
             for (int j = 0; j < BLOCK; j++) tile[i + j] = entry(tile[i + j], t[j], rest[j]);
         TYPED(separate)(tile, n, p);
