@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import stat
+import struct
 import sys
 from decimal import Decimal
 from fractions import Fraction
@@ -392,6 +393,25 @@ def test_saved_figures_are_the_same_bytes_each_time(tmp_path, suffix):
     assert first.read_bytes() == second.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"a{suffix}", f"b{suffix}"]
     assert b"matplotlib.org" not in first.read_bytes()
+
+
+@pytest.mark.parametrize("size", [(90, 90), (4000, 0.5), (3, 3)])
+def test_a_picture_has_so_many_pixels_at_most(tmp_path, size):
+    """Memory grew with the square of a sentence's length: 4 GB for 300 words."""
+    ax = Figure(figsize=size).add_subplot()
+    ax.set_title("word " * 1000, loc="left")
+    path = save_figure(ax, tmp_path / "a.png")
+    width, height = struct.unpack(">II", path.read_bytes()[16:24])
+    assert 0.5 < max(width * height / 2**25, max(width, height) / 2**16) <= 1.001
+    assert ax.figure.dpi == Figure().dpi
+
+
+def test_a_picture_too_large_to_be_read_is_refused(tmp_path):
+    ax = Figure(figsize=(600, 500)).add_subplot()
+    with pytest.raises(ValueError, match="picture of 600 × 500 inches is too large for a .png"):
+        save_figure(ax, tmp_path / "a.png")
+    assert not list(tmp_path.iterdir())
+    assert save_figure(ax, tmp_path / "a.svg").exists()
 
 
 def test_a_failed_save_keeps_the_old_picture_and_leaves_nothing_behind(tmp_path):

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 # The width of a character of this font in units of its size, so that the width of a text is known
 # before anything is drawn.
 MONOSPACED, CHARACTER = "DejaVu Sans Mono", 0.602
+MOST_PIXELS = 2**25
+"""Of a PNG: some 300 MB while it is drawn."""
+_LONGEST_SIDE = 2**16 - 1  # Matplotlib's
+_LEAST_DPI = 12  # letters of two pixels
+_PADDING = 0.1  # inches around a saved picture
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -140,12 +145,14 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
     path : path
         Its suffix chooses the format: .png, .svg or .pdf. Returned as a pathlib.Path.
     dpi : float
-        Dots per inch of a PNG.
+        Dots per inch of a PNG; fewer where that would be more than 2²⁵ pixels, so that the picture
+        of a text of hundreds of words fits into memory.
 
     Raises
     ------
     ValueError
-        If the suffix is not one of these, or dpi is no number above 0.
+        If the suffix is not one of these, dpi is no number above 0, or the figure is too large for
+        a PNG.
     TypeError
         If ax are no axes.
     OSError
@@ -179,9 +186,46 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
         raise ValueError(f"the path must end in .png, .svg or .pdf, got {path.name!r}")
     # The salt of SVG identifiers would otherwise be drawn at random.
     with rc_context({"svg.hashsalt": "pyentmax"}), replacing(path) as file:
+        if suffix == ".png":
+            dpi = min(dpi, _most_dots_per_inch(figure))
         saved = {"format": suffix[1:], "metadata": metadata[suffix], "dpi": dpi}
-        figure.savefig(file, bbox_inches="tight", pad_inches=0.1, facecolor="white", **saved)
+        figure.savefig(file, bbox_inches="tight", pad_inches=_PADDING, facecolor="white", **saved)
     return path
+
+
+def _most_dots_per_inch(figure: Any) -> float:
+    """How fine a figure can be drawn with no more pixels than a picture may have."""
+    from matplotlib.text import Text
+
+    width, height = figure.get_size_inches()
+    most = _most_dots(width, height)
+    # The text of a small figure may reach far out of it. Others are not measured: that places
+    # everything, and where it is done twice, all may come to stand a pixel from there.
+    long = any(len(text.get_text()) > 100 for text in figure.findobj(Text))
+    return _most_dots(*_tight_size(figure)) if max(width, height) > 15 or long else most
+
+
+def _most_dots(width: float, height: float) -> float:
+    """The same for a size in inches; a ValueError if nobody could read the picture."""
+    most = min(math.sqrt(MOST_PIXELS / (width * height)), _LONGEST_SIDE / max(width, height))
+    if most < _LEAST_DPI:
+        raise ValueError(
+            f"a picture of {width:,.0f} × {height:,.0f} inches is too large for a .png: expected "
+            "one that can be read, or .svg or .pdf"
+        )
+    return most
+
+
+def _tight_size(figure: Any) -> tuple[float, float]:
+    """Width and height in inches of all that is drawn."""
+    dpi = figure.dpi
+    try:
+        figure.dpi = _LEAST_DPI  # a canvas is made even for this
+        figure.draw_without_rendering()  # places what a layout engine places
+        box = figure.get_tightbbox()
+    finally:
+        figure.dpi = dpi
+    return box.width + 2 * _PADDING, box.height + 2 * _PADDING
 
 
 @contextmanager

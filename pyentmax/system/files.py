@@ -60,6 +60,27 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
             temporary.unlink(missing_ok=True)
 
 
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Within it, an OSError names this file if it names none: to open one does, to read does not.
+
+    Examples
+    --------
+    >>> import errno
+    >>> with naming("words.txt"):
+    ...     raise OSError(errno.EIO, "Input/output error")
+    Traceback (most recent call last):
+        ...
+    OSError: [Errno 5] Input/output error: 'words.txt'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
+        raise
+
+
 def cut_name(name: str) -> str:
     """As much of a file's name as leaves room for an ending, and for that of a temporary file.
 

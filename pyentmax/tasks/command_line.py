@@ -9,6 +9,7 @@ A task's ``add_commands(commands)`` adds its commands by their full names:
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,24 +24,38 @@ class Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser for which ``--`` is a value, too, where it can be nothing else.
+    """A parser that drops one ``--``, the first that stands alone: all others are values.
 
-    The one of Python 3.12 and earlier drops it: ``--out=--`` was an empty list.
+    The one of Python 3.12 and earlier drops one of each argument's values, and ``--out=--`` was an
+    empty list.
 
     Examples
     --------
     >>> parser = Parser()
     >>> _ = parser.add_argument("--out")
-    >>> parser.parse_args(["--out=--"]).out
-    '--'
+    >>> _ = parser.add_argument("words", nargs="*")
+    >>> parser.parse_args(["--out=--", "--", "a", "--"])
+    Namespace(out='--', words=['a', '--'])
     """
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As of `argparse`, with what is a value in another form until it is one."""
+        given = list(sys.argv[1:] if args is None else args)
+        after = given.index("--") + 1 if "--" in given else len(given)
+        given[after:] = [_DASHES if value == "--" else value for value in given[after:]]
+        found, left = super().parse_known_args(given, namespace)
+        return found, ["--" if value == _DASHES else value for value in left]
+
     def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        if arg_strings != ["--"] or not (action.option_strings or action.nargs is None):
-            return super()._get_values(action, arg_strings)
-        value = self._get_value(action, "--")
-        self._check_value(action, value)
-        return value if action.nargs in (None, argparse.OPTIONAL) else [value]
+        if action.option_strings and arg_strings == ["--"]:
+            arg_strings = [_DASHES]
+        return super()._get_values(action, arg_strings)
+
+    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
+        return super()._get_value(action, "--" if arg_string == _DASHES else arg_string)
+
+
+_DASHES = "--\0"  # that no argument of a process can be
 
 
 # First words that several commands share → their help, and what the second word names: the

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from pyentmax.system.files import locked, replacing
+from pyentmax.system.files import locked, naming, replacing
 
 SETTINGS, FOLDER_LOCK = "settings.json", ".lock"
 
@@ -35,7 +35,8 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path) -> Any:
     """The value that :func:`write_json` wrote; a ValueError names a damaged file."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        with naming(path):
+            return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: expected JSON, as this command writes it ({error})") from error
 

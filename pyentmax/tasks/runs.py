@@ -58,8 +58,13 @@ def asked_for(
 
 
 def check_recorded(out: Path) -> None:
-    """Raise a ValueError if a folder, of which a report is asked for, holds no run."""
-    if not any(path.is_dir() for path in out.glob("*.seed-*")):
+    """Raise a ValueError if a folder, of which a report is asked for, holds no run.
+
+    An OSError says if it cannot be read.
+    """
+    # Unlike `glob`, `iterdir` tells of a folder that cannot be read.
+    there = out.iterdir() if out.is_dir() else []
+    if not any(path.match("*.seed-*") and path.is_dir() for path in there):
         raise ValueError(f"{out}: expected the folder of an experiment, there are no runs in it")
 
 
@@ -123,6 +128,7 @@ def finish(
     updates: int,
     prepare: Callable[[], Prepared],
     work: Callable[[Path, Prepared], Mapping[str, Any] | None],
+    is_whole: Callable[[Path], bool] = lambda folder: True,
 ) -> bool:
     """Have a run's result written, unless it is there; False if the run was stopped before.
 
@@ -139,16 +145,23 @@ def finish(
     work : callable
         Given the folder of the run and what was prepared, trains or resumes it, measures, and
         returns what the table says of it; None if it was stopped.
+    is_whole : callable, optional
+        Given the folder of a run with a result, whether it has what else is to be there: if not,
+        the run goes on, and its result is replaced in the end.
 
     Notes
     -----
     If another process is at the run, the call waits.
     """
     prepared, folder = prepare(), out / run.folder
-    if has_result(out, run, updates):
+
+    def is_done() -> bool:
+        return has_result(out, run, updates) and is_whole(folder)
+
+    if is_done():
         return True
     with locked(folder / LOCK, f"training {run.folder}"):
-        if has_result(out, run, updates):
+        if is_done():
             return True
         result = work(folder, prepared)
         if result is None:

@@ -369,17 +369,26 @@ class _Run:
             self.history.watch(self.updates, watched())
 
     def settle(self) -> None:
-        """Wait for all updates so far, and raise if one of their losses or gradients is not finite.
+        """Wait for all updates so far, and raise if something that they computed is not finite.
 
-        A sum with a term that is not finite is not finite either, so that the two sums tell of
-        every update. On the host, each update has been checked already.
+        A sum with a term that is not finite is not finite either, so that the two sums tell of the
+        losses and gradients of every update; on the host, each has been checked already. A step
+        too wide can take a parameter beyond the largest number while its loss is finite: then the
+        next loss tells, and here, where the state is about to be kept, the parameters do.
         """
-        if self.xp is np:
-            return
-        started = self.clock()
-        self._must_be_finite("training loss", float(self.loss_sum))
-        self._must_be_finite("norm of the gradient", float(self.norm_sum))
-        self.seconds += self.clock() - started
+        if self.xp is not np:
+            started = self.clock()
+            self._must_be_finite("training loss", float(self.loss_sum))
+            self._must_be_finite("norm of the gradient", float(self.norm_sum))
+            self.seconds += self.clock() - started
+        for name, x in self._arrays().items():
+            if not isinstance(x, int) and not self.xp.isfinite(x).all():
+                self._must_be_finite(f"largest number of {name}", math.inf)
+
+    def _arrays(self) -> dict[str, Any]:
+        """The parameters, and what the optimiser keeps of them, by the names of a checkpoint."""
+        params = with_prefix("param", self.model.params)
+        return params | with_prefix("optimizer", self.optimizer.state())
 
     def _must_be_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
@@ -478,32 +487,38 @@ class _Run:
             # Callers have looked before; another run may have come and gone since.
             if any((self.directory / name).exists() for name in (LAST, BEST)):
                 raise ValueError(f"{self.directory} already holds a run: resume it, or move it")
-        self._put_back_what_no_run_replaced()
-        if self.directory is None or not (self.directory / BEST).exists():
-            self.save()
+        if self.directory is None:
             return
+        best, before = self.directory / BEST, self.directory / _BEST_BEFORE
         written = self.directory / _WRITTEN
+        is_put_away = self._older_best_is_put_away()
         try:
             self.save(written)
-            (self.directory / BEST).replace(self.directory / _BEST_BEFORE)
+            if is_put_away:
+                best.unlink(missing_ok=True)  # of the run between, which kept no update
+            elif best.exists():
+                best.replace(before)
+            else:
+                before.unlink(missing_ok=True)
             written.replace(self.directory / LAST)
         except BaseException:
             if written.exists():  # otherwise it has taken its place, or was never there
-                self.put_best_back()
+                if not is_put_away:  # beside the last.npz of the run between it has no place
+                    self.put_best_back()
                 written.unlink(missing_ok=True)
             raise
 
-    def _put_back_what_no_run_replaced(self) -> None:
-        """Let the older ``best.npz`` be there again if the run after it was killed at once.
+    def _older_best_is_put_away(self) -> bool:
+        """Whether the best model of an older run is still hidden, the run after it killed at once.
 
-        It may have written one of its own, but no ``last.npz`` that holds an update.
+        That one may have written a ``best.npz`` of its own, but no ``last.npz`` with an update.
         """
         if self.directory is None or not (self.directory / _BEST_BEFORE).exists():
-            return
+            return False
         with suppress(CheckpointError, OSError):
             _, meta = load_checkpoint(self.directory / LAST, TRAINING_STATE)
-            if meta.get("updates") == 0:
-                (self.directory / _BEST_BEFORE).replace(self.directory / BEST)
+            return meta.get("updates") == 0
+        return not (self.directory / BEST).exists()
 
     def put_best_back(self) -> None:
         """Let the ``best.npz`` be there again that `start` put out of the way."""
@@ -525,8 +540,9 @@ class _Run:
             yield
         except BaseException:
             if not self.kept and self.directory is not None:
-                (self.directory / LAST).unlink(missing_ok=True)
+                # In this order, so that whatever kills it leaves no model beside another's state.
                 (self.directory / BEST).unlink(missing_ok=True)  # this run's, if there is one
+                (self.directory / LAST).unlink(missing_ok=True)
                 self.put_best_back()
             raise
 
@@ -536,8 +552,7 @@ class _Run:
         if self.directory is None:
             return
         self.directory.mkdir(parents=True, exist_ok=True)
-        arrays = with_prefix("param", self.model.params)
-        arrays |= with_prefix("optimizer", self.optimizer.state())
+        arrays = self._arrays()
         if self.best is not None:
             arrays |= with_prefix("best", self.best)
         for age, params in enumerate(reversed(self.recent)):
@@ -581,8 +596,7 @@ class _Run:
                 f"{path}: {self.updates} updates are done: expected to make at least as many in "
                 f"all, got {self.config.updates}"
             )
-        expected = with_prefix("param", self.model.params)
-        expected |= with_prefix("optimizer", self.optimizer.state())
+        expected = self._arrays()
         for group in (*(["best"] if self.history.update else []), *self._remembered()):
             expected |= with_prefix(group, self.model.params)
         check_arrays(path, arrays, expected)

@@ -1,13 +1,19 @@
 """Results in files: who reports on them, and what is said of damaged ones."""
 
+import errno
+import os
 import threading
 from dataclasses import asdict
 
 import pytest
 
 from pyentmax.data import DataError
+from pyentmax.tasks.inflection.examples import read_examples
+from pyentmax.tasks.language_model import read_text
 from pyentmax.tasks.records import of_results, read_json, write_json, write_text
-from pyentmax.tasks.runs import Run, read_result, speed, training_state
+from pyentmax.tasks.runs import Run, check_recorded, read_result, speed, training_state
+from pyentmax.tasks.translation.configuration import read_experiment
+from pyentmax.tasks.translation.parallel import read_parallel
 from pyentmax.training import LAST, TRAINING_STATE, CheckpointError, History, save_checkpoint
 
 
@@ -115,3 +121,39 @@ def test_a_report_on_a_folder_that_is_not_there_makes_none(tmp_path):
     with pytest.raises(ValueError, match="nothing there"):
         report(tmp_path / "none")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_json,
+        read_text,
+        lambda path: read_parallel(path, path),
+        lambda path: read_examples([path]),
+        lambda path: read_experiment(path, "rnn"),
+    ],
+)
+def test_an_error_in_the_middle_of_a_file_names_it(read, monkeypatch, tmp_path):
+    """To open a file names it, to read it does not: the message was "Input/output error"."""
+
+    def broken(path, *args, **options):
+        raise OSError(errno.EIO, "Input/output error")
+
+    path = tmp_path / "data.txt"
+    path.write_text("a\tb\tV\n")
+    for name in ("read_text", "read_bytes"):
+        monkeypatch.setattr(type(path), name, broken)
+    with pytest.raises(OSError, match="Input/output error: .*data.txt"):
+        read(path)
+
+
+def test_a_folder_that_cannot_be_read_is_not_said_to_hold_no_run(tmp_path, monkeypatch):
+    def refused(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    with pytest.raises(ValueError, match="there are no runs in it"):
+        check_recorded(tmp_path)
+    monkeypatch.setattr(os, "listdir", refused)  # by which Path.iterdir looks
+    monkeypatch.setattr(os, "scandir", refused)  # or by this, as of Python 3.14
+    with pytest.raises(PermissionError, match=tmp_path.name):
+        check_recorded(tmp_path)

@@ -847,6 +847,45 @@ def test_a_resumed_run_without_an_update_is_withdrawn_if_it_fails(tmp_path):
     assert models_beside(tmp_path) == (["best.npz"], "old")
 
 
+@pytest.mark.parametrize("then", ["fails", "pauses", "starts again"])
+def test_an_old_best_model_never_lies_beside_the_state_of_another_run(tmp_path, monkeypatch, then):
+    """Where the run after it was killed, and the one after that could not be written, it did: it
+    was taken for the model of the killed one, and went with that."""
+    run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
+    killed = new_model(seed=3)
+    killed.loss = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
+    if not (child := os.fork()):
+        run(killed, tmp_path, config=config(seed=3))
+    os.waitpid(child, 0)
+
+    def full(path, *args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as disk:
+        disk.setattr(loop, "save_checkpoint", full)
+        with pytest.raises(OSError, match="No space"):
+            run(new_model(seed=4), tmp_path, config=config(seed=4))
+    assert not (tmp_path / "best.npz").exists()
+    if then == "pauses":
+        run(new_model(seed=3), tmp_path, config=config(seed=3), resume=True, pause_after=2)
+        assert models_beside(tmp_path) == (["last.npz"], None)
+        return
+    again = {"resume": True} if then == "fails" else {}
+    with pytest.raises(FloatingPointError, match=" may help$"):
+        run(new_model(seed=3), tmp_path, config=config(seed=3), validate=not_finite, **again)
+    assert models_beside(tmp_path) == (["best.npz"], "old")
+
+
+def test_parameters_that_are_not_finite_are_not_kept(tmp_path):
+    """A step too wide took them beyond the largest number, which no loss after it told of: the
+    checkpoint was written, and refused when it was loaded."""
+    wide = config(rate_factors={"output.bias": 1e44}, updates=1, validate_every=1)
+    figures = Validation(1.0, 0.5)
+    with pytest.raises(FloatingPointError, match=r"largest number of param.output.bias is inf at"):
+        run(new_model(), tmp_path, config=wide, validate=lambda model: figures)
+    assert not list(tmp_path.glob("*.npz"))
+
+
 def test_a_best_model_that_no_checkpoint_follows_does_not_replace_the_old_one(
     tmp_path, monkeypatch
 ):

@@ -89,9 +89,6 @@ def do_run(
     def prepare() -> CaptionData:
         data = experiment_data(count)
         open_folder(out, {"images": sum(len(part.scenes) for part in data)})
-        folder = out / run.folder
-        if (folder / LAST).exists() and not (folder / BEST).exists():
-            (folder / RESULT).unlink(missing_ok=True)  # the run, gone on with, writes both again
         return data
 
     def work(folder: Path, data: CaptionData) -> dict[str, Any] | None:
@@ -108,7 +105,12 @@ def do_run(
         )
         return None if history.interrupted else _result(captioner, data, folder)
 
-    return finish(out, run, settings["updates"], prepare, work)
+    return finish(out, run, settings["updates"], prepare, work, _has_model_if_it_can)
+
+
+def _has_model_if_it_can(folder: Path) -> bool:
+    """Whether a run has its model, which the picture needs, or no ``last.npz`` to write it from."""
+    return (folder / BEST).exists() or not (folder / LAST).exists()
 
 
 def check_row(name: str) -> None:

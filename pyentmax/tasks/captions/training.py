@@ -35,6 +35,13 @@ class Pictures(NamedTuple):
         """Those from one to before another."""
         return Pictures(self.scenes[start:stop], self.images[start:stop])
 
+    def fingerprint(self) -> str:
+        """A text that is the same only for the same images and captions in the same order."""
+        digest = hashlib.sha256(self.images.tobytes())
+        for scene in self.scenes:
+            digest.update(scene.caption.encode())
+        return digest.hexdigest()
+
 
 class CaptionData(NamedTuple):
     """What to learn from, to choose by, and to report."""
@@ -82,10 +89,7 @@ class ImageBatches:
     @cached_property
     def identity(self) -> dict[str, Any]:
         """The batch size and a fingerprint of the images and captions."""
-        digest = hashlib.sha256(self.pictures.images.tobytes())
-        for scene in self.pictures.scenes:
-            digest.update(scene.caption.encode())
-        return {"batch_size": self.batch_size, "examples": digest.hexdigest()}
+        return {"batch_size": self.batch_size, "examples": self.pictures.fingerprint()}
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
         """The batches of one epoch, in an order that *rng* draws."""
@@ -141,7 +145,7 @@ def train_captioner(
             directory=directory,
             save_best=captioner.save,
             keep=keep,
-            identity=captioner.description(),
+            identity={**captioner.description(), "dev": data.dev.fingerprint()},
             resume=resume,
             overwrite=overwrite,
             progress=progress,

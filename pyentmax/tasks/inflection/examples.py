@@ -21,6 +21,7 @@ from typing import NamedTuple
 from pyentmax.data.batching import Pair
 from pyentmax.data.errors import DataError
 from pyentmax.data.vocabulary import Vocabulary
+from pyentmax.system.files import naming
 
 _PathLike = str | os.PathLike[str]
 LANGUAGE_MARK = "lang="
@@ -258,7 +259,8 @@ def first_words(examples: Iterable[Example], count: int | None) -> list[Example]
 def _read_file(path: Path, language: str | None) -> list[Example]:
     # Bytes are split at newlines before they are decoded, so that a bad byte has a line number, and
     # the many other characters that str.splitlines takes for line ends stay part of a word.
-    lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    with naming(path):
+        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
     examples = [
         _parse_line(line.removesuffix(b"\r"), f"{path}, line {number}", language)
         for number, line in enumerate(lines, start=1)

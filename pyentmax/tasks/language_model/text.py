@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pyentmax.data import DataError
 from pyentmax.data.download import FOLDER_VARIABLE
+from pyentmax.system.files import naming
 
 SHAKESPEARE = Path("tinyshakespeare", "input.txt")
 HELD_OUT = 10  # one part of so many, the last one, is not learned from
@@ -40,7 +41,10 @@ def read_text(path: str | Path) -> Text:
     [108, 12]
     """
     try:
-        text = Path(path).read_text("utf-8-sig")  # a mark at the beginning is no character of it
+        with naming(path):
+            text = Path(path).read_text(
+                "utf-8-sig"
+            )  # a mark at the beginning is no character of it
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise DataError(

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import device_module
-from pyentmax.data import DataError, Segments, text_fingerprint
+from pyentmax.data import Segments, text_fingerprint
 from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.language_model.text import Text
-from pyentmax.tasks.language_model.writer import Writer
+from pyentmax.tasks.language_model.writer import Writer, check_length
 from pyentmax.training import History, TrainingConfig, Validation, train
 
 VALIDATED = 1 << 14
@@ -71,12 +71,7 @@ def train_writer(
         learned, held_out = writer.encode(text.train), writer.encode(text.held_out)
         held_out = held_out[: VALIDATED + 1]
         batches = Segments(learned, context, batch_size, writer.model.config.memory)
-        if len(held_out) <= context:
-            raise DataError(
-                f"held-out text: expected at least {context + 1:,} characters, one piece of "
-                f"{context} and the next character, got {len(held_out):,}; shorten the context, or "
-                "take more text"
-            )
+        check_length(held_out, context, "held-out text")
         identity = {"purpose": purpose, **writer.description(), "dev": text_fingerprint(held_out)}
 
         def validate(_: Any) -> Validation:

@@ -93,9 +93,15 @@ class Writer:
             such that no character is predicted twice: those after the first ``context − counted``.
             With the same end of the text and the same ``counted``, other contexts thus predict
             the same characters, as far as they reach.
+
+        Raises
+        ------
+        DataError
+            If the text is shorter than one piece and the next character.
         """
         context = context or self.context
         counted = counted or context
+        check_length(tokens, context, "tokens")
         starts = np.arange(len(tokens) - context - 1, -1, -counted)[::-1]
         size = max(1, 8192 // context)
         model = self.model
@@ -129,7 +135,11 @@ class Writer:
 
     @limit_blas()
     def validate(self, tokens: np.ndarray) -> Validation:
-        """Mean loss per character, and the share of characters that are the most probable ones."""
+        """Mean loss per character, and the share of characters that are the most probable ones.
+
+        A DataError says if the text is shorter than one piece and the next character.
+        """
+        check_length(tokens, self.context, "tokens")
         model, loss, right, count = self.model, 0.0, 0, 0
         starts = np.arange(0, len(tokens) - self.context, self.context)
         for i in range(0, len(starts), 32):
@@ -235,6 +245,15 @@ class Writer:
 
 def _end(vocabulary: Vocabulary) -> int:
     return int(vocabulary.encode([END])[0]) if END in vocabulary.tokens else EOS
+
+
+def check_length(tokens: np.ndarray, context: int, what: str) -> None:
+    """Raise a DataError unless there is one piece of a text at least to measure on."""
+    if len(tokens) <= context:
+        raise DataError(
+            f"{what}: expected at least {context + 1:,} characters, one piece of {context} and the "
+            f"next character, got {len(tokens):,}; shorten the context, or take more text"
+        )
 
 
 def _last(tokens: np.ndarray, limit: int | None, context: int | None, writer: Writer) -> np.ndarray:

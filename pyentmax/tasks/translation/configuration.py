@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.data import DataError
+from pyentmax.system.files import naming
 from pyentmax.tasks.translation.parallel import (
     SentencePair,
     read_parallel,
@@ -113,7 +114,8 @@ def read_experiment(config: str | Path, architecture: str) -> Experiment:
     elif path.is_file():
         folder = path.parent
         try:
-            text = path.read_text("utf-8-sig")
+            with naming(path):
+                text = path.read_text("utf-8-sig")
         except UnicodeDecodeError as error:
             raise DataError(f"{config}: expected text in UTF-8 ({error})") from error
     else:

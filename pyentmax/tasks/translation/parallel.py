@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pyentmax.data import DataError
+from pyentmax.system.files import naming
 
 
 class SentencePair(NamedTuple):
@@ -103,7 +104,8 @@ def _sentences(path: Path) -> Iterator[str]:
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """The lines of a file, which end with a line feed and nothing else, with their numbers."""
-    lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
+    with naming(path):
+        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
     if not lines[-1]:
         lines.pop()  # what follows the last line feed is no line
     for number, line in enumerate(lines, start=1):

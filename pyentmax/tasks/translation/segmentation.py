@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pyentmax.data import SPECIALS, DataError, Vocabulary
+from pyentmax.system.files import naming
 
 
 class Segmenter(Protocol):
@@ -134,7 +135,8 @@ class Subwords:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Subwords:
         """The model in a file that sentencepiece wrote."""
-        return cls(Path(path).read_bytes(), str(path))
+        with naming(path):
+            return cls(Path(path).read_bytes(), str(path))
 
     def split(self, sentence: str) -> list[str]:
         """The sub-words; a DataError for half a surrogate pair, which sentencepiece cannot read."""

@@ -24,7 +24,7 @@ from pyentmax.tasks.captions.experiment import ROWS, do_run, measured, recorded
 from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
 from pyentmax.tasks.records import open_folder, read_json
 from pyentmax.tasks.runs import Run
-from pyentmax.training import TrainingConfig
+from pyentmax.training import CheckpointError, TrainingConfig
 
 TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
 
@@ -130,6 +130,33 @@ def test_a_resumed_training_gives_the_same_numbers(tmp_path):
     assert history.update == [2, 4, 6]
     for name, x in whole.model.params.items():
         np.testing.assert_array_equal(resumed.model.params[name], x)
+
+
+def test_a_run_is_not_resumed_with_other_images_to_choose_by(tmp_path):
+    data, config = draw_data(40, 8), TrainingConfig(updates=4, validate_every=2)
+    options = {"batch_size": 8, "progress": False, "directory": tmp_path, **TINY}
+    train_captioner(data, config, pause_after=2, **options)
+    other = data._replace(dev=data.test)
+    with pytest.raises(CheckpointError, match="belongs to another run .dev: not the same|dev: was"):
+        train_captioner(other, config, resume=True, **options)
+    train_captioner(data, config, resume=True, **options)
+
+
+def test_a_result_stays_until_there_is_a_new_one(tmp_path, monkeypatch):
+    """It went as soon as the model was seen to be lost, whether or not the run could go on."""
+    monkeypatch.setattr("pyentmax.tasks.captions.experiment.MODEL", TINY)
+    run, folder = Run("softmax", 0), tmp_path / "softmax.seed-0"
+    assert do_run(tmp_path, run, updates=1, count=20, progress=False)
+    result = (folder / "result.json").read_bytes()
+    whole = (folder / "last.npz").read_bytes()
+    (folder / "best.npz").unlink()
+    (folder / "last.npz").write_bytes(whole[:99])
+    with pytest.raises(CheckpointError):
+        do_run(tmp_path, run, updates=1, count=20, progress=False)
+    assert (folder / "result.json").read_bytes() == result
+    (folder / "last.npz").write_bytes(whole)
+    assert do_run(tmp_path, run, updates=1, count=20, progress=False)
+    assert (folder / "best.npz").exists()
 
 
 def test_what_is_measured_of_a_model():

@@ -394,6 +394,14 @@ def test_samples_that_are_none_are_refused(capsys):
         assert f"{option}: expected" in capsys.readouterr().err
 
 
+def test_a_text_of_less_than_one_piece_cannot_be_measured_on():
+    writer = Writer.untrained("abc", np.random.default_rng(0), 16, layers=1, width=8, heads=2)
+    tokens = writer.encode("abcab")
+    for measure in (writer.validate, writer.bits, lambda text: next(writer.predictions(text))):
+        with pytest.raises(DataError, match="tokens: expected at least 17 characters.* got 5"):
+            measure(tokens)
+
+
 def test_a_mark_at_the_beginning_of_a_file_is_no_character(folder):
     plain = read_text(folder / "input.txt")
     (folder / "marked.txt").write_text("\ufeff" + LINES, "utf-8")

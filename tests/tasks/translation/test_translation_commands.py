@@ -290,6 +290,14 @@ def test_half_a_surrogate_pair_among_the_words_is_drawn(model, tmp_path, monkeyp
     assert list(pictures.iterdir())
 
 
+def test_two_dashes_are_a_sentence_behind_two_others(model, capsys):
+    """Nothing was printed, and the command said that it had done what it was asked for."""
+    assert run("translate", "--quiet", model, "--", "ein", "--") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert run("translate", "--quiet", model, "--", "--") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
 @pytest.mark.parametrize("name_of", [of_sentences, of_words])
 def test_the_name_of_a_picture_has_nothing_that_no_file_has(name_of):
     assert name_of("a\0b") == name_of("a\udcffb") == "a.b"
