@@ -100,7 +100,8 @@ def check_jacobian(
     else:
         what = "Jacobian along random directions"
         directions = _random_directions(z.shape, rng)
-        numeric = numeric_derivatives(on_host, z, directions, epsilon).rearranged(by_rows)
+        numeric = numeric_derivatives(on_host, z, directions, epsilon, alike=True)
+        numeric = numeric.rearranged(by_rows)
         analytic = np.stack([(analytic @ u[..., None])[..., 0] for u in by_rows(directions)])
     return CheckReport.compare(what, analytic, numeric, rtol, atol)
 
@@ -233,14 +234,15 @@ def _compare_gradients(
     duality: float | None = None,
     product_epsilon: float = 0.0,
 ) -> CheckReport:
-    if z.size <= ENTRY_LIMIT:
+    few = z.size <= ENTRY_LIMIT
+    if few:
         shape = z.shape
         directions = np.eye(z.size).reshape(z.size, *shape)
     else:
         shape = (DIRECTION_COUNT,)
         directions = _random_directions(z.shape, rng)
         analytic = np.array([np.sum(analytic * u) for u in directions])
-    numeric = numeric_derivatives(scalar, z, directions, epsilon)
+    numeric = numeric_derivatives(scalar, z, directions, epsilon, alike=not few)
     numeric = numeric.rearranged(lambda values: values.reshape(shape))
     return CheckReport.compare(what, analytic, numeric, rtol, atol, duality, product_epsilon)
 
@@ -311,7 +313,11 @@ def _to_host(array: Any, name: str) -> Array:
             f"{name} is a numpy.ma array, and its mask would be lost; pass a plain array, and "
             "have the function mask, as in lambda z: softmax(z, mask=keep)"
         )
-    kept, array = array, np.asarray(array)
+    kept = array
+    try:
+        array = np.asarray(array)
+    except ValueError:  # rows of several lengths
+        raise TypeError(f"{name} must hold real numbers, got {kept!r:.60}") from None
     if array.dtype.kind == "c":
         raise TypeError(
             f"{name} must hold real numbers, got dtype {array.dtype}; for a complex function "

@@ -37,6 +37,7 @@ from pyentmax.checking._rounding import (
 FIRST_STEP, LAST_STEP, FEWEST_STEPS = 2.0**-4, 2.0**-40, 6
 # Steps fall until rounding costs so much of the largest derivative, a tenth of the usual tolerance.
 FINE, FINE_ABSOLUTE = 1e-7, 1e-9
+ROUGH = 2.0**-40  # of the values: rounding by so much is that of a shorter dtype inside
 CLEAR = 8  # times its noise: then a difference of slopes is one
 AT_ONCE = 1 << 18  # entries of all directions computed with at once
 
@@ -78,12 +79,17 @@ class Level(NamedTuple):
 
 
 def numeric_derivatives(
-    fn: Callable[[Array], Array], z: Array, directions: Array, epsilon: float = EPSILON
+    fn: Callable[[Array], Array],
+    z: Array,
+    directions: Array,
+    epsilon: float = EPSILON,
+    alike: bool = False,
 ) -> NumericDerivatives:
     """d fn(z + tu)/dt at t = 0 for each direction u, stacked along the first axis.
 
     Entries of u should be powers of 2: such steps leave no rounding in large scores. ``epsilon`` is
-    that of the dtype in which fn computes, if known.
+    that of the dtype in which fn computes, if known. Directions that are ``alike``, random ones of
+    all scores, have errors of much the same size.
 
     Examples
     --------
@@ -96,14 +102,15 @@ def numeric_derivatives(
     with np.errstate(all="ignore"):
         base = fn(z)
         fn = _nan_where_refused(fn, base.shape)
-        epsilon = max(epsilon, epsilon_of_values(base, *at_uneven_scores(fn, z)))
+        uneven = at_uneven_scores(fn, z)
+        epsilon = max(epsilon, epsilon_of_values(base, *uneven))
         grain = float(np.max(np.abs(z))) * epsilon  # fn sees z to half of it
         steps = _steps(max(grain, LAST_STEP / 2))
-        rounding = measured_rounding(fn, z, base, steps, epsilon)
+        rounding = measured_rounding(fn, z, base, uneven, steps, epsilon)
         at_once = max(1, AT_ONCE // max(1, base.size))
         blocks = [
             _directional_derivatives(
-                fn, z, directions[i : i + at_once], base, steps, rounding, grain, epsilon
+                fn, z, directions[i : i + at_once], base, steps, rounding, grain, epsilon, alike
             )
             for i in range(0, len(directions), at_once)
         ]
@@ -128,13 +135,16 @@ def numeric_derivatives(
 def _nan_where_refused(
     fn: Callable[[Array], Array], shape: tuple[int, ...]
 ) -> Callable[[Array], Array]:
-    """fn with NaN where it raises an error, as math.log and Cholesky's factors do."""
+    """fn with NaN where it is infinite or raises an error, as math.log and others do."""
 
     def tried(z: Array) -> Array:
         try:
-            return fn(z)
-        except (ArithmeticError, LookupError, ValueError):
+            values = fn(z)
+        except MemoryError:
+            raise
+        except Exception:  # libraries have errors of their own
             return np.full(shape, np.nan)
+        return np.where(np.isinf(values), np.nan, values)
 
     return tried
 
@@ -148,6 +158,7 @@ def _directional_derivatives(
     rounding: tuple[Array, Array],
     grain: float,
     epsilon: float,
+    alike: bool,
 ) -> tuple[Array, Array, Array, Array, Array, float]:
     """The fields of `NumericDerivatives` up to the finest step, for some directions."""
     slopes: list[Level] = []  # for each step, from the largest
@@ -155,6 +166,7 @@ def _directional_derivatives(
     plain: list[Array] = []  # slopes before extrapolation
     previous: list[Array] = []
     largest, apart = 0.0, np.zeros(1)
+    short = epsilon > EPSILON or rounding[0][-1] > ROUGH * np.max(np.abs(base), initial=0)
     for h, everywhere, there in zip(steps, *rounding, strict=True):
         up, down, slip = _both_sides(fn, z, directions, h)
         forward, backward = up - base, base - down
@@ -167,8 +179,10 @@ def _directional_derivatives(
             # Past a kink, a single step may hit the value before by chance.
             last = slopes[-1].error - slopes[-1].noise / 2
             truncation = np.maximum(truncation, np.where(np.isfinite(last), last / 256, 0))
+        if alike:  # along some of them the errors seem small by chance
+            truncation = np.maximum(truncation, np.fmax.reduce(truncation, axis=0) / 4)
         off = noise_there
-        if bends and epsilon > EPSILON:
+        if bends and short:
             # Few steps are left, and between them rounding hides a kink. Where two bends are
             # extrapolated to h = 0, h f'' is gone, and a kink is not: half of it is in the slope.
             off = off + np.abs(4 * bend - bends[-1].value) / 6

@@ -94,7 +94,7 @@ class CheckReport:
             differences = analytic - numeric
         # A NaN counts as the largest error, although every comparison with it is False.
         size = np.where(np.isnan(differences), np.inf, np.abs(differences))
-        largest = float(np.max(np.abs(numeric), initial=0))
+        largest = float(np.max(np.abs(numeric), initial=0, where=np.isfinite(numeric)))
         # Both sides were computed in fn's dtype, so no more digits can be asked for.
         asked, rounding = atol + rtol * largest, 64 * found.epsilon * largest
         tolerance = max(asked, atol + rounding)

@@ -29,9 +29,16 @@ LEAST_STAIRS, FEW, WAYS = 2.0**-14, 8, 4
 
 
 def measured_rounding(
-    fn: Callable[[Array], Array], z: Array, base: Array, steps: list[float], epsilon: float
+    fn: Callable[[Array], Array],
+    z: Array,
+    base: Array,
+    uneven: list[Array],
+    steps: list[float],
+    epsilon: float,
 ) -> tuple[Array, Array]:
     """How far values of fn may be off, for each step: by rounding, and as the values there show.
+
+    ``base`` is fn(z), ``uneven`` what :func:`at_uneven_scores` gives.
 
     What rounds in stairs of its own (to float32 inside, or to multiples of 2⁻⁵² before 1 is
     subtracted) looks exact from nearby. Therefore the noise seen at one step counts for all smaller
@@ -53,7 +60,8 @@ def measured_rounding(
     seen = _noise(near)
     moving = 1 + max((k for k, x in enumerate(near) if np.any(x != x[0])), default=-1)
     lasting = _lasting(seen[:moving])
-    sizes = [np.max(np.abs(x), initial=0, where=np.isfinite(x)) for x in near]
+    # Parts of a sum may cancel at z, and along ways whose own entries do, but not where all move.
+    sizes = [np.max(np.abs(x), initial=0, where=np.isfinite(x)) for x in (*near, *uneven)]
     short = _lasting(seen[:moving], 16 * SINGLE_EPSILON * float(np.max(sizes)))
     if np.any(short > lasting):
         k = int(np.flatnonzero(short > lasting)[-3:][0])  # near, but with several stairs in sight
@@ -117,17 +125,21 @@ def _is_rounding(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noi
     """
     way = np.zeros(z.size)
     some = np.random.default_rng(2).permutation(z.size)[:FEW]
-    way[some] = z.ravel()[some] * 2.0**-30
+    way[some] = z.ravel()[some] * 2.0**-32
     points, unit = _points_near(z, u, h)
-    values = np.stack([np.ravel(fn(x + way.reshape(z.shape)) - fn(x)) for x in points])
-    # A point may lie just before a stair, hence medians: of neighbours, and of three groups.
-    close = np.median(np.abs(np.diff(values, axis=0)), axis=0)
-    low, middle, high = (np.median(part, axis=0) for part in np.split(values, 3))
-    part = np.diff([np.median(nodes) for nodes in np.split(NODES, 3)])
-    bent = np.abs((middle - low) - (high - middle) * part[0] / part[1])
-    varies = float(np.nanmax([close, bent], initial=0))
     as_slopes = noise * float(np.linalg.norm(way) / np.linalg.norm(u)) / (128 * unit)
-    return varies < as_slopes / 8 or varies > noise / 8
+    part = np.diff([np.median(nodes) for nodes in np.split(NODES, 3)])
+    for sign in (1, -1):  # behind a point there may be a stair that is not before it
+        there = [x + sign * way.reshape(z.shape) for x in points]
+        values = np.stack([np.ravel(fn(x) - fn(y)) for x, y in zip(there, points, strict=True)])
+        # A point may lie just before a stair, hence medians: of neighbours, and of three groups.
+        close = np.median(np.abs(np.diff(values, axis=0)), axis=0)
+        low, middle, high = (np.median(part, axis=0) for part in np.split(values, 3))
+        bent = np.abs((middle - low) - (high - middle) * part[0] / part[1])
+        varies = float(np.nanmax([close, bent], initial=0))
+        if varies < as_slopes / 8 or varies > noise / 8:
+            return True
+    return False
 
 
 def unseen_slope(
