@@ -506,9 +506,7 @@ def test_masks_and_imaginary_parts_are_refused_not_dropped() -> None:
         check_vjp(lambda z: np.ma.masked_greater(z, 0), Z, lambda p, v: v)
     with pytest.raises(TypeError, match=r"^the gradient is a numpy\.ma array"):
         check_gradient(np.sum, Z, lambda z: np.ma.ones(z.shape))
-    with pytest.raises(
-        TypeError, match="^the loss must hold real numbers, got .+1.0"
-    ):
+    with pytest.raises(TypeError, match="^the loss must hold real numbers, got .+1.0"):
         check_gradient(lambda z: [[1.0], [1.0, 2.0]], Z, np.zeros_like)
     with pytest.raises(TypeError, match="^z must hold real numbers, got dtype complex128"):
         check_gradient(np.sum, Z + 1j, np.ones_like)
