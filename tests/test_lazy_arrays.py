@@ -39,6 +39,28 @@ def assert_lazily_equal(lazy: Any, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(lazy.compute(), expected)
 
 
+def test_a_mask_of_one_row_may_have_a_chunk_without_rows() -> None:
+    """It was said not to broadcast."""
+    rows = da.from_array(MASK[:2], chunks=(1, 30))
+    one = rows[da.from_array(np.array([False, True]), chunks=1)]
+    one.compute_chunk_sizes()
+    assert 0 in one.chunks[0]
+    for function in (pyentmax.sparsemax, pyentmax.entmax_sigmoid, pyentmax.log_softmax):
+        expected = function(Z, mask=MASK[1])
+        np.testing.assert_array_equal(function(LAZY, mask=one).compute(), expected)
+
+
+def test_masked_chunks_are_called_so_whatever_they_are() -> None:
+    masked = da.ma.masked_array(LAZY > 0, LAZY > 0)
+    for call, name in (
+        (lambda: pyentmax.sparsemax(LAZY, mask=masked), "mask"),
+        (lambda: pyentmax.one_vs_all_loss(LAZY, masked), "y"),
+        (lambda: pyentmax.softmax_loss(Z, masked), "y"),
+    ):
+        with pytest.raises(TypeError, match=f"^{name} is a Dask array of masked chunks"):
+            call()
+
+
 @needs_kernels
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15"])
 @pytest.mark.parametrize("mask", [None, MASK, MASK[0], da.from_array(MASK, chunks=(7, 11))])

@@ -24,8 +24,7 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     """
     if is_masked(array):
         raise TypeError(
-            f"{name} is a {'Dask array of masked chunks' if is_lazy(array) else 'numpy.ma array'}; "
-            "pass a plain array "
+            f"{name} is {kind_of_masked(array)}; pass a plain array "
             + ("and its mask, inverted, as mask=" if name in MASKED_BY_CALLER else "(.filled(…))")
         )
     if not hasattr(array, "__array_function__"):
@@ -80,6 +79,11 @@ def is_masked(array: Any) -> bool:
     NumPy's functions and the kernels see the data below such a mask, and not the mask.
     """
     return isinstance(chunk_type(array), np.ma.MaskedArray)
+
+
+def kind_of_masked(array: Any) -> str:
+    """What such an array is called in a message."""
+    return "a Dask array of masked chunks" if is_lazy(array) else "a numpy.ma array"
 
 
 def _shortened(array: Any) -> str:

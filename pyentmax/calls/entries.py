@@ -71,6 +71,12 @@ class EntryCall:
 
 def entry_values(parameter: PerRow, value: Any, z: Any) -> Any:
     """A parameter's values in float64, checked, of a shape that broadcasts to the array z."""
+    check_broadcasts(parameter.name, value, z)
+    return parameter.checked(value, z[..., None])
+
+
+def check_broadcasts(name: str, value: Any, z: Any) -> None:
+    """Raise a ValueError unless the value is a single one or broadcasts to the array z."""
     shape = np.shape(value)
     if shape:
         check_known(z, "z")
@@ -79,7 +85,4 @@ def entry_values(parameter: PerRow, value: Any, z: Any) -> Any:
     except ValueError:
         fits = False
     if not fits:
-        raise ValueError(
-            f"{parameter.name} of shape {shape} does not broadcast to z, of shape {z.shape}"
-        )
-    return parameter.checked(value, z[..., None])
+        raise ValueError(f"{name} of shape {shape} does not broadcast to z, of shape {z.shape}")

@@ -15,8 +15,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_floating, is_masked
-from pyentmax.calls.lazy import broadcast_to, check_known, chunk_type, is_lazy, reshaped
+from pyentmax.calls.dtypes import as_floating, is_masked, kind_of_masked
+from pyentmax.calls.lazy import (
+    broadcast_to,
+    check_known,
+    chunk_type,
+    is_lazy,
+    reshaped,
+    without_empty_chunks,
+)
 
 # A mask that lets everything through, at stride 0: a slice of it costs no memory at any length.
 EVERYTHING = np.broadcast_to(np.True_, (1 << 40,))
@@ -260,7 +267,7 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
     mask = as_mask(mask, "where a score may get probability")
     mask = beside(mask, z, "mask")
     try:
-        return broadcast_to(mask, z)
+        return broadcast_to(without_empty_chunks(mask), z)
     except ValueError:
         raise ValueError(
             f"mask of shape {mask.shape} does not broadcast to {name}, of shape {z.shape}"
@@ -270,7 +277,7 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
 def as_mask(mask: Any, true: str) -> Any:
     """The mask as a plain bool array; `true` tells the caller what True stands for."""
     if is_masked(mask):
-        raise TypeError(f"mask is a numpy.ma array; pass a plain one, True {true}")
+        raise TypeError(f"mask is {kind_of_masked(mask)}; pass a plain one, True {true}")
     if not hasattr(mask, "__array_function__"):
         mask = np.asarray(mask)
     if mask.dtype != np.bool_:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_floating, is_masked
+from pyentmax.calls.dtypes import as_floating, is_masked, kind_of_masked
 from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT, parts_of_largest
 from pyentmax.calls.rows import ScoreRows
@@ -52,8 +52,8 @@ def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> t
     """
     if is_masked(y):
         raise TypeError(
-            "y is a numpy.ma array; pass plain labels, those to leave out set to ignore_index, or "
-            "plain distributions and mask="
+            f"y is {kind_of_masked(y)}; pass plain labels, those to leave out set to "
+            "ignore_index, or plain distributions and mask="
         )
     y = y if hasattr(y, "__array_function__") else np.asarray(y)
     y = beside(y, scores, "y")

@@ -24,12 +24,12 @@ import numpy as np
 
 from pyentmax.backends.entries import Runner, with_reference
 from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_floating, is_masked
-from pyentmax.calls.entries import EntryCall, entry_values
+from pyentmax.calls.dtypes import as_floating, is_masked, kind_of_masked
+from pyentmax.calls.entries import EntryCall, check_broadcasts, entry_values
 from pyentmax.calls.lazy import check_known, entrywise, is_lazy
 from pyentmax.calls.options import LossOptions, Options, spelled_out
 from pyentmax.calls.parameters import PerRow, parts_of_largest
-from pyentmax.calls.rows import ScoreRows, from_rows, to_rows
+from pyentmax.calls.rows import ScoreRows, check_mask, from_rows, to_rows
 from pyentmax.losses.targets import checked_labels, checked_weight, places
 
 if TYPE_CHECKING:
@@ -368,14 +368,22 @@ def _per_entry(
     run: Runner, z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
 ) -> tuple[Any, Any]:
     """Each entry as a row of one class."""
+    z, y = _as_array(z), _as_array(y)
+    check_known(z, "z")
+    check_known(y, "y")
+    if y.shape != z.shape:  # of a class to each row, which is another loss, it may be a label
+        raise ValueError(f"y must have the shape of z, {z.shape}, got {y.shape}")
+    for name, value in (("alpha", alpha), ("weight", options.get("weight"))):
+        check_broadcasts(name, value, z)
     if options.get("mask") is not None:
-        options = {**options, "mask": _last_axis(options["mask"])}
-    alpha = _last_axis(alpha) if np.shape(alpha) else alpha
-    return _one_vs_all(run, _last_axis(z), _last_axis(y), alpha, -1, Options(**options), gradient)
+        options = {**options, "mask": check_mask(options["mask"], z, "z")[..., None]}
+    alpha = _as_array(alpha)[..., None] if np.shape(alpha) else alpha
+    return _one_vs_all(run, z[..., None], y[..., None], alpha, -1, Options(**options), gradient)
 
 
-def _last_axis(x: Any) -> Any:
-    return (x if hasattr(x, "__array_function__") else np.asarray(x))[..., None]
+def _as_array(x: Any) -> Any:
+    # A row of a matrix has two axes, and no third one is to be had.
+    return x if hasattr(x, "__array_function__") and type(x) is not np.matrix else np.asarray(x)
 
 
 def _one_vs_all(
@@ -408,7 +416,7 @@ def _one_vs_all(
 def _targets(rows: ScoreRows, y: Any, weight: Any, options: Options) -> tuple[Any, Any, Any]:
     """The targets like z, which of them count, and the rows whose targets are right."""
     if is_masked(y):
-        raise TypeError("y is a numpy.ma array; pass plain targets, and mask= for what counts")
+        raise TypeError(f"y is {kind_of_masked(y)}; pass plain targets, and mask= for what counts")
     y = y if hasattr(y, "__array_function__") else np.asarray(y)
     y = beside(y, rows.z, "y")
     live = np.ones_like(rows.z, dtype=bool) if rows.mask is None else rows.mask

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from inspect import signature
 from typing import Any
@@ -492,3 +493,33 @@ def test_the_loss_of_entries_averages_over_entries() -> None:
     np.testing.assert_allclose(found, np.average(each, weights=weight), rtol=1e-13, atol=0)
     assert pe.entmax_sigmoid_loss(0.0, 1, 2) == 0.25
     assert float(pe.entmax_sigmoid_loss(np.zeros((0, 2)), np.zeros((0, 2)))) == 0
+
+
+@pytest.mark.parametrize("z", [[[5.0], [-5.0]], [3.0]])
+@pytest.mark.parametrize("kind", [int, bool, float])
+def test_targets_of_another_shape_are_no_labels_of_one_class(z: Any, kind: type) -> None:
+    """Of scores in one column, whole targets without it were taken for labels: 0 became 1."""
+    z = np.array(z)
+    y = np.zeros(z.shape[:-1], kind)
+    for loss in (pe.entmax_sigmoid_loss, pe.entmax_sigmoid_loss.reference):
+        shape = re.escape(str(z.shape))
+        with pytest.raises(ValueError, match=rf"^y must have the shape of z, {shape}, got \("):
+            loss(z, y)
+    right = pe.entmax_sigmoid_loss(z, np.zeros(z.shape, kind), reduction="none")
+    np.testing.assert_array_equal(right, np.maximum(z, 0))
+
+
+@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
+def test_shapes_that_do_not_fit_are_those_that_came() -> None:
+    z, y = np.zeros((5, 6)), np.zeros((5, 6))
+    for options, name in (
+        ({"mask": [True, False]}, r"mask of shape \(2,\)"),
+        ({"alpha": [1.5, 2.0]}, r"alpha of shape \(2,\)"),
+        ({"weight": [1.5, 2.0]}, r"weight of shape \(2,\)"),
+    ):
+        with pytest.raises(ValueError, match=rf"^{name} does not broadcast to z, of shape .5, 6.$"):
+            pe.entmax_sigmoid_loss(z, y, **options)
+    with pytest.raises(ValueError, match=r"^y must have the shape of z, \(5, 6\), got \(6,\)$"):
+        pe.entmax_sigmoid_loss(z, y[0])
+    matrix = np.matrix([[1.0, 2.0]])
+    assert pe.entmax_sigmoid_loss(matrix, matrix > 1) == pe.entmax_sigmoid_loss([1.0, 2], [0, 1])
