@@ -49,7 +49,16 @@ def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, An
     named: dict[str, Any] = {_META: np.array(json.dumps(meta, ensure_ascii=False))}
     named |= {name: to_host(array) for name, array in arrays.items()}
     with replacing(path) as file:
-        np.savez(file, **named)
+        archive = zipfile.ZipFile(file, "w")
+        try:
+            for name, array in named.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+            archive.close()
+        except BaseException:
+            # `np.savez` closes it then, and Ctrl-C in the middle of an array became another error.
+            archive.fp = None
+            raise
 
 
 def load_checkpoint(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -164,39 +164,40 @@ def train(
             run.resume()
         else:
             run.start(overwrite)
-        run.clear_leftovers()
-        shown = Progress(config.updates, run.updates, progress)
+        with run.withdrawn_if_it_fails():
+            run.clear_leftovers()
+            shown = Progress(config.updates, run.updates, progress)
 
-        def validate_now() -> None:
-            run.settle()
-            with run.averaged(), np.errstate(over="ignore", invalid="ignore"):  # as in an update
-                run.validated(validate(model))
-            run.save()
-            shown.validated(run)
+            def validate_now() -> None:
+                run.settle()
+                with np.errstate(over="ignore", invalid="ignore"), run.averaged():  # as in updates
+                    run.validated(validate(model))
+                run.save()
+                shown.validated(run)
 
-        with closing(shown), run.withdrawn_if_it_fails(), finish_first() as asked_to_stop:
-            if run.ends_unvalidated():
-                validate_now()
-            for batches_of_update in run.remaining(pause_after):
-                run.update(batches_of_update)
-                shown.updated(run)
-                if run.validates_here() or run.updates == config.updates:
+            with closing(shown), finish_first() as asked_to_stop:
+                if run.ends_unvalidated():
                     validate_now()
-                elif run.seconds - run.saved_at >= save_every:
-                    run.settle()
-                    run.save()
-                if asked_to_stop():
+                for batches_of_update in run.remaining(pause_after):
+                    run.update(batches_of_update)
+                    shown.updated(run)
+                    if run.validates_here() or run.updates == config.updates:
+                        validate_now()
+                    elif run.seconds - run.saved_at >= save_every:
+                        run.settle()
+                        run.save()
+                    if asked_to_stop():
+                        run.history.interrupted = True
+                        run.settle()
+                        run.save()
+                        break
+                if not run.finished() and not run.history.interrupted:
                     run.history.interrupted = True
                     run.settle()
                     run.save()
-                    break
-            if not run.finished() and not run.history.interrupted:
-                run.history.interrupted = True
-                run.settle()
-                run.save()
+        run.write_best_again(resume)
         if keep == "best":
             run.take_best()
-            run.write_best_again(resume)
     return run.history
 
 
@@ -381,14 +382,17 @@ class _Run:
             self._must_be_finite("training loss", float(self.loss_sum))
             self._must_be_finite("norm of the gradient", float(self.norm_sum))
             self.seconds += self.clock() - started
-        for name, x in self._arrays().items():
-            if not isinstance(x, int) and not self.xp.isfinite(x).all():
-                self._must_be_finite(f"largest number of {name}", math.inf)
+        self._all_must_be_finite(self._arrays())
 
     def _arrays(self) -> dict[str, Any]:
         """The parameters, and what the optimiser keeps of them, by the names of a checkpoint."""
         params = with_prefix("param", self.model.params)
         return params | with_prefix("optimizer", self.optimizer.state())
+
+    def _all_must_be_finite(self, arrays: dict[str, Any]) -> None:
+        for name, x in arrays.items():
+            if not isinstance(x, int) and not self.xp.isfinite(x).all():
+                self._must_be_finite(f"largest number of {name}", math.inf)
 
     def _must_be_finite(self, what: str, value: float) -> None:
         if not math.isfinite(value):
@@ -413,6 +417,7 @@ class _Run:
         for name, x in self.model.params.items():
             x[...] = sum(then[name] for then in averaged) / len(averaged)
         try:
+            self._all_must_be_finite(self.model.params)  # their sum may not have been
             yield
         finally:
             for name, x in self.model.params.items():
@@ -451,9 +456,16 @@ class _Run:
 
     def write_best_again(self, resumed: bool) -> None:
         """Write ``best.npz`` again if it may be lost or damaged: ``last.npz`` has it all, too."""
-        if self.directory is not None and self.save_best is not None and self.best is not None:
-            if resumed or not (self.directory / BEST).exists():
+        if self.directory is None or self.save_best is None or self.best is None:
+            return
+        if resumed or not (self.directory / BEST).exists():
+            now = {name: x.copy() for name, x in self.model.params.items()}
+            self.take_best()
+            try:
                 self.save_best(self.directory / BEST)
+            finally:
+                for name, x in now.items():
+                    self.model.params[name][...] = x
 
     def clear_leftovers(self) -> None:
         """Remove what a process left behind that was killed while saving."""
@@ -489,21 +501,18 @@ class _Run:
                 raise ValueError(f"{self.directory} already holds a run: resume it, or move it")
         if self.directory is None:
             return
-        best, before = self.directory / BEST, self.directory / _BEST_BEFORE
-        written = self.directory / _WRITTEN
-        is_put_away = self._older_best_is_put_away()
+        best, written = self.directory / BEST, self.directory / _WRITTEN
+        is_to_be_put_away = best.exists() and not self._older_best_is_put_away()
         try:
             self.save(written)
-            if is_put_away:
-                best.unlink(missing_ok=True)  # of the run between, which kept no update
-            elif best.exists():
-                best.replace(before)
-            else:
-                before.unlink(missing_ok=True)
+            if is_to_be_put_away:
+                best.replace(self.directory / _BEST_BEFORE)
+            else:  # one that is there already is kept
+                best.unlink(missing_ok=True)
             written.replace(self.directory / LAST)
         except BaseException:
             if written.exists():  # otherwise it has taken its place, or was never there
-                if not is_put_away:  # beside the last.npz of the run between it has no place
+                if is_to_be_put_away:
                     self.put_best_back()
                 written.unlink(missing_ok=True)
             raise
@@ -518,7 +527,7 @@ class _Run:
         with suppress(CheckpointError, OSError):
             _, meta = load_checkpoint(self.directory / LAST, TRAINING_STATE)
             return meta.get("updates") == 0
-        return not (self.directory / BEST).exists()
+        return False
 
     def put_best_back(self) -> None:
         """Let the ``best.npz`` be there again that `start` put out of the way."""

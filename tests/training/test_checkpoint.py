@@ -213,3 +213,24 @@ def test_a_folder_that_is_not_there(tmp_path):
 def test_prefixes():
     arrays = with_prefix("param", ARRAYS) | {"parameter": 1}
     assert without_prefix("param", arrays) == ARRAYS
+
+
+def test_ctrl_c_while_an_array_is_written_stays_what_it_is(tmp_path, monkeypatch):
+    """`np.savez` closed the archive within the array: "Can't close the ZIP file", exit code 1."""
+    path = tmp_path / "a.npz"
+    save_checkpoint(path, {"x": np.zeros(3)}, {"kind": "k"})
+    before = path.read_bytes()
+
+    class Interrupted(zipfile.ZipFile):
+        def open(self, name, mode="r", **options):
+            member = super().open(name, mode, **options)
+            if name == "x.npy":  # between this and the block that closes it
+                raise KeyboardInterrupt
+            return member
+
+    with monkeypatch.context() as patched:
+        patched.setattr(zipfile, "ZipFile", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            save_checkpoint(path, {"x": np.ones(3)}, {"kind": "k"})
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]

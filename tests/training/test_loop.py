@@ -876,6 +876,51 @@ def test_an_old_best_model_never_lies_beside_the_state_of_another_run(tmp_path, 
     assert models_beside(tmp_path) == (["best.npz"], "old")
 
 
+def put_away(folder):
+    """A run of which a new one, killed between two renames, has hidden the best model."""
+    model = new_model()
+    run(model, folder, keep="last", save_best=lambda path: path.write_text(f"{checksum(model)}"))
+    (folder / "best.npz").rename(folder / ".best.npz.before")
+    return (folder / ".best.npz.before").read_text()
+
+
+def test_a_best_model_that_a_killed_run_put_away_survives_the_next_one_that_fails(tmp_path):
+    """It was removed: the last.npz that had its parameters, too, was another's a moment later."""
+    best = put_away(tmp_path)
+    with pytest.raises(FloatingPointError):
+        run(new_model(seed=3), tmp_path, config=config(seed=3), validate=not_finite)
+    assert models_beside(tmp_path) == (["best.npz"], best)
+
+
+def test_a_best_model_that_was_put_away_is_written_again_whatever_is_kept(tmp_path):
+    """Not where the model was to keep its last parameters: then the hidden one went, too."""
+    best, model = put_away(tmp_path), new_model()
+
+    def save(path):
+        path.write_text(f"{checksum(model)}")
+
+    history = run(model, tmp_path, keep="last", save_best=save, resume=True)
+    assert models_beside(tmp_path) == (["best.npz", "last.npz"], best)
+    assert checksum(model) != float(best) == max(history.dev_loss, key=lambda loss: loss % 1)
+
+
+def test_a_mean_of_parameters_that_overflows_is_not_kept(tmp_path):
+    settings = config(updates=3, validate_every=1, average=2, rate=1e-4)
+    model = Bigrams()
+    model.params["scores"][...] = 3e38
+    model.loss = lambda params, batch, rng=None: (params["scores"] * 1e-38).sum()
+    figures = iter([Validation(1.0, 0.1), Validation(1.0, 0.2), Validation(1.0, 0.3)])
+    with pytest.raises(FloatingPointError, match="largest number of scores is inf at update 2"):
+        train(
+            model, Windows(), settings, lambda _: next(figures), directory=tmp_path, progress=False
+        )
+    load_checkpoint(tmp_path / "last.npz", "training state")
+    model = Bigrams()
+    model.loss = lambda params, batch, rng=None: (params["scores"] * 1e-38).sum()
+    again = {"directory": tmp_path, "progress": False, "pause_after": 1}
+    train(model, Windows(), settings, lambda _: next(figures), resume=True, **again)
+
+
 def test_parameters_that_are_not_finite_are_not_kept(tmp_path):
     """A step too wide took them beyond the largest number, which no loss after it told of: the
     checkpoint was written, and refused when it was loaded."""
