@@ -22,7 +22,7 @@ from pyentmax.decoding._inputs import (
     positive,
     refuse_lost,
 )
-from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, told_bounds
 from pyentmax.models.protocol import (
     BoolArray,
     Decodable,
@@ -246,10 +246,7 @@ def _proof(proved: int, bound: float, mass_bound: float) -> str:
     best = "The best string is" if proved == 1 else f"The {proved} best strings are"
     if not proved:
         best = "The best string of this beam is not"
-    return (
-        f"{best} proved. No other has a probability above {bound:.3g}, all others together "
-        f"{mass_bound:.3g}."
-    )
+    return f"{best} proved. {told_bounds(bound, mass_bound)}"
 
 
 class _Continuations(NamedTuple):

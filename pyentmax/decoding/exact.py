@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pyentmax.decoding._inputs import as_source, length_limits, positive, refuse_lost
-from pyentmax.decoding.hypotheses import Hypothesis, SearchResult
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, told_bounds
 from pyentmax.models.protocol import FloatArray, JoinableDecodable, unseen
 
 State = TypeVar("State")
@@ -123,8 +123,8 @@ def exact_search(
     ((2,), 1)
     >>> round(result.bound, 2), round(result.mass_bound, 2)
     (0.3, 0.6)
-    >>> print(result.reason)
-    The best string is proved. No other has a probability above 0.3, all others together 0.6.
+    >>> print(result.reason[:73])
+    The best string is proved. No other has a probability above 0.3, all that
     """
     source, source_mask = as_source(source, source_mask)
     wanted = math.inf if n_best is None else positive("n_best", n_best)
@@ -380,9 +380,7 @@ class _Search:
             text += "No string is proved to be the best"
         if self.normalize:
             text += f" by mean log-probability among strings of at most {self.limit} tokens"
-        text += (
-            f". No other has a probability above {bound:.3g}, all others together {mass_bound:.3g}."
-        )
+        text += f". {told_bounds(bound, mass_bound)}"
         if proved >= self.wanted:
             return text
         if not self.budget_left:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
 
 from pyentmax.models.protocol import FloatArray
+
+_UPWARDS = Context(prec=3, rounding=ROUND_CEILING)
 
 
 # Not frozen as results are elsewhere: a search lists thousands, and each would take twice as long.
@@ -78,3 +81,20 @@ class SearchResult:
     def best(self) -> Hypothesis:
         """The most probable hypothesis of the list."""
         return self.hypotheses[0]
+
+
+def told_bounds(bound: float, mass_bound: float) -> str:
+    """What the two bounds of a result say, in three digits that are bounds as well: rounded up.
+
+    Examples
+    --------
+    >>> told_bounds(0.2401, 0.5)
+    'No other has a probability above 0.241, all that are not listed 0.5 together.'
+    """
+    each, together = map(_rounded_up, (bound, mass_bound))
+    return f"No other has a probability above {each}, all that are not listed {together} together."
+
+
+def _rounded_up(x: float) -> str:
+    # 0.1 + 0.2 is no more than 0.3: the probabilities themselves are no more exact than that.
+    return f"{float(_UPWARDS.plus(Decimal(x * (1 - 1e-9)))):g}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pyentmax.decoding import beam_search, exact_search
+from pyentmax.decoding.hypotheses import told_bounds
 
 
 def search(model, start=0, length=3, **kwargs):
@@ -170,8 +172,8 @@ def test_truncation_is_mass_left_and_no_proof():
     # "" has 0.3, and strings beyond the limit at most 0.2401: the others stay unproved.
     assert result.proved == 1
     assert result.reason == (
-        "The best string is proved. No other has a probability above 0.24, all others together "
-        "0.24. Strings beyond the limit of 3 tokens are possible."
+        "The best string is proved. No other has a probability above 0.241, all that are not "
+        "listed 0.241 together. Strings beyond the limit of 3 tokens are possible."
     )
     # With 0.2 even the best may be beaten beyond the limit.
     result = search(loop(0.2), max_length=3)
@@ -335,3 +337,13 @@ def test_what_the_budget_cannot_reach_is_forgotten_without_loss(seed, budget, wi
     )
     wide = search(model, n_best=None, budget=budget, width=width, max_length=100)
     assert wide.mass_bound == pytest.approx(1 - wide.mass, rel=1e-12, abs=0)
+
+
+def test_bounds_are_told_rounded_up():
+    """A string of 0.187133 was not to have more than 0.187."""
+    for x in np.random.default_rng(0).random(300) ** 9:
+        told = re.findall(r"[0-9][0-9.e-]*", told_bounds(x, 1.0))
+        assert x * (1 - 1e-8) <= float(told[0]) <= 1.01 * x
+        assert told[1] == "1"
+    assert "above 0.3, all that are not listed 0.6 together" in told_bounds(0.1 + 0.2, 0.6)
+    assert "above 0, all that are not listed 0 together" in told_bounds(0.0, 0.0)

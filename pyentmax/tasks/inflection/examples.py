@@ -116,7 +116,7 @@ def language_of(path: _PathLike) -> str:
     if language in ("", name):
         raise DataError(
             f"cannot tell the language of {str(path)!r} from its name: expected "
-            "a name such as LANGUAGE-train-high or LANGUAGE-dev; name the language instead"
+            "a name such as LANGUAGE-train-high or LANGUAGE-dev; rename the file"
         )
     return language
 
