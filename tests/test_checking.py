@@ -1052,6 +1052,49 @@ def test_rounding_of_a_sum_that_cancels_is_seen(seed: int) -> None:
     assert check_gradient(loss, z, gradient).raise_if_failed()
 
 
+@pytest.mark.parametrize("name", ["sin", "elu", "huber"])
+@pytest.mark.parametrize("d", [2, 100, 300])
+def test_rounding_is_told_at_scores_that_are_0(name: str, d: int) -> None:
+    """No share of 0 is a step: stairs in float32 were none, and the one slope passed for 0."""
+    loss, gradient = single_in_double(name)
+    for seed in range(12):
+        rng = np.random.default_rng([seed, d])
+        z = np.zeros(d)
+        z[rng.permutation(d)[: 1 + seed % 2]] = rng.standard_normal()
+        right, dropped = gradient(z), np.where(z == 0, gradient(z), 0)
+        report = check_gradient(loss, z, lambda _, g=right: g)
+        assert report.passed or not report.resolved, str(report)
+        assert not check_gradient(loss, z, lambda _, g=dropped: g).passed
+
+
+@pytest.mark.parametrize(("ulps", "slope"), [(1000, 0.01), (300, 1e-3)])
+def test_a_ripple_beside_a_large_constant_is_no_rounding(ulps: int, slope: float) -> None:
+    height = 1e5 * 2.0**-52 * ulps
+    waves = slope / height
+    alarms = 0
+    for z in 0.3 + 0.0123 * np.arange(40):
+        report = check_gradient(
+            lambda z: 1e5 + np.sum(np.sin(z) + height * np.sin(waves * z)),
+            [z],
+            lambda z: np.cos(z) + slope * np.cos(waves * z),
+        )
+        alarms += report.resolved and not report.passed
+        if abs(np.cos(waves * z)) > 0.3:
+            smooth = check_gradient(
+                lambda z: 1e5 + np.sum(np.sin(z) + height * np.sin(waves * z)), [z], np.cos
+            )
+            assert not smooth.passed
+    assert alarms <= 2
+
+
+def test_a_function_of_several_shapes_is_named() -> None:
+    def changing(z: Any) -> Any:
+        return z if z[0] == 1 else z[:, None] * z
+
+    with pytest.raises(ValueError, match=r"one shape for all z, got \(2,\) at z and \(2, 2\)"):
+        check_jacobian(changing, [1.0, 2.0], np.diag)
+
+
 @pytest.mark.parametrize("shape", [(30, 10), (20, 50)])
 @pytest.mark.parametrize("name", ["sparsemax_loss", "entmax15_loss"])
 def test_losses_of_many_rows_in_float32_pass(name: str, shape: tuple[int, int]) -> None:

@@ -144,6 +144,11 @@ def _nan_where_refused(
             raise
         except Exception:  # libraries have errors of their own
             return np.full(shape, np.nan)
+        if values.shape != shape:
+            raise ValueError(
+                f"the function must return one shape for all z, got {shape} at z and "
+                f"{values.shape} beside it"
+            )
         return np.where(np.isinf(values), np.nan, values)
 
     return tried

@@ -26,6 +26,8 @@ LASTING = 5  # a noise lasts over so many steps, each a quarter of the last
 CERTAIN = 3  # root mean squares that a value may be off by
 # Stairs are looked for down to this step, by few points along some ways.
 LEAST_STAIRS, FEW, WAYS = 2.0**-14, 8, 4
+# Shares of a score by which float32 hardly ever steps to its next stair, the smallest first.
+SHIFTS = 2.0**-32, 2.0**-30, 2.0**-28
 
 
 def measured_rounding(
@@ -123,11 +125,19 @@ def _is_rounding(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noi
     noise. Not so what is no rounding, but a ripple or a table with a kink at every entry: its
     slopes vary as its values do.
     """
-    way = np.zeros(z.size)
-    some = np.random.default_rng(2).permutation(z.size)[:FEW]
-    way[some] = z.ravel()[some] * 2.0**-32
     points, unit = _points_near(z, u, h)
-    as_slopes = noise * float(np.linalg.norm(way) / np.linalg.norm(u)) / (128 * unit)
+    scores = points[0].ravel()  # those of z may be 0
+    some = np.flatnonzero(np.abs(scores) >= np.max(np.abs(scores)) / 4)
+    some = np.random.default_rng(2).permutation(some)[:FEW]
+    ulp = EPSILON * float(np.max(np.abs(fn(points[0])), initial=0))
+    for part_of_scores in SHIFTS:
+        way = np.zeros(z.size)
+        way[some] = scores[some] * part_of_scores
+        as_slopes = noise * float(np.linalg.norm(way) / np.linalg.norm(u)) / (128 * unit)
+        if as_slopes >= 4 * ulp:
+            break
+    else:
+        return False  # beside a large constant nothing could be seen to vary
     part = np.diff([np.median(nodes) for nodes in np.split(NODES, 3)])
     for sign in (1, -1):  # behind a point there may be a stair that is not before it
         there = [x + sign * way.reshape(z.shape) for x in points]

@@ -427,6 +427,12 @@ class _Run:
 
     def validated(self, validation: Validation) -> None:
         """Record a validation, and keep the parameters if they are the best."""
+        try:  # of an array in float32, a mean is a NumPy number, which JSON does not hold
+            validation = Validation(*(float(x) for x in validation))
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"validate: expected a loss and an accuracy, got {validation!r:.80}"
+            ) from error
         self._must_be_finite("validation loss", validation.loss)
         if not math.isfinite(validation.accuracy):
             raise ValueError(f"validate: expected a finite accuracy, got {validation.accuracy}")

@@ -904,6 +904,22 @@ def test_a_best_model_that_was_put_away_is_written_again_whatever_is_kept(tmp_pa
     assert checksum(model) != float(best) == max(history.dev_loss, key=lambda loss: loss % 1)
 
 
+@pytest.mark.parametrize("number", [np.float32, np.float64, np.int64, np.array, bool])
+def test_what_a_validation_finds_may_be_any_number(tmp_path, number):
+    """float32's, a mean of an array say, ended training: JSON does not hold them."""
+    options = {"validate": lambda model: Validation(number(1), number(0)), "config": config()}
+    history = run(new_model(), tmp_path, **options)
+    assert history.dev_loss == [1.0] * 4
+    assert history.dev_accuracy == [0.0] * 4
+    run(new_model(), tmp_path, resume=True, **options)
+
+
+@pytest.mark.parametrize("found", [None, 0.5, ("a", 1.0), (1.0, 2j), (1.0,)])
+def test_a_validation_that_finds_no_numbers_is_named(tmp_path, found):
+    with pytest.raises(ValueError, match="validate: expected a loss and an accuracy, got "):
+        run(new_model(), tmp_path, validate=lambda model: found)
+
+
 def test_a_mean_of_parameters_that_overflows_is_not_kept(tmp_path):
     settings = config(updates=3, validate_every=1, average=2, rate=1e-4)
     model = Bigrams()

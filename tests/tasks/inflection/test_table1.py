@@ -15,6 +15,7 @@ from pyentmax.tasks.inflection.experiments import cells, table1
 from pyentmax.tasks.inflection.experiments.cells import Cell, finished_results, is_finished
 from pyentmax.tasks.inflection.experiments.table1 import Settings
 from pyentmax.tasks.inflection.experiments.table1_report import PAPER, format_table
+from pyentmax.tasks.records import read_json, write_json
 from pyentmax.training import load_checkpoint
 
 STEMS = ["ama", "beka", "lodi", "piru", "sota", "tuli", "vena", "kosa"]
@@ -154,8 +155,22 @@ def test_a_report_trains_nothing_and_shows_unfinished_models(folder, tmp_path, m
 
 def test_a_table_from_before_a_setting_goes_on(folder, tmp_path):
     out = tmp_path / "table"
-    assert main(arguments(folder, out, "--loss", "1", "--attention", "1")) == 0
-    assert "validate_on" not in (out / "settings.json").read_text()
+    command = arguments(folder, out, "--loss", "1", "--attention", "1")
+    assert main(command) == 0
+    settings = out / "settings.json"
+    kept = read_json(settings)
+    del kept["validate_on"]
+    write_json(settings, kept)
+    assert main(command) == 0
+
+
+def test_a_setting_that_is_left_out_is_another(folder, tmp_path, capsys):
+    """Cells whose best model was chosen on other words were put into one table."""
+    out = tmp_path / "table"
+    command = arguments(folder, out, "--loss", "1", "--attention", "1")
+    assert main([*command, "--validate-on", "1"]) == 0
+    assert main(command) == 1
+    assert "begun with other settings (validate_on 1 there, None now)" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pyentmax.cli import main
 from pyentmax.data import DataError
 from pyentmax.tasks.records import read_json, write_json
 from pyentmax.tasks.translation import Translator, Words, toy_german
-from pyentmax.tasks.translation.experiments import report
+from pyentmax.tasks.translation.experiments import report, runs
 from pyentmax.tasks.translation.experiments.measures import bleu, paired_bootstrap, supports
 from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
 from pyentmax.tasks.translation.experiments.rows import ROWS, Row, row
@@ -130,6 +130,12 @@ def test_the_bootstrap_is_paired_and_repeatable(caplog):
     same = paired_bootstrap(worse, worse, references, samples=50)
     assert same == (0, 0, 0)
     assert not caplog.records  # no warning for each sentence
+    # Where an order of n-grams has no match, too: the two were smoothed, or not, each its own way.
+    poor, poorer = ["a man saw the cat ."] * 3, ["a dog"] * 3
+    found = paired_bootstrap(poor, poorer, ["a man sees the dog ."] * 3, samples=9)
+    whole = [bleu(x, ["a man sees the dog ."] * 3).score for x in (poor, poorer)]
+    assert found.difference == pytest.approx(whole[0] - whole[1], rel=1e-6, abs=0)
+    assert found.difference > 1
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -333,6 +339,62 @@ def test_the_report_says_what_is_there_and_what_is_not(folder, tmp_path, capsys)
         path.unlink()
     assert run("--report", "--out", out) == 0
     assert read_json(out / "differences.json") == differences
+
+
+def test_a_run_that_is_being_made_longer_is_reported_as_it_was(folder, tmp_path):
+    """Its accuracy was that of the longer run, beside the updates and BLEU of the shorter one."""
+    written(tmp_path, "transformer-1.5", bleu=28.0)
+    curve = tmp_path / "transformer-1.5.seed-0" / "curve.json"
+    longer = {**read_json(curve)[-1], "update": 1200, "dev_token_accuracy": 50.0}
+    write_json(curve, [*read_json(curve), longer])
+    [entry] = report.recorded(tmp_path)
+    assert (entry.updates, entry.accuracy) == (800, 40.0)
+
+
+@pytest.mark.slow
+def test_a_difference_goes_when_one_of_the_runs_gets_longer(folder, tmp_path):
+    """The one of before stood beside the new updates."""
+    references = [pair.target for pair in read_multi30k(folder).val]
+    worse = ["a dog", *references[1:]]
+    written(tmp_path, "transformer-1", bleu=30.0, translations=references)
+    written(tmp_path, "transformer-1.5", bleu=28.0, translations=worse)
+    differences = tmp_path / "differences.json"
+    report.write_report(tmp_path, folder)
+    before = read_json(differences)["transformer-1.5.seed-0"]
+    longer = {"accuracy": (30.0, 40.0, 41.0)}
+    written(tmp_path, "transformer-1.5", bleu=29.0, translations=worse, **longer)
+    report.write_report(tmp_path, folder)
+    assert read_json(differences) == {}
+    # Nor does one stay, of runs that are longer by now, where the translations are not at hand.
+    write_json(differences, {"transformer-1.5.seed-0": before})
+    written(tmp_path, "transformer-1", bleu=29.0, **longer)
+    for path in tmp_path.glob("*/translations.txt"):
+        path.unlink()
+    report.write_report(tmp_path)
+    assert read_json(differences) == {}
+
+
+def test_translations_are_replaced_after_the_result_of_the_shorter_run(
+    folder, tmp_path, small_rows, monkeypatch
+):
+    """Killed between the two, the run was finished, with the translations of a longer one."""
+    command = ("--row", "transformer-1.5", "--data", folder, "--out", tmp_path)
+    assert run(*command) == 0
+    there = tmp_path / "transformer-1.5.seed-0"
+    write, before = runs.write_text, (there / "translations.txt").read_bytes()
+
+    def stopped(path, text):
+        if path.name == "translations.txt":
+            raise KeyboardInterrupt
+        write(path, text)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(runs, "write_text", stopped)
+        assert run(*command, "--updates", 8) == 130
+    assert (there / "translations.txt").read_bytes() == before
+    assert not (there / "result.json").exists()
+    assert run(*command, "--updates", 8) == 0
+    assert read_json(there / "result.json")["updates"] == 8
 
 
 @pytest.mark.slow

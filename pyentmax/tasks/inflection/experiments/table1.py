@@ -104,10 +104,7 @@ def read_data(folder: Path | None, settings: Settings) -> Data:
 def open_table(out: Path, settings: Settings) -> None:
     """Create the folder of a table, or check that the one there has the same settings."""
     # The languages as they come back from the file: JSON has no tuples.
-    kept = asdict(settings) | {"languages": list(settings.languages)}
-    if settings.validate_on is None:  # as in tables from before there was this setting
-        del kept["validate_on"]
-    open_folder(out, kept)
+    open_folder(out, asdict(settings) | {"languages": list(settings.languages)})
 
 
 def run_cell(

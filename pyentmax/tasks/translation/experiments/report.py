@@ -55,8 +55,10 @@ class Recorded(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """The best dev token accuracy so far, in percent."""
-        return max(float(entry["dev_token_accuracy"]) for entry in self.curve)
+        """The best dev token accuracy so far, in percent; of a finished run, until then."""
+        # The curve of a run that is being made longer goes on.
+        until = [entry for entry in self.curve if entry["update"] <= self.updates]
+        return max(float(entry["dev_token_accuracy"]) for entry in until)
 
 
 def recorded(out: Path) -> list[Recorded]:
@@ -155,13 +157,20 @@ def _spread(values: Sequence[float]) -> str:
 def _differences(
     out: Path, runs: Iterable[Recorded], data: Path | None
 ) -> dict[str, dict[str, float]]:
-    """BLEU of each finished run minus that of softmax, same seed, direction and updates."""
+    """BLEU of each finished run minus that of softmax, same seed, direction and updates.
+
+    One that is there already stays where the translations are not at hand, as long as both runs
+    have not been made longer.
+    """
     path = out / DIFFERENCES
     there: dict[str, dict[str, float]] = read_json(path) if path.exists() else {}
     finished = {entry.run: entry for entry in runs if entry.result}
     for run, entry in finished.items():
         dense = finished.get(Run(_softmax_row(run.row), run.seed))
         files = [out / r.folder / TRANSLATIONS for r in (run, dense.run)] if dense else []
+        now = {entry.updates} | ({dense.updates} if dense else set())
+        if {there.get(run.folder, {}).get("updates", entry.updates), *now} != {entry.updates}:
+            there.pop(run.folder, None)
         if (
             dense is None
             or dense.run == run
@@ -172,8 +181,9 @@ def _differences(
         ours, theirs = (file.read_text("utf-8").splitlines() for file in files)
         val = read_multi30k(data, reverse=row(run.row).reverse).val
         found = paired_bootstrap(ours, theirs, [pair.target for pair in val])
-        there[run.folder] = {name: round(x, 2) for name, x in found._asdict().items()}
-    if there:
+        figures = {name: round(x, 2) for name, x in found._asdict().items()}
+        there[run.folder] = figures | {"updates": entry.updates}
+    if there or path.exists():
         write_json(path, there)
     return there
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from pyentmax.models.transformer import Transformer
 from pyentmax.tasks.records import fingerprint_of_texts, open_folder, write_json, write_text
-from pyentmax.tasks.runs import Curve, Run, finish, has_result, speed, training_state
+from pyentmax.tasks.runs import RESULT, Curve, Run, finish, has_result, speed, training_state
 from pyentmax.tasks.translation.experiments.measures import bleu, supports
 from pyentmax.tasks.translation.experiments.multi30k import Data, read_multi30k
 from pyentmax.tasks.translation.experiments.rows import row
@@ -156,10 +156,9 @@ def _measured(
     seconds = time.perf_counter() - started
     references = [pair.target for pair in sentences.val]
     found = bleu(translations, references)
-    write_text(folder / TRANSLATIONS, "".join(f"{line}\n" for line in translations))
     meta = training_state(folder)
     val = translator.pairs(sentences.val)
-    return {
+    result = {
         "what": row(run.row).what,
         "updates": meta["updates"],
         "dev_token_accuracy": round(100 * max(meta["history"]["dev_accuracy"]), 2),
@@ -173,6 +172,9 @@ def _measured(
         **_alphas(translator),
         "date": time.strftime("%Y-%m-%d"),
     }
+    (folder / RESULT).unlink(missing_ok=True)  # that of a shorter run, before its translations are
+    write_text(folder / TRANSLATIONS, "".join(f"{line}\n" for line in translations))
+    return result
 
 
 def _alphas(translator: Translator) -> dict[str, Any]:
