@@ -429,7 +429,7 @@ class _Run:
         """Record a validation, and keep the parameters if they are the best."""
         try:  # of an array in float32, a mean is a NumPy number, which JSON does not hold
             validation = Validation(*(float(x) for x in validation))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(
                 f"validate: expected a loss and an accuracy, got {validation!r:.80}"
             ) from error

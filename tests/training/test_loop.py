@@ -914,7 +914,7 @@ def test_what_a_validation_finds_may_be_any_number(tmp_path, number):
     run(new_model(), tmp_path, resume=True, **options)
 
 
-@pytest.mark.parametrize("found", [None, 0.5, ("a", 1.0), (1.0, 2j), (1.0,)])
+@pytest.mark.parametrize("found", [None, 0.5, ("a", 1.0), (1.0, 2j), (1.0,), (10**400, 1)])
 def test_a_validation_that_finds_no_numbers_is_named(tmp_path, found):
     with pytest.raises(ValueError, match="validate: expected a loss and an accuracy, got "):
         run(new_model(), tmp_path, validate=lambda model: found)

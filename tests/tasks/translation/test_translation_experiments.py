@@ -365,6 +365,11 @@ def test_a_difference_goes_when_one_of_the_runs_gets_longer(folder, tmp_path):
     written(tmp_path, "transformer-1.5", bleu=29.0, translations=worse, **longer)
     report.write_report(tmp_path, folder)
     assert read_json(differences) == {}
+    # Nor where the longer run has no result yet, or no longer.
+    write_json(differences, {"transformer-1.5.seed-0": before})
+    (tmp_path / "transformer-1.5.seed-0" / "result.json").unlink()
+    report.write_report(tmp_path, folder)
+    assert read_json(differences) == {}
     # Nor does one stay, of runs that are longer by now, where the translations are not at hand.
     write_json(differences, {"transformer-1.5.seed-0": before})
     written(tmp_path, "transformer-1", bleu=29.0, **longer)

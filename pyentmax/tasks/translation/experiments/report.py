@@ -164,13 +164,16 @@ def _differences(
     """
     path = out / DIFFERENCES
     there: dict[str, dict[str, float]] = read_json(path) if path.exists() else {}
-    finished = {entry.run: entry for entry in runs if entry.result}
+    every = {entry.run: entry for entry in runs}  # one that is being made longer may have no result
+    for run, entry in every.items():
+        pair = entry, every.get(Run(_softmax_row(run.row), run.seed), entry)
+        told = there.get(run.folder, {}).get("updates", entry.updates)
+        if any(one.updates != told for one in pair):
+            there.pop(run.folder, None)
+    finished = {run: entry for run, entry in every.items() if entry.result}
     for run, entry in finished.items():
         dense = finished.get(Run(_softmax_row(run.row), run.seed))
         files = [out / r.folder / TRANSLATIONS for r in (run, dense.run)] if dense else []
-        now = {entry.updates} | ({dense.updates} if dense else set())
-        if {there.get(run.folder, {}).get("updates", entry.updates), *now} != {entry.updates}:
-            there.pop(run.folder, None)
         if (
             dense is None
             or dense.run == run
