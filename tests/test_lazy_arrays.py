@@ -39,6 +39,7 @@ def assert_lazily_equal(lazy: Any, expected: np.ndarray) -> None:
     np.testing.assert_array_equal(lazy.compute(), expected)
 
 
+@needs_kernels
 def test_a_mask_of_one_row_may_have_a_chunk_without_rows() -> None:
     """It was said not to broadcast."""
     rows = da.from_array(MASK[:2], chunks=(1, 30))
@@ -48,6 +49,22 @@ def test_a_mask_of_one_row_may_have_a_chunk_without_rows() -> None:
     for function in (pyentmax.sparsemax, pyentmax.entmax_sigmoid, pyentmax.log_softmax):
         expected = function(Z, mask=MASK[1])
         np.testing.assert_array_equal(function(LAZY, mask=one).compute(), expected)
+
+
+@pytest.mark.parametrize("labels", [False, True])
+def test_targets_of_one_row_may_have_a_chunk_without_rows(labels: bool) -> None:
+    """They counted twice, or Dask raised an internal error."""
+    z = Z[:1].astype(float)
+    targets = [z[..., 0].astype(int) * 0 + 2, (z > 0).astype(int)][not labels]
+    two = da.from_array(np.concatenate([1 - targets, targets]), chunks=1)
+    one = two[da.from_array(np.array([False, True]), chunks=1)]
+    one.compute_chunk_sizes()
+    assert 0 in one.chunks[0]
+    lazy = da.from_array(z, chunks=(1, 11, -1))
+    for ignored in (None, 0):
+        expected = pyentmax.one_vs_all_loss(z, targets, ignore_index=ignored)
+        found = pyentmax.one_vs_all_loss(lazy, one, ignore_index=ignored)
+        np.testing.assert_allclose(found.compute(), expected, rtol=1e-14)
 
 
 def test_masked_chunks_are_called_so_whatever_they_are() -> None:
@@ -262,6 +279,9 @@ def test_chunks_of_unknown_sizes_work_or_the_error_says_what_to_do(name: str) ->
         (lambda: pyentmax.softmax_jvp(LAZY[0], SELECTED), "v"),
         (lambda: pyentmax.budget_sparsemax_vjp_budget(SELECTED, SELECTED, 2), "p"),
         (lambda: pyentmax.csoftmax(SELECTED, 1), "z"),
+        (lambda: pyentmax.softmax(LAZY[0], mask=SELECTED > 0), "mask"),
+        (lambda: pyentmax.entmax_sigmoid(LAZY[0], SELECTED * 0 + 1.5), "alpha"),
+        (lambda: pyentmax.one_vs_all_loss(LAZY[0], SELECTED > 0), "y"),
     ],
 )
 def test_what_cannot_be_fitted_to_unknown_sizes_is_named(call: Any, name: str) -> None:

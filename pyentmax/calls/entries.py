@@ -79,6 +79,7 @@ def check_broadcasts(name: str, value: Any, z: Any) -> None:
     """Raise a ValueError unless the value is a single one or broadcasts to the array z."""
     shape = np.shape(value)
     if shape:
+        check_known(value, name)
         check_known(z, "z")
     try:
         fits = not shape or np.broadcast_shapes(shape, z.shape) == z.shape

@@ -266,6 +266,7 @@ def check_mask(mask: Any, z: Any, name: str) -> Any:
     """The mask, broadcast to z without a copy."""
     mask = as_mask(mask, "where a score may get probability")
     mask = beside(mask, z, "mask")
+    check_known(mask, "mask")
     try:
         return broadcast_to(without_empty_chunks(mask), z)
     except ValueError:

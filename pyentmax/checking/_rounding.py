@@ -26,8 +26,8 @@ LASTING = 5  # a noise lasts over so many steps, each a quarter of the last
 CERTAIN = 3  # root mean squares that a value may be off by
 # Stairs are looked for down to this step, by few points along some ways.
 LEAST_STAIRS, FEW, WAYS = 2.0**-14, 8, 4
-# Shares of a score by which float32 hardly ever steps to its next stair, the smallest first.
-SHIFTS = 2.0**-32, 2.0**-30, 2.0**-28
+# By so little float32 hardly ever steps to its next stair: shares of a score, for so many scores.
+SHIFTS = (2.0**-32, 8), (2.0**-26, 1)
 
 
 def measured_rounding(
@@ -128,28 +128,34 @@ def _is_rounding(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noi
     points, unit = _points_near(z, u, h)
     scores = points[0].ravel()  # those of z may be 0
     some = np.flatnonzero(np.abs(scores) >= np.max(np.abs(scores)) / 4)
-    some = np.random.default_rng(2).permutation(some)[:FEW]
+    some = np.random.default_rng(2).permutation(some)
     ulp = EPSILON * float(np.max(np.abs(fn(points[0])), initial=0))
-    for part_of_scores in SHIFTS:
+    for part_of_scores, few in SHIFTS:
         way = np.zeros(z.size)
-        way[some] = scores[some] * part_of_scores
+        way[some[:few]] = scores[some[:few]] * part_of_scores
         as_slopes = noise * float(np.linalg.norm(way) / np.linalg.norm(u)) / (128 * unit)
-        if as_slopes >= 4 * ulp:
-            break
-    else:
-        return False  # beside a large constant nothing could be seen to vary
-    part = np.diff([np.median(nodes) for nodes in np.split(NODES, 3)])
-    for sign in (1, -1):  # behind a point there may be a stair that is not before it
-        there = [x + sign * way.reshape(z.shape) for x in points]
-        values = np.stack([np.ravel(fn(x) - fn(y)) for x, y in zip(there, points, strict=True)])
-        # A point may lie just before a stair, hence medians: of neighbours, and of three groups.
-        close = np.median(np.abs(np.diff(values, axis=0)), axis=0)
-        low, middle, high = (np.median(part, axis=0) for part in np.split(values, 3))
-        bent = np.abs((middle - low) - (high - middle) * part[0] / part[1])
-        varies = float(np.nanmax([close, bent], initial=0))
-        if varies < as_slopes / 8 or varies > noise / 8:
+        # Behind a point there may be a stair that is not before it.
+        vary = [_varying(fn, points, sign * way.reshape(z.shape)) for sign in (1, -1)]
+        if max(vary) > noise / 8:
             return True
-    return False
+        if min(vary) > max(as_slopes / 8, 2 * ulp):
+            return False
+        if as_slopes > 16 * ulp:  # else a large constant may hide it
+            break
+    return True
+
+
+def _varying(fn: Callable[[Array], Array], points: list[Array], way: Array) -> float:
+    """How far the change of a value along a way is not the same, or linear, at a dozen points.
+
+    A point may lie just before a stair, hence medians: of neighbours, and of three groups.
+    """
+    values = np.stack([np.ravel(fn(x + way) - fn(x)) for x in points])
+    close = np.median(np.abs(np.diff(values, axis=0)), axis=0)
+    low, middle, high = (np.median(part, axis=0) for part in np.split(values, 3))
+    gaps = np.diff([np.median(nodes) for nodes in np.split(NODES, 3)])
+    bent = np.abs((middle - low) - (high - middle) * gaps[0] / gaps[1])
+    return float(np.nanmax([close, bent], initial=0))
 
 
 def unseen_slope(

@@ -10,6 +10,7 @@ import numpy as np
 
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating, is_masked, kind_of_masked
+from pyentmax.calls.lazy import check_known, without_empty_chunks
 from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT, parts_of_largest
 from pyentmax.calls.rows import ScoreRows
@@ -50,13 +51,9 @@ def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> t
 
     On a GPU, where looking would wait for it, a row whose target is wrong weighs NaN.
     """
-    if is_masked(y):
-        raise TypeError(
-            f"y is {kind_of_masked(y)}; pass plain labels, those to leave out set to "
-            "ignore_index, or plain distributions and mask="
-        )
-    y = y if hasattr(y, "__array_function__") else np.asarray(y)
-    y = beside(y, scores, "y")
+    y = as_targets(
+        y, scores, "labels, with ignore_index for what to leave out, or distributions and mask="
+    )
     weight: Any = 1.0
     if options.weight is not None:
         weight = checked_weight(options.weight, scores, options.reduction)
@@ -93,6 +90,20 @@ def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> t
     if not rows.on_host:
         weights = np.where(right, weights, np.nan)
     return Target(label if dense is None else None, dense), weights
+
+
+def as_targets(y: Any, scores: Any, instead_of_masked: str) -> Any:
+    """The targets as an array where the scores are; a TypeError for masked ones.
+
+    Not as a matrix, whose product with a mask is no elementwise one.
+    """
+    if is_masked(y):
+        raise TypeError(f"y is {kind_of_masked(y)}; pass plain {instead_of_masked}")
+    if not hasattr(y, "__array_function__") or type(y) is np.matrix:
+        y = np.asarray(y)
+    y = beside(y, scores, "y")
+    check_known(y, "y")
+    return without_empty_chunks(y)
 
 
 def places(like: Any) -> Any:

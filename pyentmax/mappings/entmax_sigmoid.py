@@ -23,14 +23,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends.entries import Runner, with_reference
-from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_floating, is_masked, kind_of_masked
+from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.entries import EntryCall, check_broadcasts, entry_values
 from pyentmax.calls.lazy import check_known, entrywise, is_lazy
 from pyentmax.calls.options import LossOptions, Options, spelled_out
 from pyentmax.calls.parameters import PerRow, parts_of_largest
 from pyentmax.calls.rows import ScoreRows, check_mask, from_rows, to_rows
-from pyentmax.losses.targets import checked_labels, checked_weight, places
+from pyentmax.losses.targets import as_targets, checked_labels, checked_weight, places
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -415,10 +414,7 @@ def _one_vs_all(
 
 def _targets(rows: ScoreRows, y: Any, weight: Any, options: Options) -> tuple[Any, Any, Any]:
     """The targets like z, which of them count, and the rows whose targets are right."""
-    if is_masked(y):
-        raise TypeError(f"y is {kind_of_masked(y)}; pass plain targets, and mask= for what counts")
-    y = y if hasattr(y, "__array_function__") else np.asarray(y)
-    y = beside(y, rows.z, "y")
+    y = as_targets(y, rows.z, "targets, and mask= for what counts")
     live = np.ones_like(rows.z, dtype=bool) if rows.mask is None else rows.mask
     if options.weight is not None:
         live = live & np.broadcast_to(weight != 0, rows.batch)[..., None]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -48,9 +46,11 @@ def entmax_sigmoid_loss(
     y: Tensor,
     alpha: float | Tensor = 1.5,
     *,
+    reduction: str = "mean",
     weight: Tensor | None = None,
     mask: Tensor | None = None,
-    **options: Any,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     """The loss of `entmax_sigmoid`, as `pyentmax.entmax_sigmoid_loss`, with its derivative in z.
 
@@ -71,10 +71,21 @@ def entmax_sigmoid_loss(
     if y.shape != z.shape:
         raise ValueError(f"y must be targets of shape {tuple(z.shape)}, got shape {tuple(y.shape)}")
     check_mask(mask, z)
+    if isinstance(alpha, Tensor):
+        check_broadcast(alpha, z.shape, "alpha", "z")
     alpha = alpha.unsqueeze(-1) if isinstance(alpha, Tensor) and alpha.ndim else alpha
     mask = None if mask is None else mask.unsqueeze(-1)
     z, y = z.unsqueeze(-1), y.unsqueeze(-1)
-    return one_vs_all_loss(z, y, alpha, weight=weight, mask=mask, **options)
+    return one_vs_all_loss(
+        z,
+        y,
+        alpha,
+        reduction=reduction,
+        weight=weight,
+        mask=mask,
+        ignore_index=ignore_index,
+        label_smoothing=label_smoothing,
+    )
 
 
 def one_vs_all_loss(
@@ -114,15 +125,19 @@ def one_vs_all_loss(
     check_options(weight, ignore_index, label_smoothing)
     if isinstance(alpha, Tensor):
         check_broadcast(alpha, z.shape, "alpha", "z")
+    if not z.ndim:
+        raise ValueError("z is 0-dimensional; a row of at least one score is expected")
+    if y.is_complex():
+        raise TypeError(f"y must hold real numbers, got {y.dtype}; convert it, with y.real")
     dtype = z.dtype
     z = z.float() if dtype in HALF else z  # in which sums of losses may be beyond float16
     live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
+    rows = live.any(dim).shape
     if weight is not None:  # what counts nothing may hold anything
-        rows = live.any(dim).shape
         check_broadcast(weight, rows, "weight", "the losses")
         live = live & (weight != 0).expand(rows).unsqueeze(dim)
     wrong = None
-    if y.ndim == z.ndim - 1 and not y.is_floating_point():
+    if y.shape == rows and not (y.is_floating_point() or y.dtype == torch.bool):
         y = y.unsqueeze(dim).long()  # a uint8 is compared to −100 as to 156
         if ignore_index is not None:
             live = live & (y != ignore_index)
@@ -131,11 +146,13 @@ def one_vs_all_loss(
         y = y == classes.reshape([-1 if axis == dim % z.ndim else 1 for axis in range(z.ndim)])
     elif y.shape != z.shape:
         raise ValueError(
-            f"y must be integer labels or targets of shape {tuple(z.shape)}, got dtype {y.dtype} "
-            f"and shape {tuple(y.shape)}"
+            f"y must be integer labels of shape {tuple(rows)} or targets of shape "
+            f"{tuple(z.shape)}, got dtype {y.dtype} and shape {tuple(y.shape)}"
         )
-    elif ignore_index is not None:
-        live = live & (y != ignore_index)
+    else:
+        if ignore_index is not None:
+            live = live & (y != ignore_index)
+        _check_targets(y, live)
     targets = torch.where(live, y.to(z.dtype), 0)
     targets = (1 - label_smoothing) * targets + label_smoothing / 2
     both = torch.stack([targets, 1 - targets], dim=-1)
@@ -162,13 +179,30 @@ def _wrong_labels(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
     Nothing is looked at on a device, nor in a graph or a transformation.
     """
     wrong = counted & ((labels < 0) | (labels >= classes))
-    looks = not torch.compiler.is_compiling() and is_plain((labels, counted))
-    if looks and labels.is_cpu and wrong.any():
+    if _can_be_seen(labels, counted) and wrong.any():
         raise ValueError(
             f"labels must be in 0 … {classes - 1}, got {labels[wrong][0].item()}; rows to leave "
             "out are marked with ignore_index"
         )
     return wrong
+
+
+def _check_targets(targets: Tensor, live: Tensor) -> None:
+    """Raise a ValueError for targets outside [0, 1], where a look at them costs nothing."""
+    if _can_be_seen(targets, live):
+        wrong = live & ~((targets >= 0) & (targets <= 1))
+        if wrong.any():
+            raise ValueError(f"targets y must be in [0, 1], got {targets[wrong][0].item():g}")
+
+
+def _can_be_seen(values: Tensor, counted: Tensor) -> bool:
+    """Whether to look at values neither waits for a device nor breaks a graph."""
+    return (
+        not torch.compiler.is_compiling()
+        and is_plain((values, counted))
+        and values.is_cpu
+        and counted.is_cpu
+    )
 
 
 def _pairs(z: Tensor, live: Tensor | None) -> Tensor:

@@ -164,6 +164,43 @@ def test_errors_say_what_is_wrong() -> None:
         pt.attention(z, z, z, mapping="soft")
 
 
+@pytest.mark.parametrize(
+    "y",
+    [
+        torch.tensor([1]),
+        torch.tensor([[1], [0]]),
+        torch.tensor([1, 2, 0]),
+        torch.tensor(1),
+        torch.tensor([True, False, True, True]),
+        torch.tensor([0.0, 1, 2, 1]),
+        torch.zeros(1, 3),
+    ],
+    ids=lambda y: f"{y.dtype}-{tuple(y.shape)}",
+)
+def test_targets_of_one_vs_all_are_not_broadcast(y: Any) -> None:
+    """One label served for all rows, and a bool for a label of class 0 or 1."""
+    expected = r"y must be integer labels of shape \(4,\) or targets of shape \(4, 3\), got dtype"
+    with pytest.raises(ValueError, match=expected):
+        pt.one_vs_all_loss(tensor(4, 3), y)
+
+
+def test_errors_of_the_sigmoid_loss_name_what_was_passed() -> None:
+    z = tensor(4, 3)
+    with pytest.raises(
+        ValueError, match=r"^alpha of shape \(2, 3\) does not .* z, of shape \(4, 3\)"
+    ):
+        pt.entmax_sigmoid_loss(z, z > 0, torch.full((2, 3), 1.5))
+    for loss in (pt.entmax_sigmoid_loss, pt.one_vs_all_loss):
+        with pytest.raises(ValueError, match=r"^targets y must be in \[0, 1\], got 2"):
+            loss(z, torch.full((4, 3), 2.0))
+        with pytest.raises(TypeError, match=r"^y must hold real numbers, got torch\.complex64"):
+            loss(z, torch.zeros(4, 3, dtype=torch.complex64))
+    with pytest.raises(TypeError, match="dim"):  # of which it has none: it took it for another one
+        pt.entmax_sigmoid_loss(z, z > 0, dim=1)  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="z is 0-dimensional"):
+        pt.one_vs_all_loss(z[0, 0], torch.tensor(1))
+
+
 NO_TENSORS = [[[1.0, 2.0]], None, "scores", 2.5, np.zeros((2, 3))]
 
 

@@ -523,3 +523,11 @@ def test_shapes_that_do_not_fit_are_those_that_came() -> None:
         pe.entmax_sigmoid_loss(z, y[0])
     matrix = np.matrix([[1.0, 2.0]])
     assert pe.entmax_sigmoid_loss(matrix, matrix > 1) == pe.entmax_sigmoid_loss([1.0, 2], [0, 1])
+    targets = np.matrix([[1, 0], [0, -1]])
+    z, options = np.array([[0.5, 1], [1, 0]]), {"ignore_index": -1}
+    expected = pe.one_vs_all_loss(z, targets.A, **options)
+    assert pe.one_vs_all_loss(z, targets, **options) == expected  # it was doubled
+    labels = np.matrix([[0, 1, -1, 1]])
+    z = np.arange(8.0).reshape(1, 4, 2) % 3
+    for loss in (pe.one_vs_all_loss, pe.softmax_loss):
+        assert loss(z, labels, **options) == loss(z, labels.A, **options)

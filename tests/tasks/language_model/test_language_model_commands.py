@@ -209,6 +209,31 @@ def test_the_report_takes_every_row_and_averages_seeds(tmp_path):
     assert lines["trained with that k"] == {str(k): 3.0 for k in rows.KS} | {"all": 3.5}
 
 
+def test_seeds_of_different_updates_are_not_averaged(tmp_path):
+    """Points were, by their place in the curve; and results, of whatever updates they were."""
+
+    def record(seed, bits_at, updates):
+        path = tmp_path / f"softmax.seed-{seed}"
+        path.mkdir()
+        curve = [{"update": n, "bits": bits, "attended": 8.0} for n, bits in bits_at.items()]
+        path.joinpath("curve.json").write_text(json.dumps(curve), "utf-8")
+        bits = curve[-1]["bits"]
+        by_k = {str(k): bits for k in rows.KS} | {"all": bits}
+        more = {"updates": updates, "bits": bits, "attended": [[8.0]], "by_k": by_k}
+        more |= {"scores": dict.fromkeys(report.SCORES, 0.5), "tokens_per_second": 1.0}
+        result = more | {"by_length": {"256": bits}}
+        path.joinpath("result.json").write_text(json.dumps(result), "utf-8")
+
+    record(0, {200: 4.0, 300: 3.0, 400: 2.0}, 400)  # was trained for 300 updates, and longer then
+    record(1, {200: 6.0, 400: 4.0}, 400)
+    record(2, {200: 9.0, 300: 9.0}, 300)
+    runs = report.recorded(tmp_path)
+    found = report._curves(runs, ["softmax"])["softmax"]
+    assert found == [{"update": 200, "bits": 5.0}, {"update": 400, "bits": 3.0}]
+    assert "\n| softmax | 3.000 |" in report.format_by_length(runs)
+    assert report._lines_by_k(runs)["softmax"]["all"] == 3.0
+
+
 def test_a_run_that_was_paused_ends_as_one_that_was_not(folder, tiny_rows):
     text = read_text(folder / "input.txt")
     for out, pause in (("whole", None), ("paused", 3)):

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ CURVES = {  # picture → its rows, at most as many as there are colours
     ),
 }
 READ_WITH_K = ("softmax", "top8", "top8-late")  # the lines of the picture of k
+Kind = TypeVar("Kind")
 SCORES = ("epsilon_perplexity", "sparsemax_score", "jensen_shannon")
 
 
@@ -125,30 +126,38 @@ def _format_bits(what: str, first: str, found: Mapping[str, Mapping[str, float]]
 
 
 def _results(runs: Sequence[Recorded], name: str) -> dict[str, dict[str, float]]:
-    """One entry of the results that have it, by row, seeds averaged."""
-    groups: dict[str, list[dict[str, float]]] = defaultdict(list)
+    """One entry of the results that have it, by row, the mean of the seeds trained the longest."""
+    groups: dict[str, list[tuple[int, dict[str, float]]]] = defaultdict(list)
     for entry in runs:
         if entry.result and name in entry.result:
-            groups[entry.run.row].append(entry.result[name])
-    return {
-        row: {key: float(np.mean([one[key] for one in group])) for key in group[0]}
-        for row, group in groups.items()
-    }
+            groups[entry.run.row].append((entry.updates, entry.result[name]))
+    found = {}
+    for row_name, group in groups.items():
+        longest = _longest(group)
+        found[row_name] = {key: float(np.mean([one[key] for one in longest])) for key in longest[0]}
+    return found
 
 
 def _curves(runs: Sequence[Recorded], rows: Sequence[str]) -> dict[str, list[dict[str, float]]]:
-    """Bits at each validation, by row, the mean of the seeds that came as far as any."""
+    """Bits at each update that all were validated at, the mean of the seeds trained the longest."""
     found = {}
     for name in rows:
         of_row = [entry.curve for entry in runs if entry.run.row == name]
-        longest = max(map(len, of_row), default=0)
-        seeds = [curve for curve in of_row if len(curve) == longest]
-        if longest > 1 and all("bits" in point for curve in seeds for point in curve):
-            found[name] = [
-                {"update": at[0]["update"], "bits": float(np.mean([point["bits"] for point in at]))}
-                for at in zip(*seeds, strict=True)
-            ]
+        curves = [
+            {point["update"]: point.get("bits", np.nan) for point in curve}
+            for curve in _longest([(curve[-1]["update"], curve) for curve in of_row])
+        ]
+        common = [u for u in curves[0] if all(u in curve for curve in curves)] if curves else []
+        bits = {update: float(np.mean([curve[update] for curve in curves])) for update in common}
+        if len(bits) > 1 and not np.isnan(list(bits.values())).any():
+            found[name] = [{"update": update, "bits": mean} for update, mean in bits.items()]
     return found
+
+
+def _longest(seeds: Sequence[tuple[int, Kind]]) -> list[Kind]:
+    """What belongs to the most updates: a mean over different ones would be of no model."""
+    most = max((updates for updates, _ in seeds), default=0)
+    return [one for updates, one in seeds if updates == most]
 
 
 def _lines_by_k(runs: Sequence[Recorded]) -> dict[str, dict[str, float]]:
