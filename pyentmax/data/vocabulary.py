@@ -171,7 +171,7 @@ class Vocabulary:
         """
         try:
             tokens = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:  # of too long a number, or too deep a list
             raise DataError(f"expected a vocabulary as a JSON list of strings: {error}") from error
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise DataError(f"expected a vocabulary as a JSON list of strings, got {text[:60]!r}")

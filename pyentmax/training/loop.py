@@ -428,6 +428,8 @@ class _Run:
     def validated(self, validation: Validation) -> None:
         """Record a validation, and keep the parameters if they are the best."""
         try:  # of an array in float32, a mean is a NumPy number, which JSON does not hold
+            if any(isinstance(x, str | bytes) for x in validation):
+                raise TypeError("a text is no number, whatever it says")
             validation = Validation(*(float(x) for x in validation))
         except (TypeError, ValueError, OverflowError) as error:
             raise ValueError(

@@ -106,7 +106,11 @@ def test_a_token_listed_twice_is_an_error():
         Vocabulary((*SPECIALS, "a", "b", "c", "b"))
 
 
-@pytest.mark.parametrize("text", ["", "{", '"abc"', "[1, 2]", '{"a": 1}'])
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", '"abc"', "[1, 2]", '{"a": 1}', "[" * 10**5, "[" + "1" * 5000 + "]"],
+    ids=lambda text: text[:8],
+)
 def test_a_broken_json_vocabulary_is_an_error(text):
     with pytest.raises(DataError, match="expected a vocabulary as a JSON list of strings"):
         Vocabulary.from_json(text)

@@ -832,14 +832,24 @@ def not_finite(model):
     return Validation(math.nan, 0.0)
 
 
+def killed(started, folder, **options):
+    """A run in a process of its own, in which something kills it."""
+    if not (child := os.fork()):
+        run(started, folder, config=config(seed=3), **options)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def kill(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def test_a_resumed_run_without_an_update_is_withdrawn_if_it_fails(tmp_path):
     """Killed before its first validation, and resumed, it was kept, and refused its folder."""
     run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
     started = new_model(seed=3)
-    started.loss = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
-    if not (child := os.fork()):
-        run(started, tmp_path, config=config(seed=3))
-    os.waitpid(child, 0)
+    started.loss = kill
+    killed(started, tmp_path)
     assert (tmp_path / "last.npz").exists()
     assert not (tmp_path / "best.npz").exists()
     with pytest.raises(FloatingPointError, match=" may help$"):
@@ -852,11 +862,9 @@ def test_an_old_best_model_never_lies_beside_the_state_of_another_run(tmp_path, 
     """Where the run after it was killed, and the one after that could not be written, it did: it
     was taken for the model of the killed one, and went with that."""
     run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
-    killed = new_model(seed=3)
-    killed.loss = lambda *args: os.kill(os.getpid(), signal.SIGKILL)
-    if not (child := os.fork()):
-        run(killed, tmp_path, config=config(seed=3))
-    os.waitpid(child, 0)
+    started = new_model(seed=3)
+    started.loss = kill
+    killed(started, tmp_path)
 
     def full(path, *args):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -914,7 +922,9 @@ def test_what_a_validation_finds_may_be_any_number(tmp_path, number):
     run(new_model(), tmp_path, resume=True, **options)
 
 
-@pytest.mark.parametrize("found", [None, 0.5, ("a", 1.0), (1.0, 2j), (1.0,), (10**400, 1)])
+@pytest.mark.parametrize(
+    "found", [None, 0.5, ("a", 1.0), (1.0, 2j), (1.0,), (10**400, 1), ("1", "2")]
+)
 def test_a_validation_that_finds_no_numbers_is_named(tmp_path, found):
     with pytest.raises(ValueError, match="validate: expected a loss and an accuracy, got "):
         run(new_model(), tmp_path, validate=lambda model: found)
@@ -974,14 +984,12 @@ def test_a_best_model_that_no_checkpoint_follows_does_not_replace_the_old_one(
 def test_a_run_killed_behind_its_first_best_model_does_not_take_the_old_one_along(tmp_path):
     """Of the next run that failed, that was the model put back."""
 
-    def killed(path):
+    def save_and_die(path):
         path.write_text("new")
-        os.kill(os.getpid(), signal.SIGKILL)
+        kill()
 
     run(new_model(), tmp_path, save_best=lambda path: path.write_text("old"))
-    if not (child := os.fork()):
-        run(new_model(seed=3), tmp_path, config=config(seed=3), save_best=killed)
-    os.waitpid(child, 0)
+    killed(new_model(seed=3), tmp_path, save_best=save_and_die)
     assert (tmp_path / "best.npz").read_text() == "new"
     with pytest.raises(FloatingPointError):
         run(new_model(seed=4), tmp_path, config=config(seed=4), validate=not_finite)

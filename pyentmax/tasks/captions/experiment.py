@@ -36,6 +36,7 @@ from pyentmax.tasks.runs import (
     RESULT,
     Run,
     finish,
+    has_result,
     read_result,
     recorded_runs,
     speed,
@@ -56,6 +57,11 @@ MODEL: dict[str, Any] = {
     "norm": "pre",
 }
 TRAINING: dict[str, Any] = {"updates": 1200, "rate": 2e-3, "validate_every": 200}
+
+
+def is_finished(out: Path, run: Run, updates: int | None = None) -> bool:
+    """Whether the result of a run has been written, after as many updates as are asked for."""
+    return has_result(out, run, int(TRAINING["updates"]) if updates is None else updates)
 
 
 def do_run(

@@ -42,9 +42,7 @@ def read_text(path: str | Path) -> Text:
     """
     try:
         with naming(path):
-            text = Path(path).read_text(
-                "utf-8-sig"
-            )  # a mark at the beginning is no character of it
+            text = Path(path).read_text("utf-8-sig")  # a mark at the beginning is none of it
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise DataError(

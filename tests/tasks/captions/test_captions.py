@@ -20,7 +20,7 @@ from pyentmax.tasks.captions import (
     looked_right,
     train_captioner,
 )
-from pyentmax.tasks.captions.experiment import ROWS, do_run, measured, recorded
+from pyentmax.tasks.captions.experiment import ROWS, do_run, is_finished, measured, recorded
 from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
 from pyentmax.tasks.records import open_folder, read_json
 from pyentmax.tasks.runs import Run
@@ -202,6 +202,8 @@ def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
     assert result["used_with"].keys() >= {"1", "topk_softmax:1"}
     assert main([*command, "--quiet"]) == 0
     assert "(finished)" in capsys.readouterr().out
+    found = [is_finished(tmp_path, Run("top4", 0), updates) for updates in (3, 4, None)]
+    assert found == [True, False, False]  # it said so where more updates were asked for, too
     # A model that is lost is written again, and one of another row is not drawn for this one.
     best, other = (tmp_path / f"{row}.seed-0" / "best.npz" for row in ("top4", "softmax"))
     own = best.read_bytes()

@@ -129,6 +129,9 @@ def test_the_bootstrap_is_paired_and_repeatable(caplog):
     assert found == paired_bootstrap(worse, references, references, samples=50)
     same = paired_bootstrap(worse, worse, references, samples=50)
     assert same == (0, 0, 0)
+    for given in ([], [], []), (worse[1:], worse, references), (worse, worse, references[1:]):
+        with pytest.raises(ValueError, match="as many translations of either system as references"):
+            paired_bootstrap(*given)
     assert not caplog.records  # no warning for each sentence
     # Where an order of n-grams has no match, too: the two were smoothed, or not, each its own way.
     poor, poorer = ["a man saw the cat ."] * 3, ["a dog"] * 3

@@ -14,6 +14,7 @@ from pyentmax.tasks.captions.experiment import (
     draw_looks,
     experiment_data,
     held_out,
+    is_finished,
     write_report,
 )
 from pyentmax.tasks.command_line import Commands
@@ -54,7 +55,7 @@ def _reproduce(args: argparse.Namespace) -> int:
     require_matplotlib()  # rather an error now than after the trainings
     stopped = 0
     for number, run in enumerate(runs, start=1):
-        state = " (finished)" if (args.out / run.folder / RESULT).exists() else ""
+        state = " (finished)" if is_finished(args.out, run, args.updates) else ""
         print(f"model {number} of {len(runs)}: {run.folder}{state}", flush=True)
         finished = do_run(
             args.out,

@@ -99,6 +99,11 @@ def paired_bootstrap(
 ) -> Difference:
     """BLEU of the first system minus the second's, resampled by sentences (Koehn 2004).
 
+    Raises
+    ------
+    ValueError
+        If there are no sentences, or not as many of one system as of the other.
+
     Examples
     --------
     >>> references = ["a dog sees a cat .", "the old man sleeps ."] * 20
@@ -107,6 +112,12 @@ def paired_bootstrap(
     >>> 0 < found.low < found.difference < found.high
     True
     """
+    lengths = len(first), len(second), len(references)
+    if not references or len(set(lengths)) > 1:
+        raise ValueError(
+            "expected as many translations of either system as references, and at least one, got "
+            f"{lengths[0]}, {lengths[1]} and {lengths[2]}"
+        )
     counts = np.stack([_counts(system, references) for system in (first, second)])
     rng = np.random.default_rng(seed)
     n = len(references)
