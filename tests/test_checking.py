@@ -1111,6 +1111,26 @@ def test_a_part_in_float32_beside_a_large_constant(constant: float, d: int, whol
     assert unresolved <= 1
 
 
+@pytest.mark.parametrize("constant", [0, 1000])
+def test_stairs_at_whole_scores_are_seen_beside_what_is_curved(constant: float) -> None:
+    """Points that happened to lie on a stair hid it from others: a wrong gradient passed."""
+    passed = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        z, w = rng.standard_normal(2), rng.standard_normal(2)
+        z = np.rint(2 * z)
+
+        def function(x: Any, w: Any = w) -> Any:
+            single = np.arctan(x.astype(np.float32)).astype(float)
+            return (w * single + (x + 1) ** 2).sum() + constant
+
+        report = check_gradient(function, z, lambda z, w=w: w / (1 + z * z) + 2 * (z + 1))
+        assert report.passed or not report.resolved, str(report)
+        assert not check_gradient(function, z, lambda z: 2 * (z + 1)).passed
+        passed += report.passed
+    assert passed >= 30
+
+
 def test_a_function_of_several_shapes_is_named() -> None:
     def changing(z: Any) -> Any:
         return z if z[0] == 1 else z[:, None] * z

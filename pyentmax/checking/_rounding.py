@@ -8,8 +8,9 @@ Moré and Wild 2011), around each step from z that differences are taken at.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -166,7 +167,7 @@ def unseen_slope(
     What rounds coarsely inside, to float16 or to multiples of 2⁻⁵² before its logarithm is taken,
     rests between two stairs. There the slopes of the points do not add up to the way that the
     function climbs from the first to the last, and what is missing is much the same at three steps
-    that follow one another. At a kink they nearly do, and jumps are met at one step and not at
+    near each other. At a kink they nearly do, and jumps are met at one step and not at
     another.
     """
     rng = np.random.default_rng(1)
@@ -176,27 +177,28 @@ def unseen_slope(
     for _ in range(min(z.size, WAYS)):
         u = (signs * rng.integers(8, 17, z.size) / 16).reshape(z.shape)
         signs = signs * rng.permutation(np.resize([1, -1], z.size))
-        missing, rests = [], []
+        levels = []
         for h, off in [(4 * steps[0], rounding[0]), *zip(steps, rounding, strict=True)]:
             if h < max(64 * finest, LEAST_STAIRS):
                 break
             where = np.sort(h * (0.5 + rng.random(FEW)))
-            gap, mean = _missing(fn, z, u, where, finest, off)
-            missing.append(gap)
-            rests.append(mean == 0)
-        for k in range(len(missing) - 2):
-            least, most = np.min(missing[k : k + 3], axis=0), np.max(missing[k : k + 3], axis=0)
-            # Where there is nothing but stairs, less will do.
-            unlike = np.where(np.all(rests[k : k + 3], axis=0), 0.7, 0.3)
-            alike = (most - least) <= unlike * np.maximum(np.abs(least), np.abs(most))
-            found.append(np.where(alike, np.abs(most), 0))
+            levels.append(_missing(fn, z, u, where, finest, off))
+        found += [_lasting_gap(levels[k : k + LASTING]) for k in range(len(levels) - 2)]
     return 2 * np.max(found, axis=0) if found else 0.0
+
+
+class Missing(NamedTuple):
+    """How much of the mean slope along a way the slopes at some points leave out."""
+
+    gap: Array
+    uncertain: Array
+    rests: Array  # where these slopes are 0 in the mean
 
 
 def _missing(
     fn: Callable[[Array], Array], z: Array, u: Array, where: Array, nearby: float, off: float
-) -> tuple[Array, Array]:
-    """How much of the mean slope along u the slopes at some points leave out, and their mean."""
+) -> Missing:
+    """What is missing of the slope along u from the first of some points to the last."""
     ahead = np.stack([fn(z + (t + nearby / 2) * u) for t in where])
     behind = np.stack([fn(z + (t - nearby / 2) * u) for t in where])
     slopes = (ahead - behind) / nearby
@@ -210,8 +212,28 @@ def _missing(
         left = slopes - (matrix @ fitted).reshape(slopes.shape)
     scatter = np.sqrt(np.sum(left**2, axis=0) / (FEW - DEGREE - 1))
     uncertain = np.abs(means[1] - means[0]) + scatter + off / nearby
-    gap = secant - means[1]
-    return np.where(np.abs(gap) > 8 * uncertain + 1e-6 * np.abs(secant), gap, 0), means[1]
+    return Missing(secant - means[1], 8 * uncertain + 1e-6 * np.abs(secant), means[1] == 0)
+
+
+def _lasting_gap(levels: Sequence[Missing]) -> Array:
+    """What is missing at three of some steps, the first among them, if it is much the same.
+
+    At those between, a point may lie on a stair: what is missing there is too uncertain to differ.
+    """
+    found = np.zeros(levels[0].gap.shape)
+    for j, k in combinations(range(1, len(levels)), 2):
+        three = [levels[i] for i in (0, j, k)]
+        gaps = np.stack([one.gap for one in three])
+        least, most = np.min(gaps, axis=0), np.max(gaps, axis=0)
+        # Where there is nothing but stairs, less will do.
+        unlike = np.where(np.all([one.rests for one in three], axis=0), 0.7, 0.3)
+        alike = (most - least) <= unlike * np.maximum(np.abs(least), np.abs(most))
+        for one in three:
+            alike &= np.abs(one.gap) > one.uncertain
+        for one in (levels[i] for i in range(1, k) if i != j):
+            alike &= np.abs(one.gap - most) <= one.uncertain
+        found = np.where(alike, np.maximum(found, np.abs(gaps).max(axis=0)), found)
+    return found
 
 
 def at_uneven_scores(fn: Callable[[Array], Array], z: Array) -> list[Array]:
