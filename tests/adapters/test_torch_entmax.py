@@ -63,6 +63,8 @@ def test_their_own_tests_pass(part: str, tmp_path: Path) -> None:
     # Drawn from 0.05 on, where a third is below 1; and a budget given to normmax for its alpha.
     text = text.replace("0.05 + 2.5*torch", "1.05 + 1.5*torch")
     text = text.replace("k = 6*torch.rand", "k = 1 + 6*torch.rand")
+    # They draw without a seed: now and then a p so small that differences of 1e-5 tell nothing.
+    text += "\n\ndef setup_function():\n    torch.manual_seed(0)\n"
     (tmp_path / f"test_{part}.py").write_text(text, "utf-8")
     left_out = [f"test_{place}" for place in NOT_OURS]
     left_out += [f"test_root_finding.py::{test}" for test in BELOW_1]
