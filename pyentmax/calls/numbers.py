@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Real
-from typing import Any
+from dataclasses import fields
+from numbers import Integral, Real
+from typing import Any, cast
+
+import numpy as np
 
 
 def is_number(value: Any) -> bool:
@@ -21,3 +24,42 @@ def is_number(value: Any) -> bool:
     except OverflowError:
         return False
     return True
+
+
+def plain(value: Any) -> Any:
+    """A number as Python's own, which JSON can hold, also within tuples and dicts; else unchanged.
+
+    Examples
+    --------
+    >>> plain({"rates": (np.float32(0.5), np.int64(2)), "name": "a"})
+    {'rates': (0.5, 2), 'name': 'a'}
+    """
+    if isinstance(value, tuple):
+        return tuple(plain(x) for x in value)
+    if isinstance(value, dict):
+        return {key: plain(x) for key, x in value.items()}
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, bool) or not is_number(value):
+        return value
+    return int(value) if isinstance(value, Integral) else float(value)
+
+
+def for_json(value: Any) -> Any:
+    """Of a value that `json` does not know, Python's number: its argument ``default``.
+
+    Examples
+    --------
+    >>> import json
+    >>> json.dumps([np.int64(2), np.float32(0.5)], default=for_json)
+    '[2, 0.5]'
+    """
+    if isinstance(value, np.generic) and isinstance(number := plain(value), (int, float)):
+        return number
+    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
+
+
+def keep_plain(config: Any) -> None:
+    """Let the fields of a frozen dataclass hold Python's numbers, for `__post_init__`."""
+    for field in fields(cast(Any, config)):
+        object.__setattr__(config, field.name, plain(getattr(config, field.name)))

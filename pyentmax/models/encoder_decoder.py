@@ -10,7 +10,7 @@ import numpy as np
 
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.calls.numbers import is_number
+from pyentmax.calls.numbers import is_number, keep_plain
 from pyentmax.models.checks import check_parameters
 from pyentmax.models.protocol import Step
 from pyentmax.nn.attention import LEARNED
@@ -117,7 +117,11 @@ def check_positive(name: str, value: Any) -> None:
 
 
 def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) -> None:
-    """Raise a ValueError unless sizes are positive, rates below 1, the output a distribution."""
+    """Raise a ValueError unless sizes are positive, rates below 1, the output a distribution.
+
+    NumPy's numbers become Python's.
+    """
+    keep_plain(config)
     for name in sizes:
         if getattr(config, name) < 1:
             raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")

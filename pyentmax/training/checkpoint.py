@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import to_host
+from pyentmax.calls.numbers import for_json
 from pyentmax.system.files import replacing
 
 _META = "__meta__"
@@ -46,7 +47,9 @@ def save_checkpoint(path: str | Path, arrays: dict[str, Any], meta: dict[str, An
     OSError
         If the file cannot be written; the message names it.
     """
-    named: dict[str, Any] = {_META: np.array(json.dumps(meta, ensure_ascii=False))}
+    named: dict[str, Any] = {
+        _META: np.array(json.dumps(meta, ensure_ascii=False, default=for_json))
+    }
     named |= {name: to_host(array) for name, array in arrays.items()}
     with replacing(path) as file:
         archive = zipfile.ZipFile(file, "w")

@@ -7,7 +7,7 @@ import operator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from pyentmax.calls.numbers import is_number
+from pyentmax.calls.numbers import is_number, keep_plain
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
 MOST = 10**12  # updates: years of the smallest model's, and far within all arithmetic
@@ -76,8 +76,11 @@ class TrainingConfig:
     rate_factors: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
-        # A tuple that came through a file is a list.
-        object.__setattr__(self, "betas", tuple(self.betas))
+        try:  # a tuple that came through a file is a list
+            object.__setattr__(self, "betas", tuple(self.betas))
+        except TypeError:
+            raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas!r}") from None
+        keep_plain(self)
         for name in ("updates", "accumulate", "average", *MAY_BE_NONE):
             if name in MAY_BE_NONE and getattr(self, name) is None:
                 continue
@@ -122,7 +125,7 @@ class TrainingConfig:
                 )
 
     def _whole(self, name: str) -> int:
-        """The value of a setting that counts; it is kept as Python's int, which JSON can hold."""
+        """The value of a setting that counts."""
         value = getattr(self, name)
         try:
             if isinstance(value, bool):
@@ -146,6 +149,11 @@ class TrainingConfig:
         if self.can_be_longer:
             del settings["updates"]
         return settings
+
+    @staticmethod
+    def spelled_out(settings: dict[str, Any]) -> dict[str, Any]:
+        """The same settings with those that were left out, to say how two differ."""
+        return LATER_SETTINGS | settings
 
     @property
     def can_be_longer(self) -> bool:

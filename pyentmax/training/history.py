@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
@@ -55,10 +56,26 @@ class History:
     interrupted: bool = False
 
     def watch(self, update: int, found: dict[str, Any]) -> None:
-        """Append what a model showed after so many updates; nothing is kept of an empty one."""
-        if found:
-            for name, value in {"update": update, **found}.items():
-                self.watched.setdefault(name, []).append(value)
+        """Append what a model showed after so many updates; nothing is kept of an empty one.
+
+        A ValueError says what could not be kept: a checkpoint with it could not be read again.
+        """
+        if not found:
+            return
+        now = {"update": update, **found}
+        if self.watched and now.keys() != self.watched.keys():
+            raise ValueError(
+                f"watched(): expected the same names each time, {', '.join(self.watched)}; got "
+                f"{', '.join(map(str, now))}"
+            )
+        try:
+            kept = json.loads(json.dumps(now))
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"watched(): expected what JSON can hold, got {found}") from error
+        if kept.keys() != now.keys():
+            raise ValueError(f"watched(): expected texts for names, got {found}")
+        for name, value in kept.items():
+            self.watched.setdefault(name, []).append(value)
 
     @property
     def best_accuracy(self) -> float:

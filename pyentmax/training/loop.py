@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -31,6 +32,7 @@ import numpy as np
 
 from pyentmax.autograd import Tensor
 from pyentmax.calls.devices import array_module
+from pyentmax.calls.numbers import for_json
 from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.nn.schedules import HalveOnPlateau, InverseSquareRoot, LinearDecay
 from pyentmax.system.blas import limit_blas
@@ -221,6 +223,8 @@ class _Run:
         clock: Callable[[], float],
     ) -> None:
         self.model, self.batches, self.config = model, batches, config
+        if not model.params:
+            raise ValueError("model: expected parameters to be trained, got none")
         _check_rate_factors(config, model.params)
         if check_trainable := getattr(model, "check_trainable", None):
             check_trainable()
@@ -254,7 +258,7 @@ class _Run:
         # In the form in which it comes back from a file, so that the two can be compared.
         shapes = {name: list(x.shape) for name, x in model.params.items()}
         whole = {"settings": config.identity(), "model": shapes, **batches.identity, **identity}
-        self.identity = json.loads(json.dumps(whole))
+        self.identity = json.loads(json.dumps(whole, default=for_json))
 
     def finished(self) -> bool:
         """Whether all updates are done, or patience is exhausted."""
@@ -329,7 +333,7 @@ class _Run:
     def _update(self, batches: list[Any]) -> None:
         started = self.clock()
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
-        counts = [self.batches.count(batch) for batch in batches]
+        counts = [self._count(batch) for batch in batches]
         mean: Any = 0.0
         if self.updates % WATCH_EVERY == 0:
             self.watch()
@@ -338,7 +342,7 @@ class _Run:
         for batch, count in zip(batches, counts, strict=True):
             loss = model.loss(params, batch, self.dropout_rng)
             if len(batches) > 1:
-                loss = loss * (count / sum(counts))
+                loss = loss * (count / max(sum(counts), 1))
             if self.xp is np:
                 self._must_be_finite("training loss", loss.item())
             # Gradients add up in the parameters; what the batch needed is freed before the next.
@@ -357,7 +361,14 @@ class _Run:
         self.count += sum(counts)
         if self.config.average_every is not None and self.updates % self.config.average_every == 0:
             self.remember()
-        self.seconds += self.clock() - started
+        self.seconds += max(0, self.clock() - started)  # a clock may be put back
+
+    def _count(self, batch: Any) -> int:
+        count = self.batches.count(batch)
+        try:
+            return operator.index(count)  # a sum of an array is a number that JSON does not hold
+        except TypeError:
+            raise ValueError(f"count: expected a whole number, got {count!r:.60}") from None
 
     def remember(self) -> None:
         """Keep the parameters as they are now among those that are averaged."""
@@ -381,7 +392,7 @@ class _Run:
             started = self.clock()
             self._must_be_finite("training loss", float(self.loss_sum))
             self._must_be_finite("norm of the gradient", float(self.norm_sum))
-            self.seconds += self.clock() - started
+            self.seconds += max(0, self.clock() - started)
         self._all_must_be_finite(self._arrays())
 
     def _arrays(self) -> dict[str, Any]:
@@ -435,6 +446,7 @@ class _Run:
             raise ValueError(
                 f"validate: expected a loss and an accuracy, got {validation!r:.80}"
             ) from error
+        self._must_be_finite("mean training loss", self.recent_loss)
         self._must_be_finite("validation loss", validation.loss)
         if not math.isfinite(validation.accuracy):
             raise ValueError(f"validate: expected a finite accuracy, got {validation.accuracy}")
@@ -600,7 +612,7 @@ class _Run:
             raise CheckpointError(f"{path}: identity is missing or damaged")
         if self.config.can_be_longer and isinstance(identity.get("settings"), dict):
             identity["settings"].pop("updates", None)  # earlier runs have it
-        if different := differences(identity, self.identity):
+        if different := differences(*map(_spelled_out, (identity, self.identity))):
             raise CheckpointError(
                 f"{path}: belongs to another run ({different}); resume with the same command, or "
                 "start a new run in another folder"
@@ -671,6 +683,14 @@ class _Run:
         for name in _NUMBERS:
             setattr(self, name, meta[name])
         self.saved_at = self.seconds
+
+
+def _spelled_out(identity: dict[str, Any]) -> dict[str, Any]:
+    """An identity with the settings that it leaves out, as they come back from a file."""
+    settings = identity.get("settings")
+    if not isinstance(settings, dict):
+        return identity
+    return identity | {"settings": json.loads(json.dumps(TrainingConfig.spelled_out(settings)))}
 
 
 @contextmanager

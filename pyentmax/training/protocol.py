@@ -21,7 +21,8 @@ class Trainable(Protocol[Accepted]):
     it returns the model, with the same parameters, whose ``loss`` the next one takes.
 
     A model with a few numbers that are worth following, such as the α of its heads, has a method
-    ``watched()`` that returns them by name, as JSON can hold them: the history keeps them.
+    ``watched()`` that returns them by name, as JSON can hold them, always under the same names: the
+    history keeps them.
 
     A model that may be of a kind that cannot be trained has a method ``check_trainable()``, which
     raises a ValueError then: it is called before anything is written.

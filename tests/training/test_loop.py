@@ -12,11 +12,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bigrams import Bigrams, Windows
 
-from pyentmax.autograd import take_rows
 from pyentmax.data import BucketedPairs
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.nn.mapping_choice import choose_mapping
 from pyentmax.training import (
     CheckpointError,
     TrainingConfig,
@@ -67,30 +66,6 @@ def test_it_learns():
     assert history.update == [100, 200, 300, 400]
     assert history.loss[-1] < 0.3 * history.loss[0]
     assert history.loss == sorted(history.loss, reverse=True)
-
-
-class Bigrams:
-    """A language model that looks one token back: scores are a row of a table."""
-
-    def __init__(self):
-        self.params = {"scores": np.zeros((4, 4), np.float32)}
-
-    def loss(self, params, batch, rng=None):
-        return choose_mapping("1.5").loss(take_rows(params["scores"], batch[:-1]), batch[1:])
-
-
-class Windows:
-    """Windows of a text, drawn one by one: batches of another kind, which cannot be listed."""
-
-    unit = "tokens"
-    identity = {"text": "0123 over and over"}
-
-    def epoch(self, rng):
-        for start in (rng.integers(40) for _ in range(6)):
-            yield np.arange(start, start + 9) % 4
-
-    def count(self, batch):
-        return len(batch) - 1
 
 
 @pytest.mark.parametrize("stop", [5, 12])

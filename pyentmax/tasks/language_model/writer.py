@@ -190,12 +190,16 @@ class Writer:
                 state = model.encode(read, np.ones_like(read, bool))
             step, state = model.step(state, last)
             log_prob = step.log_prob.copy()
+            only_special = np.isfinite(log_prob.max())
             log_prob[:, : len(SPECIALS)] = -np.inf  # a dense output finds them possible
             if not np.isfinite(log_prob.max()):
-                raise ValueError(
-                    f"the model gives no next character after {len(tokens)}: are there numbers "
-                    "among its parameters that overflow?"
+                why = (
+                    "its sparse output leaves special tokens only, as that of a model may that has "
+                    "hardly been trained"
+                    if only_special
+                    else "are there numbers among its parameters that overflow?"
                 )
+                raise ValueError(f"the model gives no next character after {len(tokens)}: {why}")
             last = draw_tokens(log_prob, rng, temperature, top_k, nucleus)
             tokens.append(int(last[0]))
         return "".join(self.vocabulary.decode(tokens))

@@ -72,6 +72,13 @@ def test_curves_have_a_row_for_each_validation_of_each_model(out):
     }
 
 
+def test_curves_name_mappings_as_the_table_does(out):
+    """They had the name of the folder, which has no colon."""
+    write_run(out, "loss-topk_softmax-4.attention-1.seed-0", [20], [60], [0.5])
+    found = {curve.pair for curve in table1_curves.read_curves(out, SETTINGS)}
+    assert found == {"1 / 1", "1.5 / entmax15", "2 / 1", "topk_softmax:4 / 1"}
+
+
 def test_losses_are_compared_at_equal_epochs_and_at_equal_hours(out):
     table = table1_curves.write_curves(out, SETTINGS)
     assert table == (out / "curves.md").read_text().rstrip("\n")

@@ -183,21 +183,30 @@ def test_a_number_that_no_training_has_is_refused_before_there_is_a_folder(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_report_takes_every_row_and_averages_seeds(tmp_path):
-    def record(name, seed, bits):
-        path = tmp_path / f"{name}.seed-{seed}"
-        path.mkdir()
-        curve = [{"update": n, "bits": bits, "attended": 8.0} for n in (200, 400)]
-        path.joinpath("curve.json").write_text(json.dumps(curve), "utf-8")
-        scores = dict.fromkeys(report.SCORES, 0.5)
-        by_k = {str(k): bits for k in rows.KS} | {"all": bits}
-        more = {"updates": 400, "bits": bits, "attended": [[8.0]], "scores": scores}
-        result = more | {"tokens_per_second": 1.0, "by_k": by_k, "by_length": {"256": bits}}
+def write_run(out, name, seed, bits_at, *, finished=True):
+    """The small files of a run that was validated after so many updates, with these bits."""
+    path = out / f"{name}.seed-{seed}"
+    path.mkdir()
+    curve = [{"update": n, "bits": bits, "attended": 8.0} for n, bits in bits_at.items()]
+    path.joinpath("curve.json").write_text(json.dumps(curve), "utf-8")
+    if finished:
+        updates, bits = list(bits_at.items())[-1]
+        result = {
+            "updates": updates,
+            "bits": bits,
+            "attended": [[8.0]],
+            "scores": dict.fromkeys(report.SCORES, 0.5),
+            "tokens_per_second": 1.0,
+            "by_k": {str(k): bits for k in rows.KS} | {"all": bits},
+            "by_length": {"256": bits},
+        }
         path.joinpath("result.json").write_text(json.dumps(result), "utf-8")
 
+
+def test_the_report_takes_every_row_and_averages_seeds(tmp_path):
     for name in rows.ROWS:
-        record(name, 0, 3.0)
-    record("softmax", 1, 4.0)
+        write_run(tmp_path, name, 0, {200: 3.0, 400: 3.0})
+    write_run(tmp_path, "softmax", 1, {200: 4.0, 400: 4.0})
     table = report.write_report(tmp_path)
     assert "| softmax | softmax | 2 | 400 | 3.500 ± 0.500 |" in table
     assert "\n| softmax | 3.500 |" in table.partition("read in pieces")[2]
@@ -211,27 +220,25 @@ def test_the_report_takes_every_row_and_averages_seeds(tmp_path):
 
 def test_seeds_of_different_updates_are_not_averaged(tmp_path):
     """Points were, by their place in the curve; and results, of whatever updates they were."""
-
-    def record(seed, bits_at, updates):
-        path = tmp_path / f"softmax.seed-{seed}"
-        path.mkdir()
-        curve = [{"update": n, "bits": bits, "attended": 8.0} for n, bits in bits_at.items()]
-        path.joinpath("curve.json").write_text(json.dumps(curve), "utf-8")
-        bits = curve[-1]["bits"]
-        by_k = {str(k): bits for k in rows.KS} | {"all": bits}
-        more = {"updates": updates, "bits": bits, "attended": [[8.0]], "by_k": by_k}
-        more |= {"scores": dict.fromkeys(report.SCORES, 0.5), "tokens_per_second": 1.0}
-        result = more | {"by_length": {"256": bits}}
-        path.joinpath("result.json").write_text(json.dumps(result), "utf-8")
-
-    record(0, {200: 4.0, 300: 3.0, 400: 2.0}, 400)  # was trained for 300 updates, and longer then
-    record(1, {200: 6.0, 400: 4.0}, 400)
-    record(2, {200: 9.0, 300: 9.0}, 300)
+    write_run(tmp_path, "softmax", 0, {200: 4.0, 300: 3.0, 400: 2.0})  # to 300 first
+    write_run(tmp_path, "softmax", 1, {200: 6.0, 400: 4.0})
+    write_run(tmp_path, "softmax", 2, {200: 9.0, 300: 9.0})
     runs = report.recorded(tmp_path)
     found = report._curves(runs, ["softmax"])["softmax"]
     assert found == [{"update": 200, "bits": 5.0}, {"update": 400, "bits": 3.0}]
     assert "\n| softmax | 3.000 |" in report.format_by_length(runs)
     assert report._lines_by_k(runs)["softmax"]["all"] == 3.0
+
+
+def test_a_validation_is_not_averaged_with_the_result_of_another_seed(tmp_path):
+    """It reads a part of the text only; and the other columns were of one of the two seeds."""
+    write_run(tmp_path, "softmax", 0, {200: 4.0, 400: 3.0})
+    write_run(tmp_path, "softmax", 1, {200: 4.0, 400: 2.0}, finished=False)
+    lines = report.format_table(report.recorded(tmp_path)).splitlines()[2:]
+    assert [line.split(" | ")[2:5] for line in lines] == [
+        ["1", "400", "3.000"],
+        ["1", "400", "2.000"],
+    ]
 
 
 def test_a_run_that_was_paused_ends_as_one_that_was_not(folder, tiny_rows):
@@ -285,6 +292,15 @@ def test_bits_are_the_loss_of_softmax():
     tokens = writer.encode(LINES[: 16 * 5 + 1])
     loss = writer.validate(tokens).loss
     assert writer.bits(tokens) == pytest.approx(loss / np.log(2), rel=1e-5, abs=0)
+
+
+def test_a_sparse_output_that_leaves_special_tokens_only_is_not_said_to_overflow():
+    shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+    writer = Writer.untrained("to be", np.random.default_rng(0), 8, output="2", **shape)
+    writer.model.params["output.bias"][:] = 0
+    writer.model.params["output.bias"][0] = 100
+    with pytest.raises(ValueError, match="its sparse output leaves special tokens only"):
+        writer.write("to", 4, np.random.default_rng(0))
 
 
 @pytest.mark.filterwarnings("ignore:overflow|invalid:RuntimeWarning")

@@ -170,16 +170,23 @@ def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: 
         there = folder / RESULT
         if len(members) == 1 or not all(is_finished(out, cell) for cell in members):
             continue
-        if there.exists():
-            if cells.read_result(there)["seed"] == seed:
-                continue
-            there.unlink()  # before its predictions are replaced
+        if _is_of(there, seed):
+            continue
         for cell in members:
             check_own_best(out / cell.folder)
-        decoder = load_word_decoder([out / cell.folder for cell in members])
-        about = {"loss": loss, "attention": attention, "seed": seed, "models": len(members)}
-        about |= {"updates": 0, "train_seconds": 0.0, "memory_mb": peak_memory()}
-        _write_result(folder, about, decoder, settings, data)
+        with locked(folder / LOCK, f"decoding with {folder.name}"):
+            if _is_of(there, seed):
+                continue
+            there.unlink(missing_ok=True)  # before its predictions are replaced
+            decoder = load_word_decoder([out / cell.folder for cell in members])
+            about = {"loss": loss, "attention": attention, "seed": seed, "models": len(members)}
+            about |= {"updates": 0, "train_seconds": 0.0, "memory_mb": peak_memory()}
+            _write_result(folder, about, decoder, settings, data)
+
+
+def _is_of(result: Path, seed: str) -> bool:
+    """Whether there is the result of an ensemble of these seeds."""
+    return result.exists() and bool(cells.read_result(result)["seed"] == seed)
 
 
 def _write_result(

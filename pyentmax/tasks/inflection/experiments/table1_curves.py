@@ -61,7 +61,9 @@ def read_curves(out: Path, settings: Settings) -> list[Curve]:
             min(settings.epochs, settings.validate_every * number)
             for number in range(1, len(history["update"]) + 1)
         ]
-        known = name["loss"], name["attention"], int(name["seed"])
+        # As the table names them: a folder has no colon, and no mapping a hyphen.
+        loss, attention = (name[which].replace("-", ":") for which in ("loss", "attention"))
+        known = loss, attention, int(name["seed"])
         curves.append(Curve(*known, meta["updates"], history, epochs))
     return sorted(curves)
 

@@ -68,16 +68,20 @@ def write_report(out: Path) -> str:
 
 
 def format_table(runs: Sequence[Recorded]) -> str:
-    """One line for each row and length of training, seeds averaged."""
+    """One line for each row and length of training, seeds averaged.
+
+    Unfinished runs have lines of their own: what is known of them is their last validation, which
+    reads less than a result does.
+    """
     lines = [
         "| row | what | seeds | updates | bits per character | attended | ε-perplexity | "
         "sparsemax score | Jensen-Shannon | tokens/s |",
         "| --- " * 10 + "|",
     ]
-    groups: dict[tuple[str, int], list[Recorded]] = defaultdict(list)
+    groups: dict[tuple[str, int, bool], list[Recorded]] = defaultdict(list)
     for entry in runs:
-        groups[entry.run.row, entry.updates].append(entry)
-    for (name, updates), group in groups.items():
+        groups[entry.run.row, entry.updates, entry.result is not None].append(entry)
+    for (name, updates, _), group in groups.items():
         results = [entry.result for entry in group if entry.result]
         seen = [float(np.mean(r["attended"])) for r in results]
         cells = [

@@ -85,16 +85,16 @@ def write_report(out: Path, data: Path | None = None) -> str:
 def format_table(
     runs: Sequence[Recorded], differences: dict[str, dict[str, float]] | None = None
 ) -> str:
-    """One line for each row and length, seeds averaged."""
+    """One line for each row and length, seeds averaged; unfinished runs have lines of their own."""
     lines = [
         "| row | what | seeds | updates | dev token accuracy | BLEU `val` | minus softmax (95%) | "
         "attended encoder / decoder / context | possible tokens | tokens/s |",
         "| --- " * 10 + "|",
     ]
-    groups: dict[tuple[str, int], list[Recorded]] = defaultdict(list)
+    groups: dict[tuple[str, int, bool], list[Recorded]] = defaultdict(list)
     for entry in runs:
-        groups[entry.run.row, entry.updates].append(entry)
-    for (name, updates), group in groups.items():
+        groups[entry.run.row, entry.updates, entry.result is not None].append(entry)
+    for (name, updates, _), group in groups.items():
         results = [entry.result for entry in group if entry.result]
         measured = [r["supports"] for r in results] or [entry.curve[-1] for entry in group]
         attended = " / ".join(_number([m[p] for m in measured if p in m]) for p in PARTS[:3])
@@ -123,11 +123,18 @@ def format_table(
 
 
 def format_curves(runs: Sequence[Recorded]) -> str:
-    """Dev token accuracy after the same updates, seeds averaged; "" before the first of them."""
+    """Dev token accuracy after the same updates; "" before the first of them.
+
+    The mean of the seeds that are as far as any of their row: the same ones all along a line.
+    """
+    furthest: dict[str, int] = defaultdict(int)
+    for entry in runs:
+        furthest[entry.run.row] = max(furthest[entry.run.row], entry.curve[-1]["update"])
     at: dict[str, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
     for entry in runs:
-        for point in entry.curve:
-            at[entry.run.row][point["update"]].append(point["dev_token_accuracy"])
+        if entry.curve[-1]["update"] == furthest[entry.run.row]:
+            for point in entry.curve:
+                at[entry.run.row][point["update"]].append(point["dev_token_accuracy"])
     points = [p for p in POINTS if any(p in curve for curve in at.values())]
     if not points:
         return ""

@@ -1,0 +1,30 @@
+"""A model and a source of batches of one's own, as small as can be."""
+
+import numpy as np
+
+from pyentmax.autograd import take_rows
+from pyentmax.nn.mapping_choice import choose_mapping
+
+
+class Bigrams:
+    """A language model that looks one token back: scores are a row of a table."""
+
+    def __init__(self):
+        self.params = {"scores": np.zeros((4, 4), np.float32)}
+
+    def loss(self, params, batch, rng=None):
+        return choose_mapping("1.5").loss(take_rows(params["scores"], batch[:-1]), batch[1:])
+
+
+class Windows:
+    """Windows of a text, drawn one by one: batches of another kind, which cannot be listed."""
+
+    unit = "tokens"
+    identity = {"text": "0123 over and over"}
+
+    def epoch(self, rng):
+        for start in (rng.integers(40) for _ in range(6)):
+            yield np.arange(start, start + 9) % 4
+
+    def count(self, batch):
+        return len(batch) - 1

@@ -1,0 +1,130 @@
+"""What models, sources, clocks and settings of one's own may give to training."""
+
+import json
+from dataclasses import asdict
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from bigrams import Bigrams, Windows
+
+from pyentmax.models.grid_transformer import GridTransformerConfig
+from pyentmax.models.language_model import LanguageModelConfig
+from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
+from pyentmax.models.transformer import TransformerConfig
+from pyentmax.training import CheckpointError, TrainingConfig, Validation, train
+
+
+def config(**changes):
+    return TrainingConfig(**{"updates": 40, "rate": 0.02, "validate_every": 10} | changes)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, bool])
+def test_what_a_source_counts_may_be_any_whole_number(tmp_path, kind):
+    """The sum of an array, which JSON does not hold, ended the run at its first checkpoint."""
+
+    class Counted(Windows):
+        def count(self, batch):
+            return kind(1)
+
+    settings = config(updates=4, validate_every=2, accumulate=2)
+    validation = {"validate": lambda model: Validation(1.0, 0.0), "progress": False}
+    train(Bigrams(), Counted(), settings, directory=tmp_path, pause_after=3, **validation)
+    train(Bigrams(), Counted(), settings, directory=tmp_path, resume=True, **validation)
+
+
+def test_what_a_source_counts_otherwise_is_named():
+    class Halves(Windows):
+        def count(self, batch):
+            return 2.5
+
+    class Nothing(Windows):
+        def count(self, batch):
+            return 0
+
+    settings = config(updates=2, validate_every=2, accumulate=2)
+    with pytest.raises(ValueError, match="count: expected a whole number, got 2.5"):
+        train(Bigrams(), Halves(), settings, lambda model: Validation(1.0, 0.0), progress=False)
+    train(Bigrams(), Nothing(), settings, lambda model: Validation(1.0, 0.0), progress=False)
+    empty = Bigrams()
+    empty.params = {}
+    with pytest.raises(ValueError, match="model: expected parameters to be trained, got none"):
+        train(empty, Windows(), settings, lambda model: Validation(1.0, 0.0), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("later", "message"),
+    [
+        ({"a": 1.0, "b": 2.0}, "expected the same names each time, update, a; got update, a, b"),
+        ({0: 1.0}, "expected"),
+        ({"a": np.float32(1)}, "expected what JSON can hold"),
+        ({}, None),
+    ],
+)
+def test_what_could_not_be_watched_again_is_refused_before_it_is_saved(tmp_path, later, message):
+    """Such a last.npz was written, and refused as damaged by the run that was to go on from it."""
+    model = Bigrams()
+    found = iter([{"a": 1.0}, *[later] * 9])
+    model.watched = lambda: next(found)
+    settings = config(updates=30, validate_every=10)
+    options = {"directory": tmp_path, "progress": False}
+    validation = {"validate": lambda model: Validation(1.0, 0.0)}
+    if message is None:
+        train(model, Windows(), settings, pause_after=25, **validation, **options)
+    else:
+        with pytest.raises(ValueError, match=rf"watched\(\): {message}"):
+            train(model, Windows(), settings, **validation, **options)
+    model.watched = lambda: {"a": 1.0}
+    train(model, Windows(), settings, resume=True, **validation, **options)
+
+
+def test_a_clock_that_is_put_back_does_not_make_a_run_unreadable(tmp_path):
+    times = iter([5.0, 1.0] * 1000)
+    options = {"validate": lambda model: Validation(1.0, 0.0), "directory": tmp_path}
+    options |= {"clock": lambda: next(times), "progress": False}
+    settings = config(updates=6, validate_every=2)
+    train(Bigrams(), Windows(), settings, pause_after=4, **options)
+    assert train(Bigrams(), Windows(), settings, resume=True, **options).seconds[-1] >= 0
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rate": np.float32(0.5), "clip": np.int64(2), "updates": np.int32(4)},
+        {"rate": Fraction(1, 2), "betas": (np.float32(0.5), 0)},
+        {"betas": np.array([0.5, 0.75]), "rate_factors": {"scores": np.float16(0.5)}},
+    ],
+)
+def test_settings_may_be_any_numbers(tmp_path, given):
+    """NumPy's ended training with "float32 is not JSON serializable"."""
+    settings = TrainingConfig(**({"updates": 4, "validate_every": 2} | given))
+    options = {"validate": lambda model: Validation(1.0, 0.0), "directory": tmp_path}
+    train(Bigrams(), Windows(), settings, progress=False, pause_after=2, **options)
+    train(Bigrams(), Windows(), settings, progress=False, resume=True, **options)
+    json.dumps(asdict(settings))
+
+
+def test_what_differs_from_another_run_is_named_with_the_defaults(tmp_path):
+    """It said "betas was [0.9, 0.98], is None"."""
+    options = {"validate": lambda model: Validation(1.0, 0.0), "directory": tmp_path}
+    settings = config(updates=4, validate_every=2, betas=(0.9, 0.98), accumulate=2)
+    train(Bigrams(), Windows(), settings, progress=False, pause_after=2, **options)
+    settings = config(updates=4, validate_every=2)
+    expected = r"\(accumulate was 2, is 1; betas was \[0.9, 0.98\], is \[0.9, 0.999\]\)"
+    with pytest.raises(CheckpointError, match=expected):
+        train(Bigrams(), Windows(), settings, progress=False, resume=True, **options)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        RNNSeq2SeqConfig(8, 8, hidden=np.int64(8), dropout=np.float32(0.25)),
+        TransformerConfig(8, 8, width=np.int32(8), heads=np.uint8(2), attention_dropout=np.half(0)),
+        GridTransformerConfig(3, 7, width=np.int64(8), heads=2, rows=np.int64(2), columns=2),
+        LanguageModelConfig(np.int64(9), width=8, layers=np.int64(1), heads=2),
+    ],
+    ids=lambda shape: type(shape).__name__,
+)
+def test_shapes_of_models_may_be_any_numbers(shape):
+    """Training ended with "int64 is not JSON serializable"."""
+    assert type(shape)(**json.loads(json.dumps(asdict(shape)))) == shape
