@@ -1111,6 +1111,66 @@ def test_a_part_in_float32_beside_a_large_constant(constant: float, d: int, whol
     assert unresolved <= 1
 
 
+@pytest.mark.parametrize("slope", [10, 100])
+@pytest.mark.parametrize("d", [30, 60, 257, 1000])
+def test_a_mean_in_float32_beside_a_steep_part_is_no_ripple(d: int, slope: float) -> None:
+    """What float64 rounds off a sum was taken for it: a third of the right gradients failed, and
+    those passed that left all of the mean out."""
+    for seed in range(12):
+        z = np.rint(2 * np.random.default_rng(seed).standard_normal(d))
+
+        def function(x: Any) -> Any:
+            single = 1 / (1 + np.exp(-x.astype(np.float32)))
+            return (single.astype(float) / d + slope * x).sum()
+
+        mean = 0.25 / np.cosh(z / 2) ** 2 / d
+        check_gradient(function, z, lambda _, g=mean: slope + g).raise_if_failed()
+        assert not check_gradient(function, z, lambda z: slope + 0 * z).passed
+
+
+@pytest.mark.parametrize("constant", [12345, 10**6, 10**9])
+def test_a_whole_constant_does_not_make_a_flat_function_short(constant: float) -> None:
+    """It fits float32, and so a wrong slope was one that float32 hides: it passed."""
+    z = np.array([-0.04, -0.03])
+    for wrong in (1e-3, 0.1):
+        report = check_gradient(
+            lambda z: constant + np.sum(np.maximum(z, 0) ** 2), z, lambda _, g=wrong: [g, 0]
+        )
+        assert not report.passed
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1e-6, 1e-8])
+def test_a_straight_line_in_float32_has_no_kink_near_0(scale: float) -> None:
+    """Its rounding falls with the step, as a kink's bend does: up to a third had one."""
+    for seed in range(30):
+        z = np.random.default_rng(seed).standard_normal(1) * scale
+        check_gradient(
+            lambda x: x.astype(np.float32) * np.float32(0.7), z, lambda _: [0.7]
+        ).raise_if_failed()
+
+
+def test_derivatives_are_given_p_in_the_dtype_that_the_function_returned() -> None:
+    """In float64 an entry at its bound was not at it any more, nor two products the same."""
+    z, upper = np.array([2, 0.1, 0.05]), np.array([0.35, 0.9, 0.9])
+    check_jacobian(
+        lambda x: pyentmax.csparsemax(x.astype(np.float32), upper),
+        z,
+        lambda p: pyentmax.csparsemax_jacobian(p, upper),
+    ).raise_if_failed()
+    for name in ("normmax", "fusedmax", "entmax15"):
+        mapping, jacobian, vjp, jvp = (
+            getattr(pyentmax, f"{name}{what}") for what in ("", "_jacobian", "_vjp", "_jvp")
+        )
+        for seed in range(10):
+            z = np.random.default_rng(seed).standard_normal(5)
+
+            def single(x: Any, mapping: Any = mapping) -> Any:
+                return mapping(x.astype(np.float32))
+
+            for report in (check_jacobian(single, z, jacobian), check_vjp(single, z, vjp, jvp)):
+                assert report.passed or not report.resolved, str(report)
+
+
 @pytest.mark.parametrize("constant", [0, 1000])
 def test_stairs_at_whole_scores_are_seen_beside_what_is_curved(constant: float) -> None:
     """Points that happened to lie on a stair hid it from others: a wrong gradient passed."""

@@ -641,6 +641,24 @@ def test_no_rows_in_several_chunks_with_one_parameter_for_some(
     assert found.compute().shape == few
 
 
+@pytest.mark.parametrize("alpha", [1.5, np.full((1, 4), 1.5)], ids=np.ndim)
+def test_no_scores_at_all_have_no_sigmoid(alpha: Any) -> None:
+    """Dask raised errors of its own: one entry for none, and nothing in several chunks."""
+    none = da.zeros((6, 4), chunks=(2, 4))[da.zeros(6, dtype=bool, chunks=2)]
+    none.compute_chunk_sizes()
+    p = np.zeros((0, 4))
+    for z in (da.zeros((0, 4)), none):
+        for name in ("", "_grad", "_grad2", "_grad_alpha"):
+            function = getattr(pyentmax, f"entmax_sigmoid{name}")
+            assert function(z, alpha).compute().shape == p.shape
+            assert function(z, alpha, mask=p == 0).compute().shape == p.shape
+        assert pyentmax.entmax_sigmoid_jvp(z, z, alpha).compute().shape == p.shape
+        assert pyentmax.entmax_sigmoid_vjp_alpha(z, z, alpha).compute().shape == np.shape(alpha)
+        assert pyentmax.entmax_sigmoid_loss(z, z, alpha, mask=p == 0).compute() == 0
+        weight = z[:, 0]
+        assert pyentmax.one_vs_all_loss(z, z, alpha, weight=weight).compute() == 0
+
+
 JACOBIANS = ("softmax_jacobian", "entmax_jacobian", "fusedmax_jacobian", "topk_sparsemax_jacobian")
 
 

@@ -52,6 +52,10 @@ def without_empty_chunks(array: Any) -> Any:
         return array
     full = [tuple(n for n in chunks if n != 0) or (0,) for chunks in array.chunks]
     fewer = {i: new for i, new in enumerate(full) if len(new) < len(array.chunks[i])}
+    if fewer and 0 in array.shape:  # which rechunk leaves as it is
+        import dask.array
+
+        return dask.array.empty_like(array, chunks=tuple(full))
     return array.rechunk(fewer) if fewer else array
 
 
@@ -131,6 +135,8 @@ def entrywise(function: Any, operands: tuple[Any, ...], results: int = 1) -> Any
     import dask.array
 
     first, *rest = operands
+    if 0 in first.shape:  # to Dask, one entry for none does not fit
+        rest = [np.broadcast_to(x, first.shape) for x in rest]
     arrays = (dask.array.asarray(x) for x in rest)
     operands = (first, *(x.rechunk(_chunks(x.shape, list(first.chunks))) for x in arrays))
     dtype = first.dtype

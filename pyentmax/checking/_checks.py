@@ -47,7 +47,7 @@ def check_jacobian(
         Draws u; by default a generator with a fixed seed.
     rtol, atol : float
         Tolerance, relative to the largest numeric entry, and absolute; the estimated error of the
-        differences comes on top.
+        differences comes on top, and the rounding of a Jacobian in a shorter dtype than float64.
 
     Returns
     -------
@@ -81,10 +81,13 @@ def check_jacobian(
 
     p = fn(to_caller(z))
     epsilon = _epsilon(p)
-    p = _to_host(p, "fn's output")
+    p = _to_host(p, "fn's output", kept=True)
     if p.shape != z.shape:
         raise ValueError(f"fn must return an array of z's shape {z.shape}, got {p.shape}")
-    analytic = _to_host(jacobian(to_caller(p)), "the Jacobian")
+    analytic = jacobian(to_caller(p))
+    if (short := _epsilon(analytic)) > EPSILON:  # it carries the rounding of p, and its own
+        atol += 2 * short * float(np.nanmax(np.abs(p), initial=0))
+    analytic = _to_host(analytic, "the Jacobian")
     if analytic.shape != (*rows.shape, d):
         raise ValueError(
             f"the Jacobian must have shape {(*rows.shape, d)}, got {analytic.shape}; its entry "
@@ -153,8 +156,8 @@ def check_vjp(
     to_caller, z = _from_caller(z)
     p = fn(to_caller(z))
     epsilon = _epsilon(p)
-    p = _to_host(p, "fn's output")
-    v = rng.standard_normal(p.shape)
+    p = _to_host(p, "fn's output", kept=True)
+    v = rng.standard_normal(p.shape).astype(p.dtype)
 
     spacings = [0.0]  # of the dtypes in which products came
 
@@ -164,13 +167,13 @@ def check_vjp(
         return _with_shape("VJP", product, z.shape, "z")
 
     def scalar(x: Array) -> Array:
-        return np.asarray(np.sum(v * _to_host(fn(to_caller(x)), "fn's output")))
+        return np.asarray(np.sum(v * _to_host(fn(to_caller(x)), "fn's output"), dtype=np.float64))
 
     duality = None
     if jvp is not None:
         duality = 0.0
         for _ in range(DIRECTION_COUNT):
-            u, w = rng.standard_normal(z.shape), rng.standard_normal(p.shape)
+            u, w = (rng.standard_normal(x.shape).astype(p.dtype) for x in (z, p))
             product = jvp(to_caller(p), to_caller(u))
             spacings.append(_epsilon(product))
             forward = w * _with_shape("JVP", product, p.shape, "p")
@@ -303,8 +306,11 @@ def _epsilon(array: Any) -> float:
     )
 
 
-def _to_host(array: Any, name: str) -> Array:
-    """A copy as float64 on the host: the caller may write its next result into the same array."""
+def _to_host(array: Any, name: str, *, kept: bool = False) -> Array:
+    """A copy as float64 on the host: the caller may write its next result into the same array.
+
+    With ``kept``, of a floating dtype's own: derivatives are given p as the function returned it.
+    """
     # CuPy's arrays become NumPy's only by this method.
     if hasattr(array, "__array_function__") and hasattr(array, "get"):
         array = array.get()
@@ -313,22 +319,23 @@ def _to_host(array: Any, name: str) -> Array:
             f"{name} is a numpy.ma array, and its mask would be lost; pass a plain array, and "
             "have the function mask, as in lambda z: softmax(z, mask=keep)"
         )
-    kept = array
+    came = array
     try:
         array = np.asarray(array)
     except ValueError:  # rows of several lengths
-        raise TypeError(f"{name} must hold real numbers, got {kept!r:.60}") from None
+        raise TypeError(f"{name} must hold real numbers, got {came!r:.60}") from None
     if array.dtype.kind == "c":
         raise TypeError(
             f"{name} must hold real numbers, got dtype {array.dtype}; for a complex function "
             "check its real and imaginary parts as functions of real numbers"
         )
     try:
-        if kept is None or array.dtype.kind in "US":  # NumPy takes None for a NaN and '3' for 3
+        if came is None or array.dtype.kind in "US":  # NumPy takes None for a NaN and '3' for 3
             raise TypeError
-        return array.astype(np.float64)
+        floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
+        return array.astype(array.dtype if kept and floating else np.float64)
     except (TypeError, ValueError):
-        raise TypeError(f"{name} must hold real numbers, got {kept!r:.60}") from None
+        raise TypeError(f"{name} must hold real numbers, got {came!r:.60}") from None
 
 
 def _with_shape(what: str, array: Any, shape: tuple[int, ...], of: str) -> Array:

@@ -103,7 +103,9 @@ def numeric_derivatives(
         base = fn(z)
         fn = _nan_where_refused(fn, base.shape)
         uneven = at_uneven_scores(fn, z)
-        epsilon = max(epsilon, epsilon_of_values(base, *uneven))
+        # Where fn is flat at z, only what is further off tells its precision.
+        far = [fn(z + sign * 0.7 * FIRST_STEP) for sign in (1, -1)]
+        epsilon = max(epsilon, epsilon_of_values(base, *uneven, *far))
         grain = float(np.max(np.abs(z))) * epsilon  # fn sees z to half of it
         steps = _steps(max(grain, LAST_STEP / 2))
         rounding = measured_rounding(fn, z, base, uneven, steps, epsilon)
@@ -194,7 +196,9 @@ def _directional_derivatives(
         slopes.append(Level(value, truncation + off, 2 * off))
         # A smooth function's bend h f'' falls to a quarter with the step. A root falls more slowly.
         change = 4 * np.abs(bend - bends[-1].value) if bends else np.full_like(bend, np.inf)
-        bends.append(Level(bend, change + 4 * noise, 4 * noise))
+        # Near 0, a shorter dtype rounds to a share of the step, and of its slope.
+        unsure = 4 * noise + 2 * epsilon * largest
+        bends.append(Level(bend, change + unsure, unsure))
         plain.append(np.abs(slope))
         if len(slopes) >= FEWEST_STEPS:
             # A peak that is narrower than the step would look like a single point off the curve.

@@ -27,8 +27,8 @@ LASTING = 5  # a noise lasts over so many steps, each a quarter of the last
 CERTAIN = 3  # root mean squares that a value may be off by
 # Stairs are looked for down to this step, by few points along some ways.
 LEAST_STAIRS, FEW, WAYS = 2.0**-14, 8, 4
-# By so little float32 hardly ever steps to its next stair: shares of a score, for so many scores.
-SHIFTS = (2.0**-32, 8), (2.0**-26, 1)
+# Shares of a score: by the first float32 hardly ever steps to its next stair, by the other seldom.
+SHIFT, LARGER_SHIFT = 2.0**-32, 2.0**-26
 
 
 def measured_rounding(
@@ -129,21 +129,40 @@ def _is_rounding(fn: Callable[[Array], Array], z: Array, u: Array, h: float, noi
     points, unit = _points_near(z, u, h)
     scores = points[0].ravel()  # those of z may be 0
     some = np.flatnonzero(np.abs(scores) >= np.max(np.abs(scores)) / 4)
-    some = np.random.default_rng(2).permutation(some)
-    ulp = EPSILON * float(np.max(np.abs(fn(points[0])), initial=0))
-    for part_of_scores, few in SHIFTS:
+    some = np.random.default_rng(2).permutation(some)[:FEW]
+
+    def way_of(part_of_scores: float, those: Array) -> Array:
         way = np.zeros(z.size)
-        way[some[:few]] = scores[some[:few]] * part_of_scores
-        as_slopes = noise * float(np.linalg.norm(way) / np.linalg.norm(u)) / (128 * unit)
-        # Behind a point there may be a stair that is not before it.
-        vary = [_varying(fn, points, sign * way.reshape(z.shape)) for sign in (1, -1)]
-        if max(vary) > noise / 8:
-            return True
-        if min(vary) > max(as_slopes / 8, 2 * ulp):
-            return False
-        if as_slopes > 16 * ulp:  # else a large constant may hide it
-            break
-    return True
+        way[those] = scores[those] * part_of_scores
+        return way.reshape(z.shape)
+
+    def changes(way: Array) -> tuple[float, float, float]:
+        """How much changes vary along the way, before and behind, and how much slopes would."""
+        vary = [_varying(fn, points, sign * way) for sign in (1, -1)]
+        return min(vary), max(vary), noise * float(np.linalg.norm(way) / np.linalg.norm(u) / span)
+
+    span = 128 * unit
+    ulp = EPSILON * float(np.max(np.abs(fn(points[0])), initial=0))
+    hidden = max(2 * ulp, 3 * _rounding_of_double(fn, points, way_of(SHIFT / 2, some)))
+    least, most, slopes = changes(way_of(SHIFT, some))
+    if most > noise / 8:
+        return True
+    if least > max(slopes / 8, hidden):
+        return False
+    if slopes > 8 * hidden:
+        return True
+    # Beside something large more has to be moved, and rather one score: a point may step then.
+    ripples = 0
+    for one in some:
+        least, most, slopes = changes(way_of(LARGER_SHIFT, np.array([one])))
+        ripples += max(slopes / 8, hidden) < least <= most <= noise / 8
+    return 2 * ripples <= len(some)
+
+
+def _rounding_of_double(fn: Callable[[Array], Array], points: list[Array], way: Array) -> float:
+    """What float64 leaves of second differences that are 0, where no more than a quarter step."""
+    left = [np.nanmax(np.abs(fn(x + way) - 2 * fn(x) + fn(x - way)), initial=0) for x in points]
+    return float(np.sort(left)[-1 - len(points) // 4])
 
 
 def _varying(fn: Callable[[Array], Array], points: list[Array], way: Array) -> float:

@@ -25,7 +25,7 @@ import numpy as np
 from pyentmax.backends.entries import Runner, with_reference
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.entries import EntryCall, check_broadcasts, entry_values
-from pyentmax.calls.lazy import check_known, entrywise, is_lazy
+from pyentmax.calls.lazy import check_known, entrywise, is_lazy, without_empty_chunks
 from pyentmax.calls.options import LossOptions, Options, spelled_out
 from pyentmax.calls.parameters import PerRow, parts_of_largest
 from pyentmax.calls.rows import ScoreRows, check_mask, from_rows, to_rows
@@ -367,7 +367,7 @@ def _per_entry(
     run: Runner, z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
 ) -> tuple[Any, Any]:
     """Each entry as a row of one class."""
-    z, y = _as_array(z), _as_array(y)
+    z, y = (without_empty_chunks(_as_array(x)) for x in (z, y))
     check_known(z, "z")
     check_known(y, "y")
     if y.shape != z.shape:  # of a class to each row, which is another loss, it may be a label

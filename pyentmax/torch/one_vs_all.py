@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -71,8 +73,7 @@ def entmax_sigmoid_loss(
     if y.shape != z.shape:
         raise ValueError(f"y must be targets of shape {tuple(z.shape)}, got shape {tuple(y.shape)}")
     check_mask(mask, z)
-    if isinstance(alpha, Tensor):
-        check_broadcast(alpha, z.shape, "alpha", "z")
+    _check_alpha(alpha, z, "entmax_sigmoid_loss")
     alpha = alpha.unsqueeze(-1) if isinstance(alpha, Tensor) and alpha.ndim else alpha
     mask = None if mask is None else mask.unsqueeze(-1)
     z, y = z.unsqueeze(-1), y.unsqueeze(-1)
@@ -123,8 +124,7 @@ def one_vs_all_loss(
     check_dim(dim)
     check_mask(mask, z)
     check_options(weight, ignore_index, label_smoothing)
-    if isinstance(alpha, Tensor):
-        check_broadcast(alpha, z.shape, "alpha", "z")
+    _check_alpha(alpha, z, "one_vs_all_loss")
     if not z.ndim:
         raise ValueError("z is 0-dimensional; a row of at least one score is expected")
     if y.is_complex():
@@ -171,6 +171,16 @@ def one_vs_all_loss(
         return each.to(dtype)
     total = torch.where(counts.sum() == 0, 1, counts.sum()) if reduction == "mean" else 1
     return (each.sum() / total).to(dtype)
+
+
+def _check_alpha(alpha: Any, z: Tensor, loss: str) -> None:
+    """Raise an error for a tensor that does not broadcast to z, or of which a gradient is asked."""
+    if isinstance(alpha, Tensor):
+        check_broadcast(alpha, z.shape, "alpha", "z")
+        if alpha.requires_grad:
+            raise TypeError(
+                f"{loss} has no gradient in alpha: pass a number, or detach() the tensor"
+            )
 
 
 def _wrong_labels(labels: Tensor, counted: Tensor, classes: int) -> Tensor:

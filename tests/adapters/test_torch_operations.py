@@ -195,6 +195,9 @@ def test_errors_of_the_sigmoid_loss_name_what_was_passed() -> None:
             loss(z, torch.full((4, 3), 2.0))
         with pytest.raises(TypeError, match=r"^y must hold real numbers, got torch\.complex64"):
             loss(z, torch.zeros(4, 3, dtype=torch.complex64))
+    for name in ("entmax_sigmoid_loss", "one_vs_all_loss"):
+        with pytest.raises(TypeError, match=f"^{name} has no gradient in alpha"):
+            getattr(pt, name)(z, z > 0, torch.tensor(1.5, requires_grad=True))
     with pytest.raises(TypeError, match="dim"):  # of which it has none: it took it for another one
         pt.entmax_sigmoid_loss(z, z > 0, dim=1)  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="z is 0-dimensional"):
