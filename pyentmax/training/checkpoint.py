@@ -191,10 +191,10 @@ def check_arrays(path: Any, found: dict[str, Any], expected: dict[str, Any]) -> 
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
-    """What differs between the identities of two runs, in words."""
+    """What differs between the identities of two runs, in words; what is missing is None."""
     found = []
-    for key in now:
-        a, b = then.get(key), now[key]
+    for key in now | then:
+        a, b = then.get(key), now.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
             inner = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
             found += [f"{k} was {a.get(k)}, is {b.get(k)}" for k in inner]

@@ -62,6 +62,8 @@ class History:
         """
         if not found:
             return
+        if "update" in found:
+            raise ValueError("watched(): expected other names than update, got it")
         now = {"update": update, **found}
         if self.watched and now.keys() != self.watched.keys():
             raise ValueError(

@@ -109,7 +109,7 @@ def train(
     identity : dict, optional
         What else makes the run what it is (vocabularies, say), as JSON can hold it: a run is
         resumed only where it is the same. The settings, the shape of the model and the identity of
-        the batches are compared in any case.
+        the batches are compared in any case, and it says nothing else under a name of theirs.
     resume : bool, default False
         Go on from ``directory/last.npz``.
     overwrite : bool, default True
@@ -225,6 +225,8 @@ class _Run:
         self.model, self.batches, self.config = model, batches, config
         if not model.params:
             raise ValueError("model: expected parameters to be trained, got none")
+        if unnamed := [name for name in model.params if not isinstance(name, str)]:
+            raise ValueError(f"model: expected texts for the parameters' names, got {unnamed[0]!r}")
         _check_rate_factors(config, model.params)
         if check_trainable := getattr(model, "check_trainable", None):
             check_trainable()
@@ -257,7 +259,15 @@ class _Run:
         self.recent: list[dict[str, Any]] = []
         # In the form in which it comes back from a file, so that the two can be compared.
         shapes = {name: list(x.shape) for name, x in model.params.items()}
-        whole = {"settings": config.identity(), "model": shapes, **batches.identity, **identity}
+        whole = {"settings": config.identity(), "model": shapes}
+        for name, part in (("batches.identity", batches.identity), ("identity", identity)):
+            # One of two would not be compared.
+            if other := [key for key in part if key in whole and part[key] != whole[key]]:
+                raise ValueError(
+                    f"{name}: expected nothing else under the names {', '.join(whole)}; got "
+                    f"{other[0]!r}: {str(part[other[0]])[:60]}"
+                )
+            whole |= part
         self.identity = json.loads(json.dumps(whole, default=for_json))
 
     def finished(self) -> bool:
@@ -341,6 +351,8 @@ class _Run:
         model = self.model if in_training is None else in_training(self.updates)
         for batch, count in zip(batches, counts, strict=True):
             loss = model.loss(params, batch, self.dropout_rng)
+            if loss.shape:
+                raise ValueError(f"loss: expected a scalar, got one of shape {loss.shape}")
             if len(batches) > 1:
                 loss = loss * (count / max(sum(counts), 1))
             if self.xp is np:
@@ -366,9 +378,12 @@ class _Run:
     def _count(self, batch: Any) -> int:
         count = self.batches.count(batch)
         try:
-            return operator.index(count)  # a sum of an array is a number that JSON does not hold
+            whole = operator.index(count)  # a sum of an array is a number that JSON does not hold
         except TypeError:
-            raise ValueError(f"count: expected a whole number, got {count!r:.60}") from None
+            whole = -1
+        if whole < 0:
+            raise ValueError(f"count: expected a whole number from 0 up, got {count!r:.60}")
+        return whole
 
     def remember(self) -> None:
         """Keep the parameters as they are now among those that are averaged."""

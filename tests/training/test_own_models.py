@@ -38,13 +38,20 @@ def test_what_a_source_counts_otherwise_is_named():
         def count(self, batch):
             return 2.5
 
+    class Owed(Windows):
+        def count(self, batch):
+            return -1
+
     class Nothing(Windows):
         def count(self, batch):
             return 0
 
     settings = config(updates=2, validate_every=2, accumulate=2)
-    with pytest.raises(ValueError, match="count: expected a whole number, got 2.5"):
-        train(Bigrams(), Halves(), settings, lambda model: Validation(1.0, 0.0), progress=False)
+    for source, got in ((Halves(), 2.5), (Owed(), -1)):
+        with pytest.raises(
+            ValueError, match=f"count: expected a whole number from 0 up, got {got}"
+        ):
+            train(Bigrams(), source, settings, lambda model: Validation(1.0, 0.0), progress=False)
     train(Bigrams(), Nothing(), settings, lambda model: Validation(1.0, 0.0), progress=False)
     empty = Bigrams()
     empty.params = {}
@@ -52,11 +59,50 @@ def test_what_a_source_counts_otherwise_is_named():
         train(empty, Windows(), settings, lambda model: Validation(1.0, 0.0), progress=False)
 
 
+@pytest.mark.parametrize("identity", [{"settings": "mine"}, {"model": 1}, {"text": "another"}])
+def test_an_identity_hides_no_other(identity):
+    """Of two under a name, one was compared."""
+    options = {"validate": lambda model: Validation(1.0, 0.0), "progress": False}
+    with pytest.raises(ValueError, match=r"^identity: expected nothing else under the names"):
+        train(Bigrams(), Windows(), config(), identity=identity, **options)
+    train(Bigrams(), Windows(), config(updates=1), identity=Windows.identity, **options)
+
+
+@pytest.mark.parametrize("of_source", [False, True])
+def test_a_part_of_the_identity_that_is_missing_is_a_difference(tmp_path, of_source):
+    def again(identity, **options):
+        batches = Windows()
+        if of_source:
+            batches.identity, identity = identity, {}
+        options |= {"validate": lambda model: Validation(1.0, 0.0), "directory": tmp_path}
+        settings = config(updates=4, validate_every=2)
+        train(Bigrams(), batches, settings, identity=identity, progress=False, **options)
+
+    again({"corpus": "a"}, pause_after=2)
+    for other in ({}, {"corpus": "b"}):
+        with pytest.raises(CheckpointError, match=r"\(corpus: .*\)"):
+            again(other, resume=True)
+    again({"corpus": "a"}, resume=True)
+
+
+def test_what_cannot_be_trained_is_named():
+    options = {"validate": lambda model: Validation(1.0, 0.0), "progress": False}
+    model = Bigrams()
+    model.loss = lambda params, batch, rng=None: params["scores"].sum(axis=0)[:1]
+    with pytest.raises(ValueError, match=r"loss: expected a scalar, got one of shape \(1,\)"):
+        train(model, Windows(), config(), **options)
+    model = Bigrams()
+    model.params = {0: model.params["scores"]}
+    with pytest.raises(ValueError, match="expected texts for the parameters' names, got 0"):
+        train(model, Windows(), config(), **options)
+
+
 @pytest.mark.parametrize(
     ("later", "message"),
     [
         ({"a": 1.0, "b": 2.0}, "expected the same names each time, update, a; got update, a, b"),
         ({0: 1.0}, "expected"),
+        ({"update": 7, "a": 1.0}, "expected other names than update"),
         ({"a": np.float32(1)}, "expected what JSON can hold"),
         ({}, None),
     ],

@@ -79,6 +79,21 @@ def test_curves_name_mappings_as_the_table_does(out):
     assert found == {"1 / 1", "1.5 / entmax15", "2 / 1", "topk_softmax:4 / 1"}
 
 
+def test_hours_of_a_short_run_have_digits_enough(tmp_path):
+    """Those that looked alike in two digits were one row."""
+    write_run(tmp_path, "loss-1.attention-1.seed-0", [20, 40], [10, 30], [0.1, 0.5])
+    table = table1_curves.format_curves(table1_curves.read_curves(tmp_path, SETTINGS))
+    rows = table.partition("same hours")[2].splitlines()[4:]
+    assert [row.split(" | ")[1].strip("| ") for row in rows] == [
+        "10.0",
+        "18.0",
+        "26.0",
+        "34.0",
+        "42.0",
+        "50.0",
+    ]
+
+
 def test_losses_are_compared_at_equal_epochs_and_at_equal_hours(out):
     table = table1_curves.write_curves(out, SETTINGS)
     assert table == (out / "curves.md").read_text().rstrip("\n")

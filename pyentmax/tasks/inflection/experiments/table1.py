@@ -186,7 +186,10 @@ def run_ensembles(out: Path, trained: Iterable[Cell], settings: Settings, data: 
 
 def _is_of(result: Path, seed: str) -> bool:
     """Whether there is the result of an ensemble of these seeds."""
-    return result.exists() and bool(cells.read_result(result)["seed"] == seed)
+    try:
+        return bool(cells.read_result(result)["seed"] == seed)
+    except FileNotFoundError:  # or another command has just removed it
+        return False
 
 
 def _write_result(

@@ -120,7 +120,10 @@ def format_curves(curves: Sequence[Curve]) -> str:
     if last > first:
         hours = np.linspace(first, last, POINTS)
         lines += ["", "And after the same hours of updates, interpolated between validations:", ""]
-        lines += _table("hours", pairs, {f"{h:.2f}": _at_hour(pairs, h) for h in hours})
+        digits = next(
+            n for n in range(2, 9) if n == 8 or len({f"{h:.{n}f}" for h in hours}) == POINTS
+        )
+        lines += _table("hours", pairs, {f"{h:.{digits}f}": _at_hour(pairs, h) for h in hours})
     return "\n".join(lines)
 
 
