@@ -1171,6 +1171,39 @@ def test_derivatives_are_given_p_in_the_dtype_that_the_function_returned() -> No
                 assert report.passed or not report.resolved, str(report)
 
 
+@pytest.mark.parametrize(
+    ("fn", "z", "wrong"),
+    [
+        (lambda z: z + 1e7, [0.3, 0.1, -2], np.zeros((3, 3), np.float32)),
+        (lambda z: z + 1e6, [0.3, 0.1, -2], 1.2 * np.eye(3, dtype=np.float32)),
+        (pyentmax.softmax, [7, 0, 0], np.zeros((3, 3), np.float16)),
+    ],
+)
+def test_a_short_jacobian_of_a_function_in_float64_is_held_to_float64(
+    fn: Any, z: Any, wrong: Any
+) -> None:
+    assert not check_jacobian(fn, z, lambda p: wrong).passed
+
+
+@pytest.mark.parametrize("constant", [0.1, 1000])
+def test_what_is_curved_beside_stairs_of_float32_is_no_ripple(constant: float) -> None:
+    """How it bends counted as a ripple of the slopes, and the measured rounding was forgotten."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        d, steep = int(rng.integers(1, 9)), 10 ** rng.uniform(0, 2)
+        z = np.rint(4 * rng.standard_normal(d)) / 2
+
+        def function(x: Any, d: int = d, steep: float = steep) -> Any:
+            single = np.log1p(x.astype(np.float32) ** 2).astype(float)
+            return (single / d + steep * np.exp(x)).sum() + constant
+
+        part = 2 * z / (1 + z * z) / d
+        report = check_gradient(function, z, lambda z, s=steep, p=part: s * np.exp(z) + p)
+        assert report.passed or not report.resolved, str(report)
+        left_out = check_gradient(function, z, lambda z, s=steep: s * np.exp(z))
+        assert not left_out.passed or np.abs(part).max() < left_out.estimate + left_out.tolerance
+
+
 @pytest.mark.parametrize("constant", [0, 1000])
 def test_stairs_at_whole_scores_are_seen_beside_what_is_curved(constant: float) -> None:
     """Points that happened to lie on a stair hid it from others: a wrong gradient passed."""

@@ -171,10 +171,11 @@ def _varying(fn: Callable[[Array], Array], points: list[Array], way: Array) -> f
     A point may lie just before a stair, hence medians: of neighbours, and of three groups.
     """
     values = np.stack([np.ravel(fn(x + way) - fn(x)) for x in points])
-    close = np.median(np.abs(np.diff(values, axis=0)), axis=0)
     low, middle, high = (np.median(part, axis=0) for part in np.split(values, 3))
     gaps = np.diff([np.median(nodes) for nodes in np.split(NODES, 3)])
     bent = np.abs((middle - low) - (high - middle) * gaps[0] / gaps[1])
+    level = values - np.multiply.outer(NODES, (high - low) / gaps.sum())
+    close = np.median(np.abs(np.diff(level, axis=0)), axis=0)
     return float(np.nanmax([close, bent], initial=0))
 
 
