@@ -196,12 +196,22 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> str:
     for key in now | then:
         a, b = then.get(key), now.get(key)
         if isinstance(a, dict) and isinstance(b, dict):
-            inner = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
-            found += [f"{k} was {a.get(k)}, is {b.get(k)}" for k in inner]
-        elif a != b:
+            inner = sorted(k for k in a.keys() | b.keys() if not _same(a.get(k), b.get(k)))
+            found += [f"{k} {_was(a.get(k), b.get(k))}" for k in inner]
+        elif not _same(a, b):
             short = all(isinstance(x, (str, int, float)) and len(str(x)) < 60 for x in (a, b))
-            found.append(f"{key}: was {a}, is {b}" if short else f"{key}: not the same")
+            found.append(f"{key}: {_was(a, b)}" if short else f"{key}: not the same")
     return "; ".join(found[:3]) + (" …" if len(found) > 3 else "")
+
+
+def _was(a: Any, b: Any) -> str:
+    return f"was {a}, is {b}" if str(a) != str(b) else f"was {a!r}, is {b!r}"
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether two values are equal, and to JSON too, where true is not 1 (but 1.0 is)."""
+    texts = [json.dumps(json.loads(json.dumps(x), parse_int=float), sort_keys=True) for x in (a, b)]
+    return bool(a == b) and texts[0] == texts[1]
 
 
 def check_number(name: str, value: Any, *, whole: bool = False) -> None:

@@ -85,6 +85,25 @@ def test_a_part_of_the_identity_that_is_missing_is_a_difference(tmp_path, of_sou
     again({"corpus": "a"}, resume=True)
 
 
+def test_identities_differ_as_json_does(tmp_path):
+    """It said "was 1, is 1" of a text and a number, and True was 1."""
+    options = {"validate": lambda model: Validation(1.0, 0.0), "directory": tmp_path}
+    settings = config(updates=4, validate_every=2)
+
+    def again(identity, **more):
+        train(Bigrams(), Windows(), settings, identity=identity, progress=False, **options | more)
+
+    again({"a": [1, 2]}, pause_after=2)
+    for other, said in (([True, 2], "not the same"), ("1", "not the same")):
+        with pytest.raises(CheckpointError, match=rf"\(a: {said}\)"):
+            again({"a": other}, resume=True)
+    again({"a": [1.0, 2]}, resume=True)
+    again({"a": 1}, pause_after=2)
+    for other, said in (("1", "was 1, is '1'"), (True, "was 1, is True")):
+        with pytest.raises(CheckpointError, match=rf"\(a: {said}\)"):
+            again({"a": other}, resume=True)
+
+
 def test_what_cannot_be_trained_is_named():
     options = {"validate": lambda model: Validation(1.0, 0.0), "progress": False}
     model = Bigrams()
