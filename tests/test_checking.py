@@ -1139,6 +1139,18 @@ def test_a_whole_constant_does_not_make_a_flat_function_short(constant: float) -
         assert not report.passed
 
 
+@pytest.mark.parametrize(("constant", "kink"), [(100, 1e-4), (12345, 1e-3), (10**9, 0.05)])
+def test_a_kink_beside_a_constant_is_seen_down_to_its_cube_root(
+    constant: float, kink: float
+) -> None:
+    """Those that are ten times as large as the guide's limit."""
+    report = check_gradient(
+        lambda x: (x * x + kink * abs(x - 1)).sum() + constant, [1.0], lambda x: 2 * x
+    )
+    assert not report.passed
+    assert report.kink
+
+
 @pytest.mark.parametrize("scale", [1e-4, 1e-6, 1e-8])
 def test_a_straight_line_in_float32_has_no_kink_near_0(scale: float) -> None:
     """Its rounding falls with the step, as a kink's bend does: up to a third had one."""

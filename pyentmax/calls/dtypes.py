@@ -54,6 +54,14 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     return without_empty_chunks(array).astype(compute, copy=False), answer
 
 
+def as_array(x: Any) -> Any:
+    """An array of any kind as it is, and all else as NumPy's.
+
+    A matrix, too: its product is no elementwise one, and a row of it has two axes.
+    """
+    return x if hasattr(x, "__array_function__") and type(x) is not np.matrix else np.asarray(x)
+
+
 def _large_ints_as_floats(array: Any) -> Any:
     """Python's ints beyond int64, which NumPy takes for objects, as the floats next to them.
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_floating, is_masked, kind_of_masked
+from pyentmax.calls.dtypes import as_array, as_floating, is_masked, kind_of_masked
 from pyentmax.calls.lazy import check_known, without_empty_chunks
 from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT, parts_of_largest
@@ -93,15 +93,10 @@ def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> t
 
 
 def as_targets(y: Any, scores: Any, instead_of_masked: str) -> Any:
-    """The targets as an array where the scores are; a TypeError for masked ones.
-
-    Not as a matrix, whose product with a mask is no elementwise one.
-    """
+    """The targets as an array where the scores are; a TypeError for masked ones."""
     if is_masked(y):
         raise TypeError(f"y is {kind_of_masked(y)}; pass plain {instead_of_masked}")
-    if not hasattr(y, "__array_function__") or type(y) is np.matrix:
-        y = np.asarray(y)
-    y = beside(y, scores, "y")
+    y = beside(as_array(y), scores, "y")
     check_known(y, "y")
     return without_empty_chunks(y)
 

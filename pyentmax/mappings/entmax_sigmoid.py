@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends.entries import Runner, with_reference
-from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.dtypes import as_array, as_floating
 from pyentmax.calls.entries import EntryCall, check_broadcasts, entry_values
 from pyentmax.calls.lazy import check_known, entrywise, is_lazy, without_empty_chunks
 from pyentmax.calls.options import LossOptions, Options, spelled_out
@@ -367,7 +367,7 @@ def _per_entry(
     run: Runner, z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
 ) -> tuple[Any, Any]:
     """Each entry as a row of one class."""
-    z, y = (without_empty_chunks(_as_array(x)) for x in (z, y))
+    z, y = (without_empty_chunks(as_array(x)) for x in (z, y))
     check_known(z, "z")
     check_known(y, "y")
     if y.shape != z.shape:  # of a class to each row, which is another loss, it may be a label
@@ -376,13 +376,8 @@ def _per_entry(
         check_broadcasts(name, value, z)
     if options.get("mask") is not None:
         options = {**options, "mask": check_mask(options["mask"], z, "z")[..., None]}
-    alpha = _as_array(alpha)[..., None] if np.shape(alpha) else alpha
+    alpha = as_array(alpha)[..., None] if np.shape(alpha) else alpha
     return _one_vs_all(run, z[..., None], y[..., None], alpha, -1, Options(**options), gradient)
-
-
-def _as_array(x: Any) -> Any:
-    # A row of a matrix has two axes, and no third one is to be had.
-    return x if hasattr(x, "__array_function__") and type(x) is not np.matrix else np.asarray(x)
 
 
 def _one_vs_all(

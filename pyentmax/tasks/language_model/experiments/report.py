@@ -31,8 +31,9 @@ CURVES = {  # picture → its rows, at most as many as there are colours
     ),
 }
 READ_WITH_K = ("softmax", "top8", "top8-late")  # the lines of the picture of k
-Kind = TypeVar("Kind")
 SCORES = ("epsilon_perplexity", "sparsemax_score", "jensen_shannon")
+
+Kind = TypeVar("Kind")
 
 
 class Recorded(NamedTuple):
