@@ -1,4 +1,4 @@
-# Every target works on a fresh clone that has make, Python >= 3.10 with venv and headers, and a C
+# Every target works on a fresh clone that has make, Python >= 3.11 with venv and headers, and a C
 # compiler; everything else goes into .venv. The two to know: `make demo` and `make test`.
 
 PYTHON ?= python3
@@ -243,9 +243,9 @@ $(VENV)/.docs: $(VENV)/.test
 .PHONY: check-tools
 check-tools:
 	@command -v $(PYTHON) >/dev/null || \
-		{ echo 'make: no $(PYTHON): install Python >= 3.10 (Debian: python3), or set PYTHON=' >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
-		{ echo "make: Python >= 3.10 is needed, $(PYTHON) is $$($(PYTHON) -V); set PYTHON=" >&2; exit 1; }
+		{ echo 'make: no $(PYTHON): install Python >= 3.11 (Debian: python3), or set PYTHON=' >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: Python >= 3.11 is needed, $(PYTHON) is $$($(PYTHON) -V); set PYTHON=" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 		{ echo 'make: $(PYTHON) has no venv (Debian: python3-venv)' >&2; exit 1; }
 	@$(PYTHON) -c 'import os, sys, sysconfig as s; sys.exit(not os.path.exists(s.get_path("include") + "/Python.h"))' || \

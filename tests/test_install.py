@@ -28,7 +28,7 @@ NO_COMPILER = os.path.join(os.sep, "nonexistent", "cc")
 def test_metadata():
     metadata = importlib.metadata.metadata("pyentmax")
     assert metadata["Version"] == pyentmax.__version__
-    assert metadata["Requires-Python"] == ">=3.10"
+    assert metadata["Requires-Python"] == ">=3.11"
     assert metadata.get("License-Expression", metadata.get("License")) == "BSD-3-Clause"
     assert set(metadata.get_all("Provides-Extra")) == {
         "sparse", "models", "cuda12", "cuda13", "distributed", "notebooks", "docs", "test", "nvrtc",
