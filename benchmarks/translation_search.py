@@ -29,7 +29,7 @@ from pyentmax.data import bucketed_batches, make_batch  # noqa: E402
 from pyentmax.decoding import beam_search, greedy_search  # noqa: E402
 from pyentmax.models.transformer import Transformer  # noqa: E402
 from pyentmax.system.memory import keep_freed_memory  # noqa: E402
-from pyentmax.tasks.translation.experiments.multi30k import read_multi30k  # noqa: E402
+from pyentmax.tasks.translation.multi30k import read_multi30k  # noqa: E402
 from pyentmax.tasks.translation.translator import Translator, best_by_length  # noqa: E402
 
 Search = Callable[[np.ndarray, np.ndarray], list[Any]]

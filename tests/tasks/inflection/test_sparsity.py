@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from pyentmax.analysis import exactness_statistics
-from pyentmax.tasks.inflection import Example, Inflector, train_inflector
-from pyentmax.tasks.inflection.experiments import sparsity
+from pyentmax.tasks.inflection import Example, Inflector, sparsity, train_inflector
 from pyentmax.training import TrainingConfig
 
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "snow", "glow")]

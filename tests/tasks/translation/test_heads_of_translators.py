@@ -12,9 +12,8 @@ import pyentmax as pe
 from pyentmax.analysis import PerSentence
 from pyentmax.cli import main
 from pyentmax.models.transformer import Transformer, TransformerConfig
-from pyentmax.tasks.translation import Translator, Words, toy_german
+from pyentmax.tasks.translation import Translator, Words, heads, toy_german
 from pyentmax.tasks.translation.commands.analyse import read_pairs
-from pyentmax.tasks.translation.experiments import heads
 from pyentmax.tasks.translation.planted import INTERROGATIVES, MARK, planted_questions
 from pyentmax.training import LAST, TRAINING_STATE, checkpoint_kind, save_checkpoint
 
@@ -126,7 +125,7 @@ def test_models_with_the_same_attention_are_told_apart(models, tmp_path):
 
 def test_the_head_that_differs_most_is_found_among_sentences_of_one_length():
     pytest.importorskip("matplotlib")
-    from pyentmax.tasks.translation.experiments.head_pictures import largest_contrast
+    from pyentmax.tasks.translation.head_pictures import largest_contrast
 
     lengths = np.array([9.0, 10, 9, 10, 20, 20, 11])
     values = np.full((7, 2, 3), 0.5)

@@ -9,10 +9,11 @@ from pyentmax.cli import main
 from pyentmax.data import DataError
 from pyentmax.tasks.records import read_json, write_json
 from pyentmax.tasks.translation import Translator, Words, toy_german
+from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.experiments import report, runs
-from pyentmax.tasks.translation.experiments.measures import bleu, paired_bootstrap, supports
-from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
+from pyentmax.tasks.translation.experiments.measures import paired_bootstrap, supports
 from pyentmax.tasks.translation.experiments.rows import ROWS, Row, row
+from pyentmax.tasks.translation.multi30k import read_multi30k
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import (
     LAST,
@@ -44,7 +45,7 @@ def test_a_row_is_found_by_its_name():
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Toy German under the names of Multi30k, with few pairs held out."""
-    monkeypatch.setattr("pyentmax.tasks.translation.experiments.multi30k.DEV", 10)
+    monkeypatch.setattr("pyentmax.tasks.translation.multi30k.DEV", 10)
     pairs = toy_german()[:76]
     for split, chosen in (("train", pairs[:70]), ("val", pairs[70:])):
         for side, language in enumerate(("de", "en")):
@@ -68,7 +69,7 @@ def test_data_that_are_not_there_are_named(folder, monkeypatch):
         read_multi30k()
     with pytest.raises(DataError, match=r"expected train.lc.norm.tok.de or multi30k/tok/train"):
         read_multi30k(folder / "elsewhere")
-    monkeypatch.setattr("pyentmax.tasks.translation.experiments.multi30k.DEV", 70)
+    monkeypatch.setattr("pyentmax.tasks.translation.multi30k.DEV", 70)
     with pytest.raises(DataError, match="expected more than 70 training pairs"):
         read_multi30k(folder)
 

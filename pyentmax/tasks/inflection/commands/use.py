@@ -13,9 +13,9 @@ from pyentmax.tasks.command_line import (
     add_models,
     refuse_idle_of_search,
 )
+from pyentmax.tasks.inflection import sparsity
 from pyentmax.tasks.inflection.commands.options import note_unknown, read_marked
 from pyentmax.tasks.inflection.examples import Example, first_words
-from pyentmax.tasks.inflection.experiments import sparsity
 from pyentmax.tasks.inflection.inflector import load_word_decoder
 from pyentmax.tasks.inflection.reports import describe, describe_forced, draw, draw_forced
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.plotting.comparisons import MOST_LINES
+from pyentmax.tasks.translation import heads
 from pyentmax.tasks.translation.configuration import BUNDLED, BUNDLED_DEV
-from pyentmax.tasks.translation.experiments import heads
-from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
+from pyentmax.tasks.translation.multi30k import read_multi30k
 from pyentmax.tasks.translation.parallel import SentencePair, read_parallel, read_table
 
 
@@ -75,7 +75,7 @@ class HeadAnalysis:
         )
         print(heads.describe(found))
         if args.out is not None:
-            from pyentmax.tasks.translation.experiments.head_pictures import draw
+            from pyentmax.tasks.translation.head_pictures import draw
 
             for path in [heads.write(found, args.out), *draw(found, pairs, args.out, **words)]:
                 print(f"written: {path}")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pyentmax.tasks.cluster import Outcome, Training, run_on_workers
 from pyentmax.tasks.runs import Run
-from pyentmax.tasks.translation.experiments.multi30k import data_folder
 from pyentmax.tasks.translation.experiments.runs import do_run, is_finished
+from pyentmax.tasks.translation.multi30k import data_folder
 
 
 def run_on_cluster(

@@ -12,6 +12,7 @@ from pyentmax.data import Pair, bucketed_batches, make_batch
 from pyentmax.decoding import forced_decoding
 from pyentmax.models.transformer import KINDS, Transformer
 from pyentmax.system.blas import limit_blas
+from pyentmax.tasks.translation.bleu import bleu_metric, sacrebleu_module
 from pyentmax.tasks.translation.translator import Translator
 
 
@@ -58,27 +59,6 @@ def _of_rnn(translator: Translator, batch: Any, targets: list[Any]) -> dict[str,
         "context": np.concatenate([(f.attention > 0).sum(axis=-1) for f in forced]),
         "output": np.concatenate([f.support.sum(axis=-1) for f in forced]),
     }
-
-
-class Bleu(NamedTuple):
-    """BLEU with sacrebleu's signature, which says how it was computed."""
-
-    score: float
-    signature: str
-
-
-def bleu(translations: Sequence[str], references: Sequence[str]) -> Bleu:
-    """Corpus BLEU by sacrebleu of sentences that are tokenised already (``tokenize=none``).
-
-    Examples
-    --------
-    >>> found = bleu(["a dog sees a cat ."], ["a dog sees a cat ."])
-    >>> round(found.score), "tok:none" in found.signature
-    (100, True)
-    """
-    metric = _metric()
-    score = metric.corpus_score(list(translations), [list(references)]).score
-    return Bleu(float(score), str(metric.get_signature()))
 
 
 class Difference(NamedTuple):
@@ -132,7 +112,7 @@ def paired_bootstrap(
 def _counts(translations: Sequence[str], references: Sequence[str]) -> np.ndarray:
     """Per sentence: matching n-grams, all n-grams, and both lengths."""
     # Only counts are used; with its usual order sacrebleu would warn of short sentences, each time.
-    metric = _metric(effective_order=True)
+    metric = bleu_metric(effective_order=True)
     rows = []
     for translation, reference in zip(translations, references, strict=True):
         score = metric.sentence_score(translation, [reference])
@@ -142,19 +122,6 @@ def _counts(translations: Sequence[str], references: Sequence[str]) -> np.ndarra
 
 def _bleu_of(counts: np.ndarray) -> float:
     numbers = [int(x) for x in counts]
-    compute = _sacrebleu().BLEU.compute_bleu
+    compute = sacrebleu_module().BLEU.compute_bleu
     # `corpus_score` smooths like this where an order has no match; this function does not unasked.
     return float(compute(numbers[:4], numbers[4:8], *numbers[8:], smooth_method="exp").score)
-
-
-def _metric(**options: Any) -> Any:
-    # `force`: sacrebleu would warn that the text looks tokenised, which it is.
-    return _sacrebleu().BLEU(tokenize="none", force=True, **options)
-
-
-def _sacrebleu() -> Any:
-    try:
-        import sacrebleu
-    except ImportError:
-        raise ImportError("BLEU needs sacrebleu: pip install 'pyentmax[models]'") from None
-    return sacrebleu

@@ -22,9 +22,9 @@ from pyentmax.calls.devices import to_host
 from pyentmax.tasks.records import of_results, read_json, write_json, write_text
 from pyentmax.tasks.runs import CURVE, Run, read_curve, read_result, recorded_runs
 from pyentmax.tasks.translation.experiments.measures import paired_bootstrap
-from pyentmax.tasks.translation.experiments.multi30k import read_multi30k
 from pyentmax.tasks.translation.experiments.rows import ROWS, directed, row
 from pyentmax.tasks.translation.experiments.runs import TRANSLATIONS
+from pyentmax.tasks.translation.multi30k import read_multi30k
 from pyentmax.tasks.translation.translator import Translator
 
 DIFFERENCES = "differences.json"

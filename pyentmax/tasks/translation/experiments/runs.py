@@ -21,9 +21,10 @@ from typing import Any
 from pyentmax.models.transformer import Transformer
 from pyentmax.tasks.records import fingerprint_of_texts, open_folder, write_json, write_text
 from pyentmax.tasks.runs import RESULT, Curve, Run, finish, has_result, speed, training_state
-from pyentmax.tasks.translation.experiments.measures import bleu, supports
-from pyentmax.tasks.translation.experiments.multi30k import Data, read_multi30k
+from pyentmax.tasks.translation.bleu import bleu
+from pyentmax.tasks.translation.experiments.measures import supports
 from pyentmax.tasks.translation.experiments.rows import row
+from pyentmax.tasks.translation.multi30k import Data, read_multi30k
 from pyentmax.tasks.translation.training import train_translator
 from pyentmax.tasks.translation.translator import Translator
 from pyentmax.training import LAST, TrainingConfig, Validation

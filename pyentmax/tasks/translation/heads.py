@@ -20,6 +20,7 @@ The first model is the one that the others are compared with: softmax, if there 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -40,13 +41,11 @@ from pyentmax.analysis import (
 from pyentmax.data import DataError, Pair
 from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.system.blas import limit_blas
-from pyentmax.tasks.model_files import best_of
-from pyentmax.tasks.records import write_json
-from pyentmax.tasks.runs import training_state
-from pyentmax.tasks.translation.experiments.measures import bleu
+from pyentmax.tasks.model_files import best_of, reading
+from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.translator import Translator
-from pyentmax.training import LAST
+from pyentmax.training import LAST, TRAINING_STATE, load_checkpoint
 
 MARKS = ("?",)
 QUESTION_WORDS = (
@@ -178,10 +177,12 @@ def _among(pieces: Sequence[str], tokens: Collection[str]) -> np.ndarray:
 
 def _watched(path: Path) -> dict[str, Any]:
     """What the run beside a checkpoint followed, if it did."""
-    folder = best_of(path).parent
-    if not (folder / LAST).exists():
+    last = best_of(path).parent / LAST
+    if not last.exists():
         return {}
-    watched: dict[str, Any] = training_state(folder)["history"].get("watched", {})
+    _, state = load_checkpoint(last, TRAINING_STATE)
+    with reading(last):
+        watched: dict[str, Any] = state["history"]["watched"]
     return watched if all(kind in watched for kind in KINDS) else {}
 
 
@@ -368,5 +369,7 @@ def _moves(moved: Any) -> str:
 
 def write(found: Sequence[Measured], out: Path) -> Path:
     """Write ``heads.json``."""
-    write_json(out / "heads.json", numbers(found))
-    return out / "heads.json"
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "heads.json"
+    path.write_text(json.dumps(numbers(found), ensure_ascii=False, indent=1) + "\n", "utf-8")
+    return path

@@ -8,6 +8,8 @@ search proves nothing, and how well the listed probabilities are calibrated.
 
 from __future__ import annotations
 
+import csv
+import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +31,6 @@ from pyentmax.analysis import (
 )
 from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example
-from pyentmax.tasks.records import write_csv, write_json
 
 PAPER_BEAM = 5
 
@@ -162,15 +163,16 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
         "calibration_error_best": None if report.best is None else report.best.error,
         "calibration_error_listed": None if report.listed is None else report.listed.error,
     }
-    write_json(out / "statistics.json", summary)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "statistics.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
     shares = [{"beam": k, "exact": f"{share:.6f}"} for k, share in report.by_beam.items()]
-    write_csv(out / "exact_by_beam.csv", ["beam", "exact"], shares)
+    _write_csv(out / "exact_by_beam.csv", ["beam", "exact"], shares)
     counts = {name: np.bincount(getattr(supports, name)) for name in ("attention", "output")}
     sizes = [
         {"size": n, **{name: int(c[n]) if n < len(c) else 0 for name, c in counts.items()}}
         for n in range(max(map(len, counts.values())))
     ]
-    write_csv(out / "support_sizes.csv", ["size", "attention", "output"], sizes)
+    _write_csv(out / "support_sizes.csv", ["size", "attention", "output"], sizes)
     bins = [
         {"predictions": name} | {key: f"{value:.6g}" for key, value in asdict(one).items()}
         for name, found in (("best", report.best), ("listed", report.listed))
@@ -178,9 +180,16 @@ def write(report: SparsityReport, out: Path) -> list[Path]:
         for one in found.bins
     ]
     columns = ["predictions", "low", "high", "count", "confidence", "accuracy"]
-    write_csv(out / "calibration.csv", columns, bins)
+    _write_csv(out / "calibration.csv", columns, bins)
     names = ("statistics.json", "exact_by_beam.csv", "support_sizes.csv", "calibration.csv")
     return [out / name for name in names]
+
+
+def _write_csv(path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def draw(report: SparsityReport, out: Path) -> list[Path]:

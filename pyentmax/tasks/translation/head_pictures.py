@@ -1,4 +1,4 @@
-"""The pictures of `pyentmax.tasks.translation.experiments.heads`, made of what was measured."""
+"""The pictures of `pyentmax.tasks.translation.heads`, made of what was measured."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pyentmax.plotting import (
     plot_positional_confidence,
     save_figure,
 )
-from pyentmax.tasks.translation.experiments.heads import (
+from pyentmax.tasks.translation.heads import (
     MARKS,
     QUESTION_WORDS,
     Measured,
