@@ -1,7 +1,7 @@
-"""The rooms of the library: a room imports only rooms before it in ROOMS, and no file a circle.
+"""The import graph: subpackages import only those before them in ROOMS, and there is no cycle.
 
-The order is the reading order. It keeps the mathematics free of the machinery built on top. Imports
-inside functions count, and so does `importlib`.
+The order is the reading order. It keeps the mathematics free of what is built on it. Imports inside
+functions count, and so does `importlib`. `experiments` comes last: nothing imports it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 import pyentmax
 
 PACKAGE = Path(str(pyentmax.__file__)).parent
+REPOSITORY = Path(__file__).parents[1]
 
 ROOT = "pyentmax"  # __init__.py: the namespace of array functions
 ROOMS = [
@@ -61,11 +62,13 @@ def room_of(module: str) -> str:
     return (*module.split(".")[1:], ROOT)[0]
 
 
-def imports(source: str, modules: set[str]) -> Iterator[tuple[int, str]]:
+def imports(
+    source: str, modules: set[str], package: str = "pyentmax"
+) -> Iterator[tuple[int, str]]:
     """Line and target of each import from inside the package, the target being one of `modules`.
 
-    `from package import name` leads to the module of that name if there is one, to the package
-    itself otherwise. That importing a module runs its packages' ``__init__`` first is left aside.
+    `from package import name` leads to the module of that name if there is one, otherwise to the
+    package. Importing a module also runs the ``__init__`` of its packages; that is ignored.
     """
     for node in ast.walk(ast.parse(source)):
         names: list[str] = []
@@ -80,8 +83,8 @@ def imports(source: str, modules: set[str]) -> Iterator[tuple[int, str]]:
         for name in names:
             if name.startswith("."):
                 yield node.lineno, name
-            elif name == "pyentmax" or name.startswith("pyentmax."):
-                while name not in modules and name != KERNELS:
+            elif name == package or name.startswith(f"{package}."):
+                while name and name not in modules and name != KERNELS:
                     name = name.rpartition(".")[0]
                 yield node.lineno, name
 
@@ -90,14 +93,14 @@ def offences(source: str, path: Path, modules: set[str]) -> list[str]:
     """What the file at `path`, relative to the package, imports that it must not."""
     here = room_of(module_of(path))
     if here not in ROOMS:
-        return [f"pyentmax/{path} belongs to no room: give it one, or a place in ROOMS above"]
+        return [f"pyentmax/{path} is not in a room: move it into one, or add its room to ROOMS"]
     found = []
     for line, target in imports(source, modules):
         room = room_of(target)
         if target.startswith("."):
-            why = "imports are absolute, and name what they import"
+            why = "imports must be absolute and name what they import"
         elif target == KERNELS:
-            why = "" if here == "backends" else "only backends/ knows the kernels"
+            why = "" if here == "backends" else "only backends/ may import the kernels"
         elif room == here or ROOMS.index(room) < ROOMS.index(here):
             why = ""
         else:
@@ -108,7 +111,7 @@ def offences(source: str, path: Path, modules: set[str]) -> list[str]:
 
 
 def circle(graph: dict[str, set[str]]) -> list[str]:
-    """A way through the graph that comes back to where it began; empty if there is none."""
+    """A cycle of the graph, as the modules along it; empty if there is none."""
     done: set[str] = set()
 
     def follow(module: str, way: list[str]) -> list[str]:
@@ -136,7 +139,15 @@ def read_package() -> dict[Path, str]:
     return {file.relative_to(PACKAGE): file.read_text(encoding="utf-8") for file in files}
 
 
-def test_a_room_imports_only_rooms_before_it() -> None:
+def read_experiments() -> dict[str, str]:
+    files = sorted((REPOSITORY / "experiments").rglob("*.py"))
+    return {
+        ".".join(file.relative_to(REPOSITORY).with_suffix("").parts): file.read_text("utf-8")
+        for file in files
+    }
+
+
+def test_rooms_import_only_rooms_before_them() -> None:
     package = read_package()
     modules = {module_of(path) for path in package}
     found = [
@@ -145,24 +156,28 @@ def test_a_room_imports_only_rooms_before_it() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-def rooms_in(page: str) -> list[str]:
-    """The rooms that a page lists, in its order."""
-    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
-    if page == "README.md":
-        _, _, text = text.partition("\npyentmax/ ")
-        text, _, _ = text.partition("\ncython_ext/")
-        return [name.removesuffix(".py") for name in re.findall(r"^  (\w+(?:\.py)?)", text, re.M)]
-    _, _, text = text.partition("| room |")
-    table, _, _ = text.partition("\n\n")
-    return re.findall(r"^\| `(\w+)` \|", table, re.M)
+def test_package_does_not_import_experiments() -> None:
+    importing = re.compile(r"^\s*(from|import) experiments\b", re.MULTILINE)
+    assert [str(path) for path, source in read_package().items() if importing.search(source)] == []
 
 
-def test_the_pages_list_the_rooms() -> None:
-    assert rooms_in("CONTRIBUTING.md") == ROOMS
-    assert rooms_in("README.md") == [room for room in ROOMS if room not in (ROOT, "__main__")]
+def test_experiments_have_no_import_cycle() -> None:
+    sources = read_experiments()
+    graph = {
+        module: {name for _, name in imports(source, {*sources}, package="experiments")}
+        for module, source in sources.items()
+    }
+    assert not circle(graph)
 
 
-def test_no_file_imports_itself_by_way_of_others() -> None:
+def test_contributing_lists_rooms_in_order() -> None:
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    _, _, rest = text.partition("in this order: ")
+    listed, _, _ = rest.partition(".")
+    assert re.findall(r"`(\w+)`", listed) == [room for room in ROOMS if room != ROOT]
+
+
+def test_package_has_no_import_cycle() -> None:
     package = read_package()
     modules = {module_of(path) for path in package}
     graph = {
@@ -228,11 +243,11 @@ def test_forbidden_imports_are_found(path: str, source: str) -> None:
         ("cli.py", "from pyentmax.data import Vocabulary\nimport pyentmaximal"),
     ],
 )
-def test_rightful_imports_are_left_alone(path: str, source: str) -> None:
+def test_allowed_imports_pass(path: str, source: str) -> None:
     assert offences(source, Path(path), MODULES) == []
 
 
-def test_circles_are_found() -> None:
+def test_import_cycles_are_found() -> None:
     assert circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c", "b"]
     assert circle({"a": {"a"}}) == ["a", "a"]
