@@ -1,7 +1,7 @@
 """Sparse attention beside PyTorch's dense one, and beside the `entmax` package.
 
-    python benchmarks/attention.py [TABLE ...] [--rounds 7] > docs/results/attention.md
-    python benchmarks/attention.py --draw docs/results/attention.md
+    python benchmarks/attention.py [TABLE ...] [--rounds 7] > experiments/measurements/attention.md
+    python benchmarks/attention.py --draw experiments/measurements/attention.md
 
 Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which all that
 a row compares takes its turn. PyTorch's is `scaled_dot_product_attention`, flash attention on the
@@ -53,7 +53,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved runs (default: 7)")
     parser.add_argument(
-        "--draw", metavar="PAGE", type=Path, help="only draw a page's table by length, beside it"
+        "--draw", metavar="PAGE", type=Path, help="only draw a page's table by length, for docs/results"
     )
     args = parser.parse_args()
     if args.draw:
@@ -366,7 +366,7 @@ def draw(page: Path) -> None:
         ax.grid(color=RULE)
         ax.spines[["top", "right"]].set_visible(False)
     figure.axes[0].legend(frameon=False)
-    save_figure(figure.axes[0], page.with_suffix(".png"))
+    save_figure(figure.axes[0], Path(__file__).parents[1] / "docs" / "results" / "attention.png")
 
 
 def peak_mib(reset: bool = False) -> float:

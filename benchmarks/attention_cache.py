@@ -1,6 +1,6 @@
 """One query against a cache of keys: pages skipped, beside the full product and PyTorch.
 
-    python benchmarks/attention_cache.py [--rounds 15] > docs/results/attention_cache.md
+    python benchmarks/attention_cache.py [--rounds 15] > experiments/measurements/attention_cache.md
 
 Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which all that
 a row compares takes its turn, on one thread. Keys are either normal, all independent, or follow a

@@ -1169,7 +1169,7 @@ def of_k(ks: Any, bits: Any) -> Any:
     return figure
 
 
-# --- Pages of docs/results ------------------------------------------------------------------------
+# --- Pages of measurements --------------------------------------------------------------------------
 
 
 def shares_of_products(lengths: Any, shares: Any) -> Any:
@@ -1187,8 +1187,9 @@ def shares_of_products(lengths: Any, shares: Any) -> Any:
 
 
 def results_page(name: str) -> tuple[str, dict[str, Any]]:
-    """A page of ``docs/results``, and its tables: heading → (column names, rows of cells)."""
-    page = (Path(__file__).parents[1] / "docs" / "results" / name).read_text(encoding="utf-8")
+    """A page of measurements, and its tables: heading → (column names, rows of cells)."""
+    folder = Path(__file__).parents[1] / "experiments" / "measurements"
+    page = (folder / name).read_text(encoding="utf-8")
     found: dict[str, Any] = {}
     heading = ""
     for line in page.splitlines():
