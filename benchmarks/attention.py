@@ -52,9 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; all")
     parser.add_argument("--rounds", type=int, default=7, help="interleaved runs (default: 7)")
-    parser.add_argument(
-        "--draw", metavar="PAGE", type=Path, help="only draw a page's table by length, for docs/results"
-    )
+    parser.add_argument("--draw", metavar="PAGE", type=Path, help="only draw a page's table")
     args = parser.parse_args()
     if args.draw:
         draw(args.draw)

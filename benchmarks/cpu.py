@@ -1,6 +1,6 @@
 """The CPU kernels beside PyTorch, the entmax package, SciPy and a plain copy.
 
-    python benchmarks/cpu.py [TABLE ...] [--rounds 30] [--dtype float32] > experiments/measurements/cpu.md
+    python benchmarks/cpu.py [TABLE ...] [--rounds 30] > experiments/measurements/cpu.md
 
 Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which all that
 a row compares takes its turn, mostly as a multiple of a yardstick in the same round, so that a

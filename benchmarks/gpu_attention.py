@@ -1,6 +1,6 @@
 """Sparse attention on a GPU beside PyTorch's dense one and AdaSplash: one command.
 
-    python benchmarks/gpu_attention.py [--rounds 20] [--quick] > experiments/measurements/gpu_attention.md
+    python benchmarks/gpu_attention.py [--quick] > experiments/measurements/gpu_attention.md
 
 Prints Markdown, a row as soon as it is measured. A number is a median over interleaved rounds, from
 the call to where the device has done it. Queries, keys and values are normal, queries times the

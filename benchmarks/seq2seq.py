@@ -1,6 +1,6 @@
 """The sequence-to-sequence model beside PyTorch: training, decoding, memory, in one run.
 
-    python benchmarks/seq2seq.py                      all cases, as experiments/measurements/seq2seq.md has them
+    python benchmarks/seq2seq.py                      all cases
     python benchmarks/seq2seq.py --case 128 1 64 1.5  one: hidden size, layers, batch size, α
 
 Both train the same architecture (encoder of two half-width LSTMs, input feeding, bilinear

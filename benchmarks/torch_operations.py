@@ -1,6 +1,6 @@
 """pyentmax.torch beside the entmax package and torch.softmax: forward, backward, and a training.
 
-    python benchmarks/torch_operations.py [--rounds 9] [--steps 300] > experiments/measurements/torch.md
+    python benchmarks/torch_operations.py [--rounds 9] > experiments/measurements/torch.md
 
 Prints Markdown. All that a row compares takes its turn in each round, and a number is a median over
 rounds; one thread. The training is that of a small Transformer, twice from the same parameters on

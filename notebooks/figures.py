@@ -1169,7 +1169,7 @@ def of_k(ks: Any, bits: Any) -> Any:
     return figure
 
 
-# --- Pages of measurements --------------------------------------------------------------------------
+# --- Pages of measurements ----------------------------------------------------------------------
 
 
 def shares_of_products(lengths: Any, shares: Any) -> Any:
