@@ -1,0 +1,204 @@
+"""What the experiments on inflection share: the words, a trained model, what is measured of it."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from experiments.runner import Options, Settings, finished
+from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
+from pyentmax.tasks.inflection import Inflector, train_inflector
+from pyentmax.tasks.inflection.conll2018 import conll2018_files, conll2018_languages
+from pyentmax.tasks.inflection.decoder import WordDecoder
+from pyentmax.tasks.inflection.examples import (
+    Example,
+    compounds_of,
+    hold_out,
+    read_examples,
+)
+from pyentmax.training import LAST, History, TrainingConfig
+
+SIZES = ("high", "medium", "low")
+MODEL = ("hidden", "layers", "dropout", "score", "attention")
+"""Settings that are fields of the model's configuration."""
+
+Words = list[Example]
+
+
+def read_words(settings: Settings, options: Options, *, marked: bool = True) -> tuple[Words, Words]:
+    """Words to learn from and to measure on.
+
+    Settings have the ``languages``, a list or "all", and the ``size`` of the training files. Each
+    word is marked with its language, unless ``marked`` is False.
+    """
+    names = settings["languages"]
+    split = f"train-{settings['size']}"
+    if names == "all":
+        names = conll2018_languages(split, options.data)
+    train, dev = (
+        read_examples(
+            conll2018_files(names, part, options.data), languages=names if marked else None
+        )
+        for part in (split, "dev")
+    )
+    return train, dev
+
+
+def fit(
+    settings: Settings,
+    folder: Path,
+    options: Options,
+    train: Sequence[Example],
+    dev: Sequence[Example],
+    training: dict[str, Any],
+    **more: Any,
+) -> tuple[Inflector, History]:
+    """Train or resume a model; seconds are those that the process computes.
+
+    Parameters
+    ----------
+    training : dict
+        Fields of `TrainingConfig` but for the seed.
+    **more
+        Further options of :func:`pyentmax.tasks.inflection.train_inflector`.
+    """
+    clock: Callable[[], float] = time.process_time
+    if options.device != "cpu":
+        clock = time.perf_counter
+    inflector, history = train_inflector(
+        train,
+        dev,
+        TrainingConfig(**training, seed=settings["seed"]),
+        batch_size=settings["batch_size"],
+        directory=folder,
+        resume=(folder / LAST).exists(),
+        progress=not options.quiet,
+        device=options.device,
+        clock=clock,
+        output=settings["loss"],
+        **{name: settings[name] for name in MODEL if name in settings},
+        **more,
+    )
+    finished(history)
+    return inflector, history
+
+
+def small_run(
+    settings: Settings, folder: Path, options: Options, *, keep: str = "last"
+) -> tuple[Inflector, Words, dict[str, Any]]:
+    """Train a model of one language and measure it; returns it with the dev words and the result.
+
+    Accuracies are those after the last update, unless ``keep`` is "best". The setting ``held_out``,
+    if there is one, is a lemma that is left out of training with its compounds.
+    """
+    train, dev = read_words(settings, options, marked=False)
+    if lemma := settings.get("held_out"):
+        train, _ = hold_out(train, {lemma, *compounds_of(lemma, {word.lemma for word in train})})
+    training = {
+        "updates": settings["updates"],
+        "rate": settings["rate"],
+        "validate_every": -(-settings["updates"] // settings["validations"]),
+    }
+    inflector, history = fit(settings, folder, options, train, dev, training, keep=keep)
+    result = {
+        "accuracy_greedy": 100 * history.dev_accuracy[-1],
+        "cpu_seconds": round(history.seconds[-1], 2),
+        **measured(inflector, dev, settings["beam"]),
+        **fingerprints(train, dev),
+        "curve": curve(history),
+    }
+    return inflector, dev, result
+
+
+def curve(history: History) -> dict[str, list[float]]:
+    """The validations of a training: update, training loss, dev loss and accuracy, seconds."""
+    names = ("update", "loss", "dev_loss", "dev_accuracy", "seconds")
+    return {name: asdict(history)[name] for name in names}
+
+
+def measured(decoder: WordDecoder, dev: Sequence[Example], beam: int) -> dict[str, Any]:
+    """Accuracy and exactness of a beam search, and accuracies by language.
+
+    ``accuracy`` and ``levenshtein`` are means over the languages, as in the shared task's scorer.
+    ``single`` is the share of words for which one sequence has all the probability, ``exact`` that
+    for which the beam is proved complete. Shares are in percent.
+    """
+    started = time.perf_counter()
+    results = decoder.predict(dev, beam=beam)
+    seconds = time.perf_counter() - started
+    forms = [decoder.form(result.best.tokens) for result in results]
+    exactness = exactness_statistics(results)
+    by_language: dict[str, list[int]] = defaultdict(list)
+    for i, example in enumerate(dev):
+        by_language[str(example.language)].append(i)
+    languages = {}
+    for language, places in by_language.items():
+        pair = [forms[i] for i in places], [dev[i].form for i in places]
+        languages[language] = {
+            "examples": len(places),
+            "accuracy": 100 * word_accuracy(*pair),
+            "levenshtein": mean_levenshtein(*pair),
+        }
+    found = {
+        name: sum(x[name] for x in languages.values()) / len(languages)
+        for name in ("accuracy", "levenshtein")
+    }
+    return {
+        **found,
+        "single": 100 * exactness.single,
+        "exact": 100 * exactness.exact,
+        "decode_seconds": round(seconds, 1),
+        **({} if list(languages) == ["None"] else {"languages": languages}),
+    }
+
+
+def fingerprints(train: Sequence[Example], dev: Sequence[Example]) -> dict[str, str]:
+    """A short text for the words of each split, the same only for the same ones in one order.
+
+    Examples
+    --------
+    >>> fingerprints([Example("draw", "drawn", ("V", "PST"))], [])["train"]
+    '1 examples, e936c25c28ac0a54'
+    """
+
+    def told(words: Sequence[Example]) -> str:
+        digest = hashlib.sha256(json.dumps(words).encode())
+        return f"{len(words)} examples, {digest.hexdigest()[:16]}"
+
+    return {"train": told(train), "dev": told(dev)}
+
+
+def add_shared_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """Options of all experiments on inflection, with an experiment's defaults."""
+    add = parser.add_argument
+    add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
+    add("--size", choices=SIZES, help="of the training files")
+    add("--hidden", type=int, help="width of embeddings and hidden states")
+    add("--layers", type=int, help="of encoder and decoder")
+    add("--batch-size", type=int, help="examples per update")
+    add("--rate", type=float, help="Adam's step size at the start")
+    add("--beam", type=int, default=5, help="width of the search at the end")
+    parser.set_defaults(**defaults)
+
+
+def add_small_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:
+    """Options of the experiments on one language, with an experiment's defaults."""
+    add = parser.add_argument
+    add("--language", default="english", help="as the shared task names its files")
+    add("--updates", type=int, help="steps of Adam")
+    add("--validations", type=int, help="how many there are during training")
+    add_shared_options(parser, **{"hidden": 128, "rate": 3e-3, **defaults})
+
+
+def small_settings(args: argparse.Namespace) -> Settings:
+    """The settings that all models of an experiment on one language share."""
+    names = "size hidden layers updates batch_size rate validations beam".split()
+    shared = {name: getattr(args, name) for name in names}
+    return {**shared, "dropout": 0.3, "languages": [args.language]}

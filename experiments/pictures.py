@@ -1,0 +1,81 @@
+"""Lines of results as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pyentmax.plotting import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    PURPLE,
+    RULE,
+    VERMILION,
+    save_figure,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)
+MARKERS = "os^Dv*"
+DASHES = ("-", "--", ":")
+
+
+def panels(columns: int = 1, *, share_y: bool = True) -> list[Axes]:
+    """The axes of a new figure, side by side."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(1.4 + 4.2 * columns, 3.6), layout="constrained")
+    return list(figure.subplots(1, columns, squeeze=False, sharey=share_y)[0])
+
+
+def curves(
+    ax: Axes,
+    lines: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]],
+    x: str,
+    y: str,
+) -> None:
+    """Label → an x and a y of each run; the runs of a label look alike."""
+    for number, (label, of_label) in enumerate(lines.items()):
+        for run in of_label:
+            ax.plot(*run, label=label, **_style(number), ms=3.5, lw=1.6)
+            label = f"_{label}"  # Matplotlib leaves such labels out of the legend
+    _finish(ax, x, y)
+
+
+def points(ax: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]], x: str, y: str) -> None:
+    """Label → x → values, whose mean is drawn, with a standard error where there are several."""
+    for number, (label, of_label) in enumerate(lines.items()):
+        places = sorted(of_label)
+        found = [np.asarray(of_label[place], float) for place in places]
+        error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in found]
+        mean = [v.mean() for v in found]
+        ax.errorbar(places, mean, error, label=label, capsize=3, ms=5, lw=1.8, **_style(number))
+    _finish(ax, x, y)
+
+
+def save(axes: Sequence[Axes], path: Path) -> Path:
+    """Save the figure of these axes."""
+    return save_figure(axes[0], path)
+
+
+def _style(number: int) -> dict[str, Any]:
+    """Colour, marker and dashes of a line: six colours, then the same dashed, then dotted."""
+    dashes, colour = divmod(number, len(COLOURS))
+    return {"color": COLOURS[colour], "marker": MARKERS[colour], "ls": DASHES[dashes % 3]}
+
+
+def _finish(ax: Axes, x: str, y: str) -> None:
+    ax.set(xlabel=x, ylabel=y)
+    ax.grid(color=RULE, lw=0.8)
+    ax.set_axisbelow(True)
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    for text in ax.legend(frameon=False).get_texts():
+        text.set_parse_math(False)

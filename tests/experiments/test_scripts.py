@@ -1,0 +1,114 @@
+"""Every script of the experiments: its smallest run, and the table of the lines that are kept."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.runner import HOME, read_lines
+from pyentmax.tasks.inflection import english_verbs
+
+TABLE1 = "--attention 1 --epochs 1 --languages welsh english --hidden 8"
+SCRIPTS = {
+    "peters2019.table1": f"--loss 1.5 --seed 0 1 {TABLE1}",
+    "peters2019.figure4": "--alpha 1.5 2 --updates 2 --hidden 8",
+    "peters2019.figure6": "--mapping 1 bisection:1.5 --updates 2 --validations 1 --hidden 8",
+    "peters2019.english": "--setting no-draw-1-3100 --loss 1.5 --seed 0 --updates 2",
+    "peters2019.sparsity": "--alpha 1.5 --updates 2 --beam 2 --hidden 8",
+    "own.small_table": f"--loss 2 {TABLE1}",
+}
+"""Script → options of its smallest run."""
+
+
+def script(name):
+    """The module of a script."""
+    return importlib.import_module(f"experiments.{name}")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """A folder of data with a few words of each corpus."""
+    folder = tmp_path_factory.mktemp("data")
+    task = folder / "conll2018" / "task1" / "all"
+    task.mkdir(parents=True)
+    verbs = english_verbs()[:24]
+    lines = [f"{verb.lemma}\t{verb.form}\t{';'.join(verb.tags)}\n" for verb in verbs]
+    lines += [f"{word}\t{word}n\tV;V.PTCP;PST\n" for word in ("draw", "redraw", "wrarp")]
+    for language in ("english", "welsh"):
+        for split, words in (("train-medium", lines), ("train-high", lines), ("dev", lines[:4])):
+            (task / f"{language}-{split}").write_text("".join(words), "utf-8")
+    return folder
+
+
+def test_every_script_has_a_smoke_test():
+    files = [path for path in HOME.glob("*/*.py") if "EXPERIMENT = " in path.read_text("utf-8")]
+    assert {f"{path.parent.name}.{path.stem}" for path in files} == set(SCRIPTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_smallest_run_ends_with_a_table(name, data, tmp_path, capsys):
+    options = SCRIPTS[name].split()
+    pictures = ["--pictures", str(tmp_path / "p")] if script(name).EXPERIMENT.draw else []
+    where = ["--out", str(tmp_path), "--data", str(data), "--quiet"]
+    assert script(name).main([*options, *where, *pictures]) == 0
+    assert "| --- |" in capsys.readouterr().out
+    lines = read_lines(tmp_path / "results.jsonl")
+    assert script(name).main([*options, *where]) == 0
+    assert read_lines(tmp_path / "results.jsonl") == lines, "nothing was run anew"
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_kept_lines_make_the_table_and_pictures(name, tmp_path, capsys):
+    experiment = script(name).EXPERIMENT
+    for line in read_lines(experiment.kept):
+        assert all("date" in session for session in line["made_from"])
+    assert experiment.main(["--report"]) == 0
+    assert "| --- |" in capsys.readouterr().out
+    if experiment.draw is not None:
+        assert all(path.exists() for path in experiment.draw(read_lines(experiment.kept), tmp_path))
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_docstring_says_what_came_out_and_how_long_it_takes(name):
+    text = str(script(name).__doc__)
+    assert "What came out" in text
+    assert f"python -m experiments.{name}" in text
+    assert any(unit in text for unit in ("second", "minute", "hour"))
+
+
+@pytest.mark.slow
+def test_killed_run_is_resumed_to_the_last_bit(data, tmp_path):
+    words = "--alpha 1.5 --updates 100 --validations 20 --hidden 8 --layers 1 --quiet --data"
+    command = [sys.executable, "-m", "experiments.peters2019.figure4", *words.split(), str(data)]
+    environment = {**os.environ, "PYENTMAX_BACKEND": "reference"}
+
+    def run(out):
+        return subprocess.Popen([*command, "--out", str(out)], cwd=HOME.parent, env=environment)
+
+    cut = run(tmp_path / "cut")
+    started = time.monotonic()
+    while not list(Path(tmp_path, "cut").glob("*/last.npz")):
+        assert cut.poll() is None, "ended without a checkpoint"
+        assert time.monotonic() < started + 120
+        time.sleep(0.01)
+    cut.send_signal(signal.SIGKILL)
+    cut.wait()
+    assert not (tmp_path / "cut" / "results.jsonl").exists(), "ended before it was killed"
+    found = []
+    for out in (tmp_path / "cut", tmp_path / "whole"):
+        assert run(out).wait() == 0
+        [line] = read_lines(out / "results.jsonl")
+        for name in ("cpu_seconds", "decode_seconds"):
+            del line["result"][name]
+        del line["result"]["curve"]["seconds"]
+        found.append(json.dumps(line["result"]))
+    assert found[0] == found[1]
