@@ -43,7 +43,6 @@ LONG = [
     "tests/cuda/test_compile.py",
     "tests/adapters/test_jax.py",
     "tests/cuda/test_emulated_fused.py",
-    "tests/tasks/inflection/test_cluster.py",
     "tests/test_docs_pages.py",
     "tests/test_install.py",
     "tests/tasks/test_damaged_models.py",

@@ -23,7 +23,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def exists(name: str) -> bool:
-    full_name = name if name.startswith("pyentmax.") else f"pyentmax.{name}"
+    full_name = name if name.startswith(("pyentmax.", "experiments.")) else f"pyentmax.{name}"
     try:
         pkgutil.resolve_name(full_name)
     except (ImportError, AttributeError):

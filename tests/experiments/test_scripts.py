@@ -23,6 +23,7 @@ SCRIPTS = {
     "peters2019.figure6": "--mapping 1 bisection:1.5 --updates 2 --validations 1 --hidden 8",
     "peters2019.english": "--setting no-draw-1-3100 --loss 1.5 --seed 0 --updates 2",
     "peters2019.sparsity": "--alpha 1.5 --updates 2 --beam 2 --hidden 8",
+    "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
 }
 """Script → options of its smallest run."""

@@ -4,7 +4,6 @@ from pyentmax.tasks.analyse import Analysis
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands.data import add_data
 from pyentmax.tasks.inflection.commands.demo import add_demo
-from pyentmax.tasks.inflection.commands.reproduce import add_figure4, add_figure6, add_table1
 from pyentmax.tasks.inflection.commands.train import add_train
 from pyentmax.tasks.inflection.commands.use import SparsityAnalysis, add_force, add_inflect
 from pyentmax.tasks.inflection.inflector import KIND
@@ -16,6 +15,4 @@ ANALYSES: dict[str, Analysis] = {KIND: SparsityAnalysis()}
 def add_commands(commands: Commands) -> None:
     """Add all of them, in the order in which the help text lists them."""
     for add in (add_demo, add_train, add_inflect, add_force, add_data):
-        add(commands)
-    for add in (add_table1, add_figure4, add_figure6):
         add(commands)

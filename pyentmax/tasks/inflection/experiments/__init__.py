@@ -1,1 +1,0 @@
-"""Experiments of the papers, each a command that can be stopped and continued."""
