@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from pyentmax.tasks.inflection.examples import (
     hold_out,
     read_examples,
 )
-from pyentmax.training import LAST, History, TrainingConfig
+from pyentmax.training import LAST, History, RunOptions, TrainingConfig
 
 SIZES = ("high", "medium", "low")
 MODEL = ("hidden", "layers", "dropout", "score", "attention")
@@ -58,7 +58,7 @@ def fit(
     train: Sequence[Example],
     dev: Sequence[Example],
     training: dict[str, Any],
-    **more: Any,
+    keep: str = "best",
 ) -> tuple[Inflector, History]:
     """Train or resume a model; seconds are those that the process computes.
 
@@ -66,25 +66,25 @@ def fit(
     ----------
     training : dict
         Fields of `TrainingConfig` but for the seed.
-    **more
-        Further options of :func:`pyentmax.tasks.inflection.train_inflector`.
+    keep : {"best", "last"}
+        As for `RunOptions`.
     """
-    clock: Callable[[], float] = time.process_time
-    if options.device != "cpu":
-        clock = time.perf_counter
+    run = RunOptions(
+        folder,
+        resume=(folder / LAST).exists(),
+        keep=keep,
+        progress=not options.quiet,
+        clock=time.process_time if options.device == "cpu" else time.perf_counter,
+    )
     inflector, history = train_inflector(
         train,
         dev,
         TrainingConfig(**training, seed=settings["seed"]),
+        run,
         batch_size=settings["batch_size"],
-        directory=folder,
-        resume=(folder / LAST).exists(),
-        progress=not options.quiet,
         device=options.device,
-        clock=clock,
         output=settings["loss"],
         **{name: settings[name] for name in MODEL if name in settings},
-        **more,
     )
     finished(history)
     return inflector, history

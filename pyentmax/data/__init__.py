@@ -6,12 +6,11 @@ from pyentmax.data.batching import (
     Pair,
     TokenBatches,
     bucketed_batches,
-    fingerprint,
     make_batch,
 )
 from pyentmax.data.download import FOLDER_VARIABLE, fetch, local_folder
 from pyentmax.data.errors import DataError
-from pyentmax.data.segments import Segment, Segments, cut, text_fingerprint
+from pyentmax.data.segments import Segment, Segments, cut
 from pyentmax.data.vocabulary import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 
 __all__ = [
@@ -32,8 +31,6 @@ __all__ = [
     "bucketed_batches",
     "cut",
     "fetch",
-    "fingerprint",
     "local_folder",
     "make_batch",
-    "text_fingerprint",
 ]

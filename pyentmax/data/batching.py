@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -165,7 +163,6 @@ class BucketedPairs:
         if not len(pairs):
             raise DataError("pairs: expected at least one example, got none")
         self.pairs, self.batch_size = pairs, batch_size
-        self.identity = {"batch_size": batch_size, "examples": fingerprint(pairs)}
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
         """The batches of one epoch, in an order that *rng* draws."""
@@ -213,7 +210,6 @@ class TokenBatches:
                 f"tokens: expected at least the length of the longest pair, {self._size[longest]} "
                 f"tokens of pair {longest}, got {tokens}; allow more, or leave long pairs out"
             )
-        self.identity = {"tokens": tokens, "examples": fingerprint(pairs)}
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
         """The batches of one epoch, in an order that *rng* draws."""
@@ -234,20 +230,6 @@ class TokenBatches:
                 start, widest = stop, 0
             widest = max(widest, size)
         return [*batches, order[start:]]
-
-
-def fingerprint(pairs: Sequence[Pair]) -> str:
-    """A short text for a data set, the same only for the same pairs in the same order.
-
-    Examples
-    --------
-    >>> fingerprint([(np.array([5, 6]), np.array([7]))])
-    '1 examples, ...'
-    """
-    digest = hashlib.sha256()
-    for source, target in pairs:
-        digest.update(json.dumps([list(map(int, source)), list(map(int, target))]).encode())
-    return f"{len(pairs)} examples, {digest.hexdigest()[:16]}"
 
 
 def _pad(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,12 +84,6 @@ class Segments:
             )
         self.tokens, self.context = np.asarray(tokens, dtype=np.int64), context
         self.batch_size, self.before = batch_size, before
-        self.identity: dict[str, Any] = {
-            "context": context,
-            "batch_size": batch_size,
-            "before": before,
-            "text": text_fingerprint(self.tokens),
-        }
 
     def epoch(self, rng: np.random.Generator) -> Iterator[Segment]:
         """The batches of one epoch, from a place and in an order that *rng* draws."""
@@ -119,15 +111,3 @@ def cut(
     """
     rows = tokens[starts[:, None] + np.arange(-before, context + 1)]
     return Segment(rows[:, :before], rows[:, before:-1], rows[:, before + 1 :])
-
-
-def text_fingerprint(tokens: NDArray[np.int64]) -> str:
-    """A short text for a text, the same only for the same tokens.
-
-    Examples
-    --------
-    >>> text_fingerprint(np.array([5, 6]))
-    '2 tokens, ...'
-    """
-    digest = hashlib.sha256(np.asarray(tokens, dtype="<i8").tobytes())
-    return f"{len(tokens)} tokens, {digest.hexdigest()[:16]}"

@@ -28,10 +28,6 @@ class OutputConfig(Protocol):
     def output(self) -> str:
         """The output mapping, an α or a name as for `choose_mapping`."""
 
-    @property
-    def fewest_parameters(self) -> int:
-        """A lower bound on the model's number of parameters."""
-
 
 Config = TypeVar("Config", bound=OutputConfig)
 
@@ -70,7 +66,6 @@ class EncoderDecoder(ABC, Generic[Config]):
         rng = np.random.default_rng(0)
         check_parameters(
             self.params,
-            self.config.fewest_parameters,
             lambda dtype: self.initialize(self.config, rng, self.bos, self.eos, dtype).params,
         )
 

@@ -27,7 +27,6 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, exp, linear_by_rows
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import to_host
-from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder
 from pyentmax.models.protocol import BoolArray, IntArray, TextBatch
 from pyentmax.models.sources import check_sources
@@ -116,11 +115,6 @@ norm, scale_embeddings, first_attention, first_updates, anneal_updates, query_ke
                 f"{self.score!r}"
             )
 
-    @property
-    def fewest_parameters(self) -> int:
-        """A lower bound on the model's number of parameters: embeddings, networks, attention."""
-        return self.width * (self.size + self.layers * (self.inner + self.width))
-
 
 class LanguageModelState(NamedTuple):
     """What decoding carries from step to step."""
@@ -167,7 +161,6 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         dtype: Any = np.float32,
     ) -> LanguageModel:
         """A model with random parameters drawn from ``rng``."""
-        check_memory(config.fewest_parameters, dtype)
         n = config.width
         params = init_embedding(rng, "embedding", config.size, n, dtype)
         for k in range(config.layers):
@@ -201,14 +194,14 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         return found
 
     # --- training ---------------------------------------------------------------------------------
-    def watched(self) -> dict[str, Any]:
-        """What a run's history follows: the learned α of the heads, as nested lists."""
+    def diagnostics(self) -> dict[str, Any]:
+        """The figures that a run's history records: the learned α of the heads, as nested lists."""
         alphas = self.alphas()
         return {} if alphas is None else {KIND: alphas.tolist()}
 
-    def in_training(self, updates: int) -> LanguageModel:
-        """The model as it learns after so many updates: with the attention of that time."""
-        attention = self.config.attention_after(updates)
+    def at_update(self, n: int) -> LanguageModel:
+        """The model that update number n trains, with the attention scheduled for it."""
+        attention = self.config.attention_after(n)
         if attention == self.config.attention:
             return self
         config = replace(self.config, attention=attention, **NO_START)

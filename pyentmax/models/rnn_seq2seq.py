@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
 from pyentmax.models.protocol import IntArray, PairBatch
 from pyentmax.models.readers import Readers, distinct, joined_sources, still_read
@@ -100,14 +99,6 @@ class RNNSeq2SeqConfig:
     embedding_std: float | None = None
     start: str | None = None
 
-    ADDED_LATER: ClassVar[tuple[str, ...]] = (
-        "score",
-        "fertility",
-        "label_smoothing",
-        "embedding_std",
-        "start",
-    )
-
     def __post_init__(self) -> None:
         sizes = ("source_size", "target_size", "hidden", "layers")
         check_config(self, sizes, ("dropout", "label_smoothing"))
@@ -124,12 +115,6 @@ class RNNSeq2SeqConfig:
                 f"fertility: expected the attention {' or '.join(CONSTRAINED)}, which can be "
                 f"bounded, got {self.attention}"
             )
-
-    @property
-    def fewest_parameters(self) -> int:
-        """A lower bound on the model's number of parameters: embeddings, output, decoder."""
-        tables = (self.source_size + 2 * self.target_size) * self.hidden
-        return tables + 4 * self.layers * self.hidden**2
 
 
 class DecoderState(NamedTuple):
@@ -191,7 +176,6 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         cls, config: RNNSeq2SeqConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
     ) -> RNNSeq2Seq:
         """A model with random parameters drawn from ``rng``."""
-        check_memory(config.fewest_parameters, dtype)
         n, std = config.hidden, config.embedding_std
         params = init_embedding(rng, "source_embedding", config.source_size, n, dtype, std)
         params |= init_embedding(rng, "target_embedding", config.target_size, n, dtype, std)
@@ -216,8 +200,8 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         return float(to_host(learned_alpha(self.params, "attention").data)[0])
 
     # --- training ---------------------------------------------------------------------------------
-    def watched(self) -> dict[str, float]:
-        """What a run's history follows: the learned α of the attention."""
+    def diagnostics(self) -> dict[str, float]:
+        """The figures that a run's history records: the learned α of the attention."""
         alpha = self.attention_alpha if self.attention is None else None
         return {} if alpha is None else {"attention": alpha}
 

@@ -24,7 +24,6 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, dropout, linear_by_rows, select_rows
 from pyentmax.autograd.gradients import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.models.checks import check_memory
 from pyentmax.models.encoder_decoder import EncoderDecoder
 from pyentmax.models.protocol import BoolArray, IntArray, PairBatch
 from pyentmax.models.readers import Readers, joined_sources, still_read
@@ -136,12 +135,6 @@ class TransformerConfig(LayersConfig):
         """Whether the positions of the source attend to each other."""
         return True
 
-    @property
-    def fewest_parameters(self) -> int:
-        """A lower bound on the model's number of parameters: embeddings, networks, attention."""
-        tables = self.target_size + (0 if self.tied == "all" else self.source_size)
-        return self.width * (tables + self.layers * (self.inner + self.width))
-
 
 class TransformerState(NamedTuple):
     """What the decoder carries from step to step; each tuple has an entry per layer."""
@@ -182,7 +175,6 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         cls, config: TransformerConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
     ) -> Transformer:
         """A model with random parameters drawn from ``rng``."""
-        check_memory(config.fewest_parameters, dtype)
         n = config.width
         params = init_embedding(rng, "target_embedding", config.target_size, n, dtype)
         params |= cls._source_parameters(config, rng, dtype)
@@ -222,17 +214,17 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         return found
 
     # --- training ---------------------------------------------------------------------------------
-    def watched(self) -> dict[str, Any]:
-        """What a run's history follows: the learned α of each kind's heads, as nested lists."""
+    def diagnostics(self) -> dict[str, Any]:
+        """The α of each kind's heads, if they are learned, as nested lists."""
         return {kind: alpha.tolist() for kind, alpha in self.alphas().items()}
 
-    def in_training(self, updates: int) -> Transformer:
-        """The model as it learns after so many updates: with the attention of that time.
+    def at_update(self, n: int) -> Transformer:
+        """The model that update number n (from 0) trains, with the attention scheduled for it.
 
-        It has the same parameters, and is the model itself but for the first updates, if
-        the configuration gives them an attention of their own.
+        It has the same parameters. It is the model itself, except in the first updates, if the
+        configuration gives them another attention.
         """
-        attention = self.config.attention_after(updates)
+        attention = self.config.attention_after(n)
         if attention == self.config.attention:
             return self
         config = replace(self.config, attention=attention, **NO_START)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from pyentmax.autograd import Tensor, as_tensor, dropout
 from pyentmax.autograd.gradients import Array
@@ -69,13 +69,6 @@ class LayersConfig:
     first_updates: int | None = None
     anneal_updates: int | None = None
     query_key_scale: float | None = None
-
-    ADDED_LATER: ClassVar[tuple[str, ...]] = (
-        "first_attention",
-        "first_updates",
-        "anneal_updates",
-        "query_key_scale",
-    )
 
     def check_layers(self, *sizes: str) -> None:
         """Raise a ValueError unless sizes, these too, rates, choices and mappings are right."""

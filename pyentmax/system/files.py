@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -36,28 +36,20 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     'drawn'
     """
     path = Path(path)
-    temporary: Path | None = None
+    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
     try:
-        with tempfile.NamedTemporaryFile(
-            dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False
-        ) as file:
-            temporary = Path(file.name)
+        with temporary.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        # Temporary files are private; the result gets the permissions of any new file.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
         os.replace(temporary, path)
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(
-            error.errno, f"could not write {path} ({reason}); a file from before is untouched"
+            error.errno, f"could not write {path} ({reason}); an earlier file is untouched"
         ) from error
     finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 @contextmanager

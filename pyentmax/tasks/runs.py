@@ -16,12 +16,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from pyentmax.calls.numbers import is_number
 from pyentmax.system.files import locked
-from pyentmax.tasks.model_files import reading
 from pyentmax.tasks.records import read_json, write_json
-from pyentmax.training import LAST, TRAINING_STATE, TrainingConfig, check_pause, load_checkpoint
-from pyentmax.training.history import restored_history
+from pyentmax.training import LAST, RunOptions, TrainingConfig, load_checkpoint
+from pyentmax.training.loop import TRAINING_STATE
 
-RESULT, CURVE, LOCK = "result.json", "curve.json", "lock"
+RESULT, CURVE, LOCK = "result.json", "curve.json", ".run.lock"
 
 Prepared = TypeVar("Prepared")
 
@@ -48,7 +47,7 @@ def asked_for(
 
     A ValueError names a number that no training has, before there is anything of it on disk.
     """
-    check_pause(pause_after)
+    RunOptions(pause_after=pause_after)
     if updates is not None:
         TrainingConfig(updates=updates)
     for seed in seeds:
@@ -196,11 +195,7 @@ def training_state(folder: Path) -> dict[str, Any]:
 
     A CheckpointError names it if it has no history that a run can have.
     """
-    path = folder / LAST
-    _, meta = load_checkpoint(path, TRAINING_STATE)
-    with reading(path):
-        restored_history(meta["history"])
-    return meta
+    return load_checkpoint(folder / LAST, TRAINING_STATE)[1]
 
 
 class Curve:

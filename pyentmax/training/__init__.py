@@ -6,26 +6,38 @@ from pyentmax.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from pyentmax.training.config import TrainingConfig
+from pyentmax.training.config import (
+    BEST,
+    LAST,
+    SETTINGS,
+    RunOptions,
+    TrainingConfig,
+    fingerprint,
+    read_settings,
+)
 from pyentmax.training.history import History, Validation
-from pyentmax.training.loop import BEST, LAST, TRAINING_STATE, check_pause, train
+from pyentmax.training.loop import TRAINING_STATE, read_history, train
 from pyentmax.training.progress import counting
 from pyentmax.training.protocol import BatchSource, Trainable
 
 __all__ = [
     "BEST",
     "LAST",
+    "SETTINGS",
     "TRAINING_STATE",
     "BatchSource",
     "CheckpointError",
     "History",
+    "RunOptions",
     "Trainable",
     "TrainingConfig",
     "Validation",
-    "check_pause",
     "checkpoint_kind",
     "counting",
+    "fingerprint",
     "load_checkpoint",
+    "read_history",
+    "read_settings",
     "save_checkpoint",
     "train",
 ]

@@ -1,30 +1,26 @@
-"""How to train: the settings of a run."""
+"""The settings of a run: what determines its numbers, and where and how it runs."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
-import operator
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pyentmax.calls.numbers import is_number, keep_plain
+from pyentmax.training.checkpoint import CheckpointError
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
-MOST = 10**12  # updates: years of the smallest model's, and far within all arithmetic
-MAY_BE_NONE = ("validate_every", "patience", "warmup", "average_every")
-LATER_SETTINGS = {
-    "warmup": None,
-    "betas": (0.9, 0.999),
-    "accumulate": 1,
-    "average": 1,
-    "average_every": None,
-    "rate_factors": None,
-}
+LAST, BEST, SETTINGS = "last.npz", "best.npz", "settings.json"
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train, whatever the model and its data.
+    """What determines the numbers of a run, apart from the model and its data.
 
     Parameters
     ----------
@@ -44,21 +40,18 @@ class TrainingConfig:
     seed : int
         Fixes the order of the batches and the dropout masks.
     warmup : int or None
-        Updates until the rate is at its highest; for the schedule "inverse_sqrt", which needs it.
+        Updates until the rate is at its highest; required by the schedule "inverse_sqrt".
     betas : (float, float)
-        Decay of Adam's two moments; the papers on Transformers take (0.9, 0.98).
+        Decay of Adam's two moments; the papers on Transformers use (0.9, 0.98).
     accumulate : int
-        Batches per update. Their losses are averaged, each with the weight of what its source
-        counts in it (`BatchSource.count`), tokens or examples.
-    average : int
-        Validate, and keep, the mean of the parameters at the last so many validations.
-    average_every : int or None
-        Take the mean of parameters so many updates apart instead, the last ones at such a number
-        of updates. Small batches at a high rate push a model about: with batches of one length,
-        the last ten of them decide how long its translations are, and a mean does not hang on them.
+        Batches per update. Their losses are averaged, weighted by `BatchSource.count`.
+    average, average_every : int, int or None
+        Validate, and keep, the mean of the last ``average`` snapshots of the parameters, one taken
+        every ``average_every`` updates. Small batches at a high rate push a model about; a mean
+        depends less on the last few.
     rate_factors : dict or None
         Part of the names of parameters → factor of their rate, such as ``{"query": 0.2}``. A
-        parameter whose name has several of the parts gets the product of their factors.
+        parameter whose name contains several parts gets the product of their factors.
     """
 
     updates: int = 3000
@@ -76,86 +69,150 @@ class TrainingConfig:
     rate_factors: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
-        try:  # a tuple that came through a file is a list
-            object.__setattr__(self, "betas", tuple(self.betas))
-        except TypeError:
-            raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas!r}") from None
+        betas: Any = self.betas
+        if isinstance(betas, list):  # from a TOML file
+            object.__setattr__(self, "betas", tuple(betas))
         keep_plain(self)
-        for name in ("updates", "accumulate", "average", *MAY_BE_NONE):
-            if name in MAY_BE_NONE and getattr(self, name) is None:
-                continue
-            value = self._whole(name)
-            if value < 1:
-                raise ValueError(f"{name}: expected at least 1, got {value}")
-            if value > MOST:
-                raise ValueError(f"{name}: expected at most {MOST:,}, got {value}")
-        if self.average_every is not None and self.average == 1:
-            raise ValueError(
-                "average_every: expected with an average of several, got "
-                f"{self.average_every} with an average of 1"
-            )
-        for name in ("rate", "clip"):
+        required, optional = ("updates", "accumulate", "average"), ("validate_every", "patience")
+        for name in (*required, *optional, "warmup", "average_every"):
             value = getattr(self, name)
-            if not (is_number(value) and value > 0):
-                raise ValueError(f"{name}: expected a positive number, got {value!r}")
-        if math.isinf(self.rate):
-            raise ValueError(f"rate: expected a finite number, got {self.rate}")
-        if self._whole("seed") < 0:
-            raise ValueError(f"seed: expected a number from 0 up, got {self.seed}")
+            if not (type(value) is int and value >= 1 or value is None and name not in required):
+                raise ValueError(f"{name}: expected a whole number from 1 up, got {value!r}")
+        if not (type(self.seed) is int and self.seed >= 0):
+            raise ValueError(f"seed: expected a whole number from 0 up, got {self.seed!r}")
+        if not (is_number(self.rate) and 0 < self.rate < math.inf):
+            raise ValueError(f"rate: expected a finite number above 0, got {self.rate!r}")
+        if not (is_number(self.clip) and self.clip > 0):
+            raise ValueError(f"clip: expected a number above 0, got {self.clip!r}")
         if self.schedule not in SCHEDULES:
             known = ", ".join(map(repr, SCHEDULES))
             raise ValueError(f"schedule: expected one of {known}; got {self.schedule!r}")
-        if (self.warmup is None) == (self.schedule == "inverse_sqrt"):
-            raise ValueError(
-                "warmup: expected with the schedule 'inverse_sqrt', and with no other; got "
-                f"{self.warmup} with {self.schedule!r}"
-            )
-        right = all(is_number(beta) and 0 <= beta < 1 for beta in self.betas)
-        if len(self.betas) != 2 or not right:
-            raise ValueError(f"betas: expected two numbers in [0, 1), got {self.betas}")
+        for name, value, wanted, where in (
+            ("warmup", self.warmup, self.schedule == "inverse_sqrt", "schedule 'inverse_sqrt'"),
+            ("average_every", self.average_every, self.average > 1, "average above 1"),
+        ):
+            if (value is not None) != wanted:
+                raise ValueError(f"{name}: expected with {where}, and only there; got {value}")
+        betas = self.betas
+        right = isinstance(betas, tuple) and all(is_number(b) and 0 <= b < 1 for b in betas)
+        if not right or len(betas) != 2:
+            raise ValueError(f"betas: expected two numbers in [0, 1), got {betas!r}")
         factors = self.rate_factors
-        if factors is not None:
-            if not isinstance(factors, dict) or not all(
-                isinstance(part, str) and is_number(x) and 0 <= x < math.inf
-                for part, x in factors.items()
-            ):
-                raise ValueError(
-                    "rate_factors: expected parts of names with a factor from 0 up for each, got "
-                    f"{factors}"
-                )
-
-    def _whole(self, name: str) -> int:
-        """The value of a setting that counts."""
-        value = getattr(self, name)
-        try:
-            if isinstance(value, bool):
-                raise TypeError
-            whole = operator.index(value)
-        except TypeError:
-            raise ValueError(f"{name}: expected a whole number, got {value!r}") from None
-        object.__setattr__(self, name, whole)
-        return whole
-
-    def identity(self) -> dict[str, Any]:
-        """The settings, in the form in which a run is compared with the one that it goes on from.
-
-        Those that early runs lack are left out where they have no effect, and so is the number of
-        updates where it says nothing but when to stop: such a run can be made longer.
-        """
-        settings = asdict(self)
-        for name, unused in LATER_SETTINGS.items():
-            if settings[name] == unused:
-                del settings[name]
-        if self.can_be_longer:
-            del settings["updates"]
-        return settings
-
-    @staticmethod
-    def spelled_out(settings: dict[str, Any]) -> dict[str, Any]:
-        """The same settings with those that were left out, to say how two differ."""
-        return LATER_SETTINGS | settings
+        if factors is not None and not (
+            isinstance(factors, dict)
+            and all(is_number(x) and 0 <= x < math.inf for x in factors.values())
+        ):
+            raise ValueError(
+                f"rate_factors: expected names with a factor from 0 up for each, got {factors!r}"
+            )
 
     @property
-    def can_be_longer(self) -> bool:
-        """Whether nothing that is learned until then depends on the number of updates."""
+    def extendable(self) -> bool:
+        """Whether a longer run makes the same first updates: none depends on their number."""
         return self.schedule != "linear" and self.validate_every is not None
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Where and how a run is made; its numbers do not depend on these options.
+
+    Parameters
+    ----------
+    directory : path, optional
+        Where ``settings.json``, ``last.npz`` and ``best.npz`` go; without it nothing is written.
+        A new run needs an empty folder, or one that does not exist yet.
+    resume : bool, default False
+        Continue the run in the directory.
+    keep : {"best", "last"}
+        Which parameters the model has in the end: those of the best validation, or the last ones.
+    progress : bool, default True
+        Show a bar with examples (or tokens) per second, loss and validation accuracy.
+    blas_threads : int, optional
+        How many threads BLAS may use. By default 1, or a limit that is already in force.
+    pause_after : int, optional
+        Stop after this number of updates, as Ctrl-C would; the run can be resumed.
+    save_every : float, default 60
+        Seconds of updates after which ``last.npz`` is written between validations.
+    clock : callable, default `time.perf_counter`
+        Measures seconds. `time.process_time` counts only what this process computes.
+    demonstration : str, optional
+        Name of a demonstration, which may replace its own earlier run in the directory.
+    """
+
+    directory: str | Path | None = None
+    resume: bool = False
+    keep: str = "best"
+    progress: bool = True
+    blas_threads: int | None = None
+    pause_after: int | None = None
+    save_every: float = 60.0
+    clock: Callable[[], float] = time.perf_counter
+    demonstration: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.directory is not None:
+            object.__setattr__(self, "directory", Path(self.directory))
+        if self.keep not in ("best", "last"):
+            raise ValueError(f"keep: expected 'best' or 'last', got {self.keep!r}")
+        if self.pause_after is not None and self.pause_after < 1:
+            raise ValueError(f"pause_after: expected at least 1 update, got {self.pause_after}")
+        if self.resume and self.directory is None:
+            raise ValueError("resume: expected the directory of the run, got none")
+
+    def check_directory(self) -> None:
+        """Raise an error unless the directory is free for a new run, or holds the one to resume.
+
+        Training does so first; a command calls it before it reads large data.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no run to resume.
+        ValueError
+            If a new run would not be alone in the directory.
+        """
+        if self.directory is None:
+            return
+        folder = Path(self.directory)
+        if self.resume:
+            if not (folder / LAST).exists():
+                raise FileNotFoundError(f"no run to resume: there is no {folder / LAST}")
+            return
+        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+        # Hidden files are our lock and those of file browsers; settings alone are those of a run
+        # that failed before its first checkpoint.
+        others = [name for name in names if name != SETTINGS and not name.startswith(".")]
+        if others and not self._replaces(folder):
+            raise ValueError(
+                f"{folder}: expected an empty folder for a new run, it holds {others[0]}; resume "
+                "the run that is there, or give another folder"
+            )
+
+    def _replaces(self, folder: Path) -> bool:
+        """Whether the folder holds an earlier run of the same demonstration."""
+        if self.demonstration is None or not (folder / SETTINGS).exists():
+            return False
+        return read_settings(folder).get("demonstration") == self.demonstration
+
+
+def fingerprint(data: Any) -> str:
+    """A short text for anything that JSON can hold, such as a list of examples.
+
+    Examples
+    --------
+    >>> fingerprint([("draw", "drawn")]) == fingerprint([("draw", "drawed")])
+    False
+    """
+    return hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """The settings that a run was started with."""
+    path = folder / SETTINGS
+    try:
+        settings = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: expected settings as JSON ({error})") from error
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{path}: expected settings as JSON, got {str(settings)[:60]}")
+    return settings

@@ -12,43 +12,26 @@ from typing import Any
 
 
 @contextmanager
-def finish_first() -> Iterator[Callable[[], bool]]:
+def defer_interrupt() -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C into a flag, which the loop reads between updates."""
-    asked = False
+    requested = False
 
     def note(signum: int, frame: Any) -> None:
-        nonlocal asked
-        asked = True
+        nonlocal requested
+        requested = True
         signal.signal(signal.SIGINT, before)
-        # print could meet itself: the signal may arrive while the bar is being written.
-        if own is not None:
+        if sys.stderr is not None:
+            # Not print: the signal may arrive while the progress bar is being written.
             with suppress(OSError):
-                os.write(own, b"\nfinishing the current update; Ctrl-C again to stop at once\n")
+                os.write(2, b"\nfinishing the current update; Ctrl-C again to stop at once\n")
 
     before = signal.getsignal(signal.SIGINT)
     # Python delivers signals to the main thread only; a background job may have SIGINT ignored.
     if threading.current_thread() is not threading.main_thread() or before is signal.SIG_IGN:
         yield lambda: False
         return
-    own = _copy_of_standard_error()
     signal.signal(signal.SIGINT, note)
     try:
-        yield lambda: asked
+        yield lambda: requested
     finally:
         signal.signal(signal.SIGINT, before)
-        if own is not None:
-            os.close(own)
-
-
-def _copy_of_standard_error() -> int | None:
-    """A descriptor of our own for standard error; None where there is none.
-
-    The number 2 itself may be closed, and then be that of any file that is opened next, such as a
-    checkpoint.
-    """
-    if sys.stderr is None:
-        return None
-    try:
-        return os.dup(sys.stderr.fileno())
-    except (OSError, ValueError, AttributeError):  # closed, or no file, as in a notebook
-        return None

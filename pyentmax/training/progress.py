@@ -5,13 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
-
-from pyentmax.system.notes import note
+from typing import Any
 
 
-def _on_a_screen() -> bool:
-    """Whether a bar would be seen as one: on a terminal or in a notebook."""
+def _on_screen() -> bool:
+    """Whether a bar would be seen: on a terminal or in a notebook."""
     # Standard error is None where it was closed before Python started.
     return (sys.stderr is not None and sys.stderr.isatty()) or "ipykernel" in sys.modules
 
@@ -27,12 +25,6 @@ def _tqdm() -> Any:
     return tqdm
 
 
-def check_bar(wanted: bool) -> None:
-    """Raise an ImportError if a bar is wanted, would be seen, and cannot be shown."""
-    if wanted and _on_a_screen():
-        _tqdm()
-
-
 @contextmanager
 def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[int], Any]]:
     """A progress bar for work that may be short: it appears after two seconds.
@@ -40,65 +32,43 @@ def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[i
     Parameters
     ----------
     total : int
-        How many there are to do.
+        Number of units to do.
     unit : str
         What is counted: "word".
     wanted : bool
-        False shows none. Nor is there one where standard error is no screen.
+        False shows no bar. Without a screen there is none either.
 
     Yields
     ------
     callable
-        To be called with how many more are done.
+        To be called with the number of units just done.
     """
-    if not (wanted and _on_a_screen()):
+    if not (wanted and _on_screen()):
         yield lambda _: None
         return
     with _tqdm()(total=total, unit=unit, delay=2, mininterval=0.5, leave=False) as bar:
         yield bar.update
 
 
-class Run(Protocol):
-    """What `Progress` needs to know of a run: see the training loop's."""
-
-    history: Any
-    updates: int
-
-    @property
-    def speed(self) -> str: ...
-    @property
-    def recent_loss(self) -> float: ...
-    def settle(self) -> None: ...
-
-
 class Progress:
     """A bar on a terminal or in a notebook; in a log, a line per validation."""
 
-    def __init__(self, total: int, initial: int, wanted: bool) -> None:
+    def __init__(self, total: int, done: int, wanted: bool) -> None:
         self.total, self.wanted = total, wanted
-        self.bar: Any | None = None
-        if wanted and _on_a_screen():
-            self.bar = _tqdm()(total=total, initial=initial, unit="update", mininterval=0.5)
+        self.bar: Any = None
+        if wanted and _on_screen():
+            self.bar = _tqdm()(total=total, initial=done, unit="update", mininterval=0.5)
 
-    def updated(self, run: Run) -> None:
+    def updated(self, figures: Callable[[], str]) -> None:
         """One more update is done."""
-        if self.bar is not None:
-            # True when the bar is redrawn: only then does the host wait for a GPU.
-            if self.bar.update(1):
-                run.settle()
-                self.bar.set_postfix_str(self._figures(run, run.recent_loss))
+        # update() is True when the bar is redrawn: only then does the host wait for a GPU.
+        if self.bar is not None and self.bar.update(1):
+            self.bar.set_postfix_str(figures())
 
-    def validated(self, run: Run) -> None:
+    def validated(self, updates: int, figures: str) -> None:
         """One more validation is done."""
         if self.wanted and self.bar is None:
-            figures = self._figures(run, run.history.loss[-1])
-            note(f"{run.updates:6d}/{self.total} updates, {figures}")
-
-    def _figures(self, run: Run, loss: float) -> str:
-        figures = f"{run.speed}, loss {loss:.4f}"
-        if run.history.dev_accuracy:
-            figures += f", dev {100 * run.history.dev_accuracy[-1]:.1f}%"
-        return figures
+            print(f"{updates:6d}/{self.total} updates, {figures}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Leave the bar as it stands."""

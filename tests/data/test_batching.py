@@ -15,7 +15,6 @@ from pyentmax.data import (
     DataError,
     TokenBatches,
     bucketed_batches,
-    fingerprint,
     make_batch,
 )
 
@@ -116,16 +115,8 @@ def test_epochs_are_a_function_of_the_generator():
     assert first == again
     assert first != other
     assert sum(source.count(batch) for batch in source.epoch(np.random.default_rng(0))) == 6
-    assert source.identity["batch_size"] == 2
     with pytest.raises(DataError, match="batch_size must be at least 1, got 0"):
         BucketedPairs(source.pairs, 0)
-
-
-def test_a_fingerprint_is_of_the_pairs_and_their_order():
-    pairs = as_pairs([([5, 6], [7]), ([5], [6, 7])])
-    different = [pairs[::-1], pairs[:1], as_pairs([([5, 6, 7], []), ([5], [6, 7])])]
-    assert len({fingerprint(p) for p in [pairs, *different]}) == 4
-    assert fingerprint(as_pairs([([5, 6], [7]), ([5], [6, 7])])) == fingerprint(pairs)
 
 
 def test_errors_of_batches():

@@ -255,9 +255,9 @@ def test_all_continuations_of_a_sparse_model_are_found():
 
 def test_in_training_the_first_attention_is_taken():
     model = small(attention="1.5", first_attention="1", first_updates=3)
-    assert model.in_training(2).config.attention == "1"
-    assert model.in_training(3) is model
-    assert model.in_training(2).params is model.params
+    assert model.at_update(2).config.attention == "1"
+    assert model.at_update(3) is model
+    assert model.at_update(2).params is model.params
 
 
 @pytest.mark.parametrize(

@@ -351,13 +351,6 @@ def test_same_seed_same_model():
     assert any((a[name] != c[name]).any() for name in a)
 
 
-@pytest.mark.parametrize("size", ["hidden", "target_size"])
-def test_sizes_beyond_the_memory_of_the_machine_are_refused_before_anything_is_made(size):
-    config = RNNSeq2SeqConfig(**{"source_size": 8, "target_size": 6, "hidden": 8, size: 10**30})
-    with pytest.raises(MemoryError, match="at least [0-9,]+ parameters .* bytes, and this machine"):
-        RNNSeq2Seq.initialize(config, np.random.default_rng(0), bos=1, eos=2)
-
-
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [

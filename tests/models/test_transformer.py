@@ -14,7 +14,7 @@ from pyentmax.models.protocol import Step
 from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.nn.attention import alpha
 from pyentmax.nn.mapping_choice import choose_mapping
-from pyentmax.training import TrainingConfig, Validation, train
+from pyentmax.training import RunOptions, TrainingConfig, Validation, train
 
 SOURCE = np.array([[4, 5, 6, 7], [5, 4, 3, 0], [6, 6, 0, 0]])
 SOURCE_MASK = SOURCE > 0
@@ -333,8 +333,8 @@ def test_every_head_of_every_layer_and_kind_has_an_alpha_of_its_own():
         assert len(set(together.tolist())) == counts[per]
     assert small().alphas() == {}
     model = small(attention="learned")
-    assert model.watched() == {kind: x.tolist() for kind, x in model.alphas().items()}
-    assert small().watched() == {}
+    assert model.diagnostics() == {kind: x.tolist() for kind, x in model.alphas().items()}
+    assert small().diagnostics() == {}
 
 
 def test_each_learned_alpha_governs_its_head():
@@ -437,14 +437,6 @@ def test_a_configuration_that_cannot_be(change, message):
         small(**change)
 
 
-@pytest.mark.parametrize("size", ["width", "inner", "source_size"])
-def test_sizes_beyond_the_memory_of_the_machine_are_refused_before_anything_is_made(size):
-    sizes = {"source_size": 9, "target_size": 7, "width": 8, "layers": 1, "heads": 2, "inner": 8}
-    config = TransformerConfig(**{**sizes, size: 10**30})
-    with pytest.raises(MemoryError, match="at least [0-9,]+ parameters .* bytes, and this machine"):
-        Transformer.initialize(config, np.random.default_rng(0), bos=1, eos=2)
-
-
 def test_parameters_that_do_not_fit_are_named():
     model = small()
     model.check_parameters()
@@ -497,6 +489,7 @@ def test_a_killed_run_resumes_to_the_last_digit(tmp_path):
         validate_every=4,
         accumulate=2,
         average=2,
+        average_every=2,
     )
     options = {"attention": "learned", "dtype": np.float32, "source_size": 6, "tied": "all"}
 
@@ -512,8 +505,8 @@ def test_a_killed_run_resumes_to_the_last_digit(tmp_path):
         return Validation(total, total % 1)
 
     def go(model, directory=None, resume=False):
-        run = {"directory": directory, "resume": resume, "progress": False, "keep": "last"}
-        return train(model, batches, settings, validate, **run)
+        run = RunOptions(directory, resume=resume, progress=False, keep="last")
+        return train(model, batches, settings, validate, run)
 
     whole, mortal, again = (small(**options, **DROPOUTS) for _ in range(3))
     expected = go(whole)
@@ -534,16 +527,16 @@ def test_the_first_updates_learn_with_an_attention_of_their_own(attention, updat
     if attention != "learned":
         start["anneal_updates"] = 4
     model = small(attention=attention, sharpness=3.0, **start)
-    learning = model.in_training(updates)
+    learning = model.at_update(updates)
     assert learning.params is model.params
     params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
     then = Transformer(replace(small().config, attention=expected), model.params, 1, 2)
     assert loss_of(learning, params).item() == loss_of(then, model.params).item()
-    assert learning.in_training(updates).config.attention == expected
+    assert learning.at_update(updates).config.attention == expected
     # Where it is used, and when it has started, the attention is the one asked for.
     plain = Transformer(replace(small().config, attention=attention), model.params, 1, 2)
     assert loss_of(model, model.params).item() == loss_of(plain, model.params).item()
-    assert model.in_training(100) is model
+    assert model.at_update(100) is model
 
 
 def test_scales_of_queries_and_keys_change_nothing_else():
@@ -572,8 +565,10 @@ def test_a_run_paused_in_its_start_goes_on_to_the_last_digit(tmp_path, attention
         return Validation(total, total % 1)
 
     def go(model, directory=None, resume=False, pause_after=None):
-        run = {"directory": directory, "resume": resume, "progress": False, "keep": "last"}
-        return train(model, batches, settings, validate, pause_after=pause_after, **run)
+        run = RunOptions(
+            directory, resume=resume, progress=False, keep="last", pause_after=pause_after
+        )
+        return train(model, batches, settings, validate, run)
 
     whole, first, again = (small(attention=attention, **start, **DROPOUTS) for _ in range(3))
     expected = go(whole)
@@ -597,7 +592,7 @@ def test_it_learns_to_reverse():
     def validate(model):
         return Validation(0.0, 0.0)
 
-    history = train(model, batches, settings, validate, progress=False, keep="last")
+    history = train(model, batches, settings, validate, RunOptions(progress=False, keep="last"))
     assert history.loss[-1] < 0.1 * history.loss[0]
     new = np.array([[3, 7, 5, 4]])
     [found] = greedy_search(model, new, new > 0)

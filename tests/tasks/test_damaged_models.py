@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 
 import numpy as np
 import pytest
@@ -85,7 +84,7 @@ def test_all_arrays_of_integers(saved):
     params, meta = load_checkpoint(path, kind)
     whole = {k: x if k == "segmenter.state" else x.astype(int) for k, x in params.items()}
     save_checkpoint(path, whole, meta)
-    refused(model, path, "expected float32, got int64")
+    refused(model, path, "expected float32 or float64, got int64")
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, ">f4", np.float64])
@@ -119,16 +118,6 @@ def test_a_vocabulary_that_is_too_short_is_named(saved):
         refused(model, path, expected)
 
 
-def test_sizes_larger_than_the_file_are_refused_at_once(saved):
-    # Before anything of such a size is made, which would not end.
-    model, path, kind = saved
-    params, meta = load_checkpoint(path, kind)
-    for name in meta["config"].keys() & {"hidden", "width", "inner"}:
-        config = meta["config"] | {name: HUGE}
-        save_checkpoint(path, params, meta | {"config": config})
-        refused(model, path, "config: expected at least [0-9,]+ numbers for its sizes, got")
-
-
 def test_more_layers_than_any_model_has_are_refused_at_once(saved):
     model, path, kind = saved
     params, meta = load_checkpoint(path, kind)
@@ -157,20 +146,10 @@ def test_a_field_that_is_missing_is_named(saved):
     """It took its default, such as another mapping."""
     model, path, kind = saved
     params, meta = load_checkpoint(path, kind)
-    later = getattr(type(model.load(path).model.config), "ADDED_LATER", ())
-    for name in meta["config"].keys() - set(later):
+    for name in meta["config"]:
         config = {other: value for other, value in meta["config"].items() if other != name}
         save_checkpoint(path, params, meta | {"config": config})
         refused(model, path, f"config: expected all its fields, {name} missing")
-
-
-def test_a_file_from_before_there_were_some_fields_is_read(saved):
-    model, path, kind = saved
-    params, meta = load_checkpoint(path, kind)
-    config = model.load(path).model.config
-    early = {name: x for name, x in meta["config"].items() if name not in config.ADDED_LATER}
-    save_checkpoint(path, params, meta | {"config": early})
-    assert model.load(path).model.config == config
 
 
 def test_members_that_do_not_belong_there_are_refused(saved):
@@ -178,17 +157,6 @@ def test_members_that_do_not_belong_there_are_refused(saved):
     params, meta = load_checkpoint(path, kind)
     save_checkpoint(path, params | {"more": np.zeros(3, np.float32)}, meta)
     refused(model, path, r"parameter more: expected shape none, got \(3,\)")
-    save_checkpoint(path, params, meta)
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.writestr("notes.txt", "not an array")
-    refused(model, path, "not a complete checkpoint")
-
-
-def test_lower_bounds_of_sizes_are_bounds(saved):
-    model, path, _ = saved
-    network = model.load(path).model
-    count = sum(x.size for x in network.params.values())
-    assert count / 10 < network.config.fewest_parameters < count
 
 
 @pytest.mark.parametrize("command", ["inflect", "force"])

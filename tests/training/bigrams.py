@@ -20,7 +20,6 @@ class Windows:
     """Windows of a text, drawn one by one: batches of another kind, which cannot be listed."""
 
     unit = "tokens"
-    identity = {"text": "0123 over and over"}
 
     def epoch(self, rng):
         for start in (rng.integers(40) for _ in range(6)):

@@ -10,7 +10,7 @@ from pyentmax.training import counting, progress
 
 
 class Bar:
-    """Stands for tqdm's: notes how it was made and what it was told."""
+    """Stands for tqdm: records how it was made and what it was told."""
 
     made: list[Bar] = []
 
@@ -29,13 +29,13 @@ class Bar:
 
 
 @pytest.fixture
-def on_a_terminal(monkeypatch):
+def terminal(monkeypatch):
     monkeypatch.setattr(Bar, "made", [])
-    monkeypatch.setattr(progress, "_on_a_screen", lambda: True)
+    monkeypatch.setattr(progress, "_on_screen", lambda: True)
     monkeypatch.setattr(progress, "_tqdm", lambda: Bar)
 
 
-def test_a_bar_waits_two_seconds_and_counts(on_a_terminal):
+def test_bar_waits_two_seconds_and_counts(terminal):
     with counting(5, "word") as advance:
         advance(2)
         advance(3)
@@ -46,21 +46,21 @@ def test_a_bar_waits_two_seconds_and_counts(on_a_terminal):
     assert bar.options["delay"] == 2
 
 
-def test_a_bar_that_nobody_wants_is_none(on_a_terminal):
+def test_unwanted_bar_is_not_shown(terminal):
     with counting(5, "word", wanted=False) as advance:
         advance(5)
     assert not Bar.made
 
 
-def test_a_log_gets_no_bar(monkeypatch):
+def test_log_gets_no_bar(monkeypatch):
     monkeypatch.setattr(progress, "_tqdm", lambda: pytest.fail("a bar in a log"))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False, raising=False)
     with counting(5, "word") as advance:
         advance(5)
 
 
-def test_a_bar_without_tqdm_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(progress, "_on_a_screen", lambda: True)
+def test_missing_tqdm_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(progress, "_on_screen", lambda: True)
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     with pytest.raises(ImportError, match=r"pip install 'pyentmax\[models\]'"):
         with counting(5, "word"):

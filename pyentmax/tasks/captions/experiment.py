@@ -30,7 +30,6 @@ from pyentmax.tasks.captions.training import (
     draw_data,
     train_captioner,
 )
-from pyentmax.tasks.model_files import check_own_best
 from pyentmax.tasks.records import of_results, open_folder, write_text
 from pyentmax.tasks.runs import (
     RESULT,
@@ -42,7 +41,7 @@ from pyentmax.tasks.runs import (
     speed,
     training_state,
 )
-from pyentmax.training import BEST, LAST, TrainingConfig
+from pyentmax.training import BEST, LAST, RunOptions, TrainingConfig
 
 ROWS = {"softmax": "1", "entmax15": "1.5", "top4": "topk_softmax:4"}
 """Name → the mapping of every head."""
@@ -101,11 +100,10 @@ def do_run(
         captioner, history = train_captioner(
             data,
             TrainingConfig(**settings, seed=run.seed),
-            directory=folder,
-            resume=(folder / LAST).exists(),
-            pause_after=pause_after,
+            RunOptions(
+                folder, resume=(folder / LAST).exists(), pause_after=pause_after, progress=progress
+            ),
             device=device,
-            progress=progress,
             attention=ROWS[run.row],
             **MODEL,
         )
@@ -242,7 +240,6 @@ def draw_looks(out: Path, runs: Sequence[Run], test: Pictures, image: int = 0) -
     scene, pixels = test.scenes[image], test.images[image]
     looks = {}
     for run in runs:
-        check_own_best(out / run.folder)
         [said] = Captioner.load(out / run.folder).caption(pixels[None])
         looks[run.row] = (said.words, said.attention.reshape(-1, GRID, GRID))
     return save_figure(plot_captions(pixels, looks, scene.sought()), out / "captions.png")

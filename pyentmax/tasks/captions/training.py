@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from functools import cached_property
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,10 +12,9 @@ from numpy.typing import NDArray
 
 from pyentmax.calls.devices import device_module
 from pyentmax.data import Batch
-from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.captions.captioner import Captioner
 from pyentmax.tasks.captions.scenes import Scene, draw_images, draw_scenes
-from pyentmax.training import History, TrainingConfig, train
+from pyentmax.training import History, RunOptions, TrainingConfig, train
 
 COUNT = 5000
 """Images in all, of which the last 1,000 are held out: 500 to choose by, 500 to report."""
@@ -86,11 +84,6 @@ class ImageBatches:
             raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
         self.captioner, self.pictures, self.batch_size = captioner, pictures, batch_size
 
-    @cached_property
-    def identity(self) -> dict[str, Any]:
-        """The batch size and a fingerprint of the images and captions."""
-        return {"batch_size": self.batch_size, "examples": self.pictures.fingerprint()}
-
     def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
         """The batches of one epoch, in an order that *rng* draws."""
         order = rng.permutation(len(self.pictures.scenes))
@@ -104,16 +97,10 @@ class ImageBatches:
 def train_captioner(
     data: CaptionData,
     config: TrainingConfig,
+    options: RunOptions | None = None,
     *,
     batch_size: int = 64,
-    directory: str | Path | None = None,
-    keep: str = "best",
-    resume: bool = False,
-    overwrite: bool = True,
-    progress: bool = True,
-    pause_after: int | None = None,
     device: str = "cpu",
-    blas_threads: int | None = None,
     **model: Any,
 ) -> tuple[Captioner, History]:
     """Train a model of captions; returns it with its history.
@@ -124,31 +111,29 @@ def train_captioner(
         Such as :func:`draw_data` makes. The best model is that with the most dev captions right.
     config : TrainingConfig
         Its seed fixes the initial parameters too.
+    options : RunOptions, optional
+        Where and how to run, as for :func:`pyentmax.training.train`, whose errors may come.
     batch_size : int
         Images per update.
     device : {"cpu", "cuda"}
         Where to compute.
-    directory, keep, resume, overwrite, progress, pause_after, blas_threads
-        As for :func:`pyentmax.training.train`, whose errors may come.
     **model
         Fields of `GridTransformerConfig` but for the sizes.
     """
     xp = device_module(device)
-    with limit_blas(blas_threads, announce=progress):
-        captioner = Captioner.untrained(np.random.default_rng(config.seed), **model)
-        captioner.model.move_to(xp)
-        history = train(
-            captioner.model,
-            ImageBatches(captioner, data.train, batch_size),
-            config,
-            lambda _: captioner.validate(*data.dev),
-            directory=directory,
-            save_best=captioner.save,
-            keep=keep,
-            identity={**captioner.description(), "dev": data.dev.fingerprint()},
-            resume=resume,
-            overwrite=overwrite,
-            progress=progress,
-            pause_after=pause_after,
-        )
+    captioner = Captioner.untrained(np.random.default_rng(config.seed), **model)
+    captioner.model.move_to(xp)
+    prints = {"train": data.train.fingerprint(), "dev": data.dev.fingerprint()}
+    history = train(
+        captioner.model,
+        ImageBatches(captioner, data.train, batch_size),
+        config,
+        lambda _: captioner.validate(*data.dev),
+        options,
+        settings={
+            "model": asdict(captioner.model.config),
+            "data": {**prints, "batch_size": batch_size},
+        },
+        save_best=captioner.save,
+    )
     return captioner, history

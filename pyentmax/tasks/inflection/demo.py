@@ -24,10 +24,8 @@ from pyentmax.tasks.inflection.examples import Example, compounds_of, hold_out
 from pyentmax.tasks.inflection.inflector import Inflector
 from pyentmax.tasks.inflection.reports import describe, draw
 from pyentmax.tasks.inflection.training import train_inflector
-from pyentmax.tasks.model_files import refuse_run_of_user
-from pyentmax.training import History, TrainingConfig
+from pyentmax.training import History, RunOptions, TrainingConfig
 
-PURPOSE = "demo"
 LEMMA, TAGS = "draw", "V;V.PTCP;PST"
 DEV_SHARE = 0.05
 UPDATES = 2000
@@ -53,23 +51,15 @@ def train_demo(
     """Train the model of the demonstration; returns it with its history."""
     train, dev, _ = demo_split(seed)
     config = TrainingConfig(updates=UPDATES, rate=3e-3, seed=seed)
-    return train_inflector(
-        train,
-        dev,
-        config,
-        directory=directory,
-        progress=progress,
-        purpose=PURPOSE,
-        device=device,
-        hidden=128,
-        dropout=0.3,
-    )
+    # The demonstration always shows a new run: it never resumes an older one.
+    options = RunOptions(directory, progress=progress, demonstration="demo")
+    return train_inflector(train, dev, config, options, device=device, hidden=128, dropout=0.3)
 
 
 def run_demo(out: Path, seed: int, device: str = "cpu") -> int:
     """Train, decode, print and draw; returns the exit code."""
     require_matplotlib()  # rather an error now than after the training
-    refuse_run_of_user(out, PURPOSE)
+    RunOptions(out, demonstration="demo").check_directory()
     train, dev, family = demo_split(seed)
     held = sorted({example.lemma for example in family})
     print(
@@ -83,7 +73,6 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
         flush=True,
     )
     started = time.perf_counter()
-    # The demonstration always shows a new run: it never resumes an older one.
     inflector, history = train_demo(seed, out, device=device)
     if history.interrupted:
         print("interrupted before the end of training")

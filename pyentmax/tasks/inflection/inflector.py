@@ -91,16 +91,12 @@ class Inflector(WordDecoder):
 
     # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
-        """The model's configuration and vocabularies, in a form that JSON can hold.
-
-        Options that early checkpoints lack are left out where they have no effect, so that the
-        descriptions stay comparable.
-        """
-        config = asdict(self.model.config)
-        for name in RNNSeq2SeqConfig.ADDED_LATER:
-            if config[name] == getattr(RNNSeq2SeqConfig, name):  # the default
-                del config[name]
-        return {"config": config, "source": self.source.to_json(), "target": self.target.to_json()}
+        """The model's configuration and vocabularies, in a form that JSON can hold."""
+        return {
+            "config": asdict(self.model.config),
+            "source": self.source.to_json(),
+            "target": self.target.to_json(),
+        }
 
     def save(self, path: str | Path) -> None:
         """Write the model with its vocabularies to one ``.npz``, by `save_checkpoint`."""

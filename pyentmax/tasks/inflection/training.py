@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from pyentmax.calls.devices import device_module
-from pyentmax.data import BucketedPairs, fingerprint
-from pyentmax.system.blas import limit_blas
+from pyentmax.data import BucketedPairs
 from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.inflection.inflector import Inflector
-from pyentmax.training import History, TrainingConfig, train
+from pyentmax.training import History, RunOptions, TrainingConfig, fingerprint, train
 
 
 def train_inflector(
     examples: Sequence[Example],
     dev: Sequence[Example],
     config: TrainingConfig,
+    options: RunOptions | None = None,
     *,
     batch_size: int = 32,
-    directory: str | Path | None = None,
-    keep: str = "best",
-    resume: bool = False,
-    overwrite: bool = True,
-    progress: bool = True,
-    purpose: str = "train",
     device: str = "cpu",
-    clock: Callable[[], float] = time.perf_counter,
-    blas_threads: int | None = None,
     **model: Any,
 ) -> tuple[Inflector, History]:
     """Train a model of inflection; returns it with its history.
@@ -42,14 +33,12 @@ def train_inflector(
         To learn from, and to validate on.
     config : TrainingConfig
         Its seed fixes the initial parameters too.
+    options : RunOptions, optional
+        Where and how to run, as for :func:`pyentmax.training.train`, whose errors may come.
     batch_size : int, default 32
         Examples per update.
-    purpose : str
-        Goes into ``last.npz``, to tell runs apart.
     device : {"cpu", "cuda"}
         Where to compute. The checkpoints are the same.
-    directory, keep, resume, overwrite, progress, clock, blas_threads
-        As for :func:`pyentmax.training.train`, whose errors may come.
     **model
         Fields of :class:`pyentmax.models.rnn_seq2seq.RNNSeq2SeqConfig`.
 
@@ -59,23 +48,16 @@ def train_inflector(
         If the device cannot be used; the message says what is missing.
     """
     xp = device_module(device)
-    with limit_blas(blas_threads, announce=progress):
-        inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
-        inflector.model.move_to(xp)
-        dev_print = fingerprint(inflector.pairs(dev))
-        identity = {"purpose": purpose, **inflector.description(), "dev": dev_print}
-        history = train(
-            inflector.model,
-            BucketedPairs(inflector.pairs(examples), batch_size),
-            config,
-            lambda _: inflector.validate(dev),
-            directory=directory,
-            save_best=inflector.save,
-            keep=keep,
-            identity=identity,
-            resume=resume,
-            overwrite=overwrite,
-            progress=progress,
-            clock=clock,
-        )
+    inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
+    inflector.model.move_to(xp)
+    data = {"train": fingerprint(examples), "dev": fingerprint(dev), "batch_size": batch_size}
+    history = train(
+        inflector.model,
+        BucketedPairs(inflector.pairs(examples), batch_size),
+        config,
+        lambda _: inflector.validate(dev),
+        options,
+        settings={"model": asdict(inflector.model.config), "data": data},
+        save_best=inflector.save,
+    )
     return inflector, history

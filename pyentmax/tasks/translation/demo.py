@@ -13,14 +13,12 @@ from pathlib import Path
 
 from pyentmax.plotting import plot_training_curve, save_figure
 from pyentmax.plotting._figures import require_matplotlib
-from pyentmax.tasks.model_files import refuse_run_of_user
 from pyentmax.tasks.translation.configuration import Experiment, read_experiment
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.reports import describe, draw
 from pyentmax.tasks.translation.training import train_translator
-from pyentmax.training import TrainingConfig
+from pyentmax.training import RunOptions, TrainingConfig
 
-PURPOSE = "demo-translation"
 CONFIG = "toy-transformer"
 AMBIGUOUS = "die frau hat die alte bank gemalt"
 CLEAR = "sucht der onkel in der stadt ein rotes ei ?"
@@ -35,7 +33,8 @@ def demo_pairs(experiment: Experiment) -> tuple[list[SentencePair], list[Sentenc
 def run_demo(out: Path, seed: int, device: str = "cpu", updates: int | None = None) -> int:
     """Train, translate, print and draw; returns the exit code."""
     require_matplotlib()  # rather an error now than after the training
-    refuse_run_of_user(out, PURPOSE)
+    options = RunOptions(out, demonstration="demo-translation")
+    options.check_directory()
     experiment = read_experiment(CONFIG, "transformer")
     train, dev = demo_pairs(experiment)
     settings = experiment.training | {"seed": seed}
@@ -57,9 +56,8 @@ so that most words get a probability of exactly zero.
         train,
         dev,
         TrainingConfig(**settings),
+        options,
         tokens=experiment.data["tokens"],
-        directory=out,
-        purpose=PURPOSE,
         device=device,
         **model,
     )

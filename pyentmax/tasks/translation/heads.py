@@ -41,11 +41,11 @@ from pyentmax.analysis import (
 from pyentmax.data import DataError, Pair
 from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.system.blas import limit_blas
-from pyentmax.tasks.model_files import best_of, reading
+from pyentmax.tasks.model_files import best_of
 from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.translator import Translator
-from pyentmax.training import LAST, TRAINING_STATE, load_checkpoint
+from pyentmax.training import LAST, read_history
 
 MARKS = ("?",)
 QUESTION_WORDS = (
@@ -69,7 +69,7 @@ class Measured:
     translator : Translator
     heads : HeadMeasures
     watched : dict
-        The α of its heads over the training, as `History.watched`; empty if not followed.
+        The α of its heads over the training, as `History.diagnostics`; empty if not followed.
     by_k : dict
         k → what `use_with_k` found.
     """
@@ -130,7 +130,7 @@ def measure(
             marked=[(_among(p, looking), _among(p, marks)) for p in pieces],
         )
         by_k = {k: use_with_k(translator, k, pairs, encoded, translated) for k in ks}
-        found.append(Measured("", str(path), translator, heads, _watched(path), by_k))
+        found.append(Measured("", str(path), translator, heads, _alpha_trajectories(path), by_k))
     attentions = [attention_label(one.translator.model.config) for one in found]
     told = labels(attentions, [best_of(one.path).parent.name for one in found])
     return [replace(one, label=label) for one, label in zip(found, told, strict=True)]
@@ -175,15 +175,11 @@ def _among(pieces: Sequence[str], tokens: Collection[str]) -> np.ndarray:
     return np.array([piece.removeprefix("▁") in tokens for piece in pieces])
 
 
-def _watched(path: Path) -> dict[str, Any]:
-    """What the run beside a checkpoint followed, if it did."""
-    last = best_of(path).parent / LAST
-    if not last.exists():
-        return {}
-    _, state = load_checkpoint(last, TRAINING_STATE)
-    with reading(last):
-        watched: dict[str, Any] = state["history"]["watched"]
-    return watched if all(kind in watched for kind in KINDS) else {}
+def _alpha_trajectories(path: Path) -> dict[str, Any]:
+    """The α of the heads over the training, if the model's run is there and learned them."""
+    folder = best_of(path).parent
+    diagnostics = read_history(folder).diagnostics if (folder / LAST).exists() else {}
+    return diagnostics if all(kind in diagnostics for kind in KINDS) else {}
 
 
 def attention_label(config: TransformerConfig) -> str:

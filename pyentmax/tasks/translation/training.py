@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from pyentmax.calls.devices import device_module
-from pyentmax.data import BucketedPairs, TokenBatches, fingerprint
-from pyentmax.system.blas import limit_blas
+from pyentmax.data import BucketedPairs, TokenBatches
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.segmentation import Segmenter, Words
 from pyentmax.tasks.translation.translator import Translator
-from pyentmax.training import History, TrainingConfig, Validation, train
+from pyentmax.training import (
+    History,
+    RunOptions,
+    TrainingConfig,
+    Validation,
+    fingerprint,
+    train,
+)
 
 
 def train_translator(
@@ -23,20 +28,12 @@ def train_translator(
     pairs: Sequence[SentencePair],
     dev: Sequence[SentencePair],
     config: TrainingConfig,
+    options: RunOptions | None = None,
     *,
     segmenter: Segmenter | None = None,
-    tokens: int | None = 2048,
+    tokens: int = 2048,
     batch_size: int | None = None,
-    directory: str | Path | None = None,
-    keep: str = "best",
-    resume: bool = False,
-    overwrite: bool = True,
-    progress: bool = True,
-    purpose: str = "train",
     device: str = "cpu",
-    clock: Callable[[], float] = time.perf_counter,
-    blas_threads: int | None = None,
-    pause_after: int | None = None,
     on_validation: Callable[[Translator, Validation], None] | None = None,
     **model: Any,
 ) -> tuple[Translator, History]:
@@ -50,18 +47,16 @@ def train_translator(
         it reads the reference up to each.
     config : TrainingConfig
         Its seed fixes the initial parameters too.
+    options : RunOptions, optional
+        Where and how to run, as for :func:`pyentmax.training.train`, whose errors may come.
     segmenter : Segmenter, optional
-        Words, if not given.
+        By default words.
     tokens, batch_size : int
-        Batches of so many tokens, padding included, or of so many pairs: one of the two.
-    purpose : str
-        Goes into ``last.npz``, to tell runs apart.
+        Tokens per batch, padding included; or pairs per batch, if ``batch_size`` is given.
     device : {"cpu", "cuda"}
         Where to compute. The checkpoints are the same.
     on_validation : callable, optional
-        Called at each validation with the model as it is then, and what was found.
-    directory, keep, resume, overwrite, progress, clock, blas_threads, pause_after
-        As for :func:`pyentmax.training.train`, whose errors may come.
+        Called at each validation with the model as it is then, and the result.
     **model
         Fields of the architecture's configuration.
 
@@ -71,38 +66,35 @@ def train_translator(
         If the device cannot be used; the message says what is missing.
     """
     xp = device_module(device)
-    with limit_blas(blas_threads, announce=progress):
-        rng = np.random.default_rng(config.seed)
-        translator = Translator.untrained(architecture, pairs, segmenter or Words(), rng, **model)
-        translator.model.move_to(xp)
-        encoded, held_out = translator.pairs(pairs), translator.pairs(dev)
-        if batch_size is not None:
-            batches: Any = BucketedPairs(encoded, batch_size)
-        elif tokens is not None:
-            batches = TokenBatches(encoded, tokens)
-        else:
-            raise ValueError("tokens, batch_size: expected one of the two, got neither")
-        identity = {"purpose": purpose, **translator.description(), "dev": fingerprint(held_out)}
+    rng = np.random.default_rng(config.seed)
+    translator = Translator.untrained(architecture, pairs, segmenter or Words(), rng, **model)
+    translator.model.move_to(xp)
+    encoded, held_out = translator.pairs(pairs), translator.pairs(dev)
+    batches: Any
+    if batch_size is None:
+        batches, size = TokenBatches(encoded, tokens), {"tokens": tokens}
+    else:
+        batches, size = BucketedPairs(encoded, batch_size), {"batch_size": batch_size}
+    data = {
+        "train": fingerprint(pairs),
+        "dev": fingerprint(dev),
+        "segmenter": fingerprint(translator.segmenter.state().hex()),
+        **size,
+    }
 
-        def validate(_: Any) -> Validation:
-            found = translator.validate(held_out)
-            if on_validation is not None:
-                on_validation(translator, found)
-            return found
+    def validate(_: Any) -> Validation:
+        found = translator.validate(held_out)
+        if on_validation is not None:
+            on_validation(translator, found)
+        return found
 
-        history = train(
-            translator.model,
-            batches,
-            config,
-            validate,
-            directory=directory,
-            save_best=translator.save,
-            keep=keep,
-            identity=identity,
-            resume=resume,
-            overwrite=overwrite,
-            progress=progress,
-            clock=clock,
-            pause_after=pause_after,
-        )
+    history = train(
+        translator.model,
+        batches,
+        config,
+        validate,
+        options,
+        settings={"model": asdict(translator.model.config), "data": data},
+        save_best=translator.save,
+    )
     return translator, history

@@ -24,7 +24,7 @@ from pyentmax.tasks.captions.experiment import ROWS, do_run, is_finished, measur
 from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
 from pyentmax.tasks.records import open_folder, read_json
 from pyentmax.tasks.runs import Run
-from pyentmax.training import CheckpointError, TrainingConfig
+from pyentmax.training import CheckpointError, RunOptions, TrainingConfig
 
 TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
 
@@ -121,12 +121,13 @@ def test_a_saved_model_says_the_same(tmp_path):
 def test_a_resumed_training_gives_the_same_numbers(tmp_path):
     data = draw_data(40, 8)
     config = TrainingConfig(updates=6, validate_every=2)
-    options = {"batch_size": 8, "progress": False, **TINY}
-    whole, _ = train_captioner(data, config, **options)
-    halves = {"directory": tmp_path, **options}
-    _, stopped = train_captioner(data, config, pause_after=3, **halves)
+    options = {"batch_size": 8, **TINY}
+    half = RunOptions(tmp_path, progress=False, pause_after=3)
+    rest = RunOptions(tmp_path, progress=False, resume=True)
+    whole, _ = train_captioner(data, config, RunOptions(progress=False), **options)
+    _, stopped = train_captioner(data, config, half, **options)
     assert stopped.interrupted
-    resumed, history = train_captioner(data, config, resume=True, **halves)
+    resumed, history = train_captioner(data, config, rest, **options)
     assert history.update == [2, 4, 6]
     for name, x in whole.model.params.items():
         np.testing.assert_array_equal(resumed.model.params[name], x)
@@ -134,29 +135,14 @@ def test_a_resumed_training_gives_the_same_numbers(tmp_path):
 
 def test_a_run_is_not_resumed_with_other_images_to_choose_by(tmp_path):
     data, config = draw_data(40, 8), TrainingConfig(updates=4, validate_every=2)
-    options = {"batch_size": 8, "progress": False, "directory": tmp_path, **TINY}
-    train_captioner(data, config, pause_after=2, **options)
+    options = {"batch_size": 8, **TINY}
+    half = RunOptions(tmp_path, progress=False, pause_after=2)
+    rest = RunOptions(tmp_path, progress=False, resume=True)
+    train_captioner(data, config, half, **options)
     other = data._replace(dev=data.test)
-    with pytest.raises(CheckpointError, match="belongs to another run .dev: not the same|dev: was"):
-        train_captioner(other, config, resume=True, **options)
-    train_captioner(data, config, resume=True, **options)
-
-
-def test_a_result_stays_until_there_is_a_new_one(tmp_path, monkeypatch):
-    """It went as soon as the model was seen to be lost, whether or not the run could go on."""
-    monkeypatch.setattr("pyentmax.tasks.captions.experiment.MODEL", TINY)
-    run, folder = Run("softmax", 0), tmp_path / "softmax.seed-0"
-    assert do_run(tmp_path, run, updates=1, count=20, progress=False)
-    result = (folder / "result.json").read_bytes()
-    whole = (folder / "last.npz").read_bytes()
-    (folder / "best.npz").unlink()
-    (folder / "last.npz").write_bytes(whole[:99])
-    with pytest.raises(CheckpointError):
-        do_run(tmp_path, run, updates=1, count=20, progress=False)
-    assert (folder / "result.json").read_bytes() == result
-    (folder / "last.npz").write_bytes(whole)
-    assert do_run(tmp_path, run, updates=1, count=20, progress=False)
-    assert (folder / "best.npz").exists()
+    with pytest.raises(CheckpointError, match=r"belongs to another run .data\.dev was"):
+        train_captioner(other, config, rest, **options)
+    train_captioner(data, config, rest, **options)
 
 
 def test_what_is_measured_of_a_model():
@@ -177,7 +163,7 @@ def test_train_and_resume(tmp_path, capsys):
     assert main(command) == 0
     assert "2 updates in" in capsys.readouterr().out
     assert main(command) == 1
-    assert "already holds a run" in capsys.readouterr().err
+    assert "expected an empty folder" in capsys.readouterr().err
     assert main([*command, "--resume"]) == 0
     assert main([*command, "--resume", "--attention", "2"]) == 1
     assert "belongs to another run" in capsys.readouterr().err

@@ -207,7 +207,7 @@ def test_inflect_refuses(run, capsys, arguments, message):
 
 def test_no_model(tmp_path, capsys):
     assert main(["inflect", str(tmp_path), "walk", "V;PST"]) == 1
-    assert "no checkpoint at" in capsys.readouterr().err
+    assert "No such file" in capsys.readouterr().err
 
 
 def test_truncated_model(run, tmp_path, capsys):

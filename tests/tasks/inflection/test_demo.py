@@ -39,8 +39,8 @@ def test_a_short_run(tmp_path, capsys, monkeypatch):
 
 
 def test_a_run_of_the_users_own_is_not_overwritten(tmp_path):
-    save_checkpoint(tmp_path / "last.npz", {}, {"kind": "training state", "identity": {}})
-    with pytest.raises(ValueError, match="a run that is not the demonstration's"):
+    save_checkpoint(tmp_path / "last.npz", {}, {"kind": "training state"})
+    with pytest.raises(ValueError, match="expected an empty folder for a new run"):
         demo.run_demo(tmp_path, seed=0)
 
 

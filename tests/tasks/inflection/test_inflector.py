@@ -1,13 +1,21 @@
 """Models of words: what they learn, list, refuse, and how they are saved."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from pyentmax.analysis import empty_string_probability
 from pyentmax.data import DataError
 from pyentmax.tasks.inflection import Example, Inflector, load_word_decoder, train_inflector
-from pyentmax.training import CheckpointError, TrainingConfig, load_checkpoint, save_checkpoint
+from pyentmax.training import (
+    CheckpointError,
+    RunOptions,
+    TrainingConfig,
+    save_checkpoint,
+)
 
+QUIET = RunOptions(progress=False)
 WORDS = ["play", "walk", "call", "snow", "glow", "ask", "mail", "sail"]
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in WORDS] + [
     Example(w, w + "s", ("V", "3", "SG", "PRS")) for w in WORDS
@@ -17,9 +25,7 @@ VERBS = [Example(w, w + "ed", ("V", "PST")) for w in WORDS] + [
 @pytest.fixture(scope="module")
 def trained():
     config = TrainingConfig(updates=150, rate=0.01, seed=0)
-    return train_inflector(
-        VERBS, VERBS, config, batch_size=8, progress=False, hidden=32, dropout=0.0
-    )
+    return train_inflector(VERBS, VERBS, config, QUIET, batch_size=8, hidden=32, dropout=0.0)
 
 
 def test_it_learns_the_words(trained):
@@ -70,9 +76,7 @@ def test_validation_counts_whole_forms(trained):
 def test_same_seed_same_model():
     config = TrainingConfig(updates=5, seed=3)
     runs = [
-        train_inflector(VERBS, VERBS, config, batch_size=8, progress=False, hidden=8)[
-            0
-        ].model.params
+        train_inflector(VERBS, VERBS, config, QUIET, batch_size=8, hidden=8)[0].model.params
         for _ in range(2)
     ]
     assert all((runs[0][name] == runs[1][name]).all() for name in runs[0])
@@ -116,24 +120,9 @@ def test_several_checkpoints_are_an_ensemble(tmp_path):
         load_word_decoder([])
 
 
-@pytest.mark.parametrize(
-    "options", [{"score": "additive"}, {"attention": "2", "fertility": 2.0}, {}]
-)
-def test_later_options_are_saved_where_they_are_used(tmp_path, options):
-    # Early checkpoints lack them: without them a file is what it was then, and it loads.
-    rng = np.random.default_rng(0)
-    Inflector.untrained(VERBS, rng, hidden=8, **options).save(tmp_path / "m.npz")
-    _, meta = load_checkpoint(tmp_path / "m.npz", "inflection model")
-    later = {"score": "bilinear", "fertility": None}
-    assert later.keys() & meta["config"].keys() == later.keys() & options.keys()
-    config = Inflector.load(tmp_path / "m.npz").model.config
-    for name, unused in later.items():
-        assert getattr(config, name) == options.get(name, unused)
-
-
 def test_broken_files(trained, tmp_path):
     inflector, _ = trained
-    with pytest.raises(FileNotFoundError, match=r"no checkpoint at .*best\.npz"):
+    with pytest.raises(FileNotFoundError, match=r"best\.npz"):
         Inflector.load(tmp_path)
     path = tmp_path / "best.npz"
     inflector.save(path)
@@ -162,27 +151,24 @@ def test_a_run_without_a_validation_yet(tmp_path):
 )
 def test_another_model_does_not_go_on_with_a_run(tmp_path, changes):
     config = TrainingConfig(updates=4, seed=0)
-    options = {
-        "batch_size": 8,
-        "progress": False,
-        "directory": tmp_path,
-        "hidden": 8,
-        "dropout": 0.2,
-    }
-    train_inflector(VERBS, VERBS, config, **options)
+    options = {"batch_size": 8, "hidden": 8, "dropout": 0.2}
+    run = RunOptions(tmp_path, progress=False)
+    train_inflector(VERBS, VERBS, config, run, **options)
     with pytest.raises(CheckpointError, match="belongs to another run"):
-        train_inflector(VERBS, VERBS, config, resume=True, **(options | changes))
+        train_inflector(VERBS, VERBS, config, replace(run, resume=True), **(options | changes))
 
 
 def test_other_words_do_not_go_on_with_a_run(tmp_path):
     config = TrainingConfig(updates=4, seed=0)
-    options = {"batch_size": 8, "progress": False, "directory": tmp_path, "hidden": 8}
-    train_inflector(VERBS, VERBS, config, **options)
+    options = {"batch_size": 8, "hidden": 8}
+    run = RunOptions(tmp_path, progress=False)
+    train_inflector(VERBS, VERBS, config, run, **options)
+    run = replace(run, resume=True)
     accented = [e._replace(form=e.form.replace("a", "é")) for e in VERBS]
-    with pytest.raises(CheckpointError, match="target: not the same|dev: was"):
-        train_inflector(accented, accented, config, resume=True, **options)
-    with pytest.raises(CheckpointError, match="dev: was 16 examples"):
-        train_inflector(VERBS, VERBS[:5], config, resume=True, **options)
+    with pytest.raises(CheckpointError, match=r"data\.train was"):
+        train_inflector(accented, accented, config, run, **options)
+    with pytest.raises(CheckpointError, match=r"data\.dev was"):
+        train_inflector(VERBS, VERBS[:5], config, run, **options)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +201,7 @@ def test_languages():
 def test_softmax_is_never_exact():
     config = TrainingConfig(updates=150, rate=0.01, seed=0)
     inflector, _ = train_inflector(
-        VERBS, VERBS, config, batch_size=8, progress=False, hidden=32, dropout=0.0, output="softmax"
+        VERBS, VERBS, config, QUIET, batch_size=8, hidden=32, dropout=0.0, output="softmax"
     )
     result = inflector.inflect("walk", "V;PST")
     assert inflector.form(result.best.tokens) == "walked"

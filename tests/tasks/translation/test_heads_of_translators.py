@@ -81,7 +81,7 @@ def test_analyse_says_what_it_cannot_do(models, capsys):
         ((models / "other.npz", "toy-german"), "the file holds 'parrot'"),
         ((models / "dense",), "expected MODEL and DATA"),
         ((models / "rnn.npz", "toy-german"), "expected a Transformer"),
-        ((models / "none.npz", "toy-german"), "no checkpoint at"),
+        ((models / "none.npz", "toy-german"), "No such file"),
         ((models / "dense", "toy-german", "--k", "0"), "k: expected numbers from 1 up"),
         ((models / "dense", "toy-german", "--first", "0"), "first: expected at least 1"),
         ((models / "dense", "toy-german", "--translate", "-1"), "--translate: expected a number"),

@@ -9,8 +9,7 @@ from pyentmax.calls.devices import DEVICES
 from pyentmax.tasks.captions.experiment import MODEL, TRAINING
 from pyentmax.tasks.captions.training import COUNT, HELD_OUT, draw_data, train_captioner
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.model_files import refuse_other_run
-from pyentmax.training import BEST, LAST, TrainingConfig
+from pyentmax.training import BEST, LAST, RunOptions, TrainingConfig
 
 
 def add_train(commands: Commands) -> None:
@@ -39,16 +38,14 @@ def add_train(commands: Commands) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    refuse_other_run(args.out, args.resume)
+    options = RunOptions(args.out, resume=args.resume, progress=not args.quiet)
+    options.check_directory()
     model = MODEL | {name: vars(args)[name] for name in ("attention", "heads", "layers", "width")}
     data = draw_data(args.images, max(args.images * HELD_OUT // COUNT, 1))
     captioner, history = train_captioner(
         data,
         TrainingConfig(**TRAINING | {"updates": args.updates, "seed": args.seed}),
-        directory=args.out,
-        resume=args.resume,
-        overwrite=False,
-        progress=not args.quiet,
+        options,
         device=args.device,
         **model,
     )

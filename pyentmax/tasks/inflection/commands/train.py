@@ -12,8 +12,7 @@ from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.inflection.commands.options import fields_from, note_unknown, read_marked
 from pyentmax.tasks.inflection.examples import compounds_of, hold_out, source_tokens
 from pyentmax.tasks.inflection.training import train_inflector
-from pyentmax.tasks.model_files import refuse_other_run
-from pyentmax.training import TrainingConfig
+from pyentmax.training import RunOptions, TrainingConfig
 
 
 def add_train(commands: Commands) -> None:
@@ -66,6 +65,8 @@ def add_train(commands: Commands) -> None:
 
 
 def _train_seq2seq(args: argparse.Namespace) -> int:
+    options = RunOptions(args.out, resume=args.resume, progress=not args.quiet)
+    options.check_directory()
     examples = read_marked(args.train, args.multilingual)
     dev = read_marked(args.dev, args.multilingual)
     known = {token for e in examples for token in (*source_tokens(e), *e.form)}
@@ -81,16 +82,12 @@ def _train_seq2seq(args: argparse.Namespace) -> int:
         examples, left_out = hold_out(examples, held)
         print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
     last = args.out / "last.npz"
-    refuse_other_run(args.out, args.resume)
     inflector, history = train_inflector(
         examples,
         dev,
         TrainingConfig(**fields_from(args, TrainingConfig)),
+        options,
         batch_size=args.batch_size,
-        directory=args.out,
-        resume=args.resume,
-        overwrite=False,
-        progress=not args.quiet,
         device=args.device,
         output=args.loss,
         **fields_from(args, RNNSeq2SeqConfig),

@@ -9,8 +9,7 @@ from pyentmax.calls.devices import DEVICES
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.language_model.text import read_text
 from pyentmax.tasks.language_model.training import train_writer
-from pyentmax.tasks.model_files import refuse_other_run
-from pyentmax.training import LAST, TrainingConfig
+from pyentmax.training import LAST, RunOptions, TrainingConfig
 
 
 def add_train(commands: Commands) -> None:
@@ -48,7 +47,8 @@ def add_train(commands: Commands) -> None:
 
 
 def _train(args: argparse.Namespace) -> int:
-    refuse_other_run(args.out, args.resume)
+    options = RunOptions(args.out, resume=args.resume, progress=not args.quiet)
+    options.check_directory()
     training = TrainingConfig(
         updates=args.updates,
         rate=args.rate,
@@ -63,12 +63,9 @@ def _train(args: argparse.Namespace) -> int:
     _, history = train_writer(
         read_text(args.text),
         training,
+        options,
         context=args.context,
         batch_size=args.batch_size,
-        directory=args.out,
-        resume=args.resume,
-        overwrite=False,
-        progress=not args.quiet,
         device=args.device,
         dropout=args.dropout,
         **{name: getattr(args, name) for name in fields},

@@ -31,7 +31,7 @@ from pyentmax.tasks.language_model.training import train_writer
 from pyentmax.tasks.language_model.writer import Writer
 from pyentmax.tasks.records import fingerprint_of_texts, open_folder
 from pyentmax.tasks.runs import Curve, Run, finish, has_result, speed, training_state
-from pyentmax.training import LAST, TrainingConfig, Validation
+from pyentmax.training import LAST, RunOptions, TrainingConfig, Validation
 
 TRACED = 4
 """Pieces of the held-out text on which attended positions are counted at each validation."""
@@ -86,13 +86,12 @@ def do_run(
         writer, history = train_writer(
             text,
             config,
+            RunOptions(
+                folder, resume=(folder / LAST).exists(), pause_after=pause_after, progress=progress
+            ),
             context=CONTEXT,
             batch_size=BATCH,
-            directory=folder,
-            resume=(folder / LAST).exists(),
-            pause_after=pause_after,
             device=device,
-            progress=progress,
             on_validation=partial(_record, Curve(folder, config), text),
             **row(run.row).config(),
         )

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from pyentmax.calls.devices import DEVICES
 from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.model_files import refuse_other_run
 from pyentmax.tasks.translation.configuration import read_experiment
 from pyentmax.tasks.translation.training import train_translator
-from pyentmax.training import LAST, TrainingConfig
+from pyentmax.training import LAST, RunOptions, TrainingConfig
 
 _DESCRIPTION = (
     "Train a model of translation as a TOML file says. [data] has train and dev, each two files "
@@ -54,22 +53,18 @@ def _train(args: argparse.Namespace) -> int:
         where = "" if str(error).startswith(from_options) else f"{args.config}, [training] "
         raise ValueError(f"{where}{error}") from error
     last = args.out / LAST
-    refuse_other_run(args.out, args.resume)
+    options = RunOptions(args.out, resume=args.resume, progress=not args.quiet)
+    options.check_directory()
     train, dev = experiment.pairs()
-    batch_size = experiment.data.get("batch_size")
-    tokens = None if batch_size else experiment.data.get("tokens", 2048)
     translator, history = train_translator(
         args.model,
         train,
         dev,
         training,
+        options,
         segmenter=experiment.segmenter(train),
-        tokens=tokens,
-        batch_size=batch_size,
-        directory=args.out,
-        resume=args.resume,
-        overwrite=False,
-        progress=not args.quiet,
+        tokens=experiment.data.get("tokens", 2048),
+        batch_size=experiment.data.get("batch_size"),
         device=args.device,
         **experiment.model,
     )

@@ -27,7 +27,7 @@ from pyentmax.tasks.translation.experiments.rows import row
 from pyentmax.tasks.translation.multi30k import Data, read_multi30k
 from pyentmax.tasks.translation.training import train_translator
 from pyentmax.tasks.translation.translator import Translator
-from pyentmax.training import LAST, TrainingConfig, Validation
+from pyentmax.training import LAST, RunOptions, TrainingConfig, Validation
 
 TRAJECTORY, TRANSLATIONS = "trajectory.json", "translations.txt"
 TRACED = 200
@@ -78,7 +78,7 @@ def do_run(
         )
         if interrupted:
             return None
-        if watched := training_state(folder)["history"].get("watched"):
+        if watched := training_state(folder)["history"].get("diagnostics"):
             write_json(folder / TRAJECTORY, watched)
         return _measured(folder, run, translator, sentences, progress)
 
@@ -120,14 +120,13 @@ def _train(
         sentences.train,
         sentences.dev,
         config,
+        RunOptions(
+            folder, resume=(folder / LAST).exists(), pause_after=pause_after, progress=progress
+        ),
         segmenter=experiment.segmenter(sentences.train),
         tokens=experiment.data["tokens"],
-        directory=folder,
-        resume=(folder / LAST).exists(),
-        pause_after=pause_after,
         on_validation=record,
         device=device,
-        progress=progress,
         **experiment.model,
     )
     return translator, history.interrupted
