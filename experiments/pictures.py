@@ -31,7 +31,8 @@ def panels(columns: int = 1, *, share_y: bool = True) -> list[Axes]:
     """The axes of a new figure, side by side."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(1.4 + 4.2 * columns, 3.6), layout="constrained")
+    figure = Figure(figsize=(1.4 + (4.2 if columns < 3 else 3.0) * columns, 3.6))
+    figure.set_layout_engine("constrained")
     return list(figure.subplots(1, columns, squeeze=False, sharey=share_y)[0])
 
 
@@ -61,7 +62,15 @@ def points(ax: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]], x: st
 
 
 def save(axes: Sequence[Axes], path: Path) -> Path:
-    """Save the figure of these axes."""
+    """Save the figure of these axes, with one legend for all of them."""
+    if len(axes) == 1:
+        legend: Any = axes[0].legend(frameon=False)
+    else:
+        handles, labels = axes[0].get_legend_handles_labels()
+        options: Any = {"loc": "outside lower center", "ncols": 3, "frameon": False}
+        legend = axes[0].figure.legend(handles, labels, **options)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
     return save_figure(axes[0], path)
 
 
@@ -77,5 +86,3 @@ def _finish(ax: Axes, x: str, y: str) -> None:
     ax.set_axisbelow(True)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
-    for text in ax.legend(frameon=False).get_texts():
-        text.set_parse_math(False)

@@ -226,6 +226,37 @@ def finished(history: Any) -> None:
         raise KeyboardInterrupt
 
 
+class Notes:
+    """What a run measures at its validations beyond loss and accuracy, in a file beside it.
+
+    A run that was cut off repeats its last validations to the last bit, so that a note belongs to
+    the validation with the same loss, however often it was written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder.with_name(folder.name + ".notes.jsonl")
+
+    def add(self, loss: float, found: dict[str, Any]) -> None:
+        """Note what was found at a validation with this loss."""
+        with self.path.open("a", encoding="utf-8") as file:
+            # The line feed comes first: what a killed process left of a line ends there.
+            file.write("\n" + _text({"loss": loss, **found}))
+
+    def curve(self, history: Any) -> dict[str, list[Any]]:
+        """The validations of a training, column by column, with what was noted of them."""
+        notes: dict[float, dict[str, Any]] = {}
+        for text in self.path.read_text("utf-8").splitlines() if self.path.exists() else []:
+            with suppress(ValueError):
+                note = json.loads(text)
+                notes[note.pop("loss")] = note
+        names = ("update", "loss", "dev_loss", "dev_accuracy", "seconds")
+        columns = {name: list(getattr(history, name)) for name in names}
+        found = [notes.get(loss, {}) for loss in history.dev_loss]
+        for name in dict.fromkeys(name for note in found for name in note):
+            columns[name] = [note.get(name) for note in found]
+        return columns
+
+
 def run_all(
     out: Path,
     work: Work,

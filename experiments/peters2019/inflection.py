@@ -8,11 +8,10 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from experiments.runner import Options, Settings, finished
+from experiments.runner import Notes, Options, Settings, finished
 from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
 from pyentmax.tasks.inflection import Inflector, train_inflector
 from pyentmax.tasks.inflection.conll2018 import conll2018_files, conll2018_languages
@@ -112,15 +111,9 @@ def small_run(
         "cpu_seconds": round(history.seconds[-1], 2),
         **measured(inflector, dev, settings["beam"]),
         **fingerprints(train, dev),
-        "curve": curve(history),
+        "curve": Notes(folder).curve(history),
     }
     return inflector, dev, result
-
-
-def curve(history: History) -> dict[str, list[float]]:
-    """The validations of a training: update, training loss, dev loss and accuracy, seconds."""
-    names = ("update", "loss", "dev_loss", "dev_accuracy", "seconds")
-    return {name: asdict(history)[name] for name in names}
 
 
 def measured(decoder: WordDecoder, dev: Sequence[Example], beam: int) -> dict[str, Any]:

@@ -24,7 +24,6 @@ import numpy as np
 
 from experiments.peters2019.inflection import (
     add_shared_options,
-    curve,
     fingerprints,
     fit,
     measured,
@@ -33,7 +32,15 @@ from experiments.peters2019.inflection import (
 from experiments.peters2019.language_families import FAMILIES, FAMILY_OF
 from experiments.pictures import curves as draw_curves
 from experiments.pictures import panels, save
-from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
+from experiments.runner import (
+    Experiment,
+    Line,
+    Notes,
+    Options,
+    Settings,
+    Unready,
+    folder_of,
+)
 from experiments.tables import grouped, markdown, mean, spread, values
 from pyentmax.system.memory import peak_memory
 from pyentmax.tasks.inflection.examples import first_words
@@ -98,7 +105,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         }
         chosen_on = first_words(dev, settings["validate_on"] or None)
         decoder, history = fit(settings, folder, options, train, chosen_on, training)
-        found = {"updates": history.update[-1], "curve": curve(history)}
+        found = {"updates": history.update[-1], "curve": Notes(folder).curve(history)}
         found["train_seconds"] = round(history.seconds[-1], 1)
         found["epochs"] = [
             min(settings["epochs"], settings["validate_every"] * number)

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments import translation
 from experiments.runner import HOME, read_lines
 from pyentmax.tasks.inflection import english_verbs
+from pyentmax.tasks.translation import toy_german
 
 TABLE1 = "--attention 1 --epochs 1 --languages welsh english --hidden 8"
 SCRIPTS = {
@@ -23,6 +25,11 @@ SCRIPTS = {
     "peters2019.figure6": "--mapping 1 bisection:1.5 --updates 2 --validations 1 --hidden 8",
     "peters2019.english": "--setting no-draw-1-3100 --loss 1.5 --seed 0 --updates 2",
     "peters2019.sparsity": "--alpha 1.5 --updates 2 --beam 2 --hidden 8",
+    "peters2019.table2": "--row rnn-1-1 rnn-1.5-1.5 --updates 2",
+    "peters2019.figure4_translation": "--row rnn-1-1.5 rnn-1.5-1 --updates 2",
+    "correia2019.table1": "--row transformer-1 transformer-learned-late --updates 2",
+    "zhao2019.table4": "--row transformer-top8 --updates 2",
+    "own.starts": "--row transformer-1 transformer-1.5-switch --updates 2",
     "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
 }
@@ -46,7 +53,22 @@ def data(tmp_path_factory):
     for language in ("english", "welsh"):
         for split, words in (("train-medium", lines), ("train-high", lines), ("dev", lines[:4])):
             (task / f"{language}-{split}").write_text("".join(words), "utf-8")
+    pairs = toy_german()[:76]
+    for split, chosen in (("train", pairs[:70]), ("val", pairs[70:])):
+        for side, language in enumerate(("de", "en")):
+            text = "".join(f"{pair[side]}\n" for pair in chosen)
+            (folder / f"{split}.lc.norm.tok.{language}").write_text(text, "utf-8")
     return folder
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Models of a few hundred parameters, where a script has no options for them."""
+    monkeypatch.setattr("pyentmax.tasks.translation.multi30k.DEV", 10)
+    monkeypatch.setattr(translation, "SUBWORDS", 60)
+    transformer = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "tied": "output"}
+    models = {"transformer": transformer, "rnn": {"hidden": 8}}
+    monkeypatch.setattr(translation, "MODELS", models)
 
 
 def test_every_script_has_a_smoke_test():
@@ -56,7 +78,7 @@ def test_every_script_has_a_smoke_test():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_smallest_run_ends_with_a_table(name, data, tmp_path, capsys):
+def test_smallest_run_ends_with_a_table(name, data, small, tmp_path, capsys):
     options = SCRIPTS[name].split()
     pictures = ["--pictures", str(tmp_path / "p")] if script(name).EXPERIMENT.draw else []
     where = ["--out", str(tmp_path), "--data", str(data), "--quiet"]

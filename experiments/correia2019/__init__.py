@@ -1,0 +1,1 @@
+"""Correia, Niculae and Martins (2019), Adaptively Sparse Transformers."""
