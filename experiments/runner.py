@@ -24,6 +24,7 @@ import hashlib
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -38,6 +39,7 @@ import numpy as np
 
 import pyentmax
 from pyentmax.system.files import locked, replacing
+from pyentmax.training import LAST, History, RunOptions
 
 Settings = dict[str, Any]
 """What makes a run what it is, as JSON can hold it."""
@@ -220,10 +222,24 @@ def _opened(folder: Path, settings: Settings) -> list[dict[str, Any]]:
     return list(sessions)
 
 
-def finished(history: Any) -> None:
+def run_options(folder: Path, options: Options, **more: Any) -> RunOptions:
+    """Where and how to train: what is in the folder is resumed."""
+    resume = (folder / LAST).exists()
+    if folder.exists() and not resume:
+        shutil.rmtree(folder)  # of a process that was killed before its first checkpoint
+    return RunOptions(folder, resume=resume, progress=not options.quiet, **more)
+
+
+def finished(history: History) -> None:
     """Raise KeyboardInterrupt if a training's history says that it was stopped."""
     if history.interrupted:
         raise KeyboardInterrupt
+
+
+def speed(history: History) -> dict[str, float]:
+    """Seconds of updates, and examples or tokens per second, as a result holds them."""
+    seconds, count = history.seconds[-1], history.count[-1]
+    return {"train_seconds": round(seconds, 1), "per_second": round(count / seconds, 1)}
 
 
 class Notes:
@@ -242,7 +258,7 @@ class Notes:
             # The line feed comes first: what a killed process left of a line ends there.
             file.write("\n" + _text({"loss": loss, **found}))
 
-    def curve(self, history: Any) -> dict[str, list[Any]]:
+    def curve(self, history: History) -> dict[str, list[Any]]:
         """The validations of a training, column by column, with what was noted of them."""
         notes: dict[float, dict[str, Any]] = {}
         for text in self.path.read_text("utf-8").splitlines() if self.path.exists() else []:

@@ -8,7 +8,6 @@ Multi30k's captions are not ours.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import time
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -17,7 +16,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.runner import Line, Notes, Options, Settings, Unready, finished, folder_of
+from experiments.runner import (
+    Line,
+    Notes,
+    Options,
+    Settings,
+    Unready,
+    finished,
+    folder_of,
+    run_options,
+    speed,
+)
 from experiments.tables import grouped, markdown, mean, spread, values
 from pyentmax.calls.devices import to_host
 from pyentmax.data import Pair, bucketed_batches, make_batch
@@ -28,7 +37,7 @@ from pyentmax.system.files import replacing
 from pyentmax.tasks.translation import Subwords, Translator, train_translator
 from pyentmax.tasks.translation.bleu import bleu, bleu_metric, sacrebleu_module
 from pyentmax.tasks.translation.multi30k import Data, read_multi30k
-from pyentmax.training import LAST, TrainingConfig, Validation
+from pyentmax.training import TrainingConfig, Validation, fingerprint
 
 BEAM, SUBWORDS = 5, 4000
 TRACED = 200  # dev pairs on which supports are measured at each validation
@@ -226,25 +235,23 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
         data.train,
         data.dev,
         TrainingConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
+        run_options(folder, options),
         segmenter=Subwords.learn(sentences, settings["subwords"], settings["seed"]),
         tokens=settings["tokens"],
-        directory=folder,
-        resume=(folder / LAST).exists(),
         on_validation=partial(_note, notes, data),
         device=options.device,
-        progress=not options.quiet,
         **settings["model"],
     )
     finished(history)
     found = {
         "dev_accuracy": max(history.dev_accuracy),
-        "train_seconds": round(history.seconds[-1], 1),
-        "data": _fingerprint(data, settings["direction"]),
+        **speed(history),
+        "data": fingerprint(data),
         "curve": notes.curve(history),
         **_alphas(translator),
     }
-    if history.watched:
-        found["watched"] = history.watched
+    if history.diagnostics:
+        found["diagnostics"] = history.diagnostics
     return translator, data, found
 
 
@@ -252,17 +259,6 @@ def _note(notes: Notes, data: Data, translator: Translator, validation: Validati
     """How much the attention sees on some dev sentences."""
     seen = supports(translator, translator.pairs(data.dev[:TRACED]))
     notes.add(validation.loss, {n: round(x, 3) for n, x in seen.items()} | _alphas(translator))
-
-
-def _fingerprint(data: Data, direction: str) -> str:
-    """A short text for the sentences, of both directions the same."""
-    order = 1 if direction == "de-en" else -1
-    digest = hashlib.sha256()
-    for part in data:
-        for pair in part:
-            for side in pair[::order]:
-                digest.update(f"{len(side)} {side}".encode())
-    return digest.hexdigest()[:16]
 
 
 def _alphas(translator: Translator) -> dict[str, Any]:

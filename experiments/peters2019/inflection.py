@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
-import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from experiments.runner import Notes, Options, Settings, finished
+from experiments.runner import Notes, Options, Settings, finished, run_options
 from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
 from pyentmax.tasks.inflection import Inflector, train_inflector
 from pyentmax.tasks.inflection.conll2018 import conll2018_files, conll2018_languages
@@ -22,7 +20,7 @@ from pyentmax.tasks.inflection.examples import (
     hold_out,
     read_examples,
 )
-from pyentmax.training import LAST, History, RunOptions, TrainingConfig
+from pyentmax.training import History, TrainingConfig, fingerprint
 
 SIZES = ("high", "medium", "low")
 MODEL = ("hidden", "layers", "dropout", "score", "attention")
@@ -68,18 +66,12 @@ def fit(
     keep : {"best", "last"}
         As for `RunOptions`.
     """
-    run = RunOptions(
-        folder,
-        resume=(folder / LAST).exists(),
-        keep=keep,
-        progress=not options.quiet,
-        clock=time.process_time if options.device == "cpu" else time.perf_counter,
-    )
+    clock = time.process_time if options.device == "cpu" else time.perf_counter
     inflector, history = train_inflector(
         train,
         dev,
         TrainingConfig(**training, seed=settings["seed"]),
-        run,
+        run_options(folder, options, keep=keep, clock=clock),
         batch_size=settings["batch_size"],
         device=options.device,
         output=settings["loss"],
@@ -153,19 +145,8 @@ def measured(decoder: WordDecoder, dev: Sequence[Example], beam: int) -> dict[st
 
 
 def fingerprints(train: Sequence[Example], dev: Sequence[Example]) -> dict[str, str]:
-    """A short text for the words of each split, the same only for the same ones in one order.
-
-    Examples
-    --------
-    >>> fingerprints([Example("draw", "drawn", ("V", "PST"))], [])["train"]
-    '1 examples, e936c25c28ac0a54'
-    """
-
-    def told(words: Sequence[Example]) -> str:
-        digest = hashlib.sha256(json.dumps(words).encode())
-        return f"{len(words)} examples, {digest.hexdigest()[:16]}"
-
-    return {"train": told(train), "dev": told(dev)}
+    """A short text for the words of each split, the same only for the same ones in one order."""
+    return {"train": fingerprint(train), "dev": fingerprint(dev)}
 
 
 def add_shared_options(parser: argparse.ArgumentParser, **defaults: Any) -> None:

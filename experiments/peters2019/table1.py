@@ -40,6 +40,7 @@ from experiments.runner import (
     Settings,
     Unready,
     folder_of,
+    speed,
 )
 from experiments.tables import grouped, markdown, mean, spread, values
 from pyentmax.system.memory import peak_memory
@@ -106,7 +107,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         chosen_on = first_words(dev, settings["validate_on"] or None)
         decoder, history = fit(settings, folder, options, train, chosen_on, training)
         found = {"updates": history.update[-1], "curve": Notes(folder).curve(history)}
-        found["train_seconds"] = round(history.seconds[-1], 1)
+        found |= speed(history)
         found["epochs"] = [
             min(settings["epochs"], settings["validate_every"] * number)
             for number in range(1, len(history.update) + 1)

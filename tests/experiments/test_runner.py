@@ -12,6 +12,7 @@ import pytest
 
 from experiments import runner
 from experiments.runner import Experiment, Options, add_line, folder_of, read_lines, run_all
+from pyentmax.training import History
 
 RUNS = [{"row": row, "seed": seed, "updates": 4} for row in ("a", "b") for seed in (0, 1)]
 
@@ -174,6 +175,25 @@ def test_cluster_does_the_runs(tmp_path, capsys):
         assert begun(run_all(tmp_path, count, RUNS, options, scheduler=address)) == [1, 1, 1, 1]
         assert len(run_all(tmp_path / "b", diverge, RUNS, options, scheduler=address)) == 2
     assert "the loss is not finite" in capsys.readouterr().out
+
+
+def test_notes_of_a_killed_run_belong_to_their_validations(tmp_path):
+    notes, history = runner.Notes(tmp_path / "run"), History([2, 4], [0.5] * 2, [0.3, 0.1])
+    history.dev_accuracy, history.seconds = [0.6, 0.8], [1.0, 2.0]
+    notes.add(0.3, {"context": 5.0})
+    notes.add(0.1, {"context": 4.0})
+    with notes.path.open("a") as file:
+        file.write('\n{"loss": 0.1, "cont')
+    notes.add(0.1, {"context": 4.0})
+    assert notes.curve(history)["context"] == [5.0, 4.0]
+
+
+def test_start_without_a_checkpoint_is_begun_anew(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "best.npz").touch()
+    found = runner.run_options(tmp_path / "run", Options())
+    assert not found.resume
+    found.check_directory()
 
 
 def test_settings_are_kept_beside_the_run(tmp_path):
