@@ -1,39 +1,32 @@
 """Reverse-mode differentiation in a few hundred lines, enough for the models of the papers.
 
-``tensor`` is the tape with its arithmetic, ``gradients`` what flows back along it, ``ops`` the
-functions on tensors, ``mappings`` the sparse mappings and their losses, and ``sparse_attention``
-attention that keeps its support alone. Each mapping of `pyentmax.MAPPINGS` is an attribute of this
-package, such as ``autograd.sparsemax``.
+``tensor`` is the tape with its arithmetic, ``ops`` the functions on tensors, ``mappings`` the
+mappings and their losses, and ``sparse_attention`` attention that stores only the support of its
+weights. Each mapping of `pyentmax.MAPPINGS` is an attribute of this package, such as
+``autograd.sparsemax``.
 """
 
 from typing import Any
 
-from pyentmax.autograd.gradients import GradientProduct, GradientSlice
 from pyentmax.autograd.mappings import MAPPING_OPS, fenchel_young_loss
 from pyentmax.autograd.ops import (
-    as_tensor,
     concatenate,
     dropout,
     exp,
     linear,
-    linear_by_rows,
     log,
-    matmul,
     relu,
-    select_rows,
     sigmoid,
     stack,
     take_rows,
     tanh,
 )
 from pyentmax.autograd.sparse_attention import attention
-from pyentmax.autograd.tensor import Tensor
+from pyentmax.autograd.tensor import Tensor, as_tensor
 from pyentmax.calls.devices import array_module
 
 __all__ = [
     "MAPPING_OPS",
-    "GradientSlice",
-    "GradientProduct",
     "Tensor",
     "array_module",
     "as_tensor",
@@ -43,11 +36,8 @@ __all__ = [
     "exp",
     "fenchel_young_loss",
     "linear",
-    "linear_by_rows",
     "log",
-    "matmul",
     "relu",
-    "select_rows",
     "sigmoid",
     "stack",
     "take_rows",

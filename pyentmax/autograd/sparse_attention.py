@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pyentmax import sparse_attention
-from pyentmax.autograd.gradients import Array
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.calls.record import Mapping
 from pyentmax.mappings import MAPPINGS
 
@@ -63,19 +62,17 @@ def attention(
         name = getattr(mapping, "name", mapping)
         raise TypeError(f"alpha: a tensor is for α-entmax, which has a gradient in it; got {name}")
     number = alpha.data if learned else alpha
-    parents = [*tensors, alpha] if learned else tensors
+    parents = (*tensors, alpha) if learned else tuple(tensors)
     options |= {"mapping": mapping, "mask": mask, "workers": workers}
     if not any(parent.requires_grad for parent in parents):
         return Tensor(sparse_attention.attention(q, k, v, number, **options))
     output, weights = sparse_attention.attention(q, k, v, number, return_weights=True, **options)
 
-    def vjp(g: Array) -> tuple[Array | None, ...]:
+    def vjp(g: Array) -> tuple[Array, ...]:
         gradients = sparse_attention.attention_vjp(weights, q, k, v, g, number, **options)
-        if not learned:
+        if not (learned and alpha.requires_grad):
             return gradients
-        if not alpha.requires_grad:
-            return *gradients, None
         of_alpha = sparse_attention.attention_vjp_alpha(weights, v, g, number, workers=workers)
         return *gradients, alpha.xp.asarray(of_alpha, number.dtype)
 
-    return Tensor(output, parents=parents, vjp=vjp)
+    return Tensor(output, (parents, vjp))

@@ -1,32 +1,31 @@
-"""The tape: an array that remembers how it was computed, and the pass back through that memory.
+"""The tape: an array that remembers how it was computed, and the sweep back through that memory.
 
 A :class:`Tensor` wraps an array of any NumPy-like module. If it was computed from other tensors, it
-holds them as its *parents*, together with one function, its VJP. For y = f(x) with Jacobian J, the
-VJP maps the gradient ∂L/∂y to ∂L/∂x = Jᵀ ∂L/∂y. :meth:`Tensor.backward` visits the tensors in the
-reverse of the order in which they were computed, so that the gradient of each is complete before it
-is passed on.
+holds these *parents*, each with a function, its VJP: for y = f(x) with Jacobian J, the VJP maps the
+gradient ∂L/∂y to ∂L/∂x = Jᵀ ∂L/∂y. :meth:`Tensor.backward` visits the tensors in the reverse of the
+order in which they were computed, so that the gradient of each is complete before it is passed on.
 
-There is no global switch for "no gradients": a tensor is recorded only if one of its parents needs
-a gradient, so a model whose parameters are plain arrays builds no tape at all.
+There is no global switch for "no gradients": numbers, arrays and tensors that need no gradient are
+constants, which are not recorded. A model whose parameters are plain arrays builds no tape at all.
 
-Arithmetic and changes of shape are methods, each with its VJP directly below its value; functions
-are in :mod:`pyentmax.autograd.ops`. Broadcasting is NumPy's: an axis that was stretched to fit gets
-its gradient summed.
+Arithmetic and changes of shape are methods, functions are in :mod:`pyentmax.autograd.ops`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from operator import itemgetter
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_tuple
 
-from pyentmax.autograd.gradients import VJP, GradientSlice, GradientSum
-from pyentmax.autograd.gradients import Array as Array
-from pyentmax.autograd.gradients import GradientProduct as GradientProduct
 from pyentmax.calls.devices import array_module
+
+Array: TypeAlias = Any
+"""An array of NumPy or of a module with NumPy's interface (CuPy)."""
+
+Axes: TypeAlias = int | tuple[int, ...] | None
 
 
 class Tensor:
@@ -36,13 +35,13 @@ class Tensor:
     ----------
     data : array
         The value. It is not copied.
+    *parents : (Tensor, callable)
+        What the value was computed from, and the VJP that leads back to it. A VJP needs not undo
+        broadcasting. Where the VJPs of several parents share work, a tuple of them stands in place
+        of one, and their VJP returns a tuple of gradients.
     requires_grad : bool, default False
-        Whether ``backward`` should leave a gradient in ``grad``. Meant for leaves, such as a
+        Whether ``backward`` should store a gradient in ``grad``. Meant for leaves, such as a
         model's parameters.
-    parents : sequence of Tensor, optional
-        What the value was computed from.
-    vjp : callable, optional
-        Maps the gradient of this tensor to one contribution for each parent, in their order.
 
     Raises
     ------
@@ -59,19 +58,19 @@ class Tensor:
     >>> y.backward()
     >>> x.grad
     array([2., 4., 6.])
+
+    An operation of one's own is a value with its parents:
+
+    >>> y = Tensor(x.data**3, (x, lambda g: g * 3 * x.data**2))
     """
 
-    __slots__ = ("data", "grad", "requires_grad", "parents", "vjp")
+    __slots__ = ("data", "grad", "parents", "requires_grad")
 
     # NumPy must not spread a Tensor over the elements of an array: `array * tensor` is our task.
     __array_ufunc__ = None
 
     def __init__(
-        self,
-        data: Array,
-        requires_grad: bool = False,
-        parents: Sequence[Tensor] = (),
-        vjp: VJP | None = None,
+        self, data: Array, *parents: tuple[Any, Callable[[Any], Any]], requires_grad: bool = False
     ) -> None:
         if isinstance(data, Tensor) or not hasattr(data, "dtype"):
             raise TypeError(f"expected an array, got {type(data).__name__}")
@@ -79,10 +78,8 @@ class Tensor:
             raise TypeError(f"requires_grad: expected a floating-point array, got {data.dtype}")
         self.data = data
         self.grad: Array | None = None
-        self.requires_grad: bool = requires_grad or any(parent.requires_grad for parent in parents)
-        # A value whose gradient nobody can ask for forgets where it came from, and so frees it.
-        self.parents = tuple(parents) if self.requires_grad else ()
-        self.vjp = vjp if self.requires_grad else None
+        self.parents = _recorded(parents)
+        self.requires_grad = requires_grad or bool(self.parents)
 
     # --- what it is -------------------------------------------------------------------------------
     @property
@@ -109,7 +106,17 @@ class Tensor:
         return len(self.data)
 
     def __iter__(self) -> Iterator[Tensor]:
-        return (self[i] for i in range(len(self)))
+        """The slices along the first axis; their gradients are put together once."""
+
+        def vjp(slices: list[tuple[int, Array]]) -> Array:
+            gradient = self.xp.zeros_like(self.data)
+            for i, g in slices:
+                gradient[i] += g
+            return gradient
+
+        whole = Tensor(self.data, (self, vjp))
+        for i, x in enumerate(self.data):
+            yield Tensor(x, (whole, lambda g, i=i: [(i, g)]))  # type: ignore[misc]
 
     def __repr__(self) -> str:
         note = ", requires_grad=True" if self.requires_grad else ""
@@ -138,182 +145,148 @@ class Tensor:
             raise ValueError(
                 "backward: nothing that this tensor was computed from requires a gradient"
             )
-        if gradient is None:
-            if self.data.size != 1:
-                raise ValueError(
-                    "backward: a tensor that is not a scalar needs `gradient`, an array of shape "
-                    f"{self.shape}; to start from a scalar, reduce with .sum() or .mean()"
-                )
-            gradient = self.xp.ones_like(self.data)
-        gradient = self.xp.asarray(gradient, dtype=self.dtype)
+        if gradient is None and self.data.size != 1:
+            raise ValueError(
+                "backward: a tensor that is not a scalar needs `gradient`, an array of shape "
+                f"{self.shape}; to start from a scalar, reduce with .sum() or .mean()"
+            )
+        xp = self.xp
+        gradient = xp.ones_like(self.data) if gradient is None else xp.asarray(gradient, self.dtype)
         if gradient.shape != self.shape:
             raise ValueError(
                 f"backward: expected a gradient of shape {self.shape}, got {gradient.shape}"
             )
-
-        sums: dict[int, GradientSum] = {id(self): GradientSum(self.data)}
-        sums[id(self)].add(gradient)
+        gradients: dict[int, Any] = {id(self): gradient}
         for tensor in reversed(_topological_order(self)):
-            if id(tensor) not in sums:
-                continue  # every VJP on the way here returned None
-            total = sums.pop(id(tensor))
-            if tensor.vjp is None:
-                # The caller may change the gradient of a leaf, so no other may share its memory.
-                value = total.owned_value()
-                tensor.grad = value if tensor.grad is None else tensor.grad + value
-                continue
-            for parent, contribution in zip(tensor.parents, tensor.vjp(total.value()), strict=True):
-                if parent.requires_grad and contribution is not None:
-                    if id(parent) not in sums:
-                        sums[id(parent)] = GradientSum(parent.data)
-                    sums[id(parent)].add(contribution)
+            gradient = gradients.pop(id(tensor))
+            if not tensor.parents:
+                # A copy: a gradient may be another tensor's too, and the caller may change it.
+                own = xp.array(gradient, dtype=tensor.dtype)
+                tensor.grad = own if tensor.grad is None else tensor.grad + own
+            for parent, vjp in tensor.parents:
+                contribution = _unbroadcast(vjp(gradient), parent)
+                if id(parent) in gradients:
+                    contribution = gradients[id(parent)] + contribution
+                gradients[id(parent)] = contribution
 
     # --- arithmetic -------------------------------------------------------------------------------
     def __add__(self, other: Any) -> Tensor:
-        a, b = self, as_tensor(other, self)
-        return Tensor(
-            a.data + b.data,
-            parents=(a, b),
-            vjp=lambda g: (_unbroadcast(g, a.shape), _unbroadcast(g, b.shape)),
-        )
+        y = self.data + value_of(other)
+        return Tensor(y, (self, lambda g: g), (other, lambda g: g))
 
     def __sub__(self, other: Any) -> Tensor:
-        a, b = self, as_tensor(other, self)
-        return Tensor(
-            a.data - b.data,
-            parents=(a, b),
-            vjp=lambda g: (_unbroadcast(g, a.shape), _unbroadcast(-g, b.shape)),
-        )
+        y = self.data - value_of(other)
+        return Tensor(y, (self, lambda g: g), (other, lambda g: -g))
 
     def __mul__(self, other: Any) -> Tensor:
-        a, b = self, as_tensor(other, self)
-        return Tensor(
-            a.data * b.data,
-            parents=(a, b),
-            vjp=lambda g: (_unbroadcast(g * b.data, a.shape), _unbroadcast(g * a.data, b.shape)),
-        )
+        a, b = self.data, value_of(other)
+        return Tensor(a * b, (self, lambda g: g * b), (other, lambda g: g * a))
 
     def __truediv__(self, other: Any) -> Tensor:
-        a, b = self, as_tensor(other, self)
-        y = a.data / b.data
-
-        def vjp(g: Array) -> tuple[Array, Array]:
-            g = g / b.data
-            return _unbroadcast(g, a.shape), _unbroadcast(-g * y, b.shape)
-
-        return Tensor(y, parents=(a, b), vjp=vjp)
+        b = value_of(other)
+        y = self.data / b
+        return Tensor(y, (self, lambda g: g / b), (other, lambda g: -g * y / b))
 
     def __matmul__(self, other: Any) -> Tensor:
-        a, b = self, as_tensor(other, self)
-        if a.ndim < 2 or b.ndim < 2:
-            raise ValueError(
-                f"matmul: expected operands of two or more axes, got shapes {a.shape} and "
-                f"{b.shape}; reshape a vector to a row or a column"
-            )
+        a, b = self.data, value_of(other)
+        if b.ndim == 1:
+            return (self @ other[:, None])[..., 0]
+        if a.ndim == 1:
+            return (self[None] @ other)[..., 0, :]
+        return Tensor(
+            a @ b,
+            (self, lambda g: g @ b.swapaxes(-1, -2)),
+            (other, lambda g: a.swapaxes(-1, -2) @ g),
+        )
 
-        def vjp(g: Array) -> tuple[Array, Array]:
-            return (
-                _unbroadcast(g @ b.data.swapaxes(-1, -2), a.shape) if a.requires_grad else None,
-                _unbroadcast(a.data.swapaxes(-1, -2) @ g, b.shape) if b.requires_grad else None,
-            )
-
-        return Tensor(a.data @ b.data, parents=(a, b), vjp=vjp)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return as_tensor(other, self) + self
+    __radd__, __rmul__ = __add__, __mul__
 
     def __rsub__(self, other: Any) -> Tensor:
-        return as_tensor(other, self) - self
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return as_tensor(other, self) * self
+        return -self + other
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return as_tensor(other, self) / self
+        y = other / self.data
+        return Tensor(y, (self, lambda g: -g * y / self.data))
 
     def __rmatmul__(self, other: Any) -> Tensor:
-        return as_tensor(other, self) @ self
+        return Tensor(other) @ self
 
     def __neg__(self) -> Tensor:
-        return Tensor(-self.data, parents=(self,), vjp=lambda g: (-g,))
+        return Tensor(-self.data, (self, lambda g: -g))
 
     def __pow__(self, exponent: float) -> Tensor:
         """The power with a constant exponent."""
+        x = self.data
 
-        def vjp(g: Array) -> tuple[Array]:
-            if not exponent:
-                return (self.xp.zeros_like(g),)  # 0 · 0⁻¹ would be a NaN
-            return (g * (exponent * self.data ** (exponent - 1)),)
+        def vjp(g: Array) -> Array:
+            # Where the exponent is 0, x⁻¹ could be infinite.
+            return g * (exponent * x ** (exponent - 1) if exponent else 0)
 
-        return Tensor(self.data**exponent, parents=(self,), vjp=vjp)
+        return Tensor(x**exponent, (self, vjp))
 
     # --- shape ------------------------------------------------------------------------------------
     def __getitem__(self, index: Any) -> Tensor:
-        """A part, by integers, slices, None and Ellipsis; by arrays see `take_rows`."""
-        for part in index if isinstance(index, tuple) else (index,):
-            whole = hasattr(part, "__index__") and not hasattr(part, "shape")
-            whole = whole or isinstance(part, np.integer)
-            basic = part is None or part is Ellipsis or isinstance(part, slice) or whole
-            if not basic or isinstance(part, bool):
-                raise TypeError(
-                    "indexing a Tensor with an array, a sequence or a bool: a repeated index would "
-                    f"lose gradient; use pyentmax.autograd.take_rows; got {type(part).__name__}"
-                )
-        return Tensor(self.data[index], parents=(self,), vjp=lambda g: (GradientSlice(index, g),))
+        """A part, by integers, slices, None and Ellipsis; rows by an array: `take_rows`."""
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(part, (list, tuple)) or getattr(part, "ndim", 0) for part in parts):
+            raise TypeError(
+                "indexing a Tensor: expected integers, slices, None and Ellipsis, got an array or a"
+                " sequence, which may repeat an index; use pyentmax.autograd.take_rows"
+            )
 
-    def reshape(self, *shape: int | tuple[int, ...]) -> Tensor:
+        def vjp(g: Array) -> Array:
+            gradient = self.xp.zeros_like(self.data)
+            gradient[index] = g
+            return gradient
+
+        return Tensor(self.data[index], (self, vjp))
+
+    def reshape(self, *shape: Any) -> Tensor:
         """The same elements in another shape, given as numbers or as a tuple."""
-        return Tensor(
-            self.data.reshape(*shape), parents=(self,), vjp=lambda g: (g.reshape(self.shape),)
-        )
+        return Tensor(self.data.reshape(*shape), (self, lambda g: g.reshape(self.shape)))
 
-    def transpose(self, *axes: Any) -> Tensor:
-        """The axes in another order, given as numbers or as a tuple; reversed if none are given."""
-        given = axes[0] if axes and isinstance(axes[0], tuple) else axes
-        order = normalize_axis_tuple(given, self.ndim) or range(self.ndim)[::-1]
-        data = self.data.transpose(order)  # which refuses too few
-        inverse = sorted(range(self.ndim), key=order.__getitem__)
-        return Tensor(data, parents=(self,), vjp=lambda g: (g.transpose(inverse),))
+    def transpose(self, *axes: int) -> Tensor:
+        """The axes in another order; reversed if none are given."""
+        inverse = np.argsort([axis % self.ndim for axis in axes]).tolist() if axes else ()
+        return Tensor(self.data.transpose(*axes), (self, lambda g: g.transpose(*inverse)))
 
     def swapaxes(self, axis1: int, axis2: int) -> Tensor:
         """The same elements with two axes exchanged."""
-        return Tensor(
-            self.data.swapaxes(axis1, axis2),
-            parents=(self,),
-            vjp=lambda g: (g.swapaxes(axis1, axis2),),
-        )
+        return Tensor(self.data.swapaxes(axis1, axis2), (self, lambda g: g.swapaxes(axis1, axis2)))
 
     # --- reductions -------------------------------------------------------------------------------
-    def sum(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+    def sum(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Sum over ``axis``, as ``numpy.sum``; each summand gets the gradient of the sum."""
-        total = self.data.sum(axis=axis, keepdims=keepdims)
-        return Tensor(
-            self.xp.asarray(total),
-            parents=(self,),
-            vjp=lambda g: (self._spread(g, axis, keepdims),),
-        )
+        total = self.data.sum(axis=axis, keepdims=True)
 
-    def mean(self, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Tensor:
+        def vjp(g: Array) -> Array:
+            return self.xp.broadcast_to(g.reshape(total.shape), self.shape)
+
+        return Tensor(total if keepdims else total.squeeze(axis), (self, vjp))
+
+    def mean(self, axis: Axes = None, keepdims: bool = False) -> Tensor:
         """Mean over ``axis``, as ``numpy.mean``; each entry gets its share of the gradient."""
-        if not self.data.size:
-            raise ValueError(f"mean: expected at least one element, got shape {self.shape}")
-        mean = self.xp.asarray(self.data.mean(axis=axis, keepdims=keepdims))
-        share = mean.dtype.type(mean.size / self.data.size)
-        return Tensor(
-            mean, parents=(self,), vjp=lambda g: (self._spread(g * share, axis, keepdims),)
-        )
+        mean = self.data.mean(axis=axis, keepdims=True)
+        share = mean.size / max(self.data.size, 1)
 
-    def _spread(self, g: Array, axis: int | tuple[int, ...] | None, keepdims: bool) -> Array:
-        """The gradient of a reduction, for each entry that was reduced."""
-        if axis is not None and not keepdims:
-            g = self.xp.expand_dims(g, axis)
-        return self.xp.broadcast_to(g, self.shape)
+        def vjp(g: Array) -> Array:
+            return self.xp.broadcast_to((g * share).reshape(mean.shape), self.shape)
+
+        return Tensor(mean if keepdims else mean.squeeze(axis), (self, vjp))
 
 
-def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:
+class _Operands:
+    """Several tensors in place of one parent; the gradient is a tuple, with one for each."""
+
+    __slots__ = ("parents", "requires_grad")
+
+    def __init__(self, tensors: tuple[Any, ...]) -> None:
+        self.parents = _recorded((x, itemgetter(k)) for k, x in enumerate(tensors))
+        self.requires_grad = bool(self.parents)
+
+
+def as_tensor(value: Any) -> Tensor:
     """A tensor unchanged; an array, list or number as a constant.
-
-    A number beside a floating-point tensor takes its dtype: 0.5 must not widen float32.
 
     Examples
     --------
@@ -322,33 +295,46 @@ def as_tensor(value: Any, like: Tensor | None = None) -> Tensor:
     """
     if isinstance(value, Tensor):
         return value
-    if hasattr(value, "dtype"):
-        return Tensor(value)
-    xp = np if like is None else like.xp
-    if not isinstance(value, (int, float)):
-        return Tensor(xp.asarray(value))
-    dtype = like.dtype if like is not None and like.dtype.kind == "f" else None
-    # full, not asarray: to a GPU the number goes as an argument of a kernel, without a copy.
-    return Tensor(xp.full((), value, dtype=dtype))
+    return Tensor(value if hasattr(value, "dtype") else np.asarray(value))
 
 
-def _unbroadcast(gradient: Array, shape: tuple[int, ...]) -> Array:
-    """Sum the gradient over the axes along which an operand of ``shape`` was stretched."""
-    if gradient.shape == shape:
+def value_of(x: Any) -> Any:
+    """The array of a tensor; an array or a number unchanged."""
+    return x.data if isinstance(x, Tensor) else x
+
+
+def _recorded(pairs: Any) -> tuple[tuple[Any, Callable[[Any], Any]], ...]:
+    """The pairs of a parent and its VJP without those of constants."""
+    found = []
+    for parent, vjp in pairs:
+        if isinstance(parent, tuple):
+            parent = _Operands(parent)
+        if isinstance(parent, (Tensor, _Operands)) and parent.requires_grad:
+            found.append((parent, vjp))
+    return tuple(found)
+
+
+def _unbroadcast(gradient: Any, parent: Any) -> Any:
+    """Sum a gradient over the axes along which the parent was stretched to fit.
+
+    What is not an array yet, a tuple or a list of parts, is put together by the parent's own VJP.
+    """
+    if isinstance(gradient, (tuple, list)) or gradient.shape == parent.shape:
         return gradient
+    shape = parent.shape
     extra = gradient.ndim - len(shape)
-    stretched = tuple(i + extra for i, n in enumerate(shape) if n == 1 != gradient.shape[i + extra])
-    return gradient.sum(axis=(*range(extra), *stretched), keepdims=False).reshape(shape)
+    stretched = tuple(i for i, n in enumerate(shape, extra) if n == 1 != gradient.shape[i])
+    return gradient.sum(axis=(*range(extra), *stretched)).reshape(shape)
 
 
-def _topological_order(last: Tensor) -> list[Tensor]:
+def _topological_order(last: Tensor) -> list[Any]:
     """The tensors that ``last`` depends on and that need a gradient, parents before children.
 
     A depth-first walk with a stack of its own: a long recurrent graph would exceed Python's.
     """
-    order: list[Tensor] = []
+    order: list[Any] = []
     seen: set[int] = set()
-    stack: list[tuple[Tensor, bool]] = [(last, False)]
+    stack: list[tuple[Any, bool]] = [(last, False)]
     while stack:
         tensor, parents_done = stack.pop()
         if parents_done:
@@ -356,7 +342,5 @@ def _topological_order(last: Tensor) -> list[Tensor]:
         elif id(tensor) not in seen:
             seen.add(id(tensor))
             stack.append((tensor, True))
-            stack.extend(
-                (p, False) for p in tensor.parents if p.requires_grad and id(p) not in seen
-            )
+            stack.extend((parent, False) for parent, _ in tensor.parents)
     return order

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.calls.numbers import is_number, keep_plain
 from pyentmax.models.checks import check_parameters

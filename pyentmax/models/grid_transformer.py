@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pyentmax.autograd import Tensor, dropout
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.linear import init_linear, linear

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, exp, linear_by_rows
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, exp
+from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
 from pyentmax.models.encoder_decoder import EncoderDecoder
 from pyentmax.models.protocol import BoolArray, IntArray, TextBatch
@@ -47,7 +47,7 @@ from pyentmax.models.transformer_layers import (
 from pyentmax.nn.attention import LEARNED, learned_alpha
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm
-from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
+from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear, tied_linear
 from pyentmax.nn.positions import sinusoidal_positions
 from pyentmax.nn.relative_positions import (
     init_relative_positions,
@@ -336,7 +336,7 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
 
     def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
         if self.config.tied:
-            return linear_by_rows(hidden, params["embedding.weight"], params["output.bias"])
+            return tied_linear(params, "embedding", "output", hidden)
         return linear(params, "output", hidden)
 
     # --- decoding ---------------------------------------------------------------------------------

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pyentmax.autograd.gradients import Array
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.calls.devices import array_module
 from pyentmax.models.protocol import BoolArray, IntArray
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
 from pyentmax.models.protocol import IntArray, PairBatch
@@ -43,6 +43,7 @@ from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform, unif
 from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
 from pyentmax.nn.lstm import bilstm, init_bilstm, init_lstm, lstm_step, next_lstm_state
 from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.nn.shared_matrix import SharedMatrix, shared
 
 
 @dataclass(frozen=True)
@@ -127,7 +128,6 @@ class DecoderState(NamedTuple):
     memory_index: IntArray  # (sources,): which encoded sources these are, ascending; on the host
     source_index: IntArray  # (B,): which encoded source a row decodes; on the host
     coverage: Any = None  # (B, S): the sum of past attention, where a fertility bounds it
-    transposed: tuple[Any, ...] = ()  # the weights transposed, for the backward passes of training
     # (V, 4H): the part of each target token in the first layer's gates, where these are few.
     token_gates: Any = None
     # Rows that differ in their last token alone share the state before it. Then layers and
@@ -232,9 +232,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
     ) -> Tensor:
         """Scores z of shape (T, B, V) for every next token, given those before it."""
         state = self._encode(params, source, source_mask, rng)
-        if any(weight.requires_grad for weight in state.weights):
-            transposed = tuple(weight.data.T.copy() for weight in state.weights)
-            state = state._replace(transposed=transposed)
+        params = params | {"combine.weight": SharedMatrix(params["combine.weight"])}
         embedded = embedding(params, "target_embedding", target_in.T)
         embedded = dropout(embedded, self.config.dropout, rng)
         # The embeddings' part of the first layer's gates, in one product for all steps.
@@ -265,8 +263,9 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         for k in range(self.config.layers):
             # The first layer's input is õ alone: the embeddings' part was computed for all steps.
             inputs = params[f"decoder.{k}.weight" if k else "decoder.feed.weight"]
-            weights.append(concatenate([inputs, params[f"decoder.{k}.recurrent"]], axis=0))
-        memory, index = Memory(keys, values, mask), np.arange(len(mask))
+            both = concatenate([inputs, params[f"decoder.{k}.recurrent"]], axis=0)
+            weights.append(SharedMatrix(both))
+        memory, index = Memory(keys, shared(values), mask), np.arange(len(mask))
         return DecoderState(tuple(weights), tuple(last), input_feed, memory, index, index, coverage)
 
     def _decode_step(
@@ -306,11 +305,10 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             return self._layers_of_shared(gates, state)
         x = as_tensor(state.input_feed)
         layers: list[Tensor] = []
-        transposed = state.transposed or [None] * len(state.layers)
         for k, before in enumerate(state.layers):
             if k:
                 gates, x = params[f"decoder.{k}.bias"], dropout(x, self.config.dropout, rng)
-            layers.append(lstm_step(gates, x, before, state.weights[k], transposed[k]))
+            layers.append(lstm_step(gates, x, before, state.weights[k]))
             x = layers[-1][0]
         return layers
 

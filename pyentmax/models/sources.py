@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 
 
 def check_sources(source: Array, mask: Array, size: int) -> None:

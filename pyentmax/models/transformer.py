@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.autograd import Tensor, as_tensor, dropout, linear_by_rows, select_rows
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd import Tensor, as_tensor, dropout, take_rows
+from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.encoder_decoder import EncoderDecoder
 from pyentmax.models.protocol import BoolArray, IntArray, PairBatch
@@ -46,7 +46,7 @@ from pyentmax.models.transformer_layers import (
 from pyentmax.nn.attention import LEARNED, learned_alpha
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm
-from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear
+from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear, tied_linear
 from pyentmax.nn.positions import sinusoidal_positions
 
 KINDS = ("encoder", "context", "decoder")
@@ -250,7 +250,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         labels = batch.target_out.reshape(-1)
         if padded:
             places = self.xp.asarray(places)
-            hidden, labels = select_rows(hidden, places), labels[places]
+            hidden, labels = take_rows(hidden, places), labels[places]
         smoothing = self.config.label_smoothing
         return self.output.loss(self._output(params, hidden), labels, label_smoothing=smoothing)
 
@@ -326,7 +326,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
     def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
         if self.config.tied == "none":
             return linear(params, "output", hidden)
-        return linear_by_rows(hidden, params["target_embedding.weight"], params["output.bias"])
+        return tied_linear(params, "target_embedding", "output", hidden)
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> TransformerState:

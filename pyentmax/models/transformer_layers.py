@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from pyentmax.autograd import Tensor, as_tensor, dropout
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module
 from pyentmax.models.encoder_decoder import check_config, check_positive
 from pyentmax.models.protocol import IntArray

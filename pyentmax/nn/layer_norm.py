@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.autograd import Tensor, as_tensor
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 from pyentmax.backends.choice import writes_out
 from pyentmax.calls.devices import array_module
 from pyentmax.nn.initializers import Parameters
@@ -77,13 +77,12 @@ def layer_norm(x: Any, gain: Any, bias: Any) -> Tensor:
     r = xp.empty(rows.shape[:-1], rows.dtype)
     layer_norm_rows(rows, gain.data, bias.data, out=(y, normal, r))
 
-    def vjp(g: Array) -> tuple[Array, Array, Array]:
-        gx = xp.empty(g.shape, g.dtype)
-        layer_norm_rows_vjp(g, normal, r, gain.data, out=gx)
-        leading = tuple(range(g.ndim - 1))
-        return gx, (g * normal).sum(axis=leading), g.sum(axis=leading)
+    def vjp(g: Array) -> Array:
+        gradient = xp.empty(g.shape, g.dtype)
+        layer_norm_rows_vjp(g, normal, r, gain.data, out=gradient)
+        return gradient
 
-    return Tensor(y, parents=(x, gain, bias), vjp=vjp)
+    return Tensor(y, (x, vjp), (gain, lambda g: g * normal), (bias, lambda g: g))
 
 
 def init_norm(name: str, width: int, dtype: Any = np.float32) -> Parameters:

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd import Tensor, ops
+from pyentmax.autograd import Tensor, as_tensor, ops
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
+from pyentmax.nn.shared_matrix import SharedMatrix
 
 
 def init_linear(
@@ -29,7 +30,10 @@ def init_linear(
 
 def linear(params: Parameters, name: str, x: Any) -> Tensor:
     """x W + b over the last axis of x (…, inputs), with the parameters under ``name``."""
-    return ops.linear(x, params[f"{name}.weight"], params.get(f"{name}.bias"))
+    weight, bias = params[f"{name}.weight"], params.get(f"{name}.bias")
+    if isinstance(weight, SharedMatrix):
+        return weight.times(x) if bias is None else weight.times(x) + bias
+    return ops.linear(x, weight, bias)
 
 
 def init_embedding(
@@ -57,3 +61,17 @@ def init_embedding(
 def embedding(params: Parameters, name: str, index: Any) -> Tensor:
     """The rows of the table under ``name`` at the integers in ``index``, of any shape."""
     return ops.take_rows(params[f"{name}.weight"], index)
+
+
+def tied_linear(params: Parameters, table: str, name: str, x: Any) -> Tensor:
+    """x Eᵀ + b with the embeddings E under ``table`` as weights, and the bias under ``name``.
+
+    Examples
+    --------
+    >>> params = {"words.weight": np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])}
+    >>> params["output.bias"] = np.zeros(3)
+    >>> tied_linear(params, "words", "output", np.array([[1.0, 2.0]])).data
+    array([[1., 2., 3.]])
+    """
+    embeddings = as_tensor(params[f"{table}.weight"])
+    return ops.linear(x, embeddings.transpose(), params[f"{name}.bias"])

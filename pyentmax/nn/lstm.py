@@ -21,12 +21,13 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd import GradientProduct, Tensor, as_tensor, concatenate
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd import Tensor, as_tensor, concatenate
+from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform, orthogonal
 from pyentmax.nn.linear import linear
 from pyentmax.nn.lstm_cell import lstm_cell, lstm_cell_vjp
+from pyentmax.nn.shared_matrix import shared
 
 
 def lstm(
@@ -108,15 +109,14 @@ def lstm(
                 lstm_cell_vjp(dh * on, dc * on, gates[t], tanh_cells[t], c, out=out)
                 dh = da[t].reshape(batch, width) @ transposed + dh * ~on
                 dc = dc_before + dc * ~on
-        rows = da.reshape(-1, width)
-        return da.reshape(a.shape), GradientProduct(before.reshape(-1, n), rows)
+        return da.reshape(a.shape), before.reshape(-1, n).T @ da.reshape(-1, width)
 
-    sequence = Tensor(packed, parents=(a, recurrent), vjp=vjp)
+    sequence = Tensor(packed, ((a, recurrent), vjp))
     last_h = sequence[order[-1] : order[-1] + 1]
     return sequence[:steps], concatenate([last_h, sequence[steps:]], axis=0)
 
 
-def lstm_step(a: Any, x: Any, state: Any, weight: Any, transposed: Array | None = None) -> Tensor:
+def lstm_step(a: Any, x: Any, state: Any, weight: Any) -> Tensor:
     """One step of an LSTM as one operation on the tape.
 
     Parameters
@@ -128,10 +128,7 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any, transposed: Array | None 
     state : Tensor of shape (2, B, H)
         Hidden state and cell.
     weight : Tensor of shape (n + H, 4H)
-        W on top of U.
-    transposed : array of shape (4H, n + H), optional
-        The transpose of ``weight``, contiguous. The products of the backward pass are faster with
-        it, so that a decoder, which takes many steps with the same weight, makes it once.
+        W on top of U; a `SharedMatrix`, if many steps use it.
 
     Returns
     -------
@@ -147,7 +144,7 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any, transposed: Array | None 
     >>> lstm_step(params["decoder.bias"], rng.standard_normal((1, 3)), state, weight).shape
     (2, 1, 2)
     """
-    a, x, state, weight = (as_tensor(tensor) for tensor in (a, x, state, weight))
+    a, x, state, weight = as_tensor(a), as_tensor(x), as_tensor(state), shared(weight)
     xp = x.xp
     h, c = state.data
     batch, n = h.shape
@@ -158,12 +155,11 @@ def lstm_step(a: Any, x: Any, state: Any, weight: Any, transposed: Array | None 
         da, d_state = xp.empty_like(gates), xp.empty_like(new)
         lstm_cell_vjp(gradient[0], gradient[1], gates, tanh_c, c, out=(da, d_state[1]))
         da = da.reshape(batch, 4 * n)
-        d_both = da @ (weight.data.T if transposed is None else transposed)
+        d_both = da @ weight.transposed
         d_state[0] = d_both[:, -n:]
-        d_a = da.sum(axis=0) if a.ndim == 1 else da
-        return d_a, d_both[:, :-n], d_state, GradientProduct(both, da)
+        return da, d_both[:, :-n], d_state, [(both, da)]
 
-    return Tensor(new, parents=(a, x, state, weight), vjp=vjp)
+    return Tensor(new, ((a, x, state, weight), vjp))
 
 
 def next_lstm_state(a: Array, b: Array, c: Array) -> Array:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 from pyentmax.backends.choice import writes_out
 from pyentmax.calls.devices import array_module
 

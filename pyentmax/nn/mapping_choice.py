@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pyentmax.autograd import MAPPING_OPS, Tensor, fenchel_young_loss
-from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.mappings import on_tape
+from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
 from pyentmax.mappings import MAPPINGS
 from pyentmax.nn.bisection import BISECTION
+from pyentmax.nn.label_smoothing import smoothed_label_loss
 
 _RECORDS = MAPPINGS | {BISECTION.name: BISECTION}
 _OPS = MAPPING_OPS | {BISECTION.name: on_tape(BISECTION)}
@@ -116,11 +117,22 @@ class ChosenMapping(NamedTuple):
                 f"a sum of {self.params[0]}"
             )
 
-    def loss(self, z: Tensor, y: Array, **options: Any) -> Tensor:
-        """The mapping's Fenchel-Young loss, on the tape."""
+    def loss(
+        self,
+        z: Tensor,
+        y: Array,
+        *,
+        weight: Array | None = None,
+        reduction: str = "mean",
+        label_smoothing: float = 0.0,
+    ) -> Tensor:
+        """The mapping's Fenchel-Young loss for labels y, on the tape."""
         record = _RECORDS[self.name]
-        named = zip(record.parameters, self.params, strict=True)
-        return fenchel_young_loss(z, y, record, **dict(named), **options)
+        options: Any = {"weight": weight, "reduction": reduction}
+        options |= dict(zip(record.parameters, self.params, strict=True))
+        if label_smoothing and self.alpha is not None:
+            return smoothed_label_loss(z, y, record, label_smoothing, **options)
+        return fenchel_young_loss(z, y, record, label_smoothing=label_smoothing, **options)
 
 
 _OF_ALPHA = {1.0: "softmax", 1.5: "entmax15", 2.0: "sparsemax"}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 from pyentmax.backends.choice import writes_out
 from pyentmax.calls.devices import array_module
 from pyentmax.nn.initializers import Parameters

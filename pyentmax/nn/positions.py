@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 
 LONGEST = 10_000  # the wavelengths are 2π to 2π · LONGEST
 

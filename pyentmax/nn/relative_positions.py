@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.autograd import Tensor, as_tensor
-from pyentmax.autograd.gradients import Array
+from pyentmax.autograd.tensor import Array
 from pyentmax.nn.attention import split_heads
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.linear import init_linear, linear
@@ -86,12 +86,12 @@ def shift(x: Tensor) -> Tensor:
     *leading, rows, columns = x.shape
     xp = x.xp
 
-    def vjp(g: Array) -> tuple[Array]:
+    def vjp(g: Array) -> Array:
         flat = xp.zeros((*leading, rows * (columns + 1)), g.dtype)
         flat[..., rows:] = g.reshape(*leading, rows * columns)
-        return (flat.reshape(*leading, rows, columns + 1)[..., 1:],)
+        return flat.reshape(*leading, rows, columns + 1)[..., 1:]
 
     padded = xp.zeros((*leading, rows, columns + 1), x.dtype)
     padded[..., 1:] = x.data
     flat = padded.reshape(*leading, rows * (columns + 1))
-    return Tensor(flat[..., rows:].reshape(*leading, rows, columns), parents=(x,), vjp=vjp)
+    return Tensor(flat[..., rows:].reshape(*leading, rows, columns), (x, vjp))

@@ -70,18 +70,6 @@ def test_step_backward_in_a_chain():
     assert_gradients(function, normal(T, 4 * H), *others)  # one bias for all examples
 
 
-def test_step_with_its_weight_transposed_beforehand():
-    a, x, state, weight = normal(B, 4 * H), normal(B, 3), normal(2, B, H), normal(3 + H, 4 * H)
-
-    def gradients(transposed):
-        tensors = [Tensor(array, requires_grad=True) for array in (a, x, state, weight)]
-        lstm_step(*tensors, transposed).sum().backward()
-        return [tensor.grad for tensor in tensors]
-
-    for found, expected in zip(gradients(weight.T.copy()), gradients(None), strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
-
-
 def test_steps_and_sequence_agree():
     a, x, w, u = normal(T, B, 4 * H), normal(T, B, 3), normal(3, 4 * H), normal(H, 4 * H)
     state = Tensor(np.zeros((2, B, H)))

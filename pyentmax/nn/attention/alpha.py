@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.mappings import MAPPING_OPS
 from pyentmax.autograd.ops import sigmoid
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.nn.initializers import Generator, Parameters
 
 LEARNED = "learned"

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.mappings import MAPPING_OPS
 from pyentmax.autograd.ops import concatenate, relu
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 
 CONSTRAINED = {"softmax": "csoftmax", "sparsemax": "csparsemax"}
 """Mapping → its counterpart with upper bounds."""

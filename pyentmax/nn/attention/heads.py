@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd.gradients import Array
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.calls.devices import array_module
 
 
@@ -32,15 +31,12 @@ def head_scores(query: Any, keys: Any, heads: int, scale: float = 1.0) -> Tensor
     if scale != 1:
         scores *= scale
 
-    def vjp(g: Array) -> tuple[Array | None, Array | None]:
-        if scale != 1:
-            g = g * scale
-        return (
-            _side_by_side(g, k) if query.requires_grad else None,
-            _side_by_side(g.swapaxes(-1, -2), q) if keys.requires_grad else None,
-        )
-
-    return Tensor(scores, parents=(query, keys), vjp=vjp)
+    # The scale goes to the shorter arrays.
+    return Tensor(
+        scores,
+        (query, lambda g: _side_by_side(g, k) * scale),
+        (keys, lambda g: _side_by_side(g.swapaxes(-1, -2), q) * scale),
+    )
 
 
 def additive_head_scores(query: Any, keys: Any, v: Any) -> Tensor:
@@ -70,7 +66,7 @@ def additive_head_scores(query: Any, keys: Any, v: Any) -> Tensor:
         merged = (merge(gradient.sum(axis=-2)), merge(gradient.sum(axis=-3)))
         return *merged, product.sum(axis=leading)
 
-    return Tensor((hidden @ of_head)[..., 0], parents=(query, keys, v), vjp=vjp)
+    return Tensor((hidden @ of_head)[..., 0], ((query, keys, v), vjp))
 
 
 def head_averages(weights: Any, values: Any) -> Tensor:
@@ -85,15 +81,12 @@ def head_averages(weights: Any, values: Any) -> Tensor:
     weights, values = as_tensor(weights), as_tensor(values)
     p, v = weights.data, by_head(values.data, weights.shape[-3])
 
-    def vjp(g: Array) -> tuple[Array | None, Array | None]:
-        return (
-            by_head(g, p.shape[-3]) @ v.swapaxes(-1, -2) if weights.requires_grad else None,
-            _side_by_side(p.swapaxes(-1, -2), by_head(g, p.shape[-3]))
-            if values.requires_grad
-            else None,
-        )
-
-    return Tensor(_side_by_side(p, v), parents=(weights, values), vjp=vjp)
+    heads = p.shape[-3]
+    return Tensor(
+        _side_by_side(p, v),
+        (weights, lambda g: by_head(g, heads) @ v.swapaxes(-1, -2)),
+        (values, lambda g: _side_by_side(p.swapaxes(-1, -2), by_head(g, heads))),
+    )
 
 
 def by_head(x: Array, heads: int) -> Array:
@@ -120,7 +113,7 @@ def split_heads(x: Any, heads: int) -> Tensor:
     (5, 2, 3, 4)
     """
     x = as_tensor(x)
-    return Tensor(by_head(x.data, heads), parents=(x,), vjp=lambda g: (merge(g),))
+    return Tensor(by_head(x.data, heads), (x, merge))
 
 
 def merge_heads(x: Any) -> Tensor:
@@ -132,7 +125,7 @@ def merge_heads(x: Any) -> Tensor:
     (5, 3, 8)
     """
     x = as_tensor(x)
-    return Tensor(merge(x.data), parents=(x,), vjp=lambda g: (by_head(g, x.shape[-3]),))
+    return Tensor(merge(x.data), (x, lambda g: by_head(g, x.shape[-3])))
 
 
 def _side_by_side(a: Array, b: Array) -> Array:

@@ -25,8 +25,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.autograd import dropout
-from pyentmax.autograd.gradients import Array
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.nn.attention.heads import additive_head_scores, head_averages, head_scores
 from pyentmax.nn.attention.single_query import AttentionMapping
 from pyentmax.nn.attention.sparse import sparse_arguments, sparse_head_averages

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from pyentmax.autograd.gradients import Array, GradientProduct
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.nn.initializers import Generator, Parameters, glorot_uniform
 from pyentmax.nn.linear import init_linear, linear
+from pyentmax.nn.shared_matrix import shared
 
 
 def dot_scores(query: Any, keys: Any) -> Tensor:
@@ -29,14 +29,12 @@ def dot_scores(query: Any, keys: Any) -> Tensor:
     >>> dot_scores(np.array([1.0, 2.0]), np.array([[3.0, 0.0], [0.0, 3.0]])).data
     array([3., 6.])
     """
-    query, keys = as_tensor(query), as_tensor(keys)
-
-    def vjp(g: Array) -> tuple[Array, GradientProduct]:
-        g = g[..., None, :]
-        return (g @ keys.data)[..., 0, :], GradientProduct(g, query.data[..., None, :])
-
-    scores = (keys.data @ query.data[..., None])[..., 0]
-    return Tensor(scores, parents=(query, keys), vjp=vjp)
+    query, keys = as_tensor(query), shared(keys)
+    return Tensor(
+        (keys.data @ query.data[..., None])[..., 0],
+        (query, lambda g: (g[..., None, :] @ keys.data)[..., 0, :]),
+        (keys, lambda g: [(g[..., None, :], query.data[..., None, :])]),
+    )
 
 
 def additive_scores(query: Any, keys: Any, v: Any) -> Tensor:
@@ -60,7 +58,7 @@ def additive_scores(query: Any, keys: Any, v: Any) -> Tensor:
         rows = tuple(range(hidden.ndim - 1))
         return gradient.sum(axis=-2), gradient, (g * hidden).sum(axis=rows)
 
-    return Tensor(hidden @ v.data, parents=(query, keys, v), vjp=vjp)
+    return Tensor(hidden @ v.data, ((query, keys, v), vjp))
 
 
 class Score(NamedTuple):
@@ -94,12 +92,17 @@ def _additive_parameters(rng: Generator, name: str, width: int, dtype: Any) -> P
     return params | {f"{name}.v": glorot_uniform(rng, width, 1, dtype)[:, 0]}
 
 
+# Every query has a product with the keys: `shared` collects what they send back.
 def _values_as_keys(params: Parameters, name: str, values: Tensor) -> Tensor:
-    return as_tensor(values)
+    return shared(values)
+
+
+def _bilinear_keys(params: Parameters, name: str, values: Tensor) -> Tensor:
+    return shared(linear(params, name, values))
 
 
 def _scaled_keys(params: Parameters, name: str, values: Tensor) -> Tensor:
-    return linear(params, name, values) * values.shape[-1] ** -0.5
+    return shared(linear(params, name, values) * values.shape[-1] ** -0.5)
 
 
 def _dot(params: Parameters, name: str, query: Any, keys: Any) -> Tensor:
@@ -112,7 +115,7 @@ def _additive(params: Parameters, name: str, query: Any, keys: Any) -> Tensor:
 
 SCORES: dict[str, Score] = {
     "additive": Score(_additive_parameters, linear, _additive),
-    "bilinear": Score(_matrix, linear, _dot),
+    "bilinear": Score(_matrix, _bilinear_keys, _dot),
     "dot": Score(_no_parameters, _values_as_keys, _dot),
     "scaled": Score(_matrix, _scaled_keys, _dot),
 }

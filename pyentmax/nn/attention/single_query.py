@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
-from pyentmax.autograd.gradients import Array, GradientProduct
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
+from pyentmax.nn.shared_matrix import shared
 
 
 class AttentionMapping(Protocol):
@@ -50,14 +50,12 @@ def weighted_average(weights: Any, values: Any) -> Tensor:
     >>> weighted_average(np.array([0.25, 0.75]), np.array([[4.0, 0.0], [0.0, 4.0]])).data
     array([1., 3.])
     """
-    weights, values = as_tensor(weights), as_tensor(values)
-
-    def vjp(g: Array) -> tuple[Array, GradientProduct]:
-        gradient = (values.data @ g[..., None])[..., 0]
-        return gradient, GradientProduct(weights.data[..., None, :], g[..., None, :])
-
-    average = (weights.data[..., None, :] @ values.data)[..., 0, :]
-    return Tensor(average, parents=(weights, values), vjp=vjp)
+    weights, values = as_tensor(weights), shared(values)
+    return Tensor(
+        (weights.data[..., None, :] @ values.data)[..., 0, :],
+        (weights, lambda g: (values.data @ g[..., None])[..., 0]),
+        (values, lambda g: [(weights.data[..., None, :], g[..., None, :])]),
+    )
 
 
 def attend(scores: Tensor, memory: Memory, mapping: AttentionMapping) -> tuple[Tensor, Tensor]:

@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.autograd.gradients import Array
 from pyentmax.autograd.sparse_attention import attention
-from pyentmax.autograd.tensor import Tensor, as_tensor
+from pyentmax.autograd.tensor import Array, Tensor, as_tensor
 from pyentmax.backends import choice
 from pyentmax.mappings import MAPPINGS
 from pyentmax.nn.attention.alpha import LearnedEntmax
