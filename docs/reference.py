@@ -244,7 +244,7 @@ class Commands(SphinxDirective):
         """The nodes of headings and texts."""
         os.environ.update(COLUMNS="80", NO_COLOR="1")
         lines = []
-        for parser in leaves(cli._parser()):
+        for parser in leaves(cli.build_parser()):
             lines += [f"``{parser.prog}``", "-" * 80, "", ".. code-block:: text", ""]
             lines += [f"   {line}" for line in parser.format_help().splitlines()] + [""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)

@@ -1,14 +1,5 @@
 """pyentmax: sparse probability mappings of the α-entmax family, to read, call, check and learn."""
 
-import _signal as signal  # what `signal` wraps, there since Python started: no moment to interrupt
-import sys
-
-# `python -m pyentmax` imports all of this before its `__main__` can say what Ctrl-C does: until
-# then it ends the process, without a traceback. Python has "-m" there while it looks for a module.
-if sys.argv[:1] == ["-m"] and "pyentmax" in sys.orig_argv:
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
 from importlib.metadata import PackageNotFoundError, version
 
 from pyentmax.backends.choice import show_config

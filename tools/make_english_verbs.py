@@ -12,9 +12,9 @@ from pathlib import Path
 from english_spelling import present_participle, regular_past, third_person
 
 from pyentmax.data import DataError
-from pyentmax.tasks.inflection import Example, bundled
+from pyentmax.tasks.inflection import Example, examples
 
-TABLE = Path(bundled.__file__).with_name("english_verbs.tsv")
+TABLE = Path(examples.__file__).with_name("english_verbs.tsv")
 TAGS = ("V;NFIN", "V;3;SG;PRS", "V;PST", "V;V.PTCP;PST", "V;V.PTCP;PRS")
 
 

@@ -1,34 +1,38 @@
 """``analyse``: one command for the models of every task.
 
-What a checkpoint holds decides what is measured. A task gives an `Analysis` for its kind of
-checkpoint, and the command line gathers them.
+The kind of a checkpoint decides what is measured. A task gives an `Analysis` for its kind, and the
+command line gathers them.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar
 
-from pyentmax.tasks.command_line import Commands, option
+from pyentmax.tasks.command_line import Commands, add_quiet, option
 from pyentmax.tasks.model_files import best_of
 from pyentmax.training import CheckpointError, checkpoint_kind
 
 
-class Analysis(Protocol):
+class Analysis:
     """How the models of a task are analysed.
 
     Attributes
     ----------
+    kind : str
+        What their checkpoints are called.
     description : str
         What is measured, for the help text.
     """
 
-    description: str
+    kind: ClassVar[str]
+    description: ClassVar[str]
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         """Add the options that only this task has, in a group of their own."""
+        raise NotImplementedError
 
     def run(self, args: argparse.Namespace) -> int:
         """Measure, print and draw; returns the exit code.
@@ -36,15 +40,26 @@ class Analysis(Protocol):
         ``args`` has the task's options, and ``models``, ``examples`` (paths), ``first``, ``out``
         and ``quiet``.
         """
+        raise NotImplementedError
+
+    def check_unused(self, args: argparse.Namespace, kind: str) -> None:
+        """Raise a ValueError if an option of this analysis is given for models of another kind."""
+        parser = argparse.ArgumentParser(add_help=False)
+        self.add_options(parser)
+        for name, default in vars(parser.parse_args([])).items():
+            if getattr(args, name) != default:
+                raise ValueError(
+                    f"{option(name)}: has no effect on {kind!r}, only on {self.kind!r}"
+                )
 
 
-def add_analyse(commands: Commands, analyses: Mapping[str, Analysis]) -> None:
+def add_analyse(commands: Commands, analyses: Sequence[Analysis]) -> None:
     """Add the `analyse` command for these kinds of checkpoints."""
     parser = commands.add(
         "analyse",
-        run=lambda args: _analyse(args, analyses),
+        run=lambda args: _analyse(args, {analysis.kind: analysis for analysis in analyses}),
         help="what trained models do: how sparse they are, what their heads look at",
-        description=" ".join(analysis.description for analysis in analyses.values()),
+        description=" ".join(analysis.description for analysis in analyses),
     )
     add = parser.add_argument
     add(
@@ -52,7 +67,7 @@ def add_analyse(commands: Commands, analyses: Mapping[str, Analysis]) -> None:
         nargs="+",
         type=Path,
         metavar="MODEL",
-        help="best.npz, or the folder of a run; behind the last one DATA, unless --examples has it",
+        help="best.npz, or the folder of a run; after the last one DATA, unless --examples has it",
     )
     add("--examples", nargs="+", type=Path, metavar="DATA", help="what to measure on, as for train")
     add(
@@ -60,53 +75,30 @@ def add_analyse(commands: Commands, analyses: Mapping[str, Analysis]) -> None:
         "--limit",
         type=int,
         metavar="N",
-        help="so many examples, with --multilingual of each language; all if not given",
+        help="number of examples, with --multilingual of each language; all if not given",
     )
     add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
-    add("--quiet", action="store_true", help="no progress")
-    for analysis in analyses.values():
+    add_quiet(parser)
+    for analysis in analyses:
         analysis.add_options(parser)
 
 
-def _analyse(args: argparse.Namespace, analyses: Mapping[str, Analysis]) -> int:
-    behind = args.examples is None
-    if behind:
+def _analyse(args: argparse.Namespace, analyses: dict[str, Analysis]) -> int:
+    if args.examples is None:
         *args.models, data = args.models
         if not args.models:
             raise ValueError(f"expected MODEL and DATA, got {data} alone")
         args.examples = [data]
     if args.first is not None and args.first < 1:
-        raise ValueError(f"first: expected at least 1, got {args.first}")
-    try:
-        kind = _kind(args.models, analyses)
-    except CheckpointError as error:
-        if not (behind and args.models[1:]):
-            raise
-        raise CheckpointError(f"{error}; DATA of several files stand behind --examples") from error
-    for other in analyses.keys() - {kind}:
-        _refuse_options(args, analyses[other], f"has no effect on {kind!r}, only on {other!r}")
-    return analyses[kind].run(args)
-
-
-def _refuse_options(args: argparse.Namespace, analysis: Analysis, why: str) -> None:
-    """Raise a ValueError if an option of this analysis was given."""
-    parser = argparse.ArgumentParser(add_help=False)
-    analysis.add_options(parser)
-    for name, default in vars(parser.parse_args([])).items():
-        if getattr(args, name) != default:
-            raise ValueError(f"{option(name)}: {why}")
-
-
-def _kind(models: Sequence[Path], known: Mapping[str, Analysis]) -> str:
-    """The kind of all these models, which has to be one."""
-    kinds = {path: checkpoint_kind(best_of(path)) for path in models}
+        raise ValueError(f"--first: expected at least 1, got {args.first}")
+    kinds = {path: checkpoint_kind(best_of(path)) for path in args.models}
     for path, kind in kinds.items():
-        if kind not in known:
+        if kind not in analyses or kind != kinds[args.models[0]]:
             raise CheckpointError(
-                f"{path}: expected a checkpoint of {' or '.join(map(repr, known))}, the file holds "
-                f"{kind!r}"
+                f"{path}: expected models of one kind, {' or '.join(map(repr, analyses))}; the "
+                f"file holds {kind!r} (DATA of several files stand after --examples)"
             )
-    if len(set(kinds.values())) > 1:
-        told = ", ".join(f"{path} holds {kind!r}" for path, kind in kinds.items())
-        raise CheckpointError(f"expected models of one kind: {told}")
-    return next(iter(kinds.values()))
+    kind = kinds[args.models[0]]
+    for other in analyses.keys() - {kind}:
+        analyses[other].check_unused(args, kind)
+    return analyses[kind].run(args)

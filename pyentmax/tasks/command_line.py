@@ -9,53 +9,32 @@ A task's ``add_commands(commands)`` adds its commands by their full names:
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
+
+from pyentmax.calls.devices import DEVICES
+from pyentmax.training import BEST, LAST, History, RunOptions
 
 
 class Formatter(argparse.HelpFormatter):
     """Help that shows the defaults that say something."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        quiet = action.default in (None, False, [], argparse.SUPPRESS)
-        return action.help if quiet else f"{action.help} (default: %(default)s)"
+        silent = action.default in (None, False, [], argparse.SUPPRESS)
+        return action.help if silent else f"{action.help} (default: %(default)s)"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that drops one ``--``, the first that stands alone: all others are values.
+    """A parser without abbreviations, whose errors are one line and exit code 2."""
 
-    The one of Python 3.12 and earlier drops one of each argument's values, and ``--out=--`` was an
-    empty list.
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, allow_abbrev=False, formatter_class=Formatter, **options)
 
-    Examples
-    --------
-    >>> parser = Parser()
-    >>> _ = parser.add_argument("--out")
-    >>> _ = parser.add_argument("words", nargs="*")
-    >>> parser.parse_args(["--out=--", "--", "a", "--"])
-    Namespace(out='--', words=['a', '--'])
-    """
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As of `argparse`, with what is a value in another form until it is one."""
-        given = list(sys.argv[1:] if args is None else args)
-        after = given.index("--") + 1 if "--" in given else len(given)
-        given[after:] = [_DASHES if value == "--" else value for value in given[after:]]
-        found, left = super().parse_known_args(given, namespace)
-        return found, ["--" if value == _DASHES else value for value in left]
-
-    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
-        if action.option_strings and arg_strings == ["--"]:
-            arg_strings = [_DASHES]
-        return super()._get_values(action, arg_strings)
-
-    def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
-        return super()._get_value(action, "--" if arg_string == _DASHES else arg_string)
-
-
-_DASHES = "--\0"  # that no argument of a process can be
+    def error(self, message: str) -> NoReturn:
+        """Print what was wrong with the arguments, and exit."""
+        self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
 # First words that several commands share → their help, and what the second word names: the
@@ -68,7 +47,7 @@ GROUPS = {
 
 
 class Commands:
-    """The commands of ``python -m pyentmax``, to which each task adds its own.
+    """The commands of ``pyentmax``, to which each task adds its own.
 
     Parameters
     ----------
@@ -77,7 +56,7 @@ class Commands:
 
     Examples
     --------
-    >>> parser = argparse.ArgumentParser()
+    >>> parser = Parser()
     >>> commands = Commands(parser)
     >>> _ = commands.add("train parrot", run=lambda args: 0, help="it repeats")
     >>> parser.parse_args(["train", "parrot"]).model
@@ -96,7 +75,6 @@ class Commands:
         help: str,
         description: str | None = None,
         computes: bool = True,
-        writes_text: bool = False,
     ) -> argparse.ArgumentParser:
         """Add a command; returns its parser, to which the task adds the options.
 
@@ -111,16 +89,13 @@ class Commands:
         computes : bool, default True
             Whether it trains or decodes. Such a command has the option ``--blas-threads`` and runs
             within that limit.
-        writes_text : bool, default False
-            Whether standard output is a text to go on with, translations say. What computes it is
-            then said on standard error.
         """
         *group, word = name.split()
         subparsers = self._group(*group) if group else self._first
-        parser = subparsers.add_parser(
-            word, help=help, description=description, formatter_class=Formatter
+        parser: argparse.ArgumentParser = subparsers.add_parser(
+            word, help=help, description=description or f"{help[0].upper()}{help[1:]}."
         )
-        parser.set_defaults(run=run, writes_text=writes_text)
+        parser.set_defaults(run=run)
         if computes:
             parser.add_argument_group("speed").add_argument(
                 "--blas-threads",
@@ -133,30 +108,90 @@ class Commands:
 
     def _group(self, name: str) -> Any:
         if name not in self._second:
-            help, of = GROUPS[name]
+            help, what = GROUPS[name]
             parser = self._first.add_parser(name, help=help)
-            self._second[name] = parser.add_subparsers(dest=of, required=True, metavar=of.upper())
+            self._second[name] = parser.add_subparsers(
+                dest=what, required=True, metavar=what.upper()
+            )
         return self._second[name]
 
 
-DEFAULT_BUDGET = 1000
-"""The most prefixes that exact search expands unless ``--budget`` says otherwise."""
+# --- options that several commands have -----------------------------------------------------------
+def add_run(parser: argparse.ArgumentParser, out: str) -> None:
+    """Add the options of every training, with the default folder of its run."""
+    add = parser.add_argument
+    add("--out", type=Path, default=out, metavar="DIR", help="folder of the run")
+    add("--resume", action="store_true", help=f"continue from DIR/{LAST}")
+    add_device(parser)
+    add_quiet(parser)
 
 
-DEFAULT_BEAM = 5
-"""The open prefixes that beam search keeps at each step unless ``--beam`` says otherwise."""
+def run_options(args: argparse.Namespace) -> RunOptions:
+    """The options of a training; a ValueError says if its folder is not free."""
+    options = RunOptions(args.out, resume=args.resume, progress=not args.quiet)
+    options.check_directory()
+    return options
 
 
-def refuse_idle_of_search(args: argparse.Namespace) -> None:
-    """Raise a ValueError for a ``--budget`` or ``--beam`` that is of the other kind of search."""
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Add ``--device``."""
+    parser.add_argument(
+        "--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy"
+    )
+
+
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    """Add ``--quiet``."""
+    parser.add_argument("--quiet", action="store_true", help="no progress")
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Add the positional argument ``models``: one checkpoint, or several for an ensemble."""
+    parser.add_argument(
+        "models",
+        nargs="+",
+        type=Path,
+        metavar="MODEL",
+        help=f"{BEST}, or the folder of a run; the probabilities of several are averaged",
+    )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the options of a search for all results; `search_options` reads them."""
+    add = parser.add_argument
+    add(
+        "--search",
+        choices=("beam", "exact"),
+        default="beam",
+        help="exact: expand the best prefix first, until the result is proved",
+    )
+    add("--beam", type=int, metavar="N", help="open prefixes kept at each step, 5 if not given")
+    add("--best", type=int, metavar="N", help="stop at the N best; all if not given")
+    add("--budget", type=int, metavar="N", help="exact: most prefixes to expand, 1000 if not given")
+
+
+def search_options(args: argparse.Namespace) -> dict[str, Any]:
+    """The options of a search, as `SequenceDecoder.decode` takes them.
+
+    A ValueError names one that the chosen search does not have.
+    """
     if args.search == "exact":
         refuse_together(args, "search", "beam")
     elif args.budget is not None:
         raise ValueError("--budget: expected --search exact with it")
+    chosen = {"search": args.search, "beam": args.beam, "n_best": args.best, "budget": args.budget}
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def fields_from(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
+    """The values of the options that are named like fields of a dataclass."""
+    return {
+        field.name: getattr(args, field.name) for field in fields(settings) if field.name in args
+    }
 
 
 def refuse_together(args: argparse.Namespace, chosen: str, *others: str) -> None:
-    """Raise a ValueError for an option that has no effect beside the chosen one.
+    """Raise a ValueError for an option that has no effect with the chosen one.
 
     All are named as `argparse` names them, and were not given if they are None or False.
     """
@@ -172,18 +207,19 @@ def option(name: str) -> str:
 
     Examples
     --------
-    >>> option("pause_after")
-    '--pause-after'
+    >>> option("top_k")
+    '--top-k'
     """
     return "--" + name.replace("_", "-")
 
 
-def add_models(parser: argparse.ArgumentParser) -> None:
-    """Add the positional argument ``models``: one checkpoint, or several for an ensemble."""
-    parser.add_argument(
-        "models",
-        nargs="+",
-        type=Path,
-        metavar="MODEL",
-        help="best.npz, or the folder of a run; the probabilities of several are averaged",
+def report_training(args: argparse.Namespace, history: History, result: str) -> int:
+    """Print what came of a training; returns the exit code."""
+    if history.interrupted:
+        print(f"interrupted; continue with the same command and --resume ({args.out / LAST})")
+        return 130
+    print(
+        f"{history.update[-1]} updates in {history.seconds[-1]:.0f} s; {result}; "
+        f"model in {args.out / BEST}"
     )
+    return 0

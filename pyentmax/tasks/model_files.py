@@ -1,18 +1,21 @@
-"""Models on disk, whatever the task: where a run has them, what they hold, who may overwrite."""
+"""Models on disk, whatever the task: the folder of a run, and one file per model."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
-from pyentmax.data import BOS, EOS, Vocabulary
-from pyentmax.models.checks import check_sizes, read_configuration
+import numpy as np
+
+from pyentmax.system.blas import limit_blas
 from pyentmax.training import (
     BEST,
     LAST,
     CheckpointError,
+    load_checkpoint,
+    save_checkpoint,
 )
 
 
@@ -29,41 +32,66 @@ def best_of(path: str | Path) -> Path:
         return path
     if not (path / BEST).exists() and (path / LAST).exists():
         raise FileNotFoundError(
-            f"no {BEST} in {path}: it is written at the first validation; continue with the same "
-            "training command and --resume"
+            f"no {BEST} in {path}: the first validation writes it; continue the training with "
+            "--resume"
         )
     return path / BEST
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Whatever is wrong with the parts of a model that are read inside is a CheckpointError."""
+    """Raise a CheckpointError that names the file if its parts are missing or do not fit."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(
             f"{path}: parts are missing or do not fit together ({error}); was it written by "
             "another version?"
         ) from error
 
 
-def described_model(
-    network: Any, shape: Any, params: dict[str, Any], meta: dict[str, Any]
-) -> tuple[Any, Vocabulary, Vocabulary]:
-    """The model that a checkpoint holds, checked, and its two vocabularies; within `reading`.
+class SavedModel:
+    """A model with all that it takes to use it, saved to one file.
 
-    Parameters
-    ----------
-    network, shape : classes
-        Of the model and of its configuration.
-    params : dict of arrays
-    meta : dict
-        With the configuration and vocabularies as ``config``, ``source`` and ``target``.
+    A subclass names its ``kind`` of checkpoint, describes itself and restores itself from that
+    description.
     """
-    source = Vocabulary.from_json(meta["source"])
-    target = Vocabulary.from_json(meta["target"])
-    config = read_configuration(shape, meta["config"])
-    check_sizes(config, source, target)
-    model = network(config, params, BOS, EOS)
-    model.check_parameters()
-    return model, source, target
+
+    kind: ClassVar[str]
+    model: Any
+
+    def description(self) -> dict[str, Any]:
+        """Configuration and vocabularies, in a form that JSON can hold."""
+        raise NotImplementedError
+
+    @classmethod
+    def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
+        """The model with these arrays and this description."""
+        raise NotImplementedError
+
+    def arrays(self) -> dict[str, Any]:
+        """What is saved besides the description: the parameters."""
+        return dict(self.model.params)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model with all that belongs to it to one ``.npz``, by `save_checkpoint`."""
+        save_checkpoint(path, self.arrays(), {"kind": self.kind, **self.description()})
+
+    @classmethod
+    @limit_blas()
+    def load(cls, path: str | Path) -> Self:
+        """Read what `save` wrote, from the file or from the folder of a run.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such file.
+        CheckpointError
+            If the file is damaged, of another kind, or its parts do not fit together.
+        """
+        path = best_of(path)
+        arrays, description = load_checkpoint(path, cls.kind)
+        with reading(path):
+            loaded = cls.restore(arrays, description)
+            loaded.model.check_parameters()
+        return loaded

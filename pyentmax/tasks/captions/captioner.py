@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pyentmax.calls.devices import to_host
 from pyentmax.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
-from pyentmax.models.checks import read_configuration
 from pyentmax.models.grid_transformer import GridTransformer, GridTransformerConfig
 from pyentmax.models.transformer import Transformer
 from pyentmax.system.blas import limit_blas
@@ -25,10 +23,9 @@ from pyentmax.tasks.captions.scenes import (
     Scene,
     cells_of,
 )
-from pyentmax.tasks.model_files import best_of, reading
-from pyentmax.training import Validation, load_checkpoint, save_checkpoint
+from pyentmax.tasks.model_files import SavedModel
+from pyentmax.training import Validation
 
-KIND = "caption model"
 LONGEST = 8
 """Words after which a caption is cut off; none has more than six."""
 
@@ -48,7 +45,7 @@ class Captioned(NamedTuple):
     attention: NDArray[np.floating[Any]]
 
 
-class Captioner:
+class Captioner(SavedModel):
     """A Transformer over the cells of an image, with the vocabulary of its captions.
 
     Examples
@@ -61,12 +58,15 @@ class Captioner:
     True
     """
 
+    kind = "caption model"
+    model: Transformer
+
     def __init__(self, model: Transformer, vocabulary: Vocabulary) -> None:
         self.model, self.vocabulary = model, vocabulary
 
     @classmethod
     @limit_blas()
-    def untrained(cls, rng: np.random.Generator, **config: Any) -> Captioner:
+    def untrained(cls, rng: np.random.Generator, **config: Any) -> Self:
         """A model with random parameters; ``config`` are fields of `GridTransformerConfig`."""
         words = [*COLOURS, *SHAPES, *" ".join(RELATIONS).split()]
         vocabulary = Vocabulary((*SPECIALS, *sorted(set(words))))
@@ -131,41 +131,12 @@ class Captioner:
         """Configuration and vocabulary, in a form that JSON can hold."""
         return {"config": asdict(self.model.config), "words": self.vocabulary.to_json()}
 
-    def save(self, path: str | Path) -> None:
-        """Write the model with all that belongs to it to one ``.npz``, by `save_checkpoint`."""
-        save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
-
     @classmethod
-    @limit_blas()
-    def load(cls, path: str | Path) -> Captioner:
-        """Read what :meth:`save` wrote, from the file or from the folder of a run.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        CheckpointError
-            If the file is damaged, of another kind, its parts do not fit together, or a parameter
-            is not finite.
-        """
-        path = best_of(path)
-        params, meta = load_checkpoint(path, KIND)
-        with reading(path):
-            vocabulary = Vocabulary.from_json(meta["words"])
-            config = read_configuration(GridTransformerConfig, meta["config"])
-            if config.target_size != len(vocabulary):
-                raise ValueError(
-                    f"words vocabulary: expected {config.target_size} tokens, got {len(vocabulary)}"
-                )
-            expected, sizes = (
-                (FEATURES, GRID, GRID),
-                (config.source_size, config.rows, config.columns),
-            )
-            if sizes != expected:
-                raise ValueError(f"config: expected features and grid {expected}, got {sizes}")
-            model = GridTransformer(config, params, BOS, EOS)
-            model.check_parameters()
-        return cls(model, vocabulary)
+    def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
+        """The model with these parameters and this description."""
+        config = GridTransformerConfig(**description["config"])
+        vocabulary = Vocabulary.from_json(description["words"])
+        return cls(GridTransformer(config, arrays, BOS, EOS), vocabulary)
 
 
 def looked_right(found: Sequence[Captioned], scenes: Sequence[Scene]) -> NDArray[np.bool_]:

@@ -25,6 +25,8 @@ from pyentmax.tasks.captions.captioner import Captioner, looked_right
 from pyentmax.tasks.captions.scenes import GRID
 from pyentmax.tasks.captions.training import (
     HELD_OUT,
+    MODEL,
+    TRAINING,
     CaptionData,
     Pictures,
     draw_data,
@@ -47,15 +49,6 @@ ROWS = {"softmax": "1", "entmax15": "1.5", "top4": "topk_softmax:4"}
 """Name → the mapping of every head."""
 SWAPPED = ("1", "topk_softmax:1", "topk_softmax:2", "topk_softmax:4", "topk_softmax:8")
 """Mappings that stand in for that of the training, where the model is used."""
-MODEL: dict[str, Any] = {
-    "width": 64,
-    "layers": 2,
-    "heads": 4,
-    "inner": 128,
-    "dropout": 0.0,
-    "norm": "pre",
-}
-TRAINING: dict[str, Any] = {"updates": 1200, "rate": 2e-3, "validate_every": 200}
 
 
 def is_finished(out: Path, run: Run, updates: int | None = None) -> bool:

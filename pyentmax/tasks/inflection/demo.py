@@ -19,11 +19,16 @@ import numpy as np
 from pyentmax.analysis import exactness_statistics
 from pyentmax.plotting import plot_training_curve, save_figure
 from pyentmax.plotting._figures import require_matplotlib
-from pyentmax.tasks.inflection.bundled import english_verbs
-from pyentmax.tasks.inflection.examples import Example, compounds_of, hold_out
+from pyentmax.tasks.inflection.examples import (
+    Example,
+    compounds_of,
+    english_verbs,
+    hold_out,
+    source_tokens,
+)
 from pyentmax.tasks.inflection.inflector import Inflector
-from pyentmax.tasks.inflection.reports import describe, draw
 from pyentmax.tasks.inflection.training import train_inflector
+from pyentmax.tasks.reports import describe, draw
 from pyentmax.training import History, RunOptions, TrainingConfig
 
 LEMMA, TAGS = "draw", "V;V.PTCP;PST"
@@ -83,7 +88,7 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
     result = inflector.inflect(word.lemma, word.tags)
     which = "Every past participle" if result.exact else "The likeliest past participles"
     print(f'{which} of "{LEMMA}" that the model finds possible:\n')
-    print(describe(inflector, word, result))
+    print(describe(inflector, word.title(), result))
 
     statistics = exactness_statistics(inflector.predict(dev))
     print(
@@ -93,7 +98,7 @@ Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
 {LEMMA.capitalize()} and its compounds: {_accuracy(inflector, family)}."""
     )
 
-    files = draw(inflector, word, result, out)
+    files = draw(inflector, word.title(), source_tokens(word), result, out, word.file_name())
     files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
     folder = shlex.quote(str(out))

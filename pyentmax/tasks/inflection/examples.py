@@ -15,13 +15,14 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
 from pyentmax.data.batching import Pair
 from pyentmax.data.errors import DataError
 from pyentmax.data.vocabulary import Vocabulary
-from pyentmax.system.files import naming
+from pyentmax.tasks.text_files import numbered_lines
 
 _PathLike = str | os.PathLike[str]
 LANGUAGE_MARK = "lang="
@@ -50,6 +51,27 @@ class Example(NamedTuple):
     form: str
     tags: tuple[str, ...]
     language: str | None = None
+
+    def title(self) -> str:
+        """Lemma, tags and form, if there is one, in a line.
+
+        Examples
+        --------
+        >>> Example("draw", "drawn", ("V", "V.PTCP", "PST")).title()
+        'draw  V;V.PTCP;PST: drawn'
+        """
+        return f"{self.lemma}  {';'.join(self.tags)}" + (f": {self.form}" if self.form else "")
+
+    def file_name(self) -> str:
+        """The title as the beginning of a file's name.
+
+        Examples
+        --------
+        >>> Example("draw", "", ("V", "V.PTCP", "PST")).file_name()
+        'draw-V.V.PTCP.PST'
+        """
+        words = [self.lemma, ".".join(self.tags), self.form]
+        return re.sub(r"[^\w.-]+", ".", "-".join(filter(None, words)))[:50]
 
 
 def read_examples(
@@ -83,16 +105,37 @@ def read_examples(
     [Example(lemma='draw', form='drawn', tags=('V', 'V.PTCP', 'PST'), language='english')]
     """
     files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    of_file = [None] * len(files) if languages is None else list(languages)
-    if len(of_file) != len(files):
-        raise DataError(
-            f"languages must name one language per file: expected {len(files)}, got {len(of_file)}"
-        )
-    return [
-        example
-        for path, language in zip(files, of_file, strict=True)
-        for example in _read_file(Path(path), language)
-    ]
+    marks = [None] * len(files) if languages is None else list(languages)
+    if len(marks) != len(files):
+        raise DataError(f"languages: expected one per file, {len(files)}, got {len(marks)}")
+    examples = []
+    for path, language in zip(files, marks, strict=True):
+        before = len(examples)
+        examples += [
+            _parse_line(line, where, language)
+            for where, line in numbered_lines(path)
+            if line.strip()
+        ]
+        if len(examples) == before:
+            raise DataError(f"{path}: no examples; expected lines {_COLUMNS}, got an empty file")
+    return examples
+
+
+def english_verbs() -> list[Example]:
+    """English verbs: five forms of each of some 2,200, every common irregular verb among them.
+
+    The table is our own: two word lists and the rules of spelling give it, by
+    ``tools/make_english_verbs.py`` in the repository. American spelling, one form per cell. Sorted
+    by lemma; for each the infinitive, third person singular, past, past participle and present
+    participle, with UniMorph tags.
+
+    Examples
+    --------
+    >>> [example.form for example in english_verbs() if example.lemma == "draw"]
+    ['draw', 'draws', 'drew', 'drawn', 'drawing']
+    """
+    with resources.as_file(resources.files(__package__) / "english_verbs.tsv") as path:
+        return read_examples(path)
 
 
 def language_of(path: _PathLike) -> str:
@@ -256,29 +299,7 @@ def first_words(examples: Iterable[Example], count: int | None) -> list[Example]
     return chosen
 
 
-def _read_file(path: Path, language: str | None) -> list[Example]:
-    # Bytes are split at newlines before they are decoded, so that a bad byte has a line number, and
-    # the many other characters that str.splitlines takes for line ends stay part of a word.
-    with naming(path):
-        lines = path.read_bytes().removeprefix(b"\xef\xbb\xbf").split(b"\n")
-    examples = [
-        _parse_line(line.removesuffix(b"\r"), f"{path}, line {number}", language)
-        for number, line in enumerate(lines, start=1)
-        if line.strip()
-    ]
-    if not examples:
-        raise DataError(f"{path}: no examples; expected lines {_COLUMNS}, got an empty file")
-    return examples
-
-
-def _parse_line(line: bytes, where: str, language: str | None) -> Example:
-    try:
-        text = line.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where}: expected UTF-8, got byte 0x{line[error.start]:02x} after "
-            f"{line[: error.start].decode('utf-8')!r}; convert the file to UTF-8"
-        ) from error
+def _parse_line(text: str, where: str, language: str | None) -> Example:
     columns = text.split("\t")
     if len(columns) != 3:
         count = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
@@ -290,8 +311,7 @@ def _parse_line(line: bytes, where: str, language: str | None) -> Example:
     for tag in tags:
         if tag.startswith(LANGUAGE_MARK):
             raise DataError(
-                f"{where}: tag {tag!r} would be taken for the mark of a language; rename it, or, "
-                "if it names the language, remove it and mark the examples by their files' names "
-                "(--multilingual)"
+                f"{where}: tag {tag!r} looks like the mark of a language; rename it, or, if it "
+                "names the language, mark the examples by the names of their files (--multilingual)"
             )
     return Example(columns[0], columns[1], tags, language)

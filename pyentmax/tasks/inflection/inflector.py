@@ -1,33 +1,180 @@
-"""A model together with its vocabularies: created, validated, saved to one file and loaded."""
+"""A model of word forms with its vocabularies: what it finds possible, and its files."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
-from pyentmax.data import BOS, EOS, Vocabulary, bucketed_batches, make_batch
-from pyentmax.decoding import greedy_search
-from pyentmax.models.ensemble import Ensemble
+from pyentmax.data import (
+    BOS,
+    EOS,
+    SPECIALS,
+    DataError,
+    Pair,
+    Vocabulary,
+    bucketed_batches,
+    make_batch,
+)
+from pyentmax.decoding import ForcedDecoding, SearchResult, forced_decoding, greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.system.blas import limit_blas
-from pyentmax.tasks.inflection.decoder import WordDecoder
-from pyentmax.tasks.inflection.examples import Example, source_tokens, target_tokens
-from pyentmax.tasks.model_files import best_of, described_model, reading
-from pyentmax.training import (
-    CheckpointError,
-    Validation,
-    load_checkpoint,
-    save_checkpoint,
+from pyentmax.tasks.inflection.examples import (
+    LANGUAGE_MARK,
+    Example,
+    encode_examples,
+    source_tokens,
+    target_tokens,
 )
+from pyentmax.tasks.sequences import SavedDecoder, SequenceDecoder, load_ensemble
+from pyentmax.training import Validation, counting
 
-KIND = "inflection model"
+
+class WordDecoder(SequenceDecoder):
+    """A model of word forms, one network or an ensemble, with its vocabularies.
+
+    Parameters
+    ----------
+    model : JoinableDecodable
+    source, target : Vocabulary
+        Of tags and characters, and of the characters of forms.
+    """
+
+    def pairs(self, examples: Sequence[Example]) -> list[Pair]:
+        """Examples as token ids; a token that the vocabularies lack becomes ``<unk>``."""
+        return encode_examples(examples, self.source, self.target, unknown="<unk>")
+
+    def form(self, tokens: Iterable[int]) -> str:
+        """The string that some target tokens spell."""
+        return "".join(self.target.decode(tokens))
+
+    def inflect(
+        self,
+        lemma: str,
+        tags: str | Sequence[str],
+        language: str | None = None,
+        **options: Any,
+    ) -> SearchResult:
+        """Every form that the model finds possible, with the certificate of the search.
+
+        Parameters
+        ----------
+        tags : str or sequence of str
+            Such as ``"V;V.PTCP;PST"``.
+        language : str, optional
+            Needed for a model of several languages.
+        **options
+            Those of `SequenceDecoder.decode`: ``search``, ``beam``, ``n_best``, ``budget``,
+            ``max_length``, ``keep_attention``.
+
+        Raises
+        ------
+        DataError
+            If the model has never seen a character of the lemma, a tag or the language.
+        ValueError
+            If there is no such search, or a number is below 1.
+        """
+        return self.decode(self._source(lemma, tags, language)[None], **options)[0]
+
+    def force(
+        self, lemma: str, tags: str | Sequence[str], form: str, language: str | None = None
+    ) -> ForcedDecoding:
+        """What the model finds possible at each step of a given form, possible or not.
+
+        Errors as for `inflect`, and a DataError for a character that no form of training has.
+        """
+        ids = self._source(lemma, tags, language)
+        _check_characters(f"form {form!r}", form, self.target, "training data's forms")
+        return self.force_tokens(ids, self.target.encode(target_tokens(form)))
+
+    def force_all(
+        self, examples: Sequence[Example], batch_size: int = 64, *, progress: bool = False
+    ) -> Iterator[tuple[int, ForcedDecoding]]:
+        """The index of each example, and what the model finds possible at each step of its form.
+
+        Yields batch by batch, so that one need not be kept when the next is computed. Parameters
+        as for `predict`.
+        """
+        pairs = self.pairs(examples)
+        with counting(len(pairs), "word", progress) as advance:
+            for index in bucketed_batches(pairs, batch_size):
+                batch = make_batch(pairs, index)
+                targets = [pairs[i][1] for i in index]
+                with limit_blas():
+                    decodings = forced_decoding(
+                        self.model, batch.source, batch.source_mask, targets
+                    )
+                yield from zip(map(int, index), decodings, strict=True)
+                advance(len(batch))
+
+    def predict(
+        self,
+        examples: Sequence[Example],
+        beam: int = 5,
+        batch_size: int = 64,
+        *,
+        search: str = "beam",
+        n_best: int | None = 1,
+        budget: int = 1000,
+        progress: bool = False,
+    ) -> list[SearchResult]:
+        """The result of a search for each example, in their order.
+
+        Parameters
+        ----------
+        batch_size : int, default 64
+            Number of examples that are decoded together.
+        progress : bool, default False
+            Whether to show a bar.
+        beam, search, budget
+            As for `SequenceDecoder.decode`.
+        n_best : int or None, default 1
+            As there, for the exact search; a beam looks for all.
+        """
+        pairs = self.pairs(examples)
+        options: dict[str, Any] = {
+            "search": search,
+            "beam": beam,
+            "n_best": n_best if search == "exact" else None,
+            "budget": budget,
+            "keep_attention": False,
+        }
+        results: dict[int, SearchResult] = {}
+        with counting(len(pairs), "word", progress) as advance:
+            for index in bucketed_batches(pairs, batch_size):
+                batch = make_batch(pairs, index)
+                found = self.decode(batch.source, batch.source_mask, **options)
+                results |= zip(map(int, index), found, strict=True)
+                advance(len(batch))
+        return [results[i] for i in range(len(pairs))]
+
+    def _source(self, lemma: str, tags: str | Sequence[str], language: str | None) -> np.ndarray:
+        """The ids of a source; a DataError names what the model does not know."""
+        words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
+        if not lemma:
+            raise DataError("lemma: expected at least one character, got an empty string")
+        _check_characters(f"lemma {lemma!r}", lemma, self.source, "training data")
+        bracketed = [t[1:-1] for t in self.source.tokens[len(SPECIALS) :] if len(t) > 1]
+        known = [t for t in bracketed if not t.startswith(LANGUAGE_MARK)]
+        for tag in words:
+            if tag not in known:
+                raise DataError(
+                    f"unknown tag {tag!r} in {';'.join(words)!r}: expected tags separated by "
+                    f"semicolons, from {' '.join(known)}"
+                )
+        languages = [t.removeprefix(LANGUAGE_MARK) for t in bracketed if t not in known]
+        if language is not None and language not in languages:
+            expected = f"one of {' '.join(languages)}" if languages else "none, trained without"
+            raise DataError(f"unknown language {language!r}: the model expects {expected}")
+        if language is None and languages:
+            raise DataError(f"language: the model knows several, name one of {' '.join(languages)}")
+        return self.source.encode(source_tokens(Example(lemma, "", words, language)))
 
 
-class Inflector(WordDecoder):
+class Inflector(WordDecoder, SavedDecoder):
     """A single sequence-to-sequence model of word forms, with its vocabularies.
 
     Parameters
@@ -46,13 +193,14 @@ class Inflector(WordDecoder):
     (12, 12)
     """
 
+    kind = "inflection model"
     model: RNNSeq2Seq
 
     @classmethod
     @limit_blas()
     def untrained(
         cls, examples: Sequence[Example], rng: np.random.Generator, **config: Any
-    ) -> Inflector:
+    ) -> Self:
         """A model with random parameters, and vocabularies of what occurs in the examples.
 
         Parameters
@@ -65,10 +213,8 @@ class Inflector(WordDecoder):
         source = Vocabulary.build(source_tokens(example) for example in examples)
         target = Vocabulary.build(target_tokens(example.form) for example in examples)
         shape = RNNSeq2SeqConfig(source_size=len(source), target_size=len(target), **config)
-        model = RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS)
-        return cls(model, source, target)
+        return cls(RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS), source, target)
 
-    # --- training ---------------------------------------------------------------------------------
     @limit_blas()
     def validate(self, examples: Sequence[Example], batch_size: int = 128) -> Validation:
         """Mean loss per token, and share of forms that greedy search gets entirely right."""
@@ -89,69 +235,29 @@ class Inflector(WordDecoder):
                 right += self.form(found) == examples[i].form
         return Validation(float(loss) / tokens, right / len(pairs))
 
-    # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
-        """The model's configuration and vocabularies, in a form that JSON can hold."""
-        return {
-            "config": asdict(self.model.config),
-            "source": self.source.to_json(),
-            "target": self.target.to_json(),
-        }
-
-    def save(self, path: str | Path) -> None:
-        """Write the model with its vocabularies to one ``.npz``, by `save_checkpoint`."""
-        save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
+        """Configuration and vocabularies, in a form that JSON can hold."""
+        return {"config": asdict(self.model.config), **super().description()}
 
     @classmethod
-    @limit_blas()
-    def load(cls, path: str | Path) -> Inflector:
-        """Read what :meth:`save` wrote.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file, or the folder of a run that has a ``best.npz``.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        CheckpointError
-            If the file is damaged, of another kind, its parts do not fit together, or a parameter
-            is not finite.
-        """
-        path = best_of(path)
-        params, meta = load_checkpoint(path, KIND)
-        with reading(path):
-            model, source, target = described_model(RNNSeq2Seq, RNNSeq2SeqConfig, params, meta)
-        return cls(model, source, target)
+    def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
+        """The model with these parameters and this description."""
+        config = RNNSeq2SeqConfig(**description["config"])
+        vocabularies = [Vocabulary.from_json(description[name]) for name in ("source", "target")]
+        return cls(RNNSeq2Seq(config, arrays, BOS, EOS), *vocabularies)
 
 
 def load_word_decoder(paths: Sequence[str | Path]) -> WordDecoder:
-    """The model of one checkpoint, or the ensemble of several with the same vocabularies.
+    """The model of one checkpoint, or the ensemble of several; errors as for `load_ensemble`."""
+    model, first = load_ensemble(Inflector, paths)
+    return WordDecoder(model, first.source, first.target)
 
-    Each path is as for :meth:`Inflector.load`.
 
-    Raises
-    ------
-    CheckpointError
-        If a file is damaged, or the models do not know the same characters, tags and languages in
-        the same order, which models trained on the same examples do.
-    ValueError
-        If there is no path.
-    """
-    loaded = [Inflector.load(path) for path in paths]
-    if len(loaded) == 1:
-        return loaded[0]
-    ensemble = Ensemble([inflector.model for inflector in loaded])
-    first = loaded[0]
-    for path, other in zip(paths, loaded, strict=True):
-        for name in ("source", "target"):
-            ours, theirs = (set(getattr(x, name).tokens) for x in (first, other))
-            if getattr(first, name) != getattr(other, name):
-                differ = " ".join(sorted(ours ^ theirs)) or "the order"
-                raise CheckpointError(
-                    f"{path}: its {name} vocabulary is not that of {paths[0]} ({differ}): expected "
-                    "models trained on the same examples, to average their probabilities"
-                )
-    return WordDecoder(ensemble, first.source, first.target)
+def _check_characters(what: str, text: str, known: Vocabulary, where: str) -> None:
+    for character in text:
+        if character not in known:
+            alphabet = "".join(t for t in known.tokens if len(t) == 1)
+            raise DataError(
+                f"unknown character {character!r} in {what}: expected characters that occur in the "
+                f"{where}, {alphabet!r}"
+            )

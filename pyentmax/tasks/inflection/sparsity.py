@@ -29,8 +29,8 @@ from pyentmax.analysis import (
     support_sizes,
     word_accuracy,
 )
-from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import Example
+from pyentmax.tasks.inflection.inflector import WordDecoder
 
 PAPER_BEAM = 5
 

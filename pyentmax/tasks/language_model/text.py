@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyentmax.data import DataError
 from pyentmax.data.download import FOLDER_VARIABLE
-from pyentmax.system.files import naming
+from pyentmax.tasks.text_files import read_text as read_file
 
 SHAKESPEARE = Path("tinyshakespeare", "input.txt")
 HELD_OUT = 10  # one part of so many, the last one, is not learned from
@@ -40,15 +40,7 @@ def read_text(path: str | Path) -> Text:
     ...     [len(part) for part in read_text(path)]
     [108, 12]
     """
-    try:
-        with naming(path):
-            text = Path(path).read_text("utf-8-sig")  # a mark at the beginning is none of it
-    except UnicodeDecodeError as error:
-        line = error.object.count(b"\n", 0, error.start) + 1
-        raise DataError(
-            f"{path}, line {line}: expected UTF-8, got byte 0x{error.object[error.start]:02x} "
-            f"({error.reason})"
-        ) from error
+    text = read_file(path)
     if len(text) < HELD_OUT:
         raise DataError(f"{path}: expected a text, got {len(text)} characters")
     learned = len(text) - len(text) // HELD_OUT

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from pyentmax.calls.devices import to_host
 from pyentmax.data import BOS, EOS, SPECIALS, DataError, Vocabulary, cut
 from pyentmax.decoding.sampling import check_choice, draw_tokens
-from pyentmax.models.checks import read_configuration
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
 from pyentmax.system.blas import limit_blas
-from pyentmax.tasks.model_files import best_of, reading
-from pyentmax.training import Validation, load_checkpoint, save_checkpoint
+from pyentmax.tasks.model_files import SavedModel
+from pyentmax.training import Validation
 
-KIND = "language model"
-MOST = 10**6
-"""Characters of a text that is written: more are a mistake."""
 END = "\n"
 """Where decoders end a continuation, if the text has it: with the line."""
 
@@ -39,7 +34,7 @@ class Predictions(NamedTuple):
     labels: np.ndarray
 
 
-class Writer:
+class Writer(SavedModel):
     """A language model, with its vocabulary.
 
     Parameters
@@ -58,12 +53,15 @@ class Writer:
     True
     """
 
+    kind = "language model"
+    model: LanguageModel
+
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary, context: int) -> None:
         self.model, self.vocabulary, self.context = model, vocabulary, context
 
     @classmethod
     @limit_blas()
-    def untrained(cls, text: str, rng: np.random.Generator, context: int, **config: Any) -> Writer:
+    def untrained(cls, text: str, rng: np.random.Generator, context: int, **config: Any) -> Self:
         """A model with random parameters, and a vocabulary of what occurs in the text.
 
         ``config`` has the fields of `LanguageModelConfig` but for the size.
@@ -75,7 +73,7 @@ class Writer:
 
     def encode(self, text: str) -> np.ndarray:
         """The ids of a text's characters; a DataError names one that the model has never seen."""
-        return self.vocabulary.encode(text)
+        return self.vocabulary.encode(text, what="the text")
 
     # --- measuring --------------------------------------------------------------------------------
     def predictions(
@@ -179,8 +177,8 @@ class Writer:
         """
         if not beginning:
             raise DataError("beginning: expected at least one character, got none")
-        if not 0 <= length <= MOST:
-            raise ValueError(f"length: expected a number from 0 to {MOST:,}, got {length:,}")
+        if length < 0:
+            raise ValueError(f"length: expected a number from 0 up, got {length:,}")
         check_choice(temperature, top_k, nucleus)
         model, tokens = self.model, self.encode(beginning).tolist()
         state, last = None, np.array([model.bos])
@@ -190,61 +188,32 @@ class Writer:
                 state = model.encode(read, np.ones_like(read, bool))
             step, state = model.step(state, last)
             log_prob = step.log_prob.copy()
-            only_special = np.isfinite(log_prob.max())
             log_prob[:, : len(SPECIALS)] = -np.inf  # a dense output finds them possible
             if not np.isfinite(log_prob.max()):
-                why = (
-                    "its sparse output leaves special tokens only, as that of a model may that has "
-                    "hardly been trained"
-                    if only_special
-                    else "are there numbers among its parameters that overflow?"
+                raise ValueError(
+                    f"the model finds no character possible after {len(tokens)}; a sparse output "
+                    "that has hardly been trained may leave special tokens only"
                 )
-                raise ValueError(f"the model gives no next character after {len(tokens)}: {why}")
             last = draw_tokens(log_prob, rng, temperature, top_k, nucleus)
             tokens.append(int(last[0]))
         return "".join(self.vocabulary.decode(tokens))
 
     # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
-        """Configuration and vocabulary, in a form that JSON can hold."""
+        """Configuration, vocabulary and context, in a form that JSON can hold."""
         return {
             "config": asdict(self.model.config),
             "vocabulary": self.vocabulary.to_json(),
             "context": self.context,
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write the model with all that belongs to it to one ``.npz``."""
-        save_checkpoint(path, self.model.params, {"kind": KIND, **self.description()})
-
     @classmethod
-    @limit_blas()
-    def load(cls, path: str | Path) -> Writer:
-        """Read what :meth:`save` wrote, from the file or from the folder of a run.
-
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        CheckpointError
-            If the file is damaged, of another kind, its parts do not fit together, or a parameter
-            is not finite.
-        """
-        path = best_of(path)
-        params, meta = load_checkpoint(path, KIND)
-        with reading(path):
-            vocabulary = Vocabulary.from_json(meta["vocabulary"])
-            config = read_configuration(LanguageModelConfig, meta["config"])
-            if len(vocabulary) != config.size:
-                raise ValueError(
-                    f"vocabulary: expected {config.size} tokens, got {len(vocabulary)}"
-                )
-            context = meta["context"]
-            if type(context) is not int or context < 1:
-                raise ValueError(f"context: expected a number from 1 up, got {context!r}")
-            model = LanguageModel(config, params, BOS, _end(vocabulary))
-            model.check_parameters()
-        return cls(model, vocabulary, context)
+    def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
+        """The model with these parameters and this description."""
+        vocabulary = Vocabulary.from_json(description["vocabulary"])
+        config = LanguageModelConfig(**description["config"])
+        model = LanguageModel(config, arrays, BOS, _end(vocabulary))
+        return cls(model, vocabulary, int(description["context"]))
 
 
 def _end(vocabulary: Vocabulary) -> int:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from pyentmax.plotting import plot_training_curve, save_figure
 from pyentmax.plotting._figures import require_matplotlib
+from pyentmax.tasks.reports import describe, draw
 from pyentmax.tasks.translation.configuration import Experiment, read_experiment
 from pyentmax.tasks.translation.parallel import SentencePair
-from pyentmax.tasks.translation.reports import describe, draw
 from pyentmax.tasks.translation.training import train_translator
 from pyentmax.training import RunOptions, TrainingConfig
 
@@ -57,7 +57,7 @@ so that most words get a probability of exactly zero.
         dev,
         TrainingConfig(**settings),
         options,
-        tokens=experiment.data["tokens"],
+        **experiment.batches(),
         device=device,
         **model,
     )
@@ -66,10 +66,10 @@ so that most words get a probability of exactly zero.
         return 130
     print(f"trained in {time.perf_counter() - started:.0f} s\n")
     files = []
-    for sentence in (AMBIGUOUS, CLEAR):
-        result = translator.translate(sentence)
+    for name, sentence in (("ambiguous", AMBIGUOUS), ("clear", CLEAR)):
+        result, source = translator.translate(sentence), translator.segmenter.split(sentence)
         print(describe(translator, sentence, result), end="\n\n")
-        files += draw(translator, sentence, result, out)
+        files += draw(translator, sentence, source, result, out, name, graph=True)
     found = translator.translate_all([pair.source for pair in dev])
     right = sum(a == pair.target for a, pair in zip(found, dev, strict=True))
     print(f"Sentences never seen: {right} of {len(dev)} translated as in the corpus.")

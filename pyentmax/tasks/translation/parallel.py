@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import os
-from collections.abc import Iterator
 from importlib import resources
-from pathlib import Path
 from typing import NamedTuple
 
 from pyentmax.data import DataError
-from pyentmax.system.files import naming
+from pyentmax.tasks.text_files import numbered_lines
 
 
 class SentencePair(NamedTuple):
@@ -36,6 +33,7 @@ def read_parallel(
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     files = [Path(folder, "train.de"), Path(folder, "train.en")]
     ...     for file, text in zip(files, ("ein hund", "a dog")):
@@ -43,7 +41,10 @@ def read_parallel(
     ...     read_parallel(*files)
     [SentencePair(source='ein hund', target='a dog')]
     """
-    sides = [list(_sentences(Path(path))) for path in (source, target)]
+    sides = [
+        [_sentence(line, where) for where, line in numbered_lines(path)]
+        for path in (source, target)
+    ]
     counts = [len(side) for side in sides]
     if counts[0] != counts[1]:
         raise DataError(
@@ -61,17 +62,11 @@ def read_table(path: str | os.PathLike[str]) -> list[SentencePair]:
     Errors are those of `read_parallel`, and a `DataError` for a line without exactly one tab.
     """
     pairs = []
-    for number, line in _lines(Path(path)):
+    for where, line in numbered_lines(path):
         sides = line.split("\t")
         if len(sides) != 2:
-            raise DataError(
-                f"{path}, line {number}: expected source TAB target, got {len(sides)} columns"
-            )
-        cleaned = [" ".join(side.split()) for side in sides]
-        for which, side in zip(("source", "target"), cleaned, strict=True):
-            if not side:
-                raise DataError(f"{path}, line {number}: the {which} is empty; leave the pair out")
-        pairs.append(SentencePair(*cleaned))
+            raise DataError(f"{where}: expected source TAB target, got {len(sides)} columns")
+        pairs.append(SentencePair(*(_sentence(side, where) for side in sides)))
     if not pairs:
         raise DataError(f"{path}: expected at least one pair, got an empty file")
     return pairs
@@ -92,25 +87,7 @@ def toy_german() -> list[SentencePair]:
         return read_table(path)
 
 
-def _sentences(path: Path) -> Iterator[str]:
-    for number, line in _lines(path):
-        if not (sentence := " ".join(line.split())):
-            raise DataError(
-                f"{path}, line {number}: expected a sentence, got an empty line; leave it out, and "
-                "its partner in the other file too"
-            )
-        yield sentence
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file, which end with a line feed and nothing else, with their numbers."""
-    with naming(path):
-        lines = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
-    if not lines[-1]:
-        lines.pop()  # what follows the last line feed is no line
-    for number, line in enumerate(lines, start=1):
-        try:
-            text = line.decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}, line {number}: expected UTF-8 ({error.reason})") from error
-        yield number, text.removesuffix("\r")
+def _sentence(text: str, where: str) -> str:
+    if not (words := text.split()):
+        raise DataError(f"{where}: expected a sentence, got an empty one; leave the pair out")
+    return " ".join(words)

@@ -139,14 +139,8 @@ class Subwords:
             return cls(Path(path).read_bytes(), str(path))
 
     def split(self, sentence: str) -> list[str]:
-        """The sub-words; a DataError for half a surrogate pair, which sentencepiece cannot read."""
-        try:
-            sentence.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise DataError(
-                f"sentence {sentence!r}: expected text that UTF-8 can hold, {error.reason}"
-            ) from error
-        return self._processor.encode(sentence, out_type=str)
+        """The sub-words."""
+        return self._processor.encode(sentence.encode("utf-8"), out_type=str)
 
     def join(self, tokens: Sequence[str]) -> str:
         """The sentence that they spell."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -14,39 +13,21 @@ from pyentmax.calls.devices import array_module, to_host
 from pyentmax.data import (
     BOS,
     EOS,
-    SPECIALS,
-    Batch,
     DataError,
     Pair,
     Vocabulary,
     bucketed_batches,
     make_batch,
 )
-from pyentmax.decoding import (
-    ForcedDecoding,
-    Hypothesis,
-    JoinableDecodable,
-    SearchResult,
-    beam_search,
-    exact_search,
-    forced_decoding,
-)
-from pyentmax.models.ensemble import Ensemble
+from pyentmax.decoding import ForcedDecoding, Hypothesis, JoinableDecodable, SearchResult
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.system.blas import limit_blas
-from pyentmax.tasks.model_files import best_of, described_model, reading
+from pyentmax.tasks.sequences import SavedDecoder, SequenceDecoder, load_ensemble
 from pyentmax.tasks.translation.parallel import SentencePair
-from pyentmax.tasks.translation.segmentation import Segmenter, Subwords, segmenter_from
-from pyentmax.training import (
-    CheckpointError,
-    Validation,
-    counting,
-    load_checkpoint,
-    save_checkpoint,
-)
+from pyentmax.tasks.translation.segmentation import Segmenter, segmenter_from
+from pyentmax.training import Validation, counting
 
-KIND = "translation model"
 ARCHITECTURES: dict[str, tuple[Any, Any]] = {
     "rnn": (RNNSeq2Seq, RNNSeq2SeqConfig),
     "transformer": (Transformer, TransformerConfig),
@@ -54,10 +35,9 @@ ARCHITECTURES: dict[str, tuple[Any, Any]] = {
 """Name → the class of the model and that of its configuration."""
 
 _SEGMENTER = "segmenter.state"
-_SPACE = "\N{LOWER ONE EIGHTH BLOCK}"  # sentencepiece's mark of a word's beginning
 
 
-class SentenceDecoder:
+class SentenceDecoder(SequenceDecoder):
     """A model, one network or an ensemble, with its vocabularies and its way to cut sentences.
 
     Parameters
@@ -67,6 +47,8 @@ class SentenceDecoder:
     segmenter : Segmenter
     """
 
+    separator, noun = " ", "translation"
+
     def __init__(
         self,
         model: JoinableDecodable[Any],
@@ -74,8 +56,8 @@ class SentenceDecoder:
         target: Vocabulary,
         segmenter: Segmenter,
     ) -> None:
-        self.model = model
-        self.source, self.target, self.segmenter = source, target, segmenter
+        super().__init__(model, source, target)
+        self.segmenter = segmenter
 
     def pairs(self, pairs: Iterable[SentencePair]) -> list[Pair]:
         """Sentence pairs as token ids; what the vocabularies lack becomes ``<unk>``.
@@ -92,23 +74,14 @@ class SentenceDecoder:
         """The sentence that some target tokens make."""
         return self.segmenter.join(self.target.decode(tokens))
 
-    def translate(
-        self,
-        sentence: str,
-        *,
-        search: str = "beam",
-        beam: int = 5,
-        n_best: int | None = None,
-        budget: int = 1000,
-        max_length: int | None = None,
-    ) -> SearchResult:
+    def translate(self, sentence: str, **options: Any) -> SearchResult:
         """Every translation that the model finds possible, with the certificate of the search.
 
         Parameters
         ----------
-        search : {"beam", "exact"}
-        beam, n_best, budget, max_length
-            As for `beam_search` and `exact_search`; without ``n_best`` both look for all.
+        **options
+            Those of `SequenceDecoder.decode`: ``search``, ``beam``, ``n_best``, ``budget``,
+            ``max_length``, ``keep_attention``.
 
         Raises
         ------
@@ -117,43 +90,19 @@ class SentenceDecoder:
         ValueError
             If there is no such search, or a number is below 1.
         """
-        ids = self.source_ids(sentence)[None]
-        decode = _search(search, beam, n_best, budget)
-        with limit_blas():
-            return decode(self.model, ids, np.ones_like(ids, bool), max_length=max_length)[0]
+        return self.decode(self.source_ids(sentence)[None], **options)[0]
 
     def force(self, sentence: str, translation: str) -> ForcedDecoding:
         """What the model finds possible at each step of a given translation."""
-        ids = self.source_ids(sentence)[None]
         target = self.target.encode(self.segmenter.split(translation), unknown="<unk>")
-        with limit_blas():
-            return forced_decoding(self.model, ids, np.ones_like(ids, bool), [target])[0]
+        return self.force_tokens(self.source_ids(sentence), target)
 
-    def translate_all(
-        self,
-        sentences: Sequence[str],
-        *,
-        beam: int = 5,
-        normalize: bool = True,
-        batch_size: int = 64,
-        progress: bool = False,
-    ) -> list[str]:
+    def translate_all(self, sentences: Sequence[str], **options: Any) -> list[str]:
         """The best translation of each sentence, by a beam search that proves nothing.
 
-        Parameters
-        ----------
-        normalize : bool
-            Whether translations are compared by their mean log-probability per token, end symbol
-            included, or by the probability of the whole.
+        ``options`` are those of `translate_in_blocks`, which this does in a single block.
         """
-        blocks = self.translate_in_blocks(
-            sentences,
-            block_size=max(1, len(sentences)),
-            beam=beam,
-            normalize=normalize,
-            batch_size=batch_size,
-            progress=progress,
-        )
+        blocks = self.translate_in_blocks(sentences, block_size=max(1, len(sentences)), **options)
         return [translation for block in blocks for translation in block]
 
     def translate_in_blocks(
@@ -166,15 +115,22 @@ class SentenceDecoder:
         batch_size: int = 64,
         progress: bool = False,
     ) -> Generator[list[str], None, None]:
-        """The translations of `translate_all`, block after block, each when it is done.
+        """The best translations of some sentences, block after block, each when it is done.
 
         Parameters
         ----------
         block_size : int
-            So many sentences that follow each other are sorted by length and cut into batches.
-            In small blocks, batches have more padding.
-        beam, normalize, batch_size, progress
-            As for `translate_all`.
+            Number of consecutive sentences that are sorted by length and cut into batches. In small
+            blocks, batches have more padding.
+        beam : int
+            Number of open prefixes kept at each step.
+        normalize : bool
+            Whether translations are compared by their mean log-probability per token, end symbol
+            included, or by the probability of the whole.
+        batch_size : int
+            Number of sentences that are decoded together.
+        progress : bool
+            Whether to show a bar.
 
         Raises
         ------
@@ -187,31 +143,18 @@ class SentenceDecoder:
             raise ValueError(f"block_size: expected at least 1, got {block_size}")
         nothing = np.zeros(0, dtype=np.int64)
         pairs: list[Pair] = [(self.source_ids(sentence), nothing) for sentence in sentences]
+        options = {"normalize": normalize, "keep_attention": False, "prove": False}
         with counting(len(pairs), "sentence", progress) as advance:
             for start in range(0, len(pairs), block_size):
                 block, found = pairs[start : start + block_size], dict[int, str]()
                 for index in bucketed_batches(block, batch_size):
                     batch = make_batch(block, index)
-                    best = self._best_of_each(batch, beam, normalize)
-                    found |= zip(map(int, index), best, strict=True)
+                    results = self.decode(batch.source, batch.source_mask, beam=beam, **options)
+                    for i, result in zip(map(int, index), results, strict=True):
+                        best = best_by_length(result) if normalize else result.best
+                        found[i] = self.sentence(best.tokens)
                     advance(len(batch))
                 yield [found[i] for i in range(len(block))]
-
-    def _best_of_each(self, batch: Batch, beam: int, normalize: bool) -> Iterator[str]:
-        """The best translation of each sentence of a batch."""
-        with limit_blas():
-            results = beam_search(
-                self.model,
-                batch.source,
-                batch.source_mask,
-                beam=beam,
-                normalize=normalize,
-                keep_attention=False,
-                prove=False,
-            )
-        for result in results:
-            chosen = best_by_length(result) if normalize else result.best
-            yield self.sentence(chosen.tokens)
 
     def source_ids(self, sentence: str) -> np.ndarray:
         """The ids of a source sentence, which must not be empty."""
@@ -233,7 +176,7 @@ def best_by_length(result: SearchResult) -> Hypothesis:
     return max(result.hypotheses, key=lambda h: h.log_prob / (len(h.tokens) + 1))
 
 
-class Translator(SentenceDecoder):
+class Translator(SentenceDecoder, SavedDecoder):
     """A single network of translation, with its vocabularies.
 
     Examples
@@ -247,6 +190,7 @@ class Translator(SentenceDecoder):
     (8, 7)
     """
 
+    kind = "translation model"
     model: Any
 
     @classmethod
@@ -258,7 +202,7 @@ class Translator(SentenceDecoder):
         segmenter: Segmenter,
         rng: np.random.Generator,
         **config: Any,
-    ) -> Translator:
+    ) -> Self:
         """A model with random parameters, and vocabularies of what occurs in the pairs.
 
         Parameters
@@ -310,113 +254,40 @@ class Translator(SentenceDecoder):
             tokens += int(to_host(batch.target_mask.sum()))
         return Validation(loss / tokens, right / tokens)
 
-    # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
-        """Configuration and vocabularies, in a form that JSON can hold."""
+        """Architecture, configuration and vocabularies, in a form that JSON can hold."""
         return {
             "architecture": self.architecture,
             "config": asdict(self.model.config),
-            "source": self.source.to_json(),
-            "target": self.target.to_json(),
+            **super().description(),
         }
 
-    def save(self, path: str | Path) -> None:
-        """Write the model with all that belongs to it to one ``.npz``, by `save_checkpoint`."""
-        state = {_SEGMENTER: np.frombuffer(self.segmenter.state(), dtype=np.uint8)}
-        meta = {"kind": KIND, "segmenter": _tokens_of(self.segmenter), **self.description()}
-        save_checkpoint(path, self.model.params | state, meta)
+    def arrays(self) -> dict[str, Any]:
+        """The parameters, and what the segmenter has learned."""
+        state = np.frombuffer(self.segmenter.state(), dtype=np.uint8)
+        return super().arrays() | {_SEGMENTER: state}
 
     @classmethod
-    @limit_blas()
-    def load(cls, path: str | Path) -> Translator:
-        """Read what :meth:`save` wrote, from the file or from the folder of a run.
+    def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
+        """The model with these arrays and this description."""
+        segmenter = segmenter_from(arrays.pop(_SEGMENTER).tobytes())
+        network, shape = _architecture(description["architecture"])
+        vocabularies = [Vocabulary.from_json(description[name]) for name in ("source", "target")]
+        model = network(shape(**description["config"]), arrays, BOS, EOS)
+        return cls(model, *vocabularies, segmenter)
 
-        Raises
-        ------
-        FileNotFoundError
-            If there is no such file.
-        CheckpointError
-            If the file is damaged, of another kind, its parts do not fit together, or a parameter
-            is not finite.
-        """
-        path = best_of(path)
-        params, meta = load_checkpoint(path, KIND)
-        with reading(path):
-            segmenter = segmenter_from(params.pop(_SEGMENTER).tobytes())
-            network, shape = _architecture(meta["architecture"])
-            model, source, target = described_model(network, shape, params, meta)
-            _check_segmenter(segmenter, source, target, meta.get("segmenter"))
-        return cls(model, source, target, segmenter)
+    def shared(self) -> dict[str, Any]:
+        """What has to be the same in models whose probabilities are averaged."""
+        return super().shared() | {"way to cut sentences": self.segmenter.state()}
 
 
 def load_sentence_decoder(paths: Sequence[str | Path]) -> SentenceDecoder:
-    """The model of one checkpoint, or the ensemble of several with the same vocabularies.
-
-    Raises
-    ------
-    CheckpointError
-        If a file is damaged, or the models do not have the same vocabularies, or do not cut
-        sentences in the same way.
-    ValueError
-        If there is no path.
-    """
-    loaded = [Translator.load(path) for path in paths]
-    if len(loaded) == 1:
-        return loaded[0]
-    ensemble = Ensemble([translator.model for translator in loaded])
-    first = loaded[0]
-    for path, other in zip(paths, loaded, strict=True):
-        if (first.source, first.target) != (other.source, other.target):
-            raise CheckpointError(
-                f"{path}: its vocabularies are not those of {paths[0]}: expected models trained on "
-                "the same sentences, to average their probabilities"
-            )
-        if first.segmenter.state() != other.segmenter.state():
-            ours, theirs = (_tokens_of(x.segmenter) for x in (first, other))
-            differ = "" if ours != theirs else " of another sentencepiece model"
-            raise CheckpointError(
-                f"{path}: it cuts sentences into {theirs}, and {paths[0]} into {ours}{differ}: "
-                "expected models trained on the same tokens, to average their probabilities"
-            )
-    return SentenceDecoder(ensemble, first.source, first.target, first.segmenter)
-
-
-def _tokens_of(segmenter: Segmenter) -> str:
-    """What a segmenter cuts sentences into."""
-    return "sub-words" if segmenter.state() else "words"
-
-
-def _check_segmenter(
-    segmenter: Segmenter, source: Vocabulary, target: Vocabulary, tokens: Any
-) -> None:
-    """Raise a ValueError unless a segmenter makes such tokens, and those of both vocabularies.
-
-    Early files do not say which they are, words or sub-words. The latter have the mark of
-    sentencepiece, and are not sorted as words are.
-    """
-    found = _tokens_of(segmenter)
-    if tokens is None:
-        known = source.tokens[len(SPECIALS) :]
-        marked = source == target and any(token.startswith(_SPACE) for token in known)
-        tokens = "sub-words" if marked and list(known) != sorted(known) else found
-    if tokens != found:
-        raise ValueError(f"{_SEGMENTER}: expected that of {str(tokens)[:60]}, got that of {found}")
-    if isinstance(segmenter, Subwords) and {source, target} != {segmenter.vocabulary()}:
-        raise ValueError(f"{_SEGMENTER}: expected the sub-words of both vocabularies")
+    """The model of one checkpoint, or the ensemble of several; errors as for `load_ensemble`."""
+    model, first = load_ensemble(Translator, paths)
+    return SentenceDecoder(model, first.source, first.target, first.segmenter)
 
 
 def _architecture(name: str) -> tuple[Any, Any]:
     if name not in ARCHITECTURES:
         raise ValueError(f"architecture: expected {' or '.join(ARCHITECTURES)}, got {name!r}")
     return ARCHITECTURES[name]
-
-
-def _search(
-    name: str, beam: int, n_best: int | None, budget: int
-) -> Callable[..., list[SearchResult]]:
-    """The search of that name, with those of the options that it has."""
-    if name == "beam":
-        return partial(beam_search, beam=beam, n_best=n_best)
-    if name == "exact":
-        return partial(exact_search, n_best=n_best, budget=budget)
-    raise ValueError(f"search: expected 'beam' or 'exact', got {name!r}")

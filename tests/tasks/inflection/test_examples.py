@@ -98,7 +98,7 @@ def test_a_malformed_line_is_named(tmp_path, line, message):
 
 def test_bad_utf8_is_named(tmp_path):
     path = write(tmp_path, b"go\twent\tV\ngef\xfchl\tx\tN\n")
-    message = "english-dev, line 2: expected UTF-8, got byte 0xfc after 'gef'; convert the file"
+    message = "english-dev, line 2: expected UTF-8, got byte 0xfc .*; convert the file"
     with pytest.raises(DataError, match=message):
         read_examples(path)
 
@@ -118,7 +118,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 def test_one_language_per_file(tmp_path):
     path = write(tmp_path, "go\twent\tV\n")
-    with pytest.raises(DataError, match="one language per file: expected 2, got 1"):
+    with pytest.raises(DataError, match="languages: expected one per file, 2, got 1"):
         read_examples([path, path], languages=["english"])
 
 
@@ -203,7 +203,7 @@ def test_verbs_are_hardly_padded():
 def test_a_tag_that_looks_like_the_mark_of_a_language_is_refused_with_what_to_do(tmp_path):
     # As a tag it could be learned, but never asked for: it is taken for the language.
     path = write(tmp_path, "go\twent\tV\nplay\tplayed\tV;lang=x\n")
-    message = "english-dev, line 2: tag 'lang=x' would be taken .* rename it, .*--multilingual"
+    message = "english-dev, line 2: tag 'lang=x' looks like the mark .* rename it, .*--multilingual"
     for languages in (None, ["english"]):
         with pytest.raises(DataError, match=message):
             read_examples(path, languages=languages)

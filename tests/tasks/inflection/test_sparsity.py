@@ -10,7 +10,7 @@ import pytest
 
 from pyentmax.analysis import exactness_statistics
 from pyentmax.tasks.inflection import Example, Inflector, sparsity, train_inflector
-from pyentmax.training import TrainingConfig
+from pyentmax.training import RunOptions, TrainingConfig
 
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "snow", "glow")]
 
@@ -18,7 +18,9 @@ VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "s
 @pytest.fixture(scope="module")
 def inflector():
     config = TrainingConfig(updates=130, rate=0.02, seed=0)
-    return train_inflector(VERBS, VERBS, config, progress=False, hidden=16, dropout=0.0)[0]
+    return train_inflector(
+        VERBS, VERBS, config, RunOptions(progress=False), hidden=16, dropout=0.0
+    )[0]
 
 
 def rows(path):

@@ -13,7 +13,7 @@ from pyentmax.analysis import PerSentence
 from pyentmax.cli import main
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.tasks.translation import Translator, Words, heads, toy_german
-from pyentmax.tasks.translation.commands.analyse import read_pairs
+from pyentmax.tasks.translation.commands import read_pairs
 from pyentmax.tasks.translation.planted import INTERROGATIVES, MARK, planted_questions
 from pyentmax.training import LAST, TRAINING_STATE, checkpoint_kind, save_checkpoint
 

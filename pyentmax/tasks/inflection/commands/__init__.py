@@ -1,18 +1,274 @@
 """The commands of inflection."""
 
-from pyentmax.tasks.analyse import Analysis
-from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.inflection.commands.data import add_data
-from pyentmax.tasks.inflection.commands.demo import add_demo
-from pyentmax.tasks.inflection.commands.train import add_train
-from pyentmax.tasks.inflection.commands.use import SparsityAnalysis, add_force, add_inflect
-from pyentmax.tasks.inflection.inflector import KIND
+from __future__ import annotations
 
-ANALYSES: dict[str, Analysis] = {KIND: SparsityAnalysis()}
-"""Kind of checkpoint → its part of the `analyse` command."""
+import argparse
+from collections.abc import Sequence, Set
+from pathlib import Path
+
+from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
+from pyentmax.nn.attention import LEARNED, SCORES
+from pyentmax.plotting._figures import require_matplotlib
+from pyentmax.tasks import reports
+from pyentmax.tasks.analyse import Analysis
+from pyentmax.tasks.command_line import (
+    Commands,
+    add_device,
+    add_models,
+    add_run,
+    add_search,
+    fields_from,
+    report_training,
+    run_options,
+    search_options,
+)
+from pyentmax.tasks.inflection import sparsity
+from pyentmax.tasks.inflection.conll2018 import SPLITS, conll2018_files, conll2018_languages
+from pyentmax.tasks.inflection.demo import run_demo
+from pyentmax.tasks.inflection.examples import (
+    Example,
+    compounds_of,
+    first_words,
+    hold_out,
+    language_of,
+    read_examples,
+    source_tokens,
+)
+from pyentmax.tasks.inflection.inflector import Inflector, load_word_decoder
+from pyentmax.tasks.inflection.training import train_inflector
+from pyentmax.training import TrainingConfig
 
 
 def add_commands(commands: Commands) -> None:
     """Add all of them, in the order in which the help text lists them."""
-    for add in (add_demo, add_train, add_inflect, add_force, add_data):
-        add(commands)
+    parser = commands.add(
+        "demo",
+        run=lambda args: run_demo(args.out, args.seed, args.device),
+        help="train on English verbs; list every form of 'draw'",
+    )
+    add = parser.add_argument
+    add("--seed", type=int, default=0, help="fixes the result")
+    add("--out", type=Path, default="pyentmax-demo", help="folder for model and pictures")
+    add_device(parser)
+
+    parser = commands.add(
+        "train seq2seq",
+        run=_train,
+        help="a recurrent model of inflection",
+        description="Train a recurrent sequence-to-sequence model (Peters et al. 2019). A file has "
+        "one example per line: lemma TAB form TAB tags;joined;by;semicolons. Writes DIR/best.npz, "
+        "the model with the best accuracy of greedy decoding on the development files, and "
+        "DIR/last.npz, from which --resume continues if all other options are the same.",
+    )
+    add = parser.add_argument
+    add("--train", nargs="+", type=Path, required=True, metavar="FILE", help="to learn from")
+    add("--dev", nargs="+", type=Path, required=True, metavar="FILE", help="to validate on")
+    add("--multilingual", action="store_true", help="mark examples with their file's language")
+    add(
+        "--hold-out",
+        nargs="+",
+        default=[],
+        metavar="LEMMA",
+        help="leave these lemmas, and words that end in them, out of training",
+    )
+    add("--attention", default="1.5", metavar="MAPPING", help="α, a mapping's name, or 'learned'")
+    add("--score", choices=SCORES, default="bilinear", help="how attention compares states")
+    add("--fertility", type=float, metavar="F", help="most attention that a source token gets")
+    add("--loss", default="1.5", metavar="MAPPING", help="of the output: α, or a mapping's name")
+    add("--hidden", type=int, default=128, help="width of embeddings and hidden states")
+    add("--layers", type=int, default=1, help="of encoder and decoder")
+    add("--dropout", type=float, default=0.3, help="rate")
+    add("--label-smoothing", type=float, default=0.0, help="target's share for all tokens alike")
+    add("--updates", type=int, default=3000, help="steps of Adam")
+    add("--batch-size", type=int, default=32, help="examples per update")
+    add("--rate", type=float, default=3e-3, help="Adam's step size at the start")
+    add(
+        "--schedule",
+        choices=("linear", "halve"),
+        default="linear",
+        help="linear: to zero over all updates; halve: when the validation loss rises",
+    )
+    add("--clip", type=float, default=5.0, help="largest norm of the gradient")
+    add("--validate-every", type=int, metavar="UPDATES", help="ten times in all if not given")
+    add("--patience", type=int, metavar="N", help="stop after N validations without a better one")
+    add("--seed", type=int, default=0, help="fixes the result")
+    add_run(parser, "runs/inflection")
+
+    parser = commands.add("inflect", run=_inflect, help="every form that a model finds possible")
+    _add_word(parser)
+    add_search(parser)
+    add = parser.add_argument
+    add("--max-length", type=int, help="longest form; from the lemma's length if not given")
+    add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")
+
+    parser = commands.add(
+        "force",
+        run=_force,
+        help="what a model finds possible at each step of a given form",
+        description="Forced decoding (Peters et al. 2019, Figure 2): the form is fed to the model, "
+        "and each step shows what the model finds possible there.",
+    )
+    _add_word(parser)
+    add = parser.add_argument
+    add("form", help="the form to feed, possible or not")
+    add("--pictures", type=Path, metavar="DIR", help="draw the steps and the attention there")
+
+    parser = commands.add(
+        "data conll2018",
+        run=_data,
+        computes=False,
+        help="morphological inflection in 103 languages",
+        description="The files of the CoNLL-SIGMORPHON 2018 shared task 1, downloaded into the "
+        "user's cache with their checksums verified, or found in a folder. Prints their paths; "
+        "without --languages, the languages that there are.",
+    )
+    add = parser.add_argument
+    add("--languages", nargs="+", default=[], metavar="NAME", help="or 'all'")
+    add("--split", nargs="+", choices=SPLITS, default=["train-medium", "dev"], help="which files")
+    add(
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="folder that holds conll2018/; if not given, that in PYENTMAX_DATA, or a download",
+    )
+
+
+def _add_word(parser: argparse.ArgumentParser) -> None:
+    """Add the models, and the word whose form is asked for."""
+    add_models(parser)
+    parser.add_argument("lemma", help="the word")
+    parser.add_argument("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
+    parser.add_argument("--language", help="of the word, for a model trained with --multilingual")
+
+
+def _train(args: argparse.Namespace) -> int:
+    options = run_options(args)
+    examples = read_marked(args.train, args.multilingual)
+    dev = read_marked(args.dev, args.multilingual)
+    known = {token for e in examples for token in (*source_tokens(e), *e.form)}
+    note_unknown(known, dev, "development examples")
+    if args.hold_out:
+        lemmas = {example.lemma for example in examples}
+        held: set[str] = set()
+        for lemma in args.hold_out:
+            found = compounds_of(lemma, lemmas) if lemma else []
+            if not found:
+                raise ValueError(f"--hold-out: no training lemma is or ends in {lemma!r}")
+            held.update(found)
+        examples, left_out = hold_out(examples, held)
+        print(f"held out of training: {len(left_out)} forms of {', '.join(sorted(held))}")
+    inflector, history = train_inflector(
+        examples,
+        dev,
+        TrainingConfig(**fields_from(args, TrainingConfig)),
+        options,
+        batch_size=args.batch_size,
+        device=args.device,
+        output=args.loss,
+        **fields_from(args, RNNSeq2SeqConfig),
+    )
+    learned = args.attention == LEARNED and not history.interrupted
+    alpha = f", attention α {inflector.model.attention_alpha:.2f}" if learned else ""
+    accuracy = f"best dev accuracy {100 * history.best_accuracy:.1f}% (greedy)"
+    return report_training(args, history, accuracy + alpha)
+
+
+def _inflect(args: argparse.Namespace) -> int:
+    options = search_options(args)
+    inflector = load_word_decoder(args.models)
+    result = inflector.inflect(
+        args.lemma,
+        args.tags,
+        args.language,
+        max_length=args.max_length,
+        keep_attention=args.pictures is not None,  # of a long lemma it takes gigabytes
+        **options,
+    )
+    word = Example(args.lemma, "", tuple(args.tags.split(";")), args.language)
+    print(reports.describe(inflector, word.title(), result))
+    if args.pictures is not None:
+        for path in reports.draw(
+            inflector, word.title(), source_tokens(word), result, args.pictures, word.file_name()
+        ):
+            print(f"picture: {path}")
+    return 0
+
+
+def _force(args: argparse.Namespace) -> int:
+    inflector = load_word_decoder(args.models)
+    decoding = inflector.force(args.lemma, args.tags, args.form, args.language)
+    word = Example(args.lemma, args.form, tuple(args.tags.split(";")), args.language)
+    print(reports.describe_forced(inflector, word.title(), decoding))
+    if args.pictures is not None:
+        for path in reports.draw_forced(
+            inflector, word.title(), source_tokens(word), decoding, args.pictures, word.file_name()
+        ):
+            print(f"picture: {path}")
+    return 0
+
+
+def _data(args: argparse.Namespace) -> int:
+    if not args.languages:
+        known = {split: conll2018_languages(split, args.folder) for split in SPLITS}
+        for language in sorted({name for names in known.values() for name in names}):
+            print(f"{language:24}", *(split for split in SPLITS if language in known[split]))
+        return 0
+    for split in args.split:
+        names = args.languages
+        if names == ["all"]:
+            names = conll2018_languages(split, args.folder)
+        print(*conll2018_files(names, split, args.folder), sep="\n")
+    return 0
+
+
+def read_marked(paths: Sequence[Path], multilingual: bool) -> list[Example]:
+    """Read examples, if ``multilingual`` marked with the language that their file's name tells."""
+    languages = [language_of(path) for path in paths] if multilingual else None
+    return read_examples(paths, languages=languages)
+
+
+def note_unknown(known: Set[str], examples: Sequence[Example], what: str) -> None:
+    """Print which share of the examples has tokens that the training data lacks."""
+    strange = [e for e in examples if not known >= {*source_tokens(e), *e.form}]
+    if strange:
+        share = len(strange) / len(examples)
+        print(
+            f"note: {len(strange)} of {len(examples)} {what} ({share:.0%}) have characters or tags "
+            f"that the training data lacks, such as {strange[0].lemma!r}"
+        )
+
+
+class SparsityAnalysis(Analysis):
+    """`analyse` of inflection models: how accurate, sparse, exact and calibrated."""
+
+    kind = Inflector.kind
+    description = (
+        "Of inflection models, whose probabilities are averaged, statistics of Peters et al. "
+        "(2019, §4): how often one sequence has all the probability, how often beam search is "
+        "exact, and how many source positions and tokens have a probability above zero under "
+        "forced decoding of the references; and the calibration error of the listed "
+        "probabilities, in ten bins."
+    )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add what only inflection has."""
+        add = parser.add_argument_group("inflection").add_argument
+        add("--multilingual", action="store_true", help="mark examples with their file's language")
+        add("--beam", type=int, default=10, help="width of the search, the widest in the table")
+        add("--budget", type=int, default=1000, help="of exact search where beam 5 is not exact")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Measure, print and draw."""
+        if args.out is not None:
+            require_matplotlib()  # an error now, not after all the work
+        decoder = load_word_decoder(args.models)
+        examples = first_words(read_marked(args.examples, args.multilingual), args.first)
+        note_unknown({*decoder.source.tokens, *decoder.target.tokens}, examples, "examples")
+        report = sparsity.measure(
+            decoder, examples, beam=args.beam, budget=args.budget, progress=not args.quiet
+        )
+        print(sparsity.describe(report))
+        if args.out is not None:
+            for path in sparsity.write(report, args.out) + sparsity.draw(report, args.out):
+                print(f"written: {path}")
+        return 0

@@ -1,19 +1,282 @@
 """The commands of translation."""
 
-from pyentmax.tasks.analyse import Analysis
-from pyentmax.tasks.command_line import Commands
-from pyentmax.tasks.translation.commands.analyse import HeadAnalysis
-from pyentmax.tasks.translation.commands.demo import add_demo
-from pyentmax.tasks.translation.commands.reproduce import add_reproduce
-from pyentmax.tasks.translation.commands.train import add_train
-from pyentmax.tasks.translation.commands.translate import add_translate
-from pyentmax.tasks.translation.translator import KIND
+from __future__ import annotations
 
-ANALYSES: dict[str, Analysis] = {KIND: HeadAnalysis()}
-"""Kind of checkpoint → its part of the `analyse` command."""
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyentmax.data import DataError
+from pyentmax.plotting._figures import require_matplotlib
+from pyentmax.tasks import reports
+from pyentmax.tasks.analyse import Analysis
+from pyentmax.tasks.command_line import (
+    Commands,
+    add_device,
+    add_quiet,
+    add_run,
+    add_search,
+    refuse_together,
+    report_training,
+    run_options,
+    search_options,
+)
+from pyentmax.tasks.text_files import decode
+from pyentmax.tasks.translation import head_pictures, heads
+from pyentmax.tasks.translation.commands.reproduce import add_reproduce
+from pyentmax.tasks.translation.configuration import BUNDLED, BUNDLED_DEV, read_experiment
+from pyentmax.tasks.translation.demo import run_demo
+from pyentmax.tasks.translation.multi30k import read_multi30k
+from pyentmax.tasks.translation.parallel import SentencePair, read_parallel, read_table
+from pyentmax.tasks.translation.training import train_translator
+from pyentmax.tasks.translation.translator import Translator, load_sentence_decoder
+from pyentmax.training import TrainingConfig, counting
 
 
 def add_commands(commands: Commands) -> None:
     """Add all of them, in the order in which the help text lists them."""
-    for add in (add_demo, add_train, add_translate, add_reproduce):
-        add(commands)
+    parser = commands.add(
+        "demo-translation",
+        run=lambda args: run_demo(args.out, args.seed, args.device),
+        help="train on toy German; list every translation of a sentence",
+    )
+    add = parser.add_argument
+    add("--seed", type=int, default=0, help="fixes the result")
+    add("--out", type=Path, default="pyentmax-translation", help="folder for model and pictures")
+    add_device(parser)
+
+    for architecture, help, config in (
+        ("rnn", "a recurrent model of translation", "RNNSeq2SeqConfig"),
+        ("transformer", "a Transformer of translation", "TransformerConfig"),
+    ):
+        parser = commands.add(
+            f"train {architecture}",
+            run=_train,
+            help=help,
+            description="Train a model of translation as a TOML file says. [data] has train and "
+            "dev, each two files of parallel text, or one with source TAB target, or 'toy-german', "
+            "which is bundled; subwords, a number or a sentencepiece model (words without it); "
+            f"tokens or batch_size. [model] and [training] hold the fields of {config} and "
+            "TrainingConfig. Writes DIR/best.npz, the model with the most tokens right on dev, and "
+            "DIR/last.npz, from which --resume continues.",
+        )
+        add = parser.add_argument
+        add("--config", required=True, metavar="FILE", help=f"such as toy-{architecture}, bundled")
+        add("--seed", type=int, help="instead of the configuration's")
+        add("--updates", type=int, help="instead of the configuration's")
+        add_run(parser, "runs/translation")
+
+    parser = commands.add(
+        "translate",
+        run=_translate,
+        help="sentences, or every translation that a model finds possible",
+        description="Translate sentences, given here or one per line of standard input: the best "
+        "translation of each on a line of its own. With --list, every one that the search finds, "
+        "as a tree with its probabilities, and whether that is all there are. With --force, what "
+        "it finds possible at each step of a given translation (Peters et al. 2019, Figure 2).",
+    )
+    add = parser.add_argument
+    add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
+    # At least one: an optional list would be taken as empty where an option comes before it.
+    add("sentences", nargs="+", metavar="SENTENCE", help="in quotes; or - for standard input")
+    add(
+        "--ensemble",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="MODEL",
+        help="one more, whose probabilities are averaged with the first one's; may be repeated",
+    )
+    add("--list", action="store_true", help="all translations, with probabilities")
+    add_search(parser)
+    add("--whole", action="store_true", help="compare by the probability of the whole, not by mean")
+    add("--force", metavar="TRANSLATION", help="of the one sentence: feed it, step by step")
+    add(
+        "--pictures",
+        type=Path,
+        metavar="DIR",
+        help="with --list or --force: draw tree or steps there, and the attention; numbered",
+    )
+    add_quiet(parser)
+    add_reproduce(commands)
+
+
+def _train(args: argparse.Namespace) -> int:
+    options = run_options(args)
+    experiment = read_experiment(args.config, args.model)
+    given = {"seed": args.seed, "updates": args.updates}
+    settings = experiment.training | {k: v for k, v in given.items() if v is not None}
+    try:
+        training = TrainingConfig(**settings)
+    except ValueError as error:
+        raise ValueError(f"{args.config}, [training] or an option: {error}") from error
+    train, dev = experiment.pairs()
+    _, history = train_translator(
+        args.model,
+        train,
+        dev,
+        training,
+        options,
+        segmenter=experiment.segmenter(train),
+        device=args.device,
+        **experiment.batches(),
+        **experiment.model,
+    )
+    accuracy = f"best dev accuracy {100 * history.best_accuracy:.1f}% of the tokens"
+    return report_training(args, history, accuracy)
+
+
+def _translate(args: argparse.Namespace) -> int:
+    options = search_options(args)
+    _check_modes(args)
+    decoder = load_sentence_decoder([args.model, *args.ensemble])
+    sentences = args.sentences
+    if sentences == ["-"]:
+        text = decode(sys.stdin.buffer.read(), "standard input")
+        sentences = text.removesuffix("\n").split("\n") if text else []
+    for number, sentence in enumerate(sentences, start=1):  # before anything is computed
+        if not decoder.segmenter.split(sentence):
+            raise DataError(f"sentence {number}: expected at least one word, got {sentence!r}")
+    if args.force is not None:
+        [sentence] = sentences
+        decoding = decoder.force(sentence, args.force)
+        print(reports.describe_forced(decoder, sentence, decoding))
+        if args.pictures is not None:
+            source = decoder.segmenter.split(sentence)
+            _print_files(
+                reports.draw_forced(decoder, sentence, source, decoding, args.pictures, "1")
+            )
+        return 0
+    progress = not args.quiet and not sys.stdout.isatty()  # a screen shows the translations
+    if not args.list:
+        beam = {"beam": args.beam} if args.beam is not None else {}
+        for block in decoder.translate_in_blocks(
+            sentences, normalize=not args.whole, progress=progress, **beam
+        ):
+            print(*block, sep="\n", flush=True)
+        return 0
+    with counting(len(sentences), "sentence", progress) as advance:
+        for number, sentence in enumerate(sentences, start=1):
+            result = decoder.translate(sentence, **options)
+            print(reports.describe(decoder, sentence, result), end="\n\n", flush=True)
+            if args.pictures is not None:
+                source = decoder.segmenter.split(sentence)
+                name = f"{number:0{len(str(len(sentences)))}}"
+                _print_files(
+                    reports.draw(decoder, sentence, source, result, args.pictures, name, graph=True)
+                )
+            advance(1)
+    return 0
+
+
+def _print_files(paths: Sequence[Path]) -> None:
+    for path in paths:
+        print(f"picture: {path}", flush=True)
+
+
+def _check_modes(args: argparse.Namespace) -> None:
+    """Raise a ValueError for options that do not go together."""
+    if "-" in args.sentences and len(args.sentences) > 1:
+        raise ValueError("sentences: expected - for standard input alone, got more sentences")
+    if not args.list:
+        for name, unused in (("best", None), ("budget", None), ("search", "beam")):
+            if getattr(args, name) != unused:
+                raise ValueError(f"--{name}: expected --list with it")
+        if args.pictures is not None and args.force is None:
+            raise ValueError("--pictures: expected --list or --force with it")
+    if args.force is not None:
+        refuse_together(args, "force", "list", "beam")
+        if len(args.sentences) > 1:
+            raise ValueError(f"--force: expected one sentence, got {len(args.sentences)}")
+    if args.whole and (args.list or args.force is not None):
+        raise ValueError("--whole: is for the best translation; --list and --force always do so")
+
+
+class HeadAnalysis(Analysis):
+    """`analyse` of Transformers that translate: their heads, side by side."""
+
+    kind = Translator.kind
+    description = (
+        "Of Transformers that translate, put side by side, what their heads do (Correia et al. "
+        "2019, §5): densities, diversity, positional heads, heads that join the pieces of words, "
+        "heads that look for a mark, learned α. DATA is a file of source TAB target, two files of "
+        "parallel text, a bundled corpus (toy-german, planted-questions), or a folder with "
+        "Multi30k, whose dev pairs are read. Name the softmax model first."
+    )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        """Add what only Transformers have."""
+        add = parser.add_argument_group("heads of Transformers").add_argument
+        add("--reverse", action="store_true", help="swap source and target of the data")
+        add(
+            "--looking",
+            nargs="+",
+            metavar="WORD",
+            default=heads.QUESTION_WORDS,
+            help="source tokens whose weight on the marks is measured; interrogatives if not given",
+        )
+        add("--marks", nargs="+", metavar="WORD", default=heads.MARKS, help="the question mark")
+        add(
+            "--k",
+            nargs="+",
+            metavar="K",
+            default=(),
+            help="tokens right if heads keep K weights in use; a number or 'all'",
+        )
+        add("--translate", type=int, default=0, metavar="N", help="and BLEU of N sentences, greedy")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Measure, print and draw."""
+        for k in args.k:
+            if k != "all" and not (k.isdecimal() and int(k) > 0):
+                raise ValueError(f"--k: expected numbers from 1 up, or 'all', got {k!r}")
+        if args.translate < 0:
+            raise ValueError(f"--translate: expected a number of sentences, got {args.translate}")
+        if args.out is not None:
+            require_matplotlib()  # an error now, not after all the work
+        pairs = read_pairs(args.examples, reverse=args.reverse)[: args.first]
+        words = {"looking": set(args.looking), "marks": set(args.marks)}
+        found = heads.measure(
+            args.models,
+            pairs,
+            **words,
+            ks=args.k,
+            translated=args.translate,
+            progress=not args.quiet,
+        )
+        print(heads.describe(found))
+        if args.out is not None:
+            pictures = head_pictures.draw(found, pairs, args.out, **words)
+            for path in [heads.write(found, args.out), *pictures]:
+                print(f"written: {path}")
+        return 0
+
+
+def read_pairs(data: Sequence[Path], *, reverse: bool = False) -> list[SentencePair]:
+    """The sentence pairs that DATA names.
+
+    Parameters
+    ----------
+    data : sequence of one or two paths
+        A table, two files of parallel text, the name of a bundled corpus (its held-out pairs), or a
+        folder with Multi30k (its dev pairs).
+    reverse : bool
+        Whether source and target are swapped.
+
+    Raises
+    ------
+    ValueError
+        If there are more than two.
+    """
+    if len(data) > 2:
+        raise ValueError(f"examples: expected one or two files of translation, got {len(data)}")
+    if len(data) == 2:
+        pairs = read_parallel(*data)
+    elif str(data[0]) in BUNDLED:
+        pairs = BUNDLED[str(data[0])]()[-BUNDLED_DEV:]
+    elif data[0].is_dir():
+        return read_multi30k(data[0], reverse=reverse).dev
+    else:
+        pairs = read_table(data[0])
+    return [SentencePair(pair.target, pair.source) for pair in pairs] if reverse else pairs

@@ -1,0 +1,194 @@
+"""What all commands share: their first line, errors, exit codes and what they import."""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pyentmax.cli import build_parser, main
+from pyentmax.tasks.text_files import decode, numbered_lines, read_text
+
+ROOT = Path(__file__).parents[2]
+EXTRAS = ["scipy", "matplotlib", "tqdm", "pooch", "sentencepiece", "sacrebleu", "threadpoolctl"]
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "pyentmax", *words]
+
+
+def test_first_line_names_backend(capsys):
+    assert main(["data", "conll2018"]) == 0
+    said = capsys.readouterr()
+    assert re.match("pyentmax runs (compiled CPU kernels|no kernels)", said.err)
+    assert "english" in said.out
+
+
+def test_reference_backend_is_said():
+    done = subprocess.run(
+        command("data", "conll2018"),
+        env=os.environ | {"PYENTMAX_BACKEND": "reference"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stderr.startswith("pyentmax runs no kernels")
+
+
+def test_help_needs_numpy_alone():
+    program = f"""
+import sys
+for name in {EXTRAS}:
+    sys.modules[name] = None
+from pyentmax.cli import main
+for words in ([], ["train", "seq2seq"], ["analyse"], ["translate"]):
+    try:
+        main([*words, "--help"])
+    except SystemExit as stop:
+        assert stop.code == 0
+main(["data", "conll2018"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "usage: pyentmax train seq2seq" in done.stdout
+
+
+def test_console_script_names_main():
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", "utf-8")
+    name, _, target = config["options.entry_points"]["console_scripts"].strip().partition(" = ")
+    module, _, function = target.partition(":")
+    assert name == build_parser().prog
+    assert getattr(importlib.import_module(module), function) is main
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nonsense"], "argument COMMAND: invalid choice: 'nonsense'"),
+        ([], "the following arguments are required: COMMAND"),
+        (["sample", "m", "--len", "9"], "unrecognized arguments: --len 9"),  # no abbreviations
+        (["inflect", "m", "draw", "V", "--beam", "x"], "argument --beam: invalid int value: 'x'"),
+    ],
+)
+def test_wrong_arguments_are_one_line_and_code_2(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    said = capsys.readouterr().err
+    assert stop.value.code == 2
+    assert message in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["inflect", "nowhere", "draw", "V;PST"], "nowhere: No such file or directory"),
+        (["inflect", "m", "draw", "V", "--budget", "9"], "--budget: expected --search exact"),
+        (
+            ["inflect", "m", "w", "V", "--search", "exact", "--beam", "7"],
+            "--beam: expected without",
+        ),
+        (["inflect", "m", "draw", "V", "--blas-threads", "0"], "blas_threads: expected at least 1"),
+        (["sample", "nowhere", "--length", "0"], "--length: expected at least 1, got 0"),
+        (["sample", "nowhere", "--seed", "-1"], "--seed: expected a number from 0 up, got -1"),
+        (["analyse", "nowhere"], "expected MODEL and DATA, got nowhere alone"),
+        (["analyse", "nowhere", "data", "--first", "0"], "--first: expected at least 1, got 0"),
+        (["translate", "m", "-", "das ei"], "expected - for standard input alone"),
+        (["translate", "m", "a", "--best", "2"], "--best: expected --list with it"),
+        (["translate", "m", "a", "--search", "exact"], "--search: expected --list with it"),
+        (["translate", "m", "a", "--list", "--whole"], "--whole: is for the best translation"),
+        (
+            ["translate", "m", "a", "--force", "b", "--beam", "7"],
+            "--beam: expected without --force",
+        ),
+        (["translate", "m", "a", "b", "--force", "c"], "--force: expected one sentence, got 2"),
+        (["translate", "m", "a", "--pictures", "p"], "--pictures: expected --list or --force"),
+        (["train", "rnn", "--config", "nowhere"], "config: expected a file or one of"),
+        (["train", "language-model", "nowhere"], "nowhere: No such file or directory"),
+        (["train", "captions", "--device", "cuda"], "device 'cuda' needs CuPy"),
+        (["train", "captions", "--images", "2"], "count: expected more than 2 images"),
+        (["demo", "--seed", "-1"], "seed: expected a number from 0 up, got -1"),
+    ],
+)
+def test_misuse_is_one_line_and_code_2(words, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    assert main(words) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert message in said[-1]
+    assert said[-1].startswith(f"pyentmax {words[0]}: ")
+    assert all(line.startswith(("pyentmax runs", "BLAS")) for line in said[:-1])
+    assert not list(tmp_path.iterdir())
+
+
+def test_error_about_strange_file_name_is_one_line(tmp_path, capsys):
+    assert main(["sample", str(tmp_path / "a\nb\x1b[2J\u2028c")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 3
+    assert "a\\nb\\x1b[2J\\u2028c: No such file" in said[-1]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="runs a shell")
+def test_reader_that_stops_reading():
+    shell = f"{sys.executable} -m pyentmax data conll2018 | true"
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert "Error" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process")
+def test_interrupt_finishes_update_and_can_be_resumed(tmp_path):
+    (tmp_path / "words").write_text("walk\twalked\tV;PST\nplay\tplayed\tV;PST\n", "utf-8")
+    options = ["--train", "words", "--dev", "words", "--hidden", "8", "--updates", "100000"]
+    words = command("train", "seq2seq", *options, "--validate-every", "50")
+    process = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    out = tmp_path / "runs" / "inflection"
+    while process.poll() is None and not (out / "best.npz").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "Traceback" not in errors
+    assert {"last.npz", "best.npz"} <= {path.name for path in out.iterdir()}
+
+
+def test_interrupt_of_other_work_is_one_line(monkeypatch, capsys):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pyentmax.tasks.inflection.commands.conll2018_languages", interrupted)
+    assert main(["data", "conll2018"]) == 130
+    assert capsys.readouterr().err.splitlines()[-1] == "pyentmax data: stopped"
+
+
+def test_output_without_greek_letters():
+    done = subprocess.run(
+        command("train", "seq2seq", "--help"),
+        env={**os.environ, "PYTHONIOENCODING": "cp1252"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# --- text files -----------------------------------------------------------------------------------
+def test_text_is_utf8_without_mark_and_carriage_returns(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffä\r\nb\u2028c\n".encode())
+    assert read_text(path) == "ä\nb\u2028c\n"
+    assert [line for _, line in numbered_lines(path)] == ["ä", "b\u2028c"]
+    path.write_bytes(b"")
+    assert list(numbered_lines(path)) == []
+
+
+def test_bad_byte_is_named_with_its_line():
+    with pytest.raises(ValueError, match="a.txt, line 2: expected UTF-8, got byte 0xff"):
+        decode(b"one\n\xff", "a.txt")
