@@ -13,13 +13,13 @@ from experiments.runner import Notes, Options, Settings, finished, run_options
 from pyentmax.analysis import exactness_statistics, mean_levenshtein, word_accuracy
 from pyentmax.tasks.inflection import Inflector, train_inflector
 from pyentmax.tasks.inflection.conll2018 import conll2018_files, conll2018_languages
-from pyentmax.tasks.inflection.decoder import WordDecoder
 from pyentmax.tasks.inflection.examples import (
     Example,
     compounds_of,
     hold_out,
     read_examples,
 )
+from pyentmax.tasks.inflection.inflector import WordDecoder
 from pyentmax.training import History, TrainingConfig, fingerprint
 
 SIZES = ("high", "medium", "low")
