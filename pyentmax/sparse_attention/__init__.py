@@ -20,14 +20,12 @@ from pyentmax.sparse_attention.functions import (
     attention_vjp,
     attention_vjp_alpha,
 )
-from pyentmax.sparse_attention.lazy import LazyAttentionWeights
 from pyentmax.sparse_attention.weights import AttentionWeights
 
 __all__ = [
     "AttentionWeights",
     "CacheReport",
     "KeyValueCache",
-    "LazyAttentionWeights",
     "attention",
     "attention_jvp",
     "attention_vjp",

@@ -16,20 +16,19 @@ from __future__ import annotations
 
 import math
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.dask_arrays import is_dask
 from pyentmax.calls.devices import on_device
 from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.lazy import is_lazy
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import KERNEL_DTYPES
 from pyentmax.mappings.entmax import ENTMAX
 from pyentmax.mappings.softmax import SOFTMAX
 from pyentmax.sparse_attention import compressed_rows as rows
-from pyentmax.sparse_attention import tiles
 from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting
 from pyentmax.sparse_attention.functions import attention
 from pyentmax.sparse_attention.pages import Pages
@@ -243,7 +242,7 @@ class KeyValueCache:
         }
         setting = Setting(inputs, alpha, mapping, parameters, scale=scale, **offset)
         rule = threshold(setting.mapping)
-        if rule is None or not tiles.takes(inputs):
+        if rule is None or not math.prod(inputs.shape) * inputs.value.size:
             output, weights = attention(
                 given, self.key, self.value, alpha, mapping=mapping, scale=scale,
                 return_weights=True, **offset, **parameters,
@@ -258,7 +257,7 @@ class KeyValueCache:
             setting.mapping.record.forward(np.zeros((*np.shape(k), 1)), k)
         search = _Search(held, inputs, setting)
         output, found = search.run()
-        weights = inputs.outer_weights(found)
+        weights = replace(found, shape=inputs.outer_shape)
         visited = search.visited.reshape(weights.shape[:-1])
         return inputs.output(output), CacheReport(held.count, visited, "", weights)
 
@@ -445,7 +444,7 @@ def _ends(counts: Any) -> Any:
 
 
 def _on_host(array: Any, name: str) -> tuple[Any, Any]:
-    if is_lazy(array) or on_device(array):
+    if is_dask(array) or on_device(array):
         raise TypeError(f"a cache takes NumPy arrays, and {name} is a {type(array).__name__}")
     return as_floating(array, name)
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.dask_arrays import is_dask, plan
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import reduce_to
 from pyentmax.mappings.entmax import ENTMAX
-from pyentmax.sparse_attention import dense, device, lazy, tiles
-from pyentmax.sparse_attention.arguments import Inputs, Setting
+from pyentmax.sparse_attention import tiles
+from pyentmax.sparse_attention.arguments import BOUNDS, Inputs, Setting
 from pyentmax.sparse_attention.weights import AttentionWeights
+
+# Keys that no query sees may hold infinities and NaN, whose products warn.
+QUIET: dict[str, Any] = {"over": "ignore", "invalid": "ignore"}
 
 
 def attention(
@@ -39,6 +44,7 @@ def attention(
     query : array of shape (…, T, d)
     key : array of shape (…, S, d)
     value : array of shape (…, S, dᵥ)
+        all three in memory, or Dask arrays with whole heads in a chunk
     alpha : float or array that broadcasts against the batch shape
         of α-entmax: one for all, or of shape (H,) one for each head of (B, H, T, d). 1 is softmax
         and leaves no zeros, 2 sparsemax. Other mappings without a parameter of that name ignore it
@@ -81,23 +87,21 @@ def attention(
     >>> print(output.round(4), weights.to_dense().round(4))
     [[1.4393]] [[0.8536 0.     0.1464]]
     """
+    if any(map(is_dask, (query, key, value))):
+        if return_weights:
+            raise TypeError(
+                "return_weights=True: expected arrays in memory, got Dask arrays, whose weights "
+                "have no size before they are computed; call attention on computed blocks"
+            )
+        options = {"causal": causal, "offset": offset, "scale": scale, "workers": workers}
+        operands = {"mask": mask, "alpha": alpha, **parameters}
+        return _plan(query, key, value, operands, mapping=mapping, **options)
     inputs = Inputs(query, key, value)
     setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
-    way = _way(inputs)
-    if way is not None:
-        output, kept = way.forward(inputs, setting, return_weights)
-        output = inputs.output(output)
-        if isinstance(kept, AttentionWeights):
-            kept = inputs.outer_weights(kept)
-        return output if kept is None else (output, kept)
-    output, weights = dense.attention(
-        inputs.query, inputs.key, inputs.value, setting.mapping, setting.mask, setting.scale
-    )
+    with np.errstate(**QUIET):
+        output, weights = tiles.attention(inputs, setting, return_weights)
     output = inputs.output(output)
-    if not return_weights:
-        return output
-    kept = AttentionWeights.from_dense(np.broadcast_to(weights, inputs.shape))
-    return output, inputs.outer_weights(kept)
+    return output if weights is None else (output, replace(weights, shape=inputs.outer_shape))
 
 
 def attention_vjp(
@@ -146,24 +150,11 @@ def attention_vjp(
     [[ 0.0884 -0.1768]] [0.8536 0.     0.1464]
     """
     inputs = Inputs(query, key, value)
-    weights = _checked(weights, inputs)
-    g = inputs.of_output(g, "g")
+    weights = inputs.check_weights(weights)
+    g = inputs.output_like(g, "g")
     setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
-    way = _way(inputs)
-    if way is not None:
-        found = way.backward(inputs, setting, weights, g)
-        g_query, g_key, g_value = (inputs.gradient(x, i) for i, x in enumerate(found))
-        return g_query, g_key, g_value
-    gradients = dense.attention_vjp(
-        weights.to_dense(),
-        inputs.query,
-        inputs.key,
-        inputs.value,
-        g,
-        setting.mapping,
-        setting.mask,
-        setting.scale,
-    )
+    with np.errstate(**QUIET):
+        gradients = tiles.attention_vjp(inputs, setting, weights, g)
     g_query, g_key, g_value = (inputs.gradient(x, i) for i, x in enumerate(gradients))
     return g_query, g_key, g_value
 
@@ -212,23 +203,11 @@ def attention_jvp(
     [[ 0.0884 -0.1768]]
     """
     inputs = Inputs(query, key, value)
-    weights = _checked(weights, inputs)
+    weights = inputs.check_weights(weights)
     tangents = inputs.tangent(d_query, 0), inputs.tangent(d_key, 1), inputs.tangent(d_value, 2)
     setting = Setting(inputs, alpha, mapping, parameters, mask, causal, offset, scale, workers)
-    way = _way(inputs)
-    if way is not None:
-        return inputs.output(way.along(inputs, setting, weights, tangents))
-    output = dense.attention_jvp(
-        weights.to_dense(),
-        inputs.query,
-        inputs.key,
-        inputs.value,
-        tangents,
-        setting.mapping,
-        setting.mask,
-        setting.scale,
-    )
-    return inputs.output(output)
+    with np.errstate(**QUIET):
+        return inputs.output(tiles.attention_jvp(inputs, setting, weights, tangents))
 
 
 def attention_vjp_alpha(
@@ -263,30 +242,35 @@ def attention_vjp_alpha(
     like = np.broadcast_to(np.zeros_like(g, shape=(1,)), (*weights.shape[:-1], 1))
     key = np.broadcast_to(np.zeros_like(value, shape=(1,)), (*np.shape(value)[:-1], 1))
     inputs = Inputs(like, key, value)
-    weights = _checked(weights, inputs)
-    g = inputs.of_output(g, "g")
+    weights = inputs.check_weights(weights)
+    g = inputs.output_like(g, "g")
     setting = Setting(inputs, alpha, ENTMAX, {}, workers=workers)
-    way = _way(inputs)
-    if way is not None:
-        each = way.of_alpha(inputs, setting, weights, g)
-        gradient = reduce_to(each.reshape(inputs.outer), setting.alpha_shape)
-        return gradient.astype(inputs.answer, copy=False)[()]
-    gradient = dense.attention_vjp_alpha(
-        weights.to_dense(), inputs.value, g, setting.mapping, setting.mask
-    )
-    return gradient.reshape(setting.alpha_shape).astype(inputs.answer, copy=False)[()]
+    with np.errstate(**QUIET):
+        each = tiles.attention_vjp_alpha(inputs, setting, weights, g)
+    gradient = reduce_to(each.reshape(inputs.outer), np.shape(alpha))
+    return gradient.astype(inputs.answer, copy=False)[()]
 
 
-BY_BLOCKS = lazy.ByBlocks(attention, attention_vjp, attention_jvp, attention_vjp_alpha)
+def _plan(query: Any, key: Any, value: Any, operands: dict[str, Any], **options: Any) -> Any:
+    """The output for Dask arrays: one call for each chunk of the batch."""
+    t, s = query.shape[-2], key.shape[-2]
+    arrays, signature = [query], "(t,d),(s,d),(s,v)"
+    for array in (key, value):
+        if query.ndim > 2 and array.ndim > 2 and 1 < array.shape[-3] < query.shape[-3]:
+            array = np.repeat(array, query.shape[-3] // array.shape[-3], axis=-3)
+        arrays.append(array)
+    names = []
+    for name, operand in operands.items():
+        if not np.ndim(operand):
+            options[name] = operand
+            continue
+        if name in ("mask", *BOUNDS):
+            operand = np.broadcast_to(operand, np.broadcast_shapes(np.shape(operand), (t, s)))
+        signature += ",(t,s)" if name in ("mask", *BOUNDS) else ",()"
+        names.append(name)
+        arrays.append(operand)
 
+    def chunk(query: Any, key: Any, value: Any, *blocks: Any) -> Any:
+        return attention(query, key, value, **options, **dict(zip(names, blocks, strict=True)))
 
-def _way(inputs: Inputs) -> Any:
-    """The module that goes tile by tile where these arrays lie, or None."""
-    return next((way for way in (tiles, device, BY_BLOCKS) if way.takes(inputs)), None)
-
-
-def _checked(weights: Any, inputs: Inputs) -> Any:
-    """The weights that a caller passes, if they are of such inputs."""
-    if BY_BLOCKS.takes(inputs):
-        return lazy.check_weights(weights, inputs)
-    return inputs.check_weights(weights)
+    return plan(chunk, f"{signature}->(t,v)", *arrays)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import pyentmax as pe
-from pyentmax.sparse_attention import device
+from pyentmax.sparse_attention import tiles
 
 ROOM = {np.float16: 1e-3, np.float32: 2e-5, np.float64: 1e-12}
 SHAPES = {
@@ -56,7 +56,7 @@ def assert_close(found: Any, expected: Any, room: float) -> None:
 
 @pytest.fixture(params=[1 << 24, 100], ids=["one tile", "small tiles"])
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(device, "TILE", request.param)
+    monkeypatch.setattr(tiles, "DEVICE_TILE", request.param)
     size: int = request.param
     return size
 
@@ -137,7 +137,7 @@ def test_masks_broken_keys_and_queries_without_keys() -> None:
 
 
 def test_no_array_is_larger_than_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "TILE", 1024)
+    monkeypatch.setattr(tiles, "DEVICE_TILE", 1024)
     largest, wrapped = [0], fake_cupy.ndarray.__init__
 
     def seen(array: Any, held: np.ndarray) -> None:

@@ -30,7 +30,7 @@ VJP_OPTIONS = ("mapping", "mask", "causal", "offset", "scale", "k", "strength", 
 @pytest.mark.parametrize(
     "seed", [*range(16), *(pytest.param(n, marks=pytest.mark.slow) for n in range(16, 80))]
 )
-def test_every_query_gets_what_it_would_get_alone(seed: int) -> None:
+def test_each_query_matches_single_query_attention(seed: int) -> None:
     case, batch = random_case(seed)
     output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)
     expected, expected_weights = one_by_one(case, batch)
@@ -45,7 +45,7 @@ def test_every_query_gets_what_it_would_get_alone(seed: int) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("seed", range(6))
-def test_precision_is_that_of_the_arrays(seed: int, dtype: Any) -> None:
+def test_results_keep_the_arrays_precision(seed: int, dtype: Any) -> None:
     case, batch = random_case(seed, dtype)
     output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)
     assert output.dtype == dtype
@@ -97,14 +97,14 @@ DIFFERENTIATED: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]
     "bounded": ((3, 3), (6, 3), {"mapping": "csoftmax", "upper": 0.3}),
     "bounded, sparse": ((3, 3), (6, 3), {"mapping": "csparsemax", "upper": 0.4, "causal": False}),
     "budget": ((3, 3), (6, 3), {"mapping": "budget_sparsemax", "budget": 2}),
-    "of a norm": ((3, 3), (6, 3), {"mapping": "normmax"}),
+    "norm": ((3, 3), (6, 3), {"mapping": "normmax"}),
     "softmax": ((3, 3), (6, 3), {"mapping": "softmax"}),
     "entmax15": ((3, 3), (6, 3), {"mapping": "entmax15"}),
 }
 
 
 @pytest.mark.parametrize("name", DIFFERENTIATED)
-def test_gradients_are_those_of_differences(name: str) -> None:
+def test_gradients_match_finite_differences(name: str) -> None:
     rng = np.random.default_rng(3)
     q_shape, k_shape, options = DIFFERENTIATED[name]
     arrays = [normal(rng, q_shape), normal(rng, k_shape), normal(rng, (*k_shape[:-1], 2))]
@@ -126,7 +126,7 @@ def test_gradients_are_those_of_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.2, 1.5, 2.0, [1.25, 1.5, 1.75, 2.0], [[1.4], [1.6]]])
-def test_the_gradient_of_alpha_is_that_of_differences(alpha: Any) -> None:
+def test_alpha_gradient_matches_finite_differences(alpha: Any) -> None:
     rng = np.random.default_rng(4)
     alpha = np.array(alpha)
     query, key, value = normal(rng, (2, 4, 3, 5)), normal(rng, (2, 2, 6, 5)), normal(rng, (6, 3))
@@ -149,7 +149,7 @@ def test_the_gradient_of_alpha_is_that_of_differences(alpha: Any) -> None:
         np.testing.assert_allclose(np.asarray(found)[index], expected, rtol=1e-5, atol=1e-7)
 
 
-def test_a_head_has_its_own_alpha() -> None:
+def test_alpha_per_head_matches_separate_heads() -> None:
     query, key, value = normal(RNG, (2, 3, 4, 5)), normal(RNG, (2, 3, 6, 5)), normal(RNG, (6, 2))
     together = attention(query, key, value, [1, 1.5, 2])
     for head, alpha in enumerate([1, 1.5, 2]):
@@ -157,7 +157,7 @@ def test_a_head_has_its_own_alpha() -> None:
         np.testing.assert_allclose(together[:, head], alone, rtol=0, atol=ROOM[np.float64])
 
 
-def test_the_weights_are_scipys_csr_without_a_copy() -> None:
+def test_csr_shares_memory_with_the_weights() -> None:
     pytest.importorskip("scipy")
     query, key = normal(RNG, (2, 3, 4, 5)), normal(RNG, (2, 3, 6, 5))
     _, weights = attention(query, key, key, 2, return_weights=True)
@@ -168,13 +168,13 @@ def test_the_weights_are_scipys_csr_without_a_copy() -> None:
         assert np.shares_memory(matrix.data, weights.data)
         assert np.shares_memory(matrix.indices, weights.indices)
         assert matrix.has_sorted_indices
-    with pytest.raises(IndexError, match="one head is wanted, by 2 indices"):
+    with pytest.raises(IndexError, match="expected the index of a head, 2 numbers"):
         weights.csr(0)
     with pytest.raises(IndexError, match=r"no head \(0, 3\)"):
         weights.csr(0, 3)
 
 
-def test_queries_without_keys_give_zeros_and_take_no_gradient() -> None:
+def test_queries_without_keys_give_zero_gradients() -> None:
     query, key, value = normal(RNG, (4, 3)), normal(RNG, (5, 3)), normal(RNG, (5, 2))
     mask = np.ones((4, 5), bool)
     mask[1] = False
@@ -191,7 +191,7 @@ def test_queries_without_keys_give_zeros_and_take_no_gradient() -> None:
 
 
 @pytest.mark.parametrize("mapping", [None, "softmax", "topk_softmax"])
-def test_queries_may_all_come_before_the_first_key(mapping: str | None) -> None:
+def test_negative_offset_hides_all_keys(mapping: str | None) -> None:
     x, options = normal(RNG, (2, 70, 3)), {"mapping": mapping, "causal": True, "offset": -70}
     if mapping == "topk_softmax":
         options["k"] = 2
@@ -202,7 +202,7 @@ def test_queries_may_all_come_before_the_first_key(mapping: str | None) -> None:
         assert not gradient.any()
 
 
-def test_a_nan_stays_in_its_query_and_with_keys_that_nobody_sees() -> None:
+def test_nan_spoils_only_queries_that_see_it() -> None:
     query, key, value = normal(RNG, (4, 3)), normal(RNG, (5, 3)), normal(RNG, (5, 2))
     expected = attention(query, key, value, mask=np.arange(5) != 3)
     broken = query.copy(), key.copy(), value.copy()
@@ -222,7 +222,7 @@ def test_a_nan_stays_in_its_query_and_with_keys_that_nobody_sees() -> None:
     assert not g_value[3].any()
 
 
-def test_a_value_that_gets_no_weight_may_hold_anything() -> None:
+def test_values_without_weight_may_be_nan() -> None:
     key = np.array([[1.0], [-1.0]])
     value = np.array([[1.0], [np.nan]])
     output, weights = attention([[9.0]], key, value, return_weights=True)
@@ -239,6 +239,7 @@ def test_a_value_that_gets_no_weight_may_hold_anything() -> None:
         (((3, 3), (4, 3), (4, 0)), (3, 0)),
         (((0, 3, 3), (0, 4, 3), (4, 2)), (0, 3, 2)),
         (((2, 3, 0), (2, 4, 0), (4, 2)), (2, 3, 2)),
+        (((5, 0), (4, 0), (2, 3, 4, 2)), (2, 3, 5, 2)),
     ],
 )
 def test_empty_shapes(shapes: tuple[tuple[int, ...], ...], output: tuple[int, ...]) -> None:
@@ -284,7 +285,7 @@ def test_batch_shapes_broadcast(
         np.testing.assert_allclose(a, summed, rtol=0, atol=ROOM[np.float64])
 
 
-def test_inputs_are_not_overwritten_and_may_lie_anyhow() -> None:
+def test_strided_read_only_inputs_are_accepted() -> None:
     query, key, value = (normal(RNG, (3, 4, 2)).transpose(1, 2, 0)[:, ::-1] for _ in range(3))
     expected = attention(query.copy(), key.copy(), value.copy())
     for array in (query, key, value):
@@ -294,13 +295,34 @@ def test_inputs_are_not_overwritten_and_may_lie_anyhow() -> None:
     attention_vjp(weights, query, key, value, output)
 
 
-def test_integers_and_lists_are_taken() -> None:
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float64, np.longdouble])
+def test_masked_infinities_raise_no_warning(bad: float, dtype: Any) -> None:
+    query, key, value = (normal(RNG, shape, dtype) for shape in ((4, 3), (5, 3), (5, 2)))
+    key[3], value[3], query[2] = bad, bad, [0, bad, 1]
+    mask = np.ones((4, 5), bool)
+    mask[:, 3] = mask[2] = False
+    with np.errstate(all="raise"):
+        output, weights = attention(query, key, value, mask=mask, return_weights=True)
+        gradients = attention_vjp(weights, query, key, value, np.ones((4, 2), dtype), mask=mask)
+    assert all(np.isfinite(x).all() for x in (output, *gradients))
+
+
+def test_mask_may_have_the_batch_shape_of_values() -> None:
+    query, key, value = normal(RNG, (5, 0)), normal(RNG, (4, 0)), normal(RNG, (2, 4, 3))
+    mask = np.array([[[True, True, False, False]], [[False, False, False, True]]])
+    output = attention(query, key, value, mask=mask)
+    expected = np.stack([value[0, :2].mean(axis=0), value[1, 3]])
+    np.testing.assert_allclose(output[:, 0], expected, rtol=0, atol=ROOM[np.float64])
+
+
+def test_integers_and_lists_become_float64() -> None:
     output = attention([[1]], [[1], [0]], [[1], [3]], 2, scale=1)
     assert output.dtype == np.float64
     np.testing.assert_array_equal(output, [[1.0]])
 
 
-def test_scores_are_scaled_by_the_root_of_the_features() -> None:
+def test_default_scale_is_inverse_root_of_features() -> None:
     query, key, value = normal(RNG, (2, 16)), normal(RNG, (5, 16)), normal(RNG, (5, 3))
     expected = entmax(query @ key.T / 4, 1.5) @ value
     np.testing.assert_allclose(attention(query, key, value), expected, rtol=0, atol=1e-14)
@@ -314,8 +336,8 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
     ("error", "message", "call"),
     [
         (ValueError, r"query must have at least two axes", lambda: attention(X[0, 0, 0], X, X)),
-        (ValueError, r"as many features", lambda: attention(X, X[..., :4], X)),
-        (ValueError, r"as many positions", lambda: attention(X, X, X[..., :2, :])),
+        (ValueError, r"same number of features", lambda: attention(X, X[..., :4], X)),
+        (ValueError, r"same number of positions", lambda: attention(X, X, X[..., :2, :])),
         (ValueError, r"batch shapes .* \(3,\)", lambda: attention(X, X[0, :3], X)),
         (ValueError, r"alpha of shape \(3,\)", lambda: attention(X, X, X, [1.5] * 3)),
         (ValueError, r"alpha must be at least 1, got 0.5", lambda: attention(X, X, X, 0.5)),
@@ -324,7 +346,7 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
         (ValueError, r"mask of shape \(2,\)", lambda: attention(X, X, X, mask=[True, False])),
         (TypeError, r"causal must be True or False", lambda: attention(X, X, X, causal=3)),
         (TypeError, r"causal must be True or False", lambda: attention(X, X, X, causal=[True])),
-        (ValueError, r"offset shifts what is causal", lambda: attention(X, X, X, offset=3)),
+        (ValueError, r"offset shifts the causal mask", lambda: attention(X, X, X, offset=3)),
         (TypeError, r"offset must be a whole", lambda: attention(X, X, X, causal=True, offset=1.5)),
         (ValueError, r"scale must be finite", lambda: attention(X, X, X, scale=np.inf)),
         (TypeError, r"scale must be a number", lambda: attention(X, X, X, scale="1")),
@@ -341,10 +363,14 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
         (ValueError, r"workers must be 1 or more", lambda: attention(X, X, X, workers=0)),
         (TypeError, r"weights must be the AttentionWeights", lambda: attention_vjp(X, X, X, X, X)),
         (ValueError, r"do not belong", lambda: attention_vjp(WEIGHTS, X[0], X[0], X[0], X[0])),
-        (TypeError, r"weights.indices must be an array of whole", lambda: of_parts(indices=[0.5])),
-        (TypeError, r"weights.data must be an array of real", lambda: of_parts(data=[1, 2])),
-        (ValueError, r"must have 25 places in indptr", lambda: of_parts(indptr=[0, 1])),
-        (ValueError, r"and as many\n? ?indices as data", lambda: of_parts(indices=[0, 1])),
+        (
+            TypeError,
+            r"weights.indices must be an array of whole",
+            lambda: vjp_with_parts(indices=[0.5]),
+        ),
+        (TypeError, r"weights.data must be an array of real", lambda: vjp_with_parts(data=[1, 2])),
+        (ValueError, r"must have 25 places in indptr", lambda: vjp_with_parts(indptr=[0, 1])),
+        (ValueError, r"same number of indices and data", lambda: vjp_with_parts(indices=[0, 1])),
         (ValueError, r"g must have the shape", lambda: attention_vjp(WEIGHTS, X, X, X, X[0])),
         (
             ValueError,
@@ -363,13 +389,13 @@ def test_errors_say_what_was_expected(error: Any, message: str, call: Callable[[
         call()
 
 
-def of_parts(**parts: Any) -> Any:
+def vjp_with_parts(**parts: Any) -> Any:
     """The gradients for weights of which some parts are replaced."""
     parts = {name: np.array(part) for name, part in parts.items()}
     return attention_vjp(replace(WEIGHTS, **parts), X, X, X, X)
 
 
-def test_weights_may_be_stored_anyhow() -> None:
+def test_weights_of_other_dtypes_give_same_gradients() -> None:
     x = normal(RNG, (2, 4, 3, 5))
     _, weights = attention(x, x, x, return_weights=True)
     parts = weights.indices.astype(np.int64), weights.indptr.astype(np.int32)
@@ -396,7 +422,7 @@ def test_weights_may_be_stored_anyhow() -> None:
         ("data", None, TypeError),
     ],
 )
-def test_weights_with_parts_that_do_not_fit_are_refused(part: str, value: Any, error: Any) -> None:
+def test_inconsistent_weights_are_refused(part: str, value: Any, error: Any) -> None:
     x = np.eye(3)
     right = {"data": np.ones(2), "indices": np.int32([0, 1]), "indptr": np.int64([0, 1, 2])}
     for changed in (value, None if value is None else np.array(value)):
@@ -414,7 +440,7 @@ def test_weights_with_parts_that_do_not_fit_are_refused(part: str, value: Any, e
 @pytest.mark.parametrize("shape", [(3, 2), (0, 2), (2, 1, 2)])
 @pytest.mark.parametrize("keys", [0, 4])
 @pytest.mark.parametrize("mapping", [None, "fusedmax"])
-def test_the_output_may_be_written_to(shape: Any, keys: int, mapping: str | None) -> None:
+def test_output_is_writeable(shape: Any, keys: int, mapping: str | None) -> None:
     parameters = {} if mapping is None else {"strength": 0.1}
     query, key = np.ones(shape), np.ones((keys, 2))
     output, weights = attention(query, key, key, mapping=mapping, return_weights=True, **parameters)
@@ -425,7 +451,7 @@ def test_the_output_may_be_written_to(shape: Any, keys: int, mapping: str | None
 
 
 @pytest.mark.parametrize("offset", [10**30, 2**63 - 1, -(2**63), -(10**30)])
-def test_an_offset_beyond_all_keys_is_one_beyond_the_last(offset: int) -> None:
+def test_huge_offsets_are_clipped(offset: int) -> None:
     x = normal(RNG, (2, 4, 3, 5))
     found, weights = attention(x, x, x, causal=True, offset=offset, return_weights=True)
     if offset > 0:
@@ -435,7 +461,7 @@ def test_an_offset_beyond_all_keys_is_one_beyond_the_last(offset: int) -> None:
         assert not weights.data.size
 
 
-def test_a_case_is_not_like_the_other() -> None:
+def test_random_cases_cover_every_option() -> None:
     """The random cases reach what they are to try."""
     cases = [random_case(seed)[0] for seed in range(60)]
     assert sum("mask" in case.options for case in cases) > 10

@@ -14,7 +14,6 @@ from cases import Case, normal
 
 from pyentmax import attention, attention_jvp, attention_vjp, attention_vjp_alpha, set_workers
 from pyentmax.sparse_attention import tiles
-from pyentmax.sparse_attention.weights import CollectedRows
 
 
 @pytest.fixture(autouse=True)
@@ -72,16 +71,3 @@ def test_tiles_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, offset
         monkeypatch.setattr(tiles, "TILE", size)
         for one, other in zip(everything(some, 1), expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-
-
-def test_tiles_are_collected_in_their_order() -> None:
-    rows = [np.arange(n) + 10.0 * i for i, n in enumerate([3, 0, 5, 2])]
-    for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
-        kept = CollectedRows(4, np.float64)
-        for i in order:
-            ends = np.array([rows[i].size])
-            kept.add(i, 0.25, i, rows[i], rows[i].astype(np.int32), ends)
-        weights = kept.weights((4, 40))
-        np.testing.assert_array_equal(weights.data, np.concatenate(rows))
-        np.testing.assert_array_equal(weights.indices, np.concatenate(rows))
-        np.testing.assert_array_equal(weights.indptr, [0, 3, 3, 8, 10])

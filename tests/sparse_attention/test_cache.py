@@ -325,7 +325,7 @@ K = np.zeros((2, 5, 3), np.float32)
         (ValueError, r"\(…, n, d\).* got \(3,\)", lambda: of(K[0, 0])),
         (ValueError, r"the cache, \(2,\) and 3, got shape", lambda: of(K).append(K[..., :2], K)),
         (ValueError, r"the cache, \(2,\) and 3, got shape", lambda: of(K).append(K[:1], K[:1])),
-        (ValueError, "as many features", lambda: of(K).attend(K[..., :2])),
+        (ValueError, "same number of features", lambda: of(K).attend(K[..., :2])),
         (TypeError, "key of float64 has more digits", lambda: of(K).append(K * np.ones(3), K)),
         (TypeError, "query of float64 has more digits", lambda: of(K).attend(K.astype(float))),
         (TypeError, "key must hold real numbers", lambda: of(K.astype(complex))),
