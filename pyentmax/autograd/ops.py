@@ -53,6 +53,11 @@ def relu(a: Any) -> Tensor:
 
 
 # --- matrices and rows ----------------------------------------------------------------------------
+def matmul(a: Any, b: Any) -> Tensor:
+    """a @ b, of vectors, matrices and stacks of matrices."""
+    return as_tensor(a) @ b
+
+
 def linear(x: Any, weight: Any, bias: Any | None = None) -> Tensor:
     """x W + b with x of shape (..., n), W (n, m) and b (m,): one row of x per example.
 
