@@ -31,7 +31,7 @@ from pyentmax.backends import choice
 
 ROOT = Path(__file__).parents[1]
 ELSEWHERE = {"gpu.md"}  # run by tests/device/test_dlpack.py
-TRAINING = {"morphology.md", "translation.md"}  # for seconds: in the second stage
+TRAINING = ["morphology.md", "translation.md", "language-model.md"]
 PAGES = [
     page
     for page in sorted([*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "guide").glob("*.md")])
@@ -132,13 +132,12 @@ def run_page(page: str, text: str, wanted: frozenset[str]) -> int:
 def cases() -> list[Any]:
     found = []
     for page in PAGES:
+        if page.name in TRAINING:
+            continue
         run = [block for block in blocks(page.read_text("utf-8")) if not block.not_run]
         for needs in sorted({block.needs for block in run}, key=sorted):
             name = "/".join(page.relative_to(ROOT / "docs").parts)
-            marks = [pytest.mark.slow] if page.name in TRAINING else []
-            found.append(
-                pytest.param(page, needs, id="-".join([name, *sorted(needs)]), marks=marks)
-            )
+            found.append(pytest.param(page, needs, id="-".join([name, *sorted(needs)])))
     return found
 
 
@@ -149,6 +148,14 @@ def test_a_page_does_what_it_says(page, needs, tmp_path, monkeypatch):
         pytest.skip(f"{page.name} needs {', '.join(missing)} for some of its blocks")
     monkeypatch.chdir(tmp_path)
     assert run_page(page.name, page.read_text("utf-8"), needs)
+
+
+@pytest.mark.slow
+def test_pages_that_train_run_one_after_another_in_one_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in TRAINING:
+        text = (ROOT / "docs" / "guide" / name).read_text("utf-8")
+        assert run_page(name, text, frozenset())
 
 
 @pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.name)
@@ -168,7 +175,7 @@ def test_no_block_escapes(page):
         for line in lines:
             command, *words = shlex.split(line, comments=True) or [""]
             if command == "python" and words[:2] == ["-m", "pyentmax"]:
-                cli._parser().parse_args(words[2:])
+                cli.build_parser().parse_args(words[2:])
             elif command == "make":
                 assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text("utf-8"), line
 
