@@ -2,15 +2,16 @@
 
 Central differences (f(z + hv) − f(z − hv)) / 2h have an error of O(h²) for smooth f, and one of
 O(ε/h) from rounding, so no single h suits every entry. Therefore they are computed for a decreasing
-series of steps and extrapolated to h → 0 (Richardson). Every entry keeps the extrapolation that
-changed least among those that all smaller steps confirm; that change plus the rounding, which is
-measured, is its error estimate (Ridders 1982).
+series of steps and extrapolated to h → 0 (Richardson). Of each entry the most certain extrapolation
+that all smaller steps confirm is used; its change by the last extrapolation plus the rounding,
+which is measured, is its error estimate (Ridders 1982).
 
 Sparse mappings have kinks, where an entry is just entering the support and no derivative exists.
-The report says if z is on one, and if the function is too noisy to tell.
+Therefore a check has three verdicts: the derivative passed, it failed, or differences cannot
+resolve it, because z is on a kink, for example, or the function is too noisy.
 
-The checks work on any function of arrays. If z is a device array (CuPy's, say), the functions are
-called with device arrays, and only the comparison is made on the host.
+The checks work on any function of arrays. If z is a device array (of CuPy, for example), the
+functions are called with device arrays, and only the comparison is made on the host.
 """
 
 from pyentmax.checking._checks import check_gradient, check_jacobian, check_vjp

@@ -86,19 +86,18 @@ def heat_maps(
     )
 
 
-def table(heading: str, picture: str, rows: list[tuple[str, str]], notes: list[str]) -> str:
-    """HTML with the picture above a two-column table."""
+def table(heading: str, picture: str, rows: list[tuple[str, str]], reason: str) -> str:
+    """HTML with the picture above a two-column table, and the reason of the verdict below."""
     left = "text-align:left;font-size:inherit"
     cells = "".join(
         f'<tr><th scope="row" style="{left};padding:1px 14px 1px 0">{escape(name)}</th>'
         f'<td style="{left};font-family:monospace">{escape(value)}</td></tr>'
         for name, value in rows
     )
-    warnings = "".join(f"<div><em>{escape(note)}</em></div>" for note in notes)
     return (
         f"<div><div style='margin:4px 0'><strong>{escape(heading)}</strong></div>{picture}"
         f"<table style='border-collapse:collapse;margin:6px 0;font-size:inherit'>{cells}</table>"
-        f"{warnings}</div>"
+        f"<em>{escape(reason)}</em></div>"
     )
 
 
