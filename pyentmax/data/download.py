@@ -14,7 +14,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from pyentmax.data.errors import DataError
-from pyentmax.system.notes import note
 
 FOLDER_VARIABLE = "PYENTMAX_DATA"
 """The environment variable that names the user's data folder."""
@@ -89,7 +88,7 @@ def fetch(
     pooch.get_logger().setLevel("WARNING")  # it would write one line per file
     missing = sum(not (store.abspath / name).exists() for name in names)
     if missing:
-        note(f"downloading {missing} files to {store.abspath}")
+        print(f"downloading {missing} files to {store.abspath}", file=sys.stderr)
     shown = missing and (sys.stderr.isatty() or "ipykernel" in sys.modules)
     download = pooch.HTTPDownloader(timeout=_TIMEOUT)
     by_hand = (

@@ -1,51 +1,46 @@
-"""How many threads BLAS multiplies matrices with: one, unless told otherwise.
+"""How many threads BLAS multiplies matrices with: one in commands and trainings, by default.
 
 The matrices of small models are small. To share such a product among all cores costs more than it
 saves, and far more where the cores have other work: the threads wait for the slowest of them, and
 they wait spinning. BLAS takes all cores unless something limits it; here threadpoolctl does, in the
 process that is running already, however it was started.
+
+The limit holds for the whole process, so only what owns the process sets it: a command or a
+training, in the main thread. Array functions never do.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from pyentmax.system.notes import note
-
-MOST = 1 << 16  # threads; BLAS takes the number as a C int, of which it would keep 32 bits
-
-# The limits that are in force, the innermost last. Like BLAS's own they hold for the whole process.
+# The limits in force, the innermost last. Only the main thread changes them, so there is no lock
+# that a fork could copy while it is held.
 _limits: list[int] = []
-
-# Blocks of `one_blas_thread` that run just now, in any thread, and what to undo after the last.
-_alone = 0
-_before: list[tuple[Any, int]] = []
-_lock = threading.Lock()
 
 
 @contextmanager
 def limit_blas(threads: int | None = None, *, announce: bool = False) -> Iterator[None]:
     """Limit BLAS to some threads within a block, or, as a decorator, within a function.
 
-    Afterwards it has as many as before.
-
-    Without threadpoolctl, or with a BLAS that it cannot steer, the block runs without a limit.
+    Afterwards it has as many as before. Outside the main thread, without threadpoolctl, or with a
+    BLAS that it cannot control, the block changes nothing.
 
     Parameters
     ----------
     threads : int, optional
-        At least 1. If not given, a limit that is in force stays, and otherwise it is 1.
+        At least 1. By default a limit that is in force stays, and otherwise it is 1.
     announce : bool, default False
         Whether to say on standard error that there are now fewer threads than before.
 
     Raises
     ------
     ValueError
-        If ``threads`` is below 1, or above what any machine has.
+        If ``threads`` is below 1.
 
     Examples
     --------
@@ -55,48 +50,23 @@ def limit_blas(threads: int | None = None, *, announce: bool = False) -> Iterato
     """
     if threads is not None and threads < 1:
         raise ValueError(f"blas_threads: expected at least 1, got {threads}")
-    if threads is not None and threads > MOST:
-        raise ValueError(f"blas_threads: expected at most {MOST:,}, got {threads}")
-    pools = _pools()
-    if not pools or (threads is None and _limits):
+    pools = _pools() or []
+    in_main = threading.current_thread() is threading.main_thread()
+    if not pools or not in_main or (threads is None and _limits):
         yield
         return
-    before = _threads(pools)
+    before = [(pool, pool.num_threads) for pool in pools]
     _limits.append(threads or 1)
     try:
-        with pools.limit(limits=_limits[-1]):
-            if announce and _threads(pools) < before:
-                note(describe_blas())
-            yield
-    finally:
-        _limits.pop()
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """Hold BLAS to one thread within a block that shares its work among threads itself.
-
-    Blocks of several threads may overlap: the last to end gives BLAS what it had before the first
-    began. Costs a microsecond or two, where `limit_blas` takes fifty.
-    """
-    global _alone
-    with _lock:
-        if not _alone and _pools():
-            _before[:] = [(pool, pool.num_threads) for pool in _pools().lib_controllers]
-            for pool, count in _before:
-                if count != 1:
-                    pool.set_num_threads(1)
-        _alone += 1
-    try:
+        for pool in pools:
+            pool.set_num_threads(_limits[-1])
+        if announce and _limits[-1] < max(count for _, count in before):
+            print(describe_blas(), file=sys.stderr)
         yield
     finally:
-        with _lock:
-            _alone -= 1
-            if not _alone:
-                for pool, count in _before:
-                    if count != 1:
-                        pool.set_num_threads(count)
-                _before.clear()
+        _limits.pop()
+        for pool, count in before:
+            pool.set_num_threads(count)
 
 
 def describe_blas(option: str = "blas_threads=N") -> str:
@@ -104,26 +74,22 @@ def describe_blas(option: str = "blas_threads=N") -> str:
     pools = _pools()
     if pools is None:
         return (
-            "BLAS takes as many threads as it likes: pip install 'pyentmax[models]' brings "
-            "threadpoolctl, which limits them"
+            "BLAS takes all cores: pip install 'pyentmax[models]' brings threadpoolctl, which "
+            "limits it"
         )
     if not pools:
-        return "BLAS takes as many threads as it likes: threadpoolctl cannot limit it"
-    count = _threads(pools)
+        return "BLAS may take all cores: threadpoolctl cannot limit it"
+    count = max(pool.num_threads for pool in pools)
     return f"BLAS runs {count} thread{'s' * (count != 1)}; {option} changes that"
 
 
 @cache
-def _pools() -> Any:
-    """Threadpoolctl's controller of BLAS, empty if it finds none; None if it is not installed."""
+def _pools() -> list[Any] | None:
+    """Threadpoolctl's controllers of BLAS; None if it is not installed."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
         return None
-    import numpy  # noqa: F401  # its BLAS has to be there to be found
+    import numpy  # noqa: F401  # its BLAS must be loaded to be found
 
-    return ThreadpoolController().select(user_api="blas")
-
-
-def _threads(pools: Any) -> int:
-    return max(pool["num_threads"] for pool in pools.info())
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)

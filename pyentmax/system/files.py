@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
-import unicodedata
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
-
-from pyentmax.system.notes import note
 
 
 @contextmanager
@@ -18,7 +16,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Open a temporary file that replaces ``path`` when the block ends without an error.
 
     It is in the same folder and is flushed to the disk before it is renamed. Whatever interrupts
-    the writing, a full disk or Ctrl-C, the file that was there before is still there, complete.
+    the writing, a full disk or Ctrl-C, an earlier file remains, complete.
 
     Raises
     ------
@@ -36,7 +34,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     'drawn'
     """
     path = Path(path)
-    temporary = path.with_name(f".{path.name[:200]}.{secrets.token_hex(4)}.tmp")
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:
             yield file
@@ -54,7 +52,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Within it, an OSError names this file if it names none: to open one does, to read does not.
+    """Within it, an OSError that names no file names this one: those of reading do not.
 
     Examples
     --------
@@ -73,52 +71,12 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
         raise
 
 
-def cut_name(name: str) -> str:
-    """As much of a file's name as leaves room for an ending, and for that of a temporary file.
-
-    Most file systems allow 255 bytes for both; a character of UTF-8 takes up to four.
-
-    Examples
-    --------
-    >>> cut_name("draw"), len(cut_name(300 * "字"))
-    ('draw', 66)
-    """
-    return name.encode("utf-8")[:200].decode("utf-8", "ignore")
-
-
-def distinct_names(names: Iterable[str]) -> list[str]:
-    """The names, with a number behind each that may be the same file as one before it.
-
-    Some file systems take no notice of case, nor of how a letter with an accent is composed.
-
-    Examples
-    --------
-    >>> distinct_names(["ein.hund", "eine.katze", "Ein.Hund", "ein.hund"])
-    ['ein.hund', 'eine.katze', 'Ein.Hund-2', 'ein.hund-3']
-    """
-    counts: dict[str, int] = {}
-    found = []
-    for name in names:
-        distinct, file = name, _as_file(name)
-        while _as_file(distinct) in counts:
-            counts[file] += 1
-            distinct = f"{name}-{counts[file]}"
-        counts[_as_file(distinct)] = 1
-        found.append(distinct)
-    return found
-
-
-def _as_file(name: str) -> str:
-    """The same text for all names that some file system takes for the same."""
-    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-
-
 @contextmanager
 def locked(path: str | os.PathLike[str], what: str, *, wait: bool = True) -> Iterator[None]:
     """Wait until no other process or thread is in a block that is locked by the same file.
 
-    The operating system releases the lock when the process that holds it ends, however it ends:
-    only the empty file is left. Where files cannot be locked (Windows, some network file systems),
+    The operating system releases the lock when the process that holds it ends, however it ends;
+    the empty file remains. Where files cannot be locked (Windows, some network file systems),
     the block runs without a lock.
 
     Parameters
@@ -126,8 +84,8 @@ def locked(path: str | os.PathLike[str], what: str, *, wait: bool = True) -> Ite
     path : path
         Created if it is missing, with its folder. It is not removed.
     what : str
-        What happens in the block; printed to standard error if it has to wait, and the message of
-        the error otherwise.
+        What happens in the block: printed to standard error if it has to wait; with ``wait=False``
+        the message of the error.
     wait : bool, default True
         False raises an error at once if the block cannot be entered.
 
@@ -157,7 +115,7 @@ def locked(path: str | os.PathLike[str], what: str, *, wait: bool = True) -> Ite
         except BlockingIOError as error:
             if not wait:
                 raise BlockingIOError(error.errno, what) from None
-            note(f"waiting for another process: {what}")
+            print(f"waiting for another process: {what}", file=sys.stderr, flush=True)
             fcntl.flock(file, fcntl.LOCK_EX)
         except OSError:  # the file system has no locks
             pass

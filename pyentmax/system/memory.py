@@ -1,9 +1,8 @@
-"""How much memory a process has needed, and what happens to the memory of freed arrays."""
+"""The peak memory of a process, and what happens to the memory of freed arrays."""
 
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 
 # From <malloc.h>. The largest threshold that glibc takes for blocks of their own is 32 MiB.
@@ -12,7 +11,7 @@ _KEPT, _LARGEST_BLOCK = 1 << 30, 1 << 25
 
 
 def peak_memory() -> float | None:
-    """The most memory that this process has had at a time, in MB; None where nobody tells.
+    """The most memory that this process has used at a time, in MB; None on Windows.
 
     Examples
     --------
@@ -25,20 +24,6 @@ def peak_memory() -> float | None:
         return None
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e6 / 1024)
-
-
-def machine_memory() -> int | None:
-    """Bytes of memory that this machine has; None where nobody tells.
-
-    Examples
-    --------
-    >>> machine_memory() is None or machine_memory() > 1 << 20
-    True
-    """
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):  # Windows, or a system without the second
-        return None
 
 
 def keep_freed_memory() -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pytest
@@ -13,7 +15,7 @@ from pyentmax.data import BucketedPairs
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.system import blas
 from pyentmax.system.blas import describe_blas, limit_blas
-from pyentmax.training import TrainingConfig, Validation, train
+from pyentmax.training import RunOptions, TrainingConfig, Validation, train
 
 threadpoolctl = pytest.importorskip("threadpoolctl")
 
@@ -39,38 +41,69 @@ def test_one_thread_unless_told_otherwise():
         assert threads() == 1
         with limit_blas(2):
             assert threads() == 2
-            with limit_blas():  # who does not ask keeps what is chosen around it
+            with limit_blas():  # the limit in force stays
                 assert threads() == 2
         assert threads() == 1
     with limit_blas(2):
         assert describe_blas("N") == "BLAS runs 2 threads; N changes that"
 
 
-def test_an_error_in_the_block_ends_the_limit_too():
-    with pytest.raises(KeyError), limit_blas():
-        raise KeyError
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_error_in_the_block_ends_the_limit(error):
+    with pytest.raises(error), limit_blas():
+        raise error
     assert threads() == 3
     assert not blas._limits
 
 
-def test_it_is_said_where_it_changes_something(capsys):
+def test_change_is_announced_once(capsys):
     with limit_blas(1, announce=True), limit_blas(1, announce=True):
         pass
     assert capsys.readouterr().err == "BLAS runs 1 thread; blas_threads=N changes that\n"
 
 
-def test_none_is_no_number_of_threads():
+def test_zero_threads_are_refused():
     with pytest.raises(ValueError, match="blas_threads: expected at least 1, got 0"):
         with limit_blas(0):
             pass
 
 
-@pytest.mark.parametrize("threads", [2**31, 10**30])
-def test_a_number_of_threads_beyond_all_machines_is_refused(threads):
-    # BLAS would take what is left of it in 32 bits.
-    with pytest.raises(ValueError, match="blas_threads: expected at most 65,536, got [12]"):
-        with limit_blas(threads):
-            pass
+def test_only_the_main_thread_sets_limits():
+    def work():
+        with limit_blas(1):
+            seen.append(threads())
+
+    seen: list[int] = []
+    other = threading.Thread(target=work)
+    other.start()
+    other.join()
+    assert seen == [3]
+
+
+def test_overlapping_calls_leave_what_they_found():
+    def work():
+        for _ in range(200):
+            with limit_blas(1):
+                pass
+
+    others = [threading.Thread(target=work) for _ in range(2)]
+    for other in others:
+        other.start()
+    work()
+    for other in others:
+        other.join()
+    assert threads() == 3
+
+
+def test_child_of_a_fork_can_set_limits():
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    with limit_blas(1):
+        child = os.fork()
+        if not child:
+            with limit_blas(2):
+                os._exit(0 if threads() == 2 else 1)
+        assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize(("asked", "given"), [(None, 1), (2, 2)])
@@ -84,12 +117,12 @@ def test_training_is_limited(asked, given, capsys):
         seen.append(threads())
         return Validation(1.0, 1.0)
 
-    train(model, pairs, TrainingConfig(updates=2), validate, blas_threads=asked)
+    train(model, pairs, TrainingConfig(updates=2), validate, RunOptions(blas_threads=asked))
     assert seen == [given] * 2
     assert capsys.readouterr().err.startswith(f"BLAS runs {given} thread")
 
 
-def test_the_commands_limit_it_and_say_so(tmp_path, capsys):
+def test_commands_limit_it_and_say_so(tmp_path, capsys):
     words = tmp_path / "english"
     words.write_text("walk\twalked\tV;PST\n", encoding="utf-8")
     small = ["--hidden", "4", "--updates", "1", "--quiet", "--out", str(tmp_path / "run")]
@@ -103,7 +136,7 @@ def test_the_commands_limit_it_and_say_so(tmp_path, capsys):
     assert "blas_threads: expected at least 1, got 0" in capsys.readouterr().err
 
 
-def test_without_threadpoolctl_everything_runs_and_says_what_to_install():
+def test_missing_threadpoolctl_says_what_to_install():
     code = (
         "import sys; sys.modules['threadpoolctl'] = None\n"
         "from pyentmax.system.blas import describe_blas, limit_blas\n"
