@@ -20,7 +20,6 @@ from pyentmax.backends.choice import describe_backend
 from pyentmax.calls.devices import device_module
 from pyentmax.system.blas import describe_blas, limit_blas
 from pyentmax.system.memory import keep_freed_memory
-from pyentmax.system.notes import note
 from pyentmax.tasks.analyse import add_analyse
 from pyentmax.tasks.captions.commands import add_commands as add_captions
 from pyentmax.tasks.command_line import Commands, Parser
@@ -45,24 +44,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
-        note(f"pyentmax {args.command}: stopped")
+        _note(f"pyentmax {args.command}: stopped")
         return 130
     except BrokenPipeError:  # the reader of the output has read enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
         return 141
     except ERRORS as error:
-        note(f"pyentmax {args.command}: {_message(error)}")
+        _note(f"pyentmax {args.command}: {_message(error)}")
         return 2
 
 
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def _run(args: argparse.Namespace) -> int:
-    note(f"pyentmax runs {describe_backend()}")
+    _note(f"pyentmax runs {describe_backend()}")
     keep_freed_memory()  # training and decoding allocate the same arrays at every step
     device_module(getattr(args, "device", "cpu"))  # raises before anything is written
     if "blas_threads" not in args:
         return args.run(args)
     with limit_blas(args.blas_threads):
-        note(describe_blas("--blas-threads N"))
+        _note(describe_blas("--blas-threads N"))
         return args.run(args)
 
 

@@ -11,13 +11,12 @@ and one BLAS: start workers with one thread each.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from pyentmax.system.notes import note
 
 CONNECT = 10  # seconds within which a scheduler must answer
 LOOK = 5  # seconds between looks at whether it has workers
@@ -105,9 +104,10 @@ def _says_when_alone(client: Any, address: str) -> Iterator[None]:
             ):  # the scheduler is going, which the trainings tell
                 alone = client.status == "running" and not client.ncores()
             if alone and not before:
-                note(
+                print(
                     f"no worker is at {address}: waiting for one, 'dask worker {address} "
-                    "--nthreads 1'; Ctrl-C ends this, and the same command goes on"
+                    "--nthreads 1'; Ctrl-C ends this, and the same command goes on",
+                    file=sys.stderr,
                 )
 
     watcher = threading.Thread(target=watch, daemon=True)
