@@ -6,13 +6,14 @@ and losses use Ω = −H, which is convex. All functions reduce ``axis`` as NumP
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import beside
+from pyentmax.calls.dask_arrays import plan_rows
+from pyentmax.calls.devices import beside, is_dask
 from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.lazy import check_known, largest
 
 
 def shannon_entropy(p: Any, axis: Any = -1) -> Any:
@@ -32,6 +33,8 @@ def shannon_entropy(p: Any, axis: Any = -1) -> Any:
     >>> print(round(float(shannon_entropy([0.5, 0.5])), 6))
     0.693147
     """
+    if is_dask(p):
+        return _plan(shannon_entropy, p, axis)
     p, answer = as_floating(p, "p")
     return _sum(-p * _log(p), axis, answer)
 
@@ -55,6 +58,8 @@ def gini_entropy(p: Any, axis: Any = -1) -> Any:
     >>> print(gini_entropy([0.5, 0.5]))
     0.25
     """
+    if is_dask(p):
+        return _plan(gini_entropy, p, axis)
     p, answer = as_floating(p, "p")
     return _sum(p * (1 - p) / 2, axis, answer)
 
@@ -78,8 +83,8 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     Raises
     ------
     ValueError
-        if some alpha is not above 0, or alpha does not broadcast; in a lazy or device array,
-        where nobody may look, its row is NaN instead
+        if some alpha is not above 0, or alpha does not broadcast; in a device array,
+        whose values are not looked at, its row is NaN instead
     TypeError
         if p or alpha is not of real numbers
 
@@ -89,6 +94,8 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     >>> print(np.round([tsallis_entropy(p, a) for a in (1, 1.5, 2)], 6))
     [0.693147 0.390524 0.25    ]
     """
+    if is_dask(p):
+        return _plan(tsallis_entropy, p, axis, alpha)
     p, answer = as_floating(p, "p")
     alpha, _ = as_floating(alpha, "alpha")
     alpha = _right(alpha, alpha > 0, "above 0")
@@ -127,7 +134,7 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     ------
     ValueError
         if some alpha is below 1, alpha does not broadcast, or the axis is empty; for an alpha in
-        a lazy or device array, where nobody may look, its row is NaN instead
+        a device array, whose values are not looked at, its row is NaN instead
     TypeError
         if p or alpha is not of real numbers
 
@@ -137,6 +144,8 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     >>> print(np.round([norm_entropy(p, a) for a in (1, 2, np.inf)], 6))
     [0.       0.292893 0.5     ]
     """
+    if is_dask(p):
+        return _plan(norm_entropy, p, axis, alpha)
     norm, answer = _norm(p, alpha, axis)
     return (1 - norm).astype(answer, copy=False)
 
@@ -151,6 +160,8 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     >>> print(alpha_norm([3e-200, 4e-200]))
     5e-200
     """
+    if is_dask(p):
+        return _plan(alpha_norm, p, axis, alpha)
     norm, answer = _norm(p, alpha, axis)
     return norm.astype(answer, copy=False)
 
@@ -166,15 +177,20 @@ def _norm(p: Any, alpha: Any, axis: Any) -> tuple[Any, np.dtype[Any]]:
         raise ValueError(
             f"p of shape {p.shape} has no entry along axis {axis}; at least one is expected"
         )
-    top = largest(p, axis)
+    top = np.max(p, axis=axis, keepdims=True)
     ratio = p / np.where(top == 0, 1, top)
     terms = np.where(np.isnan(alpha), alpha, ratio**alpha)  # 1 to any power is 1
     powers = np.sum(terms, axis=axis, keepdims=True)
     return np.sum(top * powers ** (1 / alpha), axis=axis), answer
 
 
+def _plan(entropy: Callable[..., Any], p: Any, axis: Any, alpha: Any = None) -> Any:
+    # Of Dask arrays, a call for each chunk.
+    return plan_rows(entropy, None, {"p": p, "axis": axis, "alpha": alpha}, ("number",), ("alpha",))
+
+
 def _right(alpha: Any, right: Any, expected: str) -> Any:
-    # Where nobody may look, in lazy and device arrays, NaN stands for a wrong alpha.
+    # In device arrays, whose values are not looked at, NaN stands for a wrong alpha.
     if not isinstance(alpha, np.ndarray):
         return np.where(right, alpha, np.nan).astype(alpha.dtype, copy=False)
     if not right.all():
@@ -186,8 +202,6 @@ def _per_row(alpha: Any, p: Any, axis: Any) -> Any:
     # An alpha for each row, with p's number of dimensions.
     if not alpha.ndim:
         return alpha
-    check_known(p, "p")
-    check_known(alpha, "alpha")
     axes = tuple(range(p.ndim)) if axis is None else axis
     batch = np.sum(p, axis=axis).shape
     try:

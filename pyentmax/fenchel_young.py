@@ -18,17 +18,27 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from pyentmax.calls.kinds import check_order
-from pyentmax.calls.options import Options, spelled_out
+from pyentmax.calls.devices import is_dask
+from pyentmax.calls.options import Options, checked_options
 from pyentmax.calls.record import Mapping
-from pyentmax.losses.declare import LossCall
+from pyentmax.calls.rows import arrange_scores, check_one_axis
+from pyentmax.losses.declare import loss_by_body, plan_loss
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import MAPPINGS
 
 
-@spelled_out
 def fenchel_young_loss(
-    z: Any, y: Any, mapping: str | Mapping, axis: Any = -1, **params: Any
+    z: Any,
+    y: Any,
+    mapping: str | Mapping,
+    axis: Any = -1,
+    *,
+    reduction: str = "mean",
+    weight: Any = None,
+    mask: Any = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    **params: Any,
 ) -> Any:
     """The Fenchel-Young loss of any mapping with an Ω: Ω*(z) + Ω(q) − q·z.
 
@@ -73,15 +83,25 @@ def fenchel_young_loss(
     >>> print(fenchel_young_loss([[2.0, 1.0, 0.0]], [1], "entmax", alpha=2))
     1.0
     """
-    record, values, options = _record_and_parameters(mapping, params)
+    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
+    record, values = _record_and_parameters(mapping, params)
     if record.loss is not None:
-        return record.loss(z, y, *values, axis=axis, **options)
-    return _run(fenchel_young, record, z, y, values, axis, options)
+        return record.loss(z, y, *values, axis=axis, **options._asdict())
+    return _by_definition(fenchel_young, fenchel_young_loss, record, z, y, values, axis, options)
 
 
-@spelled_out
 def fenchel_young_loss_and_grad(
-    z: Any, y: Any, mapping: str | Mapping, axis: Any = -1, **params: Any
+    z: Any,
+    y: Any,
+    mapping: str | Mapping,
+    axis: Any = -1,
+    *,
+    reduction: str = "mean",
+    weight: Any = None,
+    mask: Any = None,
+    ignore_index: int | None = None,
+    label_smoothing: float = 0.0,
+    **params: Any,
 ) -> tuple[Any, Any]:
     """`fenchel_young_loss` and its gradient in z, of z's shape, for one forward pass.
 
@@ -93,39 +113,47 @@ def fenchel_young_loss_and_grad(
     >>> print(loss, grad)
     1.0 [[ 1. -1.  0.]]
     """
-    record, values, options = _record_and_parameters(mapping, params)
+    options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
+    record, values = _record_and_parameters(mapping, params)
     if record.loss_and_grad is not None:
-        loss, gradient = record.loss_and_grad(z, y, *values, axis=axis, **options)
+        found = record.loss_and_grad(z, y, *values, axis=axis, **options._asdict())
     else:
-        run = fenchel_young_and_gradient
-        loss, gradient = _run(run, record, z, y, values, axis, options)
+        definition, function = fenchel_young_and_gradient, fenchel_young_loss_and_grad
+        found = _by_definition(definition, function, record, z, y, values, axis, options)
+    loss, gradient = found
     return loss, gradient
 
 
-def _run(
+def _by_definition(
     definition: Callable[..., Any],
+    function: Callable[..., Any],
     record: Mapping,
     z: Any,
     y: Any,
     values: tuple[Any, ...],
     axis: Any,
-    options: dict[str, Any],
+    options: Options,
 ) -> Any:
     if record.omega is None:
         raise ValueError(
             f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: choose "
             f"one of {', '.join(name for name, other in MAPPINGS.items() if other.omega)}"
         )
-    call = LossCall((), z, y, values, axis, Options(**options))
+    if is_dask(z):
+        given = {"z": z, "y": y, "axis": axis, **options._asdict()}
+        given |= zip(record.parameters, values, strict=True)
+        forms = ("number", "entries") if function is fenchel_young_loss_and_grad else ("number",)
+        return plan_loss(function, None, given, forms, mapping=record)
+    arranged = arrange_scores(z, axis, options.mask)
     if record.one_axis:
-        check_order(call.axes, axis)
-    return call.run(partial(definition, record))
+        check_one_axis(arranged[3], axis)
+    return loss_by_body(partial(definition, record), arranged, y, values, options)
 
 
 def _record_and_parameters(
-    mapping: str | Mapping, given: dict[str, Any]
-) -> tuple[Mapping, tuple[Any, ...], dict[str, Any]]:
-    """A mapping's record, by name or itself, its parameters in order, and a loss's options."""
+    mapping: str | Mapping, params: dict[str, Any]
+) -> tuple[Mapping, tuple[Any, ...]]:
+    """A mapping's record, by name or itself, and its parameters in order."""
     if isinstance(mapping, str):
         if mapping not in MAPPINGS:
             raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
@@ -135,14 +163,9 @@ def _record_and_parameters(
             "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "
             f"{type(mapping).__name__}; of a function of your own, make a Mapping"
         )
-    options = {name: value for name, value in given.items() if name in OPTIONS}
-    params = {name: value for name, value in given.items() if name not in OPTIONS}
     if set(params) != set(mapping.parameters):
         raise TypeError(
             f"{mapping.name} takes the parameters ({', '.join(mapping.parameters)}), "
             f"got ({', '.join(params)})"
         )
-    return mapping, tuple(params[name] for name in mapping.parameters), options
-
-
-OPTIONS = frozenset(Options.__dataclass_fields__)
+    return mapping, tuple(params[name] for name in mapping.parameters)

@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import choice
-from pyentmax.calls.lazy import is_lazy
 from pyentmax.calls.parameters import PerRow
-from pyentmax.calls.rows import ScoreRows
+from pyentmax.calls.rows import arrange_scores
 
 BLOCK = 1 << 16  # entries mapped at a time: a quarter or half of a megabyte
 INT32_MAX = np.iinfo(np.int32).max
@@ -38,31 +37,27 @@ def csr(
     and out=.
     """
     sparse = scipy_sparse()
-    rows = ScoreRows(z, mask=mask)
-    if len(rows.shape) != 2:
-        raise ValueError(f"z must be 2-D for a sparse result, got shape {rows.shape}")
-    if is_lazy(rows.z):
-        raise TypeError(
-            "z is a lazy Dask array, and sparse results are for NumPy arrays: pass z.compute(), or "
-            "some rows at a time"
-        )
-    if not rows.on_host:
+    z, mask, shape, axes, _ = arrange_scores(z, -1, mask)
+    if z.ndim != 2:
+        raise ValueError(f"z must be 2-D for a sparse result, got shape {shape}")
+    if not isinstance(z, np.ndarray):
         raise TypeError(
             f"z is a {type(z).__module__}.{type(z).__name__}, and sparse results are for NumPy "
             "arrays: copy it to the host first"
         )
-    each = []
+    values = []
     if parameter is not None:
-        each = [np.broadcast_to(parameter.of_scores(value, rows), rows.batch)]
-    at_once = max(1, BLOCK // rows.shape[1])
-    block = np.empty((min(at_once, rows.shape[0]), rows.shape[1]), rows.z.dtype)
-    found = _Nonzeros(rows.shape, block.dtype)
-    for start in range(0, rows.shape[0], at_once):
+        values = [np.broadcast_to(parameter.for_scores(value, z, mask, shape, axes), shape[:1])]
+    mask = None if mask is None else np.broadcast_to(mask, shape)
+    at_once = max(1, BLOCK // shape[1])
+    block = np.empty((min(at_once, shape[0]), shape[1]), z.dtype)
+    nonzeros = _Nonzeros(z.shape, block.dtype)
+    for start in range(0, shape[0], at_once):
         some = slice(start, start + at_once)
-        given = (rows.z[some], *(value[some] for value in each))
-        hidden = None if rows.mask is None else rows.mask[some]
-        found.append(mapping(*given, mask=hidden, out=block[: len(given[0])]))
-    return sparse.csr_array(found.arrays(), shape=rows.shape)
+        rows = (z[some], *(value[some] for value in values))
+        rows_mask = None if mask is None else mask[some]
+        nonzeros.append(mapping(*rows, mask=rows_mask, out=block[: len(rows[0])]))
+    return sparse.csr_array(nonzeros.arrays(), shape=shape)
 
 
 class _Nonzeros:

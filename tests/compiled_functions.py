@@ -15,7 +15,7 @@ PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0}
 
 def compiled_functions() -> list[str]:
     """The public functions of rows that have a kernel of their own name."""
-    names = [n for n in pyentmax.__all__ if hasattr(getattr(pyentmax, n), "kind")]
+    names = [n for n in pyentmax.__all__ if hasattr(getattr(pyentmax, n), "body")]
     return [n for n in names if n in choice.kernels()]
 
 

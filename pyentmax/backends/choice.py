@@ -17,6 +17,8 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from pyentmax.calls.rows import KERNEL_DTYPES
+
 BACKENDS = ("", "cpu", "reference")
 
 
@@ -38,7 +40,14 @@ def kernels() -> dict[str, np.ufunc]:
     return {name: f for name, f in vars(_cpu).items() if isinstance(f, np.ufunc)}
 
 
-def run_on_gpu(name: str, parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
+def kernel_for(array: Any, name: str) -> np.ufunc | None:
+    """The compiled kernel of that name, if there is one for the array's dtype and memory."""
+    if array.dtype in KERNEL_DTYPES and isinstance(array, np.ndarray):
+        return kernels().get(name)
+    return None
+
+
+def run_on_gpu(name: str, parameter: Any, values: tuple[Any, ...]) -> Any:
     """What the CUDA kernel of that name gives for a CuPy array.
 
     NotImplemented for any other array, and for what has no kernel. The kernels are loaded when the
@@ -49,7 +58,7 @@ def run_on_gpu(name: str, parameters: tuple[Any, ...], values: tuple[Any, ...]) 
     from pyentmax.backends.cuda.functions import KERNELS
 
     run = KERNELS.get(name)
-    return NotImplemented if run is None else run(parameters, values)
+    return NotImplemented if run is None else run(() if parameter is None else (parameter,), values)
 
 
 class WritesOut(Protocol):

@@ -12,23 +12,38 @@ out have done their work before. The signature is what users call, and what `hel
 see.
 
 A NumPy array goes to the compiled kernel of the function's name, if there is one, a CuPy array to
-the CUDA kernel of that name, and everything else to the body. ``function.reference`` always runs
-the body. Functions that may have a kernel take ``workers=``, the threads of a call
-(`pyentmax.set_workers`).
+the CUDA kernel of that name, and everything else to the body; a Dask array chunk by chunk.
+``function.reference`` always runs the body. Functions that may have a kernel take ``workers=``, the
+threads of a call (`pyentmax.set_workers`).
 """
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
+import numpy as np
+
 from pyentmax.backends import choice, threads
-from pyentmax.calls.binding import Binder
+from pyentmax.calls.dask_arrays import plan_rows
+from pyentmax.calls.devices import beside, is_dask
 from pyentmax.calls.documentation import GRADIENT, PRODUCT, VJPS, with_sections
-from pyentmax.calls.kinds import Kind, OfProbabilities, OfScores, Parameter
-from pyentmax.calls.lazy import cut_alike
+from pyentmax.calls.dtypes import as_array
+from pyentmax.calls.gufuncs import in_blocks
+from pyentmax.calls.parameters import Parameter
+from pyentmax.calls.rows import (
+    all_true,
+    apply_to_scores,
+    arrange_probabilities,
+    arrange_scores,
+    check_one_axis,
+    check_same_shape,
+    finish,
+    flattened,
+    unflattened,
+    writable_rows,
+)
+from pyentmax.calls.signatures import parameter_names, with_signature
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -49,8 +64,8 @@ class Accelerated(Protocol[P, R]):
         """The NumPy body itself, for rows."""
 
     @property
-    def kind(self) -> Kind:
-        """What its calls are like."""
+    def parameter(self) -> Parameter | None:
+        """What it takes besides arrays."""
 
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -60,167 +75,299 @@ class Accelerated(Protocol[P, R]):
         """Run the kernel, on so many threads, or the body."""
 
 
-Decorator = Callable[[Callable[P, R]], Accelerated[P, R]]
+Arrange = Callable[[bool], Callable[..., Any]]  # of whether kernels are used: a call's steps
 
 
 def mapping(
-    *parameters: Parameter, shifted: bool = True, one_axis: bool = False
+    parameter: Parameter | None = None, *, shifted: bool = True, one_axis: bool = False
 ) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    """Probabilities of scores: ``f(z, *parameters, axis=-1, *, mask=None, out=None)``."""
-    return _accelerated(OfScores(parameters, shifted=shifted, one_axis=one_axis))
+    """Probabilities of scores: ``f(z[, parameter], axis=-1, *, mask=None, out=None)``.
+
+    If not `shifted`, the body sees the scores as they came, as where a bound may keep the largest
+    from mattering. With `one_axis` a row has an order, which the entries of several axes lack.
+    """
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        return _score_function(body, parameter, shifted=shifted, one_axis=one_axis)
+
+    return decorate
 
 
-def log_probabilities(*parameters: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def log_probabilities(
+    parameter: Parameter | None = None,
+) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """Logarithms of probabilities, called as the mapping is; −∞ in a row with nothing left."""
-    return _accelerated(OfScores(parameters, dead=float("-inf")))
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        return _score_function(body, parameter, dead=-np.inf)
+
+    return decorate
 
 
 def support(
-    *parameters: Parameter, shifted: bool = True, one_axis: bool = False
+    parameter: Parameter | None = None, *, shifted: bool = True, one_axis: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Where there is probability: ``f(z, *parameters, axis=-1, *, mask=None)``."""
-    return _arranged(OfScores(parameters, shifted=shifted, one_axis=one_axis, support=True))
+    """Where there is probability: ``f(z[, parameter], axis=-1, *, mask=None)``."""
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        return _score_function(body, parameter, shifted=shifted, one_axis=one_axis).reference
+
+    return decorate
 
 
 def product(
-    *parameters: Parameter, one_axis: bool = False, kernel: str | None = None
+    parameter: Parameter | None = None, *, one_axis: bool = False, kernel: str | None = None
 ) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    """A product with the Jacobian: ``f(p, v, *parameters, axis=-1, *, mask=None)``.
+    """A product with the Jacobian: ``f(p, v[, parameter], axis=-1, *, mask=None)``.
 
     `kernel` names another function's kernel that does the same.
     """
-    return _accelerated(OfProbabilities(parameters, one_axis=one_axis), kernel, PRODUCT)
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        with_sections(body, PRODUCT, parameter_names(body)[2:])
+        return _derivative(body, parameter, "v", ("entries",), one_axis=one_axis, kernel=kernel)
+
+    return decorate
 
 
 def jacobian(
-    *parameters: Parameter, one_axis: bool = False
+    parameter: Parameter | None = None, *, one_axis: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """The Jacobian: ``f(p, *parameters, axis=-1)``, of which the body returns (n, d, d)."""
-    kind = OfProbabilities(parameters, direction=False, one_axis=one_axis, matrix=True)
-    return _arranged(kind)
+    """The Jacobian: ``f(p[, parameter], axis=-1)``, of which the body returns (n, d, d)."""
+
+    def decorate(body: Callable[P, R]) -> Callable[P, R]:
+        return _derivative(body, parameter, "", ("matrix",), one_axis=one_axis).reference
+
+    return decorate
 
 
-def elementwise_gradient(*parameters: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    """A derivative of each entry: ``f(p, *parameters, axis=-1)``."""
-    return _accelerated(OfProbabilities(parameters, direction=False))
+def elementwise_gradient(
+    parameter: Parameter,
+) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+    """A derivative of each entry: ``f(p, parameter, axis=-1)``."""
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        return _derivative(body, parameter, "", ("entries",))
+
+    return decorate
 
 
 def parameter_vjp(
-    *parameters: Parameter,
-    with_scores: bool = False,
-    with_mask: bool = False,
-    one_axis: bool = False,
+    parameter: Parameter, *, with_mask: bool = False, one_axis: bool = False
 ) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    """The gradient in a parameter: ``f(p, g, *parameters[, z], axis=-1, *, mask=None)``.
+    """The gradient in a parameter: ``f(p, g, parameter[, z], axis=-1, *, mask=None)``.
 
     The body returns what each row gives (for a bound: each entry), and the caller gets their sums
-    in the shape of the parameter.
+    in the shape of the parameter. With `with_mask` the body also sees the mask, by that keyword.
     """
-    return _accelerated(
-        OfProbabilities(
-            parameters,
-            with_scores=with_scores,
-            with_mask=with_mask,
-            one_axis=one_axis,
-            gradient=True,
-        ),
-        sections=GRADIENT,
-    )
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        with_sections(body, GRADIENT, parameter_names(body)[2:])
+        return _derivative(
+            body, parameter, "g", ("gradient",), with_mask=with_mask, one_axis=one_axis
+        )
+
+    return decorate
 
 
-def vjps(*parameters: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+def vjps(parameter: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """The products with the Jacobian and the gradient in a parameter at once, as a pair.
 
     Called as either is. The body returns both in rows, the gradient as what each row gives.
     """
-    return _accelerated(OfProbabilities(parameters, both=True), sections=VJPS)
+
+    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
+        with_sections(body, VJPS, parameter_names(body)[2:])
+        return _derivative(body, parameter, "g", ("entries", "gradient"))
+
+    return decorate
 
 
 def regularizer(
-    *parameters: Parameter, with_mask: bool = False, one_axis: bool = False
+    parameter: Parameter | None = None, *, with_mask: bool = False, one_axis: bool = False
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Ω(p) of each row: ``f(p, *parameters, axis=-1[, *, mask=None])``."""
-    kind = OfProbabilities(
-        parameters, direction=False, with_mask=with_mask, one_axis=one_axis, per_row=True
-    )
-    return _arranged(kind)
+    """Ω(p) of each row: ``f(p[, parameter], axis=-1[, *, mask=None])``."""
 
-
-def of_kind(kind: Kind, sections: str) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    """A function with a kind of calls of its own, as the losses have."""
-    return _accelerated(kind, sections=sections)
-
-
-def _accelerated(
-    kind: Kind, kernel: str | None = None, sections: str = ""
-) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        if sections:
-            with_sections(body, sections, arrays=2)
-        return accelerated(body, kind, kernel or body.__name__)
-
-    return decorate
-
-
-def _arranged(kind: Kind) -> Callable[[Callable[P, R]], Callable[P, R]]:
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        return _reference(body, kind)
+        return _derivative(
+            body, parameter, "", ("number",), with_mask=with_mask, one_axis=one_axis
+        ).reference
 
     return decorate
 
 
-def accelerated(body: Callable[P, R], kind: Kind, name: str) -> Accelerated[P, R]:
-    """A function of users' arrays, of a body of rows: with the kernels of that name."""
-    bind, plain, answer_of = Binder(body), kind.plain(body), kind.answer
+def accelerated(
+    body: Callable[P, R],
+    parameter: Parameter | None,
+    arrange: Arrange,
+    roles: Sequence[str],
+    keywords: dict[str, Any] | None = None,
+) -> Accelerated[P, R]:
+    """A function of users' arrays that runs kernels, with its `reference`, which does not.
 
-    @functools.wraps(body)
-    def public(*args: Any, workers: int | None = None, **kwargs: Any) -> R:
-        if workers is not None:
-            workers = threads.counted(workers)
-        kernel = choice.kernels().get(name)
-        if kernel is not None and plain is not None:
-            try:
-                operands = plain(*args, **kwargs)
-            except TypeError:  # no such arguments: `bind` says which
-                operands = None
-            if operands is not None:
-                if operands[0].size < threads.ENTRIES_PER_WORKER:
-                    answer = kernel(*operands)
-                else:
-                    answer = threads.run(kernel, operands, workers=workers)
-                if answer_of is not None:
-                    answer = answer_of(answer, operands)
-                if answer is not None:
-                    return cast("R", answer)
-        values = bind(args, kwargs)
-        answer = choice.run_on_gpu(name, kind.parameters, values)
-        if answer is not NotImplemented:
-            return cast("R", answer)
-        call = kind.arranged(values)
-        if kernel is None or not call.kernel_ready:
-            return cast("R", call.run(body))
-        operands = cut_alike(kernel, call.operands())
-        return cast("R", call.restore(threads.run(kernel, operands, call.target(), workers)))
-
-    public.reference = _reference(body, kind)  # type: ignore[attr-defined]
-    public.body = body  # type: ignore[attr-defined]
-    public.kind = kind  # type: ignore[attr-defined]
-    public.__signature__ = _with_workers(inspect.signature(body))  # type: ignore[attr-defined]
+    Parameters
+    ----------
+    body : function of rows
+    parameter : Parameter or None
+    arrange : callable
+        given whether kernels are used, it returns what takes a call's arguments in a fixed order
+    roles : sequence of str
+        the names of these arguments, None for those that body does not have
+    keywords : dict, optional
+        keywords that stand for the body's ``**options``, with their defaults
+    """
+    keywords = keywords or {}
+    public = with_signature(body, arrange(True), roles, {**keywords, "workers": None})
+    public.reference = with_signature(body, arrange(False), roles, keywords)
+    public.body, public.parameter = body, parameter
     return cast("Accelerated[P, R]", public)
 
 
-def _reference(body: Callable[P, R], kind: Kind) -> Callable[P, R]:
-    bind = Binder(body)
+def _score_function(
+    body: Callable[P, R],
+    parameter: Parameter | None,
+    *,
+    shifted: bool = True,
+    one_axis: bool = False,
+    dead: float = 0,
+) -> Accelerated[P, R]:
+    """A function of scores whose result has their shape."""
+    name, named = body.__name__, "" if parameter is None else parameter.name
 
-    @functools.wraps(body)
-    def reference(*args: Any, **kwargs: Any) -> Any:
-        return kind.arranged(bind(args, kwargs)).run(body)
+    def arrange(use_kernels: bool) -> Callable[..., Any]:
+        def call(z: Any, value: Any, axis: Any, mask: Any, out: Any, workers: Any) -> Any:
+            if type(z) is not np.ndarray:
+                given = {"z": z, named: value, "axis": axis, "mask": mask, "out": out}
+                result = elsewhere(public, parameter, given, use_kernels, name)
+                if result is not NotImplemented:
+                    return result
+            z, mask, shape, axes, dtype = arrange_scores(z, axis, mask, out)
+            if one_axis:
+                check_one_axis(axes, axis)
+            if parameter is not None:
+                value = parameter.for_scores(value, z, mask, shape, axes)
+            kernel = choice.kernel_for(z, name) if use_kernels else None
+            if kernel is None:
+                p = apply_to_scores(body, z, mask, parameter, value, shifted=shifted, dead=dead)
+                return finish(p, shape, axes, dtype if p.dtype != np.bool_ else np.bool_, out)
+            mask = all_true(z.shape[-1]) if mask is None else in_blocks(mask, z, 1)
+            operands = (z, mask) if parameter is None else (z, mask, parameter.operand(value, z))
+            target = None
+            if out is not None and dtype == z.dtype:
+                target = writable_rows(out, axes, dtype)
+            p = threads.run(kernel, operands, target, workers)
+            return finish(p, shape, axes, dtype, out) if target is None else out
 
-    return reference
+        return call
+
+    roles = ("z", named, "axis", "mask", "out", "workers")
+    public: Any = accelerated(body, parameter, arrange, roles)
+    return cast("Accelerated[P, R]", public)
 
 
-def _with_workers(signature: inspect.Signature) -> inspect.Signature:
-    parameter = inspect.Parameter(
-        "workers", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="int | None"
-    )
-    return signature.replace(parameters=[*signature.parameters.values(), parameter])
+def _derivative(
+    body: Callable[P, R],
+    parameter: Parameter | None,
+    direction: str,
+    results: Sequence[str],
+    *,
+    with_mask: bool = False,
+    one_axis: bool = False,
+    kernel: str | None = None,
+) -> Accelerated[P, R]:
+    """A function of probabilities p, perhaps of a direction, a parameter, and the scores z.
+
+    `results` says what its kernel and its body give for each row: entries, a matrix, a number, or
+    what the row adds to the gradient in the parameter.
+    """
+    name, named = kernel or body.__name__, "" if parameter is None else parameter.name
+
+    def arrange(use_kernels: bool) -> Callable[..., Any]:
+        def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:
+            p_given, value_given = p, value
+            if type(p) is not np.ndarray:
+                given = {"p": p, direction: v, named: value, "z": z, "axis": axis, "mask": mask}
+                result = elsewhere(public, parameter, given, use_kernels, name, results)
+                if result is not NotImplemented:
+                    return result
+            p, v, mask, shape, axes, dtype = arrange_probabilities(p, v, axis, mask, direction)
+            if one_axis:
+                check_one_axis(axes, axis)
+            rows = [p] if v is None else [p, v]
+            if parameter is not None:
+                value = parameter.for_probabilities(value, p, mask, shape, axes, p_given)
+            if z is not None:
+                z, _, z_shape, _, _ = arrange_scores(beside(as_array(z, "z"), p, "z"), axis)
+                check_same_shape(z_shape, "z", shape)
+            found = choice.kernel_for(p, name) if use_kernels else None
+            if found is not None:
+                if parameter is not None and parameter.in_product:
+                    rows.append(parameter.operand(value, p))
+                if z is not None:
+                    rows.append(z)
+                each = threads.run(found, rows, None, workers)
+            else:
+                columns = [flattened(x) for x in rows]
+                if parameter is not None:
+                    columns.append(parameter.column(value, p.shape[:-1]))
+                if z is not None:
+                    columns.append(flattened(z))
+                options = {}
+                if with_mask:
+                    mask = np.ones_like(p, dtype=bool) if mask is None else mask
+                    options["mask"] = flattened(np.broadcast_to(mask, p.shape))
+                each = body(*columns, **options)
+            parts = [
+                _in_callers_form(result, part, p, shape, axes, dtype, parameter, value_given)
+                for result, part in zip(results, each if len(results) > 1 else (each,), strict=True)
+            ]
+            return parts[0] if len(parts) == 1 else tuple(parts)
+
+        return call
+
+    roles = ("p", direction, named, "z", "axis", "mask", "workers")
+    public: Any = accelerated(body, parameter, arrange, roles)
+    return cast("Accelerated[P, R]", public)
+
+
+def _in_callers_form(
+    result: str,
+    each: Any,
+    p: Any,
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    dtype: Any,
+    parameter: Parameter | None,
+    value: Any,
+) -> Any:
+    """What a derivative gives for each row of p, in the form that the caller expects."""
+    if result == "entries":
+        return finish(unflattened(each, p.shape), shape, axes, dtype)
+    if result == "gradient":
+        assert parameter is not None
+        return parameter.gradient(each, np.shape(value), p, shape, axes, dtype)
+    each = each.reshape((*p.shape, p.shape[-1]) if result == "matrix" else p.shape[:-1])
+    return each[()].astype(dtype, copy=False)
+
+
+def elsewhere(
+    function: Any,
+    parameter: Parameter | None,
+    given: dict[str, Any],
+    use_kernels: bool,
+    name: str,
+    results: Sequence[str] = ("entries",),
+) -> Any:
+    """What a call of Dask arrays gives, or of CuPy arrays where there is a kernel.
+
+    NotImplemented for others. `given` are the arguments by their names, the first array first.
+    """
+    first_name, first = next(iter(given.items()))
+    if is_dask(first):
+        if given.pop("out", None) is not None:
+            raise TypeError("out must be left out for a Dask array, which is computed later")
+        return plan_rows(function if use_kernels else function.reference, parameter, given, results)
+    if not use_kernels:
+        return NotImplemented
+    names = parameter_names(function.body)
+    return choice.run_on_gpu(name, parameter, tuple(given[name] for name in names))

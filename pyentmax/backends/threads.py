@@ -22,7 +22,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -121,7 +121,7 @@ def counted(workers: Any) -> int:
 
 
 def run(
-    kernel: Callable[..., Any], operands: tuple[Any, ...], out: Any = None, workers: Any = None
+    kernel: Callable[..., Any], operands: Sequence[Any], out: Any = None, workers: Any = None
 ) -> Any:
     """What ``kernel(*operands, out=out)`` gives, a generalised ufunc's result or results.
 
@@ -129,12 +129,15 @@ def run(
     than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts
     that out.
     """
-    most = get_workers() if workers is None else counted(workers)
-    count = min(operands[0].size // ENTRIES_PER_WORKER, most)
-    if count > 1 and all(type(x) in _PLAIN_ARRAYS for x in operands):
-        batch = _Batch(kernel, operands)
-        if batch.length > 1 and (out is None or not any(_entangled(out, x) for x in operands)):
-            return batch.map(count, out)
+    if workers is not None:
+        workers = counted(workers)
+    pieces = operands[0].size // ENTRIES_PER_WORKER
+    if pieces > 1:
+        count = min(pieces, get_workers() if workers is None else workers)
+        if count > 1 and all(type(x) in _PLAIN_ARRAYS for x in operands):
+            batch = _Batch(kernel, operands)
+            if batch.length > 1 and (out is None or not any(_entangled(out, x) for x in operands)):
+                return batch.map(count, out)
     return kernel(*operands) if out is None else kernel(*operands, out=out)
 
 
@@ -161,7 +164,7 @@ def each(pieces: Iterable[P], start: Callable[[], Callable[[P], None]], workers:
 class _Batch:
     """The operands of a kernel, to be cut along the longest axis of their common batch shape."""
 
-    def __init__(self, kernel: Callable[..., Any], operands: tuple[Any, ...]) -> None:
+    def __init__(self, kernel: Callable[..., Any], operands: Sequence[Any]) -> None:
         self._kernel, self._operands = kernel, operands
         self._core, self._out_core = core_dimensions(kernel)
         self._shape = np.broadcast_shapes(

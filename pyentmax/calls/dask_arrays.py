@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pyentmax.calls.devices import is_dask
+from pyentmax.calls.parameters import Parameter, UpperBounds
+from pyentmax.calls.rows import broadcasts, check_axis, check_same_shape, reduce_to
 
-def is_dask(array: Any) -> bool:
-    """Whether an array is one of Dask's."""
-    return type(array).__module__.partition(".")[0] == "dask"
+SAME_SHAPE = ("v", "g", "z", "y")  # arrays that do not broadcast to the first
 
 
 def plan(
@@ -65,62 +66,80 @@ def plan(
 
 def plan_rows(
     function: Callable[..., Any],
-    rows: Mapping[str, Any],
-    axes: tuple[int, ...],
-    per_row: Mapping[str, Any],
+    parameter: Parameter | None,
+    given: Mapping[str, Any],
     results: Sequence[str] = ("entries",),
+    per_row: Collection[str] = (),
     **options: Any,
 ) -> Any:
-    """The results of ``function(**rows, **per_row, **options, axis=axes)`` as Dask arrays.
+    """The results of ``function(**given, **options)`` as Dask arrays.
 
     Parameters
     ----------
     function : callable
-    rows : dict
-        arguments that broadcast to the first, or None
-    axes : tuple of int
-        of the first array, that form a row
-    per_row : dict
-        arguments with a number for each row, or one for all
-    results : sequence of {"entries", "number", "matrix"}
-        what the function gives for a row
+    parameter : Parameter or None
+        whose value is among the arguments
+    given : dict
+        arrays by name, the first of the shape of the call, others or None; and the ``axis``, unless
+        each entry is a row of its own
+    results : sequence of {"entries", "number", "matrix", "gradient"}
+        what the function gives for each row
+    per_row : collection of str
+        names of arrays with a number for each row, as a parameter that is not a bound
+    **options
+        other arguments
     """
-    first, *_ = rows.values()
-    last = tuple(range(-len(axes), 0))
-    core = ",".join(f"i{axis}" for axis in axes)
-    length = math.prod(first.shape[axis] for axis in axes)
-    operands = {
-        name: np.moveaxis(array if array is first else _broadcast(array, first, name), axes, last)
-        for name, array in rows.items()
-        if array is not None
-    }
-    count = len(operands)
-    options = {**options, "axis": last if len(last) > 1 else -1}
-    for name, value in per_row.items():
-        (operands if np.ndim(value) else options)[name] = value
-
-    def chunk(*blocks: Any) -> Any:
-        return function(**dict(zip(operands, blocks, strict=True)), **options)
-
-    forms = {"entries": f"({core})", "number": "()", "matrix": "(u,w)"}
-    inputs = [f"({core})"] * count + ["()"] * (len(operands) - count)
-    signature = f"{','.join(inputs)}->{','.join(forms[result] for result in results)}"
-    sizes = {"u": length, "w": length} if "matrix" in results else None
-    found = plan(chunk, signature, *operands.values(), sizes=sizes)
-    found = found if isinstance(found, (tuple, list)) else (found,)
-    found = tuple(
-        np.moveaxis(part, last, axes) if result == "entries" else part
-        for part, result in zip(found, results, strict=True)
-    )
-    return found if len(found) > 1 else found[0]
-
-
-def _broadcast(array: Any, like: Any, name: str) -> Any:
     import dask.array as da
 
-    try:
-        return da.broadcast_to(da.asarray(array), like.shape)
-    except ValueError:
-        raise ValueError(
-            f"{name} of shape {np.shape(array)} does not broadcast to shape {like.shape}"
-        ) from None
+    (name, first), *others = given.items()
+    axes = check_axis(first.shape, given["axis"], name) if "axis" in given else ()
+    last = tuple(range(-len(axes), 0))
+    if axes:
+        options["axis"] = last if len(last) > 1 else -1
+    batch = tuple(n for i, n in enumerate(first.shape) if i not in axes)
+    bounds, named = isinstance(parameter, UpperBounds), "" if parameter is None else parameter.name
+    rows, numbers = {name: first}, {}
+    for name, array in others:
+        if array is None or name == "axis":
+            continue
+        is_number = not (np.ndim(array) or is_dask(array))
+        if is_number and not (name == named and "gradient" in results):
+            options[name] = array
+        elif name in per_row or (name == named and not bounds):
+            numbers[name] = _broadcast(array, batch, name)
+        elif name in SAME_SHAPE:
+            check_same_shape(np.shape(array), name, first.shape)
+            rows[name] = da.asarray(array)
+        else:
+            rows[name] = _broadcast(array, first.shape, name)
+    names = [*rows, *numbers]
+
+    def chunk(*blocks: Any) -> Any:
+        return function(**dict(zip(names, blocks, strict=True)), **options)
+
+    core = ",".join(f"i{axis}" for axis in axes)
+    forms = {"entries": f"({core})", "number": "()", "matrix": "(u,w)"}
+    forms["gradient"] = forms["entries" if bounds else "number"]
+    inputs = [forms["entries"]] * len(rows) + ["()"] * len(numbers)
+    length = math.prod(first.shape[axis] for axis in axes)
+    found = plan(
+        chunk,
+        f"{','.join(inputs)}->{','.join(forms[result] for result in results)}",
+        *(np.moveaxis(array, axes, last) for array in rows.values()),
+        *numbers.values(),
+        sizes={"u": length, "w": length} if "matrix" in results else None,
+    )
+    parts = []
+    for result, part in zip(results, found if len(results) > 1 else (found,), strict=True):
+        if forms[result] == forms["entries"]:
+            part = np.moveaxis(part, last, axes)
+        parts.append(reduce_to(part, np.shape(given[named])) if result == "gradient" else part)
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def _broadcast(array: Any, shape: tuple[int, ...], name: str) -> Any:
+    import dask.array as da
+
+    if not broadcasts(np.shape(array), shape):
+        raise ValueError(f"{name} of shape {np.shape(array)} does not broadcast to shape {shape}")
+    return da.broadcast_to(da.asarray(array), shape)

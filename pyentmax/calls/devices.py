@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.lazy import is_lazy
-
 DEVICES = ("cpu", "cuda")
 
 
@@ -30,6 +28,11 @@ def on_device(array: Any) -> bool:
     return hasattr(type(array), "__cuda_array_interface__")
 
 
+def is_dask(array: Any) -> bool:
+    """Whether an array is one of Dask's."""
+    return type(array).__module__.partition(".")[0] == "dask"
+
+
 def to_host(array: Any) -> np.ndarray:
     """The array as NumPy's; one on a GPU is copied, which waits for the GPU.
 
@@ -40,20 +43,12 @@ def to_host(array: Any) -> np.ndarray:
 
 
 def beside(array: Any, other: Any, name: str) -> Any:
-    """An argument where its array is; a TypeError where that takes a copy between two memories.
+    """An argument in the memory of another array; a TypeError where that takes a copy.
 
     A single number follows freely: it goes to a GPU as an argument of the kernel that writes it.
-    Anything follows a lazy array, and then is as lazy: a small array that is broadcast to one of
-    many gigabytes stays small. A lazy one does not follow an array in memory, for it would have to
-    be computed.
     """
-    if is_lazy(array) and not is_lazy(other):
-        raise TypeError(
-            f"{name} is a lazy Dask array, and the array that it goes with lies in memory: pass "
-            f"{name}.compute(), or both as Dask arrays (dask.array.from_array)"
-        )
     if on_device(array) == on_device(other):
-        return np.asarray(array, like=other) if is_lazy(other) else array
+        return array
     if isinstance(array, np.ndarray) and not array.ndim:
         # CuPy's full_like takes an empty shape for none given.
         return np.full_like(other, array, dtype=array.dtype, shape=(1,))[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 PRODUCT = """
@@ -58,7 +58,7 @@ ValueError, TypeError
 """
 
 
-def with_sections(function: Callable[..., Any], sections: str, arrays: int) -> None:
+def with_sections(function: Callable[..., Any], sections: str, others: Sequence[str]) -> None:
     """Add sections to a function's docstring before its examples, unless it has its own.
 
     Parameters
@@ -66,14 +66,13 @@ def with_sections(function: Callable[..., Any], sections: str, arrays: int) -> N
     function : callable
         named after its mapping, as in ``softmax_jvp``
     sections : str
-    arrays : int
-        how many of its parameters the sections name themselves
+    others : sequence of str
+        its parameters that the sections do not name themselves
     """
     text, examples, rest = (inspect.getdoc(function) or "").partition("Examples\n--------\n")
     if "Parameters\n" in text:
         return
     mapping = re.split("_(?:jvp|vjp|loss)", function.__name__)[0]
-    others = [*inspect.signature(function).parameters][arrays:]
     added = textwrap.dedent(sections).format(
         mapping=mapping, others=", ".join(others), parameter=others[0]
     )

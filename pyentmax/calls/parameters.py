@@ -1,7 +1,7 @@
 """What mappings take besides their scores: each parameter is declared once, and checked here alone.
 
-A declaration says what values are right and how they go with the rows. Everything that needs to
-know asks it: the NumPy bodies, the compiled kernels, CUDA kernels and Dask.
+A declaration says which values are valid and how they go with the rows. NumPy bodies, compiled
+kernels and CUDA kernels all ask it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating, epsilon
 from pyentmax.calls.gufuncs import in_blocks
-from pyentmax.calls.lazy import check_known, reshaped
 from pyentmax.calls.rows import (
-    KERNEL_DTYPES,
-    ProbabilityRows,
-    ScoreRows,
+    Axes,
+    broadcasts,
+    finish,
     flattened,
+    live_entries,
     reduce_to,
     to_rows,
 )
@@ -36,9 +36,9 @@ class PerRow:
     ----------
     name : str
     least : float
-        the smallest right value, or with `strict` the largest that is too small
+        the smallest valid value, or with `strict` the largest that is too small
     whole : bool
-        only whole numbers are right
+        only whole numbers are valid
     in_product : bool
         whether the kernel of the Jacobian's product takes it, or p tells all
     """
@@ -49,82 +49,68 @@ class PerRow:
     whole: bool = False
     in_product: bool = True
 
-    def quick(self, value: Any) -> Any:
-        """The kernel's operand for ordinary numbers; None where more has to be checked.
+    def for_scores(self, value: Any, z: Any, mask: Any, shape: Any, axes: Axes) -> Any:
+        """The values for arranged scores, of a shape that broadcasts to the batch."""
+        return self.checked(value, z)
 
-        Those are a Python number, or a float32 or float64 array, whose shape is not looked at.
-        """
-        if type(value) is np.ndarray:
-            if self.whole or value.dtype not in KERNEL_DTYPES or not value.size:
-                return None
-            least = np.minimum.reduce(value, axis=None)
-            most = np.maximum.reduce(value, axis=None)  # NaN is neither
-        elif type(value) is int or (
-            type(value) is float and not (self.whole and value % 1)  # NaN where it is infinite
-        ):
-            least = most = value
-        else:
-            return None
-        if not self.least <= least <= most < 2**53 or (self.strict and least == self.least):
-            return None
-        return np.asarray(value, np.int64 if self.whole else np.float64)
-
-    def of_scores(self, value: Any, rows: ScoreRows) -> Any:
-        """The values, of a shape that broadcasts against the batch."""
-        value = self.checked(value, rows.z)
-        if not rows.on_host:
-            wrong = np.isnan(value)
-            rows.wrong = wrong if rows.wrong is None else rows.wrong | wrong
-        return value
-
-    def of_probabilities(self, value: Any, rows: ProbabilityRows) -> Any:
-        """The same for a derivative."""
-        return self.checked(value, rows.p)
+    def for_probabilities(
+        self, value: Any, p: Any, mask: Any, shape: Any, axes: Axes, given: Any
+    ) -> Any:
+        """The values for the arranged probabilities of a derivative, that came as `given`."""
+        return self.checked(value, p)
 
     def checked(self, value: Any, like: Any) -> Any:
-        """A value for the rows `like` in float64, right and of a shape that fits their batch.
+        """A value for the rows `like` in float64, valid and of a shape that fits their batch.
 
-        On a device, where looking would synchronise, NaN stands for what is wrong.
+        On a device, where looking would synchronise, NaN stands for invalid values.
         """
-        value = self._numbers(value)
-        batch = like.shape[:-1]
-        if value.ndim:
-            check_known(value, self.name)
-            check_known(like, f"the array that {self.name} goes with")
-        try:
-            fits = not value.ndim or np.broadcast_shapes(value.shape, batch) == batch
-        except ValueError:
-            fits = False
-        if not fits:
-            raise ValueError(
-                f"{self.name} of shape {value.shape} does not broadcast against the batch shape "
-                f"{batch}, the scores' shape without the axis"
-            )
-        right = value > self.least if self.strict else value >= self.least
-        if not isinstance(value, np.ndarray):
-            return beside(np.where(right, value, np.nan), like, self.name)
-        if not right.all():
-            expected = f"{'above' if self.strict else 'at least'} {self.least:g}"
-            raise ValueError(f"{self.name} must be {expected}, got {value[~right].flat[0]:g}")
-        return beside(value, like, self.name)
+        if type(value) is int or (type(value) is float and not self.whole):
+            if not self._in_range(value):
+                raise self._out_of_range(value)
+            value = np.array(value, np.float64)
+        else:
+            value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
+            self._check_shape(value, like.shape[:-1])
+            valid = self._in_range(value)
+            whole = value == np.floor(value) if self.whole else True
+            if not isinstance(value, np.ndarray):
+                value = np.where(valid & whole, value, np.nan)
+            elif not np.all(whole):
+                wrong = value[~whole].flat[0]
+                raise ValueError(f"{self.name} must be a whole number, got {wrong:g}")
+            elif not valid.all():
+                raise self._out_of_range(value[~valid].flat[0])
+        return value if type(like) is np.ndarray else beside(value, like, self.name)
+
+    def _in_range(self, value: Any) -> Any:
+        return value > self.least if self.strict else value >= self.least
+
+    def _out_of_range(self, value: Any) -> ValueError:
+        expected = f"{'above' if self.strict else 'at least'} {self.least:g}"
+        return ValueError(f"{self.name} must be {expected}, got {value:g}")
 
     def operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes for rows of scores or probabilities."""
         if self.whole:
-            if not isinstance(value, np.ndarray):  # NaN, for what is wrong, has no integer
-                value = np.where(np.isnan(value), self.least, value)
             value = np.minimum(value, rows.shape[-1]).astype(np.int64)
-        return in_blocks(value, rows, 0)
+        return in_blocks(value, rows, 0) if value.ndim else value
 
     def column(self, value: Any, batch: tuple[int, ...]) -> Any:
         """What a body takes: of shape (n, 1), or (1, 1) where there is one value for all rows."""
         if value.size == 1:
             return value.reshape(1, 1)
-        return reshaped(np.broadcast_to(value, batch), (math.prod(batch), 1))
+        return np.broadcast_to(value, batch).reshape(math.prod(batch), 1)
 
-    def gradient(self, each: Any, shape: tuple[int, ...], rows: ProbabilityRows) -> Any:
-        """The sum of what each row gives, as often as it used the value: its derivative."""
-        return rows.in_callers_dtype(reduce_to(reshaped(each, rows.batch)[()], shape))
+    def wrong(self, value: Any) -> Any:
+        """The rows whose value, on a device, is invalid."""
+        return np.isnan(value)
+
+    def gradient(
+        self, each: Any, given: tuple[int, ...], p: Any, shape: Any, axes: Axes, dtype: Any
+    ) -> Any:
+        """The sum of what each row gives, in the shape `given` of the value: its derivative."""
+        each = reduce_to(each.reshape(p.shape[:-1])[()], given)
+        return each.astype(dtype, copy=False)
 
     def on_device(self, value: Any, array: Any, batch: tuple[int, ...]) -> Any:
         """What a CUDA kernel takes: a float, or float64 per row on the device.
@@ -137,55 +123,38 @@ class PerRow:
                 beside(host, array, self.name)  # a TypeError that says what to do
             return float(host)
         value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
-        try:
-            return np.broadcast_to(value, batch)
-        except ValueError:
+        self._check_shape(value, batch)
+        return np.broadcast_to(value, batch)
+
+    def _check_shape(self, value: Any, batch: tuple[int, ...]) -> None:
+        if value.ndim and not broadcasts(value.shape, batch):
             raise ValueError(
                 f"{self.name} of shape {value.shape} does not broadcast against the batch shape "
                 f"{batch}, the scores' shape without the axis"
-            ) from None
-
-    def _numbers(self, value: Any) -> Any:
-        """float64; where nobody may look, NaN for what should be a whole number and is not."""
-        value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
-        if not self.whole:
-            return value
-        whole = (value == np.floor(value)) | np.isnan(value)  # NaN is not `least`: asked next
-        if not isinstance(value, np.ndarray):
-            return np.where(whole, value, np.nan)
-        if not whole.all():
-            raise ValueError(f"{self.name} must be a whole number, got {value[~whole].flat[0]:g}")
-        return value
+            )
 
 
 @dataclass(frozen=True)
 class Budget(PerRow):
     """A number for each row that is at most that of the row's unmasked entries."""
 
-    def quick(self, value: Any) -> None:
-        """Nothing is so ordinary that the mask need not be looked at."""
-
-    def of_scores(self, value: Any, rows: ScoreRows) -> Any:
+    def for_scores(self, value: Any, z: Any, mask: Any, shape: Any, axes: Axes) -> Any:
         """The budgets per row, in the dtype of the scores."""
-        check_known(rows.z, "z")
-        budget = super().of_scores(value, rows)
-        places = np.sum(rows.live(), axis=-1)
-        fits = (budget <= places) | (places == 0)
-        if rows.on_host and not np.all(fits):
-            wrong = ~np.broadcast_to(fits, rows.batch)
-            asked, most = (np.broadcast_to(a, rows.batch)[wrong].flat[0] for a in (budget, places))
-            raise self._too_large(asked, most)
-        one, d = _one_at_hand(value, self.name, rows), rows.z.shape[-1]
-        if one is not None and one > d:
-            raise self._too_large(one, d)
-        # Where nobody could look, an impossible budget makes its row NaN.
-        return np.where(fits & (budget >= self.least), budget, np.nan).astype(rows.z.dtype)
-
-    def _too_large(self, asked: float, most: int) -> ValueError:
-        return ValueError(
-            f"{self.name} must be at most the number of a row's unmasked entries, {most}, "
-            f"got {_apart(asked, most)}"
-        )
+        budget = self.checked(value, z)
+        entries = np.sum(live_entries(z, mask), axis=-1)
+        fits = (budget <= entries) | (entries == 0)
+        if not isinstance(z, np.ndarray):  # where nobody could look, its row becomes NaN
+            return np.where(fits, budget, np.nan).astype(z.dtype)
+        if not np.all(fits):
+            wrong = ~np.broadcast_to(fits, z.shape[:-1])
+            asked, most = (
+                np.broadcast_to(a, wrong.shape)[wrong].flat[0] for a in (budget, entries)
+            )
+            raise ValueError(
+                f"{self.name} must be at most the number of a row's unmasked entries, {most}, "
+                f"got {_digits(asked, most)}"
+            )
+        return budget.astype(z.dtype)
 
 
 @dataclass(frozen=True)
@@ -198,50 +167,45 @@ class UpperBounds:
     name: str
     in_product: bool = True
 
-    def quick(self, value: Any) -> None:
-        """No bounds are so ordinary that they need no check."""
-
-    def of_scores(self, value: Any, rows: ScoreRows) -> Any:
+    def for_scores(self, value: Any, z: Any, mask: Any, shape: Any, axes: Axes) -> Any:
         """Bounds like z in the dtype to compute in: 0 where an entry is ruled out, at most 2."""
-        check_known(rows.z, "z")
-        live = rows.live()
+        live = live_entries(z, mask)
         upper, precision = as_floating(value, self.name)
-        enough = least_sum(rows.z.dtype, precision, rows.z.shape[-1])
-        one = _one_at_hand(value, self.name, rows)
-        if one is not None:
-            self._check_values(np.asarray(one))
-            if one * rows.z.shape[-1] < enough:
-                raise self._infeasible(one * rows.z.shape[-1])
-        upper = beside(upper, rows.z, self.name)
-        upper = self._fitted(upper, rows.shape, "z")
-        upper = np.where(live, to_rows(upper, rows.axes), 0)
+        upper = self._fitted(beside(upper, z, self.name), shape, "z")
+        upper = np.where(live, to_rows(upper, axes), 0)
         self._check_values(upper)
-        bounds = np.minimum(upper, NO_BOUND).astype(rows.z.dtype)
+        bounds = np.minimum(upper, NO_BOUND).astype(z.dtype)
         total = np.sum(bounds, axis=-1)
-        feasible = total >= enough
+        feasible = total >= least_sum(z.dtype, precision, z.shape[-1])
         feasible = (feasible & np.all(upper >= 0, axis=-1)) | ~np.any(live, axis=-1)
-        if not rows.on_host:
-            rows.wrong = ~feasible
-        elif not np.all(feasible):
-            raise self._infeasible(np.min(np.where(feasible, np.inf, total)))
+        if not isinstance(z, np.ndarray):
+            return np.where(feasible[..., None], bounds, np.nan)
+        if not np.all(feasible):
+            least = np.min(np.where(feasible, np.inf, total))
+            raise ValueError(
+                f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
+                f"to at least 1, got a sum of {_digits(least, 1)}; raise some of them"
+            )
         return bounds
 
-    def of_probabilities(self, value: Any, rows: ProbabilityRows) -> Any:
-        """Bounds like p, rounded as p was, so that they equal what is at its bound."""
-        check_known(rows.p, "p")
+    def for_probabilities(
+        self, value: Any, p: Any, mask: Any, shape: Any, axes: Axes, given: Any
+    ) -> Any:
+        """Bounds rounded as p was, `given`, so that they equal an entry that is at its bound."""
         upper, _ = as_floating(value, self.name)
-        upper = self._fitted(beside(upper, rows.p, self.name), rows.shape, "p")
-        upper = to_rows(upper, rows.axes)
-        if rows.mask is not None:
-            upper = np.where(rows.mask, upper, NO_BOUND)
+        upper = self._fitted(beside(upper, p, self.name), shape, "p")
+        upper = to_rows(upper, axes)
+        if mask is not None:
+            upper = np.where(mask, upper, NO_BOUND)
         if not isinstance(upper, np.ndarray) or not (upper >= 0).all():
             # Where a score is −∞ the bound may be anything, and p = 0 is all that is seen of it.
-            upper = np.where((rows.p == 0) & ~(upper >= 0), NO_BOUND, upper)
+            upper = np.where((p == 0) & ~(upper >= 0), NO_BOUND, upper)
             self._check_values(upper)
         upper = np.minimum(upper, NO_BOUND)
-        computed = np.dtype(np.float32 if rows.precision.itemsize == 2 else rows.precision)
-        for dtype in (computed, rows.precision, rows.p.dtype):
-            upper = upper.astype(dtype, copy=False)
+        _, dtype = as_floating(given, "p")
+        computed = np.dtype(np.float32) if dtype.itemsize == 2 else dtype
+        for rounded in (computed, dtype, p.dtype):
+            upper = upper.astype(rounded, copy=False)
         return upper
 
     def operand(self, value: Any, rows: Any) -> Any:
@@ -252,9 +216,17 @@ class UpperBounds:
         """What a body takes: of shape (n, d)."""
         return flattened(value)
 
-    def gradient(self, each: Any, shape: tuple[int, ...], rows: ProbabilityRows) -> Any:
+    def wrong(self, value: Any) -> Any:
+        """The rows whose bounds, on a device, are invalid."""
+        return np.isnan(value[..., 0])
+
+    def gradient(
+        self, each: Any, given: tuple[int, ...], p: Any, shape: Any, axes: Axes, dtype: Any
+    ) -> Any:
         """What each entry gives, summed as often as a bound was used: its derivative."""
-        return rows.in_callers_dtype(reduce_to(rows.in_callers_shape(each), shape))
+        # In the dtype computed in, for sums that the caller's would not hold.
+        each = finish(each.reshape(p.shape), shape, axes, each.dtype)
+        return reduce_to(each, given).astype(dtype, copy=False)
 
     def on_device(self, value: Any, array: Any, kind: str) -> Any:
         """Bounds as the CUDA kernels take them: of the call's shape, in the dtype to compute in."""
@@ -263,18 +235,11 @@ class UpperBounds:
         return self._fitted(upper, array.shape, kind)
 
     def _fitted(self, upper: Any, shape: tuple[int, ...], kind: str) -> Any:
-        try:
-            return np.broadcast_to(upper, shape)
-        except ValueError:
+        if not broadcasts(upper.shape, shape):
             raise ValueError(
                 f"{self.name} of shape {upper.shape} does not broadcast to {kind}, of shape {shape}"
-            ) from None
-
-    def _infeasible(self, total: float) -> ValueError:
-        return ValueError(
-            f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
-            f"to at least 1, got a sum of {_apart(total, 1)}; raise some of them"
-        )
+            )
+        return np.broadcast_to(upper, shape)
 
     def _check_values(self, upper: Any) -> None:
         if isinstance(upper, np.ndarray) and not (upper >= 0).all():
@@ -282,22 +247,17 @@ class UpperBounds:
             raise ValueError(f"{self.name} must be at least 0, got {wrong:g}")
 
 
-def _apart(number: float, limit: float) -> str:
+Parameter = PerRow | UpperBounds
+
+
+def _digits(number: float, limit: float) -> str:
     """A number in nine digits, and in all where nine would read as the limit that it misses.
 
-    >>> _apart(0.3 * 3, 1), _apart(1 / 6 * 6 - 1e-12, 1)
+    >>> _digits(0.3 * 3, 1), _digits(1 / 6 * 6 - 1e-12, 1)
     ('0.9', '0.999999999999')
     """
     short = f"{number:.9g}"
     return short if float(short) != limit else str(float(number))
-
-
-def _one_at_hand(value: Any, name: str, rows: ScoreRows) -> float | None:
-    """A number for all rows that nobody may look at: it can be wrong whatever they hold."""
-    value = as_floating(value, name)[0]
-    if rows.on_host or not rows.z.size or not isinstance(value, np.ndarray) or value.ndim:
-        return None
-    return float(value)
 
 
 # No probability exceeds 1: all bounds above are alike, and 2 fits every dtype.

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_array, as_floating, is_masked, kind_of_masked
-from pyentmax.calls.lazy import check_known, without_empty_chunks
+from pyentmax.calls.dtypes import as_array, as_floating
 from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT, parts_of_largest
-from pyentmax.calls.rows import ScoreRows
+from pyentmax.calls.rows import to_rows
 
 SUM_TOLERANCE = 4e-3  # bfloat16 rounds probabilities by up to 2⁻⁸ of themselves, and so their sum
 
@@ -46,59 +45,81 @@ class Target:
         return omega((places(like) == self.label).astype(like.dtype))
 
 
-def arranged_target(rows: ScoreRows, scores: Any, y: Any, options: Options) -> tuple[Target, Any]:
-    """The targets and each row's weight, 0 for rows that count nothing.
+def labels_like(y: Any, batch: tuple[int, ...], options: Options) -> Any:
+    """y as int64 labels of the batch's shape, or None if it is not that or they are smoothed."""
+    if options.label_smoothing:
+        return None
+    if type(y) is not np.ndarray:
+        y = as_array(y, "y")
+    if type(y) is not np.ndarray or y.dtype.kind not in "iu" or y.shape != batch:
+        return None
+    return y.astype(np.int64, copy=False)
 
-    On a GPU, where looking would wait for it, a row whose target is wrong weighs NaN.
-    """
-    y = as_targets(
-        y, scores, "labels, with ignore_index for what to leave out, or distributions and mask="
-    )
+
+def row_weights(like: Any, labels: Any, options: Options) -> Any:
+    """What each row of `like` counts, 0 for ignored labels."""
     weight: Any = 1.0
     if options.weight is not None:
-        weight = checked_weight(options.weight, scores, options.reduction)
-    counts = ~rows.dead() & (weight != 0)
+        weight = checked_weight(options.weight, like, options.reduction)
+    if options.ignore_index is not None:
+        weight = np.where(labels == options.ignore_index, 0, weight)
+    return weight
+
+
+def shares(weight: Any, dtype: Any, options: Options) -> Any:
+    """Weights in the dtype of the scores; of a mean, relative to the largest."""
+    if options.reduction == "mean" and options.weight is not None:
+        weight = parts_of_largest(weight)
+    return weight.astype(dtype, copy=False)
+
+
+def arranged_target(
+    scores: Any,
+    top: Any,
+    y: Any,
+    mask: Any,
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    options: Options,
+) -> tuple[Target, Any]:
+    """The targets and each row's weight, 0 for rows that count nothing.
+
+    `scores` and `top` are as `masked_scores` returns them, the mask, shape and axes as
+    `arrange_scores` does. On a GPU, where looking would wait for it, a row whose target is wrong
+    weighs NaN.
+    """
+    y = beside(as_array(y, "y"), scores, "y")
+    batch = scores.shape[:-1]
+    is_label = y.dtype.kind in "iu" and y.shape == batch
+    if options.ignore_index is not None and not is_label and y.shape == shape:
+        raise ValueError(
+            "ignore_index is for integer labels, and y holds distributions; leave rows out with "
+            "weight=0"
+        )
+    if not is_label and y.shape != shape:
+        raise ValueError(
+            f"y must be integer labels of shape {batch} or distributions of shape {shape}, got "
+            f"dtype {y.dtype} and shape {y.shape}"
+        )
+    weight = row_weights(scores, y, options)
+    counts = (top != -np.inf)[..., 0] & (weight != 0)
     label: Any = None
     dense: Any = None
-    if y.dtype.kind in "iu" and y.shape == rows.batch:
-        if options.ignore_index is not None:
-            counts = counts & (y != options.ignore_index)
+    if is_label:
         label, right = checked_labels(y, counts, scores.shape[-1])
         label = label[..., None]
         if options.label_smoothing:
             dense = (places(scores) == label).astype(scores.dtype)
-    elif y.shape == rows.shape:
-        if options.ignore_index is not None:
-            raise ValueError(
-                "ignore_index is for integer labels, and y holds distributions; leave rows out "
-                "with weight=0"
-            )
-        dense, right = _checked_distributions(rows, y, counts)
     else:
-        raise ValueError(
-            f"y must be integer labels of shape {rows.batch} or distributions of shape "
-            f"{rows.shape}, got dtype {y.dtype} and shape {y.shape}"
-        )
+        dense, right = _checked_distributions(to_rows(y, axes), scores, mask, counts)
     if options.label_smoothing:
         allowed = (scores > -np.inf).astype(scores.dtype)
         uniform = allowed / np.sum(allowed, axis=-1, keepdims=True)
         dense = (1 - options.label_smoothing) * dense + options.label_smoothing * uniform
-    weights = np.where(counts, weight, 0)
-    if options.reduction == "mean" and options.weight is not None:
-        weights = parts_of_largest(weights)
-    weights = weights.astype(scores.dtype, copy=False)
-    if not rows.on_host:
+    weights = shares(np.where(counts, weight, 0), scores.dtype, options)
+    if not isinstance(scores, np.ndarray):
         weights = np.where(right, weights, np.nan)
     return Target(label if dense is None else None, dense), weights
-
-
-def as_targets(y: Any, scores: Any, instead_of_masked: str) -> Any:
-    """The targets as an array where the scores are; a TypeError for masked ones."""
-    if is_masked(y):
-        raise TypeError(f"y is {kind_of_masked(y)}; pass plain {instead_of_masked}")
-    y = beside(as_array(y), scores, "y")
-    check_known(y, "y")
-    return without_empty_chunks(y)
 
 
 def places(like: Any) -> Any:
@@ -137,11 +158,10 @@ def checked_labels(y: Any, counts: Any, d: int) -> tuple[Any, Any]:
     return np.where(counts & right, y, 0), right
 
 
-def _checked_distributions(rows: ScoreRows, y: Any, counts: Any) -> tuple[Any, Any]:
-    """y in rows, zeros where masked and in rows that do not count; and which rows are right."""
-    y, _ = as_floating(y, "y")
-    y = rows.from_caller(y).astype(rows.z.dtype, copy=False)
-    y = np.where(counts[..., None] if rows.mask is None else counts[..., None] & rows.mask, y, 0)
+def _checked_distributions(y: Any, scores: Any, mask: Any, counts: Any) -> tuple[Any, Any]:
+    """y, zeros where masked and in rows that do not count; and which rows are valid."""
+    y = as_floating(y, "y")[0].astype(scores.dtype, copy=False)
+    y = np.where(counts[..., None] if mask is None else counts[..., None] & mask, y, 0)
     total = np.sum(y, axis=-1)
     right = np.all(y >= 0, axis=-1) & ~(counts & (np.abs(total - 1) > SUM_TOLERANCE))
     if isinstance(y, np.ndarray) and not right.all():

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.lazy import is_lazy
 from pyentmax.calls.parameters import PerRow
 from pyentmax.mappings.sparsemax import above_threshold, sparsemax, sparsemax_jvp
 
@@ -73,16 +72,6 @@ def check_finite(strength: Any) -> None:
         raise ValueError(
             "strength must be finite for a regulariser or a loss, got inf; all is fused already "
             "from the number of scores times their range on"
-        )
-
-
-def refuse_lazy(p: Any) -> None:
-    """Raise a TypeError for a lazy array, which groups of equal entries would have computed."""
-    if is_lazy(p):
-        raise TypeError(
-            "p is a lazy Dask array, whose groups of equal entries cannot be planned; map the "
-            "function over chunks that hold whole rows with dask.array.map_blocks, or pass "
-            "p.compute()"
         )
 
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.lazy import is_lazy, largest
-
 
 def normalized(p: Any, s: Any) -> Any:
     """p with unit sum, rounding's excess taken off as a threshold that moves would: dp = −s dτ.
@@ -55,7 +53,7 @@ def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
         moved = np.where(at_k, -share * along, times(rest, v - mean))
         if log_s is not None:
             beyond = np.isinf(np.where(at_k, along, s)) | np.isnan(along) & at_k
-            top = largest(np.where(v == 0, -np.inf, log_s))
+            top = np.max(np.where(v == 0, -np.inf, log_s), axis=-1, keepdims=True)
             top = np.where(top > -np.inf, top, 0)
             parts = np.sum(times(np.exp(log_s - top), v), axis=-1, keepdims=True)
             exact = times(np.exp(_log_share(log_s, share) + top), -parts)
@@ -94,14 +92,7 @@ def identity(like: Any) -> Any:
 
 def entry_of_row(v: Any, k: Any) -> Any:
     """v_k of each row, of shape batch + (1,)."""
-    if not is_lazy(v):  # of which Dask would compute all, since it has no take_along_axis
-        return np.take_along_axis(v, k, axis=-1)
-    return np.sum(np.where(_places(v) == k, v, 0), axis=-1, keepdims=True)
-
-
-def _places(like: Any) -> Any:
-    # Added up and not counted: made where `like` is, and cut as it is if it is lazy.
-    return np.cumsum(np.ones_like(like), axis=-1) - 1
+    return np.take_along_axis(v, k, axis=-1)
 
 
 def times(a: Any, b: Any) -> Any:
@@ -111,9 +102,9 @@ def times(a: Any, b: Any) -> Any:
 
 
 def _log_share(log_s: Any, share: Any) -> Any:
-    # log s/Σs, by the largest: of two logarithms that may be huge the difference is taken first
-    # (in a row of zeros there is none, and a lazy array would warn of it when it is computed).
-    top, most = largest(log_s), largest(share)
+    # log s/Σs, by the largest: of two logarithms that may be huge the difference is taken first.
+    top = np.max(log_s, axis=-1, keepdims=True)
+    most = np.max(share, axis=-1, keepdims=True)
     return log_s - np.where(top == -np.inf, 0, top) + np.log(np.where(most == 0, 1, most))
 
 
@@ -124,5 +115,5 @@ def _share(s: Any) -> Any:
 
 def without_largest(s: Any, k: Any) -> tuple[Any, Any]:
     """s with a 0 at entry k, and where that is. A NaN there stays, to reach its row."""
-    at_k = _places(s) == k
+    at_k = np.arange(s.shape[-1], like=s) == k
     return np.where(at_k & ~np.isnan(s), 0, s), at_k

@@ -104,7 +104,7 @@ def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     ------
     ValueError
         if `upper` is infeasible, negative, NaN or of the wrong shape; else as in
-        `pyentmax.softmax`. In a lazy or device array, where nobody may look, a row is NaN instead
+        `pyentmax.softmax`. In a device array, whose values are not looked at, a row is NaN instead
     TypeError
         as in `pyentmax.softmax`
 

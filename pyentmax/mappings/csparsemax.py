@@ -128,7 +128,7 @@ def csparsemax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = No
 csparsemax_vjp = csparsemax_jvp
 
 
-@declare.parameter_vjp(UPPER, with_scores=True)
+@declare.parameter_vjp(UPPER)
 def csparsemax_vjp_upper(
     p: Any, g: Any, upper: Any, z: Any, axis: Any = -1, *, mask: Any = None
 ) -> Any:

@@ -22,14 +22,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.backends.entries import Runner, with_reference
+from pyentmax.backends.entries import Run, entrywise
+from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_array, as_floating
-from pyentmax.calls.entries import EntryCall, check_broadcasts, entry_values
-from pyentmax.calls.lazy import check_known, entrywise, is_lazy, without_empty_chunks
-from pyentmax.calls.options import LossOptions, Options, spelled_out
+from pyentmax.calls.entries import (
+    arrange_entries,
+    check_broadcasts,
+    entries_beside,
+    entry_values,
+    finish_entries,
+)
+from pyentmax.calls.options import LossOptions, Options, checked_options
 from pyentmax.calls.parameters import PerRow, parts_of_largest
-from pyentmax.calls.rows import ScoreRows, check_mask, from_rows, to_rows
-from pyentmax.losses.targets import as_targets, checked_labels, checked_weight, places
+from pyentmax.calls.rows import arrange_scores, check_mask, finish, from_rows, reduce_to, to_rows
+from pyentmax.losses.declare import plan_loss
+from pyentmax.losses.targets import checked_labels, checked_weight, places
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -84,12 +91,11 @@ def textbook_loss(z: float, y: float, alpha: float = 1.5) -> float:
 # derivatives take z and not p: near 1 a rounded p does not tell how near, and √(1 − p) is steep.
 
 ALPHA = PerRow("alpha", least=1)
+OPTIONS = Options._field_defaults
 
 
-@with_reference
-def entmax_sigmoid(
-    run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = None
-) -> Any:
+@entrywise(ALPHA)
+def entmax_sigmoid(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None, out: Any = None) -> Any:
     """α-sigmoid, elementwise: p of the problem max p z + H_α([p, 1 − p]), as α-entmax([z, 0])₁.
 
     The logistic sigmoid at α = 1. Above, p is exactly 0 below z = −1/(α−1), exactly 1 above
@@ -123,13 +129,13 @@ def entmax_sigmoid(
     >>> print(entmax_sigmoid([-1.0, 0.5, 1.0], 2))
     [0.   0.75 1.  ]
     """
-    call = EntryCall(z, mask=mask, out=out)
-    beta = _beta(call.values(ALPHA, alpha), call.z)
-    return call.restore(run("entmax_sigmoid", _probability, call.z, beta))
+    z, mask, dtype = arrange_entries(z, mask, out)
+    beta = _beta(entry_values(ALPHA, alpha, z), z)
+    return finish_entries(run("entmax_sigmoid", _probability, z, beta), mask, dtype, out)
 
 
-@with_reference
-def entmax_sigmoid_grad(run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@entrywise(ALPHA)
+def entmax_sigmoid_grad(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """dp/dz = 1/(p^{α−2} + (1 − p)^{α−2}) at p = entmax_sigmoid(z, alpha), elementwise.
 
     From differentiating (p^{α−1} − (1 − p)^{α−1})/(α − 1) = z: p (1 − p) at α = 1, ½ inside
@@ -140,12 +146,12 @@ def entmax_sigmoid_grad(run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = No
     >>> print(entmax_sigmoid_grad([-3.0, 0.0, 0.5], 1.5).round(6))
     [0.       0.353553 0.33676 ]
     """
-    call = EntryCall(z, mask=mask)
-    return call.restore(_of_smaller(run, _slope, call, alpha))
+    z, mask, dtype = arrange_entries(z, mask)
+    return finish_entries(_from_smaller(run, _slope, z, alpha), mask, dtype)
 
 
-@with_reference
-def entmax_sigmoid_grad2(run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@entrywise(ALPHA)
+def entmax_sigmoid_grad2(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """d²p/dz² = (2 − α) (p^{α−3} − (1 − p)^{α−3}) (dp/dz)³, elementwise; 0 where p is 0 or 1.
 
     From differentiating `entmax_sigmoid_grad` once more: p (1 − p) (1 − 2p) at α = 1, 0 at 2.
@@ -156,13 +162,13 @@ def entmax_sigmoid_grad2(run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = N
     >>> print(entmax_sigmoid_grad2([-1.0, 0.0, 1.0], 1.5).round(6))
     [ 0.148486  0.       -0.148486]
     """
-    call = EntryCall(z, mask=mask)
-    bend = _of_smaller(run, _bend, call, alpha)
-    return call.restore(np.where(call.z > 0, -bend, bend))
+    z, mask, dtype = arrange_entries(z, mask)
+    bend = _from_smaller(run, _bend, z, alpha)
+    return finish_entries(np.where(z > 0, -bend, bend), mask, dtype)
 
 
-@with_reference
-def entmax_sigmoid_jvp(run: Runner, z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@entrywise(ALPHA)
+def entmax_sigmoid_jvp(run: Run, z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """dp/dz ∘ v: forward or backward through `entmax_sigmoid`, whose Jacobian is diagonal.
 
     Takes the scores z, unlike the products of the other mappings, since p does not tell enough
@@ -173,17 +179,18 @@ def entmax_sigmoid_jvp(run: Runner, z: Any, v: Any, alpha: Any = 1.5, *, mask: A
     >>> print(entmax_sigmoid_jvp([-3.0, 0.0, 0.5], [1.0, 2.0, 2.0], 2))
     [0. 1. 1.]
     """
-    call = EntryCall(z, mask=mask)
-    v = call.beside(v, "v")
-    slope = _of_smaller(run, _slope, call, alpha)
-    return call.restore(np.where(slope == 0, slope, slope * np.where(slope == 0, 0, v)))
+    z, mask, dtype = arrange_entries(z, mask)
+    v, z, dtype = entries_beside(v, "v", z, dtype)
+    slope = _from_smaller(run, _slope, z, alpha)
+    product = np.where(slope == 0, slope, slope * np.where(slope == 0, 0, v))
+    return finish_entries(product, mask, dtype)
 
 
 entmax_sigmoid_vjp = entmax_sigmoid_jvp
 
 
-@with_reference
-def entmax_sigmoid_grad_alpha(run: Runner, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
+@entrywise(ALPHA)
+def entmax_sigmoid_grad_alpha(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """∂p/∂α at p = entmax_sigmoid(z, alpha), elementwise, exact for every α ≥ 1 (0 at α = ∞).
 
     With β = α − 1 and q = 1 − p, differentiating (p^β − q^β)/β = z by β gives
@@ -198,14 +205,14 @@ def entmax_sigmoid_grad_alpha(run: Runner, z: Any, alpha: Any = 1.5, *, mask: An
     >>> print(entmax_sigmoid_grad_alpha([-1.0, 0.0, 1.0], 1.5).round(6))
     [-0.248462  0.        0.248462]
     """
-    call = EntryCall(z, mask=mask)
-    slope = _of_smaller(run, _slope_alpha, call, alpha)
-    return call.restore(np.where(call.z > 0, slope, 0 - slope))
+    z, mask, dtype = arrange_entries(z, mask)
+    slope = _from_smaller(run, _slope_alpha, z, alpha)
+    return finish_entries(np.where(z > 0, slope, 0 - slope), mask, dtype)
 
 
-@with_reference
+@entrywise(ALPHA, results=("gradient",))
 def entmax_sigmoid_vjp_alpha(
-    run: Runner, z: Any, g: Any, alpha: Any = 1.5, *, mask: Any = None
+    run: Run, z: Any, g: Any, alpha: Any = 1.5, *, mask: Any = None
 ) -> Any:
     """Σ g ∘ ∂p/∂α, summed to alpha's shape: the gradient in α of a loss with gradient g in p.
 
@@ -216,20 +223,20 @@ def entmax_sigmoid_vjp_alpha(
     >>> print(round(float(entmax_sigmoid_vjp_alpha([-1.0, 1.0], [0.0, 2.0], 1.5)), 6))
     0.496923
     """
-    call = EntryCall(z, mask=mask)
-    g = call.beside(g, "g")
-    slope = _of_smaller(run, _slope_alpha, call, alpha)
-    each = np.where(slope == 0, 0, np.where(call.z > 0, slope, 0 - slope) * g)
-    return call.reduced(each, np.shape(alpha))
+    z, mask, dtype = arrange_entries(z, mask)
+    g, z, dtype = entries_beside(g, "g", z, dtype)
+    slope = _from_smaller(run, _slope_alpha, z, alpha)
+    each = np.where(slope == 0, 0, np.where(z > 0, slope, 0 - slope) * g)
+    each = each if mask is None else np.where(mask, each, 0)
+    return reduce_to(each, np.shape(alpha)).astype(dtype, copy=False)[()]
 
 
 # --- losses ---------------------------------------------------------------------------------------
 
 
-@with_reference
-@spelled_out
+@entrywise(ALPHA, keywords=OPTIONS, plan=plan_loss)
 def entmax_sigmoid_loss(
-    run: Runner, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
+    run: Run, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
 ) -> Any:
     """The Fenchel-Young loss of `entmax_sigmoid`: of a score, and whether the thing is so.
 
@@ -273,10 +280,9 @@ def entmax_sigmoid_loss(
     return _per_entry(run, z, y, alpha, options)[0]
 
 
-@with_reference
-@spelled_out
+@entrywise(ALPHA, results=("number", "number"), keywords=OPTIONS, plan=plan_loss)
 def entmax_sigmoid_loss_and_grad(
-    run: Runner, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
+    run: Run, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
     """`entmax_sigmoid_loss` and its gradient p − y in z, for one forward pass.
 
@@ -292,10 +298,9 @@ def entmax_sigmoid_loss_and_grad(
     return loss, grad[..., 0][()]
 
 
-@with_reference
-@spelled_out
+@entrywise(None, keywords=OPTIONS, plan=plan_loss)
 def one_vs_all_loss(
-    run: Runner, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+    run: Run, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> Any:
     """Σ over the classes of `entmax_sigmoid_loss`: every class decides for itself.
 
@@ -342,13 +347,12 @@ def one_vs_all_loss(
     >>> print(one_vs_all_loss(scores, [[1, 0, 0], [1, 1, 0]], 2, reduction="none"))
     [0.  0.5]
     """
-    return _one_vs_all(run, z, y, alpha, axis, Options(**options))[0]
+    return _one_vs_all(run, z, y, alpha, axis, checked_options(**options))[0]
 
 
-@with_reference
-@spelled_out
+@entrywise(None, results=("number", "entries"), keywords=OPTIONS, plan=plan_loss)
 def one_vs_all_loss_and_grad(
-    run: Runner, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
+    run: Run, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
     """`one_vs_all_loss` and its gradient p − y in z, for one forward pass.
 
@@ -360,78 +364,87 @@ def one_vs_all_loss_and_grad(
     >>> print(loss, grad)
     0.5 [[ 0.5 -0.5  0. ]]
     """
-    return _one_vs_all(run, z, y, alpha, axis, Options(**options), gradient=True)
+    return _one_vs_all(run, z, y, alpha, axis, checked_options(**options), gradient=True)
 
 
 def _per_entry(
-    run: Runner, z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
+    run: Run, z: Any, y: Any, alpha: Any, options: LossOptions, gradient: bool = False
 ) -> tuple[Any, Any]:
     """Each entry as a row of one class."""
-    z, y = (without_empty_chunks(as_array(x)) for x in (z, y))
-    check_known(z, "z")
-    check_known(y, "y")
+    z, y = as_array(z, "z"), as_array(y, "y")
     if y.shape != z.shape:  # of a class to each row, which is another loss, it may be a label
         raise ValueError(f"y must have the shape of z, {z.shape}, got {y.shape}")
     for name, value in (("alpha", alpha), ("weight", options.get("weight"))):
         check_broadcasts(name, value, z)
     if options.get("mask") is not None:
-        options = {**options, "mask": check_mask(options["mask"], z, "z")[..., None]}
-    alpha = as_array(alpha)[..., None] if np.shape(alpha) else alpha
-    return _one_vs_all(run, z[..., None], y[..., None], alpha, -1, Options(**options), gradient)
+        mask = np.broadcast_to(check_mask(options["mask"], z, "z"), z.shape)
+        options = {**options, "mask": mask[..., None]}
+    alpha = as_array(alpha, "alpha")[..., None] if np.shape(alpha) else alpha
+    checked = checked_options(**options)
+    return _one_vs_all(run, z[..., None], y[..., None], alpha, -1, checked, gradient)
 
 
 def _one_vs_all(
-    run: Runner, z: Any, y: Any, alpha: Any, axis: Any, options: Options, gradient: bool = False
+    run: Run, z: Any, y: Any, alpha: Any, axis: Any, options: Options, gradient: bool = False
 ) -> tuple[Any, Any]:
-    rows = ScoreRows(z, axis, mask=options.mask)
-    z = rows.z
-    check_known(z, "z")
-    alpha = entry_values(ALPHA, alpha, from_rows(z, rows.shape, rows.axes))
+    z, mask, shape, axes, dtype = arrange_scores(z, axis, options.mask)
+    alpha = entry_values(ALPHA, alpha, from_rows(z, shape, axes))
     beta = _beta(alpha, z)
     if beta.ndim:
-        beta = to_rows(np.broadcast_to(beta, rows.shape), rows.axes)
+        beta = to_rows(np.broadcast_to(beta, shape), axes)
     weight: Any = 1.0
     if options.weight is not None:
         weight = checked_weight(options.weight, z, options.reduction)
-    y, live, right = _targets(rows, y, weight, options)
+    y, live, right = _targets(z, y, mask, shape, axes, weight, options)
     weight = _shares(np.where(np.any(live, axis=-1), weight, 0), z, options)
-    if not rows.on_host:
+    if not isinstance(z, np.ndarray):
         weight = np.where(right, weight, np.nan)
-    each, slope = run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta, results=2)
+    each, slope = run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta)
     each = np.sum(np.where(live, each, 0), axis=-1)
     each = np.where(weight == 0, 0, each * weight)
-    loss = rows.in_callers_dtype(each if options.reduction == "none" else np.sum(each))[()]
+    each = each if options.reduction == "none" else np.sum(each)
+    loss = each.astype(dtype, copy=False)[()]
     if not gradient:
         return loss, None
     weight = weight[..., None]
-    return loss, rows.in_callers_form(np.where(live & (weight != 0), slope * weight, 0))
+    slope = np.where(live & (weight != 0), slope * weight, 0)
+    return loss, finish(slope, shape, axes, dtype)
 
 
-def _targets(rows: ScoreRows, y: Any, weight: Any, options: Options) -> tuple[Any, Any, Any]:
+def _targets(
+    z: Any,
+    y: Any,
+    mask: Any,
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    weight: Any,
+    options: Options,
+) -> tuple[Any, Any, Any]:
     """The targets like z, which of them count, and the rows whose targets are right."""
-    y = as_targets(y, rows.z, "targets, and mask= for what counts")
-    live = np.ones_like(rows.z, dtype=bool) if rows.mask is None else rows.mask
+    y = beside(as_array(y, "y"), z, "y")
+    live = np.ones_like(z, dtype=bool) if mask is None else np.broadcast_to(mask, z.shape)
+    batch = z.shape[:-1]
     if options.weight is not None:
-        live = live & np.broadcast_to(weight != 0, rows.batch)[..., None]
+        live = live & np.broadcast_to(weight != 0, batch)[..., None]
     ignored = options.ignore_index
-    if y.dtype.kind in "iu" and y.shape == rows.batch:
+    if y.dtype.kind in "iu" and y.shape == batch:
         if ignored is not None:
             live = live & (y != ignored)[..., None]
-        label, right = checked_labels(y, np.any(live, axis=-1), rows.z.shape[-1])
-        y = (places(rows.z) == label[..., None]).astype(rows.z.dtype)
-    elif y.shape == rows.shape:
+        label, right = checked_labels(y, np.any(live, axis=-1), z.shape[-1])
+        y = (places(z) == label[..., None]).astype(z.dtype)
+    elif y.shape == shape:
         if ignored is not None:
-            live = live & rows.from_caller(y != ignored)
-        y = rows.from_caller(as_floating(y, "y")[0])
+            live = live & to_rows(y != ignored, axes)
+        y = to_rows(as_floating(y, "y")[0], axes)
         within = ~live | ((y >= 0) & (y <= 1))
         right = np.all(within, axis=-1)
         if isinstance(y, np.ndarray) and not right.all():
             raise ValueError(f"targets y must be in [0, 1], got {y[~within].flat[0]:g}")
-        y = np.where(live & within, y, 0).astype(rows.z.dtype)
+        y = np.where(live & within, y, 0).astype(z.dtype)
     else:
         raise ValueError(
-            f"y must be integer labels of shape {rows.batch} or targets of shape {rows.shape}, "
-            f"got dtype {y.dtype} and shape {y.shape}"
+            f"y must be integer labels of shape {batch} or targets of shape {shape}, got dtype "
+            f"{y.dtype} and shape {y.shape}"
         )
     smoothing = options.label_smoothing
     return ((1 - smoothing) * y + smoothing / 2 if smoothing else y), live, right
@@ -455,16 +468,10 @@ def _beta(alpha: Any, like: Any) -> Any:
         return (alpha - 1).astype(like.dtype)
 
 
-def _of_smaller(
-    run: Runner, function: Callable[[Any, Any], Any], call: EntryCall, alpha: Any
-) -> Any:
+def _from_smaller(run: Run, function: Callable[[Any, Any], Any], z: Any, alpha: Any) -> Any:
     """A function of q and β for the scores of a call."""
-
-    def compute(z: Any, beta: Any) -> Any:
-        return function(run("entmax_sigmoid", _probability, -np.abs(z), beta), beta)
-
-    operands = call.z, _beta(call.values(ALPHA, alpha), call.z)
-    return entrywise(compute, operands) if is_lazy(call.z) else compute(*operands)
+    beta = _beta(entry_values(ALPHA, alpha, z), z)
+    return function(run("entmax_sigmoid", _probability, -np.abs(z), beta), beta)
 
 
 def _probability(z: Any, beta: Any) -> Any:

@@ -163,7 +163,6 @@ def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     >>> print(fusedmax_jvp([0.3, 0.3, 0.4, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
     [-0.1667 -0.1667  0.3333  0.    ]
     """
-    _fused.refuse_lazy(p)
     start = _starts(p, strength)
     averaged = _fused.run_means(_fused.on_support(p, v), start)
     return sparsemax_jvp.body(p, averaged)
@@ -221,7 +220,6 @@ def fusedmax_vjp_strength(
     >>> print(round(float(fusedmax_vjp_strength(p, [0.0, 0.0, 0.0, 0.0, 1.0], 0.1)), 4))
     -0.5
     """
-    _fused.refuse_lazy(p)
     step = np.where(mask[..., 1:] & mask[..., :-1], np.sign(np.diff(p)), 0)
     pull = _fused.run_means(_divergence(step), _starts(p, np.ones_like(p[..., :1])))
     return _fused.vjp_strength(p, g, pull)

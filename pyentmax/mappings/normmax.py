@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pyentmax.backends import declare
-from pyentmax.calls.lazy import largest
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
@@ -303,7 +302,7 @@ def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
     # By logarithms, since norm/p overflows for a denormal p.
     steepness = np.maximum(np.where(power == 0, 1, power), 1e4 / np.finfo(p.dtype).max)
     log_s = log_p + (np.log(np.where(norm > 0, norm, 1)) - log_p) / steepness
-    top = largest(np.where(on, log_s, -np.inf))
+    top = np.max(np.where(on, log_s, -np.inf), axis=-1, keepdims=True)
     s = np.where(on, np.exp(log_s - np.where(top > -np.inf, top, 0)), 0)
     log_power = np.log(np.where(power == 0, 1, power))
     return s, np.where(power == 0, -np.inf, np.where(top > -np.inf, top, 0) + log_power)

@@ -157,7 +157,6 @@ def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
     >>> print(oscarmax_jvp([0.3, 0.4, 0.3, 0.0], [-1.0, 0.0, 0.0, 9.0], 0.1).round(4))
     [-0.1667  0.3333 -0.1667  0.    ]
     """
-    _fused.refuse_lazy(p)
     averaged = _group_means(p, _fused.on_support(p, v), strength)
     return sparsemax_jvp.body(p, averaged)
 
@@ -199,7 +198,6 @@ def oscarmax_vjp_strength(
     >>> print(round(float(oscarmax_vjp_strength(p, [0.0, 0.0, 1.0], 0.05)), 4))
     0.5
     """
-    _fused.refuse_lazy(p)
     place = np.argsort(_falling_order(p), axis=-1).astype(p.dtype)
     pull = _group_means(p, place, np.ones_like(strength))
     return _fused.vjp_strength(p, g, pull)
@@ -214,7 +212,6 @@ def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
     >>> print(oscarmax_omega([0.5, 0.5, 0.0], 1.0))
     1.75
     """
-    _fused.refuse_lazy(p)
     _fused.check_finite(strength)
     rising = np.sort(p, axis=-1)
     pairs = np.sum(rising * _places(rising), axis=-1)

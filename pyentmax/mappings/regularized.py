@@ -31,7 +31,12 @@ import numpy as np
 
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
-from pyentmax.calls.rows import ProbabilityRows, ScoreRows
+from pyentmax.calls.rows import (
+    apply_to_scores,
+    arrange_probabilities,
+    arrange_scores,
+    finish,
+)
 from pyentmax.mappings import _simplex
 
 Elementwise = Callable[[Any], Any]
@@ -126,9 +131,16 @@ def regularized_argmax(
     >>> print(regularized_argmax([1.0, 0.5, -2.0], np.arcsinh).round(6))
     [0.719928 0.280072 0.      ]
     """
-    rows = ScoreRows(z, axis, mask=mask, out=out)
-    y = rows.scores()
+    z, mask, shape, axes, dtype = arrange_scores(z, axis, mask, out)
 
+    def body(y: Any) -> Any:
+        # Of the batch's shape, since omega_grad_inverse may have a parameter per row.
+        return _argmax(y.reshape(z.shape), omega_grad_inverse)
+
+    return finish(apply_to_scores(body, z, mask), shape, axes, dtype, out)
+
+
+def _argmax(y: Any, omega_grad_inverse: Elementwise) -> Any:
     def p_at(t: Any) -> Any:
         return _clipped(omega_grad_inverse, t, y)
 
@@ -145,7 +157,7 @@ def regularized_argmax(
     gap = np.sum(p_high, axis=-1, keepdims=True) - sum_low
     share = np.clip((1 - sum_low) / np.where(gap > 0, gap, 1), 0, 1)
     p = p_low + share * (p_high - p_low)
-    return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
+    return p / np.sum(p, axis=-1, keepdims=True)
 
 
 def separable_jvp(
@@ -174,8 +186,9 @@ def separable_jvp(
     >>> print(separable_jvp([0.75, 0.25, 0.0], [1.0, -1.0, 9.0], np.ones_like))
     [ 1. -1.  0.]
     """
-    rows = ProbabilityRows(p, v, axis, mask=mask)
-    return rows.entries(_simplex.product(_curvature(rows.p, omega_second_derivative), rows.v))
+    p, v, _, shape, axes, dtype = arrange_probabilities(p, v, axis, mask)
+    product = _simplex.product(_curvature(p, omega_second_derivative), v)
+    return finish(product, shape, axes, dtype)
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
@@ -206,8 +219,9 @@ def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any =
     [[ 0.25 -0.25]
      [-0.25  0.25]]
     """
-    rows = ProbabilityRows(p, p, axis, alone=True)
-    return rows.in_callers_dtype(_simplex.dense(_curvature(rows.p, omega_second_derivative)))
+    p, _, _, _, _, dtype = arrange_probabilities(p, None, axis)
+    jacobian = _simplex.dense(_curvature(p, omega_second_derivative))
+    return jacobian.astype(dtype, copy=False)
 
 
 def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1) -> Any:
@@ -250,9 +264,9 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
      [-0.5  0.5  0. ]
      [ 0.   0.   0. ]]
     """
-    rows = ProbabilityRows(p, p, axis, alone=True)
-    hessian = _array(omega_hessian(rows.p))
-    shape = (*rows.p.shape, rows.p.shape[-1])
+    p, _, _, _, _, dtype = arrange_probabilities(p, None, axis)
+    hessian = _array(omega_hessian(p))
+    shape = (*p.shape, p.shape[-1])
     try:
         hessian = np.broadcast_to(hessian, shape)
     except ValueError:
@@ -261,10 +275,10 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
             f"{hessian.shape}"
         ) from None
     # A row with a NaN is left out of the inverse, which it could make fail, and is NaN in the end.
-    broken = np.any(np.isnan(rows.p), axis=-1, keepdims=True)
-    on = ((rows.p != 0) & ~broken).astype(rows.p.dtype)
+    broken = np.any(np.isnan(p), axis=-1, keepdims=True)
+    on = ((p != 0) & ~broken).astype(p.dtype)
     both = on[..., :, None] * on[..., None, :]
-    identity = _simplex.identity(rows.p)
+    identity = _simplex.identity(p)
     # Off the support stands an identity block: it inverts to itself and is then taken off.
     padded = np.where(both != 0, hessian, identity)
     if padded.dtype.itemsize > 8:  # which np.linalg does not take
@@ -274,7 +288,7 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
     row = np.sum(inverse, axis=-2, keepdims=True)
     total = np.sum(column, axis=-2, keepdims=True)
     jacobian = inverse - column * row / np.where(total == 0, 1, total)
-    return rows.in_callers_dtype(np.where(broken[..., None], np.nan, jacobian))
+    return np.where(broken[..., None], np.nan, jacobian).astype(dtype, copy=False)
 
 
 def separable_mapping(
@@ -313,10 +327,13 @@ def separable_mapping(
         return regularized_argmax(z, omega_grad_inverse, axis, mask=mask, out=out)
 
     def support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
-        rows = ScoreRows(z, axis, mask=mask)
-        y = rows.scores()
-        on = regularized_argmax(y, omega_grad_inverse) > 0 if sparse else y > -np.inf
-        return rows.restore_support(on)
+        z, mask, shape, axes, _ = arrange_scores(z, axis, mask)
+
+        def body(y: Any) -> Any:
+            y = y.reshape(z.shape)
+            return _argmax(y, omega_grad_inverse) > 0 if sparse else y > -np.inf
+
+        return finish(apply_to_scores(body, z, mask), shape, axes, np.bool_)
 
     def jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
         return separable_jvp(p, v, omega_second_derivative, axis, mask=mask)

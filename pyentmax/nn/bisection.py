@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.rows import ScoreRows
+from pyentmax.backends import declare
 from pyentmax.log_probabilities import log_sum_exp
 from pyentmax.mappings import MAPPINGS
+from pyentmax.mappings.entmax import ALPHA
 from pyentmax.thresholds.bisection import bisection
 from pyentmax.thresholds.threshold import beta_per_row
 
 
+@declare.mapping(ALPHA)
 def entmax_by_bisection(
     z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None
 ) -> Any:
@@ -33,35 +35,34 @@ def entmax_by_bisection(
     >>> print(entmax_by_bisection([2.0, 1.6, -1.0]).round(6))
     [0.64 0.36 0.  ]
     """
-    rows = ScoreRows(z, axis, mask=mask, out=out)
-    above, beta = _above(rows, alpha)
+    above, beta = _above(z, alpha)
     p = above ** (1 / beta)
     # The bracket ends one bit of a float wide, so the sum is off by as little: hence line 7.
-    return rows.restore(p / np.sum(p, axis=-1, keepdims=True))
+    return p / np.sum(p, axis=-1, keepdims=True)
 
 
-def _above(rows: ScoreRows, alpha: Any) -> tuple[Any, Any]:
-    """[(α−1) z − τ]₊ and α − 1."""
-    beta = beta_per_row(alpha, rows.z)
-    x = beta * rows.scores()
-    return np.maximum(x - bisection(x, alpha).tau, 0), beta
-
-
+@declare.support(ALPHA)
 def _support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
     """Where (α−1) z exceeds the threshold, though a float underflow to 0 as α nears 1."""
-    rows = ScoreRows(z, axis, mask=mask)
-    above, _ = _above(rows, alpha)
-    return rows.restore_support(above > 0)
+    above, _ = _above(z, alpha)
+    return above > 0
 
 
-def _log(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
+@declare.log_probabilities(ALPHA)
+def _log(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """log p, finite on the support."""
-    rows = ScoreRows(z, axis, mask=mask, dead=-np.inf)
-    above, beta = _above(rows, alpha)
+    above, beta = _above(z, alpha)
     with np.errstate(divide="ignore"):
         log_p = np.log(above) / beta
     log_p = log_p - np.max(log_p, axis=-1, keepdims=True)
-    return rows.restore(log_p - log_sum_exp(log_p))
+    return log_p - log_sum_exp(log_p)
+
+
+def _above(z: Any, alpha: Any) -> tuple[Any, Any]:
+    """[(α−1) z − τ]₊ and α − 1."""
+    beta = beta_per_row(alpha[:, 0], z)
+    x = beta * z
+    return np.maximum(x - bisection(x, alpha[:, 0]).tau, 0), beta
 
 
 BISECTION = replace(

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pyentmax
 from pyentmax.backends.cuda.functions import KERNELS
-from pyentmax.calls.binding import Binder
 
 
 def call_kernel(name: str, *args: Any, **kwargs: Any) -> Any:
     """The kernel's answer; NotImplemented where a call falls back to the body."""
     function = getattr(pyentmax, name)
-    return KERNELS[name](function.kind.parameters, Binder(function.body)(args, kwargs))
+    bound = inspect.signature(function.reference).bind(*args, **kwargs)
+    bound.apply_defaults()
+    parameters = () if function.parameter is None else (function.parameter,)
+    return KERNELS[name](parameters, tuple(bound.arguments.values()))

@@ -14,7 +14,7 @@ import numpy as np
 from pyentmax.backends.cuda.launch import TYPES, Kernel, launch, launch_rows, rescale
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating
-from pyentmax.calls.options import Options
+from pyentmax.calls.options import Options, checked_options
 from pyentmax.calls.parameters import WEIGHT, UpperBounds, least_sum, parts_of_largest
 from pyentmax.calls.rows import check_axis, check_mask, check_out, to_rows
 
@@ -32,8 +32,11 @@ class Call:
     def __init__(self, array: Any, axis: Any, mask: Any, out: Any, name: str) -> None:
         self.array = _as_stored(array, name)
         self.axes = check_axis(self.array.shape, axis, name)
-        self.mask = None if mask is None else check_mask(mask, self.array, name)
-        self._out = check_out(out, self.array, self.array.dtype)
+        self.mask: Any = None
+        if mask is not None:
+            self.mask = np.broadcast_to(check_mask(mask, self.array, name), self.array.shape)
+        check_out(out, self.array, self.array.dtype)
+        self._out = out
 
     @property
     def batch(self) -> tuple[int, ...]:
@@ -219,7 +222,9 @@ def loss(kernel: Kernel, *, with_gradient: bool) -> Run:
     def run(parameters: tuple[Any, ...], values: tuple[Any, ...]) -> Any:
         z, y, *given = values
         given, (axis, *options) = given[: len(parameters)], given[len(parameters) :]
-        return _loss(kernel, z, y, parameters, given, axis, Options(*options), with_gradient)
+        return _loss(
+            kernel, z, y, parameters, given, axis, checked_options(*options), with_gradient
+        )
 
     return run
 

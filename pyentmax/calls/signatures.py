@@ -1,0 +1,76 @@
+"""Functions with the signature of a body that pass their arguments on, in a fixed order.
+
+Python itself then binds a call's arguments, faster than any code of ours, and its errors name the
+function that was called.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+
+def with_signature(
+    body: Callable[..., Any],
+    call: Callable[..., Any],
+    roles: Sequence[str],
+    keywords: dict[str, Any] | None = None,
+    skip: int = 0,
+) -> Any:
+    """A function that is called as `body` is, and returns what `call` does.
+
+    Parameters
+    ----------
+    body : function
+        whose name, documentation and signature the result has
+    call : callable
+        of the arguments named by `roles`, by position; None for those that body does not take
+    roles : sequence of str
+    keywords : dict, optional
+        keyword-only arguments that the result takes besides, with their defaults
+    skip : int
+        number of body's first parameters that the result does not have
+
+    Examples
+    --------
+    >>> def f(z, k=2, *, mask=None): ...
+    >>> g = with_signature(f, lambda *args: args, ("z", "axis", "mask", "k"))
+    >>> g("z", mask="m")
+    ('z', None, 'm', 2)
+    >>> g("z", masks="m")
+    Traceback (most recent call last):
+        ...
+    TypeError: f() got an unexpected keyword argument 'masks'...
+    """
+    names, count = parameter_names(body), body.__code__.co_argcount
+    keywords = {**(body.__kwdefaults__ or {}), **(keywords or {})}
+    function = FunctionType(
+        _forwarding(names[skip:count], tuple(keywords), tuple(roles)), {"call": call}, body.__name__
+    )
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        setattr(function, name, getattr(body, name))
+    function.__defaults__, function.__kwdefaults__ = body.__defaults__, keywords
+    return function
+
+
+def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of a function's parameters, in order."""
+    code = function.__code__
+    names: tuple[str, ...] = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    return names
+
+
+@functools.cache
+def _forwarding(
+    positional: tuple[str, ...], keywords: tuple[str, ...], roles: tuple[str, ...]
+) -> CodeType:
+    """The code of a function of these arguments that calls `call` with those in `roles`."""
+    parameters = ", ".join((*positional, "*", *keywords) if keywords else positional)
+    known = {*positional, *keywords}
+    arguments = ", ".join(role if role in known else "None" for role in roles)
+    scope: dict[str, Any] = {}
+    exec(compile(f"def f({parameters}): return call({arguments})", "<signature>", "exec"), scope)
+    forwarding: CodeType = scope["f"].__code__
+    return forwarding
