@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,18 +22,14 @@ from pyentmax.plotting import (
     plot_positional_confidence,
     save_figure,
 )
-from pyentmax.tasks.translation.heads import (
-    MARKS,
-    QUESTION_WORDS,
-    Measured,
-)
+from pyentmax.tasks.translation.heads import MARKS, QUESTION_WORDS, Measured
 from pyentmax.tasks.translation.parallel import SentencePair
 
 SHORTEST, LONGEST = 8, 13
 """Tokens of the sentences that are shown."""
 OFFSET_NAMES = {-1: "previous", 0: "own", 1: "next"}
 SPAN = 4
-"""Of the fixed patterns that one token's heads are shown beside."""
+"""Of the fixed patterns that one token's heads are compared with."""
 
 
 def draw(
@@ -59,19 +55,31 @@ def draw(
     -------
     list of Path
     """
+    pictures = _of_corpus(found) | {
+        "previous_token": _previous_token(found, pairs),
+        "merging": _merging(found, pairs),
+        "question": _question(found, pairs, looking, marks),
+        "ambiguity": _ambiguity(found, pairs),
+        "patterns": _patterns(found, pairs),
+        "context": _context(found, pairs),
+    }
     out.mkdir(parents=True, exist_ok=True)
+    return [save_figure(ax, out / f"{name}.png") for name, ax in pictures.items() if ax is not None]
+
+
+def _of_corpus(found: Sequence[Measured]) -> dict[str, Any]:
+    """The pictures of measures over the whole corpus."""
+
+    def by_kind(measure: str, part: str) -> dict[str, Any]:
+        return {
+            one.label: {k: getattr(x, part) for k, x in getattr(one.heads, measure).items()}
+            for one in found
+        }
+
     pictures = {
-        "alpha_trajectories": _trajectories(found),
-        "alpha_histograms": _alphas(found),
-        "density_histograms": plot_density_histograms(
-            {one.label: {k: x.values for k, x in one.heads.density.items()} for one in found}
-        ),
-        "densities": plot_head_densities(
-            {one.label: {k: x.mean for k, x in one.heads.density.items()} for one in found}
-        ),
-        "diversity": plot_head_diversity(
-            {one.label: {k: x.mean for k, x in one.heads.diversity.items()} for one in found}
-        ),
+        "density_histograms": plot_density_histograms(by_kind("density", "values")),
+        "densities": plot_head_densities(by_kind("density", "mean")),
+        "diversity": plot_head_diversity(by_kind("diversity", "mean")),
         "positional": plot_positional_confidence(
             {
                 f"{kind}, {OFFSET_NAMES[offset]} token": {
@@ -80,35 +88,16 @@ def draw(
                 for kind, offset in found[0].heads.positional
             }
         ),
-        "previous_token": _previous_token(found, pairs),
-        "merging": _merging(found, pairs),
-        "question": _question(found, pairs, looking, marks),
-        "ambiguity": _ambiguity(found, pairs),
-        "patterns": _patterns(found, pairs),
-        "context": _context(found, pairs),
-        "choice_of_k": _by_k(found),
     }
-    return [save_figure(ax, out / f"{name}.png") for name, ax in pictures.items() if ax is not None]
-
-
-def _trajectories(found: Sequence[Measured]) -> Any:
-    followed = [one for one in found if one.watched]
-    if not followed:
-        return None
-    watched = followed[-1].watched
-    return plot_alpha_trajectories(watched["update"], {kind: watched[kind] for kind in KINDS})
-
-
-def _alphas(found: Sequence[Measured]) -> Any:
-    learned = [alphas for one in found if (alphas := one.translator.model.alphas())]
-    return plot_alpha_histograms(learned[-1]) if learned else None
-
-
-def _by_k(found: Sequence[Measured]) -> Any:
-    if not found[0].by_k:
-        return None
-    scores = {one.label: {k: 100 * x["accuracy"] for k, x in one.by_k.items()} for one in found}
-    return plot_choice_of_k(scores, "tokens right, %")
+    if watched := [one.watched for one in found if one.watched]:
+        paths = {kind: watched[-1][kind] for kind in KINDS}
+        pictures["alpha_trajectories"] = plot_alpha_trajectories(watched[-1]["update"], paths)
+    if learned := [alphas for one in found if (alphas := one.translator.model.alphas())]:
+        pictures["alpha_histograms"] = plot_alpha_histograms(learned[-1])
+    if found[0].by_k:
+        scores = {one.label: {k: 100 * x["accuracy"] for k, x in one.by_k.items()} for one in found}
+        pictures["choice_of_k"] = plot_choice_of_k(scores, "tokens right, %")
+    return pictures
 
 
 # --- single heads on single sentences -------------------------------------------------------------
@@ -116,23 +105,23 @@ class _Shown:
     """A model's attention on one sentence pair, with the labels of its axes."""
 
     def __init__(self, one: Measured, pair: SentencePair) -> None:
-        translator = one.translator
-        split = translator.segmenter.split
-        encoded = translator.pairs([pair])
-        self.weights = next(corpus_attention(translator.model, encoded)).weights
+        translator, self.one = one.translator, one
+        split, name = translator.segmenter.split, translator.token
+        self.weights = next(corpus_attention(translator.model, translator.pairs([pair]))).weights
         source, target = split(pair.source), split(pair.target)
-        read = [translator.target.tokens[translator.model.bos], *target]
-        said = [*target, translator.target.tokens[translator.model.eos]]
+        read = [name(translator.model.bos), *target]
         self.labels = {
             "encoder": (source, source),
             "decoder": (read, read),
-            "context": (source, said),
+            "context": (source, [*target, name(translator.model.eos)]),
         }
 
-    def panel(self, title: str, kind: str, layer: int, head: int) -> AttentionPanel:
-        """One head's map."""
-        source, target = self.labels[kind]
-        return AttentionPanel(title, self.weights[kind][layer, head], source, target)
+    def panel(self, kind: str, place: tuple[int, int], value: str) -> AttentionPanel:
+        """One head's map, at layer and head, with a value in its title."""
+        layer, head = place
+        title = f"{self.one.label}{_alpha_of(self.one, kind, place)}\n"
+        title += f"{kind} layer {layer + 1}, head {head + 1}: {value}"
+        return AttentionPanel(title, self.weights[kind][place], *self.labels[kind])
 
 
 def _best(mean: Any) -> tuple[int, int]:
@@ -140,55 +129,49 @@ def _best(mean: Any) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def _named(kind: str, layer: int, head: int) -> str:
-    return f"{kind} layer {layer + 1}, head {head + 1}"
-
-
-def _alpha_of(one: Measured, kind: str, layer: int, head: int) -> str:
+def _alpha_of(one: Measured, kind: str, place: tuple[int, int]) -> str:
     alphas = one.translator.model.alphas()
-    return f", α = {alphas[kind][layer, head]:.2f}" if alphas else ""
+    return f", α = {alphas[kind][place]:.2f}" if alphas else ""
 
 
-def _example(found: Sequence[Measured], pairs: Sequence[SentencePair], joined: bool) -> Any:
-    """The first sentence of fitting length, with a word of several pieces if that is asked for."""
-    split = found[0].translator.segmenter.split
+def _best_heads(
+    found: Sequence[Measured],
+    pairs: Sequence[SentencePair],
+    measure: Callable[[Measured], tuple[str, Any]],
+) -> Any:
+    """The best head of each model on each sentence; ``measure`` gives its kind and the means."""
+    panels = []
     for pair in pairs:
-        pieces = split(pair.source)
-        subwords = any(piece.startswith("▁") for piece in pieces)
-        if SHORTEST <= len(pieces) <= LONGEST and (
-            not joined or (subwords and word_clusters(pieces))
-        ):
-            return pair
-    return None if joined else pairs[0]
+        for one in found:
+            kind, mean = measure(one)
+            place = _best(mean)
+            panels.append(_Shown(one, pair).panel(kind, place, f"{mean[place]:.1%}"))
+    return plot_attention_panels(panels, columns=len(found)) if panels else None
+
+
+def _example(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> SentencePair:
+    """The first sentence of fitting length, or the first of all."""
+    split = found[0].translator.segmenter.split
+    fitting = (pair for pair in pairs if SHORTEST <= len(split(pair.source)) <= LONGEST)
+    return next(fitting, pairs[0])
 
 
 def _previous_token(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
-    pair = _example(found, pairs, joined=False)
-    panels = []
-    for one in found:
-        kind = max(
-            ("encoder", "decoder"), key=lambda kind: one.heads.positional[kind, -1].mean.max()
-        )
-        mean = one.heads.positional[kind, -1].mean
-        place = _best(mean)
-        alpha = _alpha_of(one, kind, *place)
-        title = f"{one.label}{alpha}\n{_named(kind, *place)}: {mean[place]:.1%}"
-        panels.append(_Shown(one, pair).panel(title, kind, *place))
-    return plot_attention_panels(panels, columns=len(panels))
+    def measure(one: Measured) -> tuple[str, Any]:
+        means = {kind: one.heads.positional[kind, -1].mean for kind in ("encoder", "decoder")}
+        return max(means.items(), key=lambda item: item[1].max())
+
+    return _best_heads(found, [_example(found, pairs)], measure)
 
 
 def _merging(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
-    pair = _example(found, pairs, joined=True)
-    if pair is None or not found[0].heads.merging.counts.any():
+    """On a sentence with a word of several pieces, if there is one."""
+    if not found[0].heads.merging.counts.any():
         return None
-    panels = []
-    for one in found:
-        mean = one.heads.merging.mean
-        place = _best(mean)
-        title = f"{one.label}{_alpha_of(one, 'encoder', *place)}\n"
-        title += f"{_named('encoder', *place)}: {mean[place]:.1%}"
-        panels.append(_Shown(one, pair).panel(title, "encoder", *place))
-    return plot_attention_panels(panels, columns=len(panels))
+    split = found[0].translator.segmenter.split
+    joined = [pair for pair in pairs if word_clusters(split(pair.source))]
+    chosen = [_example(found, joined)] if joined else []
+    return _best_heads(found, chosen, lambda one: ("encoder", one.heads.merging.mean))
 
 
 def _question(
@@ -197,29 +180,18 @@ def _question(
     looking: Collection[str],
     marks: Collection[str],
 ) -> Any:
-    """The best head of each model on a sentence with the mark, and below on one without."""
+    """On a sentence with the mark, and below on one without."""
     split = found[0].translator.segmenter.split
 
     def has(pair: SentencePair, tokens: Collection[str]) -> bool:
         return any(piece.removeprefix("▁") in tokens for piece in split(pair.source))
 
-    looks = [pair for pair in pairs if has(pair, looking)]
-    shown = [
-        next((pair for pair in looks if has(pair, marks) == asks), None) for asks in (True, False)
-    ]
-    if shown[0] is None:
+    with_words = [pair for pair in pairs if has(pair, looking)]
+    asking = [pair for pair in with_words if has(pair, marks)][:1]
+    stating = [pair for pair in with_words if not has(pair, marks)][:1]
+    if not asking:
         return None
-    panels = []
-    for pair in shown:
-        if pair is None:
-            continue
-        for one in found:
-            mean = one.heads.marked.mean
-            place = _best(mean)
-            title = f"{one.label}{_alpha_of(one, 'encoder', *place)}\n"
-            title += f"{_named('encoder', *place)}: {mean[place]:.1%}"
-            panels.append(_Shown(one, pair).panel(title, "encoder", *place))
-    return plot_attention_panels(panels, columns=len(found))
+    return _best_heads(found, asking + stating, lambda one: ("encoder", one.heads.marked.mean))
 
 
 class Contrast(NamedTuple):
@@ -231,7 +203,7 @@ class Contrast(NamedTuple):
 
 
 def largest_contrast(density: PerSentence) -> Contrast | None:
-    """Where densities differ most between sentences of as many tokens; None if nowhere.
+    """Where densities differ most between sentences of one length; None if nowhere.
 
     Parameters
     ----------
@@ -249,12 +221,11 @@ def largest_contrast(density: PerSentence) -> Contrast | None:
         chosen = np.flatnonzero(density.counts == length)
         if len(chosen) < 2:
             continue
-        of_head = density.values[chosen]
-        gap = of_head.max(axis=0) - of_head.min(axis=0)
+        gap = np.ptp(density.values[chosen], axis=0)
         place = _best(gap)
         if gap[place] > most.gap:
-            of_place = of_head[(slice(None), *place)]
-            ends = int(chosen[of_place.argmin()]), int(chosen[of_place.argmax()])
+            values = density.values[(chosen, *place)]
+            ends = int(chosen[values.argmin()]), int(chosen[values.argmax()])
             most = Contrast(float(gap[place]), place, ends)
     return most if most.gap else None
 
@@ -262,26 +233,25 @@ def largest_contrast(density: PerSentence) -> Contrast | None:
 def _ambiguity(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     """Of all models, the head whose density differs most at one sentence length."""
     contrasts = [(one, largest_contrast(one.heads.density["encoder"])) for one in found]
-    told = [(contrast.gap, i) for i, (_, contrast) in enumerate(contrasts) if contrast]
-    if not told:
+    differing = [(contrast, one) for one, contrast in contrasts if contrast is not None]
+    if not differing:
         return None
-    one, contrast = contrasts[max(told)[1]]
-    assert contrast is not None
-    panels = []
-    for i in contrast.sentences:
-        density = one.heads.density["encoder"].values[(i, *contrast.place)]
-        title = f"{one.label}{_alpha_of(one, 'encoder', *contrast.place)}\n"
-        title += f"{_named('encoder', *contrast.place)}: density {density:.2f}"
-        panels.append(_Shown(one, pairs[i]).panel(title, "encoder", *contrast.place))
+    contrast, one = max(differing, key=lambda item: item[0].gap)
+    density = one.heads.density["encoder"].values
+    panels = [
+        _Shown(one, pairs[i]).panel(
+            "encoder", contrast.place, f"density {density[(i, *contrast.place)]:.2f}"
+        )
+        for i in contrast.sentences
+    ]
     return plot_attention_panels(panels, columns=2)
 
 
 def _patterns(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     """The heads of one decoder layer at one token, below patterns that no sentence changes."""
     one = max(found, key=lambda one: one.heads.density["decoder"].mean.std())
-    shown = _Shown(one, _example(found, pairs, joined=False))
-    densities = one.heads.density["decoder"].mean
-    layer = int(np.argmax(densities.std(axis=1)))  # where the heads differ most
+    shown = _Shown(one, _example(found, pairs))
+    layer = int(np.argmax(one.heads.density["decoder"].mean.std(axis=1)))  # where heads differ most
     weights = shown.weights["decoder"][layer]
     at = weights.shape[-1] - 2
     places = np.arange(at + 1)
@@ -289,24 +259,20 @@ def _patterns(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     strided = span | (places % SPAN == SPAN - 1)
     rows = np.stack([strided / strided.sum(), span / span.sum(), *weights[:, at, : at + 1]])
     read = shown.labels["decoder"][0][: at + 1]
-    alphas = [_alpha_of(one, "decoder", layer, head) for head in range(len(weights))]
-    fixed = (f"strided, {SPAN}", f"span of {SPAN}")
-    names = [f"head {head + 1}{alpha}" for head, alpha in enumerate(alphas)]
+    names = [f"strided, {SPAN}", f"span of {SPAN}"]
+    names += [f"head {h + 1}{_alpha_of(one, 'decoder', (layer, h))}" for h in range(len(weights))]
     # A no-break space: `plot_attention` shows the plain one as a token's own.
-    labels = [x.replace(" ", "\N{NO-BREAK SPACE}") for x in (*fixed, *names)]
+    labels = [name.replace(" ", "\N{NO-BREAK SPACE}") for name in names]
     title = f"{one.label}, decoder layer {layer + 1}, at “{read[-1]}”"
     return plot_attention_panels([AttentionPanel(title, rows, read, labels)])
 
 
 def _context(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
-    """Context attention, mean of its heads, of the first model and one that cuts or is sparse."""
-    if len(found) < 2:
-        chosen = found
-    else:
-        cut = [one for one in found[1:] if one.label.startswith("top ")]
-        chosen = [found[0], (cut or list(found[1:]))[-1]]
-    pair = _example(found, pairs, joined=False)
-    panels = []
+    """Context attention, mean of its heads, of the first model and of a top-k or the last one."""
+    chosen = [found[0]]
+    if len(found) > 1:
+        chosen.append(([one for one in found[1:] if one.label.startswith("top ")] or found)[-1])
+    pair, panels = _example(found, pairs), []
     for name, layer in (("bottom", 0), ("top", -1)):
         for one in chosen:
             shown = _Shown(one, pair)

@@ -21,7 +21,6 @@ The first model is the one that the others are compared with: softmax, if there 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,8 +53,6 @@ QUESTION_WORDS = (
 )
 POSITIONAL = 0.8
 """A head with this confidence at an offset is counted as positional there."""
-PAPER_PREVIOUS = "93.5 / 94.4 / 95.9%, of 3 / 3 / 4 heads"
-"""Median confidence of previous-token heads with softmax, 1.5-entmax and α learned."""
 
 
 @dataclass(frozen=True)
@@ -132,8 +129,12 @@ def measure(
         by_k = {k: use_with_k(translator, k, pairs, encoded, translated) for k in ks}
         found.append(Measured("", str(path), translator, heads, _alpha_trajectories(path), by_k))
     attentions = [attention_label(one.translator.model.config) for one in found]
-    told = labels(attentions, [best_of(one.path).parent.name for one in found])
-    return [replace(one, label=label) for one, label in zip(found, told, strict=True)]
+    return [
+        replace(one, label=label)
+        if attentions.count(label) == 1
+        else replace(one, label=f"{label} ({best_of(one.path).parent.name})")
+        for one, label in zip(found, attentions, strict=True)
+    ]
 
 
 def use_with_k(
@@ -198,33 +199,12 @@ def attention_label(config: TransformerConfig) -> str:
     return known.get(name, f"{name}-entmax")
 
 
-def labels(attentions: Sequence[str], folders: Sequence[str]) -> list[str]:
-    """Attentions, and where two are the same, what their folders do not share.
-
-    Examples
-    --------
-    >>> labels(["softmax", "top 8", "top 8"], ["t-1", "t-8.seed-0", "t-8-late.seed-0"])
-    ['softmax', 'top 8', 'top 8 (late)']
-    >>> labels(["softmax", "softmax"], ["t-1.seed-0", "t-1.seed-1"])
-    ['softmax (seed-0)', 'softmax (seed-1)']
-    """
-    words = [re.split(r"[.-](?!\d)", folder) for folder in folders]  # not 1.5, nor seed-0
-    told = []
-    for attention, own in zip(attentions, words, strict=True):
-        alike = [w for a, w in zip(attentions, words, strict=True) if a == attention]
-        rest = [word for word in own if not all(word in other for other in alike)]
-        told.append(f"{attention} ({' '.join(rest)})" if rest else attention)
-    return told
-
-
 # --- numbers --------------------------------------------------------------------------------------
 def numbers(found: Sequence[Measured]) -> dict[str, Any]:
     """All figures, as JSON can hold them; arrays are lists by layer, then by head."""
-    models = {one.label: _numbers_of(one) for one in found}
     first = found[0]
-    gaps: dict[str, Any] = {}
-    for one in found[1:]:
-        gaps[one.label] = {
+    gaps = {
+        one.label: {
             kind: {
                 name: _rounded(value)
                 for name, value in bootstrap_difference(
@@ -235,13 +215,18 @@ def numbers(found: Sequence[Measured]) -> dict[str, Any]:
             }
             for kind in KINDS
         }
-    sentences = len(first.heads.last_source.counts)
-    return {"sentences": sentences, "models": models, f"diversity minus {first.label}": gaps}
+        for one in found[1:]
+    }
+    return {
+        "sentences": len(first.heads.last_source.counts),
+        "models": {one.label: _numbers_of(one) for one in found},
+        f"diversity minus {first.label}": gaps,
+    }
 
 
 def _numbers_of(one: Measured) -> dict[str, Any]:
     heads, model = one.heads, one.translator.model
-    told: dict[str, Any] = {
+    numbers: dict[str, Any] = {
         "attention": model.config.attention,
         "alphas": {kind: _rounded(alpha) for kind, alpha in model.alphas().items()},
         "density": {kind: _rounded(x.mean) for kind, x in heads.density.items()},
@@ -256,13 +241,9 @@ def _numbers_of(one: Measured) -> dict[str, Any]:
         "choice of k": one.by_k,
     }
     if one.watched:
-        told["trajectory"] = _trajectory(one)._asdict()
-    return told
-
-
-def _trajectory(one: Measured) -> Any:
-    paths = np.stack([np.asarray(one.watched[kind]) for kind in KINDS], axis=1)
-    return trajectory_statistics(one.watched["update"], paths)
+        paths = np.stack([np.asarray(one.watched[kind]) for kind in KINDS], axis=1)
+        numbers["trajectory"] = trajectory_statistics(one.watched["update"], paths)._asdict()
+    return numbers
 
 
 def _best(measure: PerSentence) -> Any:
@@ -274,93 +255,73 @@ def _rounded(values: Any) -> Any:
 
 
 def describe(found: Sequence[Measured]) -> str:
-    """The main figures as a table in Markdown, beside those of the papers."""
-    told = numbers(found)
-    models = [told["models"][one.label] for one in found]
-    first, others = found[0].label, found[1:]
-    gaps = told[f"diversity minus {first}"]
-
-    def row(name: str, cells: Sequence[str], paper: str) -> str:
-        return f"| {name} | {' | '.join(cells)} | {paper} |"
-
-    rows = [
-        row("", [one.label for one in found], "papers: softmax / 1.5 / α learned"),
-        "| --- " * (len(found) + 2) + "|",
-    ]
+    """The main figures as tables in Markdown, a column per model."""
+    all_numbers = numbers(found)
+    models = [all_numbers["models"][one.label] for one in found]
+    gaps = all_numbers[f"diversity minus {found[0].label}"]
+    rows: dict[str, list[str]] = {}
     for kind in KINDS:
-        cells = [_span(m["density"][kind]) for m in models]
-        rows.append(row(f"density, {kind}: mean (least to most)", cells, "figures only"))
+        rows[f"density, {kind}: mean (least to most)"] = [_span(m["density"][kind]) for m in models]
     for kind in KINDS:
-        cells = [_span(m["diversity"][kind], 3) for m in models]
-        rows.append(row(f"JS divergence, {kind}", cells, "sparse above softmax"))
-    if others:
+        rows[f"JS divergence, {kind}"] = [_span(m["diversity"][kind], 3) for m in models]
+    if gaps:
         cells = ["–"]
-        for one in others:
-            low = np.array([gaps[one.label][kind]["low"] for kind in KINDS])
-            high = np.array([gaps[one.label][kind]["high"] for kind in KINDS])
+        for gap in gaps.values():
+            low, high = (np.array([gap[kind][end] for kind in KINDS]) for end in ("low", "high"))
             cells.append(f"{(low > 0).sum()} above, {(high < 0).sum()} below of {low.size}")
-        rows.append(row(f"JS beside {first}, 95% bootstrap, layers", cells, "all above"))
-    for title, name, paper in (
-        ("previous token, encoder", "encoder -1", PAPER_PREVIOUS),
-        ("next token, encoder", "encoder +1", "one head each, around 95%"),
-        ("own token, encoder", "encoder +0", "–"),
-        ("previous token, decoder", "decoder -1", "–"),
+        rows[f"JS minus {found[0].label}, 95% bootstrap, layers"] = cells
+    for title, name in (
+        ("previous token, encoder", "encoder -1"),
+        ("next token, encoder", "encoder +1"),
+        ("own token, encoder", "encoder +0"),
+        ("previous token, decoder", "decoder -1"),
     ):
-        cells = [_positional(m["positional"][name]) for m in models]
-        rows.append(row(f"{title}: best head, and how many ≥ {POSITIONAL:.0%}", cells, paper))
-    cells = [_most(m["merging"]["score"]) for m in models]
-    words = models[0]["merging"]["words"]
-    rows.append(row(f"joining pieces, best head ({words:,} words)", cells, "< 80 / 85.6 / 89.8%"))
-    cells = [_most(m["marked"]["mass"]) for m in models]
-    tokens = models[0]["marked"]["tokens"]
-    rows.append(
-        row(f"weight on the mark, best head ({tokens:,} tokens)", cells, "98.5 / 97.0 / 99.5%")
-    )
+        rows[f"{title}: best head, and how many ≥ {POSITIONAL:.0%}"] = [
+            f"{np.max(m['positional'][name]):.1%}, "
+            f"{np.count_nonzero(np.array(m['positional'][name]) >= POSITIONAL)}"
+            for m in models
+        ]
+    for title, name, count, value in (
+        ("joining pieces, best head", "merging", "words", "score"),
+        ("weight on the mark, best head", "marked", "tokens", "mass"),
+    ):
+        rows[f"{title} ({models[0][name][count]:,} {count})"] = [
+            "–" if m[name][value] is None else f"{np.max(m[name][value]):.1%}" for m in models
+        ]
     for name, layer in (("bottom", 0), ("top", -1)):
-        cells = [f"{np.mean(m['last source token'][layer]):.1%}" for m in models]
-        rows.append(
-            row(f"context, {name} layer: weight on the last source token", cells, "figure only")
-        )
-    cells = [_moves(m.get("trajectory")) for m in models]
-    rows.append(row("α: below start after 10%, largest return, spread", cells, "figure only"))
-    lines = ["\n".join(rows)]
-    if any(one.by_k for one in found):
-        lines.append(_describe_k(found))
-    return "\n\n".join(lines)
-
-
-def _describe_k(found: Sequence[Measured]) -> str:
-    ks = list(found[0].by_k)
-    lines = [
-        f"| k in use | {' | '.join(ks)} |",
-        "| --- " * (len(ks) + 1) + "|",
+        rows[f"context, {name} layer: weight on the last source token"] = [
+            f"{np.mean(m['last source token'][layer]):.1%}" for m in models
+        ]
+    rows["α: below start after 10%, largest return, spread"] = [
+        "{below_start:.0%}, {largest_return:.2f}, {spread:.2f}".format(**m["trajectory"])
+        if "trajectory" in m
+        else "–"
+        for m in models
     ]
-    for one in found:
-        for name, digits in (("accuracy", ".1%"), ("bleu", ".1f")):
-            if name in one.by_k[ks[0]]:
-                cells = [f"{one.by_k[k][name]:{digits}}" for k in ks]
-                lines.append(f"| {one.label}: {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    tables = [_table("", [one.label for one in found], rows)]
+    if found[0].by_k:
+        by_k = {
+            f"{one.label}: {name}": [f"{scores[name]:{digits}}" for scores in one.by_k.values()]
+            for one in found
+            for name, digits in (("accuracy", ".1%"), ("bleu", ".1f"))
+            if all(name in scores for scores in one.by_k.values())
+        }
+        tables.append(_table("k in use", list(found[0].by_k), by_k))
+    return "\n\n".join(tables)
+
+
+def _table(corner: str, names: Sequence[str], rows: dict[str, list[str]]) -> str:
+    lines = [
+        [corner, *names],
+        ["---"] * (len(names) + 1),
+        *([name, *x] for name, x in rows.items()),
+    ]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def _span(values: Any, digits: int = 2) -> str:
     x = np.asarray(values, dtype=float)
     return f"{x.mean():.{digits}f} ({x.min():.{digits}f} to {x.max():.{digits}f})"
-
-
-def _positional(values: Any) -> str:
-    x = np.asarray(values, dtype=float)
-    return f"{x.max():.1%}, {(x >= POSITIONAL).sum()}"
-
-
-def _most(values: Any) -> str:
-    return "–" if values is None else f"{np.max(values):.1%}"
-
-
-def _moves(moved: Any) -> str:
-    if moved is None:
-        return "–"
-    return f"{moved['below_start']:.0%}, {moved['largest_return']:.2f}, {moved['spread']:.2f}"
 
 
 def write(found: Sequence[Measured], out: Path) -> Path:
