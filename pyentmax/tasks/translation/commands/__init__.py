@@ -24,7 +24,6 @@ from pyentmax.tasks.command_line import (
 )
 from pyentmax.tasks.text_files import decode
 from pyentmax.tasks.translation import head_pictures, heads
-from pyentmax.tasks.translation.commands.reproduce import add_reproduce
 from pyentmax.tasks.translation.configuration import BUNDLED, BUNDLED_DEV, read_experiment
 from pyentmax.tasks.translation.demo import run_demo
 from pyentmax.tasks.translation.multi30k import read_multi30k
@@ -99,7 +98,6 @@ def add_commands(commands: Commands) -> None:
         help="with --list or --force: draw tree or steps there, and the attention; numbered",
     )
     add_quiet(parser)
-    add_reproduce(commands)
 
 
 def _train(args: argparse.Namespace) -> int:

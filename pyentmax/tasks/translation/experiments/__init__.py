@@ -1,1 +1,0 @@
-"""Experiments on translation, each a command that can be stopped and continued."""
