@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from experiments import translation
+from experiments.own import captions, language_model
 from experiments.runner import HOME, read_lines
 from pyentmax.tasks.inflection import english_verbs
 from pyentmax.tasks.translation import toy_german
@@ -30,6 +31,8 @@ SCRIPTS = {
     "correia2019.table1": "--row transformer-1 transformer-learned-late --updates 2",
     "zhao2019.table4": "--row transformer-top8 --updates 2",
     "own.starts": "--row transformer-1 transformer-1.5-switch --updates 2",
+    "own.language_model": "--row softmax never learned-late --updates 2",
+    "own.captions": "--row softmax top4 --updates 2 --images 20",
     "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
 }
@@ -58,6 +61,9 @@ def data(tmp_path_factory):
         for side, language in enumerate(("de", "en")):
             text = "".join(f"{pair[side]}\n" for pair in chosen)
             (folder / f"{split}.lc.norm.tok.{language}").write_text(text, "utf-8")
+    shakespeare = folder / "tinyshakespeare"
+    shakespeare.mkdir()
+    (shakespeare / "input.txt").write_text("To be, or not to be.\n" * 700, "utf-8")
     return folder
 
 
@@ -69,6 +75,10 @@ def small(monkeypatch):
     transformer = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "tied": "output"}
     models = {"transformer": transformer, "rnn": {"hidden": 8}}
     monkeypatch.setattr(translation, "MODELS", models)
+    sizes = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+    monkeypatch.setattr(language_model, "MODEL", {**language_model.MODEL, **sizes})
+    monkeypatch.setattr(language_model, "MEASURED", 256)
+    monkeypatch.setattr(captions, "SHAPE", {**captions.SHAPE, **sizes})
 
 
 def test_every_script_has_a_smoke_test():
