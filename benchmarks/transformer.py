@@ -5,7 +5,7 @@
 Both sides get the same parameters and the same batches of 2,048 padded tokens, with sentences about
 as long as Multi30k's in sub-words. First the losses without dropout are compared, then updates are
 timed in turns, and the median of the ratios of neighbours is printed. `--profile` says where our
-time goes. Searches with trained models are timed by ``translation_search.py``.
+time goes.
 """
 
 from __future__ import annotations

@@ -42,7 +42,6 @@ class Parser(argparse.ArgumentParser):
 GROUPS = {
     "train": ("train a model", "model"),
     "data": ("fetch a data set", "dataset"),
-    "reproduce": ("an experiment of the papers", "experiment"),
 }
 
 

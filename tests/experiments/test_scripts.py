@@ -33,6 +33,8 @@ SCRIPTS = {
     "own.starts": "--row transformer-1 transformer-1.5-switch --updates 2",
     "own.language_model": "--row softmax never learned-late --updates 2",
     "own.captions": "--row softmax top4 --updates 2 --images 20",
+    "own.pytorch": "--updates 2",
+    "own.speeds": "--rounds 1 --tokens 100 --context 16",
     "own.update_share": "--hidden 16 --layers 1 --rounds 2",
     "own.small_table": f"--loss 2 {TABLE1}",
 }
@@ -89,6 +91,8 @@ def test_every_script_has_a_smoke_test():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_smallest_run_ends_with_a_table(name, data, small, tmp_path, capsys):
+    if name == "own.pytorch":
+        pytest.importorskip("torch")
     options = SCRIPTS[name].split()
     pictures = ["--pictures", str(tmp_path / "p")] if script(name).EXPERIMENT.draw else []
     where = ["--out", str(tmp_path), "--data", str(data), "--quiet"]

@@ -1,9 +1,5 @@
 """Captions: what images show, what a model says of them, and the commands."""
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -20,10 +16,7 @@ from pyentmax.tasks.captions import (
     looked_right,
     train_captioner,
 )
-from pyentmax.tasks.captions.experiment import ROWS, do_run, is_finished, measured, recorded
 from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
-from pyentmax.tasks.records import open_folder, read_json
-from pyentmax.tasks.runs import Run
 from pyentmax.training import CheckpointError, RunOptions, TrainingConfig
 
 TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
@@ -145,17 +138,6 @@ def test_a_run_is_not_resumed_with_other_images_to_choose_by(tmp_path):
     train_captioner(data, config, rest, **options)
 
 
-def test_what_is_measured_of_a_model():
-    data = draw_data(20, 4)
-    captioner = Captioner.untrained(np.random.default_rng(0), attention="topk_softmax:3", **TINY)
-    found = measured(captioner, data.test)
-    assert found["cells"] == 3
-    assert found["exact"] == found["weight"] == 0
-    dense = replace(captioner.model.config, inference_attention="softmax")
-    captioner.model.config = dense
-    assert measured(captioner, data.test)["cells"] == GRID * GRID
-
-
 # --- commands -----------------------------------------------------------------------------------
 def test_train_and_resume(tmp_path, capsys):
     command = ["train", "captions", "--out", str(tmp_path), "--quiet", "--images", "20"]
@@ -169,93 +151,6 @@ def test_train_and_resume(tmp_path, capsys):
     assert "belongs to another run" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_reproduce_continues_and_reports(tmp_path, capsys, monkeypatch):
-    pytest.importorskip("matplotlib", reason="pictures need the extra: pyentmax[models]")
-    monkeypatch.setattr("pyentmax.tasks.captions.experiment.MODEL", TINY)
-    monkeypatch.setattr("pyentmax.tasks.captions.captioner.LONGEST", 2)  # panels of the picture
-    command = ["reproduce", "captions", "--out", str(tmp_path), "--quiet", "--images", "20"]
-    command += ["--updates", "3", "--row", "top4", "softmax"]
-    assert main([*command, "--pause-after", "1"]) == 0
-    assert "2 of 2 models not finished; the same command continues" in capsys.readouterr().out
-    assert main(command) == 0
-    said = capsys.readouterr().out
-    assert "| softmax | 0 | 0.0% |" in said
-    assert (tmp_path / "captions.png").exists()
-    assert [result["row"] for result in recorded(tmp_path)] == ["softmax", "top4"]
-    result = read_json(tmp_path / "top4.seed-0" / "result.json")
-    assert (result["cells"], result["updates"]) == (4, 3)
-    assert result["used_with"].keys() >= {"1", "topk_softmax:1"}
-    assert main([*command, "--quiet"]) == 0
-    assert "(finished)" in capsys.readouterr().out
-    found = [is_finished(tmp_path, Run("top4", 0), updates) for updates in (3, 4, None)]
-    assert found == [True, False, False]  # it said so where more updates were asked for, too
-    # A model that is lost is written again, and one of another row is not drawn for this one.
-    best, other = (tmp_path / f"{row}.seed-0" / "best.npz" for row in ("top4", "softmax"))
-    own = best.read_bytes()
-    best.unlink()
-    assert main(command) == 0
-    assert Captioner.load(best).description() == Captioner.load(best.parent).description()
-    assert read_json(best.parent / "result.json")["exact"] == result["exact"]
-    whole, last = best.read_bytes(), best.with_name("last.npz")
-    kept = last.read_bytes()
-    best.unlink(), last.unlink()
-    capsys.readouterr()
-    assert main(command) == 0  # the picture goes without it, and the command says what to do
-    assert "best.npz is gone, and the picture goes without it" in capsys.readouterr().out
-    best.write_bytes(whole), last.write_bytes(kept)
-    best.write_bytes(other.read_bytes())
-    capsys.readouterr()
-    assert main(command) == 1
-    assert f"{best}: expected the best parameters of the run in" in capsys.readouterr().err
-    best.write_bytes(own)
-    assert main(command) == 0
-
-
-def test_results_on_other_images_are_not_put_into_one_table(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("pyentmax.tasks.captions.experiment.MODEL", TINY)
-    assert do_run(tmp_path, Run("softmax", 0), updates=1, count=20, progress=False)
-    with pytest.raises(ValueError, match="was begun with other settings .images 20 there, 30"):
-        do_run(tmp_path, Run("top4", 0), updates=1, count=30, progress=False)
-    with pytest.raises(ValueError, match="was begun with other settings .images 20 there, 30"):
-        do_run(tmp_path, Run("softmax", 0), updates=1, count=30, progress=False)  # finished
-    assert not (tmp_path / "top4.seed-0").exists()
-
-
-def test_of_two_that_open_a_folder_at_once_with_other_settings_one_is_refused(tmp_path):
-    def attempt(number: int) -> bool:
-        begin.wait()
-        try:
-            open_folder(out, {"images": number})
-        except ValueError:
-            return False
-        return True
-
-    with ThreadPoolExecutor(4) as pool:
-        for trial in range(50):
-            begin, out = threading.Barrier(4), tmp_path / str(trial)
-            opened = list(pool.map(attempt, range(4)))
-            assert sum(opened) == 1
-            assert read_json(out / "settings.json") == {"images": opened.index(True)}
-
-
-@pytest.mark.parametrize("image", ["-1", "2"])
-def test_a_picture_of_no_image_is_refused_before_anything_is_trained(tmp_path, capsys, image):
-    command = ["reproduce", "captions", "--out", str(tmp_path / "new"), "--images", "20"]
-    assert main([*command, "--picture", image]) == 1
-    assert "--picture: expected a number from 0 to 1" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
-
-
 def test_more_images_than_memory_holds_are_refused():
     with pytest.raises(ValueError, match="count: expected at most 1,000,000 images, got 1,000,0"):
         draw_data(10**30)
-
-
-def test_there_is_no_such_row(tmp_path, capsys):
-    command = ["reproduce", "captions", "--out", str(tmp_path / "new"), "--images", "20"]
-    assert main([*command, "--updates", "1", "--row", "softmax", "top9"]) == 1
-    assert "got 'top9'" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()  # the first row was trained before
-    with pytest.raises(ValueError, match=f"row: expected one of {', '.join(ROWS)}; got 'top9'"):
-        do_run(tmp_path, Run("top9", 0))

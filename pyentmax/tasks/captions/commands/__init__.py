@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 
 from pyentmax.models.grid_transformer import GridTransformerConfig
-from pyentmax.tasks.captions.commands.reproduce import add_reproduce
 from pyentmax.tasks.captions.training import (
     COUNT,
     HELD_OUT,
@@ -44,7 +43,6 @@ def add_commands(commands: Commands) -> None:
     add("--updates", type=int, default=TRAINING["updates"], metavar="N", help="updates in all")
     add("--seed", type=int, default=0, metavar="N", help="fixes the result")
     add_run(parser, "runs/captions")
-    add_reproduce(commands)
 
 
 def _train(args: argparse.Namespace) -> int:

@@ -15,7 +15,6 @@ from pyentmax.tasks.command_line import (
     report_training,
     run_options,
 )
-from pyentmax.tasks.language_model.commands.reproduce import add_reproduce
 from pyentmax.tasks.language_model.text import read_text
 from pyentmax.tasks.language_model.training import train_writer
 from pyentmax.tasks.language_model.writer import Writer
@@ -68,7 +67,6 @@ def add_commands(commands: Commands) -> None:
     add("--top-k", type=int, metavar="K", help="draw among the K most probable")
     add("--nucleus", type=float, metavar="MASS", help="draw among the fewest with this mass")
     add("--seed", type=int, default=0, help="fixes the result")
-    add_reproduce(commands)
 
 
 def _train(args: argparse.Namespace) -> int:

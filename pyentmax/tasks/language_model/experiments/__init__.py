@@ -1,1 +1,0 @@
-"""Experiments on language models, each a command that can be stopped and continued."""

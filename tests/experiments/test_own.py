@@ -1,0 +1,43 @@
+"""What our own experiments measure of language models and of captions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from experiments.own.captions import measured
+from experiments.own.language_model import read_with
+from pyentmax.tasks.captions import Captioner, draw_data
+from pyentmax.tasks.captions.scenes import GRID
+from pyentmax.tasks.language_model import Writer
+
+SHAPE = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "dropout": 0.0}
+LINES = "the cat sat on the mat\nthe dog sat on the log\n" * 40
+
+
+def test_k_of_all_keys_is_softmax():
+    rng = np.random.default_rng(0)
+    writer = Writer.untrained(LINES, rng, 16, attention="1", **SHAPE)
+    for name, x in writer.model.params.items():
+        if "query" in name or "key" in name:
+            x *= 9
+    held_out = writer.encode(LINES[:400])
+    softmax, every, one = (
+        read_with(writer, choice).bits(held_out)
+        for choice in ("1", "topk_softmax:16", "topk_softmax:1")
+    )
+    assert every == pytest.approx(softmax, abs=1e-6, rel=0)
+    assert abs(one - softmax) > 1e-6
+
+
+def test_captioner_attends_to_as_many_cells_as_its_mapping_keeps():
+    data = draw_data(20, 4)
+    rng = np.random.default_rng(0)
+    captioner = Captioner.untrained(rng, attention="topk_softmax:3", **SHAPE)
+    found = measured(captioner, data.test)
+    assert found["cells"] == 3
+    assert found["exact"] == found["weight"] == 0
+    captioner.model.config = replace(captioner.model.config, inference_attention="softmax")
+    assert measured(captioner, data.test)["cells"] == GRID * GRID
