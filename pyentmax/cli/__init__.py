@@ -89,4 +89,16 @@ def build_parser() -> argparse.ArgumentParser:
     for add_commands in (add_inflection, add_translation, add_captions, add_language_model):
         add_commands(commands)
     add_analyse(commands, [SparsityAnalysis(), HeadAnalysis()])
+    reproduce = commands.add(
+        "reproduce", run=_reproduce, help="where the papers' experiments are", computes=False
+    )
+    reproduce.add_argument("experiment", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
+
+
+def _reproduce(args: argparse.Namespace) -> int:
+    print(
+        "experiments are scripts of a clone, such as `python -m experiments.peters2019.table1`: "
+        "experiments/README.md lists them"
+    )
+    return 0
