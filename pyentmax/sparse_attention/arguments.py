@@ -16,7 +16,7 @@ import numpy as np
 
 from pyentmax.backends import threads
 from pyentmax.calls.dask_arrays import is_dask
-from pyentmax.calls.devices import array_module, beside
+from pyentmax.calls.devices import array_module, beside, on_device
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import as_mask, reduce_to
@@ -270,10 +270,8 @@ class Setting:
         self.support_alpha = record.support_alpha
         if record is ENTMAX:
             self.support_alpha = self.mapping.values[0][..., 0]
-            if isinstance(self.support_alpha, np.ndarray):
-                ALPHA.checked(
-                    self.support_alpha, np.broadcast_to(np.float64(0), (*inputs.batch, 1))
-                )
+            if not on_device(alpha) and not (isinstance(alpha, (int, float)) and alpha >= 1):
+                ALPHA.checked(alpha, np.broadcast_to(np.float64(0), (*inputs.outer, 1)))
         self.mask = None
         if mask is not None:
             mask = as_mask(mask, "where a key may be seen")

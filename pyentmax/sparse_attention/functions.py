@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,7 @@ def attention(
     with np.errstate(**QUIET):
         output, weights = tiles.attention(inputs, setting, return_weights)
     output = inputs.output(output)
-    return output if weights is None else (output, replace(weights, shape=inputs.outer_shape))
+    return output if weights is None else (output, weights)
 
 
 def attention_vjp(

@@ -41,7 +41,7 @@ SIDE = 64  # the number of queries of a tile is a multiple of it
 QUERIES = 256  # of one head that go together backward
 KEYS = 1024  # whose gradients, which have to stay in the cache, go together
 WORK = 1 << 18  # scores for which a further thread pays
-TRUE = np.ones((1, 1, 1), bool)
+TRUE = np.ones(1, bool)
 
 
 @dataclass(frozen=True)
@@ -145,8 +145,9 @@ class Call:
         self._workers = min(math.prod(inputs.shape) // WORK, setting.workers)
         self.only_dense = not self.has_kernels or setting.support_alpha is None
         if not self.only_dense:
-            alpha = np.asarray(setting.support_alpha, np.float64)
-            self._alpha = np.broadcast_to(alpha, inputs.batch).reshape(self.n_heads)
+            self._alpha = np.empty(inputs.batch)
+            self._alpha[...] = setting.support_alpha
+            self._alpha = self._alpha.reshape(self.n_heads)
         if weights is not None:
             self.weights, self._indptr = weights, to_host(weights.indptr)
 
@@ -314,7 +315,7 @@ def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, Attent
     if not keep:
         return output, None
     parts = parts or [AttentionWeights.from_dense(call.zeros(0, call.s))]
-    return output, AttentionWeights.joined(inputs.shape, parts)
+    return output, AttentionWeights.joined(inputs.outer_shape, parts)
 
 
 class _Buffers:
@@ -340,7 +341,10 @@ def _sparse_attention(
     whole = None
     if call.setting.is_entmax and not (call.alpha(tile) == 1).all():
         ends = indptr[1:].reshape(heads, queries)
-        mask = np.broadcast_to(TRUE, tile.shape) if call.mask is None else call.mask.scores(tile)
+        if call.mask is None:
+            mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
+        else:
+            mask = call.mask.scores(tile)
         operands = scores, mask, call.visible(tile), call.alpha(tile)
         rows.entmax_rows(*operands, out=(values, columns, ends))
     else:

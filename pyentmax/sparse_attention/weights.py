@@ -63,6 +63,8 @@ class AttentionWeights:
     @classmethod
     def joined(cls, shape: tuple[int, ...], parts: list[AttentionWeights]) -> AttentionWeights:
         """Weights of all rows from those of some rows after the other, at least one."""
+        if len(parts) == 1:
+            return cls(shape, parts[0].data, parts[0].indices, parts[0].indptr)
         data, indices, counts = (
             np.concatenate(arrays)
             for arrays in zip(
