@@ -1,15 +1,15 @@
 """Attention of a few queries to a cache of keys and values that grows, as in decoding.
 
-A query that looks for the few keys that get weight need not look at all. The keys lie in pages with
-bounds of what they can score (`pages`), and a key whose score lies below the threshold of any other
-scores gets nothing (`row_thresholds`). So pages are visited from the highest bound on, and once the
-next bound lies below the threshold of the scores seen so far, the rest is skipped: exactly, for
-what was not seen has weight 0.
+A query needs to visit only pages of keys that may get weight. The keys lie in pages with bounds of
+their scores (`pages`), and a key whose score lies below the threshold of any other scores gets no
+weight (`row_thresholds`). So pages are visited from the highest bound on, and once the next bound
+lies below the threshold of the scores seen so far, the rest is skipped. This is exact: the skipped
+keys have weight 0.
 
-Skipping changes no bit of the result. A score is a dot product by itself, whichever others there
-are; which scores are above the threshold is decided by larger scores alone; and weights and output
-are computed from these, in the order of the keys. `attention` takes whole matrices to BLAS, and
-sums over other scores to find the threshold, so that it may differ from this in rounding.
+Skipping changes no bit of the result. A score is a dot product of its own, independent of other
+scores; larger scores alone decide which scores are above the threshold; and weights and output are
+computed from these, in the order of the keys. `attention` multiplies whole matrices by BLAS, and
+sums over other scores to find the threshold, so that its results may differ in rounding.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from pyentmax.sparse_attention import compressed_rows as rows
 from pyentmax.sparse_attention.arguments import Inputs, RowMapping, Setting
 from pyentmax.sparse_attention.functions import attention
 from pyentmax.sparse_attention.pages import Pages
-from pyentmax.sparse_attention.row_thresholds import Found, Threshold, threshold
+from pyentmax.sparse_attention.row_thresholds import threshold
 from pyentmax.sparse_attention.weights import AttentionWeights
 
-# Pages that a query looks at in the first rounds; then at all that may still matter. A round more
-# is worth its while if it may save many times its own pages.
+# The number of pages that a query visits in the first rounds; then it visits all that may matter.
+# A second round pays if it may save several times its own pages.
 ROUNDS, WORTH = (8, 64), 4
 
 
 @dataclass(frozen=True)
 class CacheReport:
-    """What `KeyValueCache.attend` looked at, and the weights that it found.
+    """The pages that `KeyValueCache.attend` visited, and the weights.
 
     Attributes
     ----------
     pages : int
-        that each head of the cache has
+        number of pages of each head of the cache
     visited : array of int, of the output's shape without its last axis
-        how many of them each query looked at
+        number of pages that each query visited
     reason : str
-        why no page can be skipped; empty where pages can be
+        why no page can be skipped; empty if pages can be
     weights : AttentionWeights
         of all queries and keys
 
@@ -93,14 +93,14 @@ class KeyValueCache:
     Parameters
     ----------
     page_size : int, default 64
-        keys in a page. Pages with fewer keys are skipped more often, and their bounds take a larger
-        share of the time
+        number of keys in a page. Smaller pages are skipped more often, but their bounds take a
+        larger share of the time
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> cache = KeyValueCache(page_size=16)
-    >>> for topic in 6 * rng.standard_normal((20, 8)):  # 20 pages of keys that are alike
+    >>> for topic in 6 * rng.standard_normal((20, 8)):  # 20 pages of similar keys
     ...     key = topic + rng.standard_normal((16, 8))
     ...     cache.append(key, key)
     >>> len(cache), cache.key.shape
@@ -148,24 +148,24 @@ class KeyValueCache:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, room for positions to come among them."""
+        """Bytes of memory, including room for further positions."""
         return 0 if self._pages is None else self._pages.nbytes
 
     def append(self, key: Any, value: Any) -> None:
-        """Add positions at the end; what is given is copied.
+        """Add positions at the end; the arrays are copied.
 
         Parameters
         ----------
         key : array of shape (…, n, d)
         value : array of shape (…, n, dᵥ)
-            with the batch shape of the keys; fewer heads than the queries will have are grouped
+            with the batch shape of the keys; several heads of queries may share one of the keys
 
         Raises
         ------
         ValueError
             if shapes do not fit each other or the cache
         TypeError
-            if an array is not NumPy's, not of real numbers, or of more digits than the cache has
+            if an array is not NumPy's, not of real numbers, or more precise than the cache
         """
         (key, k_answer), (value, v_answer) = _on_host(key, "key"), _on_host(value, "value")
         if key.ndim < 2 or key.shape[:-1] != value.shape[:-1]:
@@ -190,7 +190,7 @@ class KeyValueCache:
                     f"{name} must have the batch shape and the features of the cache, "
                     f"{self._batch} and {width}, got shape {array.shape}"
                 )
-            self._check_digits(array, name)
+            self._check_precision(array, name)
         self._answer = np.promote_types(self._answer, np.promote_types(k_answer, v_answer))
         heads = math.prod(self._batch)
         held.append(*(x.reshape(heads, *x.shape[-2:]) for x in (key, value)))
@@ -205,12 +205,12 @@ class KeyValueCache:
         scale: float | None = None,
         **parameters: Any,
     ) -> tuple[Any, CacheReport]:
-        """Output of `attention` to all keys and values, and what was looked at for it.
+        """Output of `attention` to all keys and values, and a report of the pages visited for it.
 
         Parameters
         ----------
         query : array of shape (…, T, d)
-            of few queries: one for each head, or some positions at once
+            a few queries: one for each head, or several positions at once
         alpha, mapping, scale, **parameters : as in `attention`
         causal : bool, default False
             the queries belong to the last T positions, and none sees a later one
@@ -220,19 +220,19 @@ class KeyValueCache:
         output : array of shape (…, T, dᵥ)
             as of `attention`, up to rounding. Skipping pages changes no bit of it
         report : CacheReport
-            with the weights, and the share of pages that were skipped. α-entmax with α > 1,
-            sparsemax and mappings of the k largest scores skip, others do not
+            with the weights and the share of skipped pages. α-entmax with α > 1, sparsemax and
+            the top-k mappings skip pages, others do not
 
         Raises
         ------
         ValueError
             if shapes do not fit, a parameter is out of its range, or the cache is still empty
         TypeError
-            as in `attention`, or if the query is not NumPy's or has more digits than the cache
+            as in `attention`, or if the query is not NumPy's or more precise than the cache
         """
         held = self._held()
         given, answer = _on_host(query, "query")
-        self._check_digits(given, "query")
+        self._check_precision(given, "query")
         keys = np.broadcast_to(held.dtype.type(0), (*self._batch, len(self), held.features))
         inputs = Inputs(given, keys, self._shaped(held.values))
         inputs.answer = np.promote_types(answer, self._answer)
@@ -241,25 +241,27 @@ class KeyValueCache:
             "offset": len(self) - given.shape[-2] if causal else 0,
         }
         setting = Setting(inputs, alpha, mapping, parameters, scale=scale, **offset)
-        rule = threshold(setting.mapping)
-        if rule is None or not math.prod(inputs.shape) * inputs.value.size:
-            output, weights = attention(
-                given, self.key, self.value, alpha, mapping=mapping, scale=scale,
-                return_weights=True, **offset, **parameters,
-            )  # fmt: skip
-            visited = np.full(weights.shape[:-1], held.count)
-            reason = _reason(setting.mapping, rule)
-            output = output.astype(inputs.answer, copy=False)
-            return output, CacheReport(held.count, visited, reason, weights)
         if "k" in setting.mapping.record.parameters:
-            # A score for each is enough for the mapping to tell a wrong one.
+            # The mapping checks k, with one score for each.
             [k] = setting.mapping.values
             setting.mapping.record.forward(np.zeros((*np.shape(k), 1)), k)
-        search = _Search(held, inputs, setting)
-        output, found = search.run()
-        weights = replace(found, shape=inputs.outer_shape)
-        visited = search.visited.reshape(weights.shape[:-1])
-        return inputs.output(output), CacheReport(held.count, visited, "", weights)
+        reason = "" if threshold(setting.mapping) is not None else _reason(setting.mapping)
+        results = None
+        if not reason and inputs.value.size * math.prod(inputs.shape):
+            search = _Search(held, inputs, setting)
+            results = search.run()
+        if results is not None:
+            output, weights = results
+            weights = replace(weights, shape=inputs.outer_shape)
+            visited = search.visited.reshape(weights.shape[:-1])
+            return inputs.output(output), CacheReport(held.count, visited, "", weights)
+        output, weights = attention(
+            given, self.key, self.value, alpha, mapping=mapping, scale=scale,
+            return_weights=True, **offset, **parameters,
+        )  # fmt: skip
+        visited = np.full(weights.shape[:-1], held.count)
+        report = CacheReport(held.count, visited, reason, weights)
+        return output.astype(inputs.answer, copy=False), report
 
     def _held(self) -> Pages:
         if self._pages is None:
@@ -269,22 +271,22 @@ class KeyValueCache:
     def _shaped(self, array: Any) -> Any:
         return array.reshape(*self._batch, *array.shape[1:])
 
-    def _check_digits(self, array: Any, name: str) -> None:
+    def _check_precision(self, array: Any, name: str) -> None:
         dtype = self._held().dtype
         if not np.can_cast(array.dtype, dtype):
             raise TypeError(
-                f"{name} of {array.dtype} has more digits than the cache, of {dtype}: convert it "
+                f"{name} of {array.dtype} is more precise than the cache, of {dtype}: convert it "
                 f"with {name}.astype({dtype}), or fill a cache with keys of {array.dtype}"
             )
 
 
 class _Search:
-    """One call, query by query, those of each head of the cache together.
+    """One call, query by query, with the queries of each head of the cache together.
 
     Attributes
     ----------
     visited : array of int, of shape batch + (T,)
-        pages that each query looked at
+        number of pages that each query visited
     """
 
     def __init__(self, pages: Pages, inputs: Inputs, setting: Setting) -> None:
@@ -293,7 +295,7 @@ class _Search:
         own = math.prod(inputs.key.shape[:-2])
         number = np.arange(own).reshape(inputs.key.shape[:-2])
         number = np.broadcast_to(number, batch).ravel()
-        # The queries of each head of the cache, all of which have as many: of shape (own, r).
+        # The queries of each head of the cache, of shape (own, r).
         heads = np.argsort(number, kind="stable").reshape(own, -1)
         self._order = (heads[..., None] * t + np.arange(t)).reshape(own, -1)
         query = inputs.query * inputs.dtype.type(setting.scale)
@@ -306,16 +308,18 @@ class _Search:
         self._visible = np.clip(visible, 0, s)[self._order.ravel() % t]
         self.visited = np.zeros((*batch, t), np.int64)
 
-    def run(self) -> tuple[Any, AttentionWeights]:
-        """Output, of shape batch + (T, dᵥ), and weights."""
+    def run(self) -> tuple[Any, AttentionWeights] | None:
+        """Output, of shape batch + (T, dᵥ), and weights; None if a visible score is not finite."""
         inputs, own = self._inputs, len(self._query)
         kept = self._candidates()
+        if kept is None:
+            return None
         weights = RowMapping(self._mapping.record, self._values, self._mapping.bounds).forward(
             kept.scores, kept.columns >= 0
         )
-        found = weights != 0
-        data, indices = weights[found], kept.columns[found]
-        counts = np.count_nonzero(found, axis=1)
+        on_support = weights != 0
+        data, indices = weights[on_support], kept.columns[on_support]
+        counts = np.count_nonzero(on_support, axis=1)
         indptr = _ends(counts)
         edges = (x.reshape(own, -1) for x in (indptr[:-1], indptr[1:]))
         output = np.empty((*self._order.shape, inputs.value.shape[-1]), inputs.dtype)
@@ -331,38 +335,35 @@ class _Search:
             AttentionWeights(inputs.shape, data, indices, indptr),
         )
 
-    def _candidates(self) -> _Scores:
-        """For each query the scores that may get weight, with all others proved to get none."""
+    def _candidates(self) -> _Scores | None:
+        """For each query the scores that get weight; None if a visible score is not finite."""
         pages = self._pages
         rule = threshold(RowMapping(self._mapping.record, self._values, self._mapping.bounds))
         assert rule is not None
         bounds = np.full((self._order.size, pages.count), np.inf)
-        full = pages.bounds(self._query)
-        bounds[:, : pages.full] = full.reshape(len(bounds), pages.full)
+        bounds[:, : pages.full] = pages.bounds(self._query).reshape(len(bounds), pages.full)
         seen = np.zeros(bounds.shape, bool)
         kept = _Scores.none(len(bounds), pages.dtype)
-        found: Found | None = None
-        for most in (*ROUNDS, pages.count):
-            todo = ~seen if found is None else ~seen & ~(bounds < found.least[:, None])
-            left = int(np.count_nonzero(todo, axis=1).max())
-            if not left:
+        least = most = np.full(len(bounds), -np.inf)
+        for n_pages in (*ROUNDS, pages.count):
+            todo = ~seen & ~(bounds < least[:, None])
+            remaining = int(np.count_nonzero(todo, axis=1).max())
+            if not remaining:
                 break
-            if left > (WORTH * most if most > ROUNDS[0] else most):
-                todo &= _largest(todo, bounds, most)
+            if remaining > (WORTH * n_pages if n_pages > ROUNDS[0] else n_pages):
+                todo &= _largest(todo, bounds, n_pages)
             seen |= todo
-            kept = kept.joined(self._look(todo, found))
-            found = rule.find(kept.scores)
-            kept = kept.only(~(kept.scores < found.least[:, None]))
-        assert found is not None
+            kept = kept.joined(self._look(todo, least))
+            if not (kept.scores.max(axis=-1) < np.inf).all():
+                return None
+            least, most = rule.find(kept.scores)
+            kept = kept.only(~(kept.scores < least[:, None]))
         self.visited.reshape(-1)[self._order.ravel()] = np.count_nonzero(seen, axis=1)
-        broken = ~(kept.scores.max(axis=-1) < np.inf)  # by a NaN, or ∞
-        chosen = kept.only(rule.above(kept.scores, found) | broken[:, None])
-        return chosen.spoilt(broken, self._visible) if broken.any() else chosen
+        return kept.only(rule.above(kept.scores, least, most))
 
-    def _look(self, todo: Any, found: Found | None) -> _Scores:
-        """The scores of pages (queries, pages) that are not below the threshold found."""
-        least = np.full(len(todo), -np.inf) if found is None else found.least
-        # In the keys' dtype, and not above.
+    def _look(self, todo: Any, least: Any) -> _Scores:
+        """The scores of pages (queries, pages), except those below the threshold `least`."""
+        # In the keys' dtype, rounded down.
         least = np.nextafter(least.astype(self._pages.dtype), -np.inf)
         shape = self._order.shape
         operands = todo.reshape(*shape, -1), self._visible.reshape(shape), least.reshape(shape)
@@ -372,12 +373,12 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Scores:
-    """Some scores of each row, with their columns, which rise; what is over has column −1.
+    """Some scores of each row with their columns, which rise; short rows are padded.
 
     Attributes
     ----------
-    scores : array of shape (rows, n), −∞ where there is none
-    columns : array of int32
+    scores : array of shape (rows, n), padded with −∞
+    columns : array of int32, padded with −1
     """
 
     scores: Any
@@ -385,12 +386,12 @@ class _Scores:
 
     @classmethod
     def none(cls, count: int, dtype: Any) -> _Scores:
-        """No scores of so many rows."""
+        """Empty rows."""
         return cls(np.empty((count, 0), dtype), np.empty((count, 0), np.int32))
 
     @classmethod
     def of_rows(cls, counts: Any, columns: Any, scores: Any) -> _Scores:
-        """So many of each row, the rows one after the other."""
+        """From rows that follow each other, with the number of scores of each."""
         most = max(1, int(counts.max()))
         if (counts == most).all():
             return cls(scores.reshape(-1, most), columns.reshape(-1, most))
@@ -401,13 +402,13 @@ class _Scores:
         return cls(padded, places)
 
     def only(self, chosen: Any) -> _Scores:
-        """Those that are chosen."""
+        """The chosen scores."""
         chosen = chosen & (self.columns >= 0)
         counts = np.count_nonzero(chosen, axis=1)
         return self.of_rows(counts, self.columns[chosen], self.scores[chosen])
 
     def joined(self, other: _Scores) -> _Scores:
-        """Both."""
+        """The scores of both."""
         columns = np.concatenate([self.columns, other.columns], axis=1)
         scores = np.concatenate([self.scores, other.scores], axis=1)
         if not self.columns.size:
@@ -416,20 +417,9 @@ class _Scores:
         columns = np.take_along_axis(columns, order, axis=1)
         return _Scores(np.take_along_axis(scores, order, axis=1), columns)
 
-    def spoilt(self, broken: Any, visible: Any) -> _Scores:
-        """With NaN in every column that a broken row sees."""
-        width = max(self.scores.shape[1], int(visible[broken].max()))
-        more = ((0, 0), (0, width - self.scores.shape[1]))
-        scores = np.pad(self.scores, more, constant_values=-np.inf)
-        columns = np.pad(self.columns, more, constant_values=-1)
-        every = np.arange(width, dtype=np.int32)
-        columns[broken] = np.where(every < visible[broken, None], every, np.int32(-1))
-        scores[broken] = np.nan
-        return _Scores(scores, columns)
-
 
 def _largest(todo: Any, bounds: Any, most: int) -> Any:
-    """Where the largest bounds of each row are among those of `todo`, so many."""
+    """Where in each row the `most` largest bounds of `todo` are."""
     ranked = np.where(todo, bounds, -np.inf)
     kept = np.zeros_like(todo)
     np.put_along_axis(kept, np.argpartition(ranked, -most, axis=1)[:, -most:], True, axis=1)
@@ -437,7 +427,7 @@ def _largest(todo: Any, bounds: Any, most: int) -> Any:
 
 
 def _ends(counts: Any) -> Any:
-    """Where rows of so many entries end, after a first 0."""
+    """Where rows with these numbers of entries end, after a first 0."""
     ends = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=ends[1:])
     return ends
@@ -449,10 +439,8 @@ def _on_host(array: Any, name: str) -> tuple[Any, Any]:
     return as_floating(array, name)
 
 
-def _reason(mapping: RowMapping, rule: Threshold | None) -> str:
-    if rule is not None:
-        return ""
+def _reason(mapping: RowMapping) -> str:
     name = mapping.record.name
     if name in (SOFTMAX.name, ENTMAX.name):
         return "softmax gives every key a weight"
-    return f"no threshold is known below which {name} gives nothing"
+    return f"no threshold is known below which {name} gives no weight"

@@ -1,26 +1,25 @@
-"""Keys and values in pages, with bounds of the scores that a page can give.
+"""Keys and values in pages, with bounds of the scores that the keys of a page can have.
 
-The keys k of a page lie in a box of middle m and half widths h, and in a ball of radius R about m.
+The keys k of a page lie in a box of middle m and half widths h, and in a ball of radius R around m.
 So for a query q, with |q| entry by entry,
 
     q·k = q·m + q·(k − m)  ≤  q·m + min(|q|·h, ‖q‖ R).
 
-The ball is closer where the keys scatter alike in all directions, the box where a few features
-scatter most. For all pages the bound takes two small matrix products.
+The ball is tighter where the keys vary equally in all directions, the box where a few features vary
+most. The bounds of all pages take two small matrix products.
 
-What rounds, and why no score as it is computed exceeds its bound: The d products of a dot product
-x·y are summed in some order, each sum and product with a relative error of at most u = ε/2, so that
-the error is at most d u/(1 − d u) · Σ|x_i y_i| ≤ d ε ‖x‖ ‖y‖ (d u ≤ 1/2), and at most d times the
-smallest normal number more where products underflow. That happens to q·k, q·m and |q|·h, whose
-vectors are all no longer than N = ‖m‖ + ‖h‖, since |k| ≤ |m| + h. `SLACK` (d + 8) ε ‖q‖ N covers
-them many times. Where ‖q‖ N comes close to the largest number, sums may overflow on the way, and
-where a key is not finite, nothing is known: such pages have the bound ∞.
+Why no computed score exceeds its bound, despite rounding: The d products of a dot product x·y are
+summed in some order, each sum and product with a relative error of at most u = ε/2, so that the
+error is at most d u/(1 − d u) · Σ|x_i y_i| ≤ d ε ‖x‖ ‖y‖ (d u ≤ 1/2), and at most d times the
+smallest normal number more where products underflow. This holds for q·k, q·m and |q|·h, whose
+vectors are at most N = ‖m‖ + ‖h‖ long, since |k| ≤ |m| + h. `SLACK` (d + 8) ε ‖q‖ N covers them
+many times. If ‖q‖ N comes close to the largest number, intermediate sums may overflow, and if a key
+is not finite there is no bound: such pages have the bound ∞.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,7 @@ import numpy as np
 from pyentmax.sparse_attention import compressed_rows
 
 SLACK = 8
-AT_ONCE = 1 << 20  # numbers that are looked at together when bounds are made
+AT_ONCE = 1 << 20  # entries of keys that are bounded together
 
 
 class Pages:
@@ -37,9 +36,9 @@ class Pages:
     Attributes
     ----------
     length : int
-        how many keys each head has
+        number of keys of each head
     size : int
-        of a page
+        number of keys in a page
     """
 
     def __init__(self, heads: int, d: int, width: int, size: int, dtype: Any) -> None:
@@ -52,17 +51,17 @@ class Pages:
 
     @property
     def count(self) -> int:
-        """Pages of a head, the last of which may have room."""
+        """The number of pages of a head; the last one may have room."""
         return -(-self.length // self.size)
 
     @property
     def full(self) -> int:
-        """Pages without room; these have bounds."""
+        """The number of pages without room, which have bounds."""
         return self.length // self.size
 
     @property
     def features(self) -> int:
-        """Of a key."""
+        """The number of features of a key."""
         return int(self._keys.shape[2])
 
     @property
@@ -79,7 +78,7 @@ class Pages:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, the room for more among them."""
+        """Bytes of memory, including the room for more."""
         arrays = self._keys, self._values, self._boxes, self._radii, self._norms
         return sum(array.nbytes for array in arrays)
 
@@ -90,20 +89,17 @@ class Pages:
         self._make_room(-(-length // self.size))
         self.length = length
         self.values[:, before:] = values
-        for start, stop in self._stretches(before, length):
-            page, place = divmod(start, self.size)
-            some = keys[:, start - before : stop - before]
-            count = -(-(stop - start) // self.size)
-            apart = some.reshape(len(some), count, -1, some.shape[-1])
-            to = self._keys[:, page : page + count, :, place : place + apart.shape[2]]
-            to[...] = np.swapaxes(apart, 2, 3)
+        for page in range(before // self.size, self.count):
+            start, stop = max(page * self.size, before), min((page + 1) * self.size, length)
+            some = np.swapaxes(keys[:, start - before : stop - before], 1, 2)
+            self._keys[:, page, :, start - page * self.size :][..., : stop - start] = some
         heads, _, d, _ = self._keys.shape
         step = max(1, AT_ONCE // max(1, heads * self.size * d))
         for first in range(full, self.full, step):
             self._bound(slice(first, min(first + step, self.full)))
 
     def bounds(self, query: Any) -> Any:
-        """Bounds of what queries (heads, r, d) score, as computed, with full pages: (…, pages)."""
+        """Bounds of the scores of queries (heads, r, d) in full pages, (heads, r, pages)."""
         pages, d = self.full, query.shape[-1]
         information = np.finfo(self.dtype)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -111,7 +107,7 @@ class Pages:
             left = np.stack([query, np.abs(query)], axis=1)
             products = np.matmul(left, np.swapaxes(self._boxes[:, :, :pages], -1, -2))
             norms = lengths * self._norms[:, None, :pages]
-            # A ball that is too large for a number, times no length, is no bound.
+            # An infinite radius times a length of 0 is NaN, which fmin ignores.
             bound = np.fmin(products[:, 1], lengths * self._radii[:, None, :pages])
             bound += products[:, 0]
             bound += SLACK * (d + 8) * float(information.eps) * norms
@@ -119,9 +115,9 @@ class Pages:
         return np.where(norms < float(information.max) / 4, bound, np.inf)
 
     def look(self, query: Any, todo: Any, visible: Any, least: Any) -> tuple[Any, Any, Any]:
-        """What queries (heads, r, d) score with the pages todo, (heads, r, pages), if not less.
+        """The scores of queries (heads, r, d) in the pages todo, (heads, r, pages), from least on.
 
-        Returns the scores that are kept, their keys, and how many of them each query has.
+        Returns the scores, their keys, and the number of scores of each query.
         """
         room = int(np.count_nonzero(todo)) * self.size
         scores, keys = np.empty(room, self.dtype), np.empty(room, np.int32)
@@ -130,14 +126,6 @@ class Pages:
         compressed_rows.rows_page_scores(*operands, out=(scores, keys, ends))
         count = int(ends[-1, -1])
         return scores[:count], keys[:count], np.diff(ends.ravel(), prepend=0)
-
-    def _stretches(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
-        """What lies from start to stop, in parts of one page or of several whole ones."""
-        while start < stop:
-            whole = (stop - start) // self.size * self.size if start % self.size == 0 else 0
-            end = start + whole if whole else min(stop, (start // self.size + 1) * self.size)
-            yield start, end
-            start = end
 
     def _make_room(self, pages: int) -> None:
         have = self._keys.shape[1]
@@ -149,7 +137,7 @@ class Pages:
         self._radii, self._norms = _longer(self._radii, more, 1), _longer(self._norms, more, 1)
 
     def _bound(self, some: slice) -> None:
-        """Find box and ball of pages that have become full."""
+        """Compute box and ball of pages that have become full."""
         keys, d = self._keys[:, some], self._keys.shape[2]
         with np.errstate(over="ignore", invalid="ignore"):
             least, largest = keys.min(axis=3), keys.max(axis=3)

@@ -145,9 +145,9 @@ class Call:
         self._workers = min(math.prod(inputs.shape) // WORK, setting.workers)
         self.only_dense = not self.has_kernels or setting.support_alpha is None
         if not self.only_dense:
-            self._alpha = np.empty(inputs.batch)
-            self._alpha[...] = setting.support_alpha
-            self._alpha = self._alpha.reshape(self.n_heads)
+            alpha = np.empty(inputs.batch)
+            alpha[...] = setting.support_alpha
+            self._alpha = alpha.reshape(self.n_heads)
         if weights is not None:
             self.weights, self._indptr = weights, to_host(weights.indptr)
 
