@@ -25,7 +25,6 @@
     real, NPY_INT32, NPY_INT64, NPY_INT64, real, real, real, NPY_DOUBLE, NPY_DOUBLE, real, real
 #define ROWS_VJP_ALPHA_OPERANDS(real) real, real, NPY_INT64, NPY_INT64, NPY_DOUBLE, real
 #define ROWS_SPREAD_OPERANDS(real) real, NPY_INT32, NPY_INT64, NPY_INT64, NPY_INT64, real
-#define ROWS_PICK_OPERANDS(real) NPY_INT32, NPY_INT64, NPY_INT64, real, real
 
 /* An inner loop has no return value; NumPy looks for an exception. Called without the GIL. */
 static inline void value_error(const char *message) {
@@ -128,9 +127,6 @@ KERNEL_WITHOUT_RECORD("rows_spread", "(c),(c),(m),(m),()->(m,b)",
                       "Weights, columns, starts and ends of rows, and a first column to all "
                       "entries.",
                       5, 1, ROWS_SPREAD_OPERANDS, rows_spread_loop)
-KERNEL_WITHOUT_RECORD("rows_pick", "(c),(h,m),(h,m),(h,m,n)->(c)",
-                      "Columns, starts and ends of rows, and all entries to those in the columns.",
-                      4, 1, ROWS_PICK_OPERANDS, rows_pick_loop)
 
 #elif defined(REAL)
 
@@ -537,38 +533,6 @@ static void TYPED(rows_spread_loop)(char **args, const ptrdiff_t *dims, const pt
             if (!TYPED(place)(w + start, columns + start, end - start, first, block, to)) {
                 value_error("rows_spread: the columns of a row must rise");
                 return;
-            }
-        }
-    }
-}
-
-/* (c),(h,m),(h,m),(h,m,n)->(c) */
-static void TYPED(rows_pick_loop)(char **args, const ptrdiff_t *dims, const ptrdiff_t *steps,
-                                  void *data) {
-    (void)data;
-    const ptrdiff_t entries = dims[1], heads = dims[2], m = dims[3], n = dims[4];
-    const ptrdiff_t *own = steps + 5; /* c, h m, h m, h m n, c */
-    if (!is_contiguous(own[0], entries, sizeof(int32_t)) || !is_contiguous(own[7], n, sizeof(REAL))
-        || !is_contiguous(own[8], entries, sizeof(REAL))) {
-        value_error("rows_pick: rows must be contiguous");
-        return;
-    }
-    for (ptrdiff_t turn = 0; turn < dims[0]; turn++) {
-        const int32_t *columns = (const int32_t *)(args[0] + turn * steps[0]);
-        REAL *out = (REAL *)(args[4] + turn * steps[4]);
-        for (ptrdiff_t h = 0; h < heads; h++) {
-            const RowEnds rows = {args[1] + turn * steps[1] + h * own[1],
-                                  args[2] + turn * steps[2] + h * own[3], own[2], own[4]};
-            if (!rows_fit(&rows, m, entries, columns, n)) return;
-            for (ptrdiff_t r = 0; r < m; r++) {
-                const REAL *row = (const REAL *)(args[3] + turn * steps[3] + h * own[5]
-                                                 + r * own[6]);
-                const ptrdiff_t start = row_start(&rows, r), end = row_end(&rows, r);
-                if (end - start == n) { /* all columns, as they rise */
-                    memcpy(out + start, row, (size_t)n * sizeof(REAL));
-                    continue;
-                }
-                for (ptrdiff_t i = start; i < end; i++) out[i] = row[columns[i]];
             }
         }
     }

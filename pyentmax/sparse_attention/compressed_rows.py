@@ -131,13 +131,6 @@ def rows_spread(w: Any, columns: Any, starts: Any, ends: Any, first: Any, *, out
 
 
 @writes_out
-def rows_pick(columns: Any, starts: Any, ends: Any, matrix: Any, *, out: Any) -> None:
-    """The reverse: of a matrix (h, m, n) what stands in the columns."""
-    h, i, entries = _places(starts, ends, columns, matrix.shape[-1])
-    out[entries] = matrix[h, i, columns[entries]]
-
-
-@writes_out
 def rows_page_scores(
     query: Any, pages: Any, look: Any, visible: Any, least: Any, *, out: tuple[Any, Any, Any]
 ) -> None:

@@ -26,7 +26,6 @@ NAMES = [
     "rows_entmax_vjp",
     "rows_entmax_vjp_alpha",
     "rows_spread",
-    "rows_pick",
     "rows_page_scores",
 ]
 HEADS, M, N = 2, 5, 600
@@ -121,9 +120,6 @@ def calls(name: str, dtype: Any) -> Any:
     if name == "rows_spread":
         yield (w, columns, starts, ends, np.int64(0)), np.ones((HEADS, M, N), dtype)
         yield (w, columns, starts, ends, np.int64(90)), np.ones((HEADS, M, 120), dtype)
-    if name == "rows_pick":
-        matrix = rng.standard_normal((HEADS, M, N)).astype(dtype)
-        yield (columns, starts, ends, matrix), np.zeros_like(w)
 
 
 def results(function: Any, operands: Any, out: Any) -> list[np.ndarray]:
@@ -272,7 +268,6 @@ def test_rows_that_lie_outside_are_an_error(build: str, fault: str) -> None:
         ),
         "rows_entmax_vjp_alpha": ((w, w, starts, ends, alpha), np.zeros((HEADS, M))),
         "rows_spread": ((w, columns, starts, ends, first), np.zeros((HEADS, M, N))),
-        "rows_pick": ((columns, starts, ends, np.ones((HEADS, M, N))), np.zeros(len(w))),
     }
     for name, (operands, out) in attempts.items():
         if "column" in fault and name in ("rows_entmax_jvp", "rows_entmax_vjp_alpha"):
