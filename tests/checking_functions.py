@@ -65,13 +65,6 @@ def difference_of_squares(rng: np.random.Generator) -> Drawn:
     return Drawn(lambda x: (x + c) ** 2 - x**2 - c**2, lambda x: 2 * c + 0 * x, z)
 
 
-def sine_near_its_zero(rng: np.random.Generator) -> Drawn:
-    b, zero = rng.uniform(0.3, 5), rng.uniform(0.3, 9)
-    z = zero + log_uniform(rng, -9, -1) * rng.standard_normal(size(rng))
-    c = -b * zero
-    return Drawn(lambda x: np.sin(b * x + c), lambda x: b * np.cos(b * x + c), z)
-
-
 # --- that compute in a short dtype ----------------------------------------------------------------
 
 
@@ -89,16 +82,6 @@ def float32_inside_float64(rng: np.random.Generator) -> Drawn:
     z = rng.uniform(-3, 3, size(rng))
     return Drawn(
         lambda x: np.sin(single(x)).astype(float) * x, lambda x: np.sin(x) + x * np.cos(x), z
-    )
-
-
-def sum_of_float32(rng: np.random.Generator) -> Drawn:
-    b, c = log_uniform(rng, -1, 1), rng.choice([0, log_uniform(rng, -2, 2)])
-    z = log_uniform(rng, -2, 1) * rng.standard_normal(size(rng))
-    return Drawn(
-        lambda x: np.sin(single(b) * single(x)).astype(float) / 3 + c,
-        lambda x: b * np.cos(b * x) / 3,
-        z,
     )
 
 
@@ -140,10 +123,8 @@ DIFFERENTIABLE = (
     exponential_without_its_tangent,
     cosine_over_square,
     difference_of_squares,
-    sine_near_its_zero,
     squares_in_float32,
     float32_inside_float64,
-    sum_of_float32,
     rounded_to_digits,
     kink_nearby,
     power_above_1,

@@ -16,19 +16,19 @@ import pyentmax
 from pyentmax import MAPPINGS, check_gradient, check_jacobian, check_vjp
 
 Z = np.random.default_rng(0).standard_normal((3, 5))
-MAPPED: list[tuple[str, tuple[Any, ...]]] = [
-    ("softmax", ()),
-    ("sparsemax", ()),
-    ("entmax15", ()),
-    ("entmax", (4 / 3,)),
-    ("entmax", (4.0,)),
-    ("topk_softmax", (2,)),
-    ("topk_sparsemax", (2,)),
-    ("fusedmax", (0.2,)),
-    ("oscarmax", (0.04,)),
-    ("csparsemax", (0.6,)),
-    ("budget_sparsemax", (1.25,)),
-    ("normmax", (2.0,)),
+MAPPED: list[tuple[Any, ...]] = [
+    ("softmax",),
+    ("sparsemax",),
+    ("entmax15",),
+    ("entmax", 4 / 3),
+    ("entmax", 4.0),
+    ("topk_softmax", 2),
+    ("topk_sparsemax", 2),
+    ("fusedmax", 0.2),
+    ("oscarmax", 0.04),
+    ("csparsemax", 0.6),
+    ("budget_sparsemax", 1.25),
+    ("normmax", 2.0),
 ]
 
 
@@ -49,10 +49,11 @@ def wrong_jacobians(right: np.ndarray, p: np.ndarray) -> Iterator[tuple[str, np.
 # --- right and wrong derivatives ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("name", "params"), MAPPED)
+@pytest.mark.parametrize("mapped", MAPPED, ids=str)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_right_jacobians_pass_and_wrong_ones_fail(name: str, params: Any, dtype: Any) -> None:
+def test_right_jacobians_pass_and_wrong_ones_fail(mapped: tuple[Any, ...], dtype: Any) -> None:
     z = np.array([0.31, 0.14, -0.22, -0.17, -1.1])
+    name, *params = mapped
     mapping = MAPPINGS[name]
 
     def forward(z: Any) -> Any:
@@ -94,12 +95,9 @@ def test_passing_report_names_the_largest_absolute_error() -> None:
 
 
 def test_jacobian_along_another_axis() -> None:
-    check_jacobian(
-        lambda z: pyentmax.softmax(z, axis=0),
-        Z,
-        lambda p: pyentmax.softmax_jacobian(p, axis=0),
-        axis=0,
-    ).raise_if_failed()
+    softmax = partial(pyentmax.softmax, axis=0)
+    jacobian = partial(pyentmax.softmax_jacobian, axis=0)
+    check_jacobian(softmax, Z, jacobian, axis=0).raise_if_failed()
 
 
 def test_gradient_of_a_loss() -> None:
@@ -366,21 +364,16 @@ def test_kink_is_where_slopes_on_two_sides_differ(function: Any, z: Any, kink: b
 
 
 def test_kinks_of_mappings() -> None:
-    def check(name: str, z: Any, *params: Any, **tolerance: float) -> Any:
-        mapping = MAPPINGS[name]
-        return check_jacobian(
-            lambda z: mapping.forward(z, *params),
-            z,
-            lambda p: mapping.jacobian(p, *params),
-            **tolerance,
-        )
+    def check_sparsemax(z: Any) -> Any:
+        return check_jacobian(pyentmax.sparsemax, z, pyentmax.sparsemax_jacobian)
 
-    assert check("sparsemax", [1.0, 0.0]).kink
-    assert check("topk_softmax", [1.0, 1.0], 1).kink
+    assert check_sparsemax([1.0, 0.0]).kink
     for distance in (1e-2, 1e-4, -1e-4):
-        assert check("sparsemax", [1 + distance, 0.0]).passed
-    # 1.5-entmax reaches 0 with slope 0: p = (0.8², 0.6², 0²)
-    smooth = check("entmax15", [1.6, 1.2, 0.0], atol=1e-5)
+        assert check_sparsemax([1 + distance, 0.0]).passed
+    top = partial(pyentmax.topk_softmax, k=1)
+    assert check_jacobian(top, [1.0, 1.0], pyentmax.softmax_jacobian).kink
+    z = [1.6, 1.2, 0.0]  # 1.5-entmax reaches 0 with slope 0: p = (0.8², 0.6², 0²)
+    smooth = check_jacobian(pyentmax.entmax15, z, pyentmax.entmax15_jacobian, atol=1e-5)
     assert smooth.passed
     assert not smooth.kink
 
@@ -482,54 +475,26 @@ def test_device_arrays_stay_on_the_device_inside_the_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "message"),
     [
-        (
-            lambda: check_jacobian(pyentmax.softmax, Z, lambda p: p),
-            ValueError,
-            r"Jacobian must have shape \(3, 5, 5\), got \(3, 5\)",
-        ),
-        (
-            lambda: check_vjp(np.copy, Z, lambda p, v: p[0]),
-            ValueError,
-            r"VJP must have the shape of z, \(3, 5\), got \(5,\)",
-        ),
-        (
-            lambda: check_vjp(np.copy, Z, lambda p, v: v, lambda p, u: p[0]),
-            ValueError,
-            r"JVP must have the shape of p, \(3, 5\), got \(5,\)",
-        ),
-        (
-            lambda: check_jacobian(lambda z: z[0], Z, np.diag),
-            ValueError,
-            r"must return an array of z's shape \(3, 5\), got \(5,\)",
-        ),
-        (
-            lambda: check_gradient(np.sum, [0.0, -np.inf], np.ones_like),
-            ValueError,
-            "z must be a non-empty array of finite scores",
-        ),
-        (lambda: check_jacobian(np.copy, Z, np.diag, 2), ValueError, "axis 2 is out of bounds"),
-        (lambda: check_gradient(np.sum, Z, [1]), TypeError, "gradient must be a function, got"),
-        (lambda: check_gradient(np.sum, Z, np.ones_like, rtol=np.nan), ValueError, "rtol .*nan"),
-        (lambda: check_gradient(np.sum, Z, np.ones_like, epsilon=-1), ValueError, "epsilon .*-1"),
-        (lambda: check_gradient(lambda z: None, Z, np.ones_like), TypeError, "the loss .*None"),
-        (lambda: check_gradient(np.sum, ["3"], np.ones_like), TypeError, "z must hold real numb"),
-        (lambda: check_gradient(np.sum, Z + 1j, np.copy), TypeError, "z must hold .*complex128"),
-        (
-            lambda: check_jacobian(np.sin, Z[0], lambda p: np.eye(5) * 1j),
-            TypeError,
-            "the Jacobian must hold real numbers",
-        ),
-        (
-            lambda: check_vjp(lambda z: np.ma.masked_greater(z, 0), Z, lambda p, v: v),
-            TypeError,
-            r"fn's output is a numpy\.ma array, and its mask would be lost",
-        ),
+        (lambda: check_jacobian(np.copy, Z, np.copy), r"have shape \(3, 5, 5\), got \(3, 5\)"),
+        (lambda: check_jacobian(np.sum, Z, np.diag), r"of z's shape \(3, 5\), got \(\)"),
+        (lambda: check_vjp(np.copy, Z, lambda p, v: p[0]), r"of z, \(3, 5\), got \(5,\)"),
+        (lambda: check_vjp(np.copy, Z, np.add, lambda p, u: 1), r"of p, \(3, 5\), got \(\)"),
+        (lambda: check_gradient(np.sum, [-np.inf], np.copy), "non-empty array of finite scores"),
+        (lambda: check_jacobian(np.copy, Z, np.diag, 2), "axis 2 is out of bounds"),
+        (lambda: check_gradient(np.sum, Z, [1]), "^gradient must be a function, got"),
+        (lambda: check_gradient(np.sum, Z, np.copy, rtol=np.nan), "^rtol must be .* got nan"),
+        (lambda: check_gradient(np.sum, Z, np.copy, epsilon=-1), "^epsilon must be .* got -1"),
+        (lambda: check_gradient(lambda z: None, Z, np.copy), "^the loss must hold real .*None"),
+        (lambda: check_gradient(np.sum, ["3"], np.copy), "^z must hold real numbers"),
+        (lambda: check_gradient(np.sum, Z + 1j, np.copy), "^z must hold real .*complex128"),
+        (lambda: check_jacobian(np.copy, Z, lambda p: 1j), "^the Jacobian must hold real"),
+        (lambda: check_vjp(np.ma.asarray, Z, np.add), "^fn's output is .* mask would be lost"),
     ],
 )
-def test_wrong_argument_is_named(call: Any, error: Any, message: str) -> None:
-    with pytest.raises(error, match=message):
+def test_wrong_argument_is_named(call: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
         call()
 
 
