@@ -199,7 +199,7 @@ def _without_luck(change: Array, alike: bool) -> Array:
     Of many outputs some change little by chance where others show that the step is wrong.
     """
     others = tuple(range(not alike, change.ndim))
-    return np.maximum(change, np.max(change, axis=others, keepdims=True) / LUCK)
+    return np.maximum(change, np.fmax.reduce(change, axis=others, keepdims=True) / LUCK)
 
 
 def _narrowest(levels: list[Level]) -> tuple[Array, Array]:

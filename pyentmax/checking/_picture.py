@@ -1,7 +1,7 @@
 """Heat maps of two derivatives and their difference, as inline SVG: no library, no network.
 
-The colours run from blue through white (zero) to red-brown. People with any colour vision can tell
-these apart, and both ends are equally dark. Text and lines have the page's own text colour, so that
+The colours run from blue through white (zero) to red-brown. They differ for people with any colour
+vision, and both ends are equally dark. Text and lines have the page's own text colour, so that
 light and dark pages are both readable.
 """
 
@@ -23,7 +23,7 @@ def heat_maps(
 ) -> str:
     """The SVG element: analytic, numeric, difference, with a frame around the largest difference.
 
-    Of arrays with more than two axes it shows the matrix with the largest difference, and of more
+    For arrays with more than two axes it shows the matrix with the largest difference, and for more
     than 16 rows or columns the block around it; a line below says so.
     """
     block, rows, columns, note = _window(analytic.shape, where)
