@@ -29,8 +29,8 @@ class Formatter(argparse.HelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, whose errors are one line and exit code 2."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, allow_abbrev=False, formatter_class=Formatter, **options)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(allow_abbrev=False, formatter_class=Formatter, **options)
 
     def error(self, message: str) -> NoReturn:
         """Print what was wrong with the arguments, and exit."""

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from pyentmax.calls.devices import device_module
 from pyentmax.system.blas import limit_blas
 from pyentmax.training import (
     BEST,
     LAST,
+    BatchSource,
     CheckpointError,
+    History,
+    RunOptions,
+    TrainingConfig,
+    Validation,
     load_checkpoint,
     save_checkpoint,
+    train,
 )
 
 
@@ -68,6 +76,45 @@ class SavedModel:
     def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
         """The model with these arrays and this description."""
         raise NotImplementedError
+
+    def fit(
+        self,
+        batches: BatchSource[Any],
+        config: TrainingConfig,
+        validate: Callable[[], Validation],
+        options: RunOptions | None,
+        *,
+        data: dict[str, Any],
+        device: str = "cpu",
+        on_validation: Callable[[Self, Validation], None] | None = None,
+    ) -> History:
+        """Train the model in place, as each task's function of training does; returns the history.
+
+        Parameters
+        ----------
+        batches, config, options
+            As for :func:`pyentmax.training.train`, whose errors may come.
+        validate : callable
+            Returns the result of a validation.
+        data : dict
+            What determines the run besides its settings: fingerprints and sizes of batches.
+        device : {"cpu", "cuda"}
+            Where to compute. The checkpoints are the same.
+        on_validation : callable, optional
+            Called at each validation with the model as it is then, and the result.
+        """
+
+        def validated(_: Any) -> Validation:
+            result = validate()
+            if on_validation is not None:
+                on_validation(self, result)
+            return result
+
+        self.model.move_to(device_module(device))
+        settings = {"model": asdict(self.model.config), "data": data}
+        return train(
+            self.model, batches, config, validated, options, settings=settings, save_best=self.save
+        )
 
     def arrays(self) -> dict[str, Any]:
         """What is saved besides the description: the parameters."""

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyentmax.calls.devices import device_module
 from pyentmax.data import Batch
 from pyentmax.tasks.captions.captioner import Captioner
 from pyentmax.tasks.captions.scenes import Scene, draw_images, draw_scenes
-from pyentmax.training import History, RunOptions, TrainingConfig, train
+from pyentmax.training import History, RunOptions, TrainingConfig
 
 COUNT = 5000
 """Images in all, of which the last 1,000 are held out: 500 to choose by, 500 to report."""
@@ -125,20 +123,17 @@ def train_captioner(
     **model
         Fields of `GridTransformerConfig` but for the sizes.
     """
-    xp = device_module(device)
     captioner = Captioner.untrained(np.random.default_rng(config.seed), **model)
-    captioner.model.move_to(xp)
-    prints = {"train": data.train.fingerprint(), "dev": data.dev.fingerprint()}
-    history = train(
-        captioner.model,
+    history = captioner.fit(
         ImageBatches(captioner, data.train, batch_size),
         config,
-        lambda _: captioner.validate(*data.dev),
+        lambda: captioner.validate(*data.dev),
         options,
-        settings={
-            "model": asdict(captioner.model.config),
-            "data": {**prints, "batch_size": batch_size},
+        data={
+            "train": data.train.fingerprint(),
+            "dev": data.dev.fingerprint(),
+            "batch_size": batch_size,
         },
-        save_best=captioner.save,
+        device=device,
     )
     return captioner, history

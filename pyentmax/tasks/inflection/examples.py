@@ -108,7 +108,7 @@ def read_examples(
     marks = [None] * len(files) if languages is None else list(languages)
     if len(marks) != len(files):
         raise DataError(f"languages: expected one per file, {len(files)}, got {len(marks)}")
-    examples = []
+    examples: list[Example] = []
     for path, language in zip(files, marks, strict=True):
         before = len(examples)
         examples += [

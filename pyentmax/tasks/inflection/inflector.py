@@ -243,8 +243,8 @@ class Inflector(WordDecoder, SavedDecoder):
     def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
         """The model with these parameters and this description."""
         config = RNNSeq2SeqConfig(**description["config"])
-        vocabularies = [Vocabulary.from_json(description[name]) for name in ("source", "target")]
-        return cls(RNNSeq2Seq(config, arrays, BOS, EOS), *vocabularies)
+        source, target = (Vocabulary.from_json(description[name]) for name in ("source", "target"))
+        return cls(RNNSeq2Seq(config, arrays, BOS, EOS), source, target)
 
 
 def load_word_decoder(paths: Sequence[str | Path]) -> WordDecoder:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import device_module
 from pyentmax.data import BucketedPairs
 from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.inflection.inflector import Inflector
-from pyentmax.training import History, RunOptions, TrainingConfig, fingerprint, train
+from pyentmax.training import History, RunOptions, TrainingConfig, fingerprint
 
 
 def train_inflector(
@@ -47,17 +45,17 @@ def train_inflector(
     ImportError, ValueError
         If the device cannot be used; the message says what is missing.
     """
-    xp = device_module(device)
     inflector = Inflector.untrained(examples, np.random.default_rng(config.seed), **model)
-    inflector.model.move_to(xp)
-    data = {"train": fingerprint(examples), "dev": fingerprint(dev), "batch_size": batch_size}
-    history = train(
-        inflector.model,
+    history = inflector.fit(
         BucketedPairs(inflector.pairs(examples), batch_size),
         config,
-        lambda _: inflector.validate(dev),
+        lambda: inflector.validate(dev),
         options,
-        settings={"model": asdict(inflector.model.config), "data": data},
-        save_best=inflector.save,
+        data={
+            "train": fingerprint(examples),
+            "dev": fingerprint(dev),
+            "batch_size": batch_size,
+        },
+        device=device,
     )
     return inflector, history

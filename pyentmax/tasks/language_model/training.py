@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import device_module
 from pyentmax.data import Segments
 from pyentmax.tasks.language_model.text import Text
 from pyentmax.tasks.language_model.writer import Writer, check_length
@@ -18,7 +16,6 @@ from pyentmax.training import (
     TrainingConfig,
     Validation,
     fingerprint,
-    train,
 )
 
 VALIDATED = 1 << 14
@@ -59,30 +56,22 @@ def train_writer(
     DataError
         If either part of the text is too short for the context.
     """
-    xp = device_module(device)
     rng = np.random.default_rng(config.seed)
     writer = Writer.untrained(text.train + text.held_out, rng, context, **model)
-    writer.model.move_to(xp)
     held_out = writer.encode(text.held_out)[: VALIDATED + 1]
     check_length(held_out, context, "held-out text")
-    sizes = {"context": context, "batch_size": batch_size}
-
-    def validate(_: Any) -> Validation:
-        found = writer.validate(held_out)
-        if on_validation is not None:
-            on_validation(writer, found)
-        return found
-
-    history = train(
-        writer.model,
+    history = writer.fit(
         Segments(writer.encode(text.train), context, batch_size, writer.model.config.memory),
         config,
-        validate,
+        lambda: writer.validate(held_out),
         options,
-        settings={
-            "model": asdict(writer.model.config),
-            "data": {"train": fingerprint(text.train), "dev": fingerprint(text.held_out), **sizes},
+        data={
+            "train": fingerprint(text.train),
+            "dev": fingerprint(text.held_out),
+            "context": context,
+            "batch_size": batch_size,
         },
-        save_best=writer.save,
+        device=device,
+        on_validation=on_validation,
     )
     return writer, history

@@ -102,10 +102,10 @@ class Experiment:
             train = [pair for pair, n in zip(train, lengths, strict=True) if n <= self.data.longest]
         return train, dev
 
-    def batches(self) -> dict[str, int | None]:
+    def batches(self) -> dict[str, Any]:
         """The size of batches, as `train_translator` takes it."""
         size = self.data.batch_size
-        return {"batch_size": size, "tokens": None if size else self.data.tokens or 2048}
+        return {"batch_size": size} if size else {"tokens": self.data.tokens or 2048}
 
     def segmenter(self, train: Sequence[SentencePair]) -> Segmenter:
         """Words, or the sub-words that the configuration asks for."""

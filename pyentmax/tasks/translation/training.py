@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.devices import device_module
 from pyentmax.data import BucketedPairs, TokenBatches
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.segmentation import Segmenter, Words
@@ -19,7 +17,6 @@ from pyentmax.training import (
     TrainingConfig,
     Validation,
     fingerprint,
-    train,
 )
 
 
@@ -65,36 +62,26 @@ def train_translator(
     ImportError, ValueError
         If the device cannot be used; the message says what is missing.
     """
-    xp = device_module(device)
     rng = np.random.default_rng(config.seed)
     translator = Translator.untrained(architecture, pairs, segmenter or Words(), rng, **model)
-    translator.model.move_to(xp)
     encoded, held_out = translator.pairs(pairs), translator.pairs(dev)
     batches: Any
     if batch_size is None:
         batches, size = TokenBatches(encoded, tokens), {"tokens": tokens}
     else:
         batches, size = BucketedPairs(encoded, batch_size), {"batch_size": batch_size}
-    data = {
-        "train": fingerprint(pairs),
-        "dev": fingerprint(dev),
-        "segmenter": fingerprint(translator.segmenter.state().hex()),
-        **size,
-    }
-
-    def validate(_: Any) -> Validation:
-        found = translator.validate(held_out)
-        if on_validation is not None:
-            on_validation(translator, found)
-        return found
-
-    history = train(
-        translator.model,
+    history = translator.fit(
         batches,
         config,
-        validate,
+        lambda: translator.validate(held_out),
         options,
-        settings={"model": asdict(translator.model.config), "data": data},
-        save_best=translator.save,
+        data={
+            "train": fingerprint(pairs),
+            "dev": fingerprint(dev),
+            "segmenter": fingerprint(translator.segmenter.state().hex()),
+            **size,
+        },
+        device=device,
+        on_validation=on_validation,
     )
     return translator, history

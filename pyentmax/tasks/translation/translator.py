@@ -143,13 +143,18 @@ class SentenceDecoder(SequenceDecoder):
             raise ValueError(f"block_size: expected at least 1, got {block_size}")
         nothing = np.zeros(0, dtype=np.int64)
         pairs: list[Pair] = [(self.source_ids(sentence), nothing) for sentence in sentences]
-        options = {"normalize": normalize, "keep_attention": False, "prove": False}
+        options: dict[str, Any] = {
+            "beam": beam,
+            "normalize": normalize,
+            "keep_attention": False,
+            "prove": False,
+        }
         with counting(len(pairs), "sentence", progress) as advance:
             for start in range(0, len(pairs), block_size):
                 block, found = pairs[start : start + block_size], dict[int, str]()
                 for index in bucketed_batches(block, batch_size):
                     batch = make_batch(block, index)
-                    results = self.decode(batch.source, batch.source_mask, beam=beam, **options)
+                    results = self.decode(batch.source, batch.source_mask, **options)
                     for i, result in zip(map(int, index), results, strict=True):
                         best = best_by_length(result) if normalize else result.best
                         found[i] = self.sentence(best.tokens)
@@ -272,9 +277,9 @@ class Translator(SentenceDecoder, SavedDecoder):
         """The model with these arrays and this description."""
         segmenter = segmenter_from(arrays.pop(_SEGMENTER).tobytes())
         network, shape = _architecture(description["architecture"])
-        vocabularies = [Vocabulary.from_json(description[name]) for name in ("source", "target")]
+        source, target = (Vocabulary.from_json(description[name]) for name in ("source", "target"))
         model = network(shape(**description["config"]), arrays, BOS, EOS)
-        return cls(model, *vocabularies, segmenter)
+        return cls(model, source, target, segmenter)
 
     def shared(self) -> dict[str, Any]:
         """What has to be the same in models whose probabilities are averaged."""

@@ -44,7 +44,7 @@ def test_files_stand_next_to_the_configuration(read):
     experiment = read()
     train, dev = experiment.pairs()
     assert (len(train), len(dev)) == (100, 20)
-    assert experiment.batches() == {"batch_size": None, "tokens": 300}
+    assert experiment.batches() == {"tokens": 300}
     training = TrainingConfig(**experiment.training)
     assert training.betas == (0.9, 0.98)
     assert training.rate_factors == {"query": 0.1}
@@ -56,7 +56,7 @@ def test_alpha_may_be_a_number(read):
 
 
 def test_batches_by_pairs(read):
-    assert read("tokens = 300", "batch_size = 3").batches() == {"batch_size": 3, "tokens": None}
+    assert read("tokens = 300", "batch_size = 3").batches() == {"batch_size": 3}
 
 
 def test_long_pairs_are_left_out_of_training(read):
