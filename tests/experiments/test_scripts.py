@@ -29,6 +29,8 @@ SCRIPTS = {
     "peters2019.table2": "--row rnn-1-1 rnn-1.5-1.5 --updates 2",
     "peters2019.figure4_translation": "--row rnn-1-1.5 rnn-1.5-1 --updates 2",
     "correia2019.table1": "--row transformer-1 transformer-learned-late --updates 2",
+    "correia2019.heads": "--row transformer-1 transformer-learned-late --updates 2",
+    "zhao2019.table5": "--row transformer-1 transformer-top8 --updates 2 --k 1 all --translate 2",
     "zhao2019.table4": "--row transformer-top8 --updates 2",
     "own.starts": "--row transformer-1 transformer-1.5-switch --updates 2",
     "own.language_model": "--row softmax never learned-late --updates 2",
@@ -39,6 +41,11 @@ SCRIPTS = {
     "own.small_table": f"--loss 2 {TABLE1}",
 }
 """Script → options of its smallest run."""
+MODELS = {
+    "correia2019.heads": ("correia2019.table1", SCRIPTS["correia2019.table1"]),
+    "zhao2019.table5": ("zhao2019.table4", "--row transformer-1 transformer-top8 --updates 2"),
+}
+"""Script that measures models → the one that trains them, and its options."""
 
 
 def script(name):
@@ -96,6 +103,9 @@ def test_smallest_run_ends_with_a_table(name, data, small, tmp_path, capsys):
     options = SCRIPTS[name].split()
     pictures = ["--pictures", str(tmp_path / "p")] if script(name).EXPERIMENT.draw else []
     where = ["--out", str(tmp_path), "--data", str(data), "--quiet"]
+    if name in MODELS:
+        other, trained = MODELS[name]
+        assert script(other).main([*trained.split(), *where]) == 0
     assert script(name).main([*options, *where, *pictures]) == 0
     assert "| --- |" in capsys.readouterr().out
     lines = read_lines(tmp_path / "results.jsonl")
@@ -104,14 +114,19 @@ def test_smallest_run_ends_with_a_table(name, data, small, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_kept_lines_make_the_table_and_pictures(name, tmp_path, capsys):
+def test_kept_lines_make_the_table(name, capsys):
     experiment = script(name).EXPERIMENT
     for line in read_lines(experiment.kept):
         assert all("date" in session for session in line["made_from"])
     assert experiment.main(["--report"]) == 0
     assert "| --- |" in capsys.readouterr().out
-    if experiment.draw is not None:
-        assert all(path.exists() for path in experiment.draw(read_lines(experiment.kept), tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SCRIPTS if script(name).EXPERIMENT.draw])
+def test_kept_lines_make_the_pictures(name, tmp_path):
+    experiment = script(name).EXPERIMENT
+    assert all(path.exists() for path in experiment.draw(read_lines(experiment.kept), tmp_path))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
