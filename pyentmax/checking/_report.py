@@ -12,7 +12,9 @@ from pyentmax.checking._picture import heat_maps, table
 
 RESOLUTION = 2.0**-8  # of the largest derivative: a larger error of the differences shows nothing
 DIGITS = 64  # spacings of floats that a derivative computed in the same dtype as fn may be off by
-CERTAINLY = 16  # estimates: an entry that is off by more is wrong even if it is not resolved
+# An entry that is not resolved, but known to a quarter of the largest, is wrong if it is off by 16
+# times its estimate.
+COARSE, CERTAINLY = 1 / 4, 16
 HEADINGS = {"passed": "passed", "failed": "FAILED", "unresolved": "UNRESOLVED"}
 MARKS = {"passed": "✓", "failed": "✗", "unresolved": "?"}
 
@@ -80,8 +82,8 @@ class CheckReport:
 
     @property
     def where(self) -> tuple[int, ...]:
-        """The index of the entry with the largest absolute error."""
-        size = absolute(self.differences)
+        """The index of the entry with the largest absolute error, of those with a numeric value."""
+        size = np.where(np.isnan(self.numeric_entries), -1, absolute(self.differences))
         return tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
 
     @property
@@ -157,7 +159,8 @@ def compare(
     resolved = _resolved(analytic, found, epsilon, rtol, atol)
     with np.errstate(invalid="ignore"):
         size = absolute(analytic - numeric)
-    wrong = np.isfinite(error) & (size > tolerance + np.where(resolved, 1, CERTAINLY) * error)
+    seen = resolved | (error <= COARSE * largest)
+    wrong = seen & (size > tolerance + np.where(resolved, 1, CERTAINLY) * error)
     kink = bool(np.any(found.gap > 2 * tolerance))
     dual = duality is None or duality <= duality_tolerance
     if kink:
