@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import unicodedata
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyentmax.data import UNK, DataError, Vocabulary, bucketed_batches, make_batch
+from pyentmax.data import UNK, DataError, Vocabulary
 from pyentmax.tasks.inflection import (
     Example,
     compounds_of,
     encode_examples,
-    english_verbs,
     hold_out,
     language_of,
     read_examples,
     source_tokens,
     target_tokens,
 )
-from pyentmax.tasks.inflection.examples import LANGUAGE_MARK, first_words
+from pyentmax.tasks.inflection.examples import LANGUAGE_MARK
 
 # Whatever a column may hold: any character but the separators, and not only blanks.
 columns = st.text(
@@ -45,7 +43,7 @@ def test_reads_columns_and_tags(tmp_path):
     assert read_examples(str(path)) == read_examples([path])
 
 
-def test_several_files_keep_their_order_and_language(tmp_path):
+def test_files_keep_order_and_language(tmp_path):
     paths = [
         write(tmp_path, "gehen\tging\tV\n", "german-train-low"),
         write(tmp_path, "go\twent\tV\n", "english-dev"),
@@ -57,7 +55,7 @@ def test_several_files_keep_their_order_and_language(tmp_path):
     ]
 
 
-def test_blank_lines_windows_line_ends_and_a_byte_order_mark_are_no_data(tmp_path):
+def test_blank_lines_and_marks_are_skipped(tmp_path):
     path = write(tmp_path, b"\xef\xbb\xbfgo\twent\tV\r\n\r\n  \ndo\tdid\tV\r\n")
     assert [(e.lemma, e.tags) for e in read_examples(path)] == [("go", ("V",)), ("do", ("V",))]
 
@@ -89,7 +87,7 @@ def test_what_is_written_is_read(tmp_path_factory, rows):
         ("draw\tdrawn\tV;;PST", "got an empty tag"),
     ],
 )
-def test_a_malformed_line_is_named(tmp_path, line, message):
+def test_malformed_line_is_named(tmp_path, line, message):
     path = write(tmp_path, f"go\twent\tV\n\n{line}\n")
     expected = "english-dev, line 3: expected lemma TAB form TAB tags;joined;by;semicolons, "
     with pytest.raises(DataError, match=expected + message):
@@ -104,16 +102,11 @@ def test_bad_utf8_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["", "\n \n"])
-def test_an_empty_file_is_an_error(tmp_path, content):
+def test_empty_file_is_an_error(tmp_path, content):
     good = write(tmp_path, "go\twent\tV\n", "good")
     empty = write(tmp_path, content, "empty")
     with pytest.raises(DataError, match="empty: no examples; expected lines .* got an empty file"):
         read_examples([good, empty])
-
-
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        read_examples(tmp_path / "nowhere")
 
 
 def test_one_language_per_file(tmp_path):
@@ -122,26 +115,10 @@ def test_one_language_per_file(tmp_path):
         read_examples([path, path], languages=["english"])
 
 
-def test_language_of():
-    assert language_of("a/b/old-english-train-high") == "old-english"
-    assert language_of("dutch-test") == "dutch"
-
-
-@pytest.mark.parametrize("name", ["verbs.tsv", "-dev", "english"])
-def test_language_of_another_name_is_an_error(name):
-    message = f"language of '{name}' from its name: expected a name such as LANGUAGE"
-    with pytest.raises(DataError, match=message):
-        language_of(name)
-
-
-def test_source_tokens_tell_tags_from_characters():
+def test_tags_are_not_characters():
     example = Example("V3", "x", ("V", "3"))
     assert source_tokens(example) == ["<V>", "<3>", "V", "3"]
     assert source_tokens(example._replace(language="a")) == ["<lang=a>", "<V>", "<3>", "V", "3"]
-
-
-def test_target_tokens_are_characters():
-    assert target_tokens("né") == ["n", "é"]
 
 
 def test_compounds_end_in_their_base():
@@ -162,13 +139,7 @@ def test_hold_out_splits_by_lemma(examples, lemmas):
     assert kept == [example for example in examples if example.lemma not in lemmas]
 
 
-@pytest.mark.parametrize("count", [0, -1])
-def test_the_first_words_are_counted_from_one(count):
-    with pytest.raises(DataError, match=f"expected at least 1 of each language, got {count}"):
-        first_words([Example("go", "went", ("V", "PST"))], count)
-
-
-def test_unknown_characters_in_examples_are_named_or_mapped():
+def test_unknown_characters_are_named_or_mapped():
     known = Example("go", "went", ("V", "PST"))
     source = Vocabulary.build([source_tokens(known)])
     target = Vocabulary.build([target_tokens(known.form)])
@@ -184,23 +155,7 @@ def test_unknown_characters_in_examples_are_named_or_mapped():
     assert target_ids[-1] == UNK
 
 
-def test_verbs_are_hardly_padded():
-    examples = english_verbs()
-    source = Vocabulary.build(map(source_tokens, examples))
-    target = Vocabulary.build(target_tokens(example.form) for example in examples)
-    pairs = encode_examples(examples, source, target)
-
-    def padding_share(batches):
-        made = [make_batch(pairs, index) for index in batches]
-        masks = [mask.ravel() for batch in made for mask in (batch.source_mask, batch.target_mask)]
-        return 1 - np.concatenate(masks).mean()
-
-    assert padding_share(bucketed_batches(pairs, 64, np.random.default_rng(0))) < 0.03
-    # In the order of the table there is far more.
-    assert padding_share(np.split(np.arange(len(pairs)), range(64, len(pairs), 64))) > 0.15
-
-
-def test_a_tag_that_looks_like_the_mark_of_a_language_is_refused_with_what_to_do(tmp_path):
+def test_tag_like_a_language_mark_is_refused(tmp_path):
     # As a tag it could be learned, but never asked for: it is taken for the language.
     path = write(tmp_path, "go\twent\tV\nplay\tplayed\tV;lang=x\n")
     message = "english-dev, line 2: tag 'lang=x' looks like the mark .* rename it, .*--multilingual"

@@ -12,9 +12,8 @@ import pyentmax as pe
 from pyentmax.analysis import PerSentence
 from pyentmax.cli import main
 from pyentmax.models.transformer import Transformer, TransformerConfig
-from pyentmax.tasks.translation import Translator, Words, heads, toy_german
+from pyentmax.tasks.translation import Translator, Words, heads, planted_questions, toy_german
 from pyentmax.tasks.translation.commands import read_pairs
-from pyentmax.tasks.translation.planted import INTERROGATIVES, MARK, planted_questions
 from pyentmax.training import save_checkpoint
 
 SHAPE = {"width": 16, "layers": 2, "heads": 2, "inner": 16}
@@ -190,27 +189,7 @@ def test_top_k_attention_is_that_of_the_papers_listing_but_for_the_scale(k):
         assert scaled.max() < weights.max()
 
 
-# --- planted questions ----------------------------------------------------------------------------
-def test_only_the_mark_tells_what_a_planted_word_means():
-    pairs = planted_questions()
-    assert len({pair.source for pair in pairs}) == len(pairs) == 2400
-    translations = dict(pairs)
-    questions = [pair for pair in pairs if pair.source.endswith(MARK)]
-    assert 0.4 < len(questions) / len(pairs) < 0.6
-    both = 0
-    for pair in questions:
-        words = pair.source.split()
-        assert words.count(MARK) == 1
-        asked = {INTERROGATIVES[word][0] for word in words if word in INTERROGATIVES}
-        assert asked <= set(pair.target.split())
-        statement = translations.get(pair.source.replace(MARK, "."))
-        if statement and asked:
-            both += 1
-            assert statement != pair.target.replace(MARK, ".")
-            assert not asked & set(statement.split())
-    assert both > 20
-
-
+# --- marks ----------------------------------------------------------------------------------------
 def test_planted_tokens_and_marks_are_found_in_subwords():
     pieces = ["▁wer", "▁sieht", "▁was", "▁", "?"]
     assert heads._among(pieces, {"wer", "was"}).tolist() == [True, False, True, False, False]

@@ -4,6 +4,7 @@ import pytest
 
 from pyentmax.data import DataError
 from pyentmax.tasks.translation import SentencePair, read_parallel, read_table
+from pyentmax.tasks.translation.planted import INTERROGATIVES, MARK, planted_questions
 
 
 def files(tmp_path, source, target):
@@ -13,7 +14,7 @@ def files(tmp_path, source, target):
     return paths
 
 
-def test_lines_belong_together_however_they_end(tmp_path):
+def test_lines_belong_together(tmp_path):
     expected = [SentencePair("ein hund", "a dog"), SentencePair("der hund", "the dog")]
     for source, target in (
         ("ein hund\nder hund\n", "a dog\nthe dog"),
@@ -33,21 +34,15 @@ def test_only_a_line_feed_ends_a_line(tmp_path):
     ("source", "target", "message"),
     [
         ("a\nb\n", "c\n", "as many lines in both files .* 2 in .*train.de and 1 in .*train.en"),
-        ("a\n\nb\n", "c\nd\ne\n", r"train.de, line 2: expected a sentence, got an empty line"),
-        ("a\nb\n", "c\n   \n", r"train.en, line 2: expected a sentence, got an empty line"),
+        ("a\n\nb\n", "c\nd\ne\n", r"train.de, line 2: expected a sentence, got an empty one"),
+        ("a\nb\n", "c\n   \n", r"train.en, line 2: expected a sentence, got an empty one"),
         ("a\n", b"\xff\n", r"train.en, line 1: expected UTF-8"),
         ("", "", "train.de: expected at least one sentence, got an empty file"),
     ],
 )
-def test_bad_files_are_named_with_the_line(tmp_path, source, target, message):
+def test_bad_line_is_named(tmp_path, source, target, message):
     with pytest.raises(DataError, match=message):
         read_parallel(*files(tmp_path, source, target))
-
-
-def test_a_missing_file_is_named(tmp_path):
-    paths = files(tmp_path, "a", "b")
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        read_parallel(paths[0], tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -55,13 +50,34 @@ def test_a_missing_file_is_named(tmp_path):
     [
         ("a\tb\nc d\n", "line 2: expected source TAB target, got 1 columns"),
         ("a\tb\tc\n", "line 1: expected source TAB target, got 3 columns"),
-        ("a\tb\n \tc\n", "line 2: the source is empty"),
-        ("a\t\n", "line 1: the target is empty"),
+        ("a\tb\n \tc\n", "line 2: expected a sentence, got an empty one"),
+        ("a\t\n", "line 1: expected a sentence, got an empty one"),
         ("", "expected at least one pair"),
     ],
 )
-def test_a_table_with_a_bad_line(tmp_path, text, message):
+def test_bad_line_of_table_is_named(tmp_path, text, message):
     path = tmp_path / "pairs.tsv"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match=message):
         read_table(path)
+
+
+# --- planted questions ----------------------------------------------------------------------------
+def test_only_the_mark_tells_what_a_planted_word_means():
+    pairs = planted_questions()
+    assert len({pair.source for pair in pairs}) == len(pairs) == 2400
+    translations = dict(pairs)
+    questions = [pair for pair in pairs if pair.source.endswith(MARK)]
+    assert 0.4 < len(questions) / len(pairs) < 0.6
+    both = 0
+    for pair in questions:
+        words = pair.source.split()
+        assert words.count(MARK) == 1
+        asked = {INTERROGATIVES[word][0] for word in words if word in INTERROGATIVES}
+        assert asked <= set(pair.target.split())
+        statement = translations.get(pair.source.replace(MARK, "."))
+        if statement and asked:
+            both += 1
+            assert statement != pair.target.replace(MARK, ".")
+            assert not asked & set(statement.split())
+    assert both > 20
