@@ -16,9 +16,7 @@ from pyentmax.plotting import (
     plot_density_histograms,
     plot_head_densities,
     plot_head_diversity,
-    plot_learning_curves,
     plot_positional_confidence,
-    plot_starts,
 )
 
 KINDS = ("encoder", "context", "decoder")
@@ -117,16 +115,6 @@ def test_titles_and_labels_are_words_and_no_formulas():
         plot_head_densities({strange: {strange: [[0.5]]}}),
         plot_positional_confidence({strange: {strange: [0.5]}}),
         plot_choice_of_k({strange: {strange: 0.5}}, strange),
-        plot_starts(
-            {strange: [{"update": 1, "dev_token_accuracy": 3.0, strange: 2.0}]}, parts=[strange]
-        ),
-        plot_learning_curves({strange: [([1], [1], [0.5])]}, title=strange),
     ]
     for ax in pictures:
         ax.figure.savefig(io.BytesIO())
-
-
-def test_starts_may_be_drawn_without_attentions():
-    """The accuracies alone ended in a TypeError."""
-    ax = plot_starts({"a": [{"update": 1, "dev_token_accuracy": 3.0}]}, parts=[])
-    assert [axes.get_title() for axes in ax.figure.axes] == ["dev token accuracy"]

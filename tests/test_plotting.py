@@ -26,20 +26,13 @@ from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from pyentmax.plotting import (
     _figures,
-    plot_accuracy_by_alpha,
-    plot_attended_cells,
     plot_attention,
-    plot_bits_curves,
-    plot_captions,
     plot_exactness_by_beam,
     plot_forced_decoding,
     plot_hypothesis_tree,
-    plot_learning_curves,
     plot_mapping_curves,
     plot_reliability,
-    plot_starts,
     plot_support_sizes,
-    plot_time_and_accuracy,
     plot_training_curve,
     save_figure,
 )
@@ -133,38 +126,6 @@ def test_attention_outlines_what_is_not_zero_and_nothing_else():
 def test_attention_of_the_wrong_shape_is_refused():
     with pytest.raises(ValueError, match=r"2 target tokens .* 1 source tokens, not shape \(1, 2\)"):
         plot_attention(np.ones((1, 2)), ["a"], ["b", "c"])
-
-
-def test_attended_cells_are_outlined_and_lighter_than_the_others():
-    weights = np.array([[0.0, 0.75, 0.0], [0.25, 0.0, 0.0]])
-    ax = plot_attended_cells(np.full((4, 6, 3), 255, np.uint8), weights, sought=3)
-    corners = [patch.get_xy() for patch in ax.patches]
-    assert corners == [(1.5, -0.5), (-0.5, 1.5)]
-    [shown] = ax.images
-    light = np.asarray(shown.get_array())[::2, ::2, 0]
-    assert light[0, 1] == light.max() > light[1, 0] > light[0, 0] == light[1, 2] > 0
-    assert {tuple(line.get_xydata()[0]) for line in ax.lines} == {(0.5, 2.5)}
-    with pytest.raises(ValueError, match=r"grid that divides an image of shape \(4, 6, 3\), not"):
-        plot_attended_cells(np.ones((4, 6, 3)), np.ones((3, 3)))
-
-
-def test_captions_have_a_panel_per_word_and_a_row_per_model():
-    weights = np.ones((2, 2, 2)) / 4
-    looks = {"dense": (["red", "ring"], weights), "sparse": (["red"], weights[:1])}
-    ax = plot_captions(np.ones((4, 4, 3)), looks, sought=[3, -1])
-    assert [panel.get_title() for panel in ax.figure.axes] == ["red", "ring", "red"]
-    assert [panel.get_ylabel() for panel in ax.figure.axes] == ["dense", "", "sparse"]
-    assert [len(panel.lines) > 0 for panel in ax.figure.axes] == [True, False, True]
-
-
-def test_captions_without_a_word_have_the_image_alone():
-    """Where all were empty there was no panel, and the command ended behind the training."""
-    nothing = ([], np.ones((0, 2, 2)))
-    for looks in ({"dense": nothing}, {"dense": nothing, "sparse": (["red"], np.eye(2)[None])}):
-        ax = plot_captions(np.ones((4, 4, 3)), looks)
-        assert [panel.get_ylabel() for panel in ax.figure.axes] == list(looks)
-        assert ax.get_title() == "(no word)"
-        assert not ax.patches
 
 
 def test_training_curve_holds_both_lines_and_the_best():
@@ -313,49 +274,6 @@ def test_reliability_has_a_point_for_each_bin():
         plot_reliability(dict.fromkeys("abc", found))
 
 
-def test_accuracy_by_alpha_is_means_with_standard_errors():
-    accuracies = {"attention": {2.0: [0.7], 1.0: [0.8, 0.9]}, "output": {1.0: [0.5, 0.5]}}
-    ax = plot_accuracy_by_alpha(accuracies)
-    (line, _, (bars,)), (other, *_) = ax.containers
-    np.testing.assert_allclose(line.get_xydata(), [(1, 0.85), (2, 0.7)], rtol=0, atol=0.011)
-    # The standard error of 0.8 and 0.9 is their standard deviation 0.1/√2 over √2.
-    low, high = bars.get_segments()[0][:, 1]
-    np.testing.assert_allclose((low, high), (0.8, 0.9), rtol=1e-12)
-    assert bars.get_segments()[1][0, 1] == bars.get_segments()[1][1, 1]
-    assert line.get_xdata()[0] < 1 < other.get_xdata()[0]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["attention", "output"]
-
-
-def test_time_and_accuracy_shows_runs_and_their_mean():
-    runs = {"a": [([1, 2], [0.1, 0.5]), ([3, 6], [0.3, 0.7])], "b": [([5, 9], [0.2, 0.4])]}
-    ax = plot_time_and_accuracy(runs)
-    first, second, mean, single = ax.lines
-    np.testing.assert_array_equal(second.get_xydata(), [(3, 0.3), (6, 0.7)])
-    np.testing.assert_allclose(mean.get_xydata(), [(2, 0.2), (4, 0.6)], rtol=1e-15)
-    np.testing.assert_array_equal(single.get_xydata(), [(5, 0.2), (9, 0.4)])
-    assert first.get_alpha() < 1
-    np.testing.assert_allclose(ax.get_ylim(), (0.55, 0.71), rtol=1e-15)  # the end of the best run
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["a", "b"]
-
-
-@pytest.mark.parametrize("plot", [plot_accuracy_by_alpha, plot_time_and_accuracy])
-def test_comparisons_need_something_to_compare_and_colours_for_it(plot):
-    with pytest.raises(ValueError, match="expected values for every line, got none for .'a'."):
-        plot({"a": {}})
-    with pytest.raises(ValueError, match="expected values for every line"):
-        plot({})
-    with pytest.raises(ValueError, match="at most 18 lines, got 19"):
-        plot(dict.fromkeys(range(19), {1.0: [0.5]}))
-
-
-def test_up_to_18_learning_curves_differ_in_colour_or_dashes():
-    run = [([1, 2], [0.1, 0.2], [0.5, 0.8])]
-    left = plot_learning_curves({str(n): run for n in range(18)})
-    assert len({(line.get_color(), line.get_linestyle()) for line in left.lines}) == 18
-    with pytest.raises(ValueError, match="at most 18 lines, got 19"):
-        plot_learning_curves({str(n): run for n in range(19)})
-
-
 def test_given_axes_are_drawn_into_and_returned():
     ax = Figure().add_subplot()
     assert plot_mapping_curves(ax) is ax
@@ -374,10 +292,6 @@ def test_given_axes_are_drawn_into_and_returned():
     assert plot_support_sizes(SupportSizes(*np.ones((3, 1), int), vocabulary=3), ax) is ax
     ax = Figure().add_subplot()
     assert plot_reliability({"a": calibration([1], [True])}, ax) is ax
-    ax = Figure().add_subplot()
-    assert plot_accuracy_by_alpha({"a": {1.0: [0.5]}}, ax) is ax
-    ax = Figure().add_subplot()
-    assert plot_time_and_accuracy({"a": [([1], [0.5])]}, ax) is ax
 
 
 def small_figure():
@@ -462,7 +376,7 @@ def test_a_broken_matplotlib_is_told_before_the_work(
 ):
     monkeypatch.chdir(tmp_path)
     save_checkpoint("best.npz", {}, {"kind": "inflection model"})
-    assert main([*command.split(), "--out", "new"]) == 1
+    assert main([*command.split(), "--out", "new"]) == 2
     assert "cannot be imported (built for NumPy 1)" in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
 
@@ -495,56 +409,12 @@ def test_words_are_never_taken_for_formulas(tmp_path):
     ax = plot_attention([[1.0, 0.0]], [strange, "$"], ["$^$"])
     ax.set_title(strange, parse_math=False)
     save_figure(ax, tmp_path / "attention.png")
-    ax = plot_accuracy_by_alpha({strange: {1.0: [0.8], 1.5: [0.9]}})
-    save_figure(ax, tmp_path / "accuracy.png")
-
-
-# --- starts of a sparse Transformer ---------------------------------------------------------------
-def test_starts_have_a_panel_for_the_accuracy_and_one_for_each_attention():
-    dense = [
-        {"update": n, "dev_token_accuracy": n / 10, "encoder": 20.0, "context": 18.0}
-        for n in (200, 400)
-    ]
-    sparse = [{"update": 200, "dev_token_accuracy": 15.0, "encoder": 4.5, "context": 2.25}]
-    ax = plot_starts({"α = 1": dense, "1.5 at 10$^2$": sparse}, parts=("encoder", "context"))
-    axes = ax.figure.axes
-    assert [a.get_title() for a in axes] == [
-        "dev token accuracy",
-        "attended: encoder",
-        "attended: context",
-    ]
-    found = [[line.get_xydata().tolist() for line in a.get_lines()] for a in axes]
-    assert found == [
-        [[[200, 0.2], [400, 0.4]], [[200, 0.15]]],
-        [[[200, 20], [400, 20]], [[200, 4.5]]],
-        [[[200, 18], [400, 18]], [[200, 2.25]]],
-    ]
-    [legend] = ax.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["α = 1", "1.5 at 10$^2$"]
-    with pytest.raises(ValueError, match="at most 18 lines, got 19"):
-        plot_starts({str(n): sparse for n in range(19)})
-    with pytest.raises(ValueError, match=r"got none for \['empty'\]"):
-        plot_starts({"empty": []})
-
-
-def test_bits_curves_have_a_line_per_model_at_the_bits_of_its_validations():
-    curve = [{"update": 200, "bits": 3.4}, {"update": 400, "bits": 2.9}]
-    ax = plot_bits_curves({"softmax": curve, "$k$ = 8": curve[:1]})
-    assert [line.get_xydata().tolist() for line in ax.lines] == [
-        [[200, 3.4], [400, 2.9]],
-        [[200, 3.4]],
-    ]
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["softmax", "$k$ = 8"]
-    with pytest.raises(ValueError, match="empty"):
-        plot_bits_curves({"empty": []})
 
 
 # --- arguments of another kind --------------------------------------------------------------------
 
-IMAGE, LOOKS = np.ones((4, 4, 3)), np.ones((1, 2, 2))
 FORCED = ForcedDecoding(np.zeros(0, int), np.zeros((0, 3)), np.zeros((0, 3)) > 0, np.ones((0, 1)))
 ONE_HEAD = {"encoder": [[[1.5]]]}
-START = {"update": 1, "dev_token_accuracy": 5.0}
 
 
 @pytest.mark.parametrize(
@@ -564,44 +434,6 @@ START = {"update": 1, "dev_token_accuracy": 5.0}
         (lambda: plot_forced_decoding(None, str), TypeError, "^decoding must be of type Forced"),
         (lambda: plot_forced_decoding(FORCED, 3), TypeError, "^decode must be a function, got 3"),
         (lambda: plot_forced_decoding(FORCED, str), ValueError, "^decoding must have one step"),
-        (
-            lambda: plot_attended_cells(np.ones((4, 4)), [[1.0]]),
-            ValueError,
-            "^image must be an array of 3 dimensions, got 2",
-        ),
-        (
-            lambda: plot_attended_cells(np.ones((4, 4, 2)), [[1.0]]),
-            ValueError,
-            r"^image must have shape \(height, width, 3\), got \(4, 4, 2\)",
-        ),
-        (lambda: plot_attended_cells(IMAGE, [[-1.0]]), ValueError, "^weights .*least 0, got -1"),
-        (
-            lambda: plot_attended_cells(IMAGE, [[1.0]], sought=1),
-            ValueError,
-            "^sought must be from 0 to 0, got 1",
-        ),
-        (lambda: plot_captions(IMAGE, {}), ValueError, "^captions: expected something to draw"),
-        (
-            lambda: plot_captions(IMAGE, {"a": (["red", "ring"], LOOKS)}),
-            ValueError,
-            r"^the weights of captions\['a'\] must have a grid for each of 2 words, got 1",
-        ),
-        (
-            lambda: plot_captions(IMAGE, {"a": (["red"], LOOKS)}, [4]),
-            ValueError,
-            "^sought must be from -1 to 3, got 4",
-        ),
-        (lambda: plot_accuracy_by_alpha({"a": {1.0: []}}), ValueError, "one number at least"),
-        (lambda: plot_accuracy_by_alpha({"a": [1]}), TypeError, "must be a mapping, got"),
-        (lambda: plot_accuracy_by_alpha({"a": {"x": [1]}}), TypeError, "^the α of 'a' must hold"),
-        (lambda: plot_accuracy_by_alpha([1]), TypeError, "^expected a mapping from labels to"),
-        (
-            lambda: plot_time_and_accuracy({"a": [([1, 2], [0.5])]}),
-            ValueError,
-            r"^runs\['a'\] must have rows of equal length",
-        ),
-        (lambda: plot_time_and_accuracy({"a": [[[1]]]}), ValueError, "must hold pairs of seconds"),
-        (lambda: plot_learning_curves({"a": [[[1]]]}), ValueError, "must be epochs, hours and acc"),
         (lambda: plot_exactness_by_beam({}), ValueError, "^shares: expected something to draw"),
         (lambda: plot_exactness_by_beam({"a": 1}), TypeError, "^the beam widths must hold real"),
         (lambda: plot_exactness_by_beam({1: 1}, "a"), TypeError, "^single must hold real numbers"),
@@ -623,10 +455,6 @@ START = {"update": 1, "dev_token_accuracy": 5.0}
             ValueError,
             r"^history\['update'\] must be an array of 1 dimensions",
         ),
-        (lambda: plot_bits_curves({"a": [{"update": 1}]}), ValueError, "must have 'bits', got"),
-        (lambda: plot_bits_curves({"a": [1]}), TypeError, r"^curves\['a'\]\[0\] must be a mapping"),
-        (lambda: plot_starts({"a": [START]}, ["encoder"]), ValueError, "must have 'encoder', got"),
-        (lambda: plot_starts({"a": [START]}, 3), TypeError, "^parts must be a sequence of texts"),
         (
             lambda: plotting.plot_alpha_trajectories([1, 2], ONE_HEAD),
             ValueError,
@@ -677,17 +505,7 @@ def test_what_a_picture_cannot_be_of_is_named(call, error, message):
     [
         lambda: plot_attention([[None, 1.0]], "ab", "c"),
         lambda: plot_attention([[Decimal("0.5"), Fraction(1, 2)]], "ab", "c"),
-        lambda: plot_accuracy_by_alpha({"a": {1.0: [np.nan], 1.5: [0.5], np.inf: [0.6]}}),
-        lambda: plot_learning_curves({"a": [([1, 2], [1, 2], [np.nan, 0.5])]}),
-        lambda: plot_learning_curves(
-            {"a": {"one": ([1], [1], [0.5]), "two": ([], [], [])}.values()}
-        ),
-        lambda: plot_learning_curves({"a": (run for run in [([1], [1], [0.5])])}),
         lambda: plot_exactness_by_beam({1: np.nan, 5: 0.5}),
-        lambda: plot_bits_curves({"a": {0: {"update": 1, "bits": None}}.values()}),
-        lambda: plot_bits_curves({"a": (entry for entry in [{"update": 1, "bits": 2.0}])}),
-        lambda: plot_time_and_accuracy({"a": [([1, 2], [0.4, np.nan]), ([1, 2], [0.4, 0.5])]}),
-        lambda: plot_captions(IMAGE, {"a": ("x", LOOKS)}),
         lambda: plotting.plot_alpha_trajectories([1, 2], {"encoder": [[[1.5]], [[np.nan]]]}),
         lambda: plotting.plot_head_densities({"a": {"x": [[np.nan]]}}),
         lambda: plotting.plot_density_histograms({"a": {"x": [[np.nan, 0.5]]}}),
@@ -703,11 +521,7 @@ def test_a_gap_and_whatever_lists_values_are_drawn(call):
 
 def test_nothing_is_drawn_into_given_axes_before_the_arguments_are_checked():
     ax = Figure().add_subplot()
-    for call in (
-        lambda: plot_time_and_accuracy({"a": [([1], [0.5])], "b": [([1], ["x"])]}, ax),
-        lambda: plot_bits_curves({"a": [{"update": 1, "bits": 2}], "b": [{"update": 1}]}, ax),
-        lambda: plot_reliability({"a": calibration([0.9], [True]), "b": 3}, ax),
-    ):
+    for call in (lambda: plot_reliability({"a": calibration([0.9], [True]), "b": 3}, ax),):
         with pytest.raises((TypeError, ValueError)):
             call()
         assert not ax.lines

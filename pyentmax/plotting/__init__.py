@@ -1,4 +1,4 @@
-"""Pictures: hypothesis trees, attention, captions, forced decoding, sparsity, training, mappings.
+"""Pictures: hypothesis trees, attention, forced decoding, sparsity, heads, training, mappings.
 
 Every function draws into the axes that it is given, or into a new figure of suitable size, and
 returns the axes (``ax.figure`` is the figure). New figures never touch pyplot's state or backend,
@@ -20,12 +20,6 @@ from pyentmax.plotting._palette import PURPLE as PURPLE
 from pyentmax.plotting._palette import RULE as RULE
 from pyentmax.plotting._palette import VERMILION as VERMILION
 from pyentmax.plotting.attention import plot_attention
-from pyentmax.plotting.cells import plot_attended_cells, plot_captions
-from pyentmax.plotting.comparisons import (
-    plot_accuracy_by_alpha,
-    plot_learning_curves,
-    plot_time_and_accuracy,
-)
 from pyentmax.plotting.forced import plot_forced_decoding
 from pyentmax.plotting.graph import plot_hypothesis_graph
 from pyentmax.plotting.heads import (
@@ -42,22 +36,16 @@ from pyentmax.plotting.heads import (
 from pyentmax.plotting.mapping_curves import plot_mapping_curves
 from pyentmax.plotting.sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
 from pyentmax.plotting.training import (
-    plot_bits_curves,
-    plot_starts,
     plot_training_curve,
 )
 from pyentmax.plotting.tree import plot_hypothesis_tree
 
 __all__ = [
     "AttentionPanel",
-    "plot_accuracy_by_alpha",
     "plot_alpha_histograms",
     "plot_alpha_trajectories",
-    "plot_attended_cells",
     "plot_attention",
     "plot_attention_panels",
-    "plot_bits_curves",
-    "plot_captions",
     "plot_choice_of_k",
     "plot_density_histograms",
     "plot_exactness_by_beam",
@@ -66,13 +54,10 @@ __all__ = [
     "plot_head_diversity",
     "plot_hypothesis_graph",
     "plot_hypothesis_tree",
-    "plot_learning_curves",
     "plot_mapping_curves",
     "plot_positional_confidence",
     "plot_reliability",
-    "plot_starts",
     "plot_support_sizes",
-    "plot_time_and_accuracy",
     "plot_training_curve",
     "save_figure",
 ]

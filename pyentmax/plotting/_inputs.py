@@ -161,17 +161,3 @@ def by_name(
         if wanted not in given:
             raise ValueError(f"{name} must have {wanted!r}, got {shown(list(given))}")
     return {key: numbers(value, f"{name}[{key!r}]", ndim=ndim) for key, value in given.items()}
-
-
-def entries(curve: Any, key: str, name: str) -> NDArray[np.float64]:
-    """What each validation of a curve found under a key.
-
-    >>> entries([{"update": 1}], "bits", "curves['a']")
-    Traceback (most recent call last):
-    ValueError: curves['a'][0] must have 'bits', got ['update']
-    """
-    found = sequence(curve, name)
-    for i, entry in enumerate(found):
-        if key not in mapping(entry, f"{name}[{i}]"):
-            raise ValueError(f"{name}[{i}] must have {key!r}, got {shown(list(entry))}")
-    return numbers([entry[key] for entry in found], f"{key!r} of {name}", ndim=1)

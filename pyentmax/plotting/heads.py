@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.plotting._figures import legend, percent_axis, require_matplotlib
 from pyentmax.plotting._inputs import by_name, instance, mapping, numbers, sequence, whole
+from pyentmax.plotting._lines import COLOURS, check_lines, line_style
 from pyentmax.plotting._palette import GREY, INK, RULE
 from pyentmax.plotting.attention import checked_attention, plot_attention
-from pyentmax.plotting.comparisons import COLOURS, check_lines, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
