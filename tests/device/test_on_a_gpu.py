@@ -21,7 +21,7 @@ from pyentmax.data import BucketedPairs, make_batch
 from pyentmax.decoding import beam_search
 from pyentmax.mappings import MAPPINGS
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.training import TrainingConfig, Validation, train
+from pyentmax.training import RunOptions, TrainingConfig, Validation, train
 
 try:
     cupy = device_module("cuda")
@@ -83,7 +83,11 @@ def trained(device: bool, dropout: float = 0.0) -> tuple[RNNSeq2Seq, Any]:
         model.move_to(cupy)
     settings = TrainingConfig(updates=40, rate=0.01, validate_every=20)
     history = train(
-        model, BucketedPairs(PAIRS, 8), settings, lambda _: Validation(1.0, 1.0), progress=False
+        model,
+        BucketedPairs(PAIRS, 8),
+        settings,
+        lambda _: Validation(1.0, 1.0),
+        RunOptions(progress=False),
     )
     return model, history
 

@@ -31,8 +31,13 @@ from pyentmax.nn.attention import (
 )
 from pyentmax.nn.optim import Adam, clip_gradients, global_norm
 from pyentmax.tasks.inflection import Example, Inflector, train_inflector
-from pyentmax.training import History, TrainingConfig, Validation, load_checkpoint, train
-from pyentmax.training.progress import Progress
+from pyentmax.training import (
+    RunOptions,
+    TrainingConfig,
+    Validation,
+    load_checkpoint,
+    train,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -40,6 +45,7 @@ COPIES_OF_A_BATCH = 5  # two arrays of tokens in, one out, two masks
 RNG = np.random.default_rng(0)
 PAIRS = [(s, s[::-1].copy()) for s in (RNG.integers(4, 9, size=n) for n in (1, 2, 3, 4, 5) * 8)]
 BATCHES = BucketedPairs(PAIRS, 8)
+QUIET = RunOptions(progress=False)
 VERBS = [Example(w, f"{w}ed", ("V", "PST")) for w in ("play", "walk", "call", "mail", "ask")]
 VERBS += [Example(w, f"{w}s", ("V", "PRS")) for w in ("play", "walk", "call", "mail", "ask")]
 
@@ -76,7 +82,7 @@ def trained(
         validations.append(1)
         return Validation(1 / len(validations), float(len(validations)))
 
-    history = train(model, BATCHES, config, validate, progress=False, **options)
+    history = train(model, BATCHES, config, validate, RunOptions(progress=False, **options))
     return model, history
 
 
@@ -109,13 +115,13 @@ def test_a_transformers_training_and_decoding_are_the_hosts(changes: dict[str, A
     models, losses = [], []
     for device in (False, True):
         model = new_transformer(device, **changes)
-        config = TrainingConfig(updates=4, rate=0.01, accumulate=2, average=2, validate_every=2)
+        config = TrainingConfig(updates=4, rate=0.01, accumulate=2, average=2, average_every=2)
         scores = iter(range(9))
 
         def validate(model: Transformer, scores: Iterator[int] = scores) -> Validation:
             return Validation(1.0, float(next(scores)))
 
-        history = train(model, TokenBatches(PAIRS, 30), config, validate, progress=False)
+        history = train(model, TokenBatches(PAIRS, 30), config, validate, QUIET)
         models.append(model)
         losses.append(history.loss)
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
@@ -159,7 +165,7 @@ def test_training_is_the_hosts(attention: str):
 def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: str):
     counts = []
 
-    class Watched(BucketedPairs):
+    class Counting(BucketedPairs):
         """Counts copies whenever a batch is taken."""
 
         def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
@@ -169,12 +175,13 @@ def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: 
 
     model = new_model(True, dropout, attention=attention)
     config = TrainingConfig(updates=5, validate_every=5)
-    batches = Watched(PAIRS, 8)
-    train(model, batches, config, lambda _: Validation(1.0, 1.0), progress=False, keep="last")
+    batches = Counting(PAIRS, 8)
+    options = RunOptions(progress=False, keep="last")
+    train(model, batches, config, lambda _: Validation(1.0, 1.0), options)
     steps = [(b[0] - a[0], b[1] - a[1]) for a, b in zip(counts, counts[1:], strict=False)]
-    # The first of each 20 updates follows a look at the learned α, which one model lets one watch.
-    watched = 1 if attention == "learned" else 0
-    assert steps == [(COPIES_OF_A_BATCH, watched), *[(COPIES_OF_A_BATCH, 0)] * 3]
+    # The first of each 20 updates reads the diagnostics: the learned α, if there is one.
+    diagnostics = 1 if attention == "learned" else 0
+    assert steps == [(COPIES_OF_A_BATCH, diagnostics), *[(COPIES_OF_A_BATCH, 0)] * 3]
 
 
 def test_a_seed_fixes_dropout_on_the_device_too(tmp_path):
@@ -201,7 +208,7 @@ def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
         return Validation(1.0, 1.0) if len(seen) == 1 else stop(model)
 
     with pytest.raises(KeyboardInterrupt):
-        train(model, BATCHES, config, interrupted, directory=tmp_path, progress=False)
+        train(model, BATCHES, config, interrupted, RunOptions(tmp_path, progress=False))
     arrays, meta = load_checkpoint(tmp_path / "last.npz", "training state")
     assert meta["updates"] == 10
     assert all(type(x) is np.ndarray for x in arrays.values())
@@ -227,8 +234,7 @@ def test_a_loss_that_is_not_finite_is_found_before_anything_is_saved(tmp_path):
             BATCHES,
             config,
             lambda _: pytest.fail("nothing to validate"),
-            directory=tmp_path,
-            progress=False,
+            RunOptions(tmp_path, progress=False),
         )
     assert not list(tmp_path.glob("*.npz"))
 
@@ -419,7 +425,7 @@ def test_an_inflector_on_the_device(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     config = TrainingConfig(updates=4)
     (host, mine), (device, theirs) = (
-        train_inflector(VERBS, VERBS, config, progress=False, device=d, hidden=8, dropout=0.0)
+        train_inflector(VERBS, VERBS, config, QUIET, device=d, hidden=8, dropout=0.0)
         for d in ("cpu", "cuda")
     )
     assert device.model.xp is fake_cupy
@@ -432,7 +438,7 @@ def test_an_inflector_on_the_device(monkeypatch):
 
 def test_without_cupy_the_command_says_what_to_install(words, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cupy", None)  # an ImportError, installed or not
-    assert main(arguments(words, tmp_path / "run", "cuda")) == 1
+    assert main(arguments(words, tmp_path / "run", "cuda")) == 2
     message = capsys.readouterr().err
     assert "device 'cuda' needs CuPy" in message
     assert "pip install 'pyentmax[cuda12]'" in message
@@ -448,7 +454,7 @@ def test_without_a_gpu_the_command_says_so(words, tmp_path, monkeypatch, capsys)
             raise RuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")
 
     monkeypatch.setitem(sys.modules, "cupy", NoDevice)
-    assert main(arguments(words, tmp_path / "run", "cuda")) == 1
+    assert main(arguments(words, tmp_path / "run", "cuda")) == 2
     message = capsys.readouterr().err
     assert "CuPy 14.0 is installed, but a first kernel failed (cudaErrorNoDevice" in message
 
@@ -463,33 +469,3 @@ def test_a_gpu_that_computes_wrongly_is_refused(monkeypatch):
 def test_other_devices_are_unknown():
     with pytest.raises(ValueError, match="device: expected one of cpu, cuda, got 'tpu'"):
         train_inflector(VERBS, VERBS, TrainingConfig(updates=1), device="tpu")
-
-
-def test_the_progress_bar_asks_for_figures_only_when_it_shows_them():
-    class Bar:
-        shown = settled = 0
-
-        def update(self, n: int) -> bool:
-            return False
-
-        def set_postfix_str(self, text: str) -> None:
-            Bar.shown += 1
-
-    class Run:
-        history = History()
-        updates = 3
-        speed = "3 examples/s"
-        recent_loss = property(lambda self: float(loss))
-
-        def settle(self) -> None:
-            Bar.settled += 1
-
-    loss = fake_cupy.asarray(np.array(0.5))
-    progress = Progress(10, 0, wanted=False)
-    progress.bar = Bar()
-    fake_cupy.copies.reset()
-    progress.updated(Run())
-    assert (Bar.shown, Bar.settled, fake_cupy.copies.to_host) == (0, 0, 0)
-    progress.bar.update = lambda n: True
-    progress.updated(Run())
-    assert (Bar.shown, Bar.settled, fake_cupy.copies.to_host) == (1, 1, 1)

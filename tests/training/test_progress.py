@@ -65,3 +65,15 @@ def test_missing_tqdm_says_what_to_install(monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'pyentmax\[models\]'"):
         with counting(5, "word"):
             pass
+
+
+def test_figures_are_computed_only_when_drawn(terminal, monkeypatch):
+    # On a GPU, reading the loss would make the host wait.
+    drawn = iter([False, True])
+    shown = []
+    monkeypatch.setattr(Bar, "update", lambda bar, n: next(drawn))
+    monkeypatch.setattr(Bar, "set_postfix_str", lambda bar, text: shown.append(text), raising=False)
+    bar = progress.Progress(10, 0, wanted=True)
+    bar.updated(lambda: pytest.fail("the bar was not drawn"))
+    bar.updated(lambda: "loss 0.5")
+    assert shown == ["loss 0.5"]

@@ -8,7 +8,7 @@ import pytest
 
 from pyentmax.tasks.inflection import read_examples, train_inflector
 from pyentmax.tasks.inflection.demo import LEMMA, TAGS, train_demo
-from pyentmax.training import TrainingConfig
+from pyentmax.training import RunOptions, TrainingConfig
 
 pytestmark = pytest.mark.deep
 
@@ -43,8 +43,8 @@ def test_english_of_the_shared_task(size, layers, batch_size, updates, least):
             train,
             dev,
             config,
+            RunOptions(progress=False),
             batch_size=batch_size,
-            progress=False,
             hidden=128,
             layers=layers,
             dropout=0.3,
