@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import threads
-from pyentmax.calls.dask_arrays import is_dask
-from pyentmax.calls.devices import array_module, beside, on_device
+from pyentmax.calls.devices import array_module, beside, is_dask, on_device
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
-from pyentmax.calls.rows import as_mask, reduce_to
+from pyentmax.calls.rows import as_mask, broadcasts, reduce_to
 from pyentmax.mappings import MAPPINGS
 from pyentmax.mappings.entmax import ALPHA, ENTMAX
 from pyentmax.mappings.entmax15 import ENTMAX15
@@ -284,11 +283,7 @@ class Setting:
 def _fitting(value: Any, shape: tuple[int, ...], name: str, what: str) -> Any:
     """An array that broadcasts to a shape without widening it."""
     value = np.asarray(value) if not hasattr(value, "__array_function__") else value
-    try:
-        fits = not value.ndim or np.broadcast_shapes(value.shape, shape) == shape
-    except ValueError:
-        fits = False
-    if not fits:
+    if value.ndim and not broadcasts(value.shape, shape):
         raise ValueError(f"{name} of shape {value.shape} does not broadcast to {what} {shape}")
     return value
 

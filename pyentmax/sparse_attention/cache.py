@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.dask_arrays import is_dask
-from pyentmax.calls.devices import on_device
+from pyentmax.calls.devices import is_dask, on_device
 from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import KERNEL_DTYPES

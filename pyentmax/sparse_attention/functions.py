@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.dask_arrays import is_dask, plan
+from pyentmax.calls.dask_arrays import plan
+from pyentmax.calls.devices import is_dask
 from pyentmax.calls.record import Mapping
 from pyentmax.calls.rows import reduce_to
 from pyentmax.mappings.entmax import ENTMAX
