@@ -92,6 +92,8 @@ def test_passing_report_names_the_largest_absolute_error() -> None:
     assert 0 < report.largest_error == np.abs(report.differences).max() < 1e-9
     assert abs(report.differences[report.where]) == report.largest_error
     assert report.largest_error <= report.estimate + report.tolerance
+    exact = check_gradient(lambda z: z @ [0.0, 2, -1], [1.0, 2, 4], lambda z: [0.0, 2, -1])
+    assert (exact.largest_error, exact.analytic) == (0, 2), "0 = 0 would prove little"
 
 
 def test_jacobian_along_another_axis() -> None:

@@ -82,9 +82,13 @@ class CheckReport:
 
     @property
     def where(self) -> tuple[int, ...]:
-        """The index of the entry with the largest absolute error, of those with a numeric value."""
+        """The index of the entry with the largest absolute error, of those with a numeric value.
+
+        Of several such entries, that of the largest derivative: if all are exact, not a 0.
+        """
         size = np.where(np.isnan(self.numeric_entries), -1, absolute(self.differences))
-        return tuple(int(i) for i in np.unravel_index(np.argmax(size), size.shape))
+        derivative = np.where(size == np.max(size), np.abs(self.numeric_entries), -1)
+        return tuple(int(i) for i in np.unravel_index(np.argmax(derivative), size.shape))
 
     @property
     def largest_error(self) -> float:
