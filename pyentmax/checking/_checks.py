@@ -251,8 +251,7 @@ def _check_arguments(rtol: Any, atol: Any, epsilon: Any, **functions: Any) -> No
     for name, function in functions.items():
         if not callable(function):
             raise TypeError(f"{name} must be a function, got {function!r:.60}")
-    numbers = {"rtol": rtol, "atol": atol} | ({} if epsilon is None else {"epsilon": epsilon})
-    for name, value in numbers.items():
+    for name, value in {"rtol": rtol, "atol": atol, "epsilon": epsilon or 0}.items():
         if not (is_number(value) and value >= 0):
             raise ValueError(f"{name} must be a number of 0 or more, got {value!r:.60}")
 
