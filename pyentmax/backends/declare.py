@@ -20,6 +20,7 @@ threads of a call (`pyentmax.set_workers`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
 
 import numpy as np
@@ -86,33 +87,22 @@ def mapping(
     If not `shifted`, the body sees the scores as they came, as where a bound may keep the largest
     from mattering. With `one_axis` a row has an order, which the entries of several axes lack.
     """
-
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        return _score_function(body, parameter, shifted=shifted, one_axis=one_axis)
-
-    return decorate
+    return _with(_score_function, parameter=parameter, shifted=shifted, one_axis=one_axis)
 
 
 def log_probabilities(
     parameter: Parameter | None = None,
 ) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """Logarithms of probabilities, called as the mapping is; −∞ in a row with nothing left."""
-
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        return _score_function(body, parameter, dead=-np.inf)
-
-    return decorate
+    return _with(_score_function, parameter=parameter, dead=-np.inf)
 
 
 def support(
     parameter: Parameter | None = None, *, shifted: bool = True, one_axis: bool = False
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """Where there is probability: ``f(z[, parameter], axis=-1, *, mask=None)``."""
-
-    def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        return _score_function(body, parameter, shifted=shifted, one_axis=one_axis).reference
-
-    return decorate
+    form = {"shifted": shifted, "one_axis": one_axis, "kernels": False}
+    return _with(_score_function, parameter=parameter, **form)
 
 
 def product(
@@ -122,34 +112,21 @@ def product(
 
     `kernel` names another function's kernel that does the same.
     """
-
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        with_sections(body, PRODUCT, parameter_names(body)[2:])
-        return _derivative(body, parameter, "v", ("entries",), one_axis=one_axis, kernel=kernel)
-
-    return decorate
+    form = {"direction": "v", "sections": PRODUCT, "one_axis": one_axis, "kernel": kernel}
+    return _with(_derivative, parameter=parameter, results=("entries",), **form)
 
 
 def jacobian(
     parameter: Parameter | None = None, *, one_axis: bool = False
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """The Jacobian: ``f(p[, parameter], axis=-1)``, of which the body returns (n, d, d)."""
-
-    def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        return _derivative(body, parameter, "", ("matrix",), one_axis=one_axis).reference
-
-    return decorate
-
-
-def elementwise_gradient(
-    parameter: Parameter,
 ) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
+    """The Jacobian: ``f(p[, parameter], axis=-1)``, of which the body returns (n, d, d)."""
+    form = {"one_axis": one_axis, "kernels": False}
+    return _with(_derivative, parameter=parameter, results=("matrix",), **form)
+
+
+def elementwise_gradient(parameter: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """A derivative of each entry: ``f(p, parameter, axis=-1)``."""
-
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        return _derivative(body, parameter, "", ("entries",))
-
-    return decorate
+    return _with(_derivative, parameter=parameter, results=("entries",))
 
 
 def parameter_vjp(
@@ -160,14 +137,8 @@ def parameter_vjp(
     The body returns what each row gives (for a bound: each entry), and the caller gets their sums
     in the shape of the parameter. With `with_mask` the body also sees the mask, by that keyword.
     """
-
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        with_sections(body, GRADIENT, parameter_names(body)[2:])
-        return _derivative(
-            body, parameter, "g", ("gradient",), with_mask=with_mask, one_axis=one_axis
-        )
-
-    return decorate
+    form = {"direction": "g", "sections": GRADIENT, "one_axis": one_axis, "with_mask": with_mask}
+    return _with(_derivative, parameter=parameter, results=("gradient",), **form)
 
 
 def vjps(parameter: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
@@ -175,25 +146,16 @@ def vjps(parameter: Parameter) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
 
     Called as either is. The body returns both in rows, the gradient as what each row gives.
     """
-
-    def decorate(body: Callable[P, R]) -> Accelerated[P, R]:
-        with_sections(body, VJPS, parameter_names(body)[2:])
-        return _derivative(body, parameter, "g", ("entries", "gradient"))
-
-    return decorate
+    form = {"direction": "g", "sections": VJPS}
+    return _with(_derivative, parameter=parameter, results=("entries", "gradient"), **form)
 
 
 def regularizer(
     parameter: Parameter | None = None, *, with_mask: bool = False, one_axis: bool = False
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
+) -> Callable[[Callable[P, R]], Accelerated[P, R]]:
     """Ω(p) of each row: ``f(p[, parameter], axis=-1[, *, mask=None])``."""
-
-    def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        return _derivative(
-            body, parameter, "", ("number",), with_mask=with_mask, one_axis=one_axis
-        ).reference
-
-    return decorate
+    form = {"one_axis": one_axis, "with_mask": with_mask, "kernels": False}
+    return _with(_derivative, parameter=parameter, results=("number",), **form)
 
 
 def accelerated(
@@ -202,6 +164,7 @@ def accelerated(
     arrange: Arrange,
     roles: Sequence[str],
     keywords: dict[str, Any] | None = None,
+    kernels: bool = True,
 ) -> Accelerated[P, R]:
     """A function of users' arrays that runs kernels, with its `reference`, which does not.
 
@@ -215,12 +178,22 @@ def accelerated(
         the names of these arguments, None for those that body does not have
     keywords : dict, optional
         keywords that stand for the body's ``**options``, with their defaults
+    kernels : bool
+        False for a function that has none, and takes no ``workers=``
     """
     keywords = keywords or {}
-    public = with_signature(body, arrange(True), roles, {**keywords, "workers": None})
-    public.reference = with_signature(body, arrange(False), roles, keywords)
+    reference = with_signature(body, arrange(False), roles, keywords)
+    public = reference
+    if kernels:
+        public = with_signature(body, arrange(True), roles, {**keywords, "workers": None})
+    public.reference = reference
     public.body, public.parameter = body, parameter
     return cast("Accelerated[P, R]", public)
+
+
+def _with(function: Any, **form: Any) -> Any:
+    """The decorator that `function` becomes; mypy cannot follow its type through partial."""
+    return partial(function, **form)
 
 
 def _score_function(
@@ -230,6 +203,7 @@ def _score_function(
     shifted: bool = True,
     one_axis: bool = False,
     dead: float = 0,
+    kernels: bool = True,
 ) -> Accelerated[P, R]:
     """A function of scores whose result has their shape."""
     name, named = body.__name__, "" if parameter is None else parameter.name
@@ -261,19 +235,21 @@ def _score_function(
         return call
 
     roles = ("z", named, "axis", "mask", "out", "workers")
-    public: Any = accelerated(body, parameter, arrange, roles)
+    public: Any = accelerated(body, parameter, arrange, roles, kernels=kernels)
     return cast("Accelerated[P, R]", public)
 
 
 def _derivative(
     body: Callable[P, R],
     parameter: Parameter | None,
-    direction: str,
     results: Sequence[str],
     *,
+    direction: str = "",
+    sections: str = "",
     with_mask: bool = False,
     one_axis: bool = False,
     kernel: str | None = None,
+    kernels: bool = True,
 ) -> Accelerated[P, R]:
     """A function of probabilities p, perhaps of a direction, a parameter, and the scores z.
 
@@ -281,6 +257,8 @@ def _derivative(
     what the row adds to the gradient in the parameter.
     """
     name, named = kernel or body.__name__, "" if parameter is None else parameter.name
+    if sections:
+        with_sections(body, sections, parameter_names(body)[2:])
 
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:
@@ -326,7 +304,7 @@ def _derivative(
         return call
 
     roles = ("p", direction, named, "z", "axis", "mask", "workers")
-    public: Any = accelerated(body, parameter, arrange, roles)
+    public: Any = accelerated(body, parameter, arrange, roles, kernels=kernels)
     return cast("Accelerated[P, R]", public)
 
 

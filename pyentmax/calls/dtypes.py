@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,7 @@ def as_array(array: Any, name: str) -> Any:
     return array if hasattr(array, "__array_function__") else np.asarray(array)
 
 
+@functools.lru_cache
 def epsilon(dtype: Any) -> float:
     """The spacing of floats at 1; NumPy does not know that of bfloat16, which ml_dtypes brings."""
     return 2.0**-7 if np.dtype(dtype).name == "bfloat16" else float(np.finfo(dtype).eps)

@@ -69,16 +69,17 @@ class PerRow:
                 raise self._out_of_range(value)
             value = np.array(value, np.float64)
         else:
-            value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
+            if type(value) is not np.ndarray or value.dtype != np.float64:
+                value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
             self._check_shape(value, like.shape[:-1])
             valid = self._in_range(value)
-            whole = value == np.floor(value) if self.whole else True
             if not isinstance(value, np.ndarray):
+                whole = value == np.floor(value) if self.whole else valid
                 value = np.where(valid & whole, value, np.nan)
-            elif not np.all(whole):
-                wrong = value[~whole].flat[0]
+            elif self.whole and (value != np.floor(value)).any():
+                wrong = value[value != np.floor(value)].flat[0]
                 raise ValueError(f"{self.name} must be a whole number, got {wrong:g}")
-            elif not valid.all():
+            elif not np.logical_and.reduce(valid, axis=None):
                 raise self._out_of_range(value[~valid].flat[0])
         return value if type(like) is np.ndarray else beside(value, like, self.name)
 
@@ -174,13 +175,13 @@ class UpperBounds:
         upper = self._fitted(beside(upper, z, self.name), shape, "z")
         upper = np.where(live, to_rows(upper, axes), 0)
         self._check_values(upper)
-        bounds = np.minimum(upper, NO_BOUND).astype(z.dtype)
-        total = np.sum(bounds, axis=-1)
+        bounds = np.minimum(upper, NO_BOUND).astype(z.dtype, copy=False)
+        total = bounds.sum(axis=-1)
         feasible = total >= least_sum(z.dtype, precision, z.shape[-1])
-        feasible = (feasible & np.all(upper >= 0, axis=-1)) | ~np.any(live, axis=-1)
+        feasible = (feasible & (upper >= 0).all(axis=-1)) | ~live.any(axis=-1)
         if not isinstance(z, np.ndarray):
             return np.where(feasible[..., None], bounds, np.nan)
-        if not np.all(feasible):
+        if not feasible.all():
             least = np.min(np.where(feasible, np.inf, total))
             raise ValueError(
                 f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
@@ -239,7 +240,7 @@ class UpperBounds:
             raise ValueError(
                 f"{self.name} of shape {upper.shape} does not broadcast to {kind}, of shape {shape}"
             )
-        return np.broadcast_to(upper, shape)
+        return upper if upper.shape == shape else np.broadcast_to(upper, shape)
 
     def _check_values(self, upper: Any) -> None:
         if isinstance(upper, np.ndarray) and not (upper >= 0).all():
@@ -277,5 +278,7 @@ def parts_of_largest(weights: Any) -> Any:
 
     None that matters is lost either once they are rounded to the dtype of the scores.
     """
-    largest = np.max(weights) if weights.size else 1
-    return weights / np.where(largest == 0, 1, largest)
+    if not weights.size:
+        return weights
+    largest = weights.max()
+    return weights / (largest + (largest == 0))

@@ -148,7 +148,7 @@ def masked_scores(z: Any, mask: Any, *, shifted: bool = True) -> tuple[Any, Any]
 
 def all_finite(top: Any) -> bool:
     """Whether all are finite; False on a device, where asking would synchronise."""
-    return isinstance(top, np.ndarray) and bool(np.isfinite(top).all())
+    return isinstance(top, np.ndarray) and bool(np.logical_and.reduce(np.isfinite(top), axis=None))
 
 
 def live_entries(z: Any, mask: Any) -> Any:

@@ -98,10 +98,12 @@ def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
     """What the kernel weighs each row by, or None where rounding would lose a weight."""
     if options.weight is None and options.ignore_index is None:
         return np.array(1 / max(labels.size, 1) if options.reduction == "mean" else 1, z.dtype)
-    weight = np.broadcast_to(row_weights(z, labels, options), labels.shape)
+    weight = row_weights(z, labels, options)
+    if np.shape(weight) != labels.shape:
+        weight = np.broadcast_to(weight, labels.shape)
     rounded = shares(weight, z.dtype, options)
     # What is lost compared with another counts if that one has no score left; the body looks first.
-    if options.weight is not None and not np.all((rounded != 0) == (weight != 0)):
+    if options.weight is not None and not ((rounded == 0) == (weight == 0)).all():
         return None
     return rounded / _total(rounded) if options.reduction == "mean" else rounded
 
@@ -121,12 +123,14 @@ def _reduced(
     total = np.add.reduce(each, axis=None)
     if total != total:  # a NaN is what the kernel gives for a label that is out of range
         checked_labels(labels, counts, z.shape[-1])
-    if options.reduction == "mean" and not counts.all():
+    if options.reduction == "mean" and not np.logical_and.reduce(counts, axis=None):
         weights = np.broadcast_to(weights, counts.shape)
         # Rows without any score had their share in the sum of weights, and should not have.
         share = _total(weights) / _total(np.where(counts, weights, 0))
         total, gradient = total * share, [part * share for part in gradient]
-    reduced = (each if options.reduction == "none" else total).astype(dtype, copy=False)
+    reduced = each if options.reduction == "none" else total
+    if reduced.dtype != dtype:
+        reduced = reduced.astype(dtype)
     return (reduced, finish(gradient[0], shape, axes, dtype)) if gradient else reduced
 
 
@@ -196,5 +200,5 @@ def plan_loss(
 
 def _total(weight: Any) -> Any:
     """The sum of the weights; 1 where none counts, and the mean is 0."""
-    total = np.sum(weight)
+    total = weight.sum()
     return total if total else np.ones_like(total)

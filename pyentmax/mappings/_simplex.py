@@ -12,6 +12,7 @@ Kernels do the same: no row, whatever it holds, touches another or leaves its me
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -64,24 +65,28 @@ def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
 def dense(s: Any, share: Any = None, log_s: Any = None) -> Any:
     """J itself, of shape batch + (d, d); no cancellation at a dominant entry, as in `product`.
 
-    `log_s` tells what s_i w_j is where s_i and s_j both are beyond floats.
+    Off the diagonal it is −s_i w_j, and since J1 = 0, an entry of the diagonal is the sum of the
+    others in its row, all of one sign. Of s_i w_j = s_j w_i, that with the smaller s stays finite,
+    and taking it keeps J symmetric to the bit. `log_s` tells what both are where s_i and s_j are
+    beyond floats.
     """
     share = _share(s) if share is None else share
-    k = np.argmax(share, axis=-1, keepdims=True)
-    rest, at_k = without_largest(s, k)
-    # s_i w_j = s_j w_i; of the two the one with the smaller s stays finite. Symmetric to the bit.
     lesser = np.minimum(s[..., :, None], s[..., None, :])
-    greater = np.maximum(share[..., :, None], share[..., None, :])
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        between = times(lesser, greater)
+    with np.errstate(over="ignore", invalid="ignore"):
+        between = lesser * np.maximum(share[..., :, None], share[..., None, :])
         if log_s is not None:
             log_share = _log_share(log_s, share)
             least = np.minimum(log_s[..., :, None], log_s[..., None, :])
             exact = np.exp(least + np.maximum(log_share[..., :, None], log_share[..., None, :]))
             between = np.where(lesser < np.inf, between, exact)
-    around = np.sum(rest, axis=-1, keepdims=True)
-    own = np.where(at_k, times(around, share), rest * (1 - share))
-    return np.where(identity(s) != 0, own[..., :, None], 0 - between)
+    diagonal = _diagonal(s.shape[-1]) if isinstance(s, np.ndarray) else identity(s) != 0
+    between = np.where(diagonal, 0, between)
+    return np.where(diagonal, between.sum(axis=-1, keepdims=True), 0 - between)
+
+
+@functools.lru_cache(maxsize=16)
+def _diagonal(d: int) -> Any:
+    return np.eye(d, dtype=bool)
 
 
 def identity(like: Any) -> Any:
@@ -109,8 +114,8 @@ def _log_share(log_s: Any, share: Any) -> Any:
 
 
 def _share(s: Any) -> Any:
-    total = np.sum(s, axis=-1, keepdims=True)
-    return s / np.where(total == 0, 1, total)
+    total = s.sum(axis=-1, keepdims=True)
+    return s / (total + (total == 0))
 
 
 def without_largest(s: Any, k: Any) -> tuple[Any, Any]:

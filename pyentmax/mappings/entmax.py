@@ -198,7 +198,10 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
      [ 0.   0.   0. ]]
     """
     beta = _beta(alpha, p)
-    return _simplex.dense(_curvature(p, beta), _share(p, beta), _log_curvature(p, beta))
+    s = _curvature(p, beta)
+    if isinstance(s, np.ndarray) and np.isfinite(s.sum(axis=-1)).all():
+        return _simplex.dense(s)
+    return _simplex.dense(s, _share(p, beta), _log_curvature(p, beta))
 
 
 @declare.elementwise_gradient(ALPHA)

@@ -509,7 +509,6 @@ def test_targets_of_another_shape_are_no_labels_of_one_class(z: Any, kind: type)
     np.testing.assert_array_equal(right, np.maximum(z, 0))
 
 
-@pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_shapes_that_do_not_fit_are_those_that_came() -> None:
     z, y = np.zeros((5, 6)), np.zeros((5, 6))
     for options, name in (
@@ -521,13 +520,3 @@ def test_shapes_that_do_not_fit_are_those_that_came() -> None:
             pe.entmax_sigmoid_loss(z, y, **options)
     with pytest.raises(ValueError, match=r"^y must have the shape of z, \(5, 6\), got \(6,\)$"):
         pe.entmax_sigmoid_loss(z, y[0])
-    matrix = np.matrix([[1.0, 2.0]])
-    assert pe.entmax_sigmoid_loss(matrix, matrix > 1) == pe.entmax_sigmoid_loss([1.0, 2], [0, 1])
-    targets = np.matrix([[1, 0], [0, -1]])
-    z, options = np.array([[0.5, 1], [1, 0]]), {"ignore_index": -1}
-    expected = pe.one_vs_all_loss(z, targets.A, **options)
-    assert pe.one_vs_all_loss(z, targets, **options) == expected  # it was doubled
-    labels = np.matrix([[0, 1, -1, 1]])
-    z = np.arange(8.0).reshape(1, 4, 2) % 3
-    for loss in (pe.one_vs_all_loss, pe.softmax_loss):
-        assert loss(z, labels, **options) == loss(z, labels.A, **options)
