@@ -76,11 +76,11 @@ class PerRow:
             if not isinstance(value, np.ndarray):
                 whole = value == np.floor(value) if self.whole else valid
                 value = np.where(valid & whole, value, np.nan)
+            elif not np.logical_and.reduce(valid, axis=None):
+                raise self._out_of_range(value[~valid].flat[0])
             elif self.whole and (value != np.floor(value)).any():
                 wrong = value[value != np.floor(value)].flat[0]
                 raise ValueError(f"{self.name} must be a whole number, got {wrong:g}")
-            elif not np.logical_and.reduce(valid, axis=None):
-                raise self._out_of_range(value[~valid].flat[0])
         return value if type(like) is np.ndarray else beside(value, like, self.name)
 
     def _in_range(self, value: Any) -> Any:

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 
 from pyentmax.backends import declare
+from pyentmax.calls.parameters import PerRow
 from pyentmax.log_probabilities import log_sum_exp
 from pyentmax.mappings import MAPPINGS
-from pyentmax.mappings.entmax import ALPHA
 from pyentmax.thresholds.bisection import bisection
 from pyentmax.thresholds.threshold import beta_per_row
+
+ALPHA = PerRow("alpha", least=1, strict=True)
 
 
 @declare.mapping(ALPHA)

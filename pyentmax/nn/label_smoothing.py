@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from pyentmax.autograd.tensor import Array, Tensor
@@ -17,7 +19,7 @@ def smoothed_label_loss(
     *,
     weight: Array | None = None,
     reduction: str = "mean",
-    **params: float,
+    **params: Any,
 ) -> Tensor:
     """The mean or sum of L(z; q) over rows, q = (1 − ε) e_y + ε/d, without any array of the q.
 
