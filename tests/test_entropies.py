@@ -93,17 +93,6 @@ def test_an_alpha_that_does_not_fit_is_named(entropy: Callable[..., object]) -> 
     )
 
 
-@pytest.mark.parametrize("entropy", [shannon_entropy, gini_entropy, tsallis_entropy, norm_entropy])
-def test_a_matrix_is_taken_entry_by_entry(entropy: Callable[..., np.ndarray]) -> None:
-    # With * for a matrix product a square one gave something else, silently.
-    p = np.array([[0.5, 0.5], [0.25, 0.75]])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PendingDeprecationWarning)
-        found = entropy(np.matrix(p))
-    assert type(found) is np.ndarray
-    np.testing.assert_array_equal(found, entropy(p))
-
-
 def test_the_norm_of_nothing_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"p of shape \(2, 0\) has no entry along axis -1"):
         norm_entropy(np.ones((2, 0)))

@@ -210,6 +210,8 @@ def _score_function(
 
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(z: Any, value: Any, axis: Any, mask: Any, out: Any, workers: Any) -> Any:
+            if workers is not None:
+                workers = threads.counted(workers)
             if type(z) is not np.ndarray:
                 given = {"z": z, named: value, "axis": axis, "mask": mask, "out": out}
                 result = elsewhere(public, parameter, given, use_kernels, name)
@@ -263,6 +265,8 @@ def _derivative(
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:
             p_given, value_given = p, value
+            if workers is not None:
+                workers = threads.counted(workers)
             if type(p) is not np.ndarray:
                 given = {"p": p, direction: v, named: value, "z": z, "axis": axis, "mask": mask}
                 result = elsewhere(public, parameter, given, use_kernels, name, results)

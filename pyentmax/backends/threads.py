@@ -129,8 +129,6 @@ def run(
     than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts
     that out.
     """
-    if workers is not None:
-        workers = counted(workers)
     pieces = operands[0].size // ENTRIES_PER_WORKER
     if pieces > 1:
         count = min(pieces, get_workers() if workers is None else workers)
