@@ -1,64 +1,46 @@
-"""The sections of a docstring that are the same for every function of a kind."""
+"""The sections of a docstring that are the same for every function of one form."""
 
 from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Sequence
-from typing import Any
 
-PRODUCT = """
+_SECTIONS = """
 Parameters
 ----------
-p, v : arrays of one shape
-    p is what `{mapping}` gave, v a direction
-{others} : as in `{mapping}`
+{arrays}
+{{others}} : as in {source}
 
 Returns
 -------
-array of p's shape
+{returns}
 
 Raises
 ------
 ValueError, TypeError
-    as in `{mapping}`, and if p and v differ in shape
+    as in {source}{errors}
 """
-GRADIENT = """
-Parameters
-----------
-p, g : arrays of one shape
-    p is what `{mapping}` gave, g a loss's gradient in p
-{others} : as in `{mapping}`
 
-Returns
--------
-array of {parameter}'s shape
 
-Raises
-------
-ValueError, TypeError
-    as in `{mapping}`, and if p and g differ in shape
-"""
+def _derivative(v: str, what: str, returns: str) -> str:
+    arrays = f"p, {v} : arrays of one shape\n    p is what `{{mapping}}` gave, {v} {what}"
+    errors = f", and if p and {v} differ in shape"
+    return _SECTIONS.format(arrays=arrays, source="`{mapping}`", returns=returns, errors=errors)
+
+
+PRODUCT = _derivative("v", "a direction", "array of p's shape")
+GRADIENT = _derivative("g", "a loss's gradient in p", "array of {parameter}'s shape")
 VJPS = GRADIENT.replace("array of {parameter}'s shape", "arrays of p's and of {parameter}'s shape")
-LOSS = """
-Parameters
-----------
-z, y : scores; labels or distributions
-{others} : as in `{mapping}` and `fenchel_young_loss`
-
-Returns
--------
-float, or array of the labels' shape for "none"; a gradient has z's shape
-
-Raises
-------
-ValueError, TypeError
-    as in `{mapping}` and `fenchel_young_loss`
-"""
+LOSS = _SECTIONS.format(
+    arrays="z, y : scores; labels or distributions",
+    source="`{mapping}` and `fenchel_young_loss`",
+    returns="float, or array of the labels' shape for \"none\"; a gradient has z's shape",
+    errors="",
+)
 
 
-def with_sections(function: Callable[..., Any], sections: str, others: Sequence[str]) -> None:
+def with_sections(function: Callable[..., object], sections: str, others: Sequence[str]) -> None:
     """Add sections to a function's docstring before its examples, unless it has its own.
 
     Parameters
@@ -73,7 +55,5 @@ def with_sections(function: Callable[..., Any], sections: str, others: Sequence[
     if "Parameters\n" in text:
         return
     mapping = re.split("_(?:jvp|vjp|loss)", function.__name__)[0]
-    added = textwrap.dedent(sections).format(
-        mapping=mapping, others=", ".join(others), parameter=others[0]
-    )
+    added = sections.format(mapping=mapping, others=", ".join(others), parameter=others[0])
     function.__doc__ = f"{text.rstrip()}\n{added}\n{examples}{rest}"
