@@ -259,6 +259,7 @@ def _derivative(
     what the row adds to the gradient in the parameter.
     """
     name, named = kernel or body.__name__, "" if parameter is None else parameter.name
+    with_scores = "z" in parameter_names(body)
     if sections:
         with_sections(body, sections, parameter_names(body)[2:])
 
@@ -275,24 +276,24 @@ def _derivative(
             p, v, mask, shape, axes, dtype = arrange_probabilities(p, v, axis, mask, direction)
             if one_axis:
                 check_one_axis(axes, axis)
-            rows = [p] if v is None else [p, v]
+            rows = [p, v] if direction else [p]
             if parameter is not None:
                 value = parameter.for_probabilities(value, p, mask, shape, axes, p_given)
-            if z is not None:
+            if with_scores:
                 z, _, z_shape, _, _ = arrange_scores(beside(as_array(z, "z"), p, "z"), axis)
                 check_same_shape(z_shape, "z", shape)
             found = choice.kernel_for(p, name) if use_kernels else None
             if found is not None:
                 if parameter is not None and parameter.in_product:
                     rows.append(parameter.operand(value, p))
-                if z is not None:
+                if with_scores:
                     rows.append(z)
                 each = threads.run(found, rows, None, workers)
             else:
                 columns = [flattened(x) for x in rows]
                 if parameter is not None:
                     columns.append(parameter.column(value, p.shape[:-1]))
-                if z is not None:
+                if with_scores:
                     columns.append(flattened(z))
                 options = {}
                 if with_mask:
@@ -344,7 +345,7 @@ def elsewhere(
 
     NotImplemented for others. `given` are the arguments by their names, the first array first.
     """
-    first_name, first = next(iter(given.items()))
+    first = next(iter(given.values()))
     if is_dask(first):
         if given.pop("out", None) is not None:
             raise TypeError("out must be left out for a Dask array, which is computed later")

@@ -50,12 +50,12 @@ def arrange_scores(
 
 
 def arrange_probabilities(
-    p: Any, v: Any, axis: Any, mask: Any = None, direction: str = "v"
+    p: Any, v: Any, axis: Any, mask: Any = None, direction: str = ""
 ) -> tuple[Any, Any, Any, tuple[int, ...], Axes, Any]:
     """Probabilities p and a direction v with their rows along the last axis, both 0 where masked.
 
-    Off the support v plays no part, so masked entries may hold anything. v may be None; errors call
-    it what the caller calls it, `direction`.
+    Off the support v plays no part, so masked entries may hold anything. `direction` is the name of
+    v, for errors; without it there is no v.
 
     Returns
     -------
@@ -66,20 +66,20 @@ def arrange_probabilities(
         dtype = p.dtype
     else:
         p, dtype = as_floating(p, "p")
-        if v is not None:
+        if direction:
             v, other = as_floating(v, direction)
             v = beside(v, p, direction)
             dtype, compute = np.promote_types(dtype, other), np.promote_types(p.dtype, v.dtype)
             p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
     shape = p.shape
     axes = check_axis(shape, axis, "p")
-    if v is not None:
+    if direction:
         check_same_shape(v.shape, direction, shape)
     if mask is not None:
         mask = mask_in_rows(check_mask(mask, p, "p"), shape, axes)
-    p, v = to_rows(p, axes), None if v is None else to_rows(v, axes)
+    p, v = to_rows(p, axes), to_rows(v, axes) if direction else None
     if mask is not None:
-        p, v = np.where(mask, p, 0), None if v is None else np.where(mask, v, 0)
+        p, v = np.where(mask, p, 0), np.where(mask, v, 0) if direction else None
     return p, v, mask, shape, axes, dtype
 
 

@@ -186,7 +186,7 @@ def separable_jvp(
     >>> print(separable_jvp([0.75, 0.25, 0.0], [1.0, -1.0, 9.0], np.ones_like))
     [ 1. -1.  0.]
     """
-    p, v, _, shape, axes, dtype = arrange_probabilities(p, v, axis, mask)
+    p, v, _, shape, axes, dtype = arrange_probabilities(p, v, axis, mask, "v")
     product = _simplex.product(_curvature(p, omega_second_derivative), v)
     return finish(product, shape, axes, dtype)
 
