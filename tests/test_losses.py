@@ -104,7 +104,7 @@ def test_gradient_by_finite_differences(
 
 
 @every_case
-def test_gradient_is_p_minus_q_for_one_forward(name: str, params: dict[str, float]) -> None:
+def test_gradient_is_p_minus_q(name: str, params: dict[str, float]) -> None:
     z, labels, q = random_problem(2)
     p = MAPPINGS[name].forward(z, *params.values())
     for y, target in ((labels, np.eye(5)[labels]), (q, q)):
@@ -233,7 +233,7 @@ def test_temperature_scales_the_loss(name: str, params: dict[str, float]) -> Non
     )
 
 
-def test_a_record_whose_omega_is_not_zero_at_the_corners() -> None:
+def test_omega_that_is_not_zero_at_corners() -> None:
     """Losses of others assume Ω(e_y) = 0 for labels: with ½‖p‖² theirs are off by ½."""
     base = MAPPINGS["sparsemax"]
     euclidean = Mapping(
@@ -326,7 +326,7 @@ def test_mask(name: str, params: dict[str, float]) -> None:
 
 @every_case
 @pytest.mark.parametrize("how", ["mask", "weight"])
-def test_targets_of_rows_that_count_nothing_may_be_anything(
+def test_targets_of_uncounted_rows_are_ignored(
     name: str, params: dict[str, float], how: str
 ) -> None:
     z, labels, q = random_problem(14)
@@ -395,7 +395,7 @@ def test_options_that_do_not_fit_are_refused() -> None:
 
 
 @every_case
-def test_a_nan_row_spoils_its_own_loss_only(name: str, params: dict[str, float]) -> None:
+def test_nan_rows_leave_other_losses_alone(name: str, params: dict[str, float]) -> None:
     z = np.array([[0.0, 1.0], [np.nan, 1.0], [np.inf, 0.0]])
     loss, grad = loss_and_grad_of(name)(z, [0, 0, 0], **params, reduction="none")
     assert np.isnan(loss).tolist() == [False, True, True]
@@ -465,7 +465,7 @@ def test_bad_input_is_named(name: str, params: dict[str, float]) -> None:
         loss(z, labels, weight=np.ones(3))
 
 
-def test_distributions_in_bfloat16_sum_to_1_as_well_as_they_can() -> None:
+def test_distributions_in_bfloat16_are_accepted() -> None:
     """1/13 is off by nearly 2⁻⁸ of itself, and so is the sum; own results were refused."""
     dtype = pytest.importorskip("ml_dtypes").bfloat16
     for d in range(1, 300):
@@ -500,9 +500,7 @@ def test_unknown_mappings_and_parameters_are_named() -> None:
 @pytest.mark.parametrize("form", ["", ".reference"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("size", [2.0**-1040, 1e-50, 1e-30, 1.0, 1e30, 3e38, 1e100, 1.7e308])
-def test_of_the_weights_of_a_mean_only_the_ratios_count(
-    size: float, dtype: type, form: str
-) -> None:
+def test_mean_depends_on_ratios_of_weights(size: float, dtype: type, form: str) -> None:
     z = np.array([[1, 0.5, 0], [0, 2, 0.3], [-np.inf] * 3], dtype)
     for name in ("softmax", "sparsemax", "entmax15"):
         loss = getattr(pyentmax, f"{name}_loss_and_grad")
@@ -522,7 +520,7 @@ def test_of_the_weights_of_a_mean_only_the_ratios_count(
 
 @pytest.mark.parametrize("form", ["", ".reference"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_masked_scores_add_nothing_to_the_loss_of_a_certain_label(form: str, dtype: type) -> None:
+def test_masked_scores_add_nothing_to_losses(form: str, dtype: type) -> None:
     for n in (1, 4, 200, 3000):
         z = np.full((3, n), -np.inf, dtype)
         z[:, 0] = 0

@@ -121,7 +121,7 @@ def test_dtypes() -> None:
 
 
 @pytest.mark.usefixtures("packer")
-def test_indices_are_int64_where_int32_does_not_reach(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indices_beyond_int32_are_int64(monkeypatch: pytest.MonkeyPatch) -> None:
     z = np.random.default_rng(6).standard_normal((20, 30)).astype(np.float32)
     expected = pyentmax.entmax15(z)
     for largest in (50, 29):  # too many entries, too many columns

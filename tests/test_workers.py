@@ -64,12 +64,12 @@ def rows(count: int = 64) -> tuple[Any, Any]:
 # --- how many ------------------------------------------------------------------------------------
 
 
-def test_the_default_is_every_cpu_that_the_process_may_use() -> None:
+def test_default_is_every_available_cpu() -> None:
     assert pyentmax.get_workers() == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinities")
-def test_a_process_bound_to_one_cpu_uses_one_thread() -> None:
+def test_one_available_cpu_means_one_thread() -> None:
     program = (
         "import os, pyentmax; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))});"
         "print(pyentmax.get_workers())"
@@ -78,7 +78,7 @@ def test_a_process_bound_to_one_cpu_uses_one_thread() -> None:
     assert done.stdout.split() == [b"1"]
 
 
-def test_other_threads_count_as_part_of_a_pool_unless_they_ask() -> None:
+def test_other_threads_use_one_worker_by_default() -> None:
     def ask() -> tuple[int, int]:
         with pyentmax.set_workers(3):
             asked = pyentmax.get_workers()
@@ -102,7 +102,7 @@ def test_set_workers_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("wrong", [0, -7, -100])
-def test_a_number_that_leaves_nobody_to_work(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_workers_are_refused(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_cpus", lambda: 6)
     expected = rf"workers must be 1 or more, or -1 \(all 6 CPUs\) to -6, got {wrong}"
     with pytest.raises(ValueError, match=expected):
@@ -112,7 +112,7 @@ def test_a_number_that_leaves_nobody_to_work(wrong: int, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("wrong", [1.0, "2", (1,)])
-def test_a_number_that_is_not_whole(wrong: Any) -> None:
+def test_fractional_workers_are_refused(wrong: Any) -> None:
     with pytest.raises(TypeError, match="workers must be a whole number"):
         pyentmax.entmax([1.0, 0.0], workers=wrong)
 
@@ -134,7 +134,7 @@ def test_two_threads_work_at_the_same_time() -> None:
     assert sum(count for _, count in kernel.calls) == len(z)
 
 
-def test_small_inputs_stay_whole_and_big_ones_get_the_threads_they_pay_for(
+def test_number_of_threads_follows_the_size(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "_cpus", lambda: 8)
@@ -166,7 +166,7 @@ def test_small_inputs_stay_whole_and_big_ones_get_the_threads_they_pay_for(
     assert hired == [2, 7, 1]
 
 
-def test_quick_calls_stay_on_the_callers_thread_and_slow_ones_are_shared(
+def test_number_of_threads_follows_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     class Clock(Witness):
@@ -199,7 +199,7 @@ def test_quick_calls_stay_on_the_callers_thread_and_slow_ones_are_shared(
         assert hired == ([] if expected == 1 else [expected - 1]), seconds
 
 
-def test_what_is_long_enough_for_sure_is_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_long_calls_skip_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "SECONDS_PER_WORKER", 1e9)
     monkeypatch.setattr(threads, "_SURE", 1)
     kernel, (z, mask) = Witness(meeting=2), rows()
@@ -217,7 +217,7 @@ def test_more_workers_than_rows() -> None:
 
 
 @pytest.mark.parametrize("in_caller", [True, False])
-def test_an_error_in_any_thread_reaches_the_caller(in_caller: bool) -> None:
+def test_errors_in_threads_reach_the_caller(in_caller: bool) -> None:
     kernel, (z, mask) = Witness(meeting=2), rows()
     kernel.trouble = {in_caller: MemoryError("no room")}
     with pytest.raises(MemoryError, match="no room"):
@@ -226,7 +226,7 @@ def test_an_error_in_any_thread_reaches_the_caller(in_caller: bool) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_floating_point_errors_are_what_the_caller_says(workers: int) -> None:
+def test_errstate_reaches_the_threads(workers: int) -> None:
     # As NumPy's own: `np.errstate` around the call reaches the threads that share it.
     def overflow(z: Any, mask: Any, out: Any = None) -> Any:
         return np.multiply(witness(z, mask, out), np.finfo(np.float64).max, out=out)
@@ -243,7 +243,7 @@ def test_floating_point_errors_are_what_the_caller_says(workers: int) -> None:
             threads.run(overflow, rows(), workers=workers)
 
 
-def test_an_interrupt_stops_the_call_and_leaves_the_pool_usable() -> None:
+def test_interrupt_leaves_the_pool_usable() -> None:
     class Interrupted(Witness):
         def __call__(self, z: Any, mask: Any, out: Any = None) -> Any:
             doubled = super().__call__(z, mask, out)
@@ -260,7 +260,7 @@ def test_an_interrupt_stops_the_call_and_leaves_the_pool_usable() -> None:
     assert len(kernel.calls) == done, "the interrupted call went on by itself"
 
 
-def test_without_a_thread_to_be_had_the_caller_does_it_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_caller_does_it_all_without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
@@ -294,7 +294,7 @@ def test_a_call_while_the_interpreter_shuts_down() -> None:
 
 @pytest.mark.parametrize("name", compiled_functions())
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
-def test_any_number_of_threads_gives_the_same_bits(name: str, dtype: Any) -> None:
+def test_results_do_not_depend_on_threads(name: str, dtype: Any) -> None:
     function = getattr(pyentmax, name)
     for shape in ((37, 20), (3, 50, 7), (1, 300), (2, 17, 5, 3), (45, 400), (0, 4), (6,)):
         given = arguments(function, shape, dtype)
@@ -319,7 +319,7 @@ def test_every_axis_and_mask(axis: Any) -> None:
         np.testing.assert_array_equal(out, alone)
 
 
-def test_parameters_of_every_shape_go_to_their_rows() -> None:
+def test_parameters_of_every_shape() -> None:
     z = np.random.default_rng(4).standard_normal((6, 11, 5))
     for shape in ((), (1,), (11,), (6, 1), (6, 11), (1, 11)):
         alpha = 1 + np.random.default_rng(5).random(shape)
@@ -328,7 +328,7 @@ def test_parameters_of_every_shape_go_to_their_rows() -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_an_out_that_overlaps_the_scores(workers: int) -> None:
+def test_out_that_overlaps_the_scores(workers: int) -> None:
     start = np.random.default_rng(6).standard_normal((50, 8))
     expected = pyentmax.sparsemax(start)
 
@@ -345,7 +345,7 @@ def test_an_out_that_overlaps_the_scores(workers: int) -> None:
     np.testing.assert_array_equal(shared[:-20].reshape(50, 8), expected)
 
 
-def test_arrays_of_other_kinds() -> None:
+def test_subclasses_and_other_layouts() -> None:
     z = np.random.default_rng(7).standard_normal((40, 6))
     expected = pyentmax.sparsemax(z)
 

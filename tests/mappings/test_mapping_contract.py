@@ -89,7 +89,7 @@ def test_integers_beyond_float32_keep_their_differences(forward: Forward) -> Non
 
 
 @every_forward
-def test_lists_scalars_rows_of_one_and_empty_batches(forward: Forward) -> None:
+def test_lists_scalars_and_empty_batches(forward: Forward) -> None:
     np.testing.assert_array_equal(forward([[3.0], [-7.0]]), [[1.0], [1.0]])
     assert forward(np.zeros((0, 4))).shape == (0, 4)
     assert forward(np.zeros((4, 0, 3)), axis=0).shape == (4, 0, 3)
@@ -140,7 +140,7 @@ def test_out_over_several_axes(forward: Forward) -> None:
 
 
 @every_forward
-def test_mask_is_the_same_as_minus_infinity_and_hides_anything(forward: Forward) -> None:
+def test_mask_equals_minus_infinity(forward: Forward) -> None:
     z = scores(4, 6)
     mask = np.random.default_rng(1).random((4, 6)) < 0.6
     mask[:, 2] = True
@@ -176,7 +176,7 @@ def test_a_row_with_nothing_left_is_zero(forward: Forward) -> None:
 
 @every_forward
 @pytest.mark.parametrize("axis", [0, 1])
-def test_nan_and_infinity_spoil_their_own_row_only(forward: Forward, axis: int) -> None:
+def test_nan_and_infinity_leave_other_rows_alone(forward: Forward, axis: int) -> None:
     z = scores(4, 3)
     bad = z.copy()
     bad[1, 0], bad[2, 1], bad[3, 2] = np.nan, np.inf, -np.inf
@@ -236,7 +236,7 @@ def test_bad_input_is_named(forward: Forward) -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.999, 0, -1, np.nan, -np.inf])
-def test_alpha_below_1_is_an_error_before_anything_is_written(alpha: float) -> None:
+def test_alpha_below_1_leaves_out_untouched(alpha: float) -> None:
     out = np.full((2, 3), 7.0)
     with pytest.raises(ValueError, match="alpha must be at least 1, got"):
         pyentmax.entmax(scores(2, 3), [1.5, alpha], out=out)
@@ -285,7 +285,7 @@ def test_support_agrees_with_the_mapping(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SUPPORTS)
-def test_a_score_at_the_threshold_is_outside_the_support(name: str) -> None:
+def test_scores_at_the_threshold_are_unsupported(name: str) -> None:
     # The last score of each row is at the threshold of sparsemax, or of 1.5-entmax, to the bit.
     z = np.array([[0.0, -np.inf, -1], [0, 0, -0.5], [0, -np.inf, -2], [-1, -np.inf, -3]])
     np.testing.assert_array_equal(SUPPORTS[name](z), ALL[name](z) > 0)
@@ -300,7 +300,7 @@ def test_support_is_read_where_floats_underflow() -> None:
         assert pyentmax.entmax_support(z, alpha).tolist() == [True, on, False]
 
 
-def test_records_name_modules_and_hold_the_public_functions() -> None:
+def test_records_hold_the_public_functions() -> None:
     structured = {"topk_softmax", "topk_sparsemax", "fusedmax", "oscarmax"}
     bounded = {"csoftmax", "csparsemax", "budget_sparsemax"}
     regularized = {"softmax", "sparsemax", "entmax15", "entmax", "normmax"}
