@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import inspect
 import io
+import json
 from contextlib import ExitStack
 from html import escape
 from pathlib import Path
@@ -84,6 +85,7 @@ __all__ = [
     "reach_of_gradients",
     "recovered_alphas",
     "reliability",
+    "results_lines",
     "results_page",
     "scores_in_reach",
     "sets_of_species",
@@ -1184,6 +1186,12 @@ def shares_of_products(lengths: Any, shares: Any) -> Any:
     ax.set(xlabel="positions", ylabel="multiplications left", ylim=(0, 1))
     ax.legend()
     return figure
+
+
+def results_lines(folder: str, name: str) -> list[dict[str, Any]]:
+    """The results that a script in ``experiments/`` wrote, a line each."""
+    path = Path(__file__).parents[1] / "experiments" / folder / "results" / f"{name}.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def results_page(name: str) -> tuple[str, dict[str, Any]]:
