@@ -227,9 +227,7 @@ def by_epoch(lines: Sequence[Line]) -> str:
 
 def by_hour(lines: Sequence[Line]) -> str:
     """Accuracy of each pair after the same hours of updates, on the first one's processor."""
-    machines = [[session["machine"] for session in line["made_from"]] for line in lines]
-    alike = [line for line, used in zip(lines, machines, strict=True) if used == machines[0]]
-    pairs = _curves(alike)
+    pairs = _curves(_comparable(lines))
     every = [hours for seeds in pairs.values() for _, hours, _ in seeds]
     first, last = max(hours[0] for hours in every), min(hours[-1] for hours in every)
     rows = [
@@ -240,13 +238,22 @@ def by_hour(lines: Sequence[Line]) -> str:
     return markdown(["hours", *pairs], rows)
 
 
+def _comparable(lines: Sequence[Line]) -> list[Line]:
+    """Lines from the same processors as the first: hours compare only there."""
+    machines = [[session["machine"] for session in line["made_from"]] for line in lines]
+    return [line for line, used in zip(lines, machines, strict=True) if used == machines[0]]
+
+
 def draw(lines: list[Line], folder: Path) -> list[Path]:
     """Draw accuracy against epochs and against hours."""
-    pairs = {pair: seeds for pair, seeds in _curves(lines).items() if seeds}
-    if not pairs:
+    if not values(lines, "curve"):
         return []
     axes = panels(2)
-    for ax, place, name in zip(axes, (0, 1), ("epochs", "hours of updates"), strict=True):
+    for ax, place, name, group in (
+        (axes[0], 0, "epochs", lines),
+        (axes[1], 1, "hours of updates", _comparable(lines)),
+    ):
+        pairs = _curves(group)
         found = {pair: [(s[place], s[2]) for s in seeds] for pair, seeds in pairs.items()}
         draw_curves(ax, found, name, "accuracy, greedy, %")
     return [save(axes, folder / "table1.png")]
