@@ -19,7 +19,6 @@ root_doc = "docs/index"
 include_patterns = ["docs/**", "notebooks/*.ipynb", "notebooks/solutions/*.md"]
 exclude_patterns = [".*", "build", "dist", "**/.ipynb_checkpoints"]  # nobody looks in there
 exclude_patterns += ["notebooks/07_structure_and_constraints.ipynb"]  # docs/_root has a page for it
-exclude_patterns += ["docs/results/*/table.md"]  # what a command writes beside a page's figures
 
 extensions = [
     "myst_nb",
