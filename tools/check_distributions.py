@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILT = re.compile(r"pyentmax/_cpu(\.[\w-]+)?\.(so|pyd)")
 LEFT_OVER = re.compile(r"(^|/)(__pycache__|\.git|\.venv|build|dist)/|\.(py[co]|so|pyd|o|orig|swp)$")
 # Without one of these folders a source distribution cannot be built or tested.
-NEEDED_TO_BUILD = ("pyentmax", "cython_ext", "tests", "tools")
+NEEDED_TO_BUILD = ("pyentmax", "cython_ext", "experiments", "tests", "tools")
 NEEDED_BESIDE = ("LICENSE", "README.md", "pyproject.toml", "setup.cfg", "setup.py", "PKG-INFO")
 
 

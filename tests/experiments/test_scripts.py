@@ -138,6 +138,18 @@ def test_docstring_says_what_came_out_and_how_long_it_takes(name):
 
 
 @pytest.mark.slow
+def test_finished_run_is_made_longer(data, small, tmp_path, monkeypatch):
+    training = {**language_model.TRAINING, "validate_every": 2}
+    monkeypatch.setattr(language_model, "TRAINING", training)
+    where = ["--out", str(tmp_path), "--data", str(data), "--quiet", "--row", "softmax"]
+    for updates in ("2", "4"):
+        assert script("own.language_model").main([*where, "--updates", updates]) == 0
+    short, long = read_lines(tmp_path / "results.jsonl")
+    assert (short["result"]["curve"]["update"], long["result"]["curve"]["update"]) == ([2], [2, 4])
+    assert len(list(tmp_path.glob("*/last.npz"))) == 1
+
+
+@pytest.mark.slow
 def test_killed_run_is_resumed_to_the_last_bit(data, tmp_path):
     words = "--alpha 1.5 --updates 100 --validations 20 --hidden 8 --layers 1 --quiet --data"
     command = [sys.executable, "-m", "experiments.peters2019.figure4", *words.split(), str(data)]
