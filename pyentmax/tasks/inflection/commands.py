@@ -269,6 +269,6 @@ class SparsityAnalysis(Analysis):
         )
         print(sparsity.describe(report))
         if args.out is not None:
-            for path in sparsity.write(report, args.out) + sparsity.draw(report, args.out):
+            for path in [sparsity.write(report, args.out), *sparsity.draw(report, args.out)]:
                 print(f"written: {path}")
         return 0

@@ -8,12 +8,10 @@ search proves nothing, and how well the listed probabilities are calibrated.
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -144,52 +142,31 @@ def _error(found: Calibration | None) -> str:
     return "no string ended" if found is None else f"{found.error:.2%}"
 
 
-def write(report: SparsityReport, out: Path) -> list[Path]:
-    """Write ``statistics.json``, and the data of the pictures as CSV; returns the files."""
+def write(report: SparsityReport, out: Path) -> Path:
+    """Write ``statistics.json``: all figures, and the data of the pictures."""
     supports = report.supports
-    summary: dict[str, Any] = {
+    numbers = {
         "beam": report.beam,
         "accuracy": report.accuracy,
-        **asdict(report.exactness),
-        "undecided_by_beam": report.gain.beam,
-        "undecided": report.gain.sources,
-        "undecided_proved": report.gain.proved,
-        "undecided_missed": report.gain.missed,
-        "target_positions": len(supports.output),
-        "mean_attention_support": supports.mean_attention,
+        "exactness": asdict(report.exactness),
+        "exact_by_beam": report.by_beam,
+        "exact_search": asdict(report.gain),
         "mean_source_length": float(supports.source_lengths.mean()),
+        "mean_attention_support": supports.mean_attention,
         "mean_output_support": supports.mean_output,
         "vocabulary": supports.vocabulary,
-        "calibration_error_best": None if report.best is None else report.best.error,
-        "calibration_error_listed": None if report.listed is None else report.listed.error,
+        # How many positions have a support of 0, 1, 2, …
+        "attention_supports": np.bincount(supports.attention).tolist(),
+        "output_supports": np.bincount(supports.output).tolist(),
+        "calibration": {
+            name: found and {"error": found.error, "bins": [asdict(one) for one in found.bins]}
+            for name, found in (("best", report.best), ("listed", report.listed))
+        },
     }
     out.mkdir(parents=True, exist_ok=True)
-    (out / "statistics.json").write_text(json.dumps(summary, indent=1) + "\n", "utf-8")
-    shares = [{"beam": k, "exact": f"{share:.6f}"} for k, share in report.by_beam.items()]
-    _write_csv(out / "exact_by_beam.csv", ["beam", "exact"], shares)
-    counts = {name: np.bincount(getattr(supports, name)) for name in ("attention", "output")}
-    sizes = [
-        {"size": n, **{name: int(c[n]) if n < len(c) else 0 for name, c in counts.items()}}
-        for n in range(max(map(len, counts.values())))
-    ]
-    _write_csv(out / "support_sizes.csv", ["size", "attention", "output"], sizes)
-    bins = [
-        {"predictions": name} | {key: f"{value:.6g}" for key, value in asdict(one).items()}
-        for name, found in (("best", report.best), ("listed", report.listed))
-        if found is not None
-        for one in found.bins
-    ]
-    columns = ["predictions", "low", "high", "count", "confidence", "accuracy"]
-    _write_csv(out / "calibration.csv", columns, bins)
-    names = ("statistics.json", "exact_by_beam.csv", "support_sizes.csv", "calibration.csv")
-    return [out / name for name in names]
-
-
-def _write_csv(path: Path, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    path = out / "statistics.json"
+    path.write_text(json.dumps(numbers, indent=1) + "\n", "utf-8")
+    return path
 
 
 def draw(report: SparsityReport, out: Path) -> list[Path]:

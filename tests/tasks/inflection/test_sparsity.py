@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 
 import numpy as np
@@ -23,12 +22,7 @@ def inflector():
     )[0]
 
 
-def rows(path):
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_the_report_says_what_searches_of_each_width_say(inflector):
+def test_report_agrees_with_searches(inflector):
     report = sparsity.measure(inflector, VERBS, beam=4, batch_size=2)
     for k, share in report.by_beam.items():
         results = inflector.predict(VERBS, beam=k)
@@ -64,39 +58,32 @@ def test_exact_search_decides_what_the_beam_left_open(inflector):
     assert sparsity.measure(inflector, VERBS, beam=2, budget=1).gain.proved == 0
 
 
-def test_the_files_hold_the_numbers(inflector, tmp_path):
+def test_file_holds_the_numbers(inflector, tmp_path):
     report = sparsity.measure(inflector, VERBS, beam=3)
-    out = tmp_path / "deep" / "out"
-    for path in sparsity.write(report, out):
-        assert path.stat().st_size
-    summary = json.loads((out / "statistics.json").read_text())
-    assert summary["accuracy"] == report.accuracy
-    assert summary["single"] == report.exactness.single
-    assert summary["mean_output_support"] == report.supports.mean_output
-    assert summary["calibration_error_listed"] == report.listed.error
-    shares = {int(row["beam"]): float(row["exact"]) for row in rows(out / "exact_by_beam.csv")}
-    assert shares == pytest.approx(report.by_beam, rel=1e-15, abs=0)
-    sizes = rows(out / "support_sizes.csv")
+    numbers = json.loads(sparsity.write(report, tmp_path / "deep" / "out").read_text())
+    assert numbers["accuracy"] == report.accuracy
+    assert numbers["exactness"]["single"] == report.exactness.single
+    assert {int(k): share for k, share in numbers["exact_by_beam"].items()} == report.by_beam
     for name in ("attention", "output"):
-        total = sum(int(row["size"]) * int(row[name]) for row in sizes)
-        assert total == getattr(report.supports, name).sum()
-        assert sum(int(row[name]) for row in sizes) == len(report.supports.output)
-    bins = [row for row in rows(out / "calibration.csv") if row["predictions"] == "best"]
-    assert [int(row["count"]) for row in bins] == [one.count for one in report.best.bins]
+        counts = numbers[f"{name}_supports"]
+        assert np.dot(counts, range(len(counts))) == getattr(report.supports, name).sum()
+    assert numbers["calibration"]["listed"]["error"] == report.listed.error
+    bins = numbers["calibration"]["best"]["bins"]
+    assert [one["count"] for one in bins] == [one.count for one in report.best.bins]
     text = sparsity.describe(report)
     assert f"{report.best.error:.2%}" in text
     assert "beam 3 is exact" in text
 
 
-def test_a_model_whose_strings_never_end_predicts_nothing(tmp_path):
+def test_strings_that_never_end_predict_nothing(tmp_path):
     untrained = Inflector.untrained(VERBS, np.random.default_rng(0), hidden=8, output="2")
     untrained.model.params["output.bias"][untrained.model.eos] = -100
     report = sparsity.measure(untrained, VERBS[:1], beam=2)
     assert report.best is None
     assert report.listed is None
     assert "no string ended" in sparsity.describe(report)
-    sparsity.write(report, tmp_path)
-    assert rows(tmp_path / "calibration.csv") == []
+    numbers = json.loads(sparsity.write(report, tmp_path).read_text())
+    assert numbers["calibration"] == {"best": None, "listed": None}
     pytest.importorskip("matplotlib")
     assert [path.name for path in sparsity.draw(report, tmp_path)] == [
         "exact_by_beam.png",
@@ -104,6 +91,6 @@ def test_a_model_whose_strings_never_end_predicts_nothing(tmp_path):
     ]
 
 
-def test_there_must_be_an_example(inflector):
+def test_no_example_is_refused(inflector):
     with pytest.raises(ValueError, match="examples: expected at least one"):
         sparsity.measure(inflector, [])
