@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisGraph, SearchResult
 from pyentmax.tasks.sequences import SequenceDecoder
@@ -103,6 +104,40 @@ def draw_forced(
         save_figure(ax, folder / f"{name}-forced.png"),
         save_figure(attention, folder / f"{name}-forced-attention.png"),
     ]
+
+
+def print_search(
+    decoder: SequenceDecoder,
+    title: str,
+    source: Sequence[str],
+    result: SearchResult,
+    folder: Path | None,
+    name: str,
+    **options: Any,
+) -> None:
+    """Print what `describe` says, and the files that `draw` writes if there is a folder."""
+    print(describe(decoder, title, result))
+    if folder is not None:
+        _print_files(draw(decoder, title, source, result, folder, name, **options))
+
+
+def print_forced(
+    decoder: SequenceDecoder,
+    title: str,
+    source: Sequence[str],
+    decoding: ForcedDecoding,
+    folder: Path | None,
+    name: str,
+) -> None:
+    """Print what `describe_forced` says, and the files that `draw_forced` writes."""
+    print(describe_forced(decoder, title, decoding))
+    if folder is not None:
+        _print_files(draw_forced(decoder, title, source, decoding, folder, name))
+
+
+def _print_files(paths: Sequence[Path]) -> None:
+    for path in paths:
+        print(f"picture: {path}")
 
 
 def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:

@@ -110,7 +110,6 @@ def test_wrong_arguments_are_one_line_and_code_2(words, message, capsys):
             ["translate", "m", "a", "--force", "b", "--beam", "7"],
             "--beam: expected without --force",
         ),
-        (["translate", "m", "a", "b", "--force", "c"], "--force: expected one sentence, got 2"),
         (["translate", "m", "a", "--pictures", "p"], "--pictures: expected --list or --force"),
         (["train", "rnn", "--config", "nowhere"], "config: expected a file or one of"),
         (["train", "language-model", "nowhere"], "nowhere: No such file or directory"),

@@ -185,12 +185,8 @@ def _inflect(args: argparse.Namespace) -> int:
         **options,
     )
     word = Example(args.lemma, "", tuple(args.tags.split(";")), args.language)
-    print(reports.describe(inflector, word.title(), result))
-    if args.pictures is not None:
-        for path in reports.draw(
-            inflector, word.title(), source_tokens(word), result, args.pictures, word.file_name()
-        ):
-            print(f"picture: {path}")
+    shown = (inflector, word.title(), source_tokens(word), result)
+    reports.print_search(*shown, args.pictures, word.file_name())
     return 0
 
 
@@ -198,12 +194,8 @@ def _force(args: argparse.Namespace) -> int:
     inflector = load_word_decoder(args.models)
     decoding = inflector.force(args.lemma, args.tags, args.form, args.language)
     word = Example(args.lemma, args.form, tuple(args.tags.split(";")), args.language)
-    print(reports.describe_forced(inflector, word.title(), decoding))
-    if args.pictures is not None:
-        for path in reports.draw_forced(
-            inflector, word.title(), source_tokens(word), decoding, args.pictures, word.file_name()
-        ):
-            print(f"picture: {path}")
+    shown = (inflector, word.title(), source_tokens(word), decoding)
+    reports.print_forced(*shown, args.pictures, word.file_name())
     return 0
 
 

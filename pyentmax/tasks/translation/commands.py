@@ -137,14 +137,10 @@ def _translate(args: argparse.Namespace) -> int:
         if not decoder.segmenter.split(sentence):
             raise DataError(f"sentence {number}: expected at least one word, got {sentence!r}")
     if args.force is not None:
-        [sentence] = sentences
-        decoding = decoder.force(sentence, args.force)
-        print(reports.describe_forced(decoder, sentence, decoding))
-        if args.pictures is not None:
-            source = decoder.segmenter.split(sentence)
-            _print_files(
-                reports.draw_forced(decoder, sentence, source, decoding, args.pictures, "1")
-            )
+        if len(sentences) != 1:
+            raise ValueError(f"--force: expected one sentence, got {len(sentences)}")
+        shown = (decoder, sentences[0], decoder.segmenter.split(sentences[0]))
+        reports.print_forced(*shown, decoder.force(sentences[0], args.force), args.pictures, "1")
         return 0
     progress = not args.quiet and not sys.stdout.isatty()  # a screen shows the translations
     if not args.list:
@@ -154,23 +150,15 @@ def _translate(args: argparse.Namespace) -> int:
         ):
             print(*block, sep="\n", flush=True)
         return 0
+    width, keep = len(str(len(sentences))), args.pictures is not None
     with counting(len(sentences), "sentence", progress) as advance:
         for number, sentence in enumerate(sentences, start=1):
-            result = decoder.translate(sentence, **options)
-            print(reports.describe(decoder, sentence, result), end="\n\n", flush=True)
-            if args.pictures is not None:
-                source = decoder.segmenter.split(sentence)
-                name = f"{number:0{len(str(len(sentences)))}}"
-                _print_files(
-                    reports.draw(decoder, sentence, source, result, args.pictures, name, graph=True)
-                )
+            result = decoder.translate(sentence, keep_attention=keep, **options)
+            shown = (decoder, sentence, decoder.segmenter.split(sentence))
+            reports.print_search(*shown, result, args.pictures, f"{number:0{width}}", graph=True)
+            print(flush=True)
             advance(1)
     return 0
-
-
-def _print_files(paths: Sequence[Path]) -> None:
-    for path in paths:
-        print(f"picture: {path}", flush=True)
 
 
 def _check_modes(args: argparse.Namespace) -> None:
@@ -185,8 +173,6 @@ def _check_modes(args: argparse.Namespace) -> None:
             raise ValueError("--pictures: expected --list or --force with it")
     if args.force is not None:
         refuse_together(args, "force", "list", "beam")
-        if len(args.sentences) > 1:
-            raise ValueError(f"--force: expected one sentence, got {len(args.sentences)}")
     if args.whole and (args.list or args.force is not None):
         raise ValueError("--whole: is for the best translation; --list and --force always do so")
 

@@ -175,6 +175,8 @@ def test_force_prints_and_draws(model, tmp_path, capsys):
     assert names == {"1-forced.png", "1-forced-attention.png"}
     assert run("translate", model, "der hund", "--force", "the xylophone") == 0
     assert "<unk>" in capsys.readouterr().out
+    assert run("translate", model, "der hund", "das ei", "--force", "the dog") == 2
+    assert "--force: expected one sentence, got 2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("listing", [["--list"], []])
