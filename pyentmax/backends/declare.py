@@ -227,12 +227,14 @@ def _score_function(
                 p = apply_to_scores(body, z, mask, parameter, value, shifted=shifted, dead=dead)
                 return finish(p, shape, axes, dtype if p.dtype != np.bool_ else np.bool_, out)
             mask = all_true(z.shape[-1]) if mask is None else in_blocks(mask, z, 1)
-            operands = (z, mask) if parameter is None else (z, mask, parameter.operand(value, z))
-            target = None
+            operands = (
+                (z, mask) if parameter is None else (z, mask, parameter.kernel_operand(value, z))
+            )
+            out_rows = None
             if out is not None and dtype == z.dtype:
-                target = writable_rows(out, axes, dtype)
-            p = threads.run(kernel, operands, target, workers)
-            return finish(p, shape, axes, dtype, out) if target is None else out
+                out_rows = writable_rows(out, axes, dtype)
+            p = threads.run(kernel, operands, out_rows, workers)
+            return finish(p, shape, axes, dtype, out) if out_rows is None else out
 
         return call
 
@@ -285,14 +287,14 @@ def _derivative(
             found = choice.kernel_for(p, name) if use_kernels else None
             if found is not None:
                 if parameter is not None and parameter.in_product:
-                    rows.append(parameter.operand(value, p))
+                    rows.append(parameter.kernel_operand(value, p))
                 if with_scores:
                     rows.append(z)
                 each = threads.run(found, rows, None, workers)
             else:
                 columns = [flattened(x) for x in rows]
                 if parameter is not None:
-                    columns.append(parameter.column(value, p.shape[:-1]))
+                    columns.append(parameter.body_operand(value, p.shape[:-1]))
                 if with_scores:
                     columns.append(flattened(z))
                 options = {}

@@ -1,4 +1,4 @@
-"""What is taken for a number."""
+"""Which values are numbers, and their conversion for JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a real number that a float can hold, or infinite, or NaN; a bool is none.
+    """Whether it is a real number that a float can hold; a bool is not.
 
     Examples
     --------
@@ -26,18 +26,18 @@ def is_number(value: Any) -> bool:
     return True
 
 
-def plain(value: Any) -> Any:
+def python_numbers(value: Any) -> Any:
     """A number as Python's own, which JSON can hold, also within tuples and dicts; else unchanged.
 
     Examples
     --------
-    >>> plain({"rates": (np.float32(0.5), np.int64(2)), "name": "a"})
+    >>> python_numbers({"rates": (np.float32(0.5), np.int64(2)), "name": "a"})
     {'rates': (0.5, 2), 'name': 'a'}
     """
     if isinstance(value, tuple):
-        return tuple(plain(x) for x in value)
+        return tuple(python_numbers(x) for x in value)
     if isinstance(value, dict):
-        return {key: plain(x) for key, x in value.items()}
+        return {key: python_numbers(x) for key, x in value.items()}
     if isinstance(value, np.bool_):
         return bool(value)
     if isinstance(value, bool) or not is_number(value):
@@ -46,7 +46,7 @@ def plain(value: Any) -> Any:
 
 
 def for_json(value: Any) -> Any:
-    """Of a value that `json` does not know, Python's number: its argument ``default``.
+    """The Python number for a NumPy one: the argument ``default`` of `json.dumps`.
 
     Examples
     --------
@@ -54,12 +54,12 @@ def for_json(value: Any) -> Any:
     >>> json.dumps([np.int64(2), np.float32(0.5)], default=for_json)
     '[2, 0.5]'
     """
-    if isinstance(value, np.generic) and isinstance(number := plain(value), (int, float)):
+    if isinstance(value, np.generic) and isinstance(number := python_numbers(value), (int, float)):
         return number
     raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
-def keep_plain(config: Any) -> None:
+def store_python_numbers(config: Any) -> None:
     """Let the fields of a frozen dataclass hold Python's numbers, for `__post_init__`."""
     for field in fields(cast(Any, config)):
-        object.__setattr__(config, field.name, plain(getattr(config, field.name)))
+        object.__setattr__(config, field.name, python_numbers(getattr(config, field.name)))

@@ -90,13 +90,13 @@ class PerRow:
         expected = f"{'above' if self.strict else 'at least'} {self.least:g}"
         return ValueError(f"{self.name} must be {expected}, got {value:g}")
 
-    def operand(self, value: Any, rows: Any) -> Any:
+    def kernel_operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes for rows of scores or probabilities."""
         if self.whole:
             value = np.minimum(value, rows.shape[-1]).astype(np.int64)
         return in_blocks(value, rows, 0) if value.ndim else value
 
-    def column(self, value: Any, batch: tuple[int, ...]) -> Any:
+    def body_operand(self, value: Any, batch: tuple[int, ...]) -> Any:
         """What a body takes: of shape (n, 1), or (1, 1) where there is one value for all rows."""
         if value.size == 1:
             return value.reshape(1, 1)
@@ -209,11 +209,11 @@ class UpperBounds:
             upper = upper.astype(rounded, copy=False)
         return upper
 
-    def operand(self, value: Any, rows: Any) -> Any:
+    def kernel_operand(self, value: Any, rows: Any) -> Any:
         """What a kernel takes."""
         return value
 
-    def column(self, value: Any, batch: tuple[int, ...]) -> Any:
+    def body_operand(self, value: Any, batch: tuple[int, ...]) -> Any:
         """What a body takes: of shape (n, d)."""
         return flattened(value)
 
@@ -229,16 +229,16 @@ class UpperBounds:
         each = finish(each.reshape(p.shape), shape, axes, each.dtype)
         return reduce_to(each, given).astype(dtype, copy=False)
 
-    def on_device(self, value: Any, array: Any, kind: str) -> Any:
+    def on_device(self, value: Any, array: Any, like: str) -> Any:
         """Bounds as the CUDA kernels take them: of the call's shape, in the dtype to compute in."""
         upper = beside(as_floating(value, self.name)[0], array, self.name)
         upper = upper.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
-        return self._fitted(upper, array.shape, kind)
+        return self._fitted(upper, array.shape, like)
 
-    def _fitted(self, upper: Any, shape: tuple[int, ...], kind: str) -> Any:
+    def _fitted(self, upper: Any, shape: tuple[int, ...], like: str) -> Any:
         if not broadcasts(upper.shape, shape):
             raise ValueError(
-                f"{self.name} of shape {upper.shape} does not broadcast to {kind}, of shape {shape}"
+                f"{self.name} of shape {upper.shape} does not broadcast to {like}, of shape {shape}"
             )
         return upper if upper.shape == shape else np.broadcast_to(upper, shape)
 

@@ -110,7 +110,7 @@ def apply_to_scores(
     On a device, where an invalid value is not an error, its row becomes NaN.
     """
     scores, top = masked_scores(z, mask, shifted=shifted)
-    columns = () if parameter is None else (parameter.column(value, z.shape[:-1]),)
+    columns = () if parameter is None else (parameter.body_operand(value, z.shape[:-1]),)
     p = body(flattened(scores), *columns)
     if p.ndim != z.ndim:
         p = p.reshape(z.shape)

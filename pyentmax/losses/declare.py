@@ -26,9 +26,9 @@ from pyentmax.calls.parameters import Parameter
 from pyentmax.calls.rows import all_true, arrange_scores, finish, masked_scores
 from pyentmax.calls.signatures import parameter_names
 from pyentmax.losses.targets import (
-    arranged_target,
     checked_labels,
     labels_like,
+    prepare_target,
     row_weights,
     shares,
 )
@@ -80,7 +80,7 @@ def loss(
                         entries = all_true(z.shape[-1]) if mask is None else in_blocks(mask, z, 1)
                         operands: tuple[Any, ...] = (z, entries, labels, weights)
                         if parameter is not None:
-                            operands = (*operands, parameter.operand(checked, z))
+                            operands = (*operands, parameter.kernel_operand(checked, z))
                         parts = threads.run(kernel, operands, None, workers)
                         return _reduced(parts, labels, weights, z, options, shape, axes, dtype)
                 body_values = () if parameter is None else (value,)
@@ -156,7 +156,7 @@ def loss_by_body(
     """
     z, mask, shape, axes, dtype = arranged
     scores, top = masked_scores(z, mask, shifted=shifted)
-    target, weights = arranged_target(scores, top, y, mask, shape, axes, options)
+    target, weights = prepare_target(scores, top, y, mask, shape, axes, options)
     result = body(scores, target, *values)
     each, *parts = result if isinstance(result, tuple) else (result,)
     # A NaN row stays NaN unless it counts nothing: no 0 · NaN or 0 · ∞ in the sum.

@@ -73,7 +73,7 @@ def shares(weight: Any, dtype: Any, options: Options) -> Any:
     return weight.astype(dtype, copy=False)
 
 
-def arranged_target(
+def prepare_target(
     scores: Any,
     top: Any,
     y: Any,

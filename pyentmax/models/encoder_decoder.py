@@ -10,7 +10,7 @@ import numpy as np
 
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.calls.numbers import is_number, keep_plain
+from pyentmax.calls.numbers import is_number, store_python_numbers
 from pyentmax.models.checks import check_parameters
 from pyentmax.models.protocol import Step
 from pyentmax.nn.attention import LEARNED
@@ -116,7 +116,7 @@ def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) ->
 
     NumPy's numbers become Python's.
     """
-    keep_plain(config)
+    store_python_numbers(config)
     for name in sizes:
         if getattr(config, name) < 1:
             raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")

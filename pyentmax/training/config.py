@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyentmax.calls.numbers import is_number, keep_plain
+from pyentmax.calls.numbers import is_number, store_python_numbers
 from pyentmax.training.checkpoint import CheckpointError
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
@@ -72,7 +72,7 @@ class TrainingConfig:
         betas: Any = self.betas
         if isinstance(betas, list):  # from a TOML file
             object.__setattr__(self, "betas", tuple(betas))
-        keep_plain(self)
+        store_python_numbers(self)
         required, optional = ("updates", "accumulate", "average"), ("validate_every", "patience")
         for name in (*required, *optional, "warmup", "average_every"):
             value = getattr(self, name)
