@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import math
-import os
-import stat
 import struct
 import sys
-from decimal import Decimal
-from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from pyentmax import plotting
 from pyentmax.analysis import SupportSizes, calibration
-from pyentmax.cli import main
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisTree
 
 pytest.importorskip("matplotlib", reason="pictures need the extra: pip install pyentmax[models]")
 
-from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from pyentmax.plotting import (
-    _figures,
     plot_attention,
     plot_exactness_by_beam,
     plot_forced_decoding,
@@ -36,7 +29,6 @@ from pyentmax.plotting import (
     plot_training_curve,
     save_figure,
 )
-from pyentmax.training import save_checkpoint
 
 DRAW = {"drawed": 0.664, "drawn": 0.322, "draw": 0.014}
 NESTED = {"bought": 0.4, "buyed": 0.36, "buyen": 0.18, "buy": 0.06}
@@ -60,14 +52,7 @@ def test_tree_shows_runs_strings_and_percentages():
     assert sum(isinstance(patch, PathPatch) for patch in ax.patches) == 3
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_tree_is_drawn_without_a_warning_where_the_settings_ask_for_a_layout():
-    with rc_context({"figure.constrained_layout.use": True}):
-        ax = plot_hypothesis_tree(tree_of(DRAW))
-        ax.figure.draw_without_rendering()
-
-
-def test_tree_shows_shares_where_branches_follow_branches():
+def test_nested_tree_shows_shares():
     shown = texts(plot_hypothesis_tree(tree_of(NESTED)))
     assert {"60.0%", "90.0%", "66.7%", "33.3%", "10.0%"} <= set(shown)
     assert shown.count("40.0%") == 2  # as a share and as the probability of the string
@@ -83,7 +68,7 @@ def test_wider_edges_carry_more_probability():
 @pytest.mark.parametrize("words", [DRAW, NESTED, BARE, {"went": 1.0}, {"": 1.0}])
 @pytest.mark.parametrize("size", [None, (4, 3), (9, 2)])
 @pytest.mark.filterwarnings("ignore:Glyph:UserWarning")  # the bundled font has no Chinese
-def test_no_text_of_a_tree_is_clipped_or_leaves_its_box(words, size):
+def test_tree_text_stays_inside_its_box(words, size):
     ax = plot_hypothesis_tree(tree_of(words), Figure(size).add_subplot() if size else None)
     ax.figure.draw_without_rendering()
     frame = ax.get_window_extent()
@@ -108,7 +93,7 @@ def test_spaces_are_visible_in_trees_and_attention():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["␣", "b"]
 
 
-def test_attention_outlines_what_is_not_zero_and_nothing_else():
+def test_attention_outlines_exactly_the_nonzeros():
     weights = np.array([[0.5, 0.5, 0.0], [0.0, 1e-30, 1.0]])
     ax = plot_attention(weights, ["<V>", "g", "o"], ["w", "</s>"])
     [cells] = ax.collections
@@ -123,12 +108,12 @@ def test_attention_outlines_what_is_not_zero_and_nothing_else():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["w", "</s>"]
 
 
-def test_attention_of_the_wrong_shape_is_refused():
+def test_attention_shape_must_match_tokens():
     with pytest.raises(ValueError, match=r"2 target tokens .* 1 source tokens, not shape \(1, 2\)"):
         plot_attention(np.ones((1, 2)), ["a"], ["b", "c"])
 
 
-def test_training_curve_holds_both_lines_and_the_best():
+def test_training_curve_has_both_lines_and_best():
     history = {
         "update": [10, 20, 30, 40],
         "loss": [2.0, 1.0, 0.5, 0.4],
@@ -159,7 +144,7 @@ def test_an_incomplete_history_is_refused(history):
         plot_training_curve(history)
 
 
-def test_mapping_curves_reach_certainty_where_their_dots_are():
+def test_mapping_curves_saturate_at_their_dots():
     ax = plot_mapping_curves()
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == ["α = 1 (softmax)", "α = 1.25", "α = 1.5", "α = 2 (sparsemax)", "α = 4"]
@@ -193,6 +178,7 @@ SAID = forced(
     (3, [0, 0, 0, 1]),
 )
 NAMES = ["d", " ", "x", "</s>"]
+EMPTY = ForcedDecoding(np.zeros(0, int), np.zeros((0, 3)), np.zeros((0, 3)) > 0, np.ones((0, 1)))
 
 
 def test_forced_decoding_shows_what_was_possible():
@@ -212,7 +198,7 @@ def test_forced_decoding_shows_what_was_possible():
     assert len(red) == 1
 
 
-def test_forced_decoding_shows_no_more_than_it_may():
+def test_forced_decoding_limits_other_tokens():
     said = forced((0, [0.25, 0.25, 0.25, 0.25]), (3, [0, 0, 0, 1]))
     shown = texts(plot_forced_decoding(said, NAMES.__getitem__, max_others=1))
     assert shown == ["d", "25.0%", "␣", "25.0%", "+2 more", "</s>"]
@@ -220,7 +206,7 @@ def test_forced_decoding_shows_no_more_than_it_may():
 
 
 @pytest.mark.parametrize("size", [None, (4, 3), (9, 2)])
-def test_no_text_of_forced_decoding_is_clipped(size):
+def test_forced_decoding_text_is_not_clipped(size):
     ax = Figure(size).add_subplot() if size else None
     ax = plot_forced_decoding(SAID, NAMES.__getitem__, ax)
     ax.figure.draw_without_rendering()
@@ -233,14 +219,14 @@ def test_no_text_of_forced_decoding_is_clipped(size):
         assert not any(one.overlaps(other) for other in extents[i + 1 :])
 
 
-def test_exactness_by_beam_is_drawn_beside_the_share_of_single_sequences():
+def test_exactness_by_beam_with_single_share():
     ax = plot_exactness_by_beam({2: 0.75, 1: 0.5}, single=0.25)
     np.testing.assert_array_equal(ax.lines[0].get_xydata(), [(1, 0.5), (2, 0.75)])
     assert set(ax.lines[1].get_ydata()) == {0.25}
     assert len(plot_exactness_by_beam({1: 0.5}).lines) == 1
 
 
-def test_support_sizes_are_shares_and_the_last_bar_holds_the_rest():
+def test_support_sizes_are_shares_with_last_bar_open():
     sizes = SupportSizes(
         np.array([1, 2, 2, 9]), np.array([1, 1, 1, 7]), np.array([9] * 4), vocabulary=30
     )
@@ -253,7 +239,7 @@ def test_support_sizes_are_shares_and_the_last_bar_holds_the_rest():
     assert [label.get_text() for label in whole.get_xticklabels()][-1] == "9"
 
 
-def test_a_support_of_nothing_has_its_bar():
+def test_empty_support_has_a_bar():
     sizes = SupportSizes(np.array([0, 1]), np.array([1, 1]), np.array([2, 2]), vocabulary=3)
     ax = plot_support_sizes(sizes)
     assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1"]
@@ -274,7 +260,7 @@ def test_reliability_has_a_point_for_each_bin():
         plot_reliability(dict.fromkeys("abc", found))
 
 
-def test_given_axes_are_drawn_into_and_returned():
+def test_axes_argument_is_used_and_returned():
     ax = Figure().add_subplot()
     assert plot_mapping_curves(ax) is ax
     ax = Figure().add_subplot()
@@ -301,7 +287,7 @@ def small_figure():
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
-def test_saved_figures_are_the_same_bytes_each_time(tmp_path, suffix):
+def test_saved_figures_are_reproducible(tmp_path, suffix):
     first = save_figure(small_figure(), tmp_path / f"a{suffix}")
     second = save_figure(small_figure(), tmp_path / f"b{suffix}")
     assert first.read_bytes() == second.read_bytes()
@@ -309,26 +295,14 @@ def test_saved_figures_are_the_same_bytes_each_time(tmp_path, suffix):
     assert b"matplotlib.org" not in first.read_bytes()
 
 
-@pytest.mark.parametrize("size", [(90, 90), (4000, 0.5), (3, 3)])
-def test_a_picture_has_so_many_pixels_at_most(tmp_path, size):
-    """Memory grew with the square of a sentence's length: 4 GB for 300 words."""
-    ax = Figure(figsize=size).add_subplot()
-    ax.set_title("word " * 1000, loc="left")
-    path = save_figure(ax, tmp_path / "a.png")
+def test_large_pictures_have_bounded_memory(tmp_path):
+    """It grew with the square of a sentence's length: 4 GB for 300 words."""
+    path = save_figure(Figure(figsize=(90, 90)).add_subplot(), tmp_path / "a.png")
     width, height = struct.unpack(">II", path.read_bytes()[16:24])
-    assert 0.5 < max(width * height / 2**25, max(width, height) / 2**16) <= 1.001
-    assert ax.figure.dpi == Figure().dpi
+    assert 0.5 < width * height / 2**25 <= 1.001
 
 
-def test_a_picture_too_large_to_be_read_is_refused(tmp_path):
-    ax = Figure(figsize=(600, 500)).add_subplot()
-    with pytest.raises(ValueError, match="picture of 600 × 500 inches is too large for a .png"):
-        save_figure(ax, tmp_path / "a.png")
-    assert not list(tmp_path.iterdir())
-    assert save_figure(ax, tmp_path / "a.svg").exists()
-
-
-def test_a_failed_save_keeps_the_old_picture_and_leaves_nothing_behind(tmp_path):
+def test_failed_save_keeps_old_picture(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(b"old")
 
@@ -343,13 +317,6 @@ def test_a_failed_save_keeps_the_old_picture_and_leaves_nothing_behind(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="file permissions are those of POSIX")
-def test_saved_figures_have_ordinary_permissions(tmp_path):
-    path, other = save_figure(small_figure(), tmp_path / "a.png"), tmp_path / "other"
-    other.touch()
-    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
-
-
 def test_unknown_formats_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"must end in \.png, \.svg or \.pdf, got 'a\.bmp'"):
         save_figure(small_figure(), tmp_path / "a.bmp")
@@ -361,33 +328,7 @@ def test_pictures_leave_pyplot_alone():
     assert ("matplotlib.pyplot" in sys.modules) == before
 
 
-@pytest.fixture
-def broken_matplotlib(monkeypatch, tmp_path):
-    (tmp_path / "matplotlib").mkdir()
-    (tmp_path / "matplotlib" / "__init__.py").write_text("raise RuntimeError('built for NumPy 1')")
-    for name in [name for name in sys.modules if name.split(".")[0] == "matplotlib"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.syspath_prepend(tmp_path)
-
-
-@pytest.mark.parametrize("command", ["demo", "demo-translation", "analyse best.npz words"])
-def test_a_broken_matplotlib_is_told_before_the_work(
-    broken_matplotlib, tmp_path, command, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    save_checkpoint("best.npz", {}, {"kind": "inflection model"})
-    assert main([*command.split(), "--out", "new"]) == 2
-    assert "cannot be imported (built for NumPy 1)" in capsys.readouterr().err
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_broken_matplotlib_is_an_error_that_says_so(broken_matplotlib):
-    """It was looked for, and imported only when everything had been trained."""
-    with pytest.raises(ImportError, match=r"cannot be imported \(built for NumPy 1\)"):
-        _figures.require_matplotlib()
-
-
-def test_a_missing_matplotlib_is_an_error_that_says_what_to_install(monkeypatch):
+def test_missing_matplotlib_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for draw in (
         lambda: plot_hypothesis_tree(tree_of(DRAW)),
@@ -396,11 +337,11 @@ def test_a_missing_matplotlib_is_an_error_that_says_what_to_install(monkeypatch)
         plot_mapping_curves,
         lambda: save_figure(None, "a.png"),
     ):
-        with pytest.raises(ImportError, match=r"pip install pyentmax\[models\]"):
+        with pytest.raises(ImportError, match=r"pip install 'pyentmax\[models\]'"):
             draw()
 
 
-def test_words_are_never_taken_for_formulas(tmp_path):
+def test_tokens_are_never_parsed_as_formulas(tmp_path):
     strange = "a$^$b_{"
     tree = HypothesisTree.build(
         [Hypothesis((0, 1), -1.0), Hypothesis((0,), -2.0)], [strange, "$\\x$"].__getitem__
@@ -411,91 +352,20 @@ def test_words_are_never_taken_for_formulas(tmp_path):
     save_figure(ax, tmp_path / "attention.png")
 
 
-# --- arguments of another kind --------------------------------------------------------------------
-
-FORCED = ForcedDecoding(np.zeros(0, int), np.zeros((0, 3)), np.zeros((0, 3)) > 0, np.ones((0, 1)))
-ONE_HEAD = {"encoder": [[[1.5]]]}
-
-
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: plot_attention([["1"]], "a", "b"), TypeError, "^weights must hold real numbers"),
-        (lambda: plot_attention([[1], [1, 2]], "a", "b"), ValueError, "^weights .*equal length"),
-        (lambda: plot_attention([[1.0]], [3], "b"), TypeError, r"^source .*texts, got \[3\]"),
-        (lambda: plot_attention([], "", ""), ValueError, "^source must have one token at least"),
-        (
-            lambda: plot_attention([[1.0]], "a", "b", 3),
-            TypeError,
-            "^ax must be of type Axes, got 3",
-        ),
-        (lambda: plot_hypothesis_tree(None), TypeError, "^tree must be of type HypothesisTree"),
-        (lambda: plotting.plot_hypothesis_graph([]), TypeError, "^graph must be of type Hyp.*got"),
-        (lambda: plot_forced_decoding(None, str), TypeError, "^decoding must be of type Forced"),
-        (lambda: plot_forced_decoding(FORCED, 3), TypeError, "^decode must be a function, got 3"),
-        (lambda: plot_forced_decoding(FORCED, str), ValueError, "^decoding must have one step"),
-        (lambda: plot_exactness_by_beam({}), ValueError, "^shares: expected something to draw"),
-        (lambda: plot_exactness_by_beam({"a": 1}), TypeError, "^the beam widths must hold real"),
-        (lambda: plot_exactness_by_beam({1: 1}, "a"), TypeError, "^single must hold real numbers"),
-        (lambda: plot_support_sizes(None), TypeError, "^sizes must be of type SupportSizes"),
-        (
-            lambda: plot_support_sizes(SupportSizes(*[np.zeros(0, int)] * 3, 30)),
-            ValueError,
-            "^sizes.attention must hold one number at least",
-        ),
-        (
-            lambda: plot_reliability({"a": 1}),
-            TypeError,
-            r"^calibrations\['a'\] must be of type Cal",
-        ),
-        (lambda: plot_reliability({}), ValueError, "^calibrations: expected something to draw"),
-        (lambda: plot_training_curve([1]), TypeError, "^history must be a mapping"),
-        (
-            lambda: plot_training_curve({"update": 1, "loss": [1], "dev_accuracy": [1]}),
-            ValueError,
-            r"^history\['update'\] must be an array of 1 dimensions",
-        ),
-        (
-            lambda: plotting.plot_alpha_trajectories([1, 2], ONE_HEAD),
-            ValueError,
-            r"^alphas\['encoder'\] must have a row for each of 2 updates",
-        ),
-        (lambda: plotting.plot_alpha_histograms({"a": [1]}, 0), ValueError, "^bins must be at lea"),
-        (
-            lambda: plotting.plot_density_histograms({"a": {"x": [1]}, "b": {"y": [1]}}),
-            ValueError,
-            r"^densities\['b'\] must have 'x', got \['y'\]",
-        ),
+        (lambda: plot_attention([["a"]], "a", "b"), TypeError, "^weights must be an array of num"),
+        (lambda: plot_attention([[1.0]], [3], "b"), TypeError, r"^source .*strings, got \[3\]"),
         (
             lambda: plotting.plot_head_densities({"a": {"x": [1.0]}}),
             ValueError,
-            "must be an array of 2 dimensions, got 1",
+            "must have 2 dimensions, got shape",
         ),
-        (
-            lambda: plotting.plot_head_diversity({"a": {"x": ["b"]}}),
-            TypeError,
-            r"^diversity\['a'\]\['x'\] must hold real numbers",
-        ),
-        (
-            lambda: plotting.plot_choice_of_k({"a": {"1": 1, "2": 2}, "b": {"1": 1}}, "score"),
-            ValueError,
-            r"^scores\['b'\] must have '2', got \['1'\]",
-        ),
-        (lambda: plotting.plot_attention_panels([1]), TypeError, r"^panels\[0\] must be of type"),
-        (
-            lambda: plotting.plot_attention_panels(
-                [plotting.AttentionPanel("a", [[1.0]], "a", "b")], columns=0
-            ),
-            ValueError,
-            "^columns must be at least 1, got 0",
-        ),
-        (lambda: plot_mapping_curves("a"), TypeError, "^ax must be of type Axes, got 'a'"),
-        (lambda: save_figure(3, "a.png"), TypeError, "^ax must be axes of a figure, got 3"),
-        (lambda: save_figure(Figure().add_subplot(), "a.png", dpi=0), ValueError, "^dpi .*got 0"),
+        (lambda: plot_forced_decoding(EMPTY, str), ValueError, "^decoding has no steps to draw"),
     ],
 )
-def test_what_a_picture_cannot_be_of_is_named(call, error, message):
-    """Errors came from the depths of NumPy and Matplotlib: a KeyError, a division by 0."""
+def test_unsuitable_arguments_are_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
 
@@ -504,25 +374,13 @@ def test_what_a_picture_cannot_be_of_is_named(call, error, message):
     "call",
     [
         lambda: plot_attention([[None, 1.0]], "ab", "c"),
-        lambda: plot_attention([[Decimal("0.5"), Fraction(1, 2)]], "ab", "c"),
         lambda: plot_exactness_by_beam({1: np.nan, 5: 0.5}),
         lambda: plotting.plot_alpha_trajectories([1, 2], {"encoder": [[[1.5]], [[np.nan]]]}),
-        lambda: plotting.plot_head_densities({"a": {"x": [[np.nan]]}}),
         lambda: plotting.plot_density_histograms({"a": {"x": [[np.nan, 0.5]]}}),
         lambda: plotting.plot_head_diversity({"a": {"x": [np.nan, 0.5]}}),
-        lambda: plotting.plot_positional_confidence({"a": {"b": [[np.nan, 0.5]]}}),
         lambda: plotting.plot_choice_of_k({"a": {1: np.nan, 2: 0.5}}, "accuracy"),
     ],
 )
-def test_a_gap_and_whatever_lists_values_are_drawn(call):
-    """Measures are NaN where there is nothing to count, and curves come from anywhere."""
+def test_nan_is_a_gap(call):
+    """Measures are NaN where there is nothing to count."""
     assert call() is not None
-
-
-def test_nothing_is_drawn_into_given_axes_before_the_arguments_are_checked():
-    ax = Figure().add_subplot()
-    for call in (lambda: plot_reliability({"a": calibration([0.9], [True]), "b": 3}, ax),):
-        with pytest.raises((TypeError, ValueError)):
-            call()
-        assert not ax.lines
-        assert not ax.collections

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.plotting._figures import axes_or_new, drawable, require_matplotlib
-from pyentmax.plotting._inputs import numbers, words
+from pyentmax.plotting._inputs import numbers, texts
 from pyentmax.plotting._palette import BLUE, INK, RULE
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def plot_attention(
     ValueError
         If the weights do not have one row per target token and one column per source token.
     TypeError
-        If the weights are no numbers, or the tokens no texts.
+        If the weights are not numbers, or the tokens not strings.
 
     Examples
     --------
@@ -85,8 +85,8 @@ def checked_attention(
     weights: ArrayLike, source: Sequence[str], target: Sequence[str]
 ) -> tuple[NDArray[np.float64], list[str], list[str]]:
     """The arguments of `plot_attention` with the weights as an array, and the tokens as lists."""
-    source, target = words(source, "source"), words(target, "target")
-    weights = numbers(weights, "weights", empty=True)
+    source, target = texts(source, "source"), texts(target, "target")
+    weights = numbers(weights, "weights")
     if weights.shape != (len(target), len(source)):
         raise ValueError(
             f"weights must have one row for each of the {len(target)} target tokens and one column "

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from pyentmax.decoding import ForcedDecoding, ForcedStep
 from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.plotting._figures import require_matplotlib, text_axes, text_width
-from pyentmax.plotting._inputs import instance, whole
 from pyentmax.plotting._palette import BLUE, EDGE, GREY, INK, PALE, VERMILION
 
 if TYPE_CHECKING:
@@ -42,12 +41,12 @@ def plot_forced_decoding(
         Where to draw; the text is scaled to the current size of the axes. By default a new figure
         of suitable size.
     max_others : int
-        How many other tokens a step shows at most; a last line counts the rest.
+        Maximum number of other tokens per step; a last line counts the rest.
 
     Raises
     ------
-    ValueError, TypeError
-        If an argument is of another kind, or there is no step.
+    ValueError
+        If there is no step.
 
     Examples
     --------
@@ -58,12 +57,8 @@ def plot_forced_decoding(
     >>> [text.get_text() for text in ax.texts]
     ['a', 'b', '75.0%', '</s>', '25.0%', '</s>']
     """
-    instance(decoding, ForcedDecoding, "decoding")
-    if not callable(decode):
-        raise TypeError(f"decode must be a function, got {decode!r:.60}")
-    whole(max_others, "max_others", 0)
     if not decoding.steps:
-        raise ValueError("decoding must have one step at least, got none")
+        raise ValueError("decoding has no steps to draw; expected at least one")
     require_matplotlib()
     from matplotlib.patches import FancyBboxPatch
 
@@ -123,9 +118,7 @@ def _joins_next(columns: list[_Column]) -> list[bool]:
 
 def _column(step: ForcedStep, decode: Callable[[int], str], max_others: int) -> _Column:
     def show(token: int) -> str:
-        text = decode(token)
-        instance(text, str, f"decode({token})")
-        return text.replace(" ", "␣")
+        return decode(token).replace(" ", "␣")
 
     certain = step.possible and not step.others
     label = "" if certain else format_percent(step.probability) if step.possible else IMPOSSIBLE

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from pyentmax.decoding.hypothesis_graph import HypothesisGraph
 from pyentmax.decoding.hypothesis_tree import format_percent
 from pyentmax.plotting._figures import require_matplotlib, text_axes, text_width
-from pyentmax.plotting._inputs import instance
 from pyentmax.plotting._palette import BLUE, EDGE, GREY, PALE
 
 if TYPE_CHECKING:
@@ -18,21 +17,16 @@ PADDING, GAP, ROW, BOX, SMALL = 0.55, 3.5, 2.6, 1.7, 0.68
 
 
 def plot_hypothesis_graph(graph: HypothesisGraph, ax: Axes | None = None) -> Axes:
-    """Draw the hypotheses of a beam as a graph, in which what they share stands once.
+    """Draw the hypotheses of a beam as a graph in which shared tokens stand once.
 
     A box shows a run of tokens with the total probability of the strings that go through it. An
-    edge is as wide as the probability of its strings. Every way from left to right is one of the
-    listed strings, or several ways together are.
+    edge is as wide as the probability of its strings. Every path from left to right is one of the
+    listed strings; several paths may be the same string.
 
     Parameters
     ----------
     graph : HypothesisGraph
     ax : as in `plot_forced_decoding`
-
-    Raises
-    ------
-    TypeError
-        If it is no graph.
 
     Examples
     --------
@@ -42,7 +36,6 @@ def plot_hypothesis_graph(graph: HypothesisGraph, ax: Axes | None = None) -> Axe
     >>> [text.get_text() for text in ax.texts]
     ['a', '49.7%', 'c', '49.7%', 'b</s>', '99.3%']
     """
-    instance(graph, HypothesisGraph, "graph")
     require_matplotlib()
     from matplotlib.patches import FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Curve
@@ -66,7 +59,7 @@ def plot_hypothesis_graph(graph: HypothesisGraph, ax: Axes | None = None) -> Axe
 
     for i, node in enumerate(nodes):
         for j, p in node.following.items():
-            # Through the rows that are kept free for it in the columns between.
+            # Through the rows reserved for it in the columns between.
             stops = [(lefts[columns[i]] + widths[i], places[i, i])]
             for column in range(columns[i] + 1, columns[j]):
                 y = places[i, j, column]

@@ -1,8 +1,7 @@
 """Pictures of what the heads of a Transformer do (Correia et al. 2019, §5).
 
-Models have one colour each in all of them, in the order in which they are given, and each kind of
-attention has a panel. The functions make a new figure and return its first axes; ``ax.figure.axes``
-has all.
+Each model has a colour, by its position, and each kind of attention a panel. The functions make a
+new figure and return its first axes; ``ax.figure.axes`` has all.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.plotting._figures import legend, percent_axis, require_matplotlib
-from pyentmax.plotting._inputs import by_name, instance, mapping, numbers, sequence, whole
-from pyentmax.plotting._lines import COLOURS, check_lines, line_style
+from pyentmax.plotting._inputs import numbers
+from pyentmax.plotting._lines import COLOURS, line_style
 from pyentmax.plotting._palette import GREY, INK, RULE
 from pyentmax.plotting.attention import checked_attention, plot_attention
 
@@ -38,25 +37,13 @@ def plot_alpha_trajectories(updates: ArrayLike, alphas: Mapping[str, ArrayLike])
     alphas : mapping
         Kind → (n, layers, heads) array; a panel each. A layer has a colour.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no kind, or an array has another shape or holds what is no finite number.
-
     Examples
     --------
     >>> ax = plot_alpha_trajectories([0, 20], {"encoder": [[[1.5, 1.2]], [[1.4, 1.3]]]})
     >>> ax.get_title(), len(ax.lines)
     ('encoder self-attention', 2)
     """
-    found = by_name(alphas, "alphas", ndim=3)
-    updates = numbers(updates, "updates", ndim=1)
-    for kind, path in found.items():
-        if len(path) != len(updates):
-            raise ValueError(
-                f"alphas[{kind!r}] must have a row for each of {len(updates)} updates, got shape "
-                f"{path.shape}"
-            )
+    found = {kind: numbers(path, f"alphas[{kind!r}]", 3) for kind, path in alphas.items()}
     axes = _panels(1, len(found), (3.4, 3.2), sharey=True)[0]
     for ax, (kind, path) in zip(axes, found.items(), strict=True):
         for layer in range(path.shape[1]):
@@ -64,7 +51,7 @@ def plot_alpha_trajectories(updates: ArrayLike, alphas: Mapping[str, ArrayLike])
             lines[0].set_label(f"layer {layer + 1}")
         ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set(xlabel="update", ylim=(0.98, 2.02))
-        _open(ax)
+        _remove_frame(ax)
     axes[0].set_ylabel("α of a head")
     legend(axes[0], fontsize=8)
     return axes[0]
@@ -79,26 +66,19 @@ def plot_alpha_histograms(alphas: Mapping[str, ArrayLike], bins: int = 10) -> Ax
         Kind → array of any shape, from 1 to 2.
     bins : int
 
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no kind, or no bin, or an α is no finite number.
-
     Examples
     --------
     >>> ax = plot_alpha_histograms({"encoder": [1.05, 1.95], "context": [1.4, 1.5]})
     >>> [axes.get_title() for axes in ax.figure.axes]
     ['encoder self-attention', 'context attention']
     """
-    found = by_name(alphas, "alphas")
-    whole(bins, "bins", 1)
-    axes = _panels(1, len(found), (3.0, 2.6), sharey=True)[0]
-    for ax, (kind, values) in zip(axes, found.items(), strict=True):
+    axes = _panels(1, len(alphas), (3.0, 2.6), sharey=True)[0]
+    for ax, (kind, values) in zip(axes, alphas.items(), strict=True):
         ax.hist(np.ravel(values), bins=bins, range=(1, 2), color=COLOURS[0], ec="white")
         ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set(xlabel="α", xlim=(1, 2))
         _whole_numbers(ax.yaxis)
-        _open(ax)
+        _remove_frame(ax)
     axes[0].set_ylabel("heads")
     return axes[0]
 
@@ -111,23 +91,18 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
     densities : mapping
         Model → kind → array of any shape, such as a density for each sentence, layer and head.
 
-    Raises
-    ------
-    ValueError
-        If there is no model, or more than 18, or they do not have the same kinds of finite numbers.
-
     Examples
     --------
     >>> ax = plot_density_histograms({"softmax": {"encoder": [1.0, 1.0]}})
     >>> ax.get_title(), ax.get_ylabel()
     ('encoder self-attention', 'softmax')
     """
-    found = _of_models(densities, "densities")
+    found = _by_model(densities, "densities")
     kinds = list(next(iter(found.values())))
     rows = _panels(len(found), len(kinds), (3.0, 1.7), sharex=True)
-    for number, (axes, (model, of_kind)) in enumerate(zip(rows, found.items(), strict=True)):
+    for number, (axes, (model, by_kind)) in enumerate(zip(rows, found.items(), strict=True)):
         for ax, kind in zip(axes, kinds, strict=True):
-            values = np.ravel(of_kind[kind])
+            values = np.ravel(by_kind[kind])
             share = np.full(len(values), 1 / len(values))
             ax.hist(
                 values, bins=25, range=(0, 1), weights=share, color=COLOURS[number % len(COLOURS)]
@@ -151,11 +126,6 @@ def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
         Model → kind → (layers, heads) array. A line joins the densest heads of all layers, one the
         second, and so on.
 
-    Raises
-    ------
-    ValueError
-        If there is no model, or more than 18, or they do not have the same kinds of finite numbers.
-
     Examples
     --------
     >>> ax = plot_head_densities({"1.5-entmax": {"context": [[0.2, 0.4], [0.3, 0.1]]}})
@@ -163,8 +133,8 @@ def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     [[0.2, 0.1], [0.4, 0.3]]
     """
     ranked = {
-        model: {kind: np.sort(x, axis=1) for kind, x in of_kind.items()}
-        for model, of_kind in _of_models(densities, "densities", ndim=2).items()
+        model: {kind: np.sort(x, axis=1) for kind, x in by_kind.items()}
+        for model, by_kind in _by_model(densities, "densities", ndim=2).items()
     }
     axes = _by_layer(ranked, (3.2, 3.2), lw=1.2, alpha=0.85, ms=4)
     for ax in axes:
@@ -182,22 +152,17 @@ def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     diversity : mapping
         Model → kind → (layers,) array.
 
-    Raises
-    ------
-    ValueError
-        If there is no model, or more than 18, or they do not have the same kinds of finite numbers.
-
     Examples
     --------
     >>> ax = plot_head_diversity({"softmax": {"encoder": [0.2, 0.3]}})
     >>> ax.get_ylabel()
     'Jensen-Shannon divergence'
     """
-    found = _of_models(diversity, "diversity", ndim=1)
+    found = _by_model(diversity, "diversity", ndim=1)
     axes = _by_layer(found, (3.2, 3.0), lw=1.8, ms=5)
     for ax in axes:
         ax.set_ylim(0, None)
-        _open(ax)
+        _remove_frame(ax)
     axes[0].set_ylabel("Jensen-Shannon divergence")
     return axes[0]
 
@@ -210,24 +175,15 @@ def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]
     confidences : mapping
         Panel, such as "encoder, previous token" → model → array of any shape, a number per head.
 
-    Raises
-    ------
-    ValueError
-        If a panel has no model, or more than 18.
-
     Examples
     --------
     >>> ax = plot_positional_confidence({"encoder −1": {"softmax": [0.2, 0.9]}})
     >>> ax.lines[0].get_ydata().tolist()
     [0.9, 0.2]
     """
-    found = {}
-    for title, of_model in mapping(confidences, "confidences").items():
-        check_lines(of_model)
-        found[title] = by_name(of_model, f"confidences[{title!r}]")
-    axes = _panels(1, len(found), (2.5, 3.0), sharey=True)[0]
-    for ax, (title, of_model) in zip(axes, found.items(), strict=True):
-        for number, (model, values) in enumerate(of_model.items()):
+    axes = _panels(1, len(confidences), (2.5, 3.0), sharey=True)[0]
+    for ax, (title, models) in zip(axes, confidences.items(), strict=True):
+        for number, (model, values) in enumerate(models.items()):
             ranked = np.sort(np.ravel(values))[::-1]
             style = line_style(number)
             ax.plot(np.arange(1, len(ranked) + 1), ranked, lw=1, ms=4, label=model, **style)
@@ -236,7 +192,7 @@ def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]
         _whole_numbers(ax.xaxis)
         percent_axis(ax)
     axes[0].set_ylabel("mean weight")
-    _below(axes)
+    _legend_below(axes)
     return axes[0]
 
 
@@ -250,28 +206,21 @@ def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> A
     label : str
         What the score is.
 
-    Raises
-    ------
-    ValueError
-        If there is no model, or more than 18, or they do not have the same kinds of finite numbers.
-
     Examples
     --------
     >>> ax = plot_choice_of_k({"softmax": {"1": 0.2, "8": 0.5, "all": 0.6}}, "accuracy")
     >>> [tick.get_text() for tick in ax.get_xticklabels()]
     ['1', '8', 'all']
     """
-    found = _of_models(scores, "scores", ndim=0)
-    instance(label, str, "label")
     ax = _panels(1, 1, (4.8, 3.2))[0][0]
-    ks = list(next(iter(found.values())))
-    for number, (model, of_k) in enumerate(found.items()):
+    ks = list(next(iter(scores.values())))
+    for number, (model, by_k) in enumerate(scores.items()):
         style = line_style(number)
-        ax.plot(range(len(ks)), [of_k[k] for k in ks], lw=1.8, label=model, **style)
+        ax.plot(range(len(ks)), [by_k[k] for k in ks], lw=1.8, label=model, **style)
     ax.set_xticks(range(len(ks)), ks, parse_math=False)
     ax.set_xlabel("k: weights that a head may keep")
     ax.set_ylabel(label, parse_math=False)
-    _open(ax)
+    _remove_frame(ax)
     legend(ax)
     return ax
 
@@ -295,13 +244,6 @@ def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) ->
     columns : int
         Most of them in a row.
 
-    Raises
-    ------
-    ValueError
-        If there is no panel, or no column, or weights do not fit their labels.
-    TypeError
-        If a panel is of another kind.
-
     Examples
     --------
     >>> looks = [[1.0, 0.0], [0.5, 0.5]]
@@ -309,13 +251,11 @@ def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) ->
     >>> [axes.get_title() for axes in ax.figure.axes]
     ['x', 'y']
     """
-    panels = sequence(panels, "panels")
     if not panels:
-        raise ValueError("panels: expected one at least, got none")
-    for i, panel in enumerate(panels):
-        instance(panel, AttentionPanel, f"panels[{i}]")
+        raise ValueError("nothing to draw: expected at least one panel")
+    for panel in panels:
         checked_attention(panel.weights, panel.source, panel.target)
-    columns = min(whole(columns, "columns", 1), len(panels))
+    columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     longest = max(len(token) for panel in panels for token in (*panel.source, *panel.target))
     width = 0.27 * max(len(panel.source) for panel in panels) + 0.085 * longest + 0.3
@@ -344,7 +284,7 @@ def _panels(
     from matplotlib.figure import Figure
 
     if not rows * columns:
-        raise ValueError("expected something to draw, got nothing")
+        raise ValueError("nothing to draw: expected at least one panel")
     figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
     found = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
     return [list(row) for row in found]
@@ -357,7 +297,7 @@ def _whole_numbers(axis: Any) -> None:
     axis.set_major_locator(MaxNLocator(integer=True, nbins=6))
 
 
-def _open(ax: Axes) -> None:
+def _remove_frame(ax: Axes) -> None:
     """A grid, and no frame above and to the right."""
     ax.grid(color=RULE, lw=0.8)
     ax.set_axisbelow(True)
@@ -366,7 +306,7 @@ def _open(ax: Axes) -> None:
         ax.spines[side].set_visible(False)
 
 
-def _below(axes: Sequence[Axes]) -> None:
+def _legend_below(axes: Sequence[Axes]) -> None:
     """One legend below all panels."""
     handles, labels = axes[0].get_legend_handles_labels()
     figure: Any = axes[0].figure
@@ -382,17 +322,15 @@ def _below(axes: Sequence[Axes]) -> None:
         text.set_parse_math(False)
 
 
-def _of_models(
-    found: Any, name: str, ndim: int | None = None
+def _by_model(
+    values: Mapping[str, Mapping[str, ArrayLike]], name: str, ndim: int | None = None
 ) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Model → kind → array, all models with the kinds of the first, and a style for each."""
-    check_lines(found)
-    model, first = next(iter(found.items()))
-    kinds = list(mapping(first, f"{name}[{model!r}]").keys())
-    return {
-        model: by_name(of_kind, f"{name}[{model!r}]", ndim, names=kinds)
-        for model, of_kind in found.items()
-    }
+    """Model → kind → array; all models have the kinds of the first."""
+    kinds = list(next(iter(values.values()), ()))
+    found: dict[str, dict[str, NDArray[np.float64]]] = {}
+    for model, by_kind in values.items():
+        found[model] = {k: numbers(by_kind[k], f"{name}[{model!r}][{k!r}]", ndim) for k in kinds}
+    return found
 
 
 def _by_layer(
@@ -401,9 +339,9 @@ def _by_layer(
     """A panel for each kind: the numbers of each model against the layer, a line per column."""
     kinds = list(next(iter(found.values())))
     axes = list(_panels(1, len(kinds), size, sharey=True)[0])
-    for number, (model, of_kind) in enumerate(found.items()):
+    for number, (model, by_kind) in enumerate(found.items()):
         for ax, kind in zip(axes, kinds, strict=True):
-            values = of_kind[kind]
+            values = by_kind[kind]
             layers = np.arange(1, len(values) + 1)
             looks = line_style(number)
             lines = ax.plot(layers, values, **looks, **style)
@@ -412,5 +350,5 @@ def _by_layer(
     for ax, kind in zip(axes, kinds, strict=True):
         ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set_xlabel("layer")
-    _below(axes)
+    _legend_below(axes)
     return axes

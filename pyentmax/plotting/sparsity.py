@@ -9,7 +9,6 @@ import numpy as np
 
 from pyentmax.analysis import Calibration, SupportSizes
 from pyentmax.plotting._figures import axes_or_new, legend, percent_axis
-from pyentmax.plotting._inputs import by_name, instance, mapping, numbers, whole
 from pyentmax.plotting._palette import BLUE, GREY, INK, VERMILION
 
 if TYPE_CHECKING:
@@ -29,24 +28,15 @@ def plot_exactness_by_beam(
         Share of the sources with a single possible sequence, drawn as a line for comparison.
     ax : as in `plot_attention`
 
-    Raises
-    ------
-    ValueError, TypeError
-        If there is no share, or a width or a share is no finite number.
-
     Examples
     --------
     >>> ax = plot_exactness_by_beam({1: 0.6, 2: 0.75, 3: 0.8}, single=0.5)
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('beam', 'share of sources')
     """
-    found = by_name(shares, "shares", ndim=0)
-    numbers(list(found), "the beam widths", ndim=1)
-    if single is not None:
-        single = float(numbers(single, "single", ndim=0))
     ax = axes_or_new(ax, 5.0, 3.4)
-    widths = sorted(found)
-    ax.plot(widths, [found[k] for k in widths], "o-", color=BLUE, lw=2, label="beam search exact")
+    widths = sorted(shares)
+    ax.plot(widths, [shares[k] for k in widths], "o-", color=BLUE, lw=2, label="beam search exact")
     if single is not None:
         label = "one sequence holds all"
         ax.axhline(single, color=VERMILION, ls=(0, (4, 1.5)), lw=1.6, label=label)
@@ -67,11 +57,6 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, max_size:
     max_size : int
         Supports of this size and larger share the last bar.
 
-    Raises
-    ------
-    ValueError, TypeError
-        If sizes are no `SupportSizes` of whole numbers, or there are none.
-
     Examples
     --------
     >>> sizes = SupportSizes(np.array([2, 1]), np.array([1, 1]), np.array([5, 5]), 30)
@@ -79,12 +64,6 @@ def plot_support_sizes(sizes: SupportSizes, ax: Axes | None = None, *, max_size:
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['attention, mean 1.50', 'output, mean 1.00']
     """
-    instance(sizes, SupportSizes, "sizes")
-    whole(max_size, "max_size", 1)
-    for name in ("attention", "output"):
-        found = numbers(getattr(sizes, name), f"sizes.{name}", ndim=1)
-        if np.any(found < 0) or np.any(np.mod(found, 1)):
-            raise ValueError(f"sizes.{name} must be whole numbers of 0 or more, got {found}")
     ax = axes_or_new(ax, 5.4, 3.4)
     lines = [("attention", sizes.attention, BLUE), ("output", sizes.output, VERMILION)]
     first = min(1, int(sizes.attention.min()))  # 0 where a fertility is used up
@@ -117,9 +96,7 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     Raises
     ------
     ValueError
-        If there are none, or more than two.
-    TypeError
-        If they are of another kind.
+        If there are more than two.
 
     Examples
     --------
@@ -128,10 +105,8 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['best, ECE 45.0%']
     """
-    if len(mapping(calibrations, "calibrations")) > 2:
+    if len(calibrations) > 2:
         raise ValueError(f"expected one or two calibrations, got {len(calibrations)}")
-    for label, one in calibrations.items():
-        instance(one, Calibration, f"calibrations[{label!r}]")
     ax = axes_or_new(ax, 4.4, 4.4)
     from matplotlib.lines import Line2D
 

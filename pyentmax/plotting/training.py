@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.plotting._figures import axes_or_new
-from pyentmax.plotting._inputs import is_mapping, numbers, shown
+from pyentmax.plotting._inputs import numbers
 from pyentmax.plotting._palette import BLUE, RULE, VERMILION
 
 if TYPE_CHECKING:
@@ -34,9 +34,7 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     Raises
     ------
     ValueError
-        If a list is missing or their lengths differ, or an update is not finite.
-    TypeError
-        If the history is no mapping to lists of numbers.
+        If a list is missing or their lengths differ.
 
     Examples
     --------
@@ -45,11 +43,9 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('update', 'training loss')
     """
-    if not is_mapping(history):
-        raise TypeError(f"history must be a mapping from names to lists, got {shown(history)}")
     names = ("update", "loss", "dev_accuracy")
     found = {
-        name: numbers(history[name], f"history[{name!r}]", ndim=1, empty=True)
+        name: numbers(history[name], f"history[{name!r}]", ndim=1)
         for name in names
         if name in history
     }

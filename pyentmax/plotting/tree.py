@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyentmax.decoding.hypothesis_tree import EMPTY, HypothesisNode, HypothesisTree, format_percent
 from pyentmax.plotting._figures import require_matplotlib, text_axes, text_width
-from pyentmax.plotting._inputs import instance
 from pyentmax.plotting._palette import BLUE, EDGE, GREY, PALE
 
 if TYPE_CHECKING:
@@ -31,11 +30,6 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
         Such as ``HypothesisTree.build(result.hypotheses, vocabulary.tokens.__getitem__)``.
     ax : as in `plot_forced_decoding`
 
-    Raises
-    ------
-    TypeError
-        If it is no tree.
-
     Examples
     --------
     >>> from math import log
@@ -46,7 +40,6 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     >>> [text.get_text() for text in ax.texts][-4:]
     ['no', '75.0%', 'n', '25.0%']
     """
-    instance(tree, HypothesisTree, "tree")
     require_matplotlib()
     from matplotlib.patches import FancyBboxPatch, PathPatch
     from matplotlib.path import Path as Curve
