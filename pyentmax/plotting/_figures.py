@@ -89,7 +89,8 @@ def text_axes(
 def require_matplotlib() -> None:
     """Raise an ImportError that says what to install if Matplotlib is missing or broken."""
     try:
-        importlib.import_module("matplotlib.figure")
+        importlib.import_module("matplotlib")
+        importlib.import_module("matplotlib.figure")  # fails where it was built for another NumPy
     except ImportError as error:
         raise ImportError(
             "pictures are drawn with Matplotlib, which cannot be imported "
