@@ -54,9 +54,9 @@ def points(ax: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]], x: st
     """Label → x → values, whose mean is drawn, with a standard error where there are several."""
     for number, (label, of_label) in enumerate(lines.items()):
         places = sorted(of_label)
-        found = [np.asarray(of_label[place], float) for place in places]
-        error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in found]
-        mean = [v.mean() for v in found]
+        arrays = [np.asarray(of_label[place], float) for place in places]
+        error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in arrays]
+        mean = [v.mean() for v in arrays]
         ax.errorbar(places, mean, error, label=label, capsize=3, ms=5, lw=1.8, **_style(number))
     _finish(ax, x, y)
 

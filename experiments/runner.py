@@ -123,10 +123,10 @@ def commit() -> str | None:
     """The commit of this clone, with ``+changes`` where files differ from it."""
     describe = ["git", "-C", str(HOME), "describe", "--always", "--abbrev=12", "--exclude=*"]
     with suppress(OSError, subprocess.CalledProcessError):
-        found = subprocess.run(
+        output = subprocess.run(
             [*describe, "--dirty=+changes"], check=True, capture_output=True, text=True
         )
-        return found.stdout.strip()
+        return output.stdout.strip()
     return None
 
 
@@ -144,9 +144,9 @@ def _blas() -> str:
         from threadpoolctl import threadpool_info
     except ImportError:
         return os.environ.get("OPENBLAS_CORETYPE", "unknown")
-    found = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
+    libraries = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
     names = ("internal_api", "version", "architecture")
-    pools = {" ".join(str(pool[n]) for n in names if pool.get(n)) for pool in found}
+    pools = {" ".join(str(pool[n]) for n in names if pool.get(n)) for pool in libraries}
     return ", ".join(sorted(pools)) or "unknown"
 
 
@@ -164,8 +164,8 @@ def folder_of(out: Path, settings: Settings, grows: str | None = None) -> Path:
     """
     fixed = {name: value for name, value in settings.items() if name != grows}
     digest = hashlib.sha256(json.dumps(fixed, sort_keys=True).encode()).hexdigest()[:8]
-    told = [str(settings[n]) for n in ("row", "loss", "attention") if n in settings]
-    name = "-".join(told).replace(":", "-") or "run"
+    parts = [str(settings[n]) for n in ("row", "loss", "attention") if n in settings]
+    name = "-".join(parts).replace(":", "-") or "run"
     seed = f".seed-{settings['seed']}" if "seed" in settings else ""
     return out / f"{name}{seed}-{digest}"
 
@@ -184,12 +184,12 @@ def run_one(
     """
     settings = _plain(settings)
     folder = folder_of(out, settings, grows)
-    if there := _line_of(out, settings):
-        return there
+    if line := _line_of(out, settings):
+        return line
     try:
         with locked(folder.with_name(folder.name + ".lock"), folder.name, wait=False):
-            if there := _line_of(out, settings):  # finished by another process meanwhile
-                return there
+            if line := _line_of(out, settings):  # finished by another process meanwhile
+                return line
             sessions = _opened(folder, settings)
             result = work(settings, folder, options)
             line = {"settings": settings, "result": result, "made_from": sessions}
@@ -200,8 +200,8 @@ def run_one(
 
 
 def _line_of(out: Path, settings: Settings) -> Line | None:
-    found = (line for line in read_lines(out / RESULTS) if line["settings"] == settings)
-    return next(found, None)
+    lines = (line for line in read_lines(out / RESULTS) if line["settings"] == settings)
+    return next(lines, None)
 
 
 def _opened(folder: Path, settings: Settings) -> list[dict[str, Any]]:
@@ -252,11 +252,11 @@ class Notes:
     def __init__(self, folder: Path) -> None:
         self.path = folder.with_name(folder.name + ".notes.jsonl")
 
-    def add(self, loss: float, found: dict[str, Any]) -> None:
+    def add(self, loss: float, note: dict[str, Any]) -> None:
         """Note what was found at a validation with this loss."""
         with self.path.open("a", encoding="utf-8") as file:
             # The line feed comes first: what a killed process left of a line ends there.
-            file.write("\n" + _text({"loss": loss, **found}))
+            file.write("\n" + _text({"loss": loss, **note}))
 
     def curve(self, history: History) -> dict[str, list[Any]]:
         """The validations of a training, column by column, with what was noted of them."""
@@ -267,9 +267,9 @@ class Notes:
                 notes[note.pop("loss")] = note
         names = ("update", "loss", "dev_loss", "dev_accuracy", "seconds")
         columns = {name: list(getattr(history, name)) for name in names}
-        found = [notes.get(loss, {}) for loss in history.dev_loss]
-        for name in dict.fromkeys(name for note in found for name in note):
-            columns[name] = [note.get(name) for note in found]
+        noted = [notes.get(loss, {}) for loss in history.dev_loss]
+        for name in dict.fromkeys(name for note in noted for name in note):
+            columns[name] = [note.get(name) for note in noted]
         return columns
 
 
@@ -366,7 +366,7 @@ class Experiment:
     grows: str | None = None
 
     @property
-    def kept(self) -> Path:
+    def recorded(self) -> Path:
         """The lines that are kept in the repository."""
         folder, _, name = self.name.partition("/")
         return HOME / folder / "results" / f"{name}.jsonl"
@@ -412,17 +412,17 @@ class Experiment:
     def _main(self, args: argparse.Namespace) -> int:
         missing = 0
         if args.report:
-            lines = read_lines(self.kept if args.out is None else args.out / RESULTS)
+            lines = read_lines(self.recorded if args.out is None else args.out / RESULTS)
         else:
             out = args.out or Path("runs", self.name)
             options = Options(args.data, args.device, args.quiet)
             lines = []
             for stage in self.runs(args):
-                found = run_all(
+                finished_lines = run_all(
                     out, self.work, stage, options, grows=self.grows, scheduler=args.scheduler
                 )
-                missing += len(stage) - len(found)
-                lines += found
+                missing += len(stage) - len(finished_lines)
+                lines += finished_lines
         if lines:
             print(f"\n{self.report(lines)}")
             if self.draw is not None and args.pictures is not None:

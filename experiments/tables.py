@@ -65,11 +65,11 @@ def values(lines: Iterable[Line], *path: str) -> list[Any]:
     >>> values(lines, "supports", "encoder")
     [4.5]
     """
-    found = []
+    entries = []
     for line in lines:
         value: Any = line["result"]
         for name in path:
             value = value.get(name) if isinstance(value, dict) else None
         if value is not None:
-            found.append(value)
-    return found
+            entries.append(value)
+    return entries

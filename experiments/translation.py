@@ -171,8 +171,8 @@ def add_options(
     add = parser.add_argument
     add("--row", nargs="+", default=rows, choices=ROWS, metavar="NAME", help=", ".join(ROWS))
     add("--seed", nargs="+", type=int, default=[0], metavar="N", help="one model each")
-    told = "3,200 of a Transformer, 1,200 of a recurrent network" if updates is None else updates
-    add("--updates", type=int, default=updates, help=f"{told} if not given; can be raised later")
+    default = "3,200 of a Transformer, 1,200 of a recurrent network" if updates is None else updates
+    add("--updates", type=int, default=updates, help=f"{default} if not given; can be raised later")
     add("--direction", choices=("de-en", "en-de"), default="de-en")
 
 
@@ -202,7 +202,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Train a model and translate with the best of its validations; or compare two models."""
     if "minus" in settings:
         return _difference(settings, folder, options)
-    translator, data, found = train(settings, folder, options)
+    translator, data, result = train(settings, folder, options)
     started = time.perf_counter()
     translations = translator.translate_all(
         [pair.source for pair in data.val], beam=BEAM, progress=not options.quiet
@@ -212,7 +212,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         file.write("".join(f"{line}\n" for line in translations).encode())
     score = bleu(translations, [pair.target for pair in data.val])
     val = translator.pairs(data.val)
-    return found | {
+    return result | {
         "bleu": round(score.score, 2),
         "signature": score.signature,
         "beam": BEAM,
@@ -243,7 +243,7 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
         **settings["model"],
     )
     finished(history)
-    found = {
+    result = {
         "dev_accuracy": max(history.dev_accuracy),
         **speed(history),
         "data": fingerprint(data),
@@ -251,8 +251,8 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
         **_alphas(translator),
     }
     if history.diagnostics:
-        found["diagnostics"] = history.diagnostics
-    return translator, data, found
+        result["diagnostics"] = history.diagnostics
+    return translator, data, result
 
 
 def _note(notes: Notes, data: Data, translator: Translator, validation: Validation) -> None:
@@ -301,15 +301,15 @@ def supports(
 def _transformer_supports(model: Transformer, batch: Any) -> dict[str, np.ndarray]:
     weights = model.attention_weights(batch.source, batch.source_mask, batch.target_in)
     queries = dict.fromkeys(KINDS, batch.target_mask) | {"encoder": batch.source_mask}
-    found = {}
+    supports = {}
     for kind, layers in weights.items():
         counts = [to_host((layer > 0).sum(axis=-1)) for layer in layers]  # (B, H, T) each
-        found[kind] = np.stack(counts, axis=-1).swapaxes(1, 2)[queries[kind]]
+        supports[kind] = np.stack(counts, axis=-1).swapaxes(1, 2)[queries[kind]]
     on_device = batch.on(model.xp)
     arrays = (on_device.source, on_device.source_mask, on_device.target_in)
     _, support = model.output.probabilities(model.scores(model.params, *arrays).data)
-    found["output"] = to_host(support.sum(axis=-1))[batch.target_mask]
-    return found
+    supports["output"] = to_host(support.sum(axis=-1))[batch.target_mask]
+    return supports
 
 
 # --- differences in BLEU --------------------------------------------------------------------------
@@ -326,8 +326,8 @@ def _difference(settings: Settings, folder: Path, options: Options) -> dict[str,
     val = read_multi30k(options.data, reverse=reverse).val
     names = ("difference", "low", "high")
     ours, theirs = translated
-    found = paired_bootstrap(ours, theirs, [pair.target for pair in val])
-    return dict(zip(names, (round(x, 2) for x in found), strict=True))
+    interval = paired_bootstrap(ours, theirs, [pair.target for pair in val])
+    return dict(zip(names, (round(x, 2) for x in interval), strict=True))
 
 
 def paired_bootstrap(
@@ -397,9 +397,10 @@ def table(models: Sequence[Line], differences: Sequence[Line] = ()) -> str:
     rows = []
     for key, group in grouped(models, *names).items():
         name, direction, updates = key
-        found = [line["result"] for line in minus.get(key, [])]
+        differences_of_row = [line["result"] for line in minus.get(key, [])]
         difference = [
-            f"{d['difference']:+.1f} ({d['low']:+.1f} to {d['high']:+.1f})" for d in found
+            f"{d['difference']:+.1f} ({d['low']:+.1f} to {d['high']:+.1f})"
+            for d in differences_of_row
         ]
         seen = {part: _seen(group, part) for part in (*PARTS, "output")}
         rows.append(

@@ -69,8 +69,8 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     paths = trained(settings, folder)
     reverse = settings["direction"] == "en-de"
     pairs = read_multi30k(options.data, reverse=reverse).dev[: settings["first"]]
-    found = heads.measure(paths, pairs, progress=not options.quiet)
-    return heads.numbers(found)
+    models = heads.measure(paths, pairs, progress=not options.quiet)
+    return heads.numbers(models)
 
 
 def trained(settings: Settings, folder: Path) -> list[Path]:
@@ -90,17 +90,17 @@ def report(lines: list[Line]) -> str:
     """The main figures of each comparison, beside those of the papers."""
     parts = []
     for line in lines:
-        settings, found = line["settings"], line["result"]
+        settings, result = line["settings"], line["result"]
         about = f"{settings['direction']}, {settings['updates']:,} updates, seed {settings['seed']}"
-        models = found["models"]
-        rows = [[name, *cells, paper] for name, cells, paper in _rows(found)]
+        models = result["models"]
+        rows = [[name, *cells, paper] for name, cells, paper in _rows(result)]
         parts += [f"{about}:", markdown(["", *models, "papers"], rows)]
     return "\n\n".join(parts)
 
 
-def _rows(found: dict[str, Any]) -> list[tuple[str, list[str], str]]:
+def _rows(result: dict[str, Any]) -> list[tuple[str, list[str], str]]:
     """Name, a cell for each model, and what the papers have."""
-    models = list(found["models"].values())
+    models = list(result["models"].values())
     rows = [
         (f"density, {kind}: mean (least to most)", [_span(m["density"][kind]) for m in models], "–")
         for kind in KINDS
@@ -111,8 +111,8 @@ def _rows(found: dict[str, Any]) -> list[tuple[str, list[str], str]]:
     for kind in KINDS:
         cells = [_span(m["diversity"][kind], 3) for m in models]
         rows.append((f"JS divergence, {kind}", cells, SPARSER))
-    first, *others = found["models"]
-    gaps = found[f"diversity minus {first}"]
+    first, *others = result["models"]
+    gaps = result[f"diversity minus {first}"]
     cells = ["–"]
     for name in others:
         low, high = (np.array([gaps[name][kind][end] for kind in KINDS]) for end in ("low", "high"))

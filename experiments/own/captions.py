@@ -75,14 +75,17 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         **settings["model"],
     )
     finished(history)
-    [shown] = captioner.caption(data.test.images[SHOWN][None])
+    [example] = captioner.caption(data.test.images[SHOWN][None])
     return {
         **measured(captioner, data.test),
         "used_with": {
             name: exact_share(with_attention(captioner, name).caption(data.test.images), data.test)
             for name in SWAPPED
         },
-        "shown": {"words": list(shown.words), "attention": np.round(shown.attention, 4).tolist()},
+        "shown": {
+            "words": list(example.words),
+            "attention": np.round(example.attention, 4).tolist(),
+        },
         **speed(history),
         "curve": {name: getattr(history, name) for name in ("update", "loss", "dev_accuracy")},
     }
@@ -96,25 +99,25 @@ def measured(captioner: Captioner, pictures: Pictures) -> dict[str, float]:
     mean of its heads, and ``weight`` is the mean of that weight. ``cells`` is how many cells a head
     of the last layer gives any weight.
     """
-    found = captioner.caption(pictures.images)
+    captions = captioner.caption(pictures.images)
     weights = [
         attention[cell]
-        for said, scene in zip(found, pictures.scenes, strict=True)
+        for said, scene in zip(captions, pictures.scenes, strict=True)
         if " ".join(said.words) == scene.caption
         for cell, attention in zip(scene.sought(), said.attention, strict=True)
         if cell >= 0
     ]
     return {
-        "exact": exact_share(found, pictures),
-        "looked_right": float(looked_right(found, pictures.scenes).mean()) if weights else 0.0,
+        "exact": exact_share(captions, pictures),
+        "looked_right": float(looked_right(captions, pictures.scenes).mean()) if weights else 0.0,
         "weight": float(np.mean(weights)) if weights else 0.0,
         "cells": _cells(captioner, pictures),
     }
 
 
-def exact_share(found: Sequence[Any], pictures: Pictures) -> float:
+def exact_share(captions: Sequence[Any], pictures: Pictures) -> float:
     """The share of captions that are right in every word."""
-    pairs = zip(found, pictures.scenes, strict=True)
+    pairs = zip(captions, pictures.scenes, strict=True)
     return float(np.mean([" ".join(said.words) == scene.caption for said, scene in pairs]))
 
 
@@ -122,8 +125,10 @@ def _cells(captioner: Captioner, pictures: Pictures) -> float:
     """How many cells a head of the last layer gives any weight, as it reads the captions."""
     total = rows = 0
     for batch in captioner.batches(*pictures, 128):
-        found = captioner.model.attention_weights(batch.source, batch.source_mask, batch.target_in)
-        support = to_host((found["context"][-1] > 0).sum(axis=-1))  # (images, heads, words)
+        weights = captioner.model.attention_weights(
+            batch.source, batch.source_mask, batch.target_in
+        )
+        support = to_host((weights["context"][-1] > 0).sum(axis=-1))  # (images, heads, words)
         total += int((support * batch.target_mask[:, None]).sum())
         rows += int(batch.target_mask.sum()) * support.shape[1]
     return total / rows
@@ -143,11 +148,11 @@ def report(lines: list[Line]) -> str:
     columns = ["attention", "seed", "exact match", "attended cell right", "its weight"]
     rows, swapped = [], []
     for line in lines:
-        settings, found = line["settings"], line["result"]
+        settings, result = line["settings"], line["result"]
         name = [settings["row"], settings["seed"]]
-        shares = [f"{100 * found[x]:.1f}%" for x in ("exact", "looked_right", "weight")]
-        rows.append([*name, *shares, f"{found['cells']:.1f}", f"{settings['updates']:,}"])
-        used = [f"{100 * found['used_with'][x]:.1f}%" for x in SWAPPED]
+        shares = [f"{100 * result[x]:.1f}%" for x in ("exact", "looked_right", "weight")]
+        rows.append([*name, *shares, f"{result['cells']:.1f}", f"{settings['updates']:,}"])
+        used = [f"{100 * result['used_with'][x]:.1f}%" for x in SWAPPED]
         swapped.append([*name, *used])
     other = markdown(["trained with", "seed", *(f"used with {x}" for x in SWAPPED)], swapped)
     return f"{markdown([*columns, 'cells attended', 'updates'], rows)}\n\n{other}"

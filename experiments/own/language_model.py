@@ -193,10 +193,10 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
 
 def _note(notes: Notes, held_out: str, writer: Writer, validation: Validation) -> None:
     """How much the heads attend to on some pieces; the loss in bits, if it is cross-entropy."""
-    found = {"attended": round(float(attended(writer, writer.encode(held_out)).mean()), 2)}
+    note = {"attended": round(float(attended(writer, writer.encode(held_out)).mean()), 2)}
     if not writer.model.output_is_sparse:
-        found["bits"] = round(validation.loss / math.log(2), 4)
-    notes.add(validation.loss, found)
+        note["bits"] = round(validation.loss / math.log(2), 4)
+    notes.add(validation.loss, note)
 
 
 @limit_blas()
@@ -210,9 +210,9 @@ def attended(writer: Writer, tokens: np.ndarray) -> np.ndarray:
 @limit_blas()
 def _scores(writer: Writer, tokens: np.ndarray) -> tuple[float | None, dict[str, float]]:
     """Bits per character, None where one was impossible; and measures that allow for it."""
-    found = list(writer.predictions(tokens))
-    p = np.concatenate([part.probabilities for part in found])
-    labels = np.concatenate([part.labels for part in found])
+    predictions = list(writer.predictions(tokens))
+    p = np.concatenate([part.probabilities for part in predictions])
+    labels = np.concatenate([part.labels for part in predictions])
     of_label = np.take_along_axis(p, labels[:, None], axis=1).astype(np.float64)
     impossible = float((of_label == 0).mean())
     scores = {score.__name__: round(score(p, labels), 4) for score in SCORES}
@@ -238,9 +238,9 @@ def report(lines: list[Line]) -> str:
         ("by_k", "Bits of the last 16,384 characters, read with the k largest weights:"),
         ("by_length", "The same characters, read in pieces of so many:"),
     ):
-        if found := _means(lines, name):
-            keys = list(next(iter(found.values())))
-            rows = [[row, *(f"{bits[key]:.3f}" for key in keys)] for row, bits in found.items()]
+        if means := _means(lines, name):
+            keys = list(next(iter(means.values())))
+            rows = [[row, *(f"{bits[key]:.3f}" for key in keys)] for row, bits in means.items()]
             parts += [what, markdown(["row", *keys], rows)]
     return "\n\n".join(parts)
 
@@ -268,11 +268,11 @@ def table(lines: Sequence[Line]) -> str:
 
 def _means(lines: Sequence[Line], name: str) -> dict[str, dict[str, float]]:
     """One entry of the results that have it, by row, the mean of the seeds."""
-    found = {}
+    means = {}
     for (row,), group in grouped(lines, "row").items():
         if entries := values(group, name):
-            found[row] = {key: float(np.mean([e[key] for e in entries])) for key in entries[0]}
-    return found
+            means[row] = {key: float(np.mean([e[key] for e in entries])) for key in entries[0]}
+    return means
 
 
 PICTURES = {  # rows of each picture of curves
@@ -293,18 +293,18 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
     files = []
     for name, rows in PICTURES.items():
         axes = panels()
-        found = {}
+        runs_by_row = {}
         for row in rows:
             group = [line for line in lines if line["settings"]["row"] == row]
             bits = [c["bits"] for c in values(group, "curve") if "bits" in c]
             if bits:
                 update = values(group, "curve")[0]["update"]
-                found[row] = [(update, [float(x) for x in np.mean(bits, axis=0)])]
-        curves(axes[0], found, "update", "bits per character")
+                runs_by_row[row] = [(update, [float(x) for x in np.mean(bits, axis=0)])]
+        curves(axes[0], runs_by_row, "update", "bits per character")
         files.append(save(axes, folder / f"{name}.png"))
     if by_k := _means(lines, "by_k"):
-        shown = ["softmax", "top8", "top8-late"]
-        chosen = {row: by_k[row] for row in shown if row in by_k}
+        trained_once = ["softmax", "top8", "top8-late"]
+        chosen = {row: by_k[row] for row in trained_once if row in by_k}
         if {"softmax", *(f"top{k}" for k in KS)} <= set(by_k):
             trained = {str(k): by_k[f"top{k}"][str(k)] for k in KS}
             chosen["trained with that k"] = {**trained, "all": by_k["softmax"]["all"]}

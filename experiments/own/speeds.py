@@ -88,12 +88,12 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     for i in range(-1, settings["rounds"]):  # one round to warm up
         turned = names[i % len(names) :] + names[: i % len(names)]
         batch = batches[i % len(batches)]
-        found = {}
+        latest = {}
         for name in turned:
             update, search = sides[name]
-            found[name] = [_seconds(update, batch), _seconds(search) if search else np.nan]
+            latest[name] = [_seconds(update, batch), _seconds(search) if search else np.nan]
         if i >= 0:
-            times.append([found[name] for name in names])
+            times.append([latest[name] for name in names])
     seconds = np.array(times)  # (rounds, mappings, 2)
     ratios = np.median(seconds[:, :1] / seconds, axis=0)
     result = {}
@@ -184,11 +184,11 @@ def report(lines: list[Line]) -> str:
     """Times, and speeds as multiples of softmax's, a table for each model."""
     parts = []
     for line in lines:
-        told = {k: v for k, v in line["settings"].items() if k not in ("row", "rounds", "path")}
-        size = ", ".join(f"{name} {value}" for name, value in told.items())
+        sizes = {k: v for k, v in line["settings"].items() if k not in ("row", "rounds", "path")}
+        size = ", ".join(f"{name} {value}" for name, value in sizes.items())
         rows = [
-            [name, *(found.get(x, "–") for x in ("update_ms", "training", "search_ms", "search"))]
-            for name, found in line["result"].items()
+            [name, *(times.get(x, "–") for x in ("update_ms", "training", "search_ms", "search"))]
+            for name, times in line["result"].items()
         ]
         title = f"{line['settings']['row']}, {size}"
         columns = [title, "update (ms)", "training × softmax", "search (ms)", "search × softmax"]

@@ -45,13 +45,13 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
     titles = {"dev_accuracy": "dev token accuracy", **{p: f"attended: {p}" for p in PARTS}}
     axes = panels(len(titles), share_y=False)
     for ax, (column, title) in zip(axes, titles.items(), strict=True):
-        found = {
+        runs_by_label = {
             ROWS[line["settings"]["row"]].what: [(curve["update"], curve[column])]
             for line in lines
             for curve in values([line], "curve")
             if column in curve
         }
-        curves(ax, found, "update", title)
+        curves(ax, runs_by_label, "update", title)
         if column in PARTS:
             ax.set_yscale("log")
             ax.set_yticks(TICKS, [str(tick) for tick in TICKS])

@@ -139,17 +139,17 @@ def report(lines: list[Line]) -> str:
     """A row for each measurement."""
     rows = []
     for line in lines:
-        settings, found = line["settings"], line["result"]
+        settings, result = line["settings"], line["result"]
         shape = [settings[name] for name in ("hidden", "layers", "batch_size", "alpha")]
-        median, least, most = found["ratio"]
+        median, least, most = result["ratio"]
         rows.append(
             [
                 *shape,
-                found["examples_per_second"],
-                f"{found['update_ms']} ms",
-                f"{found['products_ms']} ms",
+                result["examples_per_second"],
+                f"{result['update_ms']} ms",
+                f"{result['products_ms']} ms",
                 f"{median} ({least}–{most})",
-                f"{found['memory_mb']:.0f} MB",
+                f"{result['memory_mb']:.0f} MB",
             ]
         )
     columns = "hidden layers batch α examples/s update products ratio memory".split()

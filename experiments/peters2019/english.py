@@ -70,10 +70,10 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
 
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Train a model and measure it; what it lists for the past participle of *draw*."""
-    inflector, _, found = small_run(settings, folder, options)
+    inflector, _, measurements = small_run(settings, folder, options)
     result = inflector.inflect("draw", "V;V.PTCP;PST")
     listed = {inflector.form(h.tokens): round(h.probability, 4) for h in result.hypotheses[:5]}
-    return found | {"draw": listed, "draw_exact": result.exact}
+    return measurements | {"draw": listed, "draw_exact": result.exact}
 
 
 def report(lines: list[Line]) -> str:

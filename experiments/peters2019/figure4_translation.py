@@ -40,7 +40,7 @@ def report(lines: list[Line]) -> str:
 
 def draw(lines: list[Line], folder: Path) -> list[Path]:
     """Draw accuracy against α."""
-    found = {
+    accuracies = {
         role: {
             float(alpha): [100 * x for x in values(group, "dev_accuracy")]
             for alpha, name in zip(ALPHAS, names, strict=True)
@@ -49,7 +49,7 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
         for role, names in zip(NAMES, BOTH, strict=True)
     }
     axes = panels()
-    points(axes[0], found, "α", "dev token accuracy, %")
+    points(axes[0], accuracies, "α", "dev token accuracy, %")
     return [save(axes, folder / "figure4_translation.png")]
 
 

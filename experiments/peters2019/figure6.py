@@ -81,7 +81,7 @@ def report(lines: list[Line]) -> str:
 
 def draw(lines: list[Line], folder: Path) -> list[Path]:
     """Draw accuracy against seconds, cut off 15 points below the best."""
-    found = {
+    runs_by_label = {
         f"{NAMES.get(mapping, mapping)}, {rest}": [
             (curve["seconds"], [100 * x for x in curve["dev_accuracy"]])
             for curve in values(group, "curve")
@@ -89,8 +89,8 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
         for (mapping, rest), group in grouped(lines, "loss", "rest").items()
     }
     axes = panels()
-    curves(axes[0], found, "CPU seconds of training", "dev accuracy, %")
-    best = max(max(y) for of_label in found.values() for _, y in of_label)
+    curves(axes[0], runs_by_label, "CPU seconds of training", "dev accuracy, %")
+    best = max(max(y) for of_label in runs_by_label.values() for _, y in of_label)
     axes[0].set(xlim=(0, None), ylim=(best - 15, best + 1))
     return [save(axes, folder / "figure6.png")]
 

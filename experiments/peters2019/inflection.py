@@ -131,12 +131,12 @@ def measured(decoder: WordDecoder, dev: Sequence[Example], beam: int) -> dict[st
             "accuracy": 100 * word_accuracy(*pair),
             "levenshtein": mean_levenshtein(*pair),
         }
-    found = {
+    means = {
         name: sum(x[name] for x in languages.values()) / len(languages)
         for name in ("accuracy", "levenshtein")
     }
     return {
-        **found,
+        **means,
         "single": 100 * exactness.single,
         "exact": 100 * exactness.exact,
         "decode_seconds": round(seconds, 1),

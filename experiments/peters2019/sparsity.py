@@ -35,14 +35,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Train a model, and measure the best of its validations."""
-    inflector, dev, found = small_run(settings, folder, options, keep="best")
-    told = sparsity.measure(inflector, dev, beam=settings["beam"])
-    gain, supports = told.gain, told.supports
+    inflector, dev, run = small_run(settings, folder, options, keep="best")
+    statistics = sparsity.measure(inflector, dev, beam=settings["beam"])
+    gain, supports = statistics.gain, statistics.supports
     return {
-        "accuracy": found["accuracy"],
-        "single": 100 * told.exactness.single,
-        "mean_hypotheses": told.exactness.mean_hypotheses,
-        "exact_by_beam": {str(beam): 100 * share for beam, share in told.by_beam.items()},
+        "accuracy": run["accuracy"],
+        "single": 100 * statistics.exactness.single,
+        "mean_hypotheses": statistics.exactness.mean_hypotheses,
+        "exact_by_beam": {str(beam): 100 * share for beam, share in statistics.by_beam.items()},
         "undecided": gain.sources,
         "proved": gain.proved,
         "missed": gain.missed,
@@ -50,8 +50,8 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         "source_length": float(supports.source_lengths.mean()),
         "possible": supports.mean_output,
         "vocabulary": supports.vocabulary,
-        "calibration_best": None if told.best is None else 100 * told.best.error,
-        "calibration_listed": None if told.listed is None else 100 * told.listed.error,
+        "calibration_best": None if statistics.best is None else 100 * statistics.best.error,
+        "calibration_listed": None if statistics.listed is None else 100 * statistics.listed.error,
     }
 
 

@@ -95,7 +95,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     train, dev = read_words(settings, options)
     if "ensemble" in settings:
         decoder: Any = load_word_decoder(_members(settings, folder))
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
     else:
         updates = -(-len(train) // settings["batch_size"])  # of an epoch, rounded up
         training = {
@@ -106,14 +106,14 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         }
         chosen_on = first_words(dev, settings["validate_on"] or None)
         decoder, history = fit(settings, folder, options, train, chosen_on, training)
-        found = {"updates": history.update[-1], "curve": Notes(folder).curve(history)}
-        found |= speed(history)
-        found["epochs"] = [
+        result = {"updates": history.update[-1], "curve": Notes(folder).curve(history)}
+        result |= speed(history)
+        result["epochs"] = [
             min(settings["epochs"], settings["validate_every"] * number)
             for number in range(1, len(history.update) + 1)
         ]
-    found["memory_mb"] = peak_memory()
-    return found | measured(decoder, dev, settings["beam"]) | fingerprints(train, dev)
+    result["memory_mb"] = peak_memory()
+    return result | measured(decoder, dev, settings["beam"]) | fingerprints(train, dev)
 
 
 def _members(settings: Settings, folder: Path) -> list[Path]:
@@ -147,11 +147,11 @@ def _tables(lines: Sequence[Line]) -> list[list[Line]]:
 
 
 def _about(lines: Sequence[Line]) -> str:
-    told = {name: x for name, x in lines[0]["settings"].items() if name not in OWN}
-    languages = told.pop("languages")
+    shared = {name: x for name, x in lines[0]["settings"].items() if name not in OWN}
+    languages = shared.pop("languages")
     number = len(lines[0]["result"]["languages"])
     which = f"{number} languages" + ("" if languages == "all" else f" ({', '.join(languages)})")
-    rest = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in told.items())
+    rest = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in shared.items())
     return f"{which}; {rest}. The paper's accuracies are on test, ours on dev."
 
 
@@ -179,18 +179,24 @@ def accuracies(lines: Sequence[Line]) -> str:
 def families(lines: Sequence[Line]) -> str:
     """Accuracy by family, a mean over its languages and a pair's seeds."""
     pairs = grouped([x for x in lines if "ensemble" not in x["settings"]], "loss", "attention")
-    found: dict[str, dict[tuple[Any, ...], list[float]]] = {}
+    accuracies_by_family: dict[str, dict[tuple[Any, ...], list[float]]] = {}
     members: dict[str, set[str]] = {}
     for pair, group in pairs.items():
         for line in group:
             for language, scores in line["result"]["languages"].items():
                 family = FAMILY_OF.get(language, "other")
                 members.setdefault(family, set()).add(language)
-                found.setdefault(family, {}).setdefault(pair, []).append(scores["accuracy"])
+                accuracies_by_family.setdefault(family, {}).setdefault(pair, []).append(
+                    scores["accuracy"]
+                )
     rows = [
-        [family, len(members[family]), *(mean(found[family][pair]) for pair in pairs)]
+        [
+            family,
+            len(members[family]),
+            *(mean(accuracies_by_family[family][pair]) for pair in pairs),
+        ]
         for family in (*FAMILIES, "other")
-        if family in found
+        if family in accuracies_by_family
     ]
     return markdown(["family", "languages", *(" / ".join(pair) for pair in pairs)], rows)
 
@@ -254,8 +260,8 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
         (axes[1], 1, "hours of updates", _comparable(lines)),
     ):
         pairs = _curves(group)
-        found = {pair: [(s[place], s[2]) for s in seeds] for pair, seeds in pairs.items()}
-        draw_curves(ax, found, name, "accuracy, greedy, %")
+        runs_by_pair = {pair: [(s[place], s[2]) for s in seeds] for pair, seeds in pairs.items()}
+        draw_curves(ax, runs_by_pair, name, "accuracy, greedy, %")
     return [save(axes, folder / "table1.png")]
 
 

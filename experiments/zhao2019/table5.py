@@ -44,15 +44,15 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Loss, share of right tokens and BLEU of each model with each k in use."""
     reverse = settings["direction"] == "en-de"
     pairs = read_multi30k(options.data, reverse=reverse).dev[: settings["first"]]
-    found = {}
+    result = {}
     for path in measured.trained(settings, folder):
         translator = Translator.load(path)
         encoded = translator.pairs(pairs)
-        found[heads.attention_label(translator.model.config)] = {
+        result[heads.attention_label(translator.model.config)] = {
             k: heads.use_with_k(translator, k, pairs, encoded, settings["translate"])
             for k in settings["k"]
         }
-    return found
+    return result
 
 
 def report(lines: list[Line]) -> str:
@@ -71,7 +71,7 @@ def report(lines: list[Line]) -> str:
 def draw(lines: list[Line], folder: Path) -> list[Path]:
     """Draw tokens right against k."""
     by_k = {
-        name: {k: 100 * found["accuracy"] for k, found in x.items()}
+        name: {k: 100 * scores["accuracy"] for k, scores in x.items()}
         for name, x in lines[0]["result"].items()
     }
     return [save_figure(plot_choice_of_k(by_k, "tokens right, %"), folder / "table5.png")]

@@ -116,7 +116,7 @@ def test_smallest_run_ends_with_a_table(name, data, small, tmp_path, capsys):
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_kept_lines_make_the_table(name, capsys):
     experiment = script(name).EXPERIMENT
-    for line in read_lines(experiment.kept):
+    for line in read_lines(experiment.recorded):
         assert all("date" in session for session in line["made_from"])
     assert experiment.main(["--report"]) == 0
     assert "| --- |" in capsys.readouterr().out
@@ -126,7 +126,7 @@ def test_kept_lines_make_the_table(name, capsys):
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if script(name).EXPERIMENT.draw])
 def test_kept_lines_make_the_pictures(name, tmp_path):
     experiment = script(name).EXPERIMENT
-    assert all(path.exists() for path in experiment.draw(read_lines(experiment.kept), tmp_path))
+    assert all(path.exists() for path in experiment.draw(read_lines(experiment.recorded), tmp_path))
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
