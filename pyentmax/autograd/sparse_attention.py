@@ -23,13 +23,13 @@ def attention(
 ) -> Tensor:
     """Output of attention with sparse weights, α-entmax unless another mapping is named.
 
-    What it keeps for the way back are the weights that are not zero.
+    For the backward pass only the weights that are not zero are stored.
 
     Parameters
     ----------
     query, key, value : Tensors or arrays of shape (…, T, d), (…, S, d), (…, S, dᵥ)
     alpha : Tensor, array or float
-        of α-entmax, which broadcasts against the batch shape: (H,) is one per head of (B, H, T, d).
+        of α-entmax; broadcasts against the batch shape: (H,) is one per head of (B, H, T, d).
         A tensor gets its gradient
     mapping, mask, workers, **options
         as in :func:`pyentmax.attention`: causal, offset, scale, and the mapping's parameters
@@ -72,7 +72,7 @@ def attention(
         gradients = sparse_attention.attention_vjp(weights, q, k, v, g, number, **options)
         if not (learned and alpha.requires_grad):
             return gradients
-        of_alpha = sparse_attention.attention_vjp_alpha(weights, v, g, number, workers=workers)
-        return *gradients, alpha.xp.asarray(of_alpha, number.dtype)
+        g_alpha = sparse_attention.attention_vjp_alpha(weights, v, g, number, workers=workers)
+        return *gradients, alpha.xp.asarray(g_alpha, number.dtype)
 
     return Tensor(output, (parents, vjp))

@@ -6,11 +6,11 @@ For queries Q, keys K and values V, attention is three lines:
     P = π(S)                weights: a mapping of `pyentmax.MAPPINGS`, row by row
     O = P V                 the output
 
-`dense` has them, with the derivative beside them. But P has T · S entries, and where π is sparse
-nearly all of them are zeros that neither O nor any gradient needs. So what runs for NumPy's arrays
-goes through S one tile of queries after the other, while the tile lies in the processor's cache,
-and keeps of P what is not zero (`weights`). From then on, forward and backward, time and memory
-follow the support.
+`dense` computes them, and their derivatives. But P has T · S entries, and if π is sparse nearly all
+of them are zeros that neither O nor any gradient needs. So `tiles` goes through S one tile of
+queries after the other, while the tile lies in the processor's cache, and stores only the weights
+that are not zero (`weights`). From then on, forward and backward, time and memory follow the
+support. Where few weights are zero, a tile goes to `dense` instead, as do CuPy's arrays.
 """
 
 from pyentmax.sparse_attention.cache import CacheReport, KeyValueCache

@@ -1,7 +1,7 @@
 """Matrices in compressed sparse rows: how they come from scores, and products with them.
 
-Each function has a compiled kernel of its name; what stands here is the twin that says what the
-kernel computes, and runs where there are no kernels. All take plain arrays and write to ``out``.
+Each function has a compiled kernel of its name. Its body here states what the kernel computes, and
+runs without kernels. All take plain arrays and write to ``out``.
 
 Rows stand in the order of heads and queries, one after the other: row (h, r) has the entries
 ``starts[h, r]`` up to ``ends[h, r]`` of the arrays of weights and columns.
@@ -16,7 +16,7 @@ import numpy as np
 from pyentmax.backends.choice import writes_out
 from pyentmax.mappings.entmax import entmax, entmax_grad_alpha, entmax_jvp
 
-# A kernel writes whole vectors, of which the last may have little that counts.
+# A kernel writes whole vectors, so that the last may end beyond the last entry.
 OVERHANG = 16
 
 
@@ -26,9 +26,9 @@ def entmax_rows(
 ) -> None:
     """The non-zeros of α-entmax of scores (h, m, n), their columns, and the ends of rows (h, m).
 
-    Row r looks at its first ``visible[r]`` columns, where the mask lets it. Each head has an α.
-    There is room for all entries in ``out``, and for `OVERHANG` more. A row with a NaN gets one in
-    every column that it sees.
+    Row r sees its first ``visible[r]`` columns where the mask is True. Each head has an α. ``out``
+    has room for all entries and `OVERHANG` more. A row with a NaN gets NaN in every column that it
+    sees.
     """
     values, columns, ends = out
     if not scores.shape[-1]:
@@ -55,7 +55,7 @@ def rows_product(w: Any, columns: Any, starts: Any, ends: Any, x: Any, *, out: A
     h, i, entries = _places(starts, ends, columns, x.shape[-2])
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
-    # Without columns there is nothing that a number of heads could be told from.
+    # The arrays of no columns do not determine the number of heads.
     x = np.broadcast_to(x, (*starts.shape[:-1], *x.shape[-2:])).reshape(len(heads), *x.shape[-2:])
     np.add.at(heads, (h, i), w[entries, None] * x[h, columns[entries]])
 
@@ -64,7 +64,7 @@ def rows_product(w: Any, columns: Any, starts: Any, ends: Any, x: Any, *, out: A
 def columns_product(
     w: Any, columns: Any, starts: Any, ends: Any, x: Any, first: Any, *, out: Any
 ) -> None:
-    """Σ_i w_ij x_i for the columns j from `first` on that `out`, (…, b, e), has room for."""
+    """Σ_i w_ij x_i for the columns j from `first` on, those of `out`, (…, b, e)."""
     h, i, entries = _places(starts, ends, columns)
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
@@ -121,7 +121,7 @@ def rows_entmax_vjp_alpha(p: Any, g: Any, starts: Any, ends: Any, alpha: Any, *,
 
 @writes_out
 def rows_spread(w: Any, columns: Any, starts: Any, ends: Any, first: Any, *, out: Any) -> None:
-    """All entries, zeros included, of the columns from `first` on that `out`, (…, m, b), has."""
+    """All entries, zeros included, of the columns from `first` on, those of `out`, (…, m, b)."""
     h, i, entries = _places(starts, ends, columns)
     heads = out.reshape(-1, *out.shape[-2:])
     heads[...] = 0
@@ -136,10 +136,9 @@ def rows_page_scores(
 ) -> None:
     """Scores, not below ``least`` (h, r), of queries (h, r, d) with pages of keys (h, n, d, s).
 
-    Query (h, r) goes with the pages where ``look``, (h, r, n), is true, and with their keys that
-    are among the first ``visible``, (h, r). The scores that are kept, a NaN too, go to ``out`` with
-    the numbers of their keys, and where each row ends. There is room for all keys that are looked
-    at.
+    Query (h, r) visits the pages where ``look``, (h, r, n), is true, and their keys among the first
+    ``visible``, (h, r). The remaining scores, including NaN, go to ``out`` with the numbers of
+    their keys and the end of each row. ``out`` has room for all keys of visited pages.
     """
     values, columns, ends = out
     size, count = pages.shape[-1], 0
@@ -158,10 +157,10 @@ def rows_page_scores(
 
 
 def _places(starts: Any, ends: Any, columns: Any, n: int | None = None) -> tuple[Any, Any, slice]:
-    """Head and row of each entry, and which entries these are.
+    """Head and row of each entry, and the slice of entries.
 
-    A ValueError, as the kernels raise it, says that they are not all there, or their columns not
-    all below `n`, if that is given.
+    Raises a ValueError, as the kernels do, if rows lie outside of the arrays, or columns are not
+    below `n`.
     """
     starts, ends = (np.reshape(x, (-1, np.shape(x)[-1])) for x in (starts, ends))
     if not starts.size:

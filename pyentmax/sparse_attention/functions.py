@@ -1,4 +1,4 @@
-"""Attention and its derivatives, as they are called."""
+"""Attention and its derivatives: the public functions."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def attention(
     workers: int | None = None,
     **parameters: Any,
 ) -> Any:
-    """Output O = π(scale · Q Kᵀ) V of attention with sparse weights π, α-entmax unless named.
+    """Output O = π(scale · Q Kᵀ) V of attention with sparse weights, α-entmax by default.
 
-    Batch shapes broadcast. If there are fewer key heads than query heads, along the last batch
-    axis, neighbouring query heads share one.
+    Batch shapes broadcast. If the last batch axis has fewer key heads than query heads,
+    neighbouring query heads share one.
 
     Parameters
     ----------
@@ -47,23 +47,23 @@ def attention(
         all three in memory, or Dask arrays with whole heads in a chunk
     alpha : float or array that broadcasts against the batch shape
         of α-entmax: one for all, or of shape (H,) one for each head of (B, H, T, d). 1 is softmax
-        and leaves no zeros, 2 sparsemax. Other mappings without a parameter of that name ignore it
+        and gives no zeros, 2 sparsemax. Mappings without a parameter of that name ignore it
     mapping : name of a row of `pyentmax.MAPPINGS` or a `Mapping`, optional
-        what takes the place of α-entmax
+        replaces α-entmax
     mask : bool array that broadcasts to (…, T, S), optional
-        True where a query may see a key. What the other keys hold does not matter
+        True where a query may see a key. The other keys may hold anything, even NaN
     causal : bool, default False
-        query t sees the keys 0 … t + offset only
+        query t sees only the keys 0 … t + offset
     offset : int, default 0
-        by how many keys the queries are late: for new queries behind a cache, its length
+        number of keys before the first query: for new queries behind a cache, its length
     scale : float, optional
         of the scores, 1/√d if not given
     return_weights : bool, default False
         also return the weights, which the derivatives take
     workers : int, optional
-        threads, as in `pyentmax.set_workers`; the result does not depend on it
+        number of threads, as in `pyentmax.set_workers`; the result does not depend on it
     **parameters
-        those of the mapping, such as ``k``; per head as `alpha`, bounds as `mask`
+        of the mapping, such as ``k``; per head as `alpha`, bounds as `mask`
 
     Returns
     -------
@@ -75,7 +75,8 @@ def attention(
     ValueError
         if shapes do not fit, or a parameter is out of its range
     TypeError
-        if an array is not of real numbers, or a parameter is missing or unknown
+        if an array is not of real numbers, a parameter is missing or unknown, or the weights of
+        Dask arrays are requested
 
     Examples
     --------
@@ -125,12 +126,12 @@ def attention_vjp(
     Parameters
     ----------
     weights : AttentionWeights
-        that `attention` returned for these arrays
+        as `attention` returned for these arrays
     g : array of the output's shape
     query, key, value, alpha, mapping, scale, workers, **parameters : as in `attention`
     mask, causal, offset : as in `attention`
-        where they were given there. Only mappings whose derivative depends on the mask look at
-        them, such as fusedmax, to which keys on two sides of a masked one are not neighbours
+        needed if they were passed there and the mapping's derivative depends on the mask, as that
+        of fusedmax, for which keys on two sides of a masked one are not neighbours
 
     Returns
     -------
@@ -139,7 +140,7 @@ def attention_vjp(
     Raises
     ------
     ValueError, TypeError
-        as in `attention`, or if weights or g do not belong to the arrays
+        as in `attention`, or if weights or g do not fit the arrays
 
     Examples
     --------
@@ -177,12 +178,12 @@ def attention_jvp(
     workers: int | None = None,
     **parameters: Any,
 ) -> Any:
-    """How `attention`'s output changes when query, key and value move in a direction.
+    """The derivative of `attention`'s output in a direction of query, key and value.
 
     Parameters
     ----------
     d_query, d_key, d_value : arrays of the shapes of query, key and value, or None
-        the direction; None stands for zeros
+        the direction; None means zeros
     weights, query, key, value, alpha, mapping, mask, causal, offset, scale, workers, **parameters :
         as in `attention_vjp`
 
@@ -218,7 +219,7 @@ def attention_vjp_alpha(
     Parameters
     ----------
     weights : AttentionWeights
-        that `attention` returned
+        as `attention` returned
     value : array of shape (…, S, dᵥ)
     g : array of the output's shape
     alpha, workers : as in `attention`

@@ -34,14 +34,14 @@ from pyentmax.sparse_attention.products import in_blocks, multiply_blocks
 from pyentmax.sparse_attention.weights import AttentionWeights, edges
 from pyentmax.sparse_output import pack
 
-DENSE = 0.4  # the share of non-zeros from which products of whole matrices are faster
-TILE = 1 << 18  # scores: what is worked on has to stay in a cache of a megabyte or so
-DEVICE_TILE = 1 << 24  # scores on a GPU
+DENSE = 0.4  # share of non-zeros from which products of whole matrices are faster
+TILE = 1 << 18  # scores in a tile, which has to fit a cache of a megabyte or so
+DEVICE_TILE = 1 << 24  # scores in a tile on a GPU
 SIDE = 64  # the number of queries of a tile is a multiple of it
-QUERIES = 256  # of one head that go together backward
-KEYS = 1024  # whose gradients, which have to stay in the cache, go together
-WORK = 1 << 18  # scores for which a further thread pays
-TRUE = np.ones(1, bool)
+QUERIES = 256  # queries in a tile of the backward pass over the support
+KEYS = 1024  # keys in a block, whose gradients have to fit the cache
+WORK = 1 << 18  # scores from which a further thread pays
+TRUE = np.ones(1, bool)  # the mask of a tile without a mask, with strides of 0
 
 
 @dataclass(frozen=True)
@@ -291,22 +291,18 @@ def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, Attent
     blocks = replace(call.key, own=in_blocks(call.key.own)) if call.has_kernels else None
 
     def start() -> Callable[[int], None]:
-        buffers = None if blocks is None else _Buffers(tiles, inputs.dtype)
+        kernels = None if blocks is None else _Kernels(call, blocks, tiles)
 
         def run(i: int) -> None:
             tile = tiles[i]
             out = output[tile.start : tile.stop, tile.top : tile.bottom]
-            if blocks is not None and buffers is not None:
-                part = _sparse_attention(call, tile, blocks, buffers, out)
-                if keep:
-                    parts[i] = AttentionWeights(
-                        part.shape, part.data.copy(), part.indices.copy(), part.indptr
-                    )
+            if kernels is not None:
+                weights = kernels.attention(tile, out)
+                parts[i] = weights.copy() if keep else None
                 return
             arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
-            out[...], weights = dense.attention(*arrays, call.mapping(tile), call.seen(tile))
-            if keep:
-                parts[i] = AttentionWeights.from_dense(weights)
+            out[...], all_weights = dense.attention(*arrays, call.mapping(tile), call.seen(tile))
+            parts[i] = AttentionWeights.from_dense(all_weights) if keep else None
 
         return run
 
@@ -318,51 +314,53 @@ def attention(inputs: Inputs, setting: Setting, keep: bool) -> tuple[Any, Attent
     return output, AttentionWeights.joined(inputs.outer_shape, parts)
 
 
-class _Buffers:
-    """Memory of one thread for tile after tile: fresh memory is slow."""
+class _Kernels:
+    """The forward pass of one thread, with buffers for one tile after the other.
 
-    def __init__(self, tiles: list[Tile], dtype: Any) -> None:
+    Fresh memory for each tile would cost more than the work on it.
+    """
+
+    def __init__(self, call: Call, blocks: Heads, tiles: list[Tile]) -> None:
+        self._call, self._blocks = call, blocks
         size = max((math.prod(tile.shape) for tile in tiles), default=0)
-        self.scores = np.empty(size, dtype)
-        self.values = np.empty(size + rows.OVERHANG, dtype)
-        self.columns = np.empty(size + rows.OVERHANG, np.int32)
+        self._scores = np.empty(size, call.inputs.dtype)
+        self._values = np.empty(size + rows.OVERHANG, call.inputs.dtype)
+        self._columns = np.empty(size + rows.OVERHANG, np.int32)
 
-
-def _sparse_attention(
-    call: Call, tile: Tile, blocks: Heads, buffers: _Buffers, out: Any
-) -> AttentionWeights:
-    """The weights of a tile, in the buffers, whose output is written to `out`."""
-    heads, queries, keys = tile.shape
-    size = heads * queries * keys
-    scores = buffers.scores[:size].reshape(tile.shape)
-    multiply_blocks(call.query.queries(tile), blocks.some(tile.start, tile.stop), scores)
-    values, columns = (x[: size + rows.OVERHANG] for x in (buffers.values, buffers.columns))
-    indptr = np.zeros(heads * queries + 1, np.int64)
-    whole = None
-    if call.setting.is_entmax and not (call.alpha(tile) == 1).all():
-        ends = indptr[1:].reshape(heads, queries)
-        if call.mask is None:
-            mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
+    def attention(self, tile: Tile, out: Any) -> AttentionWeights:
+        """The weights of a tile, views of the buffers; the output is written to `out`."""
+        call, (heads, queries, keys) = self._call, tile.shape
+        size = heads * queries * keys
+        scores = self._scores[:size].reshape(tile.shape)
+        blocks = self._blocks.some(tile.start, tile.stop)
+        multiply_blocks(call.query.queries(tile), blocks, scores)
+        values = self._values[: size + rows.OVERHANG]
+        columns = self._columns[: size + rows.OVERHANG]
+        indptr = np.zeros(heads * queries + 1, np.int64)
+        all_weights = None
+        if call.setting.is_entmax and not (call.alpha(tile) == 1).all():
+            if call.mask is None:
+                mask = np.ndarray(tile.shape, bool, TRUE, strides=(0, 0, 0))
+            else:
+                mask = call.mask.scores(tile)
+            ends = indptr[1:].reshape(heads, queries)
+            operands = scores, mask, call.visible(tile), call.alpha(tile)
+            rows.entmax_rows(*operands, out=(values, columns, ends))
         else:
-            mask = call.mask.scores(tile)
-        operands = scores, mask, call.visible(tile), call.alpha(tile)
-        rows.entmax_rows(*operands, out=(values, columns, ends))
-    else:
-        whole = call.mapping(tile).forward(scores, call.seen(tile))
-        lines = np.ascontiguousarray(whole.reshape(heads * queries, keys))
-        pack(lines, values, columns, indptr[1:], 0)
-    count = int(indptr[-1])
-    weights = AttentionWeights(tile.shape, values[:count], columns[:count], indptr)
-    value = call.value.keys(tile)
-    if weights.density > DENSE:
-        if whole is None:
-            whole = scores
-            places = edges(weights)
-            rows.rows_spread(weights.data, weights.indices, *places, np.int64(0), out=whole)
-        out[...] = dense.on_support(whole, value)
-    else:
-        rows.rows_product(weights.data, weights.indices, *edges(weights), value, out=out)
-    return weights
+            all_weights = call.mapping(tile).forward(scores, call.seen(tile))
+            flat = np.ascontiguousarray(all_weights.reshape(heads * queries, keys))
+            pack(flat, values, columns, indptr[1:], 0)
+        count = int(indptr[-1])
+        weights = AttentionWeights(tile.shape, values[:count], columns[:count], indptr)
+        value, places = call.value.keys(tile), edges(weights)
+        if weights.density <= DENSE:
+            rows.rows_product(weights.data, weights.indices, *places, value, out=out)
+            return weights
+        if all_weights is None:
+            all_weights = scores
+            rows.rows_spread(weights.data, weights.indices, *places, np.int64(0), out=scores)
+        out[...] = dense.on_support(all_weights, value)
+        return weights
 
 
 def attention_vjp(
@@ -377,14 +375,14 @@ def attention_vjp(
     g_value = call.zeros(owners, s, inputs.value.shape[-1])
     g_scores = np.empty_like(weights.data)
 
-    def on_support(tile: Tile) -> None:
+    def sparse_tile(tile: Tile) -> None:
         part, entries = call.part(tile)
         out = g_scores[entries], g_query[tile.start : tile.stop, tile.top : tile.bottom]
         arrays = heads_g.queries(tile), call.value.keys(tile), call.key.keys(tile)
         factors = call.alpha(tile), np.float64(1)
         rows.rows_entmax_vjp(part.data, part.indices, *edges(part), *arrays, *factors, out=out)
 
-    def columns(first: int, stop: int, top: int, w: Any, x: Heads, out: Any) -> None:
+    def sum_columns(first: int, stop: int, top: int, w: Any, x: Heads, out: Any) -> None:
         entries, indptr = call.entries(first * each * t, stop * each * t)
         shape = stop - first, each * t
         starts, ends = indptr[:-1].reshape(shape), indptr[1:].reshape(shape)
@@ -393,26 +391,27 @@ def attention_vjp(
         out = out[first:stop, top : top + KEYS]
         rows.columns_product(*operands, x, np.int64(top), out=out)
 
-    def with_all(tiles: list[Tile]) -> None:
+    def dense_tiles(tiles: list[Tile]) -> None:
         for tile in tiles:
             arrays = call.query.queries(tile), call.key.keys(tile), call.value.keys(tile)
             operands = *arrays, heads_g.queries(tile), call.mapping(tile), call.seen(tile)
-            found = dense.attention_vjp(call.spread(call.part(tile)[0]), *operands)
-            g_query[tile.start : tile.stop, tile.top : tile.bottom] = found[0]
+            part, _ = call.part(tile)
+            gradients = dense.attention_vjp(call.spread(part), *operands)
+            g_query[tile.start : tile.stop, tile.top : tile.bottom] = gradients[0]
             for i in range(tile.start, tile.stop):
-                g_key[i // each, : tile.keys] += found[1][i - tile.start]
-                g_value[i // each, : tile.keys] += found[2][i - tile.start]
+                g_key[i // each, : tile.keys] += gradients[1][i - tile.start]
+                g_value[i // each, : tile.keys] += gradients[2][i - tile.start]
 
     by_queries: list[Callable[[], None]] = []
     by_keys: list[Callable[[], None]] = []
     for start, stop, is_dense in call.groups(each):
         if is_dense:
-            by_queries.append(partial(with_all, call.tiles(start, stop)))
+            by_queries.append(partial(dense_tiles, call.tiles(start, stop)))
             continue
         tiles = call.tiles(start, stop, QUERIES)
-        by_queries += [partial(on_support, tile) for tile in tiles if tile.keys]
+        by_queries += [partial(sparse_tile, tile) for tile in tiles if tile.keys]
         by_keys += [
-            partial(columns, start // each, stop // each, top, *term)
+            partial(sum_columns, start // each, stop // each, top, *term)
             for term in ((g_scores, call.query, g_key), (weights.data, heads_g, g_value))
             for top in range(0, s, KEYS)
         ]

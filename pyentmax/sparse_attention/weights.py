@@ -73,6 +73,11 @@ class AttentionWeights:
         )
         return cls(shape, data, indices, _indptr(counts))
 
+    def copy(self) -> AttentionWeights:
+        """The weights in arrays of their own."""
+        parts = self.data.copy(), self.indices.copy(), self.indptr.copy()
+        return AttentionWeights(self.shape, *parts)
+
     @property
     def batch(self) -> tuple[int, ...]:
         """The batch shape, including the heads."""

@@ -1,8 +1,8 @@
-"""Attention on device arrays: what it gives for their copies on the host, and where it stays.
+"""Attention on device arrays gives the host's results, and stays on the device.
 
-The stand-in for CuPy computes as NumPy does, so that these tests say whether what is called is
-there, on which side of the bus, and how large the arrays are that it makes. That the kernels of the
-mappings are right is another matter (tests/cuda).
+The stand-in for CuPy computes as NumPy does, so these tests check which functions are called, what
+is copied between host and device, and how large arrays become. `tests/cuda` checks the mappings'
+kernels.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ def arrays(shapes: Any, dtype: Any = np.float64, seed: int = 0) -> list[Any]:
     return [*drawn, g]
 
 
-def assert_close(found: Any, expected: Any, room: float) -> None:
-    assert isinstance(found, fake_cupy.ndarray)
-    assert found.dtype == expected.dtype
-    np.testing.assert_allclose(found.get(), expected, rtol=0, atol=room)
+def assert_close(result: Any, expected: Any, room: float) -> None:
+    assert isinstance(result, fake_cupy.ndarray)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result.get(), expected, rtol=0, atol=room)
 
 
 @pytest.fixture(params=[1 << 24, 100], ids=["one tile", "small tiles"])
@@ -66,7 +66,7 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
     [*((shapes, "causal") for shapes in SHAPES), *(("grouped heads", name) for name in OPTIONS)],
 )
 @pytest.mark.usefixtures("tile")
-def test_output_weights_and_derivatives_are_those_of_the_host(shapes: str, options: str) -> None:
+def test_results_match_the_host(shapes: str, options: str) -> None:
     query, key, value, g = arrays(SHAPES[shapes])
     named = OPTIONS[options]
     there = [moved(x) for x in (query, key, value)]
@@ -90,7 +90,7 @@ def test_output_weights_and_derivatives_are_those_of_the_host(shapes: str, optio
 
 @pytest.mark.parametrize("alpha", [1.5, np.array([1.25, 1.5, 1.75, 2.0])], ids=["one", "per head"])
 @pytest.mark.usefixtures("tile")
-def test_a_head_has_its_own_alpha_and_its_gradient(alpha: Any) -> None:
+def test_alpha_per_head_and_its_gradient(alpha: Any) -> None:
     query, key, value, g = arrays(SHAPES["grouped heads"])
     _, weights = pe.attention(query, key, value, alpha, return_weights=True)
     there = [moved(x) for x in (query, key, value, g)]
@@ -101,7 +101,7 @@ def test_a_head_has_its_own_alpha_and_its_gradient(alpha: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
-def test_precision_is_that_of_the_arrays(dtype: Any) -> None:
+def test_results_keep_the_arrays_precision(dtype: Any) -> None:
     query, key, value, g = arrays(SHAPES["heads"], dtype)
     there = [moved(x) for x in (query, key, value)]
     output, kept = pe.attention(*there, return_weights=True)
@@ -113,7 +113,7 @@ def test_precision_is_that_of_the_arrays(dtype: Any) -> None:
 
 
 @pytest.mark.usefixtures("tile")
-def test_masks_broken_keys_and_queries_without_keys() -> None:
+def test_masks_and_nan_match_the_host() -> None:
     query, key, value, g = arrays(SHAPES["heads"])
     mask = np.random.default_rng(1).random((2, 1, 7, 9)) < 0.6
     mask[0, 0, 2] = False

@@ -28,7 +28,7 @@ VJP_OPTIONS = ("mapping", "mask", "causal", "offset", "scale", "k", "strength", 
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(16), *(pytest.param(n, marks=pytest.mark.slow) for n in range(16, 80))]
+    "seed", [*range(10), *(pytest.param(n, marks=pytest.mark.slow) for n in range(10, 80))]
 )
 def test_each_query_matches_single_query_attention(seed: int) -> None:
     case, batch = random_case(seed)
@@ -44,7 +44,7 @@ def test_each_query_matches_single_query_attention(seed: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_results_keep_the_arrays_precision(seed: int, dtype: Any) -> None:
     case, batch = random_case(seed, dtype)
     output, weights = attention(*case.arrays, case.alpha, return_weights=True, **case.options)

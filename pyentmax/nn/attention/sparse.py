@@ -1,18 +1,19 @@
-"""Attention of all heads whose time and memory follow the support: which calls take that path.
+"""When multi-head attention goes over the support of its weights.
 
-`pyentmax.autograd.attention` writes down what is not zero, and no array of all weights exists. That
-gains from about 128 queries and keys on: half the time of training with 256 (1.5-entmax, 5% of the
-weights left) and a fifth with 1,024. Shorter inputs, such as sentences, stay with the products of
-whole matrices in `heads`, which have fewer steps. So does
+`pyentmax.autograd.attention` stores only the weights that are not zero, never an array of all of
+them. That pays from about 128 queries and keys on: half the time of training with 256 (1.5-entmax,
+5% of the weights not zero) and a fifth with 1,024. These calls use the products of whole matrices
+in `heads`, which take fewer steps:
 
-- attention whose weights are asked for, to be looked at,
+- shorter inputs, such as sentences,
+- attention whose weights are requested,
 - dropout of the weights,
-- additive scores, which are no products of queries with keys,
+- additive scores, which are not products of queries with keys,
 - softmax, which has no zeros, and top-k with more than a quarter of the keys,
-- mappings that know no more of their support than the zeros in their result: fusedmax, oscarmax,
-  normmax, the bounded ones, and bisection, where it is the algorithm that is looked at,
+- mappings whose derivative is not that of α-entmax on the support: fusedmax, oscarmax, normmax, the
+  bounded ones, and bisection, where the algorithm itself is studied,
 - an α per query,
-- arrays of a device, and an installation without compiled kernels.
+- arrays on a device, and an installation without compiled kernels.
 """
 
 from __future__ import annotations
@@ -31,21 +32,20 @@ from pyentmax.nn.attention.single_query import AttentionMapping
 from pyentmax.nn.bisection import BISECTION
 from pyentmax.nn.mapping_choice import ChosenMapping
 
-LEAST_SCORES = 1 << 14
-"""Scores of a head, T · S, from which on the path over the support is faster."""
+LEAST_SCORES = 1 << 14  # of a head, T · S, from which on the path over the support is faster
 
 
 def sparse_arguments(
     mapping: AttentionMapping, heads: int, query: Array, keys: Array
 ) -> dict[str, Any] | None:
-    """The arguments of `autograd.attention` that stand for a mapping; None where it is no faster.
+    """The arguments of `autograd.attention` for a mapping; None if whole products are faster.
 
     Examples
     --------
     >>> from pyentmax.nn.mapping_choice import choose_mapping
     >>> long, short = np.zeros((256, 8), np.float32), np.zeros((20, 8), np.float32)
-    >>> found = sparse_arguments(choose_mapping(1.5), 2, long, long)
-    >>> found in ({"alpha": 1.5}, None)  # None if there are no kernels
+    >>> arguments = sparse_arguments(choose_mapping(1.5), 2, long, long)
+    >>> arguments in ({"alpha": 1.5}, None)  # None without kernels
     True
     >>> sparse_arguments(choose_mapping(1.5), 2, short, short)
     """
