@@ -1,6 +1,6 @@
-"""Attention shared by threads: the same bits for any number, and for many callers.
+"""Attention shared by threads: the same bits for any number of threads, and of callers.
 
-That a forked child gets them too is in tests/test_processes.py, where what hangs can be ended.
+tests/test_processes.py tests forked children, where a hang can be ended.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def assert_same(found: list[np.ndarray], expected: list[np.ndarray]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_any_number_of_threads_gives_the_same_bits(dtype: Any) -> None:
+def test_number_of_threads_does_not_change_bits(dtype: Any) -> None:
     some = case(dtype)
     alone = everything(some, 1)
     for workers in (2, 3):
@@ -54,7 +54,7 @@ def test_any_number_of_threads_gives_the_same_bits(dtype: Any) -> None:
         assert_same(everything(some, None), alone)
 
 
-def test_callers_in_several_threads_do_not_disturb_each_other() -> None:
+def test_concurrent_callers_get_same_bits() -> None:
     some = case(t=300)
     alone = everything(some, 1)
     with ThreadPoolExecutor(4) as pool:
@@ -63,7 +63,7 @@ def test_callers_in_several_threads_do_not_disturb_each_other() -> None:
 
 
 @pytest.mark.parametrize("offset", [-150, 0, 200])
-def test_tiles_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
+def test_tile_size_does_not_change_results(monkeypatch: pytest.MonkeyPatch, offset: int) -> None:
     some = case(np.float64, t=300)
     some.options["offset"] = offset
     expected = everything(some, 1)

@@ -1,4 +1,4 @@
-"""Attention to a cache in pages: skipping changes no bit, and the rest is what attention gives."""
+"""Attention to a cache in pages: skipping changes no bit, and the results match attention."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ DENSE[2]["alpha"] = 2.0
 
 
 def clustered(rng: np.random.Generator, shape: tuple[int, ...], run: int, noise: float) -> Any:
-    """Keys that go around a centre for a while, then around another."""
+    """Keys around a centre for `run` positions, then around the next."""
     *batch, s, d = shape
     centres = rng.standard_normal((*batch, -(-s // run), d))
     return np.repeat(centres, run, axis=-2)[..., :s, :] + noise * rng.standard_normal(shape)
 
 
 def filled(key: Any, value: Any, size: int, steps: list[int]) -> pe.KeyValueCache:
-    """A cache that grew by so many positions at a time, over and over."""
+    """A cache that grew by these numbers of positions, again and again."""
     cache, at = pe.KeyValueCache(size), 0
     while at < key.shape[-2]:
         for step in steps:
@@ -54,7 +54,7 @@ def filled(key: Any, value: Any, size: int, steps: list[int]) -> pe.KeyValueCach
 
 
 def without_skipping(cache: pe.KeyValueCache, query: Any, **options: Any) -> Any:
-    """What a cache gives that looks at everything."""
+    """The result with a bound of ∞ for every page."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             Pages, "bounds", lambda self, q: np.full((*q.shape[:2], self.full), np.inf, float)
@@ -79,7 +79,7 @@ def assert_same_bits(found: Any, expected: Any) -> None:
     dtype=st.sampled_from([np.float16, np.float32, np.float64]),
     causal=st.booleans(),
 )
-def test_a_cache_gives_what_attention_gives(
+def test_attend_matches_attention(
     seed: int, options: dict[str, Any], dtype: Any, causal: bool
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -114,7 +114,7 @@ def test_a_cache_gives_what_attention_gives(
 
 
 @pytest.mark.parametrize("options", SPARSE, ids=str)
-def test_most_pages_of_clustered_keys_are_skipped(options: dict[str, Any]) -> None:
+def test_pages_of_clustered_keys_are_skipped(options: dict[str, Any]) -> None:
     rng = np.random.default_rng(0)
     key = clustered(rng, (2, 4096, 16), 32, 0.05).astype(np.float32)
     query = (4 * rng.standard_normal((2, 1, 16))).astype(np.float32)
@@ -128,7 +128,7 @@ def test_most_pages_of_clustered_keys_are_skipped(options: dict[str, Any]) -> No
 
 
 @pytest.mark.parametrize("options", DENSE, ids=str)
-def test_mappings_that_need_every_key_say_so(options: dict[str, Any]) -> None:
+def test_report_says_why_nothing_is_skipped(options: dict[str, Any]) -> None:
     rng = np.random.default_rng(1)
     key, query = rng.standard_normal((2, 70, 4)), rng.standard_normal((2, 1, 4))
     cache = filled(key, key, 8, [70])
@@ -141,7 +141,7 @@ def test_mappings_that_need_every_key_say_so(options: dict[str, Any]) -> None:
     assert str(report).startswith("visited all 9 pages: ")
 
 
-def test_a_head_has_its_own_alpha_and_k() -> None:
+def test_parameters_may_be_per_head() -> None:
     rng = np.random.default_rng(2)
     key, query = clustered(rng, (2, 300, 8), 10, 0.1), 4 * rng.standard_normal((4, 2, 8))
     cache = filled(key, key, 16, [300])
@@ -158,7 +158,7 @@ def test_a_head_has_its_own_alpha_and_k() -> None:
     assert (report.visited[0] < report.pages).all()
 
 
-def test_heads_that_share_keys_may_lie_apart() -> None:
+def test_heads_sharing_keys_need_not_be_neighbours() -> None:
     rng = np.random.default_rng(3)
     key, query = clustered(rng, (2, 100, 4), 10, 0.1), 4 * rng.standard_normal((3, 2, 2, 4))
     cache = filled(key, key, 16, [100])
@@ -170,7 +170,7 @@ def test_heads_that_share_keys_may_lie_apart() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_seen(bad: float) -> None:
+def test_non_finite_keys_are_never_skipped(bad: float) -> None:
     rng = np.random.default_rng(4)
     key, query = clustered(rng, (200, 4), 10, 0.1), 5 * rng.standard_normal((1, 4))
     key[57] = [1, bad, 0, 2]
@@ -187,7 +187,7 @@ def test_what_is_not_finite_is_seen(bad: float) -> None:
     assert np.isnan(cache.attend(query, 1.5)[0]).all()
 
 
-def test_queries_before_a_broken_key_do_not_see_it() -> None:
+def test_causal_queries_before_nan_stay_finite() -> None:
     rng = np.random.default_rng(5)
     key, query = clustered(rng, (60, 4), 10, 0.1), 5 * rng.standard_normal((3, 4))
     key[-1] = np.nan
@@ -220,7 +220,7 @@ def test_no_score_exceeds_its_bound(dtype: Any, size: float) -> None:
             assert (bounds == np.inf).all() == (not np.isfinite(bounds).any())
 
 
-def test_bounds_are_close_where_keys_are_alike() -> None:
+def test_bounds_of_similar_keys_are_tight() -> None:
     rng = np.random.default_rng(7)
     key = clustered(rng, (1, 640, 64), 64, 0.01)
     pages = Pages(1, 64, 1, 64, np.float64)
@@ -233,7 +233,7 @@ def test_bounds_are_close_where_keys_are_alike() -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.05, 1.5, 2.0, 4.0])
-def test_scores_at_the_threshold_are_told_from_larger_ones_alone(alpha: float) -> None:
+def test_lower_scores_do_not_move_the_threshold(alpha: float) -> None:
     rng = np.random.default_rng(8)
     z = np.sort(rng.standard_normal(30))[::-1] * 2
     p = pe.entmax(z, alpha)
@@ -261,7 +261,7 @@ def test_thresholds_only_rise_as_scores_join() -> None:
         assert (np.diff(found) >= 0).all()
 
 
-def test_a_cache_grows_in_any_steps() -> None:
+def test_growing_in_any_steps_gives_same_bits() -> None:
     rng = np.random.default_rng(10)
     key, value = rng.standard_normal((2, 3, 100, 4)), rng.standard_normal((2, 3, 100, 2))
     query = rng.standard_normal((2, 3, 1, 4))
@@ -275,7 +275,7 @@ def test_a_cache_grows_in_any_steps() -> None:
     assert repr(cache) == ("<KeyValueCache of batch shape (2, 3): 100 positions in 13 pages of 8>")
 
 
-def test_what_is_appended_is_copied_and_what_is_read_too() -> None:
+def test_arrays_are_copied_in_and_out() -> None:
     key = np.ones((3, 2))
     cache = pe.KeyValueCache(2)
     cache.append(key, key)
@@ -285,14 +285,14 @@ def test_what_is_appended_is_copied_and_what_is_read_too() -> None:
     assert (cache.value == 1).all()
 
 
-def test_values_without_weight_may_hold_anything() -> None:
+def test_values_without_weight_may_be_nan() -> None:
     key = np.array([[9.0], [0.0], [8.9]])
     value = np.array([[1.0], [np.nan], [2.0]])
     cache = filled(key, value, 1, [3])
     assert np.isfinite(cache.attend([[5.0]], 2)[0]).all()
 
 
-def test_nothing_to_attend_to_or_with() -> None:
+def test_empty_caches_and_queries() -> None:
     cache = pe.KeyValueCache()
     assert (len(cache), cache.nbytes, repr(cache)) == (0, 0, "KeyValueCache(page_size=64)")
     cache.append(np.zeros((2, 0, 3)), np.zeros((2, 0, 4)))
@@ -305,7 +305,7 @@ def test_nothing_to_attend_to_or_with() -> None:
     assert str(report)
 
 
-def of(key: Any, value: Any = None, size: Any = 4) -> pe.KeyValueCache:
+def cache_of(key: Any, value: Any = None, size: Any = 4) -> pe.KeyValueCache:
     cache = pe.KeyValueCache(size)
     cache.append(key, key if value is None else value)
     return cache
@@ -321,30 +321,54 @@ K = np.zeros((2, 5, 3), np.float32)
         (TypeError, "page_size must be a whole number, got 2.5", lambda: pe.KeyValueCache(2.5)),
         (ValueError, "the cache is empty: append", lambda: pe.KeyValueCache().attend(K)),
         (ValueError, "the cache is empty: append", lambda: pe.KeyValueCache().key),
-        (ValueError, r"differ in the last axis only.*\(2, 4, 3\)", lambda: of(K, K[:, :4])),
-        (ValueError, r"\(…, n, d\).* got \(3,\)", lambda: of(K[0, 0])),
-        (ValueError, r"the cache, \(2,\) and 3, got shape", lambda: of(K).append(K[..., :2], K)),
-        (ValueError, r"the cache, \(2,\) and 3, got shape", lambda: of(K).append(K[:1], K[:1])),
-        (ValueError, "same number of features", lambda: of(K).attend(K[..., :2])),
-        (TypeError, "key of float64 is more precise", lambda: of(K).append(K * np.ones(3), K)),
-        (TypeError, "query of float64 is more precise", lambda: of(K).attend(K.astype(float))),
-        (TypeError, "key must hold real numbers", lambda: of(K.astype(complex))),
-        (TypeError, "a cache holds float16, float32", lambda: of(K.astype(np.longdouble))),
-        (TypeError, r"takes the parameters \(k\)", lambda: of(K).attend(K, mapping="topk_softmax")),
-        (ValueError, "alpha", lambda: of(K).attend(K, 0.5)),
+        (ValueError, r"differ in the last axis only.*\(2, 4, 3\)", lambda: cache_of(K, K[:, :4])),
+        (ValueError, r"\(…, n, d\).* got \(3,\)", lambda: cache_of(K[0, 0])),
+        (
+            ValueError,
+            r"the cache, \(2,\) and 3, got shape",
+            lambda: cache_of(K).append(K[..., :2], K),
+        ),
+        (
+            ValueError,
+            r"the cache, \(2,\) and 3, got shape",
+            lambda: cache_of(K).append(K[:1], K[:1]),
+        ),
+        (ValueError, "same number of features", lambda: cache_of(K).attend(K[..., :2])),
+        (
+            TypeError,
+            "key of float64 is more precise",
+            lambda: cache_of(K).append(K * np.ones(3), K),
+        ),
+        (
+            TypeError,
+            "query of float64 is more precise",
+            lambda: cache_of(K).attend(K.astype(float)),
+        ),
+        (TypeError, "key must hold real numbers", lambda: cache_of(K.astype(complex))),
+        (TypeError, "a cache holds float16, float32", lambda: cache_of(K.astype(np.longdouble))),
+        (
+            TypeError,
+            r"takes the parameters \(k\)",
+            lambda: cache_of(K).attend(K, mapping="topk_softmax"),
+        ),
+        (ValueError, "alpha", lambda: cache_of(K).attend(K, 0.5)),
         (
             ValueError,
             "k must be at least 1, got 0",
-            lambda: of(K).attend(K, mapping="topk_softmax", k=0),
+            lambda: cache_of(K).attend(K, mapping="topk_softmax", k=0),
         ),
         (
             ValueError,
             "k must be a whole number, got 1.5",
-            lambda: of(K).attend(K, mapping="topk_sparsemax", k=1.5),
+            lambda: cache_of(K).attend(K, mapping="topk_sparsemax", k=1.5),
         ),
-        (TypeError, "k must hold real", lambda: of(K).attend(K, mapping="topk_softmax", k=None)),
-        (ValueError, "a head and a feature at least", lambda: of(K[..., :0])),
-        (ValueError, "scale must be finite", lambda: of(K).attend(K, scale=np.nan)),
+        (
+            TypeError,
+            "k must hold real",
+            lambda: cache_of(K).attend(K, mapping="topk_softmax", k=None),
+        ),
+        (ValueError, "a head and a feature at least", lambda: cache_of(K[..., :0])),
+        (ValueError, "scale must be finite", lambda: cache_of(K).attend(K, scale=np.nan)),
     ],
 )
 def test_errors_say_what_was_expected(error: Any, message: str, call: Any) -> None:
@@ -352,22 +376,21 @@ def test_errors_say_what_was_expected(error: Any, message: str, call: Any) -> No
         call()
 
 
-def test_lazy_arrays_and_those_of_a_gpu_are_refused() -> None:
+def test_dask_arrays_are_refused() -> None:
     dask = pytest.importorskip("dask.array")
     with pytest.raises(TypeError, match="a cache takes NumPy arrays, and key is a Array"):
-        of(dask.from_array(K))
+        cache_of(dask.from_array(K))
 
 
-def test_a_cache_that_is_refused_stays_as_it_was() -> None:
-    cache = of(K)
+def test_refused_append_leaves_cache_unchanged() -> None:
+    cache = cache_of(K)
     with pytest.raises(ValueError, match="got shape"):
         cache.append(K, K[..., :2])
     assert len(cache) == 5
 
 
 @pytest.mark.parametrize("shape", [(2, 5, 0), (0, 5, 2)])
-def test_a_cache_that_cannot_be_begun_is_still_empty(shape: tuple[int, ...]) -> None:
-    """Its positions were counted, and shapes that fitted were refused from then on."""
+def test_refused_first_append_leaves_cache_empty(shape: tuple[int, ...]) -> None:
     cache = pe.KeyValueCache()
     with pytest.raises(ValueError, match="a head and a feature at least"):
         cache.append(np.zeros(shape), np.zeros((*shape[:-1], 4)))
@@ -376,7 +399,7 @@ def test_a_cache_that_cannot_be_begun_is_still_empty(shape: tuple[int, ...]) -> 
     assert len(cache) == 5
 
 
-def test_the_first_rounds_are_small() -> None:
+def test_first_round_visits_few_pages() -> None:
     rng = np.random.default_rng(11)
     key = rng.standard_normal((1024, 2)).astype(np.float32)
     key[700:704] = 60, 60
