@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from cases import Case, normal, one_by_one, random_case, visible
+from cases import normal, one_by_one, random_case, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -363,14 +362,6 @@ WEIGHTS = AttentionWeights.from_dense(np.zeros((2, 4, 3, 3)))
         (ValueError, r"workers must be 1 or more", lambda: attention(X, X, X, workers=0)),
         (TypeError, r"weights must be the AttentionWeights", lambda: attention_vjp(X, X, X, X, X)),
         (ValueError, r"do not belong", lambda: attention_vjp(WEIGHTS, X[0], X[0], X[0], X[0])),
-        (
-            TypeError,
-            r"weights.indices must be an array of whole",
-            lambda: vjp_with_parts(indices=[0.5]),
-        ),
-        (TypeError, r"weights.data must be an array of real", lambda: vjp_with_parts(data=[1, 2])),
-        (ValueError, r"must have 25 places in indptr", lambda: vjp_with_parts(indptr=[0, 1])),
-        (ValueError, r"same number of indices and data", lambda: vjp_with_parts(indices=[0, 1])),
         (ValueError, r"g must have the shape", lambda: attention_vjp(WEIGHTS, X, X, X, X[0])),
         (
             ValueError,
@@ -389,12 +380,6 @@ def test_errors_say_what_was_expected(error: Any, message: str, call: Callable[[
         call()
 
 
-def vjp_with_parts(**parts: Any) -> Any:
-    """The gradients for weights of which some parts are replaced."""
-    parts = {name: np.array(part) for name, part in parts.items()}
-    return attention_vjp(replace(WEIGHTS, **parts), X, X, X, X)
-
-
 def test_weights_of_other_dtypes_give_same_gradients() -> None:
     x = normal(RNG, (2, 4, 3, 5))
     _, weights = attention(x, x, x, return_weights=True)
@@ -407,47 +392,40 @@ def test_weights_of_other_dtypes_give_same_gradients() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "value", "error"),
+    ("part", "value", "message"),
     [
-        ("indices", [0, 3], ValueError),  # of keys 0 … 2
-        ("indices", [0, -1], ValueError),
-        ("indptr", [0, 3, 2], ValueError),
-        ("indptr", [-1, 1, 2], ValueError),
-        ("indptr", [0, 1, 1 << 62], ValueError),
-        ("indptr", [0, 2], ValueError),
-        ("indices", [0], ValueError),
-        ("indices", [0.0, 1.0], TypeError),
-        ("data", [1j, 1j], TypeError),
-        ("data", [[1.0], [1.0]], TypeError),
-        ("data", None, TypeError),
+        ("indices", [0, 3], "lies outside of the matrix"),  # of keys 0 … 2
+        ("indices", [0, -1], "lies outside of the matrix"),
+        ("indptr", [0, 3, 2], "lies outside of the matrix"),
+        ("indptr", [-1, 1, 2], "lies outside of the matrix"),
+        ("indptr", [0, 1, 1 << 62], "lies outside of the matrix"),
+        ("indptr", [0, 2], "must have 3 places in indptr"),
+        ("indices", [0], "same number of indices and data"),
+        ("indices", [0.0, 1.0], "weights.indices must be an array of whole numbers"),
+        ("data", [1j, 1j], "weights.data must be an array of real numbers"),
+        ("data", [[1.0], [1.0]], "weights.data must be .* with one axis"),
     ],
 )
-def test_inconsistent_weights_are_refused(part: str, value: Any, error: Any) -> None:
+def test_inconsistent_weights_are_refused(part: str, value: Any, message: str) -> None:
     x = np.eye(3)
     right = {"data": np.ones(2), "indices": np.int32([0, 1]), "indptr": np.int64([0, 1, 2])}
-    for changed in (value, None if value is None else np.array(value)):
-        weights = AttentionWeights((1, 2, 3), **{**right, part: changed})
-        for use in (
-            lambda: weights.csr(0),  # noqa: B023
-            weights.to_dense,
-            lambda: attention_vjp(weights, x[None, :2], x[None], x[None], x[None, :2]),  # noqa: B023
-        ):
-            with pytest.raises((error, TypeError), match="compressed rows|weights"):
-                use()
     assert AttentionWeights((1, 2, 3), **right).csr(0).toarray().tolist() == x[:2].tolist()
+    weights = AttentionWeights((1, 2, 3), **{**right, part: np.array(value)})
+    with pytest.raises((ValueError, TypeError), match=message):
+        weights.csr(0)
+    with pytest.raises((ValueError, TypeError), match=message):
+        weights.to_dense()
+    with pytest.raises((ValueError, TypeError), match=message):
+        attention_vjp(weights, x[None, :2], x[None], x[None], x[None, :2])
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (0, 2), (2, 1, 2)])
 @pytest.mark.parametrize("keys", [0, 4])
-@pytest.mark.parametrize("mapping", [None, "fusedmax"])
-def test_output_is_writeable(shape: Any, keys: int, mapping: str | None) -> None:
-    parameters = {} if mapping is None else {"strength": 0.1}
-    query, key = np.ones(shape), np.ones((keys, 2))
-    output, weights = attention(query, key, key, mapping=mapping, return_weights=True, **parameters)
-    moved = attention_jvp(weights, query, key, key, query, key, key, mapping=mapping, **parameters)
-    for array in (output, moved):
-        assert array.flags.writeable
-        assert array.shape == shape
+def test_output_is_writeable(keys: int) -> None:
+    query, key = np.ones((2, 1, 2)), np.ones((keys, 2))
+    output, weights = attention(query, key, key, return_weights=True)
+    moved = attention_jvp(weights, query, key, key, query, key, key)
+    assert output.flags.writeable
+    assert moved.flags.writeable
 
 
 @pytest.mark.parametrize("offset", [10**30, 2**63 - 1, -(2**63), -(10**30)])
@@ -459,12 +437,3 @@ def test_huge_offsets_are_clipped(offset: int) -> None:
     else:
         assert not found.any()
         assert not weights.data.size
-
-
-def test_random_cases_cover_every_option() -> None:
-    """The random cases reach what they are to try."""
-    cases = [random_case(seed)[0] for seed in range(60)]
-    assert sum("mask" in case.options for case in cases) > 10
-    assert sum("causal" in case.options for case in cases) > 10
-    assert sum(np.ndim(case.alpha) for case in cases) > 10
-    assert isinstance(cases[0], Case)
