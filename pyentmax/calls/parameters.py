@@ -81,7 +81,7 @@ class PerRow:
             elif self.whole and (value != np.floor(value)).any():
                 wrong = value[value != np.floor(value)].flat[0]
                 raise ValueError(f"{self.name} must be a whole number, got {wrong:g}")
-        return value if type(like) is np.ndarray else beside(value, like, self.name)
+        return value if type(value) is type(like) is np.ndarray else beside(value, like, self.name)
 
     def _in_range(self, value: Any) -> Any:
         return value > self.least if self.strict else value >= self.least

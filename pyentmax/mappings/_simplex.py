@@ -43,7 +43,7 @@ def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
     is used, by logarithms.
     """
     v = np.where(s != 0, v, 0)  # off the support v may hold anything, a NaN too
-    share = _share(s) if share is None else share
+    share = share_of_sum(s) if share is None else share
     k = np.argmax(share, axis=-1, keepdims=True)
     # What infinities on the support leave without a value is a NaN.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -70,7 +70,7 @@ def dense(s: Any, share: Any = None, log_s: Any = None) -> Any:
     and taking it keeps J symmetric to the bit. `log_s` tells what both are where s_i and s_j are
     beyond floats.
     """
-    share = _share(s) if share is None else share
+    share = share_of_sum(s) if share is None else share
     lesser = np.minimum(s[..., :, None], s[..., None, :])
     with np.errstate(over="ignore", invalid="ignore"):
         between = lesser * np.maximum(share[..., :, None], share[..., None, :])
@@ -113,7 +113,8 @@ def _log_share(log_s: Any, share: Any) -> Any:
     return log_s - np.where(top == -np.inf, 0, top) + np.log(np.where(most == 0, 1, most))
 
 
-def _share(s: Any) -> Any:
+def share_of_sum(s: Any) -> Any:
+    """s/Σs, and 0 in a row of zeros."""
     total = s.sum(axis=-1, keepdims=True)
     return s / (total + (total == 0))
 

@@ -199,9 +199,13 @@ def entmax_jacobian(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """
     beta = _beta(alpha, p)
     s = _curvature(p, beta)
-    if isinstance(s, np.ndarray) and np.isfinite(s.sum(axis=-1)).all():
+    total = s.sum(axis=-1, keepdims=True)
+    finite = np.isfinite(total)
+    if isinstance(p, np.ndarray) and finite.all():
         return _simplex.dense(s)
-    return _simplex.dense(s, _share(p, beta), _log_curvature(p, beta))
+    with np.errstate(invalid="ignore"):
+        share = np.where(finite, _simplex.share_of_sum(s), _share(p, beta))
+    return _simplex.dense(s, share, _log_curvature(p, beta))
 
 
 @declare.elementwise_gradient(ALPHA)
