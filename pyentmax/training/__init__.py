@@ -6,25 +6,16 @@ from pyentmax.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from pyentmax.training.config import (
-    BEST,
-    LAST,
-    SETTINGS,
-    RunOptions,
-    TrainingConfig,
-    fingerprint,
-    read_settings,
-)
+from pyentmax.training.config import BEST, LAST, RunOptions, TrainingConfig
 from pyentmax.training.history import History, Validation
-from pyentmax.training.loop import TRAINING_STATE, read_history, train
+from pyentmax.training.loop import read_history, train
 from pyentmax.training.progress import counting
 from pyentmax.training.protocol import BatchSource, Trainable
+from pyentmax.training.settings import fingerprint
 
 __all__ = [
     "BEST",
     "LAST",
-    "SETTINGS",
-    "TRAINING_STATE",
     "BatchSource",
     "CheckpointError",
     "History",
@@ -37,7 +28,6 @@ __all__ = [
     "fingerprint",
     "load_checkpoint",
     "read_history",
-    "read_settings",
     "save_checkpoint",
     "train",
 ]

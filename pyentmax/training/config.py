@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from collections.abc import Callable
@@ -12,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.calls.numbers import is_number, store_python_numbers
-from pyentmax.training.checkpoint import CheckpointError
+from pyentmax.training.settings import SETTINGS, read_settings
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
-LAST, BEST, SETTINGS = "last.npz", "best.npz", "settings.json"
+LAST, BEST = "last.npz", "best.npz"
 
 
 @dataclass(frozen=True)
@@ -69,47 +67,44 @@ class TrainingConfig:
     rate_factors: dict[str, float] | None = None
 
     def __post_init__(self) -> None:
-        betas: Any = self.betas
-        if isinstance(betas, list):  # from a TOML file
-            object.__setattr__(self, "betas", tuple(betas))
         store_python_numbers(self)
-        required, optional = ("updates", "accumulate", "average"), ("validate_every", "patience")
-        for name in (*required, *optional, "warmup", "average_every"):
-            value = getattr(self, name)
-            if not (type(value) is int and value >= 1 or value is None and name not in required):
-                raise ValueError(f"{name}: expected a whole number from 1 up, got {value!r}")
-        if not (type(self.seed) is int and self.seed >= 0):
-            raise ValueError(f"seed: expected a whole number from 0 up, got {self.seed!r}")
-        if not (is_number(self.rate) and 0 < self.rate < math.inf):
-            raise ValueError(f"rate: expected a finite number above 0, got {self.rate!r}")
-        if not (is_number(self.clip) and self.clip > 0):
-            raise ValueError(f"clip: expected a number above 0, got {self.clip!r}")
-        if self.schedule not in SCHEDULES:
-            known = ", ".join(map(repr, SCHEDULES))
-            raise ValueError(f"schedule: expected one of {known}; got {self.schedule!r}")
-        for name, value, wanted, where in (
-            ("warmup", self.warmup, self.schedule == "inverse_sqrt", "schedule 'inverse_sqrt'"),
-            ("average_every", self.average_every, self.average > 1, "average above 1"),
+        betas: Any = self.betas
+        if isinstance(betas, list):  # from a file
+            betas = tuple(betas)
+            object.__setattr__(self, "betas", betas)
+        given: Any = self.rate_factors or {}
+        factors = given.values() if isinstance(given, dict) else [math.nan]
+        warmup = "a number with the schedule 'inverse_sqrt', and only there"
+        average, pair = "a number with an average above 1, and only there", "two numbers in [0, 1)"
+        optional = ("validate_every", "patience", "warmup", "average_every")
+        counts = {name: getattr(self, name) for name in ("updates", "accumulate", "average")}
+        counts |= {name: value for name in optional if (value := getattr(self, name)) is not None}
+        for name, right, expected in (
+            *((name, _is_count(x), "a whole number from 1 up") for name, x in counts.items()),
+            ("seed", self.seed == 0 or _is_count(self.seed), "a whole number from 0 up"),
+            ("rate", _in(self.rate, 0) and self.rate > 0, "a finite number above 0"),
+            ("clip", is_number(self.clip) and self.clip > 0, "a number above 0"),
+            ("schedule", self.schedule in SCHEDULES, f"one of {', '.join(SCHEDULES)}"),
+            ("warmup", (self.warmup is not None) == (self.schedule == "inverse_sqrt"), warmup),
+            ("average_every", (self.average_every is not None) == (self.average != 1), average),
+            ("betas", type(betas) is tuple and [_in(b, 0, 1) for b in betas] == [True, True], pair),
+            ("rate_factors", all(_in(x, 0) for x in factors), "names with a factor from 0 up each"),
         ):
-            if (value is not None) != wanted:
-                raise ValueError(f"{name}: expected with {where}, and only there; got {value}")
-        betas = self.betas
-        right = isinstance(betas, tuple) and all(is_number(b) and 0 <= b < 1 for b in betas)
-        if not right or len(betas) != 2:
-            raise ValueError(f"betas: expected two numbers in [0, 1), got {betas!r}")
-        factors = self.rate_factors
-        if factors is not None and not (
-            isinstance(factors, dict)
-            and all(is_number(x) and 0 <= x < math.inf for x in factors.values())
-        ):
-            raise ValueError(
-                f"rate_factors: expected names with a factor from 0 up for each, got {factors!r}"
-            )
+            if not right:
+                raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
 
     @property
     def extendable(self) -> bool:
         """Whether a longer run makes the same first updates: none depends on their number."""
         return self.schedule != "linear" and self.validate_every is not None
+
+
+def _is_count(x: Any) -> bool:
+    return type(x) is int and x >= 1
+
+
+def _in(x: Any, least: float, below: float = math.inf) -> bool:
+    return is_number(x) and least <= x < below
 
 
 @dataclass(frozen=True)
@@ -139,7 +134,7 @@ class RunOptions:
         Name of a demonstration, which may replace its own earlier run in the directory.
     """
 
-    directory: str | Path | None = None
+    directory: Path | None = None
     resume: bool = False
     keep: str = "best"
     progress: bool = True
@@ -171,48 +166,21 @@ class RunOptions:
         ValueError
             If a new run would not be alone in the directory.
         """
-        if self.directory is None:
+        folder = self.directory
+        if folder is None or (not self.resume and not folder.exists()):
             return
-        folder = Path(self.directory)
         if self.resume:
             if not (folder / LAST).exists():
                 raise FileNotFoundError(f"no run to resume: there is no {folder / LAST}")
             return
-        names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
         # Hidden files are our lock and those of file browsers; settings alone are those of a run
         # that failed before its first checkpoint.
-        others = [name for name in names if name != SETTINGS and not name.startswith(".")]
-        if others and not self._replaces(folder):
+        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        if names in ([], [SETTINGS]):
+            return
+        mark = read_settings(folder).get("demonstration") if SETTINGS in names else None
+        if mark is None or mark != self.demonstration:
             raise ValueError(
-                f"{folder}: expected an empty folder for a new run, it holds {others[0]}; resume "
+                f"{folder}: expected an empty folder for a new run, it holds {names[0]}; resume "
                 "the run that is there, or give another folder"
             )
-
-    def _replaces(self, folder: Path) -> bool:
-        """Whether the folder holds an earlier run of the same demonstration."""
-        if self.demonstration is None or not (folder / SETTINGS).exists():
-            return False
-        return read_settings(folder).get("demonstration") == self.demonstration
-
-
-def fingerprint(data: Any) -> str:
-    """A short text for anything that JSON can hold, such as a list of examples.
-
-    Examples
-    --------
-    >>> fingerprint([("draw", "drawn")]) == fingerprint([("draw", "drawed")])
-    False
-    """
-    return hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
-
-
-def read_settings(folder: Path) -> dict[str, Any]:
-    """The settings that a run was started with."""
-    path = folder / SETTINGS
-    try:
-        settings = json.loads(path.read_text("utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path}: expected settings as JSON ({error})") from error
-    if not isinstance(settings, dict):
-        raise CheckpointError(f"{path}: expected settings as JSON, got {str(settings)[:60]}")
-    return settings

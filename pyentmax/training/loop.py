@@ -21,7 +21,7 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,7 +34,7 @@ from pyentmax.calls.numbers import for_json
 from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.nn.schedules import HalveOnPlateau, InverseSquareRoot, LinearDecay
 from pyentmax.system.blas import limit_blas
-from pyentmax.system.files import locked, replacing
+from pyentmax.system.files import locked
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.training.checkpoint import (
     CheckpointError,
@@ -43,11 +43,12 @@ from pyentmax.training.checkpoint import (
     with_prefix,
     without_prefix,
 )
-from pyentmax.training.config import BEST, LAST, SETTINGS, RunOptions, TrainingConfig, read_settings
+from pyentmax.training.config import BEST, LAST, RunOptions, TrainingConfig
 from pyentmax.training.history import History, Validation
 from pyentmax.training.interrupt import defer_interrupt
 from pyentmax.training.progress import Progress
 from pyentmax.training.protocol import BatchSource, Trainable
+from pyentmax.training.settings import check_settings, write_settings
 
 TRAINING_STATE = "training state"
 DIAGNOSTICS_EVERY = 20  # updates
@@ -120,25 +121,16 @@ def train(
         progress = Progress(config.updates, run.updates, options.progress)
         with closing(progress), defer_interrupt() as interrupted:
             run.begin()
-
-            def stopped() -> bool:
-                pause = options.pause_after is not None and run.updates >= options.pause_after
-                return interrupted() or (pause and not run.finished())
-
-            def validate_now() -> None:
-                run.validate()
-                progress.validated(run.updates, run.figures())
-
-            while not run.finished() and not stopped():
+            pause = math.inf if options.pause_after is None else options.pause_after
+            while not (run.finished() or interrupted() or run.updates >= pause):
                 run.update()
                 progress.updated(run.figures)
-                if run.updates % run.validate_every == 0:
-                    validate_now()
+                if run.updates % run.validate_every == 0 or run.updates == config.updates:
+                    run.validate()
+                    progress.validated(run.updates, run.figures())
                 elif run.seconds - run.saved_at >= options.save_every:
                     run.save()
-            if run.finished() and run.history.update[-1:] != [run.updates]:
-                validate_now()
-            run.history.interrupted = stopped()
+            run.history.interrupted = interrupted() or not run.finished()
             if run.history.interrupted:
                 run.save()
     if options.keep == "best" and run.best is not None:
@@ -146,67 +138,53 @@ def train(
     return run.history
 
 
-def read_history(directory: str | Path) -> History:
-    """The curves of the run in a directory, as far as its ``last.npz`` goes.
-
-    Raises
-    ------
-    OSError, CheckpointError
-        If there is no such file, or it is damaged.
-    """
-    path = Path(directory) / LAST
-    _, meta = load_checkpoint(path, TRAINING_STATE)
-    try:
-        return History(**meta["history"])
-    except (KeyError, TypeError) as error:
-        raise CheckpointError(f"{path}: expected the history of a run ({error})") from error
+def read_history(directory: Path) -> History:
+    """The curves of the run in a directory, as far as its ``last.npz`` goes."""
+    return History(**load_checkpoint(directory / LAST, TRAINING_STATE)[1]["history"])
 
 
+@dataclass
 class _Run:
     """The state of a run: what ``last.npz`` holds."""
 
-    def __init__(
-        self,
-        model: Trainable[Any],
-        batches: BatchSource[Any],
-        config: TrainingConfig,
-        validation: Callable[[Any], Validation],
-        options: RunOptions,
-        settings: dict[str, Any],
-        save_best: Callable[[Path], None] | None,
-    ) -> None:
-        self.model, self.batches, self.config, self.options = model, batches, config, options
-        self.validation, self.save_best = validation, save_best
-        _check_rate_factors(config, model)
-        self.directory = None if options.directory is None else Path(options.directory)
-        demonstration = {"demonstration": options.demonstration} if options.demonstration else {}
-        # As it comes back from the file, so that the two can be compared.
-        self.settings = json.loads(
-            json.dumps({**demonstration, "training": asdict(config), **settings}, default=for_json)
-        )
+    model: Trainable[Any]
+    batches: BatchSource[Any]
+    config: TrainingConfig
+    validation: Callable[[Any], Validation]
+    options: RunOptions
+    settings: dict[str, Any]
+    save_best: Callable[[Path], None] | None
+
+    history: History = field(default_factory=History)
+    updates: int = 0
+    stale: int = 0  # validations since the best one
+    done_in_epoch: int = 0  # batches
+    loss_sum: Any = 0.0  # since the last validation; on a GPU, an array that stays there
+    loss_count: int = 0
+    count: int = 0
+    seconds: float = 0.0
+    saved_at: float = 0.0
+    best: dict[str, Any] | None = None
+    snapshots: list[dict[str, Any]] = field(default_factory=list)  # to be averaged, oldest first
+
+    def __post_init__(self) -> None:
+        model, config, self.directory = self.model, self.config, self.options.directory
+        for part in config.rate_factors or {}:
+            if not any(part in name for name in model.params):  # it was misspelt
+                names = ", ".join(sorted(model.params))
+                raise ValueError(f"rate_factors: expected part of {names}; got {part!r}")
+        if self.options.demonstration is not None:
+            self.settings = {"demonstration": self.options.demonstration, **self.settings}
+        settings = {"training": asdict(config), **self.settings}
+        self.settings = json.loads(json.dumps(settings, default=for_json))  # as from the file
         self.xp = array_module(next(iter(model.params.values())))
-        order_seed, dropout_seed = np.random.SeedSequence(config.seed).spawn(2)
-        self.order_rng = np.random.default_rng(order_seed)
-        self.dropout_rng = np.random.default_rng(dropout_seed)
+        seeds = np.random.SeedSequence(config.seed).spawn(2)
+        self.order_rng, self.dropout_rng = map(np.random.default_rng, seeds)
+        self.epoch_state = self.order_rng.bit_generator.state  # before the epoch was drawn
+        self.stream = self._batches()
         self.optimizer = Adam(model.params, config.betas)
         self.schedule = _schedule(config)
         self.validate_every = config.validate_every or math.ceil(config.updates / 10)
-        self.history = History()
-        self.updates = 0
-        self.stale = 0  # validations since the best one
-        # The place in the data: the generator's state before the epoch was drawn, and the number of
-        # batches done since.
-        self.epoch_state = self.order_rng.bit_generator.state
-        self.done_in_epoch = 0
-        self.stream = self._batches()
-        # Over the updates since the last validation; on a GPU, an array that stays there.
-        self.loss_sum: Any = 0.0
-        self.loss_count = 0
-        self.count = 0
-        self.seconds = 0.0
-        self.saved_at = 0.0
-        self.best: dict[str, Any] | None = None
-        self.snapshots: list[dict[str, Any]] = []  # to be averaged, oldest first
 
     def finished(self) -> bool:
         """Whether all updates are done, or patience is exhausted."""
@@ -228,13 +206,11 @@ class _Run:
         started = self.options.clock()
         batches = list(islice(self.stream, self.config.accumulate))
         counts = [int(self.batches.count(batch)) for batch in batches]
-        if self.updates % DIAGNOSTICS_EVERY == 0 and hasattr(self.model, "diagnostics"):
-            if found := self.model.diagnostics():
-                for name, value in {"update": self.updates, **found}.items():
-                    self.history.diagnostics.setdefault(name, []).append(value)
-        model = self.model
-        if hasattr(model, "at_update"):
-            model = model.at_update(self.updates)
+        if self.updates % DIAGNOSTICS_EVERY == 0:
+            found: dict[str, Any] = getattr(self.model, "diagnostics", dict)()
+            for name, value in ({"update": self.updates, **found} if found else {}).items():
+                self.history.diagnostics.setdefault(name, []).append(value)
+        model = getattr(self.model, "at_update", lambda n: self.model)(self.updates)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         mean: Any = 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # reported by an error below
@@ -346,13 +322,11 @@ class _Run:
 
     def begin(self) -> None:
         """Write the settings; the earlier run of a demonstration goes."""
-        if self.directory is None:
-            return
-        if not self.options.resume:
-            for name in (LAST, BEST):
-                (self.directory / name).unlink(missing_ok=True)
-        with replacing(self.directory / SETTINGS) as file:
-            file.write(json.dumps(self.settings, indent=1, ensure_ascii=False).encode())
+        if self.directory is not None:
+            if not self.options.resume:
+                for name in (LAST, BEST):
+                    (self.directory / name).unlink(missing_ok=True)
+            write_settings(self.directory, self.settings)
 
     def save(self) -> None:
         """Write ``last.npz``: everything needed to resume the run."""
@@ -383,8 +357,9 @@ class _Run:
     def load(self) -> None:
         """Restore what :meth:`save` wrote."""
         assert self.directory is not None
+        extends = self.config.validate_every if self.config.extendable else None
+        check_settings(self.directory, self.settings, extends=extends)
         path = self.directory / LAST
-        self._check_settings()
         arrays, meta = load_checkpoint(path, TRAINING_STATE)
         try:
             self.set_parameters(self._parameters("param", arrays))
@@ -397,9 +372,8 @@ class _Run:
             self.schedule.load(meta["schedule"])
             self.optimizer.load(without_prefix("optimizer", arrays))
             self.best = self._parameters("best", arrays) if self.history.update else None
-            self.snapshots = [
-                self._parameters(f"snapshot.{k}", arrays) for k in range(meta["snapshots"])
-            ]
+            ages = range(meta["snapshots"])
+            self.snapshots = [self._parameters(f"snapshot.{k}", arrays) for k in ages]
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{path}: not a complete state of this model ({type(error).__name__}: {error})"
@@ -409,51 +383,10 @@ class _Run:
         """The arrays with a prefix, on the model's device, if they are those of this model."""
         found = without_prefix(prefix, arrays)
         for name, x in self.model.params.items():
-            y = found[name]
-            if (y.dtype, y.shape) != (x.dtype, x.shape):
-                raise ValueError(
-                    f"{prefix}.{name}: expected {x.dtype} of shape {x.shape}, got {y.dtype} of "
-                    f"shape {y.shape}"
-                )
+            expected, got = (f"{a.dtype} of shape {a.shape}" for a in (x, found[name]))
+            if got != expected:
+                raise ValueError(f"{prefix}.{name}: expected {expected}, got {got}")
         return {name: self.xp.asarray(found[name]) for name in self.model.params}
-
-    def _check_settings(self) -> None:
-        """Raise a CheckpointError unless the run was started with these settings."""
-        assert self.directory is not None
-        then, now = (dict(_flat(s)) for s in (read_settings(self.directory), self.settings))
-        updates = "training.updates"
-        length, longer = then.get(updates), now[updates]
-        # A last validation between two others would have changed schedule and patience.
-        if self.config.extendable and type(length) is int and length % self.validate_every == 0:
-            then[updates] = max(length, longer)
-        if different := [
-            f"{name} was {then.get(name)!r}, is {now.get(name)!r}"
-            for name in now | then
-            if then.get(name) != now.get(name)
-        ]:
-            raise CheckpointError(
-                f"{self.directory}: belongs to another run ({'; '.join(different[:3])}); resume "
-                "with the same settings, or start a new run in another folder"
-            )
-
-
-def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The entries of nested dicts under dotted names."""
-    for name, value in settings.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def _check_rate_factors(config: TrainingConfig, model: Trainable[Any]) -> None:
-    """Raise a ValueError for a factor that matches no parameter: a name was misspelt."""
-    for part in config.rate_factors or {}:
-        if not any(part in name for name in model.params):
-            raise ValueError(
-                f"rate_factors: expected part of a parameter's name, got {part!r}; the parameters "
-                f"are {', '.join(sorted(model.params))}"
-            )
 
 
 def _schedule(config: TrainingConfig) -> LinearDecay | HalveOnPlateau | InverseSquareRoot:
