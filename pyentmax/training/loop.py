@@ -322,11 +322,13 @@ class _Run:
 
     def begin(self) -> None:
         """Write the settings; the earlier run of a demonstration goes."""
-        if self.directory is not None:
-            if not self.options.resume:
-                for name in (LAST, BEST):
-                    (self.directory / name).unlink(missing_ok=True)
-            write_settings(self.directory, self.settings)
+        if self.directory is None:
+            return
+        self.options.check_directory()  # another run may have come and gone before the lock
+        if not self.options.resume:
+            for name in (LAST, BEST):
+                (self.directory / name).unlink(missing_ok=True)
+        write_settings(self.directory, self.settings)
 
     def save(self) -> None:
         """Write ``last.npz``: everything needed to resume the run."""
