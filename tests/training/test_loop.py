@@ -181,6 +181,10 @@ def test_validation_sees_the_mean_of_snapshots():
         expected = np.mean([before[n] for n in copies], axis=0)
         np.testing.assert_allclose(mean, expected, rtol=1e-6, atol=1e-8)
     np.testing.assert_array_equal(model.params["scores"], means[-1])  # the best
+    plain, averaged = Bigrams(), Bigrams()
+    run(plain, keep="last")
+    run(averaged, training=config(average=3, average_every=12), keep="last")
+    np.testing.assert_array_equal(averaged.params["scores"], plain.params["scores"])
 
 
 def test_diagnostics_are_recorded_every_20_updates(tmp_path):
@@ -271,7 +275,7 @@ EVERYTHING = {  # an update of three batches spans two epochs
     "warmup": 8,
     "betas": (0.9, 0.98),
     "accumulate": 3,
-    "average": 2,
+    "average": 5,
     "average_every": 4,
 }
 
@@ -449,11 +453,12 @@ def test_validation_that_is_not_finite_ends_the_run(tmp_path, figures):
     assert updates_in(tmp_path) == 10
 
 
-def test_parameter_that_overflows_is_not_saved(tmp_path):
-    # The loss of the only update is finite: the step overflows.
-    wide = config(updates=1, rate_factors={"scores": 1e44})
+@pytest.mark.parametrize("updates", [1, 40])  # at a validation, and at a pause
+def test_parameter_that_overflows_is_not_saved(tmp_path, updates):
+    # The loss of the first update is finite: the step overflows.
+    wide = config(updates=updates, rate_factors={"scores": 1e44})
     with pytest.raises(FloatingPointError, match="largest entry of scores is inf at update 1"):
-        run(Bigrams(), tmp_path, wide)
+        run(Bigrams(), tmp_path, wide, pause_after=1)
     assert not (tmp_path / "last.npz").exists()
 
 
