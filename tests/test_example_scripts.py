@@ -1,11 +1,9 @@
-"""The scripts in examples/ run from beginning to end, show their progress, and save their picture.
-
-In a short setting, each in a process and a folder of its own, warnings being errors.
-"""
+"""The scripts in examples/ run from beginning to end, each in a process and a folder of its own."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,42 +13,80 @@ import pytest
 import pyentmax
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SHORT = {  # arguments, and what is printed on the way
+SHORT = {  # those that save a picture: arguments, and what is printed on the way
     "sklearn_pipeline": (["--folds", "2"], "grid search: "),
     "torch_classifier": (["--epochs", "1"], "  epoch   1: loss "),
     "torch_transformer": (["--epochs", "1"], "epoch   1: "),
 }
+MOST_LINES = {"pico": 80, "seq2seq": 250}
 NEEDED = {"sklearn": ["sklearn", "matplotlib"], "torch": ["torch", "sklearn", "matplotlib"]}
 
 
-def test_every_example_is_tested_and_told_of() -> None:
-    assert {path.stem for path in EXAMPLES} == set(SHORT)
-    page = (ROOT / "docs" / "guide" / "examples.md").read_text(encoding="utf-8")
-    for name in SHORT:
-        assert f"examples/{name}.py" in page
-        assert f"images/examples/{name}.png" in page
-        assert (ROOT / "docs" / "images" / "examples" / f"{name}.png").is_file()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs(path: Path, tmp_path: Path) -> None:
-    for library in NEEDED[path.stem.partition("_")[0]]:
-        pytest.importorskip(library, reason=f"{path.name} needs {library}, not installed here")
-    arguments, printed = SHORT[path.stem]
+def run(folder: Path, name: str, *arguments: str) -> str:
+    """What an example prints, in the folder; warnings of its users are errors."""
     environment = os.environ | {
         "MPLBACKEND": "Agg",
-        "MPLCONFIGDIR": str(tmp_path),
+        "MPLCONFIGDIR": str(folder),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": str(Path(str(pyentmax.__file__)).parents[1]),
         "PYTHONUTF8": "1",
     }
+    path = ROOT / "examples" / f"{name}.py"
     done = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(path), *arguments],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+        cwd=folder, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert printed in done.stdout
-    assert f"saved {path.stem}.png" in done.stdout
-    assert (tmp_path / f"{path.stem}.png").read_bytes().startswith(b"\x89PNG")
+    return done.stdout
+
+
+def test_every_example_is_tested_and_on_its_page() -> None:
+    names = {path.stem for path in (ROOT / "examples").glob("*.py")}
+    assert names == SHORT.keys() | MOST_LINES.keys()
+    page = (ROOT / "docs" / "guide" / "examples.md").read_text(encoding="utf-8")
+    for name in names:
+        assert f"examples/{name}.py" in page
+    for name in SHORT:
+        assert f"images/examples/{name}.png" in page
+        assert (ROOT / "docs" / "images" / "examples" / f"{name}.png").is_file()
+
+
+@pytest.mark.parametrize("name", MOST_LINES)
+def test_one_page_models_stay_short(name: str) -> None:
+    lines = (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= MOST_LINES[name]
+
+
+def test_pico_and_seq2seq_run_in_a_tiny_setting(tmp_path: Path) -> None:
+    printed = run(tmp_path, "pico", "20")
+    assert printed.count("by a finite difference") == 6
+    assert "of 1,000 new rows sorted" in printed
+    printed = run(tmp_path, "seq2seq", "--updates", "2")
+    assert "update     2  loss" in printed
+    assert "draw (V;V.PTCP;PST):" in printed
+
+
+@pytest.mark.slow
+def test_pico_learns_to_sort(tmp_path: Path) -> None:
+    printed = run(tmp_path, "pico")
+    [share] = re.findall(r"([0-9.]+)% of 1,000 new rows sorted", printed)
+    assert float(share) > 98
+
+
+@pytest.mark.slow
+def test_seq2seq_learns_the_rule(tmp_path: Path) -> None:
+    printed = run(tmp_path, "seq2seq", "--updates", "300")
+    [first] = re.findall(r"PST\):\n +([0-9.]+)%  drawed\n", printed)
+    assert float(first) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SHORT)
+def test_an_example_saves_its_picture(name: str, tmp_path: Path) -> None:
+    for library in NEEDED[name.partition("_")[0]]:
+        pytest.importorskip(library, reason=f"{name}.py needs {library}, not installed here")
+    arguments, progress = SHORT[name]
+    printed = run(tmp_path, name, *arguments)
+    assert progress in printed
+    assert f"saved {name}.png" in printed
+    assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
