@@ -42,7 +42,8 @@ from pyentmax.models.transformer_layers import (
     init_alpha,
     init_attention,
     init_network,
-    lengthened,
+    joined_past,
+    rows_of_past,
 )
 from pyentmax.nn.attention import LEARNED, learned_alpha
 from pyentmax.nn.initializers import Generator, Parameters
@@ -397,32 +398,12 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
 
     def select(self, state: LanguageModelState, rows: Array) -> LanguageModelState:
         """The state of the given rows; a row may be repeated."""
-        on_device = self.xp.asarray(rows)
-        past = tuple(KeysValues(*(x[on_device] for x in part)) for part in state.past)
-        return LanguageModelState(
-            past,
-            state.lengths[rows],
-            state.unread[rows],
-            state.source_mask[rows],
-            state.source_index[rows],
-        )
+        past, *rest = state
+        chosen: Any = (x[rows] for x in rest)
+        return LanguageModelState(rows_of_past(past, self.xp.asarray(rows)), *chosen)
 
     def join(self, states: Sequence[LanguageModelState]) -> LanguageModelState:
         """The rows of several states of one encoding, one state after the other."""
-        longest = max(state.past[0].keys.shape[1] for state in states)
-        past = tuple(
-            KeysValues(
-                *(
-                    self.xp.concatenate([lengthened(x, longest) for x in arrays])
-                    for arrays in zip(*layer, strict=True)
-                )
-            )
-            for layer in zip(*(state.past for state in states), strict=True)
-        )
-        return LanguageModelState(
-            past,
-            np.concatenate([state.lengths for state in states]),
-            np.concatenate([state.unread for state in states]),
-            np.concatenate([state.source_mask for state in states]),
-            np.concatenate([state.source_index for state in states]),
-        )
+        pasts, *others = zip(*states, strict=True)
+        rest: Any = map(np.concatenate, others)
+        return LanguageModelState(joined_past(pasts), *rest)

@@ -21,10 +21,10 @@ import numpy as np
 
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.autograd.tensor import Array
-from pyentmax.calls.devices import array_module, to_host
+from pyentmax.calls.devices import to_host
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
 from pyentmax.models.protocol import IntArray, PairBatch
-from pyentmax.models.readers import Readers, distinct, joined_sources, still_read
+from pyentmax.models.readers import Readers
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
     CONSTRAINED,
@@ -119,28 +119,15 @@ class RNNSeq2SeqConfig:
 
 
 class DecoderState(NamedTuple):
-    """What the decoder carries from step to step."""
+    """What decoding carries from step to step."""
 
-    weights: tuple[Any, ...]  # per layer (2H, 4H): those of its input on top of the recurrent ones
-    layers: tuple[Any, ...]  # per layer (2, B, H): hidden state and cell
-    input_feed: Any  # (B, H): õ of the step before
-    memory: Memory  # of the sources, (sources, S, …) each
-    memory_index: IntArray  # (sources,): which encoded sources these are, ascending; on the host
-    source_index: IntArray  # (B,): which encoded source a row decodes; on the host
-    coverage: Any = None  # (B, S): the sum of past attention, where a fertility bounds it
-    # (V, 4H): the part of each target token in the first layer's gates, where these are few.
-    token_gates: Any = None
-    # Rows that differ in their last token alone share the state before it. Then layers and
-    # input_feed hold each such state once, and this says which is whose, on the host: (B,).
-    place: IntArray | None = None
-
-    def with_own_rows(self) -> DecoderState:
-        """The same with a copy of the state for each row."""
-        if self.place is None:
-            return self
-        place = array_module(self.input_feed).asarray(self.place)
-        layers = tuple(layer[:, place] for layer in self.layers)
-        return self._replace(layers=layers, input_feed=self.input_feed[place], place=None)
+    hidden: tuple[Any, ...]  # õ and each layer's hidden state, (B, H) each; empty with gates
+    gates: tuple[Any, ...]  # per layer (B, 4H): what these add to the next pre-activations
+    cells: tuple[Any, ...]  # per layer (B, H)
+    source_index: IntArray  # (B,): the source that each row decodes; on the host
+    coverage: Any  # (B, S): the sum of past attention, where a fertility bounds it
+    memory: Memory  # of all encoded sources, (sources, S, …) each
+    weights: tuple[Any, ...]  # per layer (2H, 4H): those of the input on top of the recurrent ones
 
 
 class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
@@ -231,198 +218,162 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         rng: Generator | None = None,
     ) -> Tensor:
         """Scores z of shape (T, B, V) for every next token, given those before it."""
-        state = self._encode(params, source, source_mask, rng)
         params = params | {"combine.weight": SharedMatrix(params["combine.weight"])}
-        embedded = embedding(params, "target_embedding", target_in.T)
-        embedded = dropout(embedded, self.config.dropout, rng)
-        # The embeddings' part of the first layer's gates, in one product for all steps.
-        gates = linear(params, "decoder.0", embedded)
+        memory, layers = self._encode(params, source, source_mask, rng)
+        weights = [SharedMatrix(weight) for weight in self._joint_weights(params)]
+        rate = self.config.dropout
+        embedded = dropout(embedding(params, "target_embedding", target_in.T), rate, rng)
+        feed = as_tensor(embedded.xp.zeros_like(embedded.data[0]))
+        coverage = self._no_coverage(memory)
         outputs = []
-        for step_gates in gates:
-            state, _ = self._decode_step(params, step_gates, state, rng)
-            outputs.append(state.input_feed)
+        # The embeddings' part of the first layer's gates, in one product for all steps.
+        for gates in linear(params, "decoder.0", embedded):
+            x, states = feed, []
+            for k, before in enumerate(layers):
+                if k:
+                    gates, x = params[f"decoder.{k}.bias"], dropout(x, rate, rng)
+                states.append(lstm_step(gates, x, before, weights[k]))
+                x = states[-1][0]
+            layers = states
+            mapping = self._step_mapping(params, coverage)
+            z = self.score.compare(params, "attention", x, memory.keys)
+            context, attention = attend(z, memory, mapping)
+            coverage = None if coverage is None else coverage + attention
+            feed = dropout(self._combined(params, context, x), rate, rng)
+            outputs.append(feed)
         return linear(params, "output", stack(outputs))
 
     def _encode(
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None
-    ) -> DecoderState:
+    ) -> tuple[Memory, list[Tensor]]:
+        """What the decoder attends to, and its layers' first states, (2, B, H) each."""
         check_sources(source, mask, self.config.source_size)
         rate = self.config.dropout
-        time_mask = mask.T
         x = embedding(params, "source_embedding", source.T)
-        last = []
+        layers = []
         for k in range(self.config.layers):
-            x, final = bilstm(params, f"encoder.{k}", dropout(x, rate, rng), time_mask)
-            last.append(final)
+            x, last = bilstm(params, f"encoder.{k}", dropout(x, rate, rng), mask.T)
+            layers.append(last)
         values = dropout(x, rate, rng).transpose(1, 0, 2)
         keys = self.score.keys(params, "attention", values)
-        xp = array_module(x.data)
-        input_feed = as_tensor(xp.zeros_like(x.data[0]))
-        coverage = None if self.config.fertility is None else xp.zeros_like(values.data[:, :, 0])
-        weights = []
-        for k in range(self.config.layers):
-            # The first layer's input is õ alone: the embeddings' part was computed for all steps.
-            inputs = params[f"decoder.{k}.weight" if k else "decoder.feed.weight"]
-            both = concatenate([inputs, params[f"decoder.{k}.recurrent"]], axis=0)
-            weights.append(SharedMatrix(both))
-        memory, index = Memory(keys, shared(values), mask), np.arange(len(mask))
-        return DecoderState(tuple(weights), tuple(last), input_feed, memory, index, index, coverage)
+        return Memory(keys, shared(values), mask), layers
 
-    def _decode_step(
-        self,
-        params: Parameters,
-        gates: Any,
-        state: DecoderState,
-        rng: Generator | None,
-        readers: Readers | None = None,
-    ) -> tuple[DecoderState, Tensor]:
-        """One step of the decoder, from the embeddings' part of the first layer's gates.
+    def _joint_weights(self, params: Parameters) -> list[Tensor]:
+        """Per decoder layer (2H, 4H): the weights of its input on top of the recurrent ones.
 
-        Each row attends to the source in its place, or to that of which it is one of the readers.
+        The first layer's input is õ alone: the embeddings have a product of their own.
         """
-        rate = self.config.dropout
-        layers = self._lstm_layers(params, gates, state, rng)
-        x = layers[-1][0]
-        mapping, coverage = self._step_mapping(params, state.coverage)
-        if readers is None:
-            scores = self.score.compare(params, "attention", x, state.memory.keys)
-            context, weights = attend(scores, state.memory, mapping)
-        else:
-            context, weights = self._attend_beside(params, x, state.memory, mapping, readers)
-        if coverage is not None:
-            coverage = coverage + weights
-        combined = dropout(tanh(linear(params, "combine", concatenate([context, x]))), rate, rng)
-        after = state._replace(
-            layers=tuple(layers), input_feed=combined, coverage=coverage, place=None
-        )
-        return after, weights
+        names = ["decoder.feed", *(f"decoder.{k}" for k in range(1, self.config.layers))]
+        return [
+            concatenate([params[f"{name}.weight"], params[f"decoder.{k}.recurrent"]], axis=0)
+            for k, name in enumerate(names)
+        ]
 
-    def _lstm_layers(
-        self, params: Parameters, gates: Any, state: DecoderState, rng: Generator | None
-    ) -> list[Tensor]:
-        """The layers' new states."""
-        if state.place is not None:
-            return self._layers_of_shared(gates, state)
-        x = as_tensor(state.input_feed)
-        layers: list[Tensor] = []
-        for k, before in enumerate(state.layers):
-            if k:
-                gates, x = params[f"decoder.{k}.bias"], dropout(x, self.config.dropout, rng)
-            layers.append(lstm_step(gates, x, before, state.weights[k]))
-            x = layers[-1][0]
-        return layers
-
-    def _layers_of_shared(self, gates: Array, state: DecoderState) -> list[Tensor]:
-        """`_lstm_layers` where rows share the state before: its products are taken once for all."""
-        place = self.xp.asarray(state.place)
-        n = self.config.hidden
-        layers: list[Array] = []
-        for k, (h, c) in enumerate(state.layers):
-            weight = state.weights[k]
-            if k:
-                x = layers[-1][0]
-                shared = h @ weight[n:] + self.params[f"decoder.{k}.bias"]
-                gates, of_before = x @ weight[:n], shared[place]
-            else:
-                of_before = (self.xp.concatenate([state.input_feed, h], axis=1) @ weight)[place]
-            layers.append(next_lstm_state(gates, of_before, c[place]))
-        return [as_tensor(layer) for layer in layers]
-
-    def _attend_beside(
-        self,
-        params: Parameters,
-        x: Tensor,
-        memory: Memory,
-        mapping: AttentionMapping,
-        readers: Readers,
-    ) -> tuple[Tensor, Tensor]:
-        """Contexts and weights of rows with one copy of each source's keys and values."""
-        keys, values = (readers.sources(part)[:, None] for part in (memory.keys, memory.values))
-        beside = readers.beside(x.reshape(len(x.data), 1, -1))
-        scores = readers.rows(self.score.compare(params, "attention", beside, keys)).data[:, 0]
-        mask = readers.each(memory.mask)
-        weights = mapping(as_tensor(scores), mask=mask)
-        beside = readers.beside(weights.reshape(len(scores), 1, -1))
-        return as_tensor(readers.rows(weighted_average(beside, values)).data[:, 0]), weights
-
-    def _step_mapping(
-        self, params: Parameters, coverage: Any
-    ) -> tuple[AttentionMapping, Tensor | None]:
-        """The mapping of this step and, if there is a fertility to bound it, the coverage."""
-        if self.attention is None:
-            return learned_entmax(params, "attention"), None
+    def _no_coverage(self, memory: Memory) -> Any:
+        """The coverage before the first step, if a fertility bounds the attention."""
         if self.config.fertility is None:
-            return self.attention, None
-        coverage = as_tensor(coverage)
-        upper = self.config.fertility - coverage
-        return partial(constrained_attention, upper=upper, name=self.attention.name), coverage
+            return None
+        return memory.mask * as_tensor(memory.values).dtype.type(0)
+
+    def _step_mapping(self, params: Parameters, coverage: Any) -> AttentionMapping:
+        """The attention's mapping, bounded by what the coverage leaves of a fertility."""
+        if self.attention is None:
+            return learned_entmax(params, "attention")
+        if coverage is None:
+            return self.attention
+        upper = self.config.fertility - as_tensor(coverage)
+        return partial(constrained_attention, upper=upper, name=self.attention.name)
+
+    def _combined(self, params: Parameters, context: Tensor, x: Tensor) -> Tensor:
+        """õ = tanh(W_o [c; s])."""
+        return tanh(linear(params, "combine", concatenate([context, x])))
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> DecoderState:
         """The decoder's state before the first token, as arrays off the tape."""
         check_sources(source, source_mask, self.config.source_size)
         xp = self.xp
-        state = self._encode(self.params, xp.asarray(source), xp.asarray(source_mask), None)
-        if self.config.target_size <= 2 * len(source):  # all of them are soon read
-            every = self.params["target_embedding.weight"]
-            state = state._replace(token_gates=linear(self.params, "decoder.0", every))
-        return _detached(state)
+        memory, layers = self._encode(
+            self.params, xp.asarray(source), xp.asarray(source_mask), None
+        )
+        memory = Memory(memory.keys.data, memory.values.data, memory.mask)
+        weights = tuple(weight.data for weight in self._joint_weights(self.params))
+        hidden = (xp.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
+        cells, index = tuple(layer.data[1] for layer in layers), np.arange(len(source))
+        return DecoderState(hidden, (), cells, index, self._no_coverage(memory), memory, weights)
 
     def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
-        of_tokens, place = state.token_gates, tokens
-        if of_tokens is None:
-            # Many rows read the same token, whose part of the gates is computed once.
-            different, place = distinct(tokens, self.config.target_size)
-            embedded = embedding(self.params, "target_embedding", different)
-            of_tokens = linear(self.params, "decoder.0", embedded).data
-        gates = of_tokens[self.xp.asarray(place)]
-        readers = Readers(np.searchsorted(state.memory_index, state.source_index))
-        state, weights = self._decode_step(self.params, gates, state, None, readers)
-        scores = linear(self.params, "output", state.input_feed)
-        return scores.data, to_host(weights.data), _detached(state)
+        state = self._with_gates(state)
+        params, memory, xp = self.params, state.memory, self.xp
+        # Many rows read the same token: its part of the gates is computed once.
+        different, place = np.unique(tokens, return_inverse=True)
+        embedded = embedding(params, "target_embedding", different)
+        a = linear(params, "decoder.0", embedded).data[xp.asarray(place)]
+        layers: list[Array] = []
+        for k, (gates, cell) in enumerate(zip(state.gates, state.cells, strict=True)):
+            if k:
+                a = layers[-1][0] @ state.weights[k][: self.config.hidden]
+            layers.append(next_lstm_state(a, gates, cell))
+        x = as_tensor(layers[-1][0])
+
+        readers = Readers(state.source_index, len(memory.mask))
+        keys, values = (readers.sources(part)[:, None] for part in memory[:2])
+        beside = readers.beside(x.reshape(-1, 1, x.shape[-1]))
+        z = readers.rows(self.score.compare(params, "attention", beside, keys))[:, 0]
+        mask = memory.mask[xp.asarray(state.source_index)]
+        attention = self._step_mapping(params, state.coverage)(z, mask=mask)
+        beside = readers.beside(attention.reshape(-1, 1, attention.shape[-1]))
+        context = readers.rows(weighted_average(beside, values))[:, 0]
+        feed = self._combined(params, context, x)
+        coverage = None if state.coverage is None else state.coverage + attention.data
+        after = state._replace(
+            hidden=(feed.data, *(layer[0] for layer in layers)),
+            gates=(),
+            cells=tuple(layer[1] for layer in layers),
+            coverage=coverage,
+        )
+        return linear(params, "output", feed).data, to_host(attention.data), after
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of the given rows; a row may be repeated."""
-        source_index = state.source_index[rows]
-        states = rows if state.place is None else state.place[rows]
-        different, place = distinct(states, len(state.input_feed))
-        # Products of a few rows more would cost less than the way through `place`.
-        share = 4 * len(different) <= 3 * len(rows)
-        states = self.xp.asarray(different if share else states)
-        memory, memory_index = state.memory, state.memory_index
-        read = still_read(memory_index, source_index)
-        if read is not None:
-            places = self.xp.asarray(np.flatnonzero(read))
-            memory = Memory(*(part[places] for part in memory))
-            memory_index = memory_index[read]
+        there = self.xp.asarray(rows)
+        if state.gates:
+            gates = tuple(x[there] for x in state.gates)
+        else:
+            # Copies of a row share its products.
+            different, place = map(self.xp.asarray, np.unique(rows, return_inverse=True))
+            gates = self._gates(state.weights, *(x[different] for x in state.hidden))
+            gates = tuple(x[place] for x in gates)
         return state._replace(
-            layers=tuple(layer.take(states, axis=1) for layer in state.layers),
-            input_feed=state.input_feed[states],
-            memory=memory,
-            memory_index=memory_index,
-            source_index=source_index,
-            coverage=None if state.coverage is None else state.coverage[self.xp.asarray(rows)],
-            place=place if share else None,
+            hidden=(),
+            gates=gates,
+            cells=tuple(x[there] for x in state.cells),
+            source_index=state.source_index[rows],
+            coverage=None if state.coverage is None else state.coverage[there],
         )
+
+    def _gates(self, weights: Sequence[Array], feed: Array, *h: Array) -> tuple[Array, ...]:
+        """What õ and the hidden states add to the next pre-activations of each layer."""
+        n = self.config.hidden
+        first = self.xp.concatenate([feed, h[0]], axis=1) @ weights[0]
+        bias = [self.params[f"decoder.{k}.bias"] for k in range(1, len(h))]
+        rest = zip(h[1:], weights[1:], bias, strict=True)
+        return (first, *(x @ weight[n:] + b for x, weight, b in rest))
+
+    def _with_gates(self, state: DecoderState) -> DecoderState:
+        return state if state.gates else self.select(state, np.arange(len(state.source_index)))
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
         """The rows of several states of one encoding, one state after the other."""
-        xp = self.xp
-        states = [state.with_own_rows() for state in states]
-        layers = zip(*(state.layers for state in states), strict=True)
-        index, memory = joined_sources(
-            [state.memory_index for state in states], [state.memory for state in states]
-        )
-        return DecoderState(
-            states[0].weights,
-            tuple(xp.concatenate(parts, axis=1) for parts in layers),
-            xp.concatenate([state.input_feed for state in states]),
-            Memory(*memory),
-            index,
-            np.concatenate([state.source_index for state in states]),
-            None if states[0].coverage is None else xp.concatenate([s.coverage for s in states]),
-            token_gates=states[0].token_gates,
+        states = [self._with_gates(state) for state in states]
+        join, first = self.xp.concatenate, states[0]
+        coverage = [state.coverage for state in states]
+        return first._replace(
+            gates=tuple(map(join, zip(*(state.gates for state in states), strict=True))),
+            cells=tuple(map(join, zip(*(state.cells for state in states), strict=True))),
+            source_index=np.concatenate([state.source_index for state in states]),
+            coverage=None if first.coverage is None else join(coverage),
         )
 
 
@@ -439,11 +390,3 @@ def _uniform_start(rng: Generator, params: Parameters, hidden: int) -> Parameter
             n *= 2  # what comes from below and the state before stand side by side
         started[name] = uniform(rng, x.shape, n**-0.5, x.dtype)
     return started
-
-
-def _detached(state: Any) -> Any:
-    """The same state, or part of one, as arrays off the tape."""
-    if isinstance(state, tuple):
-        parts = map(_detached, state)
-        return state._make(parts) if hasattr(state, "_make") else tuple(parts)
-    return state.data if isinstance(state, Tensor) else state

@@ -25,8 +25,8 @@ from pyentmax.autograd import Tensor, as_tensor, dropout, take_rows
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.models.encoder_decoder import EncoderDecoder
-from pyentmax.models.protocol import BoolArray, IntArray, PairBatch
-from pyentmax.models.readers import Readers, joined_sources, still_read
+from pyentmax.models.protocol import IntArray, PairBatch
+from pyentmax.models.readers import Readers
 from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
     NO_START,
@@ -41,7 +41,8 @@ from pyentmax.models.transformer_layers import (
     init_alpha,
     init_attention,
     init_network,
-    lengthened,
+    joined_past,
+    rows_of_past,
 )
 from pyentmax.nn.attention import LEARNED, learned_alpha
 from pyentmax.nn.initializers import Generator, Parameters
@@ -139,12 +140,11 @@ class TransformerConfig(LayersConfig):
 class TransformerState(NamedTuple):
     """What the decoder carries from step to step; each tuple has an entry per layer."""
 
-    memory: tuple[Any, ...]  # keys and values of the sources, (sources, S, n) each
-    memory_mask: Any  # (sources, S): where each source has tokens
-    memory_index: IntArray  # (sources,): which encoded sources these are, ascending; on the host
     past: tuple[Any, ...]  # keys and values of the tokens read so far, (rows, T, n) each
     lengths: IntArray  # (rows,): how many of the T are a row's own; on the host
     source_index: IntArray  # (rows,): which encoded source a row decodes; on the host
+    memory: tuple[Any, ...]  # keys and values of all sources, (sources, S, n) each
+    memory_mask: Any  # (sources, S): where each source has tokens
     mappings: Mappings  # of the decoder's attentions, each α worked out
 
 
@@ -345,7 +345,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         lengths = np.zeros(rows, dtype=np.int64)
         layers = range(config.layers)
         mappings = run.ready_mappings((kind, k) for kind in ("decoder", "context") for k in layers)
-        return TransformerState(memory, mask, number, past, lengths, number, mappings)
+        return TransformerState(past, lengths, number, memory, mask, mappings)
 
     def advance(
         self, state: TransformerState, tokens: Array
@@ -361,7 +361,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         x = self._embed(run, "target", xp.asarray(tokens)[:, None], positions)
         own = None if level else xp.asarray(np.arange(longest + 1) <= lengths[:, None])
         allowed = None if own is None else own[:, None, None, :]
-        readers = Readers(np.searchsorted(state.memory_index, state.source_index))
+        readers = Readers(state.source_index, len(state.memory_mask))
         memory = tuple(KeysValues(*map(readers.sources, part)) for part in state.memory)
         of_source = readers.sources(state.memory_mask)[:, None, None, :]
         past = []
@@ -380,48 +380,19 @@ class Transformer(EncoderDecoder[TransformerConfig]):
 
     def select(self, state: TransformerState, rows: Array) -> TransformerState:
         """The state of the given rows; a row may be repeated."""
-        source_index, lengths = state.source_index[rows], state.lengths[rows]
-        rows = self.xp.asarray(rows)
-        past = tuple(KeysValues(*(x[rows] for x in part)) for part in state.past)
-        chosen = state._replace(past=past, lengths=lengths, source_index=source_index)
-        read = still_read(state.memory_index, source_index)
-        return chosen if read is None else _only(chosen, read)
+        return state._replace(
+            past=rows_of_past(state.past, self.xp.asarray(rows)),
+            lengths=state.lengths[rows],
+            source_index=state.source_index[rows],
+        )
 
     def join(self, states: Sequence[TransformerState]) -> TransformerState:
         """The rows of several states of one encoding, one state after the other."""
-        xp = self.xp
-        longest = max(state.past[0].keys.shape[1] for state in states)
-        past = tuple(
-            KeysValues(
-                *(
-                    xp.concatenate([lengthened(x, longest) for x in arrays])
-                    for arrays in zip(*layer, strict=True)
-                )
-            )
-            for layer in zip(*(state.past for state in states), strict=True)
-        )
-        memory = _all_sources(states)
-        return memory._replace(
-            past=past,
+        return states[0]._replace(
+            past=joined_past([state.past for state in states]),
             lengths=np.concatenate([state.lengths for state in states]),
             source_index=np.concatenate([state.source_index for state in states]),
         )
-
-
-def _only(state: TransformerState, kept: BoolArray) -> TransformerState:
-    """The state with some of the sources only."""
-    places = array_module(state.memory_mask).asarray(np.flatnonzero(kept))
-    memory = tuple(KeysValues(*(x[places] for x in part)) for part in state.memory)
-    mask = state.memory_mask[places]
-    return state._replace(memory=memory, memory_mask=mask, memory_index=state.memory_index[kept])
-
-
-def _all_sources(states: Sequence[TransformerState]) -> TransformerState:
-    """The first state with the sources of all, each once."""
-    flat = [(state.memory_mask, *(x for part in state.memory for x in part)) for state in states]
-    index, (mask, *parts) = joined_sources([state.memory_index for state in states], flat)
-    memory = tuple(KeysValues(*pair) for pair in zip(parts[::2], parts[1::2], strict=True))
-    return states[0]._replace(memory=memory, memory_mask=mask, memory_index=index)
 
 
 def _attentions(config: TransformerConfig) -> Iterator[tuple[str, int, str]]:

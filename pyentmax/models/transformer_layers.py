@@ -353,13 +353,31 @@ def _appended(past: Array, new: Array, lengths: IntArray, level: bool) -> Array:
     return longer
 
 
-def lengthened(x: Array, length: int | None) -> Array:
-    """(rows, T, n) with zeros behind, up to a length; itself without one or if it is as long."""
-    if length is None or x.shape[1] == length:
+def lengthened(x: Array, length: int) -> Array:
+    """(rows, T, n) with zeros behind, up to a length."""
+    if x.shape[1] == length:
         return x
     xp = array_module(x)
     zeros = xp.zeros((x.shape[0], length - x.shape[1], x.shape[2]), x.dtype)
     return xp.concatenate([x, zeros], axis=1)
+
+
+def rows_of_past(past: Sequence[KeysValues], rows: Array) -> tuple[KeysValues, ...]:
+    """The keys and values of some rows, for each layer."""
+    return tuple(KeysValues(*(x[rows] for x in layer)) for layer in past)
+
+
+def joined_past(pasts: Sequence[Sequence[KeysValues]]) -> tuple[KeysValues, ...]:
+    """The keys and values of the rows of several states, for each layer."""
+    xp, longest = array_module(pasts[0][0].keys), max(past[0].keys.shape[1] for past in pasts)
+
+    def joined(arrays: Sequence[Array]) -> Array:
+        return xp.concatenate([lengthened(x, longest) for x in arrays])
+
+    return tuple(
+        KeysValues(joined([x.keys for x in layer]), joined([x.values for x in layer]))
+        for layer in zip(*pasts, strict=True)
+    )
 
 
 def detached(pair: KeysValues) -> KeysValues:
