@@ -80,7 +80,7 @@ class Commands:
         Parameters
         ----------
         name : str
-            One word, or two of which the first is one of `GROUPS`.
+            One word, or two words, the first from `GROUPS`.
         run : callable
             What the command does: takes the parsed arguments and returns the exit code.
         help, description : str

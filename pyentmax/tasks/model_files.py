@@ -1,4 +1,4 @@
-"""Models on disk, whatever the task: the folder of a run, and one file per model."""
+"""Models of all tasks on disk: the folder of a run, and one file per model."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def draw(
 
     shown, best = _shown(result), result.best
     if best.attention is None:
-        raise ValueError("attention: the search was told not to keep it (keep_attention=False)")
+        raise ValueError("attention: expected a search with keep_attention=True")
     pictures = {"tree": plot_hypothesis_tree(decoder.tree(shown))}
     if graph:
         pictures["graph"] = plot_hypothesis_graph(

@@ -30,7 +30,7 @@ def add_commands(commands: Commands) -> None:
         run=_train,
         help="a Transformer that captions images drawn here",
         description="Train a model of captions on images that the library draws itself: coloured "
-        "shapes in a grid of 8 × 8 cells, of which the caption names the two that are framed. "
+        "shapes in a grid of 8 × 8 cells. The caption names the two with a frame. "
         "Writes DIR/best.npz, the model with the most dev captions right, and DIR/last.npz, from "
         "which --resume continues.",
     )

@@ -25,7 +25,7 @@ CELL = 8
 NOISE = 0.06
 """Standard deviation of the noise on each pixel, of values between 0 and 1."""
 DISTRACTORS = (6, 14)
-"""The fewest and the most shapes beside the two that the caption names."""
+"""The fewest and the most shapes in addition to the two that the caption names."""
 
 COLOURS = {
     "red": (0.90, 0.15, 0.15),

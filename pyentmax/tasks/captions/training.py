@@ -15,7 +15,7 @@ from pyentmax.tasks.captions.scenes import Scene, draw_images, draw_scenes
 from pyentmax.training import History, RunOptions, TrainingConfig
 
 COUNT = 5000
-"""Images in all, of which the last 1,000 are held out: 500 to choose by, 500 to report."""
+"""Images in all. The last 1,000 are held out: 500 to choose by, 500 to report."""
 HELD_OUT = 500
 MODEL: dict[str, Any] = {
     "width": 64,

@@ -11,7 +11,7 @@ from pyentmax.data.download import FOLDER_VARIABLE
 from pyentmax.tasks.text_files import read_text as read_file
 
 SHAKESPEARE = Path("tinyshakespeare", "input.txt")
-HELD_OUT = 10  # one part of so many, the last one, is not learned from
+HELD_OUT = 10  # the last tenth is not learned from
 
 
 class Text(NamedTuple):
@@ -59,7 +59,7 @@ def read_shakespeare(folder: Path | None = None) -> Text:
     Raises
     ------
     DataError
-        If the file is not there, or is no text.
+        If the file is missing or is not a text.
     """
     named = folder or os.environ.get(FOLDER_VARIABLE)
     if not named:

@@ -85,9 +85,9 @@ class Writer(SavedModel):
         ----------
         tokens : int array
         context : int, optional
-            Characters read at once, if not as many as in training.
+            Number of characters read at once; by default that of training.
         counted : int, optional
-            Only the last so many characters of each piece are predicted, and the pieces overlap
+            Only this number of characters at the end of each piece is predicted; the pieces overlap
             such that no character is predicted twice: those after the first ``context − counted``.
             With the same end of the text and the same ``counted``, other contexts thus predict
             the same characters, as far as they reach.
@@ -161,10 +161,10 @@ class Writer(SavedModel):
         top_k: int | None = None,
         nucleus: float | None = None,
     ) -> str:
-        """A beginning, and how the model goes on: so many characters, drawn one by one.
+        """A beginning, and its continuation by ``length`` characters, drawn one by one.
 
         Where the output mapping gives zeros, nothing outside the support is ever drawn; special
-        tokens, which are no characters, are not drawn from a dense output either. When the text
+        tokens are not characters, and are not drawn from a dense output either. When the text
         gets longer than ``context``, the second half of what was read is read again, and the first
         half is forgotten.
 

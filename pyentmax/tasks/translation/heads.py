@@ -11,7 +11,7 @@
     OUT/merging.png             the head that joins pieces of words best (Figure 8)
     OUT/question.png            the head that looks for the mark most (Figure 9)
     OUT/ambiguity.png           a head on two sentences of like length (Figure 10)
-    OUT/patterns.png            one token's heads beside span and fixed patterns (Figure 1)
+    OUT/patterns.png            one token's heads compared with fixed patterns (Figure 1)
     OUT/context.png             context attention of bottom and top layer (Explicit, Figure 4)
     OUT/choice_of_k.png         accuracy by the k of use (Explicit, Figure 3)
 
@@ -146,8 +146,8 @@ def use_with_k(
 ) -> dict[str, float]:
     """How good a model is if each head keeps its k largest weights, or "all", in use.
 
-    This is softmax over the k largest scores, whatever mapping the heads were trained with. Loss
-    and share of right tokens are those of forced decoding.
+    This is softmax over the k largest scores, also for heads that were trained with another
+    mapping. Loss and share of right tokens are those of forced decoding.
 
     Returns
     -------

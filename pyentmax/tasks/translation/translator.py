@@ -62,7 +62,7 @@ class SentenceDecoder(SequenceDecoder):
     def pairs(self, pairs: Iterable[SentencePair]) -> list[Pair]:
         """Sentence pairs as token ids; what the vocabularies lack becomes ``<unk>``.
 
-        A DataError quotes a source of which no token is left: sub-words leave some characters out.
+        A DataError quotes a source without any token: sub-words leave some characters out.
         """
         split = self.segmenter.split
         return [
