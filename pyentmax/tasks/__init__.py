@@ -1,1 +1,1 @@
-"""A home for each task: its readers, models, reports, experiments and commands."""
+"""A home for each task: its readers, models, reports and commands."""
