@@ -1,4 +1,4 @@
-"""What every test run says about itself."""
+"""Settings of every test run: inputs drawn, order of files, time limit, header."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ import importlib.util
 import os
 import signal
 import sys
-import zlib
 from collections.abc import Iterator
-from itertools import combinations
 from pathlib import Path
 
 import pytest
 
-# A shell makes what it starts in the background deaf to Ctrl-C, which some tests send.
+# A shell lets what it starts in the background ignore Ctrl-C, which some tests send.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Inputs that Hypothesis draws are the same in every run, so that a failure belongs to a change and
-# not to the day; `make check-deep` draws others, and more of them. It may be missing where adapters
-# alone are tested.
+# Hypothesis draws the same inputs in every run, so that a failure comes from a change; `make
+# check-deep` draws others, and more of them. It may be missing where only adapters are tested.
 if importlib.util.find_spec("hypothesis"):
     from hypothesis import settings
 
@@ -29,58 +26,51 @@ if importlib.util.find_spec("hypothesis"):
     settings.load_profile("repeat")
 
 
-ADAPTERS = {
-    "jax",
-    "sklearn",
-    "torch",
-}  # rooms named after what they adapt to, which may not be installed
+ADAPTERS = {"jax", "sklearn", "torch"}  # rooms named after libraries that may be missing
 
 
-# Few tests of many seconds: begun last, they would leave all workers but one without work.
-LONG = [
-    "tests/tasks/translation/test_translation_commands.py",
-    "tests/cuda/test_mutants.py",
-    "tests/cuda/test_compile.py",
+# Files whose tests take many seconds: begun last, they would leave the other workers without work.
+LONG = {
     "tests/adapters/test_jax.py",
+    "tests/cuda/test_compile.py",
     "tests/cuda/test_emulated_fused.py",
+    "tests/cuda/test_mutants.py",
+    "tests/decoding/test_ensemble_certificates.py",
+    "tests/tasks/translation/test_translation_commands.py",
     "tests/test_docs_pages.py",
     "tests/test_install.py",
-    "tests/tasks/test_damaged_models.py",
-    "tests/tasks/inflection/test_demo.py",
-    "tests/test_lazy_arrays.py",
-    "tests/cuda/test_gpu_benchmark.py",
-]
+}
 
 
 class WithoutAdapters:
-    """Leaves the doctests of an adapter alone where there is nothing to adapt to."""
+    """Skips the doctests of an adapter whose library is not installed."""
 
     def pytest_ignore_collect(self, collection_path: Path) -> bool | None:
-        """Whether a path is such an adapter; None leaves the decision to others."""
+        """Return True for such an adapter; None leaves the decision to other hooks."""
         name = collection_path.name
         adapter = name in ADAPTERS and collection_path.parent.name == "pyentmax"
         return True if adapter and importlib.util.find_spec(name) is None else None
 
 
-# Seconds, of a test outside the deep stage. On two idle cores none takes a tenth of that.
-MOST_SECONDS = float(os.environ.get("PYENTMAX_TEST_SECONDS", "600"))
+# For a test outside the deep stage; on two idle cores none takes a tenth of it.
+TIME_LIMIT = float(os.environ.get("PYENTMAX_TEST_SECONDS", "600"))
 
 
 class TimeLimit:
-    """Ends the process of a test that hangs, and says where every thread of it is.
+    """Ends the process of a test that hangs and prints the stack of each of its threads.
 
-    An exception would not do: what hangs may be in C, or a lock's own code. With `-n`, pytest names
-    the test, and another process goes on with the others.
+    An exception would not do: the test may hang in C or in a lock. With `-n`, pytest names the test
+    and runs the others in another process.
     """
 
     def __init__(self) -> None:
-        self._stderr = os.dup(sys.__stderr__.fileno())  # the tests' own is caught
+        self._stderr = os.dup(sys.__stderr__.fileno())  # pytest captures sys.stderr
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """Set the clock for one test, its fixtures included."""
         if not item.get_closest_marker("deep"):
-            faulthandler.dump_traceback_later(MOST_SECONDS, exit=True, file=self._stderr)
+            faulthandler.dump_traceback_later(TIME_LIMIT, exit=True, file=self._stderr)
         try:
             return (yield)
         finally:
@@ -88,44 +78,18 @@ class TimeLimit:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register hooks for the whole run: those of this file alone know the tests' folder only."""
+    """Register hooks for the whole run; those of this file see the folder of the tests only."""
     config.pluginmanager.register(WithoutAdapters(), "without-adapters")
     config.pluginmanager.register(TimeLimit(), "time-limit")
 
 
-def leave_combinations_to_later(items: list[pytest.Item]) -> None:
-    """Of a test of several parameters, a stage sees each value of each; with the next, each pair.
-
-    The others of the first stage's cases are slow, and the others of the slow ones are deep.
-    """
-    # In an order that is nobody's choice, so that no parameter stays at its first value meanwhile.
-    items = sorted(items, key=lambda item: zlib.crc32(item.nodeid.encode()))
-    for stage, at_once, later in (("first", 1, "slow"), ("slow", 2, "deep")):
-        seen: dict[str, set[frozenset[tuple[str, int]]]] = {}
-        for item in items:
-            marks = ["first", *(mark for mark in ("slow", "deep") if item.get_closest_marker(mark))]
-            case = getattr(item, "callspec", None)
-            if marks[-1] != stage or case is None:
-                continue
-            values = [(name, id(value)) for name, value in case.params.items()]
-            shows = {frozenset(some) for some in combinations(values, min(at_once, len(values)))}
-            before = seen.setdefault(item.nodeid.partition("[")[0], set())
-            if shows <= before:
-                item.add_marker(later)
-            before |= shows
-
-
-@pytest.hookimpl(tryfirst=True)  # before `-m` looks at the marks
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long files first, the others in their order; of files that are named, all combinations."""
-    if not all(".py" in argument for argument in config.args):
-        leave_combinations_to_later(items)
-    place = {name: number for number, name in enumerate(LONG)}
-    items.sort(key=lambda item: place.get(item.nodeid.partition("::")[0], len(LONG)))
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files first, the others in their order."""
+    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in LONG)
 
 
 def pytest_report_header() -> list[str]:
-    """Say what is under test: kernels that were silently not built would silently not be tested."""
+    """Say what is under test: without this line, missing kernels would go unnoticed."""
     package = importlib.import_module("pyentmax")
     try:
         cpu = importlib.import_module("pyentmax._cpu")

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
+from stages import slow
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
@@ -58,7 +59,7 @@ def assert_within_contract(p, z):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [*LENGTHS, pytest.param(50_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [*LENGTHS[::3], *slow(*LENGTHS[1::3], *LENGTHS[2::3], 50_000)])
 def test_accuracy_on_rows_of_every_kind(n, dtype):
     rng = np.random.default_rng(n)
     for z in rows_of_every_kind(rng, n):

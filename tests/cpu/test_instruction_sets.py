@@ -10,11 +10,12 @@ import sys
 import numpy as np
 import pytest
 from kernel_operands import BASELINE, KERNELS_OF_ROWS, operands, rows_of_every_kind
+from stages import slow
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, *slow(np.float64)])
 @pytest.mark.parametrize("name", KERNELS_OF_ROWS)
 @pytest.mark.parametrize("instruction_set", list(_cpu.BUILDS)[:-1])
 def test_every_build_gives_the_same_bits(instruction_set, name, dtype):

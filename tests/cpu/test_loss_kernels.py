@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
+from stages import deep, slow
 
 import pyentmax
 from pyentmax import check_gradient
@@ -23,7 +24,7 @@ ALPHAS = {"softmax": 1, "sparsemax": 2, "entmax15": 1.5}
 ALPHAS |= {f"entmax, {alpha}": alpha for alpha in (1.001, 1.2, 1.75)}
 NAMES = list(ALPHAS)
 ALPHAS["entmax, 1.33"] = 1.33  # for rows that are nearly all in the support
-QUICK = (1, 2, 3, 17, 33, 64, 129)  # the other lengths in the slow stage
+QUICK = (2, 17, 129)  # the other lengths in the slow stage
 every_name = pytest.mark.parametrize("name", NAMES)
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
 
@@ -91,9 +92,7 @@ def assert_accurate(name: str, z: np.ndarray, y: int, loss: Any, grad: Any, row:
 
 @every_dtype
 @every_name
-@pytest.mark.parametrize(
-    "n", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in [*LENGTHS, 5000]]
-)
+@pytest.mark.parametrize("n", [*QUICK, *slow(*(n for n in [*LENGTHS, 5000] if n not in QUICK))])
 def test_rows_of_every_kind(name: str, dtype: type, n: int) -> None:
     rng = np.random.default_rng(n)
     for z in rows_of_every_kind(rng, n):
@@ -170,7 +169,7 @@ def test_small_losses_keep_their_digits(dtype: type, n: int) -> None:
 
 @every_dtype
 @pytest.mark.parametrize("alpha", [1.001, 1.2, 1.75, 3])
-@pytest.mark.parametrize("n", [2, 300])
+@pytest.mark.parametrize("n", [2, *slow(300)])
 def test_small_losses_of_any_alpha_keep_their_digits(dtype: type, alpha: float, n: int) -> None:
     """Of p = (1 − q, q): x_2 = (q^β − (1 − q)^β)/β; L = q^α/α + ∫ s^{β−1} (1 − s) ds from 1 − q."""
     for q in (0.2, 1e-2, 1e-4):
@@ -190,8 +189,14 @@ def test_small_losses_of_any_alpha_keep_their_digits(dtype: type, alpha: float, 
 
 @every_dtype
 @every_name
-@pytest.mark.parametrize("axis", [0, 1, -1, -3])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(
+    ("axis", "reduction"),
+    [
+        (-1, "mean"), (0, "none"),
+        *slow((0, "mean"), (1, "mean"), (-1, "none"), (-3, "none")),
+        *deep((1, "none"), (-3, "mean"), *((axis, "sum") for axis in (0, 1, -1, -3))),
+    ],
+)  # fmt: skip
 def test_options_are_those_of_the_body(name: str, dtype: type, axis: int, reduction: str) -> None:
     rng = np.random.default_rng(3)
     z = rng.standard_normal((4, 5, 6)).astype(dtype)
@@ -268,7 +273,7 @@ def test_a_spoilt_row_is_nan_and_no_other(name: str, dtype: type, n: int) -> Non
 
 
 @every_name
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("reduction", ["mean", *slow("sum", "none")])
 def test_gradient_by_finite_differences(name: str, reduction: str) -> None:
     # Sparsemax has kinks; entries 0.07 apart keep away from them.
     rng = np.random.default_rng(6)
@@ -325,7 +330,7 @@ def test_threads_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) 
 @every_name
 @every_dtype
 @pytest.mark.parametrize("shape", [(9,), (40, 9), (3, 5, 300)])
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("reduction", ["mean", *slow("sum", "none")])
 def test_an_ordinary_call_is_that_with_all_options_left_out(
     name: str, dtype: type, shape: tuple[int, ...], reduction: str
 ) -> None:

@@ -11,6 +11,7 @@ import warnings
 import numpy as np
 import pytest
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
+from stages import slow
 
 from pyentmax.mappings import _simplex
 
@@ -69,7 +70,7 @@ def assert_within_contract(name, p, z):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [*LENGTHS, pytest.param(50_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [*LENGTHS[::3], *slow(*LENGTHS[1::3], *LENGTHS[2::3], 50_000)])
 @pytest.mark.parametrize("name", NAMES)
 def test_accuracy_on_rows_of_every_kind(name, n, dtype):
     for z in rows_of_every_kind(np.random.default_rng(n), n):
@@ -236,7 +237,7 @@ def jacobian(name, p):
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("n", [*LENGTHS[::3], *slow(*LENGTHS[1::3], *LENGTHS[2::3])])
 @pytest.mark.parametrize("name", NAMES)
 def test_jvp_is_the_dense_jacobian_times_v(name, n, dtype):
     rng = np.random.default_rng(n)

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, awkward_layouts, rows_of_every_kind
+from stages import deep, slow
 
 import pyentmax
 
@@ -23,7 +24,7 @@ _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
 NAMES = ["fusedmax", "oscarmax", "csoftmax", "csparsemax", "budget_sparsemax", "normmax"]
 STRENGTHS = [0, 1e-3, 0.05, 0.7, 20, np.inf]
-LENGTHS = [1, 2, 3, 8, 33, 128, 129, 300, pytest.param(1000, marks=pytest.mark.slow)]
+LENGTHS = [2, 33, *slow(1, 3, 8, 128, 129, 300), *deep(1000)]
 
 
 def parameters(name: str, z: np.ndarray, mask: Any = True) -> Any:
@@ -96,7 +97,7 @@ def test_forward_on_rows_of_every_kind(name: str, n: int, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 2, 5, 40, 300])
+@pytest.mark.parametrize("n", [2, 40, *slow(1, 5, 300)])
 @pytest.mark.parametrize("name", NAMES)
 def test_random_masks(name: str, n: int, dtype: Any) -> None:
     rng = np.random.default_rng(n)
@@ -113,7 +114,7 @@ def test_random_masks(name: str, n: int, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 2, 5, 40, 128, 300])
+@pytest.mark.parametrize("n", [5, 40, *slow(1, 2, 128, 300)])
 @pytest.mark.parametrize("name", NAMES)
 def test_jvp(name: str, n: int, dtype: Any) -> None:
     rng = np.random.default_rng(n)
@@ -135,7 +136,7 @@ def test_jvp(name: str, n: int, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 2, 5, 40, 300])
+@pytest.mark.parametrize("n", [5, 40, *slow(1, 2, 300)])
 @pytest.mark.parametrize("name", ["csoftmax", "csparsemax"])
 def test_vjp_upper(name: str, n: int, dtype: Any) -> None:
     rng = np.random.default_rng(n)
@@ -214,7 +215,7 @@ def test_memory_layouts_and_out(name: str, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("n", [1, 3, 40, 200])
+@pytest.mark.parametrize("n", [3, 40, *slow(1, 200)])
 @pytest.mark.parametrize("name", NAMES)
 def test_spoilt_rows_and_their_neighbours(name: str, n: int, dtype: Any) -> None:
     z = np.random.default_rng(n).standard_normal((20, n)).astype(dtype)
@@ -331,6 +332,7 @@ def test_groups_are_equal_to_the_last_bit(dtype: Any) -> None:
             np.testing.assert_allclose(p, 1 / 260, rtol=2 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["fusedmax", "oscarmax"])
 def test_rows_that_are_hard_to_smooth(name: str, dtype: Any) -> None:

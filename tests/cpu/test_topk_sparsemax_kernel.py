@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from kernel_rows import FLOATS, LENGTHS, awkward_layouts, rows_of_every_kind
+from stages import slow
 
 from pyentmax import (
     check_gradient,
@@ -20,10 +21,10 @@ from pyentmax import (
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
-QUICK = (1, 2, 3, 7, 17, 33, 64, 129, 257)  # the other lengths in the slow stage
+QUICK = (2, 33, 129)  # the other lengths in the slow stage
 every_dtype = pytest.mark.parametrize("dtype", FLOATS)
 every_length = pytest.mark.parametrize(
-    "n", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in [*LENGTHS, 5000]]
+    "n", [*QUICK, *slow(*(n for n in [*LENGTHS, 5000] if n not in QUICK))]
 )
 
 

@@ -68,8 +68,8 @@ BOUNDED_FORMS = [BOUNDED_LANES, BOUNDED_WARP, BOUNDED_BLOCK]
 # the deep run, since compiling takes most of the time.
 SHORT = [
     *((form, FLOAT32) for form in (*FORMS, *BOUNDED_FORMS)),
-    *((form, FLOAT64) for form in (LANES, STREAM, BOUNDED_LANES)),
-    *((form, FLOAT16) for form in (WARP, BLOCK, HELD, COLUMNS, BOUNDED_BLOCK)),
+    *((form, FLOAT64) for form in (LANES, BOUNDED_LANES)),
+    *((form, FLOAT16) for form in (BLOCK, COLUMNS, BOUNDED_BLOCK)),
     *((form, BFLOAT16) for form in (STREAM, BOUNDED_WARP)),
 ]
 SHORT_CHECKED = [

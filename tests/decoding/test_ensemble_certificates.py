@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from stages import deep, slow
 from test_certificates import strings
 
 from pyentmax.decoding import Step, beam_search, exact_search
@@ -184,8 +185,14 @@ def cases(output, dtype, number):
     return hide
 
 
-@pytest.mark.parametrize("output", OUTPUTS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("output", "dtype"),
+    [
+        ("1.5", np.float32), ("normmax:2", np.float64),
+        *slow(*((output, np.float32) for output in OUTPUTS if output != "1.5")),
+        *deep(*((output, np.float64) for output in OUTPUTS if output != "normmax:2")),
+    ],
+)  # fmt: skip
 def test_claims_about_an_ensemble_hold_whatever_its_members_hide(output, dtype):
     cases(output, dtype, 2)
 

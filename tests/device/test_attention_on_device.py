@@ -12,6 +12,7 @@ from typing import Any
 import fake_cupy
 import numpy as np
 import pytest
+from stages import slow
 
 import pyentmax as pe
 from pyentmax.sparse_attention import tiles
@@ -54,7 +55,7 @@ def assert_close(result: Any, expected: Any, room: float) -> None:
     np.testing.assert_allclose(result.get(), expected, rtol=0, atol=room)
 
 
-@pytest.fixture(params=[1 << 24, 100], ids=["one tile", "small tiles"])
+@pytest.fixture(params=[100, *slow(1 << 24)], ids=["small tiles", "one tile"])
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     monkeypatch.setattr(tiles, "DEVICE_TILE", request.param)
     size: int = request.param

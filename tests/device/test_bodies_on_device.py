@@ -11,6 +11,7 @@ from typing import Any
 import fake_cupy
 import numpy as np
 import pytest
+from stages import slow
 
 import pyentmax
 from pyentmax import analysis
@@ -76,7 +77,7 @@ def assert_same(
 
 @each_mapping
 @masks
-@pytest.mark.parametrize("per_row", [False, True], ids=["number", "rows"])
+@pytest.mark.parametrize("per_row", [False, *slow(True)], ids=["number", "rows"])
 def test_mappings_and_derivatives(name: str, mask: Any, per_row: bool) -> None:
     record, params, looks = MAPPINGS[name], values(name, per_row), name in LOOKING
     for z in (Z, Z.astype(np.float16), Z.astype(np.float64)):
@@ -126,8 +127,9 @@ def test_derivatives_in_parameters(function: str, mask: Any, per_row: bool) -> N
 
 @masks
 @pytest.mark.parametrize("name", WITH_LOSS)
-@pytest.mark.parametrize("reduction", ["mean", "none"])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("reduction", "smoothing"), [("none", 0.1), *slow(("mean", 0.0), ("mean", 0.1), ("none", 0.0))]
+)
 def test_losses(name: str, mask: Any, reduction: str, smoothing: float) -> None:
     record, params = MAPPINGS[name], values(name, False)
     named = dict(zip(record.parameters, params, strict=True))
