@@ -2,45 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
-from dataclasses import fields
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from pyentmax.nn.initializers import Parameters
-
-Config = TypeVar("Config")
-
-
-def read_configuration(shape: type[Config], found: Any) -> Config:
-    """The configuration with these fields; a ValueError says which is missing or of another type.
-
-    A text may be a number, as mappings are; the configuration itself checks all choices.
-    """
-    if not isinstance(found, dict):
-        raise ValueError(f"config: expected its fields, got {str(found)[:60]}")
-    names = [field.name for field in fields(cast(Any, shape))]
-    if missing := [name for name in names if name not in found]:
-        raise ValueError(f"config: expected all its fields, {', '.join(missing)} missing")
-    for name, hint in get_type_hints(shape).items():
-        allowed = get_args(hint) or (hint,)
-        if str in allowed:
-            allowed += (float,)
-        if float in allowed:
-            allowed += (int,)
-        if name in found and type(found[name]) not in allowed:
-            kinds = " or ".join(kind.__name__ for kind in allowed)
-            raise ValueError(f"{name}: expected {kinds}, got {str(found[name])[:60]!r}")
-    return shape(**found)
-
-
-def check_sizes(config: Any, source: Sized, target: Sized) -> None:
-    """Raise a ValueError unless the vocabularies have the sizes in the configuration."""
-    for name, vocabulary in (("source", source), ("target", target)):
-        size = getattr(config, f"{name}_size")
-        if len(vocabulary) != size:
-            raise ValueError(f"{name} vocabulary: expected {size} tokens, got {len(vocabulary)}")
 
 
 def check_parameters(params: Parameters, initialize: Callable[[np.dtype[Any]], Parameters]) -> None:

@@ -6,9 +6,7 @@ import importlib
 import math
 import os
 import re
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unicodedata import category, east_asian_width
@@ -163,13 +161,3 @@ def save_figure(ax: Axes, path: str | os.PathLike[str], *, dpi: float = 200) -> 
         saved = {"format": suffix[1:], "metadata": metadata[suffix], "dpi": dpi}
         figure.savefig(file, bbox_inches="tight", pad_inches=0.1, facecolor="white", **saved)
     return path
-
-
-@contextmanager
-def warned_of_missing_characters(say: Callable[[str], Any] = print) -> Iterator[None]:
-    """Say once, at the end, that the font of the pictures drawn within lacks some characters."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    if any("missing from font" in str(warning.message) for warning in caught):
-        say("the pictures lack some characters: Matplotlib's font does not have them")
