@@ -5,8 +5,8 @@
     p = pj.entmax(scores, alpha, axis=-1)          # alpha may be learned, and one per head
     loss = pj.entmax15_loss(scores, labels)
 
-Names, arguments and edge cases are those of ``pyentmax``, with one difference: what cannot be
-looked at while a function is traced, such as an α below 1, makes NaN instead of an error.
+Names, arguments and edge cases are those of ``pyentmax``, with one difference: values that a
+trace hides, such as an α below 1, give NaN instead of an error.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 from pyentmax.jax.mappings import entmax15_rows, entmax_rows, softmax_rows, sparsemax_rows
 from pyentmax.jax.powers import decrease
 from pyentmax.jax.rows import Rows
-from pyentmax.losses.targets import SUM_TOLERANCE
 
 _REDUCTIONS = ("mean", "sum", "none")
-_FAR = 2.0**60  # from 1: weights beyond are scaled by it
+_LARGE = 2.0**60  # weights beyond it, or below its inverse, are scaled by it
+_SUM_TOLERANCE = 4e-3  # of distributions: bfloat16 rounds them by up to 2⁻⁸ of themselves
 
 
 def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
@@ -43,7 +43,7 @@ def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
     ignore_index : int, optional
         Rows with this label count nothing.
     label_smoothing : float, default 0
-        The target's share that is spread over all entries that are not masked.
+        The share of the target that is spread over all unmasked entries.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
 def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
     """The sparsemax loss (Martins & Astudillo 2016): 0 from a margin of 1 on.
 
-    Parameters and answer are as for `softmax_loss`.
+    Parameters and result are as for `softmax_loss`.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
 def entmax15_loss(z: Any, y: Any, axis: Any = -1, **options: Any) -> jax.Array:
     """The 1.5-entmax loss (Peters et al. 2019, §3.2): 0 from a margin of 2 on.
 
-    Parameters and answer are as for `softmax_loss`.
+    Parameters and result are as for `softmax_loss`.
 
     Examples
     --------
@@ -127,17 +127,17 @@ def _loss(
     if weight is not None:
         weight = rows.parameter("weight", weight)[..., 0]
         counts = counts * checked_weight(weight)
-    alpha = jnp.where(counts[..., None] != 0, alpha, 2)  # what counts nothing may hold anything
+    alpha = jnp.where(counts[..., None] != 0, alpha, 2)  # a row of weight 0 may contain anything
     if label_smoothing:
         allowed = (x > -jnp.inf).astype(x.dtype)
         spread = allowed / allowed.sum(axis=-1, keepdims=True)
         y = (1 - label_smoothing) * y + label_smoothing * spread
-    given = jnp.where(y > 0, y * jnp.where(y > 0, x, 0), 0).sum(axis=-1)
-    each = conjugate(x, alpha) - given - _tsallis(y, alpha)
+    dot = jnp.where(y > 0, y * jnp.where(y > 0, x, 0), 0).sum(axis=-1)
+    each = conjugate(x, alpha) - dot - _tsallis(y, alpha)
     # Below 0 is rounding; a derivative must not end there, so the value alone is lifted.
     each = each + jax.lax.stop_gradient(jnp.where(each < 0, -each, 0))
-    wrong = (rows.broken[..., 0] | ~right) & (counts != 0)
-    each = jnp.where(wrong, rows.spoiled(wrong[..., None], alpha).sum(axis=-1), each)
+    wrong = (rows.invalid[..., 0] | ~right) & (counts != 0)
+    each = jnp.where(wrong, rows.nan_rows(wrong[..., None], alpha).sum(axis=-1), each)
     return reduced(each, counts, reduction).astype(rows.dtype)
 
 
@@ -153,11 +153,11 @@ def checked_weight(weight: jax.Array) -> jax.Array:
 
 
 def reduced(each: jax.Array, counts: jax.Array, reduction: str) -> jax.Array:
-    """Losses by what each counts; those that count nothing may be anything."""
+    """Losses times their weights, reduced; those of weight 0 may be anything."""
     if reduction == "mean":  # for which only the ratios count: no sum of them overflows
         largest = jnp.max(counts, initial=0)
         # Not divided by the largest, whose reciprocal XLA may take, and flush to 0 if it is tiny.
-        scale = jnp.where(largest > _FAR, 1 / _FAR, jnp.where(largest < 1 / _FAR, _FAR, 1))
+        scale = jnp.where(largest > _LARGE, 1 / _LARGE, jnp.where(largest < 1 / _LARGE, _LARGE, 1))
         counts = counts * scale
     each = jnp.where(counts != 0, each * counts, 0)
     if reduction == "mean":
@@ -192,7 +192,7 @@ def _targets(
         raise ValueError("ignore_index: expected with labels, y holds distributions; use weight=0")
     y = rows.arranged(y).astype(dtype)
     y = y if rows.mask is None else jnp.where(rows.mask, y, 0)
-    right = (y >= 0).all(axis=-1) & (jnp.abs(y.sum(axis=-1) - 1) <= SUM_TOLERANCE)
+    right = (y >= 0).all(axis=-1) & (jnp.abs(y.sum(axis=-1) - 1) <= _SUM_TOLERANCE)
     return y, counts.astype(dtype), right
 
 

@@ -44,7 +44,7 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
 def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     """The point of the simplex that is nearest to z (Martins & Astudillo 2016).
 
-    Parameters and answer are as for `softmax`.
+    Parameters and result are as for `softmax`.
 
     Examples
     --------
@@ -57,7 +57,7 @@ def sparsemax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
 def entmax15(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
     """1.5-entmax (Peters et al. 2019, §3.3): between softmax and sparsemax.
 
-    Parameters and answer are as for `softmax`.
+    Parameters and result are as for `softmax`.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> jax
     z, axis, mask : as for `softmax`
     alpha : number or array
         From 1 up, finite, broadcastable to z's shape without the axis; differentiable. Where it is
-        below 1 or infinite the answer is NaN.
+        below 1 or infinite the result is NaN.
 
     Returns
     -------
@@ -106,7 +106,7 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
     z, axis, mask : as for `softmax`
     k : int or int array
         From 1 up, broadcastable to z's shape without the axis; where it is below 1, or not whole,
-        the answer is NaN.
+        the result is NaN.
 
     Examples
     --------
@@ -117,8 +117,8 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
     rows = Rows(z, axis, mask)
     k = rows.parameter("k", k)
     place = jnp.clip(k, 1, rows.length).astype(jnp.int32) - 1
-    descending = -jnp.sort(-rows.given, axis=-1)
-    kept = rows.given >= jnp.take_along_axis(descending, place, axis=-1)
+    descending = -jnp.sort(-rows.unshifted, axis=-1)
+    kept = rows.unshifted >= jnp.take_along_axis(descending, place, axis=-1)
     p = softmax_rows(jnp.where(kept, rows.scores, -jnp.inf))
     return rows.restored(jnp.where((k >= 1) & (k == jnp.floor(k)), p, jnp.nan))
 
@@ -149,7 +149,7 @@ def sparsemax_rows(x: jax.Array) -> jax.Array:
 @sparsemax_rows.defjvp
 def _sparsemax_jvp(primals: Any, tangents: Any) -> Any:
     p = sparsemax_rows(*primals)
-    return p, _centred((p > 0).astype(p.dtype), tangents[0])
+    return p, _product((p > 0).astype(p.dtype), tangents[0])
 
 
 @jax.custom_jvp
@@ -178,7 +178,7 @@ def _entmax15_jvp(primals: Any, tangents: Any) -> Any:
     p = entmax15_rows(*primals)
     support = p > 0
     s = jnp.where(support, jnp.sqrt(jnp.where(support, p, 1)), 0)
-    return p, _centred(s, tangents[0])
+    return p, _product(s, tangents[0])
 
 
 @jax.custom_jvp
@@ -200,11 +200,11 @@ def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
     high = jnp.where(near, log_d, -jnp.expm1(-beta * log_d) / jnp.where(near, 1, beta)) + low
     eps = jnp.finfo(x.dtype).eps
 
-    def going_on(state: Any) -> Any:
+    def unfinished(state: Any) -> Any:
         step, _, _, _, found = state
         return (step < 3 * jnp.finfo(x.dtype).nmant) & ~jnp.all(found)
 
-    def closer(state: Any) -> Any:
+    def next_step(state: Any) -> Any:
         step, low, high, c, found = state
         p = exponential(x - c, beta)
         mass = p.sum(axis=-1, keepdims=True)
@@ -217,7 +217,7 @@ def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
         better = jnp.where(closed, low, better)
         return step + 1, low, high, jnp.where(found | right, c, better), found | right | closed
 
-    _, _, _, c, _ = jax.lax.while_loop(going_on, closer, (0, low, high, low, low < 0))
+    _, _, _, c, _ = jax.lax.while_loop(unfinished, next_step, (0, low, high, low, low < 0))
     p = exponential(x - c, beta)
     # What the sum lacks goes to the entries as Newton's next step would send it.
     s = _powers(p, 1 - beta)
@@ -230,19 +230,19 @@ def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
 def _entmax_jvp(primals: Any, tangents: Any) -> Any:
     (x, alpha), (dx, dalpha) = primals, tangents
     p = entmax_rows(x, alpha)
-    return p, _centred(_powers(p, 2 - alpha), dx) + _by_alpha(p, alpha) * dalpha
+    return p, _product(_powers(p, 2 - alpha), dx) + _grad_alpha(p, alpha) * dalpha
 
 
 @jax.jit
-def _by_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
+def _grad_alpha(p: jax.Array, alpha: jax.Array) -> jax.Array:
     r"""∂p/∂α on the support, for every α from 1 up.
 
     With ℓ = −log p and ρ = (e^{βℓ} − 1 − βℓ)/β², Proposition 1 of Correia et al. becomes
 
         p [E ρ − ρ + β (ℓ E ρ − ρ E ℓ)] / E e^{βℓ},    E over p,
 
-    in which nothing is divided by β any more: at α = 1 it is p (E ℓ² − ℓ²)/2. Since p e^{βℓ} =
-    p^{2−α} may be beyond all floats if α > 2, numerator and denominator are divided by its largest.
+    which has no division by β: at α = 1 it is p (E ℓ² − ℓ²)/2. For α > 2 p e^{βℓ} =
+    p^{2−α} may exceed all floats, so numerator and denominator are divided by its largest.
     """
     beta = alpha - 1
     support = p > 0
@@ -269,13 +269,12 @@ def _powers(p: jax.Array, power: jax.Array) -> jax.Array:
     return jnp.where(support, jnp.exp(power * jnp.log(jnp.where(support, p, 1))), 0)
 
 
-def _centred(s: jax.Array, v: jax.Array) -> jax.Array:
-    """s ∘ (v − Σ s v / Σ s): the Jacobian's product with v.
+def _product(s: jax.Array, v: jax.Array) -> jax.Array:
+    """J v = s ∘ (v − Σ s v / Σ s).
 
-    For a large α the s of one small probability may be beyond all others. Its entry would be that s
-    times a difference that rounds away; it is what makes the sum 0. So the product is one with
-    v less the v of that entry, which has no part in it, and gives the entry what the others lose:
-    the same for the product and for its transpose.
+    Taken relative to the v of the largest s, which changes nothing. For a large α that s can exceed
+    all others by more than a float's digits, and the difference it multiplies would round away: its
+    own entry is minus the sum of the others.
     """
     inside, at = s > 0, jnp.argmax(s, axis=-1, keepdims=True)
     top = jnp.arange(s.shape[-1]) == at

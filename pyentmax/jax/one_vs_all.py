@@ -1,4 +1,4 @@
-"""α-sigmoid and its losses, as α-entmax of each score and 0: so with all its derivatives."""
+"""α-sigmoid and its losses, as α-entmax of each score and 0, which gives all their derivatives."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def entmax_sigmoid_loss(
     reduction : {"mean", "sum", "none"}
         The mean is weighted, and over the scores that count.
     weight, mask : arrays, optional
-        What each score counts; True where it counts at all.
+        The weight of each score; True where a score counts.
     label_smoothing : float, default 0
-        The target's share that is spread over 0 and 1.
+        The share of the target that is spread over 0 and 1.
 
     Returns
     -------
@@ -105,9 +105,9 @@ def one_vs_all_loss(
     reduction : {"mean", "sum", "none"}
         Over the rows; the mean is weighted, and over the rows that count.
     weight : array, optional
-        What each row counts, of z's shape without the axis.
+        The weight of each row, of z's shape without the axis.
     mask, label_smoothing
-        As in `entmax_sigmoid_loss`; a row in which nothing counts counts nothing.
+        As in `entmax_sigmoid_loss`; a row without a score that counts has no weight.
 
     Returns
     -------
@@ -131,7 +131,7 @@ def one_vs_all_loss(
         right = (y >= 0) & (y < z.shape[axis])
         y = jax.nn.one_hot(y, z.shape[axis], axis=axis)
         y = jnp.where(jnp.expand_dims(right, axis), y, jnp.nan)
-    if weight is not None:  # what counts nothing may hold anything
+    if weight is not None:  # a row of weight 0 may contain anything
         weight = checked_weight(jnp.asarray(weight))
         counted = jnp.broadcast_to(weight != 0, z.sum(axis).shape)
         counted = counted.reshape(z.sum(axis, keepdims=True).shape)
@@ -150,7 +150,7 @@ def _floating(z: Any) -> jax.Array:
 
 
 def _pairs(z: jax.Array, live: Any) -> jax.Array:
-    """Each score beside a 0, moved so that the larger is 0; 0 where it does not count."""
+    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
     z = _floating(z)
     z = z if live is None else jnp.where(jnp.asarray(live), z, 0)
     return jnp.minimum(jnp.stack([z, -z], axis=-1), 0)  # at most 0, +∞ too

@@ -2,7 +2,7 @@ r"""Powers and logarithms of the α-entmax family, smooth in β = α − 1 down 
 
 With ℓ = −log p, everything that has a factor 1/β in the papers is written with one of two entire
 functions, for which a short series takes over near 0. So a value and its derivatives of any order,
-by β too, are right at α = 1 and beside it.
+in β too, are right at and near α = 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What holds for every call: which axis, which dtype, what is masked."""
+"""Calls as rows: the axes, the dtype and the mask of every function here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from pyentmax.calls.rows import check_axis
+from numpy.lib.array_utils import normalize_axis_tuple
 
 
 class Rows:
@@ -27,14 +26,13 @@ class Rows:
     Attributes
     ----------
     scores : (…, d) array
-        Masked scores are −∞. Rows with nothing left, and broken ones, hold zeros.
-    given : (…, d) array
-        The same as they came, masked ones at −∞: of gaps to the maximum, rounding makes different
-        scores tie.
+        Masked scores are −∞. Rows with nothing left, and invalid ones, hold zeros.
+    unshifted : (…, d) array
+        The same without the shift, by whose rounding different scores may tie.
     mask : (…, d) bool array, or None
     batch : tuple of int
         z's shape without the axes.
-    empty, broken : (…, 1) bool arrays
+    empty, invalid : (…, 1) bool arrays
         Rows with nothing left, and rows with NaN, +∞ or an α out of its range.
     """
 
@@ -45,7 +43,7 @@ class Rows:
         if not jnp.issubdtype(z.dtype, jnp.floating):
             z = z.astype(jnp.result_type(float))
         self.shape, self.dtype = z.shape, z.dtype
-        self._axes = check_axis(z.shape, axis, "z")
+        self._axes = _checked_axes(z.shape, axis)
         self._order = [i for i in range(z.ndim) if i not in self._axes] + list(self._axes)
         self.batch = tuple(n for i, n in enumerate(z.shape) if i not in self._axes)
         self.length = int(np.prod([z.shape[i] for i in self._axes]))
@@ -57,12 +55,12 @@ class Rows:
                 raise TypeError(f"mask: expected a bool array, got {mask.dtype}")
             self.mask = self.arranged(_broadcast("mask", mask, z.shape))
             scores = jnp.where(self.mask, scores, -jnp.inf)
-        self.given = scores
+        self.unshifted = scores
         # Adding the same number to all scores changes nothing, so the maximum has no derivative.
         top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
         self.empty = jnp.isneginf(top)
-        self.broken = jnp.isnan(top) | jnp.isposinf(top)
-        unusable = self.empty | self.broken
+        self.invalid = jnp.isnan(top) | jnp.isposinf(top)
+        unusable = self.empty | self.invalid
         self.scores = jnp.where(unusable, 0, scores - jnp.where(unusable, 0, top))
 
     def arranged(self, x: jax.Array) -> jax.Array:
@@ -74,24 +72,24 @@ class Rows:
         return _broadcast(name, jnp.asarray(x, dtype=self.scores.dtype), self.batch)[..., None]
 
     def alpha(self, x: Any) -> jax.Array:
-        """α for each row, (…, 1); where it is below 1 or infinite, the row is broken."""
+        """α for each row, (…, 1); where it is below 1 or infinite, the row is invalid."""
         alpha = self.parameter("alpha", x)
-        self.broken = self.broken | ~(self.empty | (alpha >= 1) & (alpha < jnp.inf))
+        self.invalid = self.invalid | ~(self.empty | (alpha >= 1) & (alpha < jnp.inf))
         return alpha
 
-    def spoiled(self, where: jax.Array, *parameters: jax.Array) -> jax.Array:
-        """NaN for some rows, (…, d), with derivatives by scores and parameters that are NaN too.
+    def nan_rows(self, where: jax.Array, *parameters: jax.Array) -> jax.Array:
+        """NaN for some rows, (…, d), with derivatives in scores and parameters that are NaN too.
 
-        A constant in their place would tell whoever trains that there is nothing to learn there.
+        A constant NaN would have zero gradients, and hide the invalid row from a training.
         """
         factor = jnp.where(where, jnp.nan, 0)
         # Elsewhere 0 times a masked score, −∞, would make one that `jax_debug_nans` reports.
-        return factor * jnp.where(where, sum(parameters, start=self.given), 0)
+        return factor * jnp.where(where, sum(parameters, start=self.unshifted), 0)
 
     def restored(self, p: jax.Array, *parameters: jax.Array) -> jax.Array:
-        """Rows of an answer in z's shape and dtype: zeros for empty rows, NaN for broken ones."""
+        """Rows of a result in z's shape and dtype: zeros for empty rows, NaN for invalid ones."""
         p = jnp.where(self.empty, 0, p)
-        p = jnp.where(self.broken, self.spoiled(self.broken, *parameters), p).astype(self.dtype)
+        p = jnp.where(self.invalid, self.nan_rows(self.invalid, *parameters), p).astype(self.dtype)
         shape = (*self.batch, *(self.shape[i] for i in self._axes))
         return p.reshape(shape).transpose(np.argsort(self._order))
 
@@ -100,6 +98,15 @@ def by_rows(body: Callable[[jax.Array], jax.Array], z: Any, axis: Any, mask: Any
     """``body(rows)`` over an axis, several, or all."""
     rows = Rows(z, axis, mask)
     return rows.restored(body(rows.scores))
+
+
+def _checked_axes(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
+    if not shape:
+        raise ValueError("z is 0-dimensional; a row of at least one score is expected")
+    axes = normalize_axis_tuple(range(len(shape)) if axis is None else axis, len(shape), "axis")
+    if 0 in (shape[i] for i in axes):
+        raise ValueError(f"z has no scores along axis {axis}; at least one is expected")
+    return axes
 
 
 def _broadcast(name: str, x: jax.Array, shape: tuple[int, ...]) -> jax.Array:

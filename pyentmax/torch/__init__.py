@@ -5,10 +5,10 @@ called after them (`Entmax15`, `Entmax15Loss`). `pyentmax.torch.entmax` has the 
 of the ``entmax`` package, and is the function `entmax` at the same time.
 
 Tensors on the host run the compiled kernels, on their own memory; those on a CUDA device run the
-CUDA kernels where CuPy is installed; everywhere else the NumPy body runs as torch operations.
+CUDA kernels where CuPy is installed. On other devices softmax, sparsemax, 1.5-entmax, α-entmax, the
+top-k mappings, their losses and attention run as PyTorch operations; other mappings are an error.
 Half precision is computed in float32. The operations behind the functions are registered
-(``torch.ops.pyentmax``), so that `torch.compile`, `torch.export` and `torch.func` know them. There
-are second derivatives in the scores for α-entmax and its relatives, and no forward mode.
+(``torch.ops.pyentmax``), so `torch.compile`, `torch.export` and `torch.func` know them.
 """
 
 try:
@@ -20,7 +20,7 @@ except ImportError as error:
     ) from error
 
 # Loaded before its name is taken by the function below: Python binds a submodule only once.
-from pyentmax.torch import entmax as _of_the_entmax_package
+from pyentmax.torch import entmax as _entmax_package
 from pyentmax.torch.functions import (
     LOSS_FUNCTIONS,
     MAPPING_FUNCTIONS,
@@ -40,7 +40,7 @@ from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_v
 globals().update({**MAPPING_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
 # `import pyentmax.torch.entmax as entmax` gives the function: it has the module's names, too.
 vars(MAPPING_FUNCTIONS["entmax"]).update(
-    {name: getattr(_of_the_entmax_package, name) for name in _of_the_entmax_package.__all__}
+    {name: getattr(_entmax_package, name) for name in _entmax_package.__all__}
 )
 
 __all__ = [

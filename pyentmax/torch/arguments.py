@@ -1,4 +1,4 @@
-"""What functions of tensors are called with, checked before anything is computed."""
+"""Checks of what functions of tensors are called with, before anything is computed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyentmax.torch.composed import HALF
+
 
 def check_tensor(value: Any, name: str) -> None:
-    """Raise a TypeError unless it is a tensor, whose values lie side by side in memory."""
+    """Raise a TypeError unless it is a dense tensor."""
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{name} must be a Tensor, got {type(value).__name__}; torch.as_tensor makes one"
@@ -22,7 +24,7 @@ def check_tensor(value: Any, name: str) -> None:
 
 
 def check_scores(tensor: Any, name: str) -> None:
-    """Raise a TypeError unless it is a tensor of a floating dtype that is computed with."""
+    """Raise a TypeError unless it is a tensor of a floating dtype of at least 16 bits."""
     check_tensor(tensor, name)
     if not tensor.is_floating_point() or tensor.element_size() < 2:
         raise TypeError(
@@ -32,22 +34,28 @@ def check_scores(tensor: Any, name: str) -> None:
 
 
 def check_dim(dim: Any) -> None:
-    """Raise a TypeError unless it is a dimension's number."""
+    """Raise a TypeError unless it is an integer."""
     if not _is_whole(dim):
         raise TypeError(f"dim must be an int, got {dim!r}")
 
 
-def check_mask(mask: Any, z: Tensor) -> None:
-    """Raise an error unless it is None, or a bool tensor that broadcasts to the scores."""
+def check_mask(mask: Any, z: Tensor | None = None) -> None:
+    """Raise an error unless it is None or a bool tensor, which broadcasts to the scores, if any."""
     if mask is None:
         return
     check_tensor(mask, "mask")
+    if mask.is_floating_point():
+        raise TypeError(
+            f"mask must be boolean, True where a score may get probability, got {mask.dtype}; an "
+            "additive mask: pass mask == 0, or add it to z"
+        )
     if mask.dtype != torch.bool:
         raise TypeError(
             f"mask must be boolean, True where a score may get probability, got {mask.dtype}; "
             "convert it with mask != 0"
         )
-    check_broadcast(mask, z.shape, "mask", "z")
+    if z is not None:
+        check_broadcast(mask, z.shape, "mask", "z")
 
 
 def check_broadcast(tensor: Tensor, shape: Any, name: str, to: str) -> None:
@@ -60,32 +68,41 @@ def check_broadcast(tensor: Tensor, shape: Any, name: str, to: str) -> None:
         )
 
 
-def check_options(weight: Any, ignore_index: Any, label_smoothing: Any) -> None:
-    """Raise an error unless options of a loss are of the types that are expected."""
+def check_options(reduction: Any, weight: Any, ignore_index: Any, label_smoothing: Any) -> None:
+    """Raise an error unless the options of a loss are what is expected."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"reduction must be one of mean, sum, none, got {reduction!r}")
     if weight is not None:
         check_tensor(weight, "weight")
     if ignore_index is not None and not _is_whole(ignore_index):
         raise TypeError(f"ignore_index must be a whole number or None, got {ignore_index!r}")
-    if not _is_real(label_smoothing):
+    if isinstance(label_smoothing, Tensor) or not _is_real(label_smoothing):
         raise TypeError(f"label_smoothing must be a number in [0, 1], got {label_smoothing!r}")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing must be in [0, 1], got {label_smoothing}")
 
 
-# A number that a graph leaves open is an int or a float, of which nothing else may be asked.
+# A number that a graph leaves open has these methods, and must not be asked for more.
 def _is_whole(number: Any) -> bool:
-    return isinstance(number, int) or hasattr(number, "__index__")
+    return hasattr(number, "__index__") and not isinstance(number, Tensor)
 
 
 def _is_real(number: Any) -> bool:
-    return isinstance(number, (int, float)) or hasattr(number, "__float__")
+    return hasattr(number, "__float__")
 
 
 def as_number(value: Any, name: str) -> float:
-    """A parameter that is no tensor as a float."""
+    """A parameter that is not a tensor as a float."""
     if not isinstance(value, str):
         try:
             return float(value)
         except (TypeError, ValueError):
             pass
     raise TypeError(f"{name} must be a number or a Tensor, got {type(value).__name__}")
+
+
+def scores_of_loss(z: Tensor) -> Tensor:
+    """The scores in float32 under autocast: there losses return float32, as PyTorch's own do."""
+    if z.dtype in HALF and torch.is_autocast_enabled(z.device.type):
+        return z.float()
+    return z

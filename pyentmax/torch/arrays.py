@@ -1,9 +1,8 @@
-"""Tensors as arrays: who computes for a tensor's device, and how its memory gets there.
+"""Tensors as arrays: the array functions called on a tensor's own memory.
 
 A tensor on the host lends its memory to NumPy, and so to the compiled kernels; one on a CUDA device
-lends it to CuPy, if that is installed, and so to the CUDA kernels. Nothing is copied, there or
-back. On any other device a tensor is put into a `TensorArray`, which answers NumPy's functions with
-PyTorch's: what runs then is the NumPy body of the function, in torch operations.
+lends it to CuPy, if that is installed, and so to the CUDA kernels. Nothing is copied in either
+direction.
 """
 
 from __future__ import annotations
@@ -17,57 +16,46 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from pyentmax.torch.tensor_array import TensorArray
-
-SMALL = (torch.uint8, torch.int8, torch.int16)  # of labels; PyTorch takes no indices of these
-HALF = (torch.float16, torch.bfloat16)  # computed in float32, of which NumPy knows no bfloat16
+from pyentmax.torch.composed import HALF
 
 
-def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **kwargs: Any) -> Any:
-    """Call a function of arrays with tensors; give its array, or arrays, as tensors.
+def has_kernels(device: torch.device) -> bool:
+    """Whether arrays on the device are known to the array functions."""
+    return device.type == "cpu" or device.type == "cuda" and _cupy() is not None
+
+
+def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **options: Any) -> Any:
+    """Call an array function with tensors and return its array, or arrays, as tensors.
 
     Parameters
     ----------
     function : callable
-    *args, **kwargs
+    *args, **options
         tensors, the first argument being one, and anything else
     dtype : torch.dtype, optional
-        of the results, where it is not the first argument's
+        of the results, the first argument's by default
     """
-    first = args[0]
+    first: Tensor = args[0]
     dtype = first.dtype if dtype is None else dtype
     if first.is_cpu:
-        return _returned(function(*map(_host, args), **_each(_host, kwargs)), dtype)
-    library = _cupy() if first.is_cuda else None
-    if library is None:
-        return _returned(function(*map(_torch, args), **_each(_torch, kwargs)), dtype)
-    with _beside(library, first.device):
-        return _returned(function(*map(_device, args), **_each(_device, kwargs)), dtype)
-
-
-def _each(lend: Callable[[Any], Any], options: dict[str, Any]) -> dict[str, Any]:
-    return {name: lend(value) for name, value in options.items()}
+        lent = {name: _host(value) for name, value in options.items()}
+        return _as_tensors(function(*map(_host, args), **lent), dtype)
+    with _in_stream(first.device):
+        lent = {name: _device(value) for name, value in options.items()}
+        return _as_tensors(function(*map(_device, args), **lent), dtype)
 
 
 def _host(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         return value
-    value = value.float() if value.dtype in HALF else value
+    value = value.float() if value.dtype in HALF else value  # NumPy has no bfloat16
     return value.numpy(force=True)  # which copies nothing on the host
 
 
-def _torch(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    value = value.detach()
-    if value.dtype in SMALL:
-        return TensorArray(value.long())
-    return TensorArray(value.float() if value.dtype in HALF else value)
-
-
 def _device(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         return value
     cupy = _cupy()
     assert cupy is not None
@@ -77,18 +65,16 @@ def _device(value: Any) -> Any:
     return cupy.from_dlpack(value.float() if value.dtype in HALF else value)
 
 
-def _returned(result: Any, dtype: torch.dtype) -> Any:
+def _as_tensors(result: Any, dtype: torch.dtype) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_as_tensors(part, dtype) for part in result)
     if type(result) is np.ndarray:
         tensor = torch.from_numpy(result)
-    elif isinstance(result, tuple):
-        return tuple(_returned(part, dtype) for part in result)
-    elif isinstance(result, TensorArray):
-        tensor = result.tensor
     elif hasattr(result, "__cuda_array_interface__"):
         tensor = torch.from_dlpack(result)
-    else:  # NumPy's scalar
+    else:  # a NumPy scalar
         tensor = torch.as_tensor(result)
-    # PyTorch has been told that results are contiguous; they are unless the scores were not.
+    # The operations promise contiguous results; arrays are laid out as the scores were.
     return tensor.to(dtype).contiguous()
 
 
@@ -100,8 +86,10 @@ def _cupy() -> ModuleType | None:
         return None
 
 
-def _beside(cupy: ModuleType, device: torch.device) -> AbstractContextManager[Any]:
-    # On the tensor's device, and in the stream in which PyTorch has queued what computes it.
+def _in_stream(device: torch.device) -> AbstractContextManager[Any]:
+    # On the tensor's device, in the stream in which PyTorch has queued what computes it.
+    cupy = _cupy()
+    assert cupy is not None
     stack = ExitStack()
     stream = torch.cuda.current_stream(device)
     stack.enter_context(cupy.cuda.Device(stream.device_index))

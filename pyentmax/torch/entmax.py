@@ -1,10 +1,10 @@
 """The names and signatures of the ``entmax`` package, version 1.3, with our operations.
 
 ``from entmax import entmax15`` becomes ``from pyentmax.torch.entmax import entmax15``, and that is
-all. Where answers differ, these are right:
+all. Where results differ, these are right:
 
-- ``k=`` and ``n_iter=`` are accepted and not looked at: the kernels neither sort nor bisect to a
-  given depth, and stop when the answer is exact. So does ``ensure_sum_one=``: rows sum to 1.
+- ``k=``, ``n_iter=`` and ``ensure_sum_one=`` are accepted and ignored: the kernels stop when the
+  result is exact, and rows sum to 1.
 - α = 1 is softmax and α = ∞ argmax; below 1 it is a ValueError.
 - A row of −∞ gives zeros and zero gradients, not NaN; where all targets are ignored the mean is 0.
 - Any label may be the ``ignore_index``, negative ones too.
@@ -12,6 +12,7 @@ all. Where answers differ, these are right:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -49,19 +50,19 @@ __all__ = [
 
 
 def sparsemax(X: Tensor, dim: int = -1, k: int | None = None) -> Tensor:
-    """`pyentmax.sparsemax`; ``k`` is not looked at."""
+    """`pyentmax.sparsemax`; ``k`` is ignored."""
     return apply("sparsemax", X, None, dim, None)
 
 
 def entmax15(X: Tensor, dim: int = -1, k: int | None = None) -> Tensor:
-    """`pyentmax.entmax15`; ``k`` is not looked at."""
+    """`pyentmax.entmax15`; ``k`` is ignored."""
     return apply("entmax15", X, None, dim, None)
 
 
 def sparsemax_bisect(
     X: Tensor, dim: int = -1, n_iter: int = 50, ensure_sum_one: bool = True
 ) -> Tensor:
-    """`pyentmax.sparsemax`; ``n_iter`` and ``ensure_sum_one`` are not looked at."""
+    """`pyentmax.sparsemax`; ``n_iter`` and ``ensure_sum_one`` are ignored."""
     return apply("sparsemax", X, None, dim, None)
 
 
@@ -72,7 +73,7 @@ def entmax_bisect(
     n_iter: int = 50,
     ensure_sum_one: bool = True,
 ) -> Tensor:
-    """`pyentmax.entmax`; ``n_iter`` and ``ensure_sum_one`` are not looked at.
+    """`pyentmax.entmax`; ``n_iter`` and ``ensure_sum_one`` are ignored.
 
     A tensor ``alpha`` has, or expands to, X's shape with 1 in place of ``dim``; it gets a gradient.
     """
@@ -80,12 +81,12 @@ def entmax_bisect(
 
 
 def normmax_bisect(X: Tensor, alpha: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> Tensor:
-    """`pyentmax.normmax`; ``n_iter`` is not looked at. There is no gradient in ``alpha``."""
+    """`pyentmax.normmax`; ``n_iter`` is ignored. There is no gradient in ``alpha``."""
     return apply("normmax", X, _constant(alpha, X, dim), dim, None)
 
 
 def budget_bisect(X: Tensor, budget: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> Tensor:
-    """`pyentmax.budget_sparsemax`; ``n_iter`` is not looked at. ``budget`` gets no gradient."""
+    """`pyentmax.budget_sparsemax`; ``n_iter`` is ignored. ``budget`` gets no gradient."""
     return apply("budget_sparsemax", X, _constant(budget, X, dim), dim, None)
 
 
@@ -106,24 +107,24 @@ def _constant(value: Any, X: Tensor, dim: int) -> Any:
 
 
 def sparsemax_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
-    """`pyentmax.sparsemax_loss` of each row; ``k`` is not looked at."""
+    """`pyentmax.sparsemax_loss` of each row; ``k`` is ignored."""
     return _each("sparsemax", X, target)
 
 
 def entmax15_loss(X: Tensor, target: Tensor, k: int | None = None) -> Tensor:
-    """`pyentmax.entmax15_loss` of each row; ``k`` is not looked at."""
+    """`pyentmax.entmax15_loss` of each row; ``k`` is ignored."""
     return _each("entmax15", X, target)
 
 
 def sparsemax_bisect_loss(X: Tensor, target: Tensor, n_iter: int = 50) -> Tensor:
-    """`pyentmax.sparsemax_loss` of each row; ``n_iter`` is not looked at."""
+    """`pyentmax.sparsemax_loss` of each row; ``n_iter`` is ignored."""
     return _each("sparsemax", X, target)
 
 
 def entmax_bisect_loss(
     X: Tensor, target: Tensor, alpha: float | Tensor = 1.5, n_iter: int = 50
 ) -> Tensor:
-    """`pyentmax.entmax_loss` of each row; ``n_iter`` is not looked at. No gradient in ``alpha``."""
+    """`pyentmax.entmax_loss` of each row; ``n_iter`` is ignored. No gradient in ``alpha``."""
     return _each("entmax", X, target, alpha)
 
 
@@ -141,182 +142,83 @@ def _each(name: str, X: Tensor, target: Tensor, alpha: Any = None) -> Tensor:
 # --- modules --------------------------------------------------------------------------------------
 
 
-class _Mapping(nn.Module):
-    """A function along ``dim``; what a module is made with are its attributes, as in ``entmax``."""
+class _Module(nn.Module):
+    """A module whose arguments are its attributes, as in ``entmax``."""
 
-    function: Callable[..., Tensor]
+    signature: inspect.Signature
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
-        self._settings = tuple(settings)
-        for name, value in settings.items():
+        settings = self.signature.bind(*args, **kwargs)
+        settings.apply_defaults()
+        for name, value in settings.arguments.items():
             setattr(self, name, value)
+
+
+class _Mapping(_Module):
+    function: Callable[..., Tensor]
 
     def forward(self, X: Tensor) -> Tensor:
         """Probabilities of scores."""
-        return type(self).function(X, **{name: getattr(self, name) for name in self._settings})
+        settings = {name: getattr(self, name) for name in self.signature.parameters}
+        return type(self).function(X, **settings)
 
 
-class Sparsemax(_Mapping):
-    """`sparsemax` along ``dim``."""
-
-    function = staticmethod(sparsemax)
-
-    def __init__(self, dim: int = -1, k: int | None = None) -> None:
-        super().__init__(dim=dim, k=k)
-
-
-class Entmax15(_Mapping):
-    """`entmax15` along ``dim``."""
-
-    function = staticmethod(entmax15)
-
-    def __init__(self, dim: int = -1, k: int | None = None) -> None:
-        super().__init__(dim=dim, k=k)
-
-
-class SparsemaxBisect(_Mapping):
-    """`sparsemax_bisect` along ``dim``."""
-
-    function = staticmethod(sparsemax_bisect)
-
-    def __init__(self, dim: int = -1, n_iter: int | None = None) -> None:
-        super().__init__(dim=dim, n_iter=n_iter)
-
-
-class EntmaxBisect(_Mapping):
-    """`entmax_bisect` along ``dim``."""
-
-    function = staticmethod(entmax_bisect)
-
-    def __init__(self, alpha: float | Tensor = 1.5, dim: int = -1, n_iter: int = 50) -> None:
-        super().__init__(alpha=alpha, dim=dim, n_iter=n_iter)
-
-
-class NormmaxBisect(_Mapping):
-    """`normmax_bisect` along ``dim``."""
-
-    function = staticmethod(normmax_bisect)
-
-    def __init__(self, alpha: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> None:
-        super().__init__(alpha=alpha, dim=dim, n_iter=n_iter)
-
-
-class BudgetBisect(_Mapping):
-    """`budget_bisect` along ``dim``: probabilities that sum to the budget."""
-
-    function = staticmethod(budget_bisect)
-
-    def __init__(self, budget: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> None:
-        super().__init__(budget=budget, dim=dim, n_iter=n_iter)
-
-
-class _Loss(nn.Module):
-    """A loss of scores (n, classes) and labels (n,).
-
-    Parameters
-    ----------
-    ignore_index : int, default -100
-        rows with this label cost and count nothing
-    reduction : "elementwise_mean", or "mean" as elsewhere in PyTorch, "sum" or "none"
-    """
-
-    name = ""
+class _Loss(_Module):
+    function: str
     alpha: Any = None
 
-    def __init__(self, ignore_index: int, reduction: str, alpha: Any = None) -> None:
-        super().__init__()
-        if reduction not in ("elementwise_mean", "mean", "sum", "none"):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.reduction not in ("elementwise_mean", "mean", "sum", "none"):
             raise ValueError(
-                f"reduction must be elementwise_mean, mean, sum or none, got {reduction!r}"
+                f"reduction must be elementwise_mean, mean, sum or none, got {self.reduction!r}"
             )
-        self.ignore_index, self.reduction, self.alpha = int(ignore_index), reduction, alpha
+        self.ignore_index = int(self.ignore_index)
 
     def forward(self, X: Tensor, target: Tensor) -> Tensor:
-        """The loss."""
-        return apply_loss(
-            self.name,
-            X,
-            target,
-            _constant(self.alpha, X, -1),
-            -1,
-            reduction="mean" if self.reduction == "elementwise_mean" else self.reduction,
-            ignore_index=self.ignore_index,
-        )
+        """The loss of scores (n, classes) and labels (n,)."""
+        alpha = _constant(self.alpha, X, -1)
+        reduction = "mean" if self.reduction == "elementwise_mean" else self.reduction
+        options = {"reduction": reduction, "ignore_index": self.ignore_index}
+        return apply_loss(self.function, X, target, alpha, -1, **options)
 
 
-class SparsemaxLoss(_Loss):
-    """`sparsemax_loss`, reduced."""
-
-    name = "sparsemax"
-
-    def __init__(
-        self,
-        k: int | None = None,
-        ignore_index: int = -100,
-        reduction: str = "elementwise_mean",
-    ) -> None:
-        super().__init__(ignore_index, reduction)
-        self.k = k
-
-
-class Entmax15Loss(_Loss):
-    """`entmax15_loss`, reduced."""
-
-    name = "entmax15"
-
-    def __init__(
-        self,
-        k: int | None = 100,
-        ignore_index: int = -100,
-        reduction: str = "elementwise_mean",
-    ) -> None:
-        super().__init__(ignore_index, reduction)
-        self.k = k
+def _module(base: type, name: str, function: Any, doc: str, **defaults: Any) -> type:
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    signature = inspect.Signature(
+        [inspect.Parameter(name, kind, default=default) for name, default in defaults.items()]
+    )
+    namespace = {
+        "__doc__": doc,
+        "__module__": __name__,
+        "__signature__": signature,
+        "signature": signature,
+        "function": staticmethod(function) if callable(function) else function,
+    }
+    return type(name, (base,), namespace)
 
 
-class SparsemaxBisectLoss(_Loss):
-    """`sparsemax_bisect_loss`, reduced."""
-
-    name = "sparsemax"
-
-    def __init__(
-        self,
-        n_iter: int = 50,
-        ignore_index: int = -100,
-        reduction: str = "elementwise_mean",
-    ) -> None:
-        super().__init__(ignore_index, reduction)
-        self.n_iter = n_iter
+def _mapping_module(name: str, function: Callable[..., Tensor], **defaults: Any) -> type:
+    return _module(_Mapping, name, function, f"`{function.__name__}` along ``dim``.", **defaults)
 
 
-class EntmaxBisectLoss(_Loss):
-    """`entmax_bisect_loss`, reduced."""
-
-    name = "entmax"
-
-    def __init__(
-        self,
-        alpha: float | Tensor = 1.5,
-        n_iter: int = 50,
-        ignore_index: int = -100,
-        reduction: str = "elementwise_mean",
-    ) -> None:
-        super().__init__(ignore_index, reduction, alpha)
-        self.n_iter = n_iter
+def _loss_module(name: str, mapping: str, **defaults: Any) -> type:
+    options = {"ignore_index": -100, "reduction": "elementwise_mean"}
+    return _module(
+        _Loss, name, mapping, f"`pyentmax.{mapping}_loss`, reduced.", **defaults, **options
+    )
 
 
-class NormmaxBisectLoss(_Loss):
-    """`normmax_bisect_loss`, reduced."""
+Sparsemax = _mapping_module("Sparsemax", sparsemax, dim=-1, k=None)
+Entmax15 = _mapping_module("Entmax15", entmax15, dim=-1, k=None)
+SparsemaxBisect = _mapping_module("SparsemaxBisect", sparsemax_bisect, dim=-1, n_iter=None)
+EntmaxBisect = _mapping_module("EntmaxBisect", entmax_bisect, alpha=1.5, dim=-1, n_iter=50)
+NormmaxBisect = _mapping_module("NormmaxBisect", normmax_bisect, alpha=2, dim=-1, n_iter=50)
+BudgetBisect = _mapping_module("BudgetBisect", budget_bisect, budget=2, dim=-1, n_iter=50)
 
-    name = "normmax"
-
-    def __init__(
-        self,
-        alpha: float | Tensor = 2,
-        n_iter: int = 50,
-        ignore_index: int = -100,
-        reduction: str = "elementwise_mean",
-    ) -> None:
-        super().__init__(ignore_index, reduction, alpha)
-        self.n_iter = n_iter
+SparsemaxLoss = _loss_module("SparsemaxLoss", "sparsemax", k=None)
+Entmax15Loss = _loss_module("Entmax15Loss", "entmax15", k=100)
+SparsemaxBisectLoss = _loss_module("SparsemaxBisectLoss", "sparsemax", n_iter=50)
+EntmaxBisectLoss = _loss_module("EntmaxBisectLoss", "entmax", alpha=1.5, n_iter=50)
+NormmaxBisectLoss = _loss_module("NormmaxBisectLoss", "normmax", alpha=2, n_iter=50)

@@ -7,31 +7,38 @@ and, where it has an Ω, ``NAME_loss(z, y, …, dim=-1, *, reduction="mean", …
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from pyentmax.calls.record import Mapping
-from pyentmax.mappings import MAPPINGS
-from pyentmax.torch import attention_operations, loss_operations, mapping_operations
+from pyentmax import MAPPINGS
+from pyentmax.torch import composed, operations
 from pyentmax.torch.arguments import (
     as_number,
     check_broadcast,
     check_dim,
+    check_mask,
     check_options,
     check_scores,
     check_tensor,
+    scores_of_loss,
 )
-from pyentmax.torch.registry import is_bound
+from pyentmax.torch.arrays import has_kernels
 
 MISSING = inspect.Parameter.empty
-KEYWORD = inspect.Parameter.KEYWORD_ONLY
-POSITIONAL = inspect.Parameter.POSITIONAL_OR_KEYWORD
+OPTIONS = {
+    "reduction": "mean",
+    "weight": None,
+    "mask": None,
+    "ignore_index": None,
+    "label_smoothing": 0.0,
+}
 
 
-def _mapping_function(record: Mapping) -> Callable[..., Tensor]:
-    name, parameter, default = record.name, *_parameter(record)
+def _mapping_function(name: str) -> Callable[..., Tensor]:
+    parameter, default = parameter_of(name)
 
     def without(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
         return apply(name, z, None, dim, mask)
@@ -39,7 +46,8 @@ def _mapping_function(record: Mapping) -> Callable[..., Tensor]:
     def with_parameter(
         z: Tensor, value: Any = MISSING, dim: int = -1, *, mask: Tensor | None = None, **named: Any
     ) -> Tensor:
-        return apply(name, z, _chosen(name, parameter, value, named, default), dim, mask)
+        value = chosen(name, parameter, default, value, named)
+        return apply(name, z, value, dim, mask)
 
     function: Callable[..., Tensor] = without if parameter is None else with_parameter
     function.__doc__ = f"""p = {name}(z) along ``dim``, with its derivatives.
@@ -57,23 +65,23 @@ def _mapping_function(record: Mapping) -> Callable[..., Tensor]:
 
     See `pyentmax.{name}` for what it computes.
     """
-    return _named(function, name, _signature(["z"], parameter, default, {"mask": None}))
+    return _named(function, name, ["z"], parameter, default, {"mask": None})
 
 
-def _loss_function(record: Mapping) -> Callable[..., Tensor]:
-    name, parameter, default = record.name, *_parameter(record)
+def _loss_function(name: str) -> Callable[..., Tensor]:
+    parameter, default = parameter_of(name)
 
     def without(z: Tensor, y: Tensor, dim: int = -1, **options: Any) -> Tensor:
-        return apply_loss(name, z, y, None, dim, **options)
+        return with_parameter(z, y, MISSING, dim, **options)
 
     def with_parameter(
         z: Tensor, y: Tensor, value: Any = MISSING, dim: int = -1, **options: Any
     ) -> Tensor:
-        value = _chosen(name, parameter, value, options, default, strict=False)
+        value = chosen(f"{name}_loss", parameter, default, value, options, OPTIONS)
         return apply_loss(name, z, y, value, dim, **options)
 
     function: Callable[..., Tensor] = without if parameter is None else with_parameter
-    function.__doc__ = f"""The Fenchel-Young loss of `pyentmax.{name}`, with its derivative in z.
+    function.__doc__ = f"""The Fenchel-Young loss of `pyentmax.{name}`, with its derivatives.
 
     Parameters
     ----------
@@ -87,33 +95,19 @@ def _loss_function(record: Mapping) -> Callable[..., Tensor]:
     -------
     Tensor: a number, or for the reduction "none" a loss for each row
     """
-    signature = _signature(["z", "y"], parameter, default, OPTIONS)
-    return _named(function, f"{name}_loss", signature)
-
-
-OPTIONS = {
-    "reduction": "mean",
-    "weight": None,
-    "mask": None,
-    "ignore_index": None,
-    "label_smoothing": 0.0,
-}
+    return _named(function, f"{name}_loss", ["z", "y"], parameter, default, OPTIONS)
 
 
 def apply(name: str, z: Tensor, value: Any, dim: int, mask: Tensor | None) -> Tensor:
-    """A mapping of that name along a dimension, its parameter a number, a tensor or None."""
+    """A mapping by its name along a dimension, its parameter a number, a tensor or None."""
     check_scores(z, "z")
     check_dim(dim)
-    if mask is not None:
-        check_tensor(mask, "mask")
-    last = dim in (-1, z.ndim - 1)
-    if not last:
-        z = z.movedim(dim, -1)
-    parameter, number = _split(value, name, z, None if last else dim)
-    p = mapping_operations.mapping(
-        z, name, parameter, number, _moved(mask, "mask", z, None if last else dim)
-    )
-    return p if last else p.movedim(-1, dim)
+    check_mask(mask, z)
+    if dim in (-1, z.ndim - 1):
+        return operations.mapping(z, name, *split(name, value), mask)
+    z, moved = z.movedim(dim, -1), _Moved(z.shape, dim)
+    parameter, number = split(name, moved.bound(name, value))
+    return operations.mapping(z, name, parameter, number, moved(mask)).movedim(-1, dim)
 
 
 def apply_loss(
@@ -129,27 +123,36 @@ def apply_loss(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The loss of a mapping of that name."""
+    """The loss of a mapping by its name."""
     check_scores(z, "z")
     check_tensor(y, "y")
     check_dim(dim)
-    if mask is not None:
-        check_tensor(mask, "mask")
-    check_options(weight, ignore_index, label_smoothing)
-    moved = None if dim in (-1, z.ndim - 1) else dim
-    if moved is not None:
+    check_mask(mask, z)
+    check_options(reduction, weight, ignore_index, label_smoothing)
+    z = scores_of_loss(z)
+    if dim not in (-1, z.ndim - 1):
+        moved = _Moved(z.shape, dim)
         y = y.movedim(dim, -1) if y.ndim == z.ndim else y
-        z = z.movedim(dim, -1)
-    parameter, number = _split(value, name, z, moved)
+        z, mask, value = z.movedim(dim, -1), moved(mask), moved.bound(name, value)
+    parameter, number = split(name, value)
     if parameter is not None and parameter.requires_grad:
         raise TypeError(
             f"{name}_loss has no gradient in {MAPPINGS[name].parameters[0]}: pass a number, or "
             "detach() the tensor"
         )
-    mask = _moved(mask, "mask", z, moved)
-    options = (weight, mask, reduction, ignore_index, float(label_smoothing))
-    loss, _ = loss_operations.loss(z, y, name, parameter, number, *options)
-    return loss
+    if y.requires_grad and name not in composed.NAMES:
+        raise TypeError(f"{name}_loss has no gradient in y: detach() the targets")
+    smoothing = float(label_smoothing)
+    setting = (z, y, name, parameter, number)
+    if weight is None or not weight.requires_grad:
+        return operations.loss(*setting, weight, mask, reduction, ignore_index, smoothing)
+    # The operation reduces by weights that are constant.
+    positive = (weight != 0).to(weight.dtype)
+    each = operations.loss(*setting, positive, mask, "none", ignore_index, smoothing)
+    each = composed.wide(each)
+    _, counts, _ = composed.targets(z, y, mask, ignore_index, 0)
+    share = composed.shares(counts, weight, reduction, each)
+    return composed.reduced(each, share, reduction).to(z.dtype)
 
 
 def fenchel_young_loss(
@@ -164,12 +167,8 @@ def fenchel_young_loss(
     **options
         those of the losses, and the mapping's parameter by its name
     """
-    if mapping not in MAPPINGS:
-        raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
-    parameter, default = _parameter(MAPPINGS[mapping])
-    value = None
-    if parameter is not None:
-        value = _chosen(mapping, parameter, MISSING, options, default, strict=False)
+    parameter, default = parameter_of(mapping)
+    value = chosen("fenchel_young_loss", parameter, default, MISSING, options, OPTIONS)
     return apply_loss(mapping, z, y, value, dim, **options)
 
 
@@ -199,74 +198,121 @@ def attention(
     Returns
     -------
     Tensor of shape (…, T, dᵥ); zeros for a query that sees no key
+
+    On a device without kernels all weights are computed, by operations of PyTorch.
     """
-    if mapping not in MAPPINGS:
-        raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
+    chosen_value = attention_parameter(mapping, alpha, scale, parameters)
     for array, its_name in ((query, "query"), (key, "key"), (value, "value")):
         check_scores(array, its_name)
-    if mask is not None:
-        check_tensor(mask, "mask")
-    name, default = _parameter(MAPPINGS[mapping])
-    chosen: Any = None
+    check_mask(mask)
+    parameter, number = split(mapping, chosen_value)
+    scale = None if scale is None else float(scale)
+    setting = (mapping, parameter, number, mask, causal, offset, scale)
+    if has_kernels(query.device):
+        return operations.attention(query, key, value, *setting)
+    composed.check_composed(mapping, number, query.device)
+    return _dense_attention(query, key, value, *setting)
+
+
+def attention_parameter(mapping: str, alpha: Any, scale: Any, parameters: dict[str, Any]) -> Any:
+    """The mapping's parameter; an error for keywords that nothing reads, or a learned scale."""
+    name, default = parameter_of(mapping)
+    for theirs, ours in (("is_causal", "causal"), ("attn_mask", "mask")):
+        if theirs in parameters:
+            raise TypeError(
+                f"attention() got an unexpected keyword argument {theirs!r}, as PyTorch spells it; "
+                f"here it is {ours}"
+            )
+    if isinstance(scale, Tensor) and scale.requires_grad:
+        raise TypeError("attention has no gradient in scale: multiply the query by it instead")
     if name == "alpha":
-        chosen = alpha
-    elif name is not None:
-        chosen = _chosen(mapping, name, MISSING, parameters, default)
-    elif parameters:
-        raise TypeError(f"{mapping} takes no parameter, got {', '.join(parameters)}")
-    tensor = chosen if isinstance(chosen, Tensor) else None
-    number = None if tensor is not None or name is None else as_number(chosen, name)
-    return attention_operations.attention(
-        query, key, value, mapping, tensor, number, mask, causal, offset, scale
+        chosen("attention", None, None, MISSING, parameters)
+        return alpha
+    return chosen("attention", name, default, MISSING, parameters)
+
+
+def _dense_attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
+    name, parameter, number, mask, causal, offset, scale = setting
+    dtype = query.dtype
+    query, key, value = map(composed.wide, (query, key, value))
+    scale = query.shape[-1] ** -0.5 if scale is None else scale
+    heads = max((x.shape[-3] for x in (query, key, value) if x.ndim > 2), default=1)
+    query, key, value = (  # neighbouring heads of queries may share one of keys
+        x.repeat_interleave(heads // x.shape[-3], -3) if x.ndim > 2 and x.shape[-3] < heads else x
+        for x in (query, key, value)
     )
+    if causal:
+        size = (query.shape[-2], key.shape[-2])
+        seen = torch.ones(size, dtype=torch.bool, device=query.device).tril(offset)
+        mask = seen if mask is None else seen & mask
+    scores = (scale * query) @ key.mT
+    parameter = parameter if parameter is None else parameter.unsqueeze(-1)
+    weights = operations.mapping(scores, name, parameter, number, mask)
+    return (weights @ value).to(dtype)
 
 
 # --- parameters and dimensions --------------------------------------------------------------------
 
 
-def _parameter(record: Mapping) -> tuple[str | None, Any]:
-    """The name of a mapping's parameter, and its default."""
+def parameter_of(mapping: str) -> tuple[str | None, Any]:
+    """The name of a mapping's parameter, and its default; None if it has none."""
+    if mapping not in MAPPINGS:
+        raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
+    record = MAPPINGS[mapping]
     if not record.parameters:
         return None, MISSING
     (name,) = record.parameters
     return name, inspect.signature(record.forward).parameters[name].default
 
 
-def _chosen(
-    name: str, parameter: Any, value: Any, named: dict[str, Any], default: Any, strict: bool = True
+def chosen(
+    function: str,
+    parameter: str | None,
+    default: Any,
+    value: Any,
+    named: dict[str, Any],
+    options: Iterable[str] = (),
 ) -> Any:
     """The parameter's value, by position or by its name, which is taken out of `named`."""
     if parameter in named:
         if value is not MISSING:
-            raise TypeError(f"{name}() got two values for {parameter}")
+            raise TypeError(f"{function}() got two values for {parameter}")
         value = named.pop(parameter)
-    if strict and named:
-        raise TypeError(f"{name}() got an unexpected keyword argument {next(iter(named))!r}")
+    for name in named:
+        if name not in options:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    if parameter is None:
+        return None
+    value = default if value is MISSING else value
     if value is MISSING:
-        value = default
-    if value is MISSING:
-        raise TypeError(f"{name}() missing a required argument: {parameter!r}")
+        raise TypeError(f"{function}() missing a required argument: {parameter!r}")
     return value
 
 
-def _split(value: Any, name: str, z: Tensor, dim: int | None) -> tuple[Tensor | None, Any]:
-    """The parameter as a tensor or as a number, of rows that have come to lie along the end."""
-    if not MAPPINGS[name].parameters:
+def split(mapping: str, value: Any) -> tuple[Tensor | None, float | None]:
+    """The parameter as a tensor or as a number."""
+    if not MAPPINGS[mapping].parameters:
         return None, None
-    if not isinstance(value, Tensor):
-        return None, as_number(value, MAPPINGS[name].parameters[0])
-    if dim is not None and is_bound(name):
-        value = _moved(value, MAPPINGS[name].parameters[0], z, dim)
-    return value, None
+    if isinstance(value, Tensor):
+        return value, None
+    return None, as_number(value, MAPPINGS[mapping].parameters[0])
 
 
-def _moved(tensor: Tensor | None, name: str, z: Tensor, dim: int | None) -> Tensor | None:
-    """What broadcasts against the scores as they were, moved as they have been."""
-    if tensor is None or dim is None:
-        return tensor
-    shape = z.movedim(-1, dim).shape
-    check_broadcast(tensor, shape, name, "z")
-    return tensor.expand(shape).movedim(dim, -1)
+class _Moved:
+    """Moves what broadcasts against the scores as the scores are moved."""
+
+    def __init__(self, shape: torch.Size, dim: int) -> None:
+        self.shape, self.dim = shape, dim
+
+    def __call__(self, tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else tensor.expand(self.shape).movedim(self.dim, -1)
+
+    def bound(self, mapping: str, value: Any) -> Any:
+        """A mapping's parameter, where it belongs to each score."""
+        if not isinstance(value, Tensor) or not operations.per_score(mapping):
+            return value
+        check_broadcast(value, self.shape, MAPPINGS[mapping].parameters[0], "z")
+        return self(value)
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -278,31 +324,34 @@ def _described(parameter: str | None) -> str:
     return f"    {parameter} : float or Tensor, as in the function of `pyentmax`\n"
 
 
-def _signature(
-    arrays: list[str], parameter: str | None, default: Any, options: dict[str, Any]
-) -> inspect.Signature:
-    own = [] if parameter is None else [inspect.Parameter(parameter, POSITIONAL, default=default)]
-    return inspect.Signature(
+def _named(
+    function: Callable[..., Tensor],
+    name: str,
+    arrays: list[str],
+    parameter: str | None,
+    default: Any,
+    options: dict[str, Any],
+) -> Callable[..., Tensor]:
+    positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    own = [] if parameter is None else [inspect.Parameter(parameter, positional, default=default)]
+    function.__name__ = function.__qualname__ = name
+    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         [
-            *(inspect.Parameter(name, POSITIONAL) for name in arrays),
+            *(inspect.Parameter(array, positional) for array in arrays),
             *own,
-            inspect.Parameter("dim", POSITIONAL, default=-1),
-            *(inspect.Parameter(name, KEYWORD, default=value) for name, value in options.items()),
+            inspect.Parameter("dim", positional, default=-1),
+            *(
+                inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=value)
+                for option, value in options.items()
+            ),
         ]
     )
-
-
-def _named(
-    function: Callable[..., Tensor], name: str, signature: inspect.Signature
-) -> Callable[..., Tensor]:
-    function.__name__ = function.__qualname__ = name
-    function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 
 
-MAPPING_FUNCTIONS = {name: _mapping_function(record) for name, record in MAPPINGS.items()}
+MAPPING_FUNCTIONS = {name: _mapping_function(name) for name in MAPPINGS}
 LOSS_FUNCTIONS = {
-    f"{name}_loss": _loss_function(record)
+    f"{name}_loss": _loss_function(name)
     for name, record in MAPPINGS.items()
     if record.omega is not None
 }

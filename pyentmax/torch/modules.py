@@ -1,4 +1,4 @@
-"""The same as modules: ``Entmax15(dim=-1)`` for ``entmax15``, ``Entmax15Loss()`` for its loss.
+"""The functions as modules: ``Entmax15(dim=-1)`` for ``entmax15``, ``Entmax15Loss()`` for its loss.
 
 They are made from `pyentmax.MAPPINGS` as the functions are. A parameter of a mapping may be a
 number, a tensor, which moves with the module, or an ``nn.Parameter``, which is learned.
@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pyentmax.calls.record import Mapping
-from pyentmax.mappings import MAPPINGS
+from pyentmax import MAPPINGS
 from pyentmax.torch import functions, one_vs_all
+from pyentmax.torch.functions import MISSING, attention_parameter, chosen, parameter_of
 
 
 class MappingModule(nn.Module):
@@ -30,16 +30,10 @@ class MappingModule(nn.Module):
 
     def __init__(self, *args: Any, dim: int = -1, **named: Any) -> None:
         super().__init__()
-        name, default = functions._parameter(MAPPINGS[self.mapping])
-        given = list(args)
-        self.value: Any = None
-        if name is not None:
-            first = given.pop(0) if given else functions.MISSING
-            value = functions._chosen(self.mapping, name, first, named, default)
-            _keep(self, value)
-        if len(given) > 1 or named:
-            raise TypeError(f"{type(self).__name__} takes {name or 'no parameter'} and dim")
-        self.dim = given[0] if given else dim
+        args = _set_parameter(self, args, named)
+        if len(args) > 1:
+            raise TypeError(f"{type(self).__name__} takes {self._parameter or 'no parameter'}, dim")
+        self.dim = args[0] if args else dim
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         """Probabilities of scores."""
@@ -47,12 +41,37 @@ class MappingModule(nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print`` shows."""
-        (name,) = MAPPINGS[self.mapping].parameters or ("",)
         shown = isinstance(self.value, (int, float))
-        return f"{name}={self.value}, dim={self.dim}" if shown else f"dim={self.dim}"
+        return f"{self._parameter}={self.value}, dim={self.dim}" if shown else f"dim={self.dim}"
 
 
-class LossModule(nn.Module):
+class _Loss(nn.Module):
+    """What losses share: the options, and how the parameters of a call are passed on."""
+
+    value: Any
+
+    def __init__(
+        self, reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.reduction = reduction
+        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    def _options(self, weight: Tensor | None, mask: Tensor | None) -> dict[str, Any]:
+        return {
+            "reduction": self.reduction,
+            "weight": weight,
+            "mask": mask,
+            "ignore_index": self.ignore_index,
+            "label_smoothing": self.label_smoothing,
+        }
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"reduction={self.reduction!r}"
+
+
+class LossModule(_Loss):
     """A mapping's loss.
 
     Parameters
@@ -75,43 +94,26 @@ class LossModule(nn.Module):
         label_smoothing: float = 0.0,
         **named: Any,
     ) -> None:
-        super().__init__()
-        name, default = functions._parameter(MAPPINGS[self.mapping])
-        self.value: Any = None
-        if name is not None:
-            first, *args = args or (functions.MISSING,)  # type: ignore[assignment]
-            _keep(self, functions._chosen(self.mapping, name, first, named, default, strict=False))
-        if args or named:
-            unknown = next(iter(named), None) or f"{args[0]!r} by position"
-            taken = name or "no parameter of a mapping"
+        super().__init__(reduction, ignore_index, label_smoothing)
+        for name in ("weight", "mask"):
+            if name in named:
+                raise TypeError(
+                    f"{type(self).__name__} got {name}; weight and mask go with the scores: "
+                    "loss(z, y, weight, mask)"
+                )
+        if args := _set_parameter(self, args, named):
             raise TypeError(
-                f"{type(self).__name__} takes {taken}, dim, reduction, ignore_index and "
-                f"label_smoothing, got {unknown}; weight and mask go with the scores: "
-                "loss(z, y, weight, mask)"
+                f"{type(self).__name__} takes {self._parameter or 'nothing'} by position, got "
+                f"{args[0]!r}"
             )
-        self.dim, self.reduction = dim, reduction
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+        self.dim = dim
 
     def forward(
         self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
         """The loss of scores and targets."""
-        return functions.apply_loss(
-            self.mapping,
-            z,
-            y,
-            self.value,
-            self.dim,
-            reduction=self.reduction,
-            weight=weight,
-            mask=mask,
-            ignore_index=self.ignore_index,
-            label_smoothing=self.label_smoothing,
-        )
-
-    def extra_repr(self) -> str:
-        """What ``print`` shows."""
-        return f"reduction={self.reduction!r}"
+        options = self._options(weight, mask)
+        return functions.apply_loss(self.mapping, z, y, self.value, self.dim, **options)
 
 
 class EntmaxSigmoid(nn.Module):
@@ -123,9 +125,11 @@ class EntmaxSigmoid(nn.Module):
         an ``nn.Parameter`` is learned
     """
 
+    value: Any
+
     def __init__(self, alpha: float | Tensor = 1.5) -> None:
         super().__init__()
-        _keep(self, alpha)
+        _store(self, alpha)
 
     def forward(self, z: Tensor, mask: Tensor | None = None) -> Tensor:
         """The probability of each score."""
@@ -136,7 +140,7 @@ class EntmaxSigmoid(nn.Module):
         return f"alpha={self.value}" if isinstance(self.value, (int, float)) else ""
 
 
-class EntmaxSigmoidLoss(nn.Module):
+class EntmaxSigmoidLoss(_Loss):
     """`entmax_sigmoid_loss` of each score as a module.
 
     Parameters
@@ -146,37 +150,15 @@ class EntmaxSigmoidLoss(nn.Module):
         as in `pyentmax.entmax_sigmoid_loss`
     """
 
-    def __init__(
-        self,
-        alpha: float | Tensor = 1.5,
-        *,
-        reduction: str = "mean",
-        ignore_index: int | None = None,
-        label_smoothing: float = 0.0,
-    ) -> None:
-        super().__init__()
-        _keep(self, alpha)
-        self.reduction = reduction
-        self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+    def __init__(self, alpha: float | Tensor = 1.5, **options: Any) -> None:
+        super().__init__(**options)
+        _store(self, alpha)
 
     def forward(
         self, z: Tensor, y: Tensor, weight: Tensor | None = None, mask: Tensor | None = None
     ) -> Tensor:
-        """The loss of scores, and whether each is so."""
+        """The loss of scores, and of targets in [0, 1] like them."""
         return one_vs_all.entmax_sigmoid_loss(z, y, self.value, **self._options(weight, mask))
-
-    def _options(self, weight: Tensor | None, mask: Tensor | None) -> dict[str, Any]:
-        return {
-            "reduction": self.reduction,
-            "weight": weight,
-            "mask": mask,
-            "ignore_index": self.ignore_index,
-            "label_smoothing": self.label_smoothing,
-        }
-
-    def extra_repr(self) -> str:
-        """What ``print`` shows."""
-        return f"reduction={self.reduction!r}"
 
 
 class OneVsAllLoss(EntmaxSigmoidLoss):
@@ -212,8 +194,10 @@ class Attention(nn.Module):
 
     Parameters
     ----------
-    alpha, mapping, causal, scale : as in `attention`
+    alpha, mapping, causal, scale, **parameters : as in `attention`
     """
+
+    value: Any
 
     def __init__(
         self,
@@ -225,9 +209,10 @@ class Attention(nn.Module):
         **parameters: Any,
     ) -> None:
         super().__init__()
-        _keep(self, alpha)
+        attention_parameter(mapping, alpha, scale, dict(parameters))
+        _store(self, alpha)
         self.mapping, self.causal, self.scale = mapping, causal, scale
-        self.parameters_of_mapping = parameters
+        self.mapping_parameters = parameters
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
@@ -242,7 +227,7 @@ class Attention(nn.Module):
             mask=mask,
             causal=self.causal,
             scale=self.scale,
-            **self.parameters_of_mapping,
+            **self.mapping_parameters,
         )
 
 
@@ -255,7 +240,7 @@ class AlphaEntmax(nn.Module):
     dim : int, default -1
         of the scores, (…, heads, T, S)
     a : Tensor of shape (heads,), optional
-        to begin with; by default drawn from N(0, 1) as the paper's authors do
+        initial values; by default drawn from N(0, 1) as the paper's authors do
 
     Attributes
     ----------
@@ -283,31 +268,43 @@ class AlphaEntmax(nn.Module):
         return f"heads={len(self.a)}, dim={self.dim}"
 
 
-def _keep(module: nn.Module, value: Any) -> None:
-    """A tensor moves with the module; a parameter is learned, too."""
+def _set_parameter(module: Any, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """Store the mapping's parameter, from the first argument or its name; the other arguments."""
+    name, default = parameter_of(module.mapping)
+    first = MISSING
+    if name is not None and args:
+        first, *rest = args
+        args = tuple(rest)
+    module._parameter = name
+    _store(module, chosen(type(module).__name__, name, default, first, named))
+    return args
+
+
+def _store(module: nn.Module, value: Any) -> None:
+    """A tensor moves with the module; an ``nn.Parameter`` is learned, too."""
     if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
-        module.__dict__.pop("value", None)
         module.register_buffer("value", value)
     else:
         module.value = value
 
 
-def _class(base: type, record: Mapping, suffix: str = "") -> type:
-    name = "".join(part.capitalize() for part in record.name.split("_")) + suffix
-    text = (
-        f"`pyentmax.{record.name}` as a module."
-        if not suffix
-        else (f"The loss of `pyentmax.{record.name}` as a module.")
-    )
-    assert base.__doc__ is not None
-    _, _, rest = base.__doc__.partition("\n")
-    namespace = {"mapping": record.name, "__doc__": f"{text}\n{rest}", "__module__": __name__}
+def _class(base: type, mapping: str, suffix: str = "") -> type:
+    name = "".join(part.capitalize() for part in mapping.split("_")) + suffix
+    first = f"The loss of `pyentmax.{mapping}`" if suffix else f"`pyentmax.{mapping}`"
+    _, _, rest = (base.__doc__ or "").partition("\n")  # python -OO has no docstrings
+    namespace = {
+        "mapping": mapping,
+        "__doc__": f"{first} as a module.\n{rest}",
+        "__module__": __name__,
+    }
     return type(name, (base,), namespace)
 
 
-_MADE = [_class(MappingModule, record) for record in MAPPINGS.values()]
+_MADE = [_class(MappingModule, name) for name in MAPPINGS]
 _MADE += [
-    _class(LossModule, record, "Loss") for record in MAPPINGS.values() if record.omega is not None
+    _class(LossModule, name, "Loss")
+    for name, record in MAPPINGS.items()
+    if record.omega is not None
 ]
 MODULES: dict[str, type] = {made.__name__: made for made in _MADE}
 globals().update(MODULES)  # where pickle looks for them

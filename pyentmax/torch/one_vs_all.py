@@ -1,4 +1,4 @@
-"""α-sigmoid and its losses, as α-entmax of each score and 0: so with all its derivatives."""
+"""α-sigmoid and its losses, as α-entmax of each score and 0, which gives all their derivatives."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pyentmax.torch import composed
 from pyentmax.torch.arguments import (
     check_broadcast,
     check_dim,
@@ -14,10 +15,9 @@ from pyentmax.torch.arguments import (
     check_options,
     check_scores,
     check_tensor,
+    scores_of_loss,
 )
-from pyentmax.torch.arrays import HALF
 from pyentmax.torch.functions import apply, apply_loss
-from pyentmax.torch.registry import is_plain
 
 
 def entmax_sigmoid(z: Tensor, alpha: float | Tensor = 1.5, *, mask: Tensor | None = None) -> Tensor:
@@ -117,33 +117,31 @@ def one_vs_all_loss(
     -------
     Tensor: a number, or for the reduction "none" a loss for each row
     """
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"reduction must be one of mean, sum, none, got {reduction!r}")
     check_scores(z, "z")
     check_tensor(y, "y")
     check_dim(dim)
     check_mask(mask, z)
-    check_options(weight, ignore_index, label_smoothing)
+    check_options(reduction, weight, ignore_index, label_smoothing)
     _check_alpha(alpha, z, "one_vs_all_loss")
     if not z.ndim:
         raise ValueError("z is 0-dimensional; a row of at least one score is expected")
     if y.is_complex():
         raise TypeError(f"y must hold real numbers, got {y.dtype}; convert it, with y.real")
-    dtype = z.dtype
-    z = z.float() if dtype in HALF else z  # in which sums of losses may be beyond float16
+    z = scores_of_loss(z)
+    dtype, z = z.dtype, composed.wide(z)  # sums of losses may exceed float16
     live = torch.ones_like(z, dtype=torch.bool) if mask is None else mask.expand_as(z)
-    rows = live.any(dim).shape
+    rows = z.shape[: dim % z.ndim] + z.shape[dim % z.ndim + 1 :]
     if weight is not None:  # what counts nothing may hold anything
         check_broadcast(weight, rows, "weight", "the losses")
         live = live & (weight != 0).expand(rows).unsqueeze(dim)
-    wrong = None
+    wrong = torch.zeros((), dtype=torch.bool, device=z.device)
     if y.shape == rows and not (y.is_floating_point() or y.dtype == torch.bool):
-        y = y.unsqueeze(dim).long()  # a uint8 is compared to −100 as to 156
+        y = y.unsqueeze(dim).long()  # as a uint8, −100 would equal 156
         if ignore_index is not None:
             live = live & (y != ignore_index)
-        wrong = _wrong_labels(y, live.any(dim, keepdim=True), z.shape[dim])
+        wrong = _wrong_labels(y, live.any(dim, keepdim=True), z.shape[dim]).squeeze(dim)
         classes = torch.arange(z.shape[dim], device=z.device)
-        y = y == classes.reshape([-1 if axis == dim % z.ndim else 1 for axis in range(z.ndim)])
+        y = y.movedim(dim, -1).eq(classes).movedim(-1, dim)
     elif y.shape != z.shape:
         raise ValueError(
             f"y must be integer labels of shape {tuple(rows)} or targets of shape "
@@ -158,23 +156,13 @@ def one_vs_all_loss(
     both = torch.stack([targets, 1 - targets], dim=-1)
     each = apply_loss("entmax", _pairs(z, live), both, alpha, -1, reduction="none")
     each = torch.where(live, each, 0).sum(dim)
-    if wrong is not None:
-        each = torch.where(wrong.squeeze(dim), torch.nan, each)
-    counts = live.any(dim).to(z.dtype)
-    if weight is not None:
-        counts = counts * torch.where(weight >= 0, weight, torch.nan)
-    if reduction == "mean" and counts.numel():  # only ratios count: no sum of them overflows
-        largest = counts.detach().max()
-        counts = counts / torch.where(largest == 0, 1, largest)
-    each = torch.where(counts == 0, 0, each * counts)
-    if reduction == "none":
-        return each.to(dtype)
-    total = torch.where(counts.sum() == 0, 1, counts.sum()) if reduction == "mean" else 1
-    return (each.sum() / total).to(dtype)
+    each = torch.where(wrong, torch.nan, each)
+    share = composed.shares(live.any(dim), weight, reduction, z)
+    return composed.reduced(each, share, reduction).to(dtype)
 
 
 def _check_alpha(alpha: Any, z: Tensor, loss: str) -> None:
-    """Raise an error for a tensor that does not broadcast to z, or of which a gradient is asked."""
+    """Raise an error for a tensor that does not broadcast to z, or requires a gradient."""
     if isinstance(alpha, Tensor):
         check_broadcast(alpha, z.shape, "alpha", "z")
         if alpha.requires_grad:
@@ -184,12 +172,9 @@ def _check_alpha(alpha: Any, z: Tensor, loss: str) -> None:
 
 
 def _wrong_labels(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
-    """Which rows have a label of no class; a ValueError, where a look at the labels costs nothing.
-
-    Nothing is looked at on a device, nor in a graph or a transformation.
-    """
+    """Which rows have a label that is not a class; a ValueError where labels can be looked at."""
     wrong = counted & ((labels < 0) | (labels >= classes))
-    if _can_be_seen(labels, counted) and wrong.any():
+    if _any_seen(wrong):
         raise ValueError(
             f"labels must be in 0 … {classes - 1}, got {labels[wrong][0].item()}; rows to leave "
             "out are marked with ignore_index"
@@ -198,25 +183,24 @@ def _wrong_labels(labels: Tensor, counted: Tensor, classes: int) -> Tensor:
 
 
 def _check_targets(targets: Tensor, live: Tensor) -> None:
-    """Raise a ValueError for targets outside [0, 1], where a look at them costs nothing."""
-    if _can_be_seen(targets, live):
-        wrong = live & ~((targets >= 0) & (targets <= 1))
-        if wrong.any():
-            raise ValueError(f"targets y must be in [0, 1], got {targets[wrong][0].item():g}")
+    """Raise a ValueError for targets outside [0, 1], where they can be looked at."""
+    wrong = live & ~((targets >= 0) & (targets <= 1))
+    if _any_seen(wrong):
+        raise ValueError(f"targets y must be in [0, 1], got {targets[wrong][0].item():g}")
 
 
-def _can_be_seen(values: Tensor, counted: Tensor) -> bool:
-    """Whether to look at values neither waits for a device nor breaks a graph."""
-    return (
-        not torch.compiler.is_compiling()
-        and is_plain((values, counted))
-        and values.is_cpu
-        and counted.is_cpu
-    )
+def _any_seen(wrong: Tensor) -> bool:
+    """Whether one is True; False where looking would wait for a device or break a graph."""
+    if torch.compiler.is_compiling() or not wrong.is_cpu:
+        return False
+    try:
+        return bool(wrong.any())
+    except RuntimeError:  # a batched or fake tensor has no value to look at
+        return False
 
 
 def _pairs(z: Tensor, live: Tensor | None) -> Tensor:
-    """Each score beside a 0, moved so that the larger is 0; 0 where it does not count."""
+    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
     z = z if live is None else torch.where(live, z, 0)
     pairs = torch.stack([z, -z], dim=-1)
     return torch.minimum(pairs, torch.zeros_like(pairs))  # at most 0, +∞ too

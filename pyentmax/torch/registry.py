@@ -1,185 +1,223 @@
-"""How an operation is registered with PyTorch: ``torch.ops.pyentmax``.
+"""How an operation is registered with PyTorch, as ``torch.ops.pyentmax``.
 
-An operation has a schema, a function that computes it on any device, and one that says what its
-results look like; most have a derivative, and a rule for a batched axis. They all are opaque to
-`torch.compile` and `torch.export`, in whose graphs they stand by name.
-
-PyTorch's way from a call to that function, and back to its derivative, takes ten times as long as a
-short row. So where nothing but the derivative is to be seen of it, with plain tensors on the host
-and no transformation, graph, mode or profiler under way, the function is called at once.
+`torch.compile`, `torch.export` and whatever watches calls see the operation by its name. A
+derivative registered with an operation does not reach `torch.func` or forward mode, so that eager
+calls which are differentiated go through an `autograd.Function` around it, with the same rules.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch._C import _functorch
 from torch.autograd import forward_ad
 from torch.library import Library, register_autograd, register_fake, register_vmap
 
-from pyentmax.calls.parameters import UpperBounds
-from pyentmax.mappings import MAPPINGS
-
 LIBRARY = Library("pyentmax", "DEF")
-PARAMETER = "Tensor? parameter, float? number"
+PARAMETER = "Tensor? parameter, float? number"  # of a mapping: one of the two, or none
+
+Rule = Callable[..., Any]
 
 
-def defined(
-    name: str, schema: str, compute: Callable[..., Any], fake: Callable[..., Any]
-) -> Callable[..., Any]:
-    """Register an operation: what it computes on any device, and what its results look like."""
-    LIBRARY.define(f"{name}{schema}")
-    LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
-    register_fake(f"pyentmax::{name}", fake, lib=LIBRARY)
-    operation: Callable[..., Any] = getattr(torch.ops.pyentmax, name).default
+def registered(
+    name: str,
+    schema: str,
+    *,
+    compute: Rule,
+    fake: Rule,
+    setup_context: Rule,
+    backward: Rule,
+    jvp: Rule,
+    vmap: Callable[[Rule], Rule],
+) -> Rule:
+    """Register an operation with its rules, and return the function to call.
+
+    Parameters
+    ----------
+    name, schema : str
+    compute : callable
+        the results, on any device
+    fake : callable
+        empty tensors like the results
+    setup_context, backward, jvp : callables
+        as the static methods of an `autograd.Function`
+    vmap : callable
+        returns the rule for `torch.vmap`, given the function to call
+    """
 
     def call(*args: Any) -> Any:
         if torch.compiler.is_compiling():
             return operation(*args)
-        if forward_ad._current_level >= 0 and any(map(_has_tangent, args)):
-            # Unsaid, PyTorch would go on without the tangents, as if they were zeros.
-            raise NotImplementedError(
-                f"{name} has no derivative in forward mode: take it in reverse, as by "
-                "torch.func.vjp, jacrev, or autograd.functional.jacobian"
-            )
-        if is_plain(args):
-            if not torch.is_grad_enabled() or not any(map(_requires_grad, args)):
-                return compute(*args)
-            if name in _AT_ONCE:
-                return _AT_ONCE[name].apply(*args)
-        if name in _FUNCTIONS and _in_a_gradient():
-            return _FUNCTIONS[name].apply(*args)
-        return operation(*args)
+        differentiable, grad_enabled = False, torch.is_grad_enabled()
+        for arg in args:
+            if isinstance(arg, Tensor):
+                primal, tangent = forward_ad.unpack_dual(arg)
+                if tangent is not None:
+                    primals = [_without_tangent(arg) for arg in args]
+                    output = function.apply(*primals)
+                    return _linearized(output, setup_context, jvp, primals, args)
+                # Where forward mode is on, it may have a tangent of an outer transformation.
+                if primal is not arg or grad_enabled and _may_be_differentiated(arg):
+                    differentiable = True
+        return function.apply(*args) if differentiable else eager(*args)
 
-    _COMPUTES[name] = compute
+    # PyTorch calls the rules of `register_autograd` with every operation, whether or not it is
+    # differentiated. Eager calls spare that by an overload without them.
+    for overload in ("", ".eager"):
+        LIBRARY.define(f"{name}{overload}{schema}")
+        LIBRARY.impl(f"{name}{overload}", compute, "CompositeExplicitAutograd")
+        register_fake(f"pyentmax::{name}{overload}", fake, lib=LIBRARY)
+        register_vmap(f"pyentmax::{name}{overload}", vmap(call), lib=LIBRARY)
+    register_autograd(f"pyentmax::{name}", backward, setup_context=setup_context, lib=LIBRARY)
+    operations = getattr(torch.ops.pyentmax, name)
+    operation, eager = operations.default, operations.eager
+
+    # PyTorch binds the arguments of each call to the signature of `forward`, and finds it faster
+    # where it is an attribute.
+    def forward(*args: Any) -> Any:
+        return eager(*args)
+
+    forward.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    rules = {
+        "forward": forward,
+        "setup_context": setup_context,
+        "backward": backward,
+        "jvp": jvp,
+        "vmap": vmap(call),
+    }
+    methods = {key: staticmethod(rule) for key, rule in rules.items()}
+    function: Any = type(f"Pyentmax_{name}", (torch.autograd.Function,), methods)
+
     return call
 
 
-_COMPUTES: dict[str, Callable[..., Any]] = {}
-
-# `torch.func.grad` takes no derivative that an operation was registered with. It takes an
-# `autograd.Function`, which is the operation with the same derivative and the rule for batches.
-_FUNCTIONS: dict[str, type[torch.autograd.Function]] = {}
-
-# The same of what an operation computes, which no transformation gets to see.
-_AT_ONCE: dict[str, type[torch.autograd.Function]] = {}
-
-
-def differentiable(name: str, keep: Callable[..., None], backward: Callable[..., Any]) -> None:
-    """Give an operation its derivative, and say what to keep for that."""
-    register_autograd(f"pyentmax::{name}", backward, setup_context=keep, lib=LIBRARY)
-    operation, compute = getattr(torch.ops.pyentmax, name).default, _COMPUTES[name]
-
-    def forward(ctx: Any, *args: Any) -> Any:
-        result = compute(*args)
-        keep(ctx, args, result)
-        return result
-
-    # With `setup_context`, each call would look the signature of `forward` up.
-    _FUNCTIONS[name] = _function(name, forward=operation, setup_context=keep, backward=backward)
-    _AT_ONCE[name] = _function(name, forward=forward, backward=backward)
+def _may_be_differentiated(tensor: Tensor) -> bool:
+    if tensor.requires_grad:
+        return True
+    try:
+        tensor.data_ptr()
+    except RuntimeError:  # `torch.func` has wrapped it, and has not said for what
+        return True
+    return False
 
 
-def _function(name: str, **methods: Callable[..., Any]) -> type[torch.autograd.Function]:
-    static = {key: staticmethod(method) for key, method in methods.items()}
-    return type(f"Pyentmax_{name}", (torch.autograd.Function,), static)
+def _without_tangent(arg: Any) -> Any:
+    if not isinstance(arg, Tensor):
+        return arg
+    primal, tangent = forward_ad.unpack_dual(arg)
+    return arg if tangent is None else primal
 
 
-def batched(name: str, rule: Callable[..., Any]) -> None:
-    """Tell `torch.vmap` what to do: ``rule(info, axes, *arguments)`` -> results, their axes."""
-    register_vmap(f"pyentmax::{name}", rule, lib=LIBRARY)
-    if name in _FUNCTIONS:
-        _FUNCTIONS[name].vmap = staticmethod(rule)
+class _Context:
+    """What `setup_context` and `jvp` use of an `autograd.Function`'s."""
+
+    def save_for_forward(self, *tensors: Tensor | None) -> None:
+        self.saved_tensors = tensors
+
+    save_for_backward = mark_non_differentiable = save_for_forward
+    # The tensors of the last call are those for forward mode, which setup_context saves last.
 
 
-_DIFFERENTIATES = (_functorch.TransformType.Grad, _functorch.TransformType.Jvp)
+def _linearized(output: Any, setup_context: Rule, jvp: Rule, primals: Any, args: Any) -> Any:
+    """The output plus the derivative times args − primals, which is 0 and has their tangents.
+
+    PyTorch switches forward mode off while it runs the `jvp` of a Function, so that one within
+    another would lose its tangents. Here the derivative is an ordinary computation.
+    """
+    context = _Context()
+    setup_context(context, primals, output)
+    moved = jvp(context, *(None if x is y else x - y for x, y in zip(args, primals, strict=True)))
+    if isinstance(output, Tensor):
+        return output + moved
+    return tuple(x if dx is None else x + dx for x, dx in zip(output, moved, strict=True))
 
 
-def _in_a_gradient() -> bool:
-    """Whether some transformation of `torch.func` that is under way differentiates."""
-    under_way = _functorch.get_interpreter_stack() or ()
-    return any(transformation.key() in _DIFFERENTIATES for transformation in under_way)
+def keep(ctx: Any, *tensors: Tensor | None) -> None:
+    """Save tensors for both modes."""
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
 
 
-_PLAIN_TENSORS = (Tensor, torch.nn.Parameter)
-# What PyTorch would have to see to with a tensor; batched ones, for example, have further keys.
-_PLAIN_KEYS = torch._C._dispatch_keys(torch.empty(0, device="cpu")).raw_repr()
+def no_forward_mode(what: str) -> Rule:
+    """A rule for forward mode that refuses."""
+
+    def refuse(*args: Any) -> Any:
+        raise NotImplementedError(
+            f"{what} has no derivative in forward mode: take it in reverse, as by torch.func.vjp, "
+            "jacrev, or autograd.functional.jacobian"
+        )
+
+    return refuse
 
 
-def is_plain(args: tuple[Any, ...]) -> bool:
-    """Whether all tensors are the host's and PyTorch's own, and nobody watches or transforms."""
-    for arg in args:
-        if isinstance(arg, Tensor) and not (
-            type(arg) in _PLAIN_TENSORS and torch._C._dispatch_keys(arg).raw_repr() == _PLAIN_KEYS
-        ):
-            return False
-    return not (
-        torch._C._are_functorch_transforms_active()
-        or torch._C._len_torch_dispatch_stack()
-        or torch._C._len_torch_function_stack()
-        or torch._C._get_tracing_state()
-        or torch.autograd._profiler_enabled()  # which shows operations by name
-    )
+def not_differentiable(message: Callable[..., str]) -> dict[str, Rule]:
+    """Rules of an operation without a derivative; PyTorch would go on with zeros in silence.
+
+    Parameters
+    ----------
+    message : callable
+        what to say, of the arguments of the call
+    """
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.message = message(*inputs)
+
+    def refuse(ctx: Any, *gradients: Any) -> Any:
+        raise NotImplementedError(ctx.message)
+
+    return {"setup_context": setup_context, "backward": refuse, "jvp": refuse}
 
 
-def _has_tangent(arg: Any) -> bool:
-    return isinstance(arg, Tensor) and forward_ad.unpack_dual(arg).tangent is not None
+def one_by_one(call: Rule) -> Rule:
+    """A rule for `torch.vmap` that calls the operation once per example."""
+
+    def rule(info: Any, axes: Any, *args: Any) -> tuple[Any, Any]:
+        found = [
+            call(*(x if n is None else x.select(n, i) for x, n in zip(args, axes, strict=True)))
+            for i in range(info.batch_size)
+        ]
+        if isinstance(found[0], Tensor):
+            return torch.stack(found), 0
+        results = tuple(map(torch.stack, zip(*found, strict=True)))
+        return results, (0,) * len(results)
+
+    return rule
 
 
-def _requires_grad(arg: Any) -> bool:
-    return isinstance(arg, Tensor) and arg.requires_grad
+def row_by_row(call: Rule, arrays: int, per_score: Callable[[str], bool]) -> Rule:
+    """A rule for `torch.vmap` that puts the batched axis before the others.
+
+    Parameters
+    ----------
+    call : callable
+        (*arrays, name, parameter, number, mask) → tensor like the first
+    arrays : int
+        the number of arrays of rows
+    per_score : callable
+        whether a mapping's parameter broadcasts against the scores, not the rows
+    """
+
+    def rule(info: Any, axes: Any, *args: Any) -> tuple[Tensor, int]:
+        rows = [
+            x.unsqueeze(0).expand(info.batch_size, *x.shape) if axis is None else x.movedim(axis, 0)
+            for x, axis in zip(args[:arrays], axes[:arrays], strict=True)
+        ]
+        name, parameter, number, mask = args[arrays:]
+        ndim = rows[0].ndim
+        parameter_ndim = ndim if per_score(name) else ndim - 1
+        parameter = _aligned(parameter, axes[arrays + 1], parameter_ndim)
+        return call(*rows, name, parameter, number, _aligned(mask, axes[arrays + 3], ndim)), 0
+
+    return rule
 
 
-def like_first(first: Tensor, *rest: Any) -> Tensor:
-    """A result of the first argument's shape and dtype, contiguous."""
-    return first.new_empty(first.shape)
-
-
-def values_of(name: str, parameter: Any, number: Any) -> tuple[Any, ...]:
-    """What follows the arrays in the calls of a mapping of that name: its parameter, if any."""
-    if not MAPPINGS[name].parameters:
-        return ()
-    return (number if parameter is None else parameter,)
-
-
-def front(tensor: Tensor, axis: int | None, size: int) -> Tensor:
-    """The batched axis first, made if there is none."""
-    if axis is None:
-        return tensor.unsqueeze(0).expand(size, *tensor.shape)
-    return tensor.movedim(axis, 0)
-
-
-def aligned(tensor: Any, axis: int | None, ndim: int) -> Any:
-    """The batched axis first in what broadcasts against ndim axes, itself not counted."""
+def _aligned(tensor: Tensor | None, axis: int | None, ndim: int) -> Tensor | None:
+    """The batched axis first of ndim, in a tensor that broadcasts against that many."""
     if tensor is None or axis is None:
         return tensor
     tensor = tensor.movedim(axis, 0)
-    missing = ndim - (tensor.ndim - 1)
+    missing = ndim - tensor.ndim
     return tensor.reshape(tensor.shape[0], *(1,) * missing, *tensor.shape[1:])
-
-
-def parameter_axes(name: str, ndim: int) -> int:
-    """How many axes a mapping's parameter broadcasts against: the rows', or a bound's, all."""
-    return ndim if is_bound(name) else ndim - 1
-
-
-def is_bound(name: str) -> bool:
-    """Whether a mapping's parameter belongs to each score, and not to each row."""
-    declared = getattr(getattr(MAPPINGS[name].forward, "kind", None), "parameters", ())
-    return any(isinstance(parameter, UpperBounds) for parameter in declared)
-
-
-def one_by_one(operation: Callable[..., Any], n: int, axes: Any, args: Any) -> Any:
-    """The results of n calls, stacked along a new first axis."""
-    found = [
-        operation(
-            *(x if axis is None else x.select(axis, i) for x, axis in zip(args, axes, strict=True))
-        )
-        for i in range(n)
-    ]
-    if isinstance(found[0], Tensor):
-        return torch.stack(found)
-    return tuple(map(torch.stack, zip(*found, strict=True)))

@@ -11,15 +11,13 @@ pytest.importorskip(
     "sklearn", reason="scikit-learn is not installed; pip install 'pyentmax[sklearn]'"
 )
 from scipy import sparse
-from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
-from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import compute_class_weight
 from sklearn.utils.estimator_checks import check_estimator
 
 from pyentmax.sklearn import FenchelYoungClassifier
@@ -36,16 +34,15 @@ LOSSES = ["softmax", 1.25, "entmax15", "sparsemax", 3.0, "one-vs-all"]
     [
         FenchelYoungClassifier(),
         FenchelYoungClassifier("one-vs-all"),
-        FenchelYoungClassifier("softmax", solver="sgd", max_iter=300, tol=1e-3),
     ],
     ids=str,
 )
 @pytest.mark.filterwarnings("ignore")
-def test_scikit_learns_own_checks_pass(estimator):
+def test_scikit_learn_checks_pass(estimator):
     check_estimator(estimator)
 
 
-def test_with_the_loss_of_softmax_it_is_logistic_regression():
+def test_softmax_loss_is_logistic_regression():
     for c in (0.1, 10):
         ours = FenchelYoungClassifier("softmax", C=c, tol=1e-9).fit(X, Y)
         theirs = LogisticRegression(C=c, tol=1e-10, max_iter=10_000).fit(X, Y)
@@ -55,26 +52,26 @@ def test_with_the_loss_of_softmax_it_is_logistic_regression():
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_the_gradient_is_zero_where_it_ends(loss):
-    from pyentmax.sklearn.classifier import loss_of
+def test_gradient_is_zero_at_the_solution(loss):
+    from pyentmax.sklearn.classifier import weighted_loss
 
     c = 0.7
     fitted = FenchelYoungClassifier(loss, C=c, tol=1e-8, max_iter=5000).fit(X, Y)
     scores = X @ fitted.coef_.T + fitted.intercept_
-    value, g = loss_of(loss)(scores, Y, np.full(len(Y), c))
+    value, g = weighted_loss(loss)(scores, Y, np.full(len(Y), c))
     gradient = np.concatenate([fitted.coef_ + g.T @ X, g.sum(axis=0)[:, None]], axis=1)
     assert np.abs(gradient).max() < 1e-4
     # Convex, so nothing near is better.
     rng = np.random.default_rng(0)
     for _ in range(20):
         coef = fitted.coef_ + 0.1 * rng.normal(size=fitted.coef_.shape)
-        other, _ = loss_of(loss)(X @ coef.T + fitted.intercept_, Y, np.full(len(Y), c))
+        other, _ = weighted_loss(loss)(X @ coef.T + fitted.intercept_, Y, np.full(len(Y), c))
         before = value + np.sum(fitted.coef_**2) / 2
         assert other + np.sum(coef**2) / 2 >= before
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_probabilities_are_distributions_and_sparse_where_the_loss_is(loss):
+def test_probabilities_are_sparse_distributions(loss):
     digits, labels = load_digits(return_X_y=True)
     fitted = FenchelYoungClassifier(loss, C=0.1, tol=1e-4).fit(digits / 16, labels)
     p = fitted.predict_proba(digits / 16)
@@ -85,7 +82,7 @@ def test_probabilities_are_distributions_and_sparse_where_the_loss_is(loss):
     np.testing.assert_array_equal(p.argmax(axis=1), fitted.predict(digits / 16))
 
 
-def test_labels_may_be_anything_and_distributions_are_targets_too():
+def test_labels_of_any_kind_and_distributions():
     names = np.array(["one", "two", "three"])[Y]
     by_name = FenchelYoungClassifier().fit(X, names)
     assert set(by_name.classes_) == {"one", "two", "three"}
@@ -101,52 +98,12 @@ def test_labels_may_be_anything_and_distributions_are_targets_too():
     )
 
 
-def test_targets_of_each_class_may_be_sparse():
+def test_multilabel_targets_may_be_sparse():
     y = np.eye(3)[Y]
     dense = FenchelYoungClassifier("one-vs-all").fit(X, y)
     for thin in (sparse.csr_matrix(y), sparse.csr_array(y.astype(int))):
         fitted = FenchelYoungClassifier("one-vs-all").fit(X, thin)
         np.testing.assert_array_equal(fitted.coef_, dense.coef_)
-
-
-def test_distributions_leave_the_names_of_the_classes():
-    """They made 0 … K − 1 of them, with another K, too."""
-    names = np.array(["a", "b", "c"])
-    fitted = FenchelYoungClassifier(solver="sgd").partial_fit(X, names[Y], names)
-    with pytest.raises(ValueError, match="expected 3 columns, got 4"):
-        fitted.partial_fit(X, np.eye(4)[Y])
-    fitted.partial_fit(X, np.eye(3)[Y])
-    np.testing.assert_array_equal(fitted.classes_, names)
-    assert set(fitted.predict(X)) <= set(names)
-
-
-@pytest.mark.filterwarnings("ignore:invalid value encountered in cast")  # scikit-learn, of NaN
-def test_many_classes_are_not_taken_for_a_regression(recwarn):
-    features = np.random.default_rng(1).normal(size=(200, 5))
-    labels = np.arange(200) % 25
-    FenchelYoungClassifier(solver="sgd").partial_fit(features, labels, classes=np.arange(25))
-    assert not recwarn.list
-
-
-def test_classes_name_the_columns_of_distributions():
-    """They were dropped without a word, and the labels refused by the next call."""
-    names = np.array(["a", "b", "c"])
-    fitted = FenchelYoungClassifier(solver="sgd").partial_fit(X, np.eye(3)[Y], classes=names)
-    np.testing.assert_array_equal(fitted.classes_, names)
-    by_label = FenchelYoungClassifier(solver="sgd").partial_fit(X, names[Y], classes=names)
-    fitted.partial_fit(X, names[Y]).partial_fit(X, np.eye(3)[Y], classes=names)
-    by_label.partial_fit(X, names[Y]).partial_fit(X, names[Y], classes=names[::-1])
-    np.testing.assert_allclose(fitted.coef_, by_label.coef_, rtol=1e-9, atol=1e-12)
-    for given, message in [
-        (["a", "b"], "expected 2 columns, got 3"),
-        (["c", "a", "b"], "columns in ascending order"),
-        (["a", "a", "b"], "columns in ascending order"),
-        ([0, 1, np.nan], "NaN"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            FenchelYoungClassifier(solver="sgd").partial_fit(X, np.eye(3)[Y], classes=given)
-    with pytest.raises(ValueError, match="expected those of the first call, .*, got"):
-        fitted.partial_fit(X, np.eye(3)[Y], classes=[0, 1, 2])
 
 
 def test_two_classes_have_one_decision():
@@ -159,7 +116,7 @@ def test_two_classes_have_one_decision():
     np.testing.assert_allclose(fitted.predict_proba(X[two]), p, atol=1e-12, rtol=1e-7)
 
 
-def test_weights_count_as_repetitions_do():
+def test_weights_count_as_repetitions():
     times = np.random.default_rng(0).integers(0, 4, size=len(Y))
     weighted = FenchelYoungClassifier(tol=1e-9).fit(X, Y, sample_weight=times)
     repeated = FenchelYoungClassifier(tol=1e-9).fit(X.repeat(times, axis=0), Y.repeat(times))
@@ -175,125 +132,7 @@ def test_weights_count_as_repetitions_do():
     np.testing.assert_allclose(by_class.coef_, by_sample.coef_, atol=1e-5, rtol=1e-7)
 
 
-@pytest.mark.parametrize("solver", ["lbfgs", "sgd"])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_sparse_features_give_the_same_model(solver):
-    options = {"solver": solver, "random_state": 0, "max_iter": 20, "tol": 1e-3}
-    dense = FenchelYoungClassifier(**options).fit(X, Y)
-    thin = FenchelYoungClassifier(**options).fit(sparse.csr_matrix(X), Y)
-    np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-8, rtol=1e-7)
-    np.testing.assert_allclose(
-        dense.predict_proba(X), thin.predict_proba(sparse.csc_matrix(X)), rtol=1e-7
-    )
-    rows = X.copy()
-    rows[::3] = 0  # nothing in them
-    wide = sparse.csr_array(rows)
-    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
-    dense, thin = (FenchelYoungClassifier(**options).fit(given, Y) for given in (rows, wide))
-    np.testing.assert_allclose(dense.coef_, thin.coef_, atol=1e-8, rtol=1e-7)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_steps_come_near_the_optimum():
-    best = FenchelYoungClassifier().fit(X, Y)
-    steps = FenchelYoungClassifier(solver="sgd", random_state=0, max_iter=1000, tol=1e-6)
-    assert np.abs(steps.fit(X, Y).predict_proba(X) - best.predict_proba(X)).mean() < 0.05
-    parts = FenchelYoungClassifier(solver="sgd")
-    for _ in range(50):
-        for start in range(0, 150, 50):
-            rows = np.arange(start, start + 50)
-            parts.partial_fit(X[rows], Y[rows], classes=[0, 1, 2])
-    assert parts.score(X, Y) > 0.85
-    assert not hasattr(FenchelYoungClassifier(), "partial_fit")
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_weights_count_in_steps_of_one_sample_too():
-    """Weights were divided by their sum in each batch: a single sample's was always 1."""
-    constant = np.zeros((len(Y), 1))  # so that only how often a class comes is learned
-    by_class = {0: 6, 1: 3, 2: 1}
-    fitted = FenchelYoungClassifier(
-        "softmax", class_weight=by_class, solver="sgd", batch_size=1, random_state=0, max_iter=60
-    ).fit(constant, Y)
-    np.testing.assert_allclose(
-        fitted.predict_proba(constant[:1]), [[0.6, 0.3, 0.1]], atol=0.03, rtol=1e-7
-    )
-
-
-def test_classes_are_balanced_by_weights_of_all_samples():
-    """A call balanced its own samples, whatever the next ones were; scikit-learn refuses too."""
-    balanced = FenchelYoungClassifier(solver="sgd", class_weight="balanced", rate=1e-3)
-    for model in (balanced, SGDClassifier(class_weight="balanced")):
-        with pytest.raises(ValueError, match=r"compute_class_weight\('balanced', classes=classes"):
-            model.partial_fit(X[:100], Y[:100], [0, 1, 2])
-    rows = np.r_[0:10, 50:100, 100:150]
-    weights = compute_class_weight("balanced", classes=np.arange(3), y=Y[rows])
-    by_class = clone(balanced).set_params(class_weight=dict(enumerate(weights)))
-    by_class.partial_fit(X[:60], Y[:60], [0, 1, 2])  # without one of the classes
-    by_sample = FenchelYoungClassifier(solver="sgd", rate=1e-3)
-    by_sample.partial_fit(X[:60], Y[:60], [0, 1, 2], sample_weight=weights[Y[:60]])
-    np.testing.assert_allclose(by_class.coef_, by_sample.coef_, rtol=1e-9, atol=1e-15)
-
-
-def test_steps_go_on_from_where_the_other_solver_ended():
-    fitted = FenchelYoungClassifier(rate=1e-6).fit(X, Y).set_params(solver="sgd")
-    coef = fitted.coef_
-    np.testing.assert_allclose(fitted.partial_fit(X, Y).coef_, coef, atol=1e-4, rtol=1e-7)
-
-
-@pytest.mark.parametrize("first", ["fit", "partial_fit"])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_new_rate_counts_from_the_next_call_on(first):
-    """AdaGrad kept the rate of the first one."""
-
-    def moved(rate):
-        fitted = FenchelYoungClassifier(solver="sgd", max_iter=1, random_state=0)
-        fitted = fitted.fit(X, Y) if first == "fit" else fitted.partial_fit(X, Y, [0, 1, 2])
-        before = fitted.coef_
-        return fitted.set_params(rate=rate, batch_size=len(Y)).partial_fit(X, Y).coef_ - before
-
-    assert 0 < np.abs(moved(1e-9)).max() < 1e-9
-    # One step, so proportional to the rate: AdaGrad's sums of squares went on alike.
-    np.testing.assert_allclose(moved(1e-3), 1e6 * moved(1e-9), rtol=1e-4, atol=1e-12)
-
-
-FAILING = {
-    "weights": (lambda learn: learn(X, Y % 2, sample_weight=-np.ones(len(Y))), "weight"),
-    "NaN": (lambda learn: learn(X * np.nan, Y), "NaN"),
-    "columns": (lambda learn: learn(X[:, :2], Y, sample_weight=np.zeros(len(Y))), "features|zero"),
-    "one class": (lambda learn: learn(X, Y * 0 + 7), "class"),
-    "beyond floats": (lambda learn: learn(X * 1e200, Y), "beyond floats: scale the features"),
-}
-
-
-@pytest.mark.parametrize("method", ["fit", "partial_fit"])
-@pytest.mark.parametrize("failing", FAILING)
-def test_a_call_that_fails_leaves_everything_as_it_was(method, failing):
-    """It left new classes beside old coefficients, NaNs, and no calibration."""
-    call, message = FAILING[failing]
-    fitted = FenchelYoungClassifier(solver="sgd").partial_fit(X, Y, [0, 1, 2]).calibrate(X, Y)
-    before = pickle.dumps(fitted)
-    with pytest.raises(ValueError, match=message):
-        call(getattr(fitted, method))
-    assert pickle.dumps(fitted) == before
-    new = FenchelYoungClassifier(solver="sgd")
-    settings = dict(vars(new))
-    with pytest.raises(ValueError, match=f"{message}|classes"):
-        call(getattr(new, method))
-    assert vars(new) == settings
-
-
-def test_coefficients_beyond_floats_are_told_by_partial_fit():
-    """They became NaN, and each prediction the first class, without a word."""
-    steps = FenchelYoungClassifier(solver="sgd", rate=1e290, batch_size=len(Y))
-    steps.partial_fit(X * 1e10, Y, [0, 1, 2])
-    before = pickle.dumps(steps)
-    with pytest.raises(ValueError, match=r"beyond floats: .* lower rate, 1e\+290"):
-        steps.partial_fit(X * 1e10, Y)
-    assert pickle.dumps(steps) == before
-
-
-def test_scores_beyond_floats_are_no_prediction():
+def test_prediction_from_overflowing_scores_is_an_error():
     """Each was the first class, and the set of labels empty."""
     fitted = FenchelYoungClassifier().fit(X, Y).calibrate(X, Y)
     for method in ("predict", "predict_proba", "decision_function", "predict_set"):
@@ -301,27 +140,25 @@ def test_scores_beyond_floats_are_no_prediction():
             getattr(fitted, method)(np.full_like(X, 1.7e308))
 
 
-def test_it_works_in_a_pipeline():
+def test_pipelines_searches_calibration_and_pickling():
     model = make_pipeline(StandardScaler(), FenchelYoungClassifier("sparsemax"))
     assert model.fit(*load_iris(return_X_y=True)).score(*load_iris(return_X_y=True)) > 0.95
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_it_works_in_a_search_and_under_a_calibration():
-    steps = FenchelYoungClassifier(solver="sgd", max_iter=20, random_state=0)
-    grid = {"loss": np.array(["softmax", "sparsemax"]), "rate": np.array([1e-9, 0.3])}
-    search = GridSearchCV(steps, grid, cv=3).fit(X, Y)
-    assert search.best_params_["rate"] == 0.3
+    grid = {"loss": np.array(["softmax", "sparsemax"]), "C": np.array([1e-9, 1.0])}
+    search = GridSearchCV(FenchelYoungClassifier(), grid, cv=3).fit(X, Y)
+    assert search.best_params_["C"] == 1
     assert search.best_score_ > 0.9
     calibrated = CalibratedClassifierCV(FenchelYoungClassifier("sparsemax"), cv=3).fit(X, Y)
     assert calibrated.score(X, Y) > 0.9
+    again = pickle.loads(pickle.dumps(search.best_estimator_))
+    np.testing.assert_array_equal(again.predict_proba(X), search.predict_proba(X))
 
 
-def test_steps_go_on_after_pickling_and_a_clone_begins_anew():
-    steps = FenchelYoungClassifier(solver="sgd").partial_fit(X, Y, [0, 1, 2])
-    again = pickle.loads(pickle.dumps(steps))
-    np.testing.assert_array_equal(again.partial_fit(X, Y).coef_, steps.partial_fit(X, Y).coef_)
-    assert vars(clone(steps)) == vars(FenchelYoungClassifier(solver="sgd"))
+def test_sparse_features_give_the_same_model():
+    dense = FenchelYoungClassifier().fit(X, Y)
+    for thin in (sparse.csr_matrix(X), sparse.csc_array(X)):
+        fitted = FenchelYoungClassifier().fit(thin, Y)
+        np.testing.assert_allclose(dense.coef_, fitted.coef_, atol=1e-8, rtol=1e-7)
+        np.testing.assert_allclose(dense.predict_proba(X), fitted.predict_proba(thin), rtol=1e-7)
 
 
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2.0, 3.0])
@@ -334,7 +171,7 @@ def test_a_label_enters_the_support_at_its_score(alpha):
         np.testing.assert_array_equal(inside[decided], (needed < temperature)[decided])
 
 
-def test_a_temperature_is_a_number_whatever_the_scores_and_the_alpha():
+def test_temperatures_of_extreme_scores_and_alphas():
     z = np.array([[1.7e308, 0, -1.7e308, -1.7e308], [3, 2, 1, 0], [1, 1, 1, 1]])
     for alpha in (np.nextafter(1, 2), 1.5, 2, 300, 1e5, 1e308):
         needed = support_scores(z, alpha)
@@ -346,7 +183,7 @@ def test_a_temperature_is_a_number_whatever_the_scores_and_the_alpha():
 
 @pytest.mark.parametrize("loss", [1 + 1e-9, 1.25, "entmax15", "sparsemax", 3.0])
 @pytest.mark.parametrize("coverage", [0.8, 0.95])
-def test_sets_hold_the_right_label_as_often_as_promised(loss, coverage):
+def test_sets_have_the_promised_coverage(loss, coverage):
     features, labels = make_classification(
         6000, 20, n_informative=10, n_classes=5, flip_y=0.1, random_state=0
     )
@@ -367,16 +204,7 @@ def test_sets_hold_the_right_label_as_often_as_promised(loss, coverage):
     assert 1 < np.mean(sizes) < 5
 
 
-def test_new_coefficients_have_to_be_calibrated_anew():
-    """Sets were promised the coverage that another model had been calibrated for."""
-    fitted = FenchelYoungClassifier(solver="sgd", max_iter=100, tol=1e-3).fit(X, Y)
-    for learn in (fitted.fit, fitted.partial_fit):
-        fitted.calibrate(X, Y).predict_set(X)
-        with pytest.raises(ValueError, match=r"calibrate\(X, y\) before"):
-            learn(X, Y).predict_set(X)
-
-
-def test_another_loss_has_to_be_calibrated_anew():
+def test_calibration_ends_with_its_model():
     """Temperatures of one α were taken for those of another: coverage 0.55 where 0.9 was asked."""
     fitted = FenchelYoungClassifier("entmax15").fit(X, Y).calibrate(X, Y)
     sets = fitted.predict_set(X)
@@ -388,14 +216,16 @@ def test_another_loss_has_to_be_calibrated_anew():
     with pytest.raises(ValueError, match="α > 1"):
         fitted.predict_set(X)
     # The same α by its number is the same loss, and what only fitting reads changes no set.
-    fitted.set_params(loss=1.5, C=7, penalty=None, fit_intercept=False, solver="sgd", rate=3)
+    fitted.set_params(loss=1.5, C=7, penalty=None, fit_intercept=False)
     np.testing.assert_array_equal(fitted.predict_set(X), sets)
     fitted.set_params(loss="sparsemax").calibrate(X, Y).predict_set(X)
+    with pytest.raises(ValueError, match=r"calibrate\(X, y\) before"):
+        fitted.fit(X, Y).predict_set(X)
 
 
 @pytest.mark.parametrize("loss", [1 + 1e-9, "entmax15", "sparsemax", 5.0, 20.0])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_sample_seen_again_has_its_label_in_its_set(loss):
+def test_calibration_sample_keeps_its_label(loss):
     """Scores round by the shape and kind of a batch, and a set at its edge lost a label by that."""
     rng = np.random.default_rng(0)
     fitted = FenchelYoungClassifier(loss).fit(rng.normal(size=(9, 20)), [0, 1, 2] * 3)
@@ -406,7 +236,7 @@ def test_a_sample_seen_again_has_its_label_in_its_set(loss):
             assert fitted.predict_set(again)[:, last].all()
 
 
-def test_the_quantile_is_split_conformal_predictions():
+def test_quantile_of_split_conformal_prediction():
     scores = np.arange(1.0, 20.0)  # 19 of them
     assert quantile(scores, 0.9) == 18
     assert quantile(scores, 0.95) == 19
@@ -420,24 +250,14 @@ def test_the_quantile_is_split_conformal_predictions():
         (lambda: FenchelYoungClassifier("hinge").fit(X, Y), "loss: expected one of"),
         (lambda: FenchelYoungClassifier(0.5).fit(X, Y), "loss: expected one of"),
         (lambda: FenchelYoungClassifier(penalty="l1").fit(X, Y), "penalty: expected"),
-        (lambda: FenchelYoungClassifier(solver="saga").fit(X, Y), "solver: expected"),
         (lambda: FenchelYoungClassifier(C=0).fit(X, Y), "C: expected a number above 0"),
         (
             lambda: FenchelYoungClassifier(max_iter=1e-300).fit(X, Y),
             "max_iter: expected a positive whole number, got 1e-300",
         ),
-        (
-            lambda: FenchelYoungClassifier(solver="sgd", batch_size=2.5).partial_fit(X, Y, [0, 1]),
-            "batch_size: expected a positive whole number, got 2.5",
-        ),
         (lambda: FenchelYoungClassifier(C="x").fit(X, Y), "C: expected a number above 0, got 'x'"),
-        (
-            lambda: FenchelYoungClassifier(C=None).fit(X, Y),
-            "C: expected a number above 0, got None",
-        ),
         (lambda: FenchelYoungClassifier(tol=np.inf).fit(X, Y), "tol: expected a number above 0"),
         (lambda: FenchelYoungClassifier([1.5]).fit(X, Y), r"a finite α from 1 up, got \[1.5\]"),
-        (lambda: FenchelYoungClassifier(10**400).fit(X, Y), "a finite α from 1 up, got 100"),
         (
             lambda: FenchelYoungClassifier(class_weight={0: 0, 1: 0, 2: 0}).fit(X, Y),
             "a sum above 0 .* the sum 0",
@@ -451,7 +271,6 @@ def test_the_quantile_is_split_conformal_predictions():
             lambda: FenchelYoungClassifier(class_weight="balanced").fit(X, np.eye(3)[Y]),
             "expected labels",
         ),
-        (lambda: FenchelYoungClassifier(solver="sgd").partial_fit(X, Y), "at the first call"),
         (lambda: FenchelYoungClassifier().fit(X, Y).predict_set(X), r"calibrate\(X, y\) before"),
         (lambda: FenchelYoungClassifier().fit(X, Y).predict_set(X, 1.0), "between 0 and 1"),
         (lambda: FenchelYoungClassifier().fit(X, Y).calibrate(X, Y + 1), "expected the classes"),
@@ -459,43 +278,39 @@ def test_the_quantile_is_split_conformal_predictions():
             lambda: FenchelYoungClassifier().fit(X, Y).calibrate(X, np.array([0, "a", None] * 50)),
             "Unknown label type",
         ),
-        (lambda: FenchelYoungClassifier("softmax").fit(X, Y).calibrate(X, Y), "α > 1"),
     ],
 )
-def test_what_does_not_fit_is_said(call, message):
+def test_wrong_arguments_are_errors(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 
 
-def test_before_fit_there_is_nothing():
+def test_unfitted_estimators_raise():
     for method in ("predict", "predict_proba", "decision_function", "predict_set"):
         with pytest.raises(NotFittedError):
             getattr(FenchelYoungClassifier(), method)(X)
 
 
-def test_too_few_iterations_are_told():
+def test_too_few_iterations_warn():
     with pytest.warns(ConvergenceWarning, match="did not converge in 2 iterations"):
         FenchelYoungClassifier(max_iter=2).fit(X, Y)
 
 
-def test_scores_beyond_floats_are_told():
-    """The model of zeros came back without a word, and one of NaNs with warnings of NumPy alone."""
+def test_overflowing_scores_warn():
+    """The model of zeros came back without a word."""
     with pytest.warns(ConvergenceWarning, match="scale the features"):
         FenchelYoungClassifier().fit(X * 1e200, Y)
-    steps = FenchelYoungClassifier(solver="sgd", rate=1e300)
-    with np.errstate(all="ignore"), pytest.raises(ValueError, match=r"lower rate, 1e\+300"):
-        steps.fit(X, Y)
 
 
 @pytest.mark.parametrize("c", [np.inf, 1e308])
-def test_a_weight_beyond_all_bounds_is_no_penalty(c):
+def test_infinite_C_means_no_penalty(c):
     found = FenchelYoungClassifier(C=c).fit(X, Y)
     free = FenchelYoungClassifier(penalty=None).fit(X, Y)
     expected = free.coef_
     np.testing.assert_allclose(found.coef_, expected, rtol=1e-6, atol=1e-9)
 
 
-def test_labels_of_two_kinds_are_told():
+def test_labels_of_two_kinds_are_errors():
     """They could not be sorted, said Python."""
     x, letters = np.random.default_rng(0).standard_normal((40, 3)), np.array(list("abcd") * 10)
     numbers, objects = np.arange(40) % 4, letters.astype(object)

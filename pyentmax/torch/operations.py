@@ -1,0 +1,385 @@
+"""The operations of `pyentmax.torch`, and their derivatives.
+
+    mapping             p = π(z)
+    product             J v at the output p
+    parameter_gradient  Σ g ∘ ∂p/∂parameter
+    loss                a Fenchel-Young loss, reduced, and its gradient share ∘ (p − q)
+    attention, attention_gradients
+
+An operation takes the name of a mapping, so that these serve every row of `pyentmax.MAPPINGS`.
+Rows lie along the last axis. The parameter of a mapping is a tensor or a number.
+
+A first derivative runs the array functions. Where it may be differentiated again, which PyTorch
+says by gradients that are enabled in a backward pass, it is written in PyTorch's own operations
+(`composed`) for the mappings that these know; for the others it refuses to be.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pyentmax import MAPPINGS, attention_vjp, attention_vjp_alpha, fenchel_young_loss_and_grad
+from pyentmax import attention as array_attention
+from pyentmax.torch import composed
+from pyentmax.torch.arrays import has_kernels, on_arrays
+from pyentmax.torch.composed import HALF
+from pyentmax.torch.registry import (
+    PARAMETER,
+    keep,
+    no_forward_mode,
+    not_differentiable,
+    one_by_one,
+    registered,
+    row_by_row,
+)
+
+
+def per_score(name: str) -> bool:
+    """Whether a mapping's parameter belongs to each score, and not to each row."""
+    return "upper" in MAPPINGS[name].parameters
+
+
+def _value(parameter: Any, number: Any) -> Any:
+    return number if parameter is None else parameter
+
+
+def _values(name: str, parameter: Any, number: Any) -> tuple[Any, ...]:
+    """What follows the arrays in a call of the mapping: its parameter, if it has one."""
+    return (_value(parameter, number),) if MAPPINGS[name].parameters else ()
+
+
+def _like_first(first: Tensor, *rest: Any) -> Tensor:
+    return first.new_empty(first.shape)
+
+
+# --- p = π(z) -------------------------------------------------------------------------------------
+
+
+def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+    if not has_kernels(z.device):
+        return composed.mapping(z, name, _value(parameter, number), mask).contiguous()
+    return on_arrays(MAPPINGS[name].forward, z, *_values(name, parameter, number), mask=mask)
+
+
+def _keep_mapping(ctx: Any, inputs: Any, output: Tensor) -> None:
+    z, ctx.name, parameter, ctx.number, mask = inputs
+    scores = z if MAPPINGS[ctx.name].parameter_vjp_takes_scores else None
+    keep(ctx, output, scores, parameter, mask)
+
+
+def _mapping_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+    p, z, parameter, mask = ctx.saved_tensors
+    name, in_z, in_parameter = ctx.name, None, None
+    again = torch.is_grad_enabled() and name in composed.NAMES
+    if ctx.needs_input_grad[0]:
+        if again:
+            alpha = composed.support_alpha(name, _value(parameter, ctx.number))
+            in_z = composed.product(p, g, alpha)
+        else:
+            in_z = product(p, g, name, parameter, ctx.number, mask)
+    if ctx.needs_input_grad[2]:
+        if name == "entmax" and (again or not has_kernels(p.device)):
+            each = g * composed.grad_alpha(p, parameter)
+            in_parameter = each.sum(-1).sum_to_size(parameter.shape).to(parameter.dtype)
+        else:
+            in_parameter = parameter_gradient(p, g, z, name, parameter, mask)
+    return in_z, None, in_parameter, None, None
+
+
+def _mapping_jvp(ctx: Any, d_z: Any, _: None, d_parameter: Any, *rest: Any) -> Tensor:
+    p, _, parameter, _ = ctx.saved_tensors
+    if ctx.name not in composed.NAMES:
+        no_forward_mode(ctx.name)()
+    moved = torch.zeros_like(p)
+    if d_z is not None:
+        alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
+        moved = composed.product(p, d_z, alpha)
+    if d_parameter is not None:
+        moved = moved + composed.grad_alpha(p, parameter) * d_parameter.unsqueeze(-1)
+    return moved.to(p.dtype)
+
+
+mapping = registered(
+    "mapping",
+    f"(Tensor z, str name, {PARAMETER}, Tensor? mask) -> Tensor",
+    compute=_mapping,
+    fake=_like_first,
+    setup_context=_keep_mapping,
+    backward=_mapping_backward,
+    jvp=_mapping_jvp,
+    vmap=partial(row_by_row, arrays=1, per_score=per_score),
+)
+
+
+# --- J v ------------------------------------------------------------------------------------------
+
+
+def _product(p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
+    if not has_kernels(p.device):
+        alpha = composed.support_alpha(name, _value(parameter, number))
+        return composed.product(p, v, alpha).contiguous()
+    values = (_as_p(p, name, value) for value in _values(name, parameter, number))
+    return on_arrays(MAPPINGS[name].vjp, p, v.to(p.dtype), *values, mask=mask)
+
+
+def _as_p(p: Tensor, name: str, value: Any) -> Any:
+    """A bound, rounded as p was: the derivative asks where p equals it."""
+    if p.dtype not in HALF or not per_score(name):
+        return value
+    if isinstance(value, Tensor):
+        return value.to(p.dtype)
+    return torch.tensor(value, dtype=p.dtype).item()
+
+
+def _keep_product(ctx: Any, inputs: Any, output: Tensor) -> None:
+    p, _, ctx.name, parameter, ctx.number, mask = inputs
+    ctx.save_for_backward(p, parameter, mask)
+
+
+def _product_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+    p, parameter, mask = ctx.saved_tensors
+    if ctx.needs_input_grad[0] or ctx.needs_input_grad[3]:
+        raise NotImplementedError(
+            f"{ctx.name} has no second derivatives here: only α-entmax and its top-k relatives have"
+        )
+    in_v = product(p, g, ctx.name, parameter, ctx.number, mask)  # J is symmetric
+    return None, in_v, None, None, None, None
+
+
+product = registered(
+    "product",
+    f"(Tensor p, Tensor v, str name, {PARAMETER}, Tensor? mask) -> Tensor",
+    compute=_product,
+    fake=_like_first,
+    setup_context=_keep_product,
+    backward=_product_backward,
+    jvp=no_forward_mode("the product with a Jacobian"),
+    vmap=partial(row_by_row, arrays=2, per_score=per_score),
+)
+
+
+# --- the gradient in a parameter ------------------------------------------------------------------
+
+
+def _parameter_gradient(
+    p: Tensor, g: Tensor, z: Any, name: str, parameter: Tensor, mask: Any
+) -> Any:
+    vjp = MAPPINGS[name].parameter_vjp
+    if vjp is None:
+        raise NotImplementedError(
+            f"{name} has no derivative in {MAPPINGS[name].parameters[0]}: detach() it"
+        )
+    value = _as_p(p, name, parameter)
+    scores = () if z is None else (z,)
+    return on_arrays(vjp, p, g.to(p.dtype), value, *scores, mask=mask, dtype=parameter.dtype)
+
+
+parameter_gradient = registered(
+    "parameter_gradient",
+    "(Tensor p, Tensor g, Tensor? z, str name, Tensor parameter, Tensor? mask) -> Tensor",
+    compute=_parameter_gradient,
+    fake=lambda p, g, z, name, parameter, mask: parameter.new_empty(parameter.shape),
+    vmap=one_by_one,
+    **not_differentiable(
+        lambda p, g, z, name, *rest: (
+            f"{name}'s gradient in {MAPPINGS[name].parameters[0]} has no "
+            "derivative: take it without create_graph, or detach() it"
+        )
+    ),
+)
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+OPTIONS = "Tensor? weight, Tensor? mask, str reduction, int? ignore_index, float label_smoothing"
+
+
+def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values: Any) -> Any:
+    names = ("weight", "mask", "reduction", "ignore_index", "label_smoothing")
+    options = dict(zip(names, values, strict=True))
+    if not has_kernels(z.device):
+        return composed.loss_and_gradient(z, y, name, _value(parameter, number), **options)
+    own = zip(MAPPINGS[name].parameters, _values(name, parameter, number), strict=True)
+    return on_arrays(fenchel_young_loss_and_grad, z, y, name, **options, **dict(own))
+
+
+def _loss_fake(z: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    reduction = rest[-3]
+    return z.new_empty(z.shape[:-1] if reduction == "none" else ()), z.new_empty(z.shape)
+
+
+def _keep_loss(ctx: Any, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
+    z, y, ctx.name, parameter, ctx.number, weight, mask, *ctx.options = inputs
+    ctx.mark_non_differentiable(output[1])
+    keep(ctx, output[1], z, y, parameter, weight, mask)
+
+
+def _gradient(ctx: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """share ∘ (p − q), which can be differentiated again; q and the shares."""
+    _, z, y, parameter, weight, mask = ctx.saved_tensors
+    reduction, ignore_index, label_smoothing = ctx.options
+    q, counts, _ = composed.targets(z, y, mask, ignore_index, label_smoothing)
+    share = composed.shares(counts, weight, reduction, q).unsqueeze(-1)
+    z = torch.where(share == 0, 0, z)  # which may hold anything, NaN too
+    p = mapping(z, ctx.name, parameter, ctx.number, mask)
+    return torch.where(share == 0, 0, share * (p - q)).to(z.dtype), q, share
+
+
+def _loss_backward(ctx: Any, g: Tensor, _: Any) -> tuple[Any, ...]:
+    gradient, z, y, parameter, weight, mask = ctx.saved_tensors
+    g = g.unsqueeze(-1) if ctx.options[0] == "none" else g
+    in_z = in_y = None
+    if torch.is_grad_enabled() or ctx.needs_input_grad[1]:
+        gradient, q, share = _gradient(ctx)
+    if ctx.needs_input_grad[0]:
+        in_z = gradient * g
+    if ctx.needs_input_grad[1]:
+        alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
+        slope = composed.target_slope(z, q, alpha, mask)
+        in_y = torch.where(share == 0, 0, (1 - ctx.options[2]) * share * slope * g).to(y.dtype)
+    return in_z, in_y, *(None,) * 8
+
+
+def _loss_jvp(ctx: Any, d_z: Any, d_y: Any, *rest: Any) -> tuple[Tensor, None]:
+    if d_y is not None or any(tangent is not None for tangent in rest):
+        no_forward_mode("a loss, in anything but its scores,")()
+    gradient, _, _ = _gradient(ctx)
+    moved = gradient * d_z
+    return moved.sum(-1) if ctx.options[0] == "none" else moved.sum(), None
+
+
+_loss_operation = registered(
+    "loss",
+    f"(Tensor z, Tensor y, str name, {PARAMETER}, {OPTIONS}) -> (Tensor, Tensor)",
+    compute=_loss,
+    fake=_loss_fake,
+    setup_context=_keep_loss,
+    backward=_loss_backward,
+    jvp=_loss_jvp,
+    vmap=one_by_one,  # the mean of each example is its own
+)
+
+
+def loss(*args: Any) -> Tensor:
+    """The loss alone."""
+    result: Tensor = _loss_operation(*args)[0]
+    return result
+
+
+# --- attention ------------------------------------------------------------------------------------
+# The derivative computes the weights again: they are sparse, and their number is not known before.
+
+SETTING = f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale"
+
+
+def _attention_options(
+    query: Tensor, key: Tensor, setting: tuple[Any, ...]
+) -> tuple[Tensor | float, dict[str, Any]]:
+    """α, or 1 where there is none, and the keywords of `pyentmax.attention`."""
+    name, parameter, number, mask, causal, offset, scale = setting
+    if not query.is_cpu:  # arrays on the host do not go with these
+        if causal:
+            t, s = query.shape[-2], key.shape[-2]
+            seen = torch.ones(t, s, dtype=torch.bool, device=query.device).tril(offset)
+            mask, causal, offset = seen if mask is None else seen & mask, False, 0
+        if number is not None:
+            parameter = torch.tensor(number, device=query.device)
+    options = {"mapping": name, "mask": mask, "scale": scale, "causal": causal, "offset": offset}
+    values = _values(name, parameter, number)
+    if "alpha" in MAPPINGS[name].parameters:
+        return values[0], options
+    return 1.0, {**options, **dict(zip(MAPPINGS[name].parameters, values, strict=True))}
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Any:
+    alpha, options = _attention_options(query, key, setting)
+    return on_arrays(array_attention, query, key, value, alpha, **options)
+
+
+def _attention_fake(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
+    def without_heads(shape: Any) -> Any:  # one head of keys may serve several of queries
+        return shape[:-2] if len(shape) < 3 else (*shape[:-3], 1)
+
+    batch = torch.broadcast_shapes(*(without_heads(x.shape) for x in (query, key, value)))
+    if batch:
+        batch = (*batch[:-1], max(x.shape[-3] for x in (query, key, value) if x.ndim > 2))
+    return query.new_empty((*batch, query.shape[-2], value.shape[-1]))
+
+
+def _keep_attention(ctx: Any, inputs: Any, output: Tensor) -> None:
+    query, key, value, ctx.name, parameter, ctx.number, mask, *ctx.rest = inputs
+    ctx.save_for_backward(query, key, value, parameter, mask)
+
+
+def _attention_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+    query, key, value, parameter, mask = ctx.saved_tensors
+    setting = (ctx.name, parameter, ctx.number, mask, *ctx.rest)
+    *found, in_parameter = attention_gradients(g, query, key, value, *setting)
+    if not ctx.needs_input_grad[4]:
+        in_parameter = None
+    elif ctx.name != "entmax":
+        raise NotImplementedError(
+            f"attention by {ctx.name} has no derivative in its parameter: detach() it"
+        )
+    return *found, None, in_parameter, *(None,) * 5
+
+
+attention = registered(
+    "attention",
+    f"(Tensor query, Tensor key, Tensor value, {SETTING}) -> Tensor",
+    compute=_attention,
+    fake=_attention_fake,
+    setup_context=_keep_attention,
+    backward=_attention_backward,
+    jvp=no_forward_mode("attention"),
+    vmap=one_by_one,
+)
+
+
+def _attention_gradients(
+    g: Tensor, query: Tensor, key: Tensor, value: Tensor, *setting: Any
+) -> Any:
+    """Gradients of query, key, value and α."""
+    name, parameter, *_ = setting
+    alpha, options = _attention_options(query, key, setting)
+    learned = name == "entmax" and parameter is not None
+
+    def gradients(
+        query: Any, key: Any, value: Any, g: Any, alpha: Any, **options: Any
+    ) -> tuple[Any, ...]:
+        _, weights = array_attention(query, key, value, alpha, return_weights=True, **options)
+        found = attention_vjp(weights, query, key, value, g, alpha, **options)
+        return (*found, attention_vjp_alpha(weights, value, g, alpha)) if learned else found
+
+    found = on_arrays(gradients, query, key, value, g.to(query.dtype), alpha, **options)
+    if learned:
+        return (*found[:3], found[3].to(parameter.dtype))
+    return (*found, query.new_zeros(0 if parameter is None else parameter.shape))
+
+
+def _attention_gradients_fake(
+    g: Tensor, query: Tensor, key: Tensor, value: Tensor, name: str, parameter: Any, *rest: Any
+) -> tuple[Tensor, ...]:
+    like = query if parameter is None or name != "entmax" else parameter
+    found = (x.new_empty(x.shape) for x in (query, key, value))
+    return (*found, like.new_empty(0 if parameter is None else parameter.shape))
+
+
+attention_gradients = registered(
+    "attention_gradients",
+    f"(Tensor g, Tensor query, Tensor key, Tensor value, {SETTING})"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
+    compute=_attention_gradients,
+    fake=_attention_gradients_fake,
+    vmap=one_by_one,
+    **not_differentiable(
+        lambda *args: (
+            "attention has no second derivatives: multiply queries by keys, values by "
+            "pt.entmax of that"
+        )
+    ),
+)

@@ -1,0 +1,150 @@
+"""The page of torch operations, for devices without kernels: here the host, without them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyentmax as pe
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: pip install pyentmax[torch]")
+
+import pyentmax.torch as pt  # noqa: E402
+from pyentmax.torch import arrays, composed, functions, operations  # noqa: E402
+
+RNG = np.random.default_rng(0)
+SHAPE = (4, 7)
+Z, V = RNG.normal(size=(2, *SHAPE))
+MASK = RNG.random(SHAPE) < 0.7
+MASK[:, :3] = True
+MASK[3] = False
+VALUES: dict[str, Any] = {"topk_softmax": 2, "topk_sparsemax": 3, "entmax": 1.3}
+# Sums in another order: a few roundings of numbers up to 1.
+ROUNDING = {torch.float32: 2e-6, torch.float64: 4e-15}
+
+
+@pytest.fixture(autouse=True)
+def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (functions, operations):
+        monkeypatch.setattr(module, "has_kernels", lambda device: False)
+
+
+@pytest.mark.parametrize("name", composed.NAMES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_composed_mappings_equal_the_array_functions(name: str, dtype: Any) -> None:
+    z = torch.tensor(Z, dtype=dtype, requires_grad=True)
+    numbers = [VALUES[name]] if name in VALUES else []
+    rows = [torch.full(SHAPE[:1], value, dtype=torch.float64) for value in numbers]
+    tolerance = {"rtol": ROUNDING[dtype], "atol": ROUNDING[dtype]}
+    for mask in (None, MASK):
+        expected = getattr(pe, name)(z.detach().numpy(), *numbers, mask=mask)
+        gradient = getattr(pe, f"{name}_vjp")(expected, V.astype(expected.dtype), *numbers)
+        for values in (numbers, rows):
+            tensor = None if mask is None else torch.tensor(mask)
+            p = getattr(pt, name)(z, *values, mask=tensor)
+            np.testing.assert_allclose(p.detach(), expected, **tolerance)
+            (found,) = torch.autograd.grad(p, z, torch.tensor(V, dtype=dtype))
+            np.testing.assert_allclose(found, gradient, rtol=0, atol=10 * tolerance["atol"])
+
+
+@pytest.mark.parametrize("name", [name for name in composed.NAMES if name != "topk_softmax"])
+def test_composed_losses_equal_the_array_functions(name: str) -> None:
+    z, weight = torch.tensor(Z, requires_grad=True), torch.tensor([1.0, 0.5, 2, 1])
+    named = {"topk_sparsemax": {"k": 3}, "entmax": {"alpha": 1.3}}.get(name, {})
+    labels, several = torch.tensor([0, 1, 2, 1]), torch.zeros(SHAPE, dtype=torch.float64)
+    several[:, :2] = 0.5
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (labels, {"ignore_index": 1, "mask": torch.tensor(MASK)}),
+        (labels.to(torch.uint8), {"weight": weight, "reduction": "sum", "ignore_index": -100}),
+        (several, {"reduction": "none"}),
+    ]
+    if name != "topk_sparsemax":
+        cases += [(labels, {"label_smoothing": 0.1})]
+    for y, options in cases:
+        arrays = {k: x.numpy() if isinstance(x, torch.Tensor) else x for k, x in options.items()}
+        expected, slope = pe.fenchel_young_loss_and_grad(Z, y.numpy(), name, **named, **arrays)
+        found = pt.fenchel_young_loss(z, y, name, **named, **options)
+        np.testing.assert_allclose(found.detach(), expected, rtol=1e-13, atol=1e-14)
+        (gradient,) = torch.autograd.grad(found.sum(), z)
+        np.testing.assert_allclose(gradient, slope, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("alpha", [1, 1 + 1e-9, 1.5, 3, 20, np.inf])
+def test_composed_entmax_of_special_rows(alpha: float) -> None:
+    z = np.array([[1, -np.inf, 3, 3], [np.nan, 0, 1, 2], [-np.inf] * 4, [1e30, -1e30, 0, 0]])
+    expected = pe.entmax(z, alpha)
+    p = pt.entmax(torch.tensor(z), alpha)
+    np.testing.assert_allclose(p, expected, rtol=1e-13, atol=1e-14)
+    rows, v, alphas = torch.tensor(expected), torch.tensor(V[:, :4]), torch.full((4,), alpha)
+    product = composed.product(rows, v, alpha)
+    np.testing.assert_allclose(product, pe.entmax_vjp(expected, V[:, :4], alpha), atol=1e-14)
+    slope = composed.grad_alpha(rows, alphas.double())
+    expected = pe.entmax_grad_alpha(expected, alpha)
+    np.testing.assert_allclose(slope[[0, 2, 3]], expected[[0, 2, 3]], rtol=1e-8, atol=1e-13)
+
+
+def test_composed_derivatives() -> None:
+    z, alpha = torch.tensor(Z, requires_grad=True), torch.full((4,), 1.3, dtype=torch.float64)
+    assert torch.autograd.gradcheck(pt.entmax, (z, alpha.requires_grad_()))
+    assert torch.autograd.gradgradcheck(lambda z: pt.entmax15_loss(z, torch.arange(4)), z)
+    half = z.detach().bfloat16()
+    torch.testing.assert_close(pt.entmax15(half), pt.entmax15(half.float()).bfloat16())
+
+
+def test_dense_attention_equals_the_array_function() -> None:
+    query, key, value = (torch.tensor(x) for x in RNG.normal(size=(3, 2, 4, 5, 3)))
+    key, value, alpha = key[:, ::2], value[:, ::2], torch.tensor([1.2, 2.0, 1.5, 1.0])
+    mask = torch.rand(2, 1, 5, 5, generator=torch.Generator().manual_seed(0)) < 0.8
+    inputs = [query, key, value, alpha.double()]
+    for options in ({"causal": True, "offset": 1, "scale": 0.3}, {"mask": mask}):
+        arrays = {k: x.numpy() if isinstance(x, torch.Tensor) else x for k, x in options.items()}
+        expected = pe.attention(*(x.numpy() for x in inputs), **arrays)
+        found = pt.attention(*inputs, **options)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    inputs = [x.clone().requires_grad_() for x in inputs[:3]]
+    attended = lambda *inputs: pt.attention(*inputs, 1.4, causal=True)  # noqa: E731
+    assert torch.autograd.gradcheck(attended, inputs)
+    assert torch.autograd.gradgradcheck(attended, inputs)
+
+
+def test_other_mappings_name_the_host() -> None:
+    z, y = torch.tensor(Z), torch.arange(4)
+    for call in (
+        lambda: pt.fusedmax(z),
+        lambda: pt.normmax_loss(z, y),
+        lambda: pt.attention(z, z, z, mapping="csoftmax", upper=0.5),
+    ):
+        with pytest.raises(
+            NotImplementedError, match=r"has no kernel .* on the host, with .cpu\(\)"
+        ):
+            call()
+    with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):
+        pt.entmax(z, 0.5)
+    assert pt.entmax(z, torch.tensor(0.5)).isnan().all()  # values on a device are not looked at
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("cupy", [True, False])
+def test_on_a_gpu(cupy: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (functions, operations):
+        monkeypatch.setattr(module, "has_kernels", arrays.has_kernels)
+    if cupy:
+        pytest.importorskip("cupy")
+    else:
+        monkeypatch.setattr(arrays, "_cupy", lambda: None)
+    z = torch.from_numpy(Z.astype(np.float32)).requires_grad_()
+    there = z.detach().cuda().requires_grad_()
+    mask, y = torch.from_numpy(MASK), torch.tensor([0, 1, 2, 1])
+    for f in (
+        lambda z: pt.entmax15(z, mask=mask.to(z.device)),
+        lambda z: pt.entmax(z, torch.full((4,), 1.3, device=z.device)),
+        lambda z: pt.entmax15_loss(z, y.to(z.device)),
+        lambda z: pt.attention(z, z, z, causal=True),
+    ):
+        expected, found = f(z), f(there)
+        torch.testing.assert_close(found.cpu(), expected, rtol=2e-5, atol=2e-6)
+        (ours,) = torch.autograd.grad(expected.square().sum(), z)
+        (theirs,) = torch.autograd.grad(found.square().sum(), there)
+        torch.testing.assert_close(theirs.cpu(), ours, rtol=2e-5, atol=2e-5)
