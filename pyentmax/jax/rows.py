@@ -103,7 +103,10 @@ def by_rows(body: Callable[[jax.Array], jax.Array], z: Any, axis: Any, mask: Any
 def _checked_axes(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
     if not shape:
         raise ValueError("z is 0-dimensional; a row of at least one score is expected")
-    axes = normalize_axis_tuple(range(len(shape)) if axis is None else axis, len(shape), "axis")
+    try:
+        axes = normalize_axis_tuple(range(len(shape)) if axis is None else axis, len(shape), "axis")
+    except TypeError:
+        raise TypeError(f"axis must be an int, a tuple of int or None, got {axis!r}") from None
     if 0 in (shape[i] for i in axes):
         raise ValueError(f"z has no scores along axis {axis}; at least one is expected")
     return axes
