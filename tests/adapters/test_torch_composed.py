@@ -104,7 +104,7 @@ def test_dense_attention_equals_the_array_function() -> None:
         expected = pe.attention(*(x.numpy() for x in inputs), **arrays)
         found = pt.attention(*inputs, **options)
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
-    inputs = [x.clone().requires_grad_() for x in inputs[:3]]
+    inputs = [x[:1, : x.shape[1] // 2, :3].clone().requires_grad_() for x in inputs[:3]]
     attended = lambda *inputs: pt.attention(*inputs, 1.4, causal=True)  # noqa: E731
     assert torch.autograd.gradcheck(attended, inputs)
     assert torch.autograd.gradgradcheck(attended, inputs)

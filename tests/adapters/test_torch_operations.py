@@ -352,7 +352,7 @@ def test_losses_equal_the_array_functions(name: str) -> None:
 @pytest.mark.parametrize("name", ["softmax", "entmax15", "sparsemax"])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_losses_have_gradients_in_targets_and_weights(name: str, reduction: str) -> None:
-    z, a, w = tensor(4, 5), tensor(4, 5, seed=1), torch.tensor([1.0, 0.5, 2, 0.1]).double()
+    z, a, w = tensor(2, 3), tensor(2, 3, seed=1), torch.tensor([1.0, 0.5]).double()
     inputs = (z, a, w.requires_grad_())
 
     def loss(z: Any, a: Any, w: Any) -> Any:
