@@ -125,7 +125,7 @@ def _reduced(
     total = np.add.reduce(each, axis=None)
     if total != total:  # a NaN is what the kernel gives for a label that is out of range
         checked_labels(labels, counts, z.shape[-1])
-    if options.reduction == "mean" and not np.logical_and.reduce(counts, axis=None):
+    if options.reduction == "mean" and np.any(~counts & (weights != 0)):
         weights = np.broadcast_to(weights, counts.shape)
         # Rows without any score had their share in the sum of weights, and should not have.
         share = _total(weights) / _total(np.where(counts, weights, 0))
