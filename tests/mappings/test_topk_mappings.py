@@ -1,0 +1,223 @@
+"""topk_softmax and topk_sparsemax: what they keep, ties, derivatives, losses, errors."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.special import softmax as scipy_softmax
+
+import pyentmax
+from pyentmax import (
+    MAPPINGS,
+    check_jacobian,
+    sparsemax,
+    topk_softmax,
+    topk_sparsemax,
+    topk_sparsemax_loss_and_grad,
+)
+
+NAMES = ["topk_softmax", "topk_sparsemax"]
+both = pytest.mark.parametrize("name", NAMES)
+either_form = pytest.mark.parametrize("form", ["", "reference"])
+every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+
+
+def forward_of(name: str, form: str = "") -> Any:
+    forward: Any = MAPPINGS[name].forward
+    return forward.reference if form else forward
+
+
+def by_sorting_a_list(z: Any, k: int) -> list[float]:
+    """The definition of topk_softmax in plain Python."""
+    threshold = sorted(z, reverse=True)[min(k, len(z)) - 1]
+    weights = [np.exp(score - max(z)) if score >= threshold else 0.0 for score in z]
+    return [value / sum(weights) for value in weights]
+
+
+def least_distance(z: np.ndarray, k: int) -> float:
+    """The least ½‖p − z‖² over all supports of k entries, each with sparsemax's own p."""
+    least = np.inf
+    for support in combinations(range(len(z)), min(k, len(z))):
+        p = np.zeros(len(z))
+        p[list(support)] = sparsemax(z[list(support)])
+        least = min(least, float(np.sum((p - z) ** 2) / 2))
+    return least
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 100])
+def test_topk_softmax_is_its_definition(k: int) -> None:
+    z = np.random.default_rng(k).standard_normal((20, 7)) * 3
+    p = topk_softmax(z, k)
+    np.testing.assert_allclose(p, [by_sorting_a_list(row, k) for row in z], rtol=1e-14)
+    assert (np.count_nonzero(p, axis=-1) == min(k, 7)).all()
+
+
+@either_form
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 9])
+def test_no_other_support_is_nearer(form: str, k: int) -> None:
+    for z in np.random.default_rng(k).standard_normal((50, 7)) * 0.7:
+        p = forward_of("topk_sparsemax", form)(z, k)
+        assert np.count_nonzero(p) <= k
+        np.testing.assert_allclose(np.sum((p - z) ** 2) / 2, least_distance(z, k), rtol=1e-13)
+
+
+@either_form
+def test_large_k_keeps_all(form: str) -> None:
+    z = np.random.default_rng(0).standard_normal((20, 30))
+    for k in (30, 10**9, np.inf):
+        p = forward_of("topk_softmax", form)(z, k)
+        np.testing.assert_allclose(p, scipy_softmax(z, axis=-1), rtol=1e-14)
+        p = forward_of("topk_sparsemax", form)(z, k)
+        np.testing.assert_allclose(p, sparsemax(z), rtol=0, atol=1e-15)
+
+
+def test_topk_softmax_keeps_all_ties_for_kth_place() -> None:
+    z = np.array([2.0, 1.0, 3.0, 1.0, 1.0, 0.0])
+    assert (topk_softmax(z, 3) > 0).tolist() == [True, True, True, True, True, False]
+    assert (topk_softmax(z, 2) > 0).tolist() == [True, False, True, False, False, False]
+    np.testing.assert_allclose(topk_softmax(np.zeros(5), 1), 0.2, rtol=1e-15)
+
+
+@either_form
+@given(
+    z=hnp.arrays(np.float64, (3, 6), elements=st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 0.5])),
+    k=st.integers(1, 7),
+)
+def test_topk_sparsemax_keeps_first_ties(form: str, z: np.ndarray, k: int) -> None:
+    p = forward_of("topk_sparsemax", form)(z, k)
+    for row, found in zip(z, p, strict=True):
+        first = np.argsort(-row, kind="stable")[:k]
+        expected = np.zeros(6)
+        if (row > -np.inf).any():
+            expected[first] = sparsemax(row[first])
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-15)
+
+
+@both
+def test_masked_scores_do_not_count(name: str) -> None:
+    z = np.array([9.0, 0.3, 8.0, 0.2, 0.1])
+    mask = np.array([False, True, False, True, True])
+    forward, support = forward_of(name), MAPPINGS[name].support
+    assert (forward(z, 2, mask=mask) > 0).tolist() == [False, True, False, True, False]
+    # With fewer unmasked scores than k, all of them remain.
+    assert (forward(z, 4, mask=mask) > 0).tolist() == mask.tolist()
+    assert support(z, 4, mask=mask).tolist() == mask.tolist()
+
+
+def test_support_of_underflowing_entries() -> None:
+    z = np.array([0.0, -2000.0, -3000.0, -np.inf])
+    assert topk_softmax(z, 2)[1] == 0
+    assert pyentmax.topk_softmax_support(z, 2).tolist() == [True, True, False, False]
+    assert pyentmax.topk_softmax_support(z, 4).tolist() == [True, True, True, False]
+
+
+@both
+@pytest.mark.parametrize("axis", [0, -2, (0, 2), None])
+def test_k_broadcasts_over_batch(name: str, axis: Any) -> None:
+    forward, jvp = forward_of(name), MAPPINGS[name].jvp
+    z, v = np.random.default_rng(1).standard_normal((2, 3, 4, 5))
+    batch = z.sum(axis=axis).shape
+    k = np.random.default_rng(2).integers(1, 8, batch)
+    p = forward(z, k, axis)
+    for value in range(1, 8):
+        rows = np.expand_dims(k == value, (0, 1, 2) if axis is None else axis)
+        same = np.broadcast_to(rows, z.shape)
+        np.testing.assert_array_equal(p[same], forward(z, value, axis)[same])
+    np.testing.assert_array_equal(forward(z, k.astype(np.float32), axis), p)
+    expected = getattr(pyentmax, f"{name.removeprefix('topk_')}_jvp")(p, v, axis)
+    np.testing.assert_array_equal(jvp(p, v, k, axis), expected)
+
+
+@both
+@pytest.mark.parametrize(
+    ("k", "message"),
+    [
+        (0, "k must be at least 1, got 0"),
+        (np.nan, "k must be at least 1, got nan"),
+        ([2, 0], "k must be at least 1, got 0"),
+        (1.5, "k must be a whole number, got 1.5"),
+        ([1, 2, 3], r"k of shape \(3,\) .*batch shape \(2,\)"),
+    ],
+)
+def test_bad_k_writes_nothing(name: str, k: Any, message: str) -> None:
+    z, out = np.zeros((2, 3)), np.full((2, 3), 7.0)
+    record = MAPPINGS[name]
+    with pytest.raises(ValueError, match=message):
+        record.forward(z, k, out=out)
+    assert (out == 7).all()
+    with pytest.raises(ValueError, match=message):
+        record.jvp(z, z, k)
+    with pytest.raises(ValueError, match=message):
+        record.support(z, k)
+    with pytest.raises(TypeError, match="k must hold real numbers"):
+        record.forward(z, 2j)
+
+
+@both
+@either_form
+@every_dtype
+def test_close_scores_differ_despite_rounded_gaps(name: str, form: str, dtype: type) -> None:
+    """Gaps to the largest score that round alike must not make ties."""
+    forward = forward_of(name, form)
+    small, top = np.finfo(dtype).eps / 8, 16 if name == "topk_softmax" else 0.75
+    for d in (0, 30, 600):  # short rows, whole lanes, chunks
+        for before in (0, d):
+            z = np.concatenate([np.full(before, -9), [top, 0, small, 0, 2 * small], np.full(d, -9)])
+            z = z.astype(dtype)
+            for k, support in ((1, [0]), (2, [0, 4]), (3, [0, 2, 4])):
+                p = forward(z, k)
+                np.testing.assert_array_equal(np.flatnonzero(p) - before, support)
+                np.testing.assert_array_equal(MAPPINGS[name].support(z, k), p > 0)
+
+
+def test_topk_sparsemax_jacobian_against_differences() -> None:
+    z = np.array([1.0, 0.8, 0.9, -1.0])
+    p = topk_sparsemax(z, 2)
+    assert pyentmax.topk_sparsemax_support(z, 2).tolist() == [True, False, True, False]
+    check_jacobian(
+        lambda z: topk_sparsemax(z, 2), z, lambda p: pyentmax.topk_sparsemax_jacobian(p, 2)
+    ).raise_if_failed()
+    v = np.array([-1.0, 9.0, 0.0, np.nan])
+    np.testing.assert_array_equal(pyentmax.topk_sparsemax_jvp(p, v, 2), [-0.5, 0, 0.5, 0])
+
+
+@either_form
+@every_dtype
+def test_loss_of_labels_is_its_definition(form: str, dtype: type) -> None:
+    """Ω*(z) + Ω(e_y) − z_y, kernel and body, with a k and a weight for each row."""
+    loss_and_grad = topk_sparsemax_loss_and_grad
+    compute = loss_and_grad.reference if form else loss_and_grad
+    rng = np.random.default_rng(0)
+    z = rng.standard_normal((60, 9)).astype(dtype)
+    y, k, weight = rng.integers(0, 9, 60), rng.integers(1, 12, 60), rng.random(60)
+    p = topk_sparsemax(z, k)
+    wide = p.astype(np.float64)
+    expected = np.sum(wide * z, -1) + np.sum(wide * (1 - wide), -1) / 2 - z[np.arange(60), y]
+    epsilon = np.finfo(dtype).eps
+    loss, gradient = compute(z, y, k, reduction="none")
+    np.testing.assert_allclose(loss, np.maximum(expected, 0), rtol=0, atol=32 * epsilon)
+    np.testing.assert_allclose(gradient, p - np.eye(9)[y], rtol=0, atol=4 * epsilon)
+    mean, _ = compute(z, y, k, weight=weight)
+    np.testing.assert_allclose(mean, np.average(expected, weights=weight), rtol=64 * epsilon)
+
+
+def test_target_with_more_nonzeros_costs_infinity() -> None:
+    z, q = np.array([1.0, 0.5, 0.0]), np.array([0.5, 0.25, 0.25])
+    assert pyentmax.topk_sparsemax_loss(z, q, 2) == np.inf
+    assert pyentmax.topk_sparsemax_loss(z, q, 3) == pyentmax.sparsemax_loss(z, q)
+    assert pyentmax.topk_sparsemax_loss(z, 0, 2, label_smoothing=0.1) == np.inf
+
+
+@pytest.mark.parametrize("y", [1, np.array([0.0, 0.5, 0.5, 0.0])])
+def test_loss_gradient_keeps_mapping_support(y: Any) -> None:
+    z = np.array([0.5, 0.0, np.finfo(np.float32).tiny, 0.0])  # the gaps of the last three tie
+    for loss in (topk_sparsemax_loss_and_grad, topk_sparsemax_loss_and_grad.reference):
+        _, gradient = loss(z, y, 2)
+        q = np.eye(4)[y] if isinstance(y, int) else y
+        np.testing.assert_array_equal(gradient, topk_sparsemax(z, 2) - q)
