@@ -78,7 +78,7 @@ def test_against_fifty_digits(
         )
     )
 )
-def test_rows_found_by_hypothesis(
+def test_exponential_is_the_mapping(
     name: str, params: tuple[float, ...], alpha: float, z: np.ndarray
 ) -> None:
     log_p = log_of(name)(z, *params)
@@ -90,7 +90,7 @@ def test_rows_found_by_hypothesis(
 
 
 @every_way
-def test_finite_where_the_probability_underflows(way: str) -> None:
+def test_finite_where_probability_underflows(way: str) -> None:
     z = np.array([0.0, -2000.0])
     np.testing.assert_array_equal(log_of("softmax", way)(z), [0, -2000])
     np.testing.assert_array_equal(
@@ -105,7 +105,7 @@ def test_finite_where_the_probability_underflows(way: str) -> None:
 
 @every_dtype
 @every_way
-def test_a_sure_outcome_keeps_its_digits(dtype: type, way: str) -> None:
+def test_near_certain_outcome_keeps_its_digits(dtype: type, way: str) -> None:
     gap = 30
     z = np.array([gap, 0, 0], dtype)
     expected = -np.log1p(2 * np.exp(-float(gap)))
@@ -174,7 +174,7 @@ def test_steep_entmax(alpha: float) -> None:
     assert ((log_p > -np.inf) == pyentmax.entmax_support(z, alpha)).all()
 
 
-def test_an_alpha_for_each_row() -> None:
+def test_alpha_per_row() -> None:
     z = np.random.default_rng(3).standard_normal((5, 6))
     alpha = np.array([1, 1.3, 1.5, 2, 3])
     rows = [pyentmax.log_entmax(row, a) for row, a in zip(z, alpha, strict=True)]

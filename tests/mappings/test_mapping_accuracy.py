@@ -19,7 +19,7 @@ UP_TO_2 = [name for name, (_, alpha) in FORWARDS.items() if alpha <= 2]
 @pytest.mark.slow
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("name", UP_TO_2)
-def test_long_rows_meet_the_optimality_conditions(name: str, scale: float, dtype: type) -> None:
+def test_long_rows_meet_optimality_conditions(name: str, scale: float, dtype: type) -> None:
     """d = 50,000, too long for many digits: against bisection in extended precision."""
     forward, alpha = FORWARDS[name]
     d = 50_000
@@ -40,7 +40,7 @@ def test_long_rows_meet_the_optimality_conditions(name: str, scale: float, dtype
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UP_TO_2)
-def test_float32_sums_over_a_strided_axis_are_as_accurate(name: str) -> None:
+def test_float32_sums_over_strided_axis_are_accurate(name: str) -> None:
     """NumPy's sums are pairwise over contiguous memory only: 50,000 terms one by one lose 3 digits.
 
     One score leads and the rest are close together, where the running sums of a sort are worst.
@@ -58,7 +58,7 @@ def test_float32_sums_over_a_strided_axis_are_as_accurate(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in UP_TO_2 if name.endswith(".reference")])
-def test_a_leader_does_not_pay_for_the_rounding_of_many_small_entries(name: str) -> None:
+def test_small_entries_take_rounding_from_the_largest(name: str) -> None:
     """Half for one, half for 50,000: what they owe to the rounding of τ is theirs to give back."""
     forward, alpha = FORWARDS[name]
     beta, d = alpha - 1, 50_000
@@ -103,7 +103,7 @@ def _longest_double_solution(y: np.ndarray, alpha: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2])
-def test_agrees_with_a_generic_convex_solver(alpha: float) -> None:
+def test_agrees_with_generic_solver(alpha: float) -> None:
     rng = np.random.default_rng(3)
     for _ in range(5):
         z = rng.standard_normal(4)
@@ -125,14 +125,14 @@ def test_agrees_with_a_generic_convex_solver(alpha: float) -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.25, 1.5, 2, 4])
-def test_two_scores_saturate_at_the_margin(alpha: float) -> None:
+def test_two_scores_saturate_at_margin(alpha: float) -> None:
     margin = 1 / (alpha - 1)
     below, above = pyentmax.entmax([[0.999 * margin, 0.0], [1.001 * margin, 0.0]], alpha)
     assert 0 < below[1] < 0.5
     assert above.tolist() == [1, 0]
 
 
-def test_the_scores_of_the_slides() -> None:
+def test_scores_of_the_slides() -> None:
     p = pyentmax.softmax([-0.3, -1.0, 1.8])
     np.testing.assert_allclose(p, [0.10, 0.05, 0.85], rtol=0, atol=5e-3)
 
@@ -145,7 +145,7 @@ def test_alpha_near_1_approaches_softmax(beta: float) -> None:
     assert np.abs(p - limit).max() <= 2 * slope * beta + 1e-15
 
 
-def test_tiny_and_huge_scores_do_not_warn_or_break() -> None:
+def test_tiny_and_huge_scores_are_finite() -> None:
     for forward, _ in FORWARDS.values():
         for z in ([1e308, -1e308, 0.0], [5e-324, 0.0], [-1e308, -1e308], [3e38, 1e-30, -3e38]):
             p = forward(np.array(z))

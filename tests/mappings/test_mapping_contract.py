@@ -34,7 +34,7 @@ def test_any_axis(forward: Forward, axis: int) -> None:
 
 @unordered
 @pytest.mark.parametrize("axes", [(0, 1), (1, 0), (-1, 0), (2, 1, 0)])
-def test_tuple_of_axes_is_one_row(forward: Forward, axes: tuple[int, ...]) -> None:
+def test_several_axes_are_one_row(forward: Forward, axes: tuple[int, ...]) -> None:
     z = scores(2, 3, 4)
     p = forward(z, axis=axes)
     assert p.shape == z.shape
@@ -45,12 +45,6 @@ def test_tuple_of_axes_is_one_row(forward: Forward, axes: tuple[int, ...]) -> No
             row[a] = i
         part = tuple(row)
         np.testing.assert_allclose(p[part].ravel(), forward(z[part].ravel()), rtol=1e-13)
-
-
-@unordered
-def test_no_axis_is_one_row_of_all(forward: Forward) -> None:
-    z = scores(2, 3, 4)
-    np.testing.assert_allclose(forward(z, axis=None).ravel(), forward(z.ravel()), rtol=1e-13)
 
 
 @every_forward
@@ -83,7 +77,7 @@ def test_dtypes(forward: Forward, dtype: Any, answer: Any) -> None:
 
 
 @every_forward
-def test_integers_beyond_float32_keep_their_differences(forward: Forward) -> None:
+def test_large_integers_keep_their_differences(forward: Forward) -> None:
     z = np.array([[2**24 + 1, 2**24, 2**24 - 1], [2**24, 2**24, 2**24 + 1]])
     np.testing.assert_array_equal(forward(z), forward(z - 2**24))
 
@@ -132,13 +126,6 @@ def test_out(forward: Forward) -> None:
         np.testing.assert_array_equal(same, expected)
 
 
-@unordered
-def test_out_over_several_axes(forward: Forward) -> None:
-    z, strided = scores(3, 4), np.empty((3, 8))[:, ::2]
-    assert forward(z, axis=(0, 1), out=strided) is strided
-    np.testing.assert_array_equal(strided, forward(z, axis=(0, 1)))
-
-
 @every_forward
 def test_mask_equals_minus_infinity(forward: Forward) -> None:
     z = scores(4, 6)
@@ -168,7 +155,7 @@ def test_mask_broadcasts(forward: Forward) -> None:
 
 
 @every_forward
-def test_a_row_with_nothing_left_is_zero(forward: Forward) -> None:
+def test_fully_masked_row_is_zero(forward: Forward) -> None:
     z = np.array([[-np.inf, -np.inf], [1.0, -np.inf], [5.0, 6.0]])
     p = forward(z, mask=np.array([[True], [True], [False]]))
     np.testing.assert_array_equal(p, [[0, 0], [1, 0], [0, 0]])
@@ -188,7 +175,7 @@ def test_nan_and_infinity_leave_other_rows_alone(forward: Forward, axis: int) ->
 
 
 @pytest.mark.parametrize("forward", [f for n, f in ALL.items() if n != "topk_sparsemax(2)"])
-def test_ties_share_alike(forward: Forward) -> None:
+def test_ties_share_equally(forward: Forward) -> None:
     np.testing.assert_allclose(forward(np.zeros(7)), np.full(7, 1 / 7), rtol=1e-15)
     p = forward(np.array([1.0, 1.0, -1e9]))
     np.testing.assert_allclose(p, [0.5, 0.5, 0], rtol=1e-15)
@@ -197,7 +184,7 @@ def test_ties_share_alike(forward: Forward) -> None:
 
 @every_forward
 @pytest.mark.parametrize("offset", [1e9, -1e9])
-def test_offsets_of_a_billion(forward: Forward, offset: float) -> None:
+def test_offset_of_a_billion(forward: Forward, offset: float) -> None:
     z = np.array([0.0, 0.5, -0.25])
     np.testing.assert_array_equal(forward(z + offset), forward(z))
 
@@ -243,7 +230,7 @@ def test_alpha_below_1_leaves_out_untouched(alpha: float) -> None:
     assert (out == 7).all()
 
 
-def test_alpha_must_fit_the_batch() -> None:
+def test_alpha_must_fit_batch() -> None:
     with pytest.raises(ValueError, match=r"alpha of shape \(3,\) .*batch shape \(2,\)"):
         pyentmax.entmax(scores(2, 3), [1.5] * 3)
     with pytest.raises(ValueError, match=r"alpha of shape \(1, 2\) .*batch shape \(2,\)"):
@@ -251,7 +238,7 @@ def test_alpha_must_fit_the_batch() -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -2, (0, 2), None])
-def test_alpha_broadcasts_over_the_batch(axis: Any) -> None:
+def test_alpha_broadcasts_over_batch(axis: Any) -> None:
     z = scores(4, 5, 6)
     batch = z.sum(axis=axis).shape
     alphas = np.array([1, 1.0001, 1.2, 1.5, 2, 2.5, 4, np.inf])
@@ -272,7 +259,7 @@ def test_alpha_broadcasts_over_the_batch(axis: Any) -> None:
 
 
 @pytest.mark.parametrize("name", SUPPORTS)
-def test_support_agrees_with_the_mapping(name: str) -> None:
+def test_support_agrees_with_mapping(name: str) -> None:
     forward, support = ALL[name], SUPPORTS[name]
     z = scores(4, 5, 6) * 3
     mask = np.random.default_rng(2).random(z.shape) < 0.7
@@ -291,7 +278,7 @@ def test_scores_at_the_threshold_are_unsupported(name: str) -> None:
     np.testing.assert_array_equal(SUPPORTS[name](z), ALL[name](z) > 0)
 
 
-def test_support_is_read_where_floats_underflow() -> None:
+def test_support_of_underflowing_entries() -> None:
     z = np.array([0.0, -200.0, -np.inf], dtype=np.float32)
     assert pyentmax.softmax(z)[1] == 0
     assert pyentmax.softmax_support(z).tolist() == [True, True, False]
@@ -316,7 +303,7 @@ def test_records_hold_the_public_functions() -> None:
         assert record.support([0.0, -200.0], *params).tolist() == [True, not record.sparse]
 
 
-def test_every_public_name_is_there_and_documented() -> None:
+def test_every_public_function_has_an_example() -> None:
     for name in pyentmax.__all__:
         value = getattr(pyentmax, name)
         if callable(value):

@@ -26,7 +26,7 @@ BETAS = [0, 1e-12, 1e-8, 1e-6, 1e-4, 1e-2, 0.1, 0.5, 1, 3]
 
 
 @every_case
-def test_jacobian_by_finite_differences(name: str, params: tuple[float, ...]) -> None:
+def test_jacobian_against_differences(name: str, params: tuple[float, ...]) -> None:
     record = MAPPINGS[name]
     z = np.random.default_rng(0).standard_normal((3, 5))
     check_jacobian(
@@ -38,7 +38,7 @@ def test_jacobian_by_finite_differences(name: str, params: tuple[float, ...]) ->
 @pytest.mark.parametrize(
     "axis", [0, -2, *(pytest.param(axis, marks=pytest.mark.slow) for axis in (1, -3))]
 )
-def test_vjp_by_finite_differences_on_every_axis(
+def test_vjp_against_differences_on_every_axis(
     name: str, params: tuple[float, ...], axis: int
 ) -> None:
     """deep-spin/entmax's arbitrary-axis gradient test differentiates a simplex of length one."""
@@ -81,7 +81,7 @@ def test_jvp_and_jacobian_agree_and_are_dual(name: str, params: tuple[float, ...
 
 
 @every_case
-def test_off_the_support_a_direction_may_hold_anything(
+def test_direction_off_support_is_ignored(
     name: str, params: tuple[float, ...]
 ) -> None:
     record = MAPPINGS[name]
@@ -101,7 +101,7 @@ def test_off_the_support_a_direction_may_hold_anything(
 
 
 @every_case
-def test_a_nan_row_has_nan_derivatives_and_no_other(name: str, params: tuple[float, ...]) -> None:
+def test_nan_row_has_nan_derivatives(name: str, params: tuple[float, ...]) -> None:
     record = MAPPINGS[name]
     p = record.forward([[np.nan, 0.0], [1.0, 0.9]], *params)
     product = record.jvp(p, np.ones((2, 2)), *params)
@@ -109,32 +109,8 @@ def test_a_nan_row_has_nan_derivatives_and_no_other(name: str, params: tuple[flo
     assert np.isfinite(product[1]).all()
 
 
-STEEP = [("entmax", 4.0), ("entmax", np.inf), ("normmax", 4.0), ("normmax", np.inf)]
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("form", ["", "reference"])
-@pytest.mark.parametrize(
-    ("name", "params"), [*CASES, *((name, (alpha,)) for name, alpha in STEEP)], ids=str
-)
-def test_a_nan_row_moves_nothing_where_it_is_masked(
-    name: str, params: tuple[float, ...], form: str, dtype: type
-) -> None:
-    """Large α: NaN there from a kernel; zeros for all of the row from the one of normmax at ∞."""
-    jvp: Any = MAPPINGS[name].jvp
-    jvp = jvp.reference if form else jvp
-    mask = np.array([[True, False, True], [True, True, True]])
-    p = np.array([[np.nan] * 3, [0.5, 0.5, 0]], dtype)
-    product = jvp(p, np.array([[1, 2, 3], [3, 1, 2]], dtype), *params, mask=mask)
-    np.testing.assert_array_equal(np.isnan(product), [[True, False, True], [False] * 3])
-    assert product[0, 1] == 0
-    if name == "entmax":
-        slope: Any = pyentmax.entmax_grad_alpha
-        assert np.isnan((slope.reference if form else slope)(p, *params)[0]).all()
-
-
 @pytest.mark.parametrize("dtype", [">f2", ">f4", ">f8", "<f2"])
-def test_results_are_in_the_machines_byte_order(dtype: str) -> None:
+def test_results_have_native_byte_order(dtype: str) -> None:
     z = np.array([1.0, 0.8, 0.1], dtype)
     p = pyentmax.softmax(z)
     for found in (p, pyentmax.softmax_vjp(z, z), pyentmax.softmax_loss(z, 0), pyentmax.entmax(z)):
@@ -151,7 +127,7 @@ def test_dtypes_of_derivatives(name: str, params: tuple[float, ...]) -> None:
         assert pyentmax.entmax_vjp_alpha(p, p, 1.5).dtype == dtype
 
 
-def test_bad_input_to_derivatives_is_named() -> None:
+def test_bad_operands_are_named() -> None:
     with pytest.raises(ValueError, match=r"v must have the shape of p, \(3,\), got \(2,\)"):
         pyentmax.entmax15_jvp([1.0, 0, 0], [1.0, 0])
     with pytest.raises(TypeError, match="v must hold real numbers"):
@@ -190,13 +166,13 @@ def test_grad_alpha_against_many_digits(beta: float, d: int) -> None:
 
 @pytest.mark.parametrize("beta", [*BETAS, 50, np.inf])
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 10, 1000])
-def test_grad_alpha_of_a_uniform_row_is_exactly_zero(beta: float, d: int) -> None:
+def test_grad_alpha_of_uniform_row_is_zero(beta: float, d: int) -> None:
     p = np.append(np.full(d, 1 / d), 0)
     np.testing.assert_array_equal(pyentmax.entmax_grad_alpha(p, 1 + beta), 0)
 
 
 @pytest.mark.parametrize("alpha", [1, 1.05, 1.5, 2, 2.0001, 3, 10])
-def test_grad_alpha_by_finite_differences_of_the_mapping(alpha: float) -> None:
+def test_grad_alpha_against_differences(alpha: float) -> None:
     z = np.random.default_rng(5).standard_normal((20, 6)) / alpha
     h = 1e-5
     low = max(alpha - h, 1)
@@ -216,7 +192,7 @@ def test_grad_alpha_does_not_overflow() -> None:
         assert np.isfinite(pyentmax.entmax_grad_alpha(p, alpha)).all()
 
 
-def test_grad_alpha_mixes_regimes_over_the_batch() -> None:
+def test_grad_alpha_with_alpha_per_row() -> None:
     z = np.random.default_rng(6).standard_normal((5, 4)) / 3
     alpha = np.array([1, 1.5, 2, 3, np.inf])
     p = pyentmax.entmax(z, alpha)
@@ -228,7 +204,7 @@ def test_grad_alpha_mixes_regimes_over_the_batch() -> None:
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 1), (2, 3), (1, 1), (1,)])
-def test_vjp_alpha_is_reduced_to_alphas_shape(shape: tuple[int, ...]) -> None:
+def test_vjp_alpha_has_shape_of_alpha(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(7)
     z, g = rng.standard_normal((2, 2, 3, 4))
     alpha = rng.uniform(1.1, 1.9, shape)
@@ -245,7 +221,7 @@ def test_vjp_alpha_is_reduced_to_alphas_shape(shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(got[index], (total(up) - total(down)) / 2e-6, rtol=1e-6)
 
 
-def test_vjp_alpha_takes_axis_and_mask() -> None:
+def test_vjp_alpha_with_axis_and_mask() -> None:
     rng = np.random.default_rng(8)
     z, g = rng.standard_normal((2, 4, 3))
     mask = np.array([True, False, True])
@@ -264,7 +240,7 @@ def test_vjp_alpha_takes_axis_and_mask() -> None:
 
 
 @pytest.mark.parametrize("function", [pyentmax.entmax_jvp, pyentmax.entmax_vjp])
-def test_entmax_has_softmax_and_sparsemax_as_ends(function: Callable[..., Any]) -> None:
+def test_entmax_products_at_special_alpha(function: Callable[..., Any]) -> None:
     rng = np.random.default_rng(9)
     z, v = rng.standard_normal((2, 4, 6))
     for alpha, name in ((1, "softmax"), (1.5, "entmax15"), (2, "sparsemax")):

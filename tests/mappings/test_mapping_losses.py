@@ -56,7 +56,7 @@ def size_of(record: Mapping, z: np.ndarray, params: dict[str, Any]) -> float:
 
 @has_a_loss
 @given(data=st.data())
-def test_non_negative_and_zero_where_p_is_the_target(record: Mapping, data: st.DataObject) -> None:
+def test_non_negative_and_zero_at_p(record: Mapping, data: st.DataObject) -> None:
     z, y, params = draw_problem(record, data)
     assert fenchel_young_loss(z, y, record, **params) >= 0
     p = record.forward(z, *params.values())
@@ -65,7 +65,7 @@ def test_non_negative_and_zero_where_p_is_the_target(record: Mapping, data: st.D
 
 @has_a_loss
 @given(data=st.data())
-def test_convex_and_gradient_is_p_minus_q(record: Mapping, data: st.DataObject) -> None:
+def test_convex_with_gradient_p_minus_q(record: Mapping, data: st.DataObject) -> None:
     """The tangent at any point lies below: L(z') ≥ L(z) + (p − q)·(z' − z)."""
     z, y, params = draw_problem(record, data)
     other = data.draw(ROW)
@@ -81,7 +81,7 @@ def test_convex_and_gradient_is_p_minus_q(record: Mapping, data: st.DataObject) 
 
 @has_a_loss
 @given(data=st.data(), t=st.floats(0.1, 10))
-def test_temperature_scales_the_loss(record: Mapping, data: st.DataObject, t: float) -> None:
+def test_temperature_scales_loss(record: Mapping, data: st.DataObject, t: float) -> None:
     """L_{tΩ}(z; q) = t L_Ω(z/t; q), where tΩ is a record of one's own."""
     z, y, params = draw_problem(record, data)
     omega = record.omega
@@ -114,7 +114,7 @@ STRONGLY_CONVEX: list[tuple[str, tuple[float, ...]]] = [
 
 @pytest.mark.parametrize(("name", "params"), STRONGLY_CONVEX)
 @given(z=ROW, direction=ROW, size=st.sampled_from([1e-6, 1e-3, 0.1, 1.0]))
-def test_gradient_is_lipschitz_where_omega_is_strongly_convex(
+def test_gradient_is_lipschitz_if_omega_strongly_convex(
     name: str, params: tuple[float, ...], z: np.ndarray, direction: np.ndarray, size: float
 ) -> None:
     """Ω'' ≥ 1 on the simplex for Tsallis' entropies with α ≤ 2 and whatever adds to ½‖p‖²: so the
@@ -161,7 +161,7 @@ def test_hessian_is_the_jacobian(name: str, params: tuple[float, ...], seed: int
     check_jacobian(gradient, z, lambda _: jacobian, rtol=1e-5).raise_if_failed()
 
 
-def test_the_same_of_an_omega_of_ones_own() -> None:
+def test_loss_of_a_user_defined_omega() -> None:
     """Ω = Σ p²/2 + p³/3: strongly convex with constant 1, Ω(e_y) = 5/6."""
     record = separable_mapping(
         "own",

@@ -92,7 +92,7 @@ def test_larger_scores_get_no_less(record: Mapping, data: st.DataObject) -> None
 
 @records_that(lambda record: record.omega is not None)
 @given(data=st.data())
-def test_monotone_as_a_gradient_of_a_convex_function(record: Mapping, data: st.DataObject) -> None:
+def test_monotone_as_gradient_of_convex_function(record: Mapping, data: st.DataObject) -> None:
     """(p(z) − p(z'))·(z − z') ≥ 0."""
     z = data.draw(ROWS)
     params = draw_params(record, data, z)
@@ -118,7 +118,7 @@ def test_maximises_its_own_problem(record: Mapping, data: st.DataObject) -> None
 
 @records_that(lambda record: record.symmetric)
 @given(data=st.data())
-def test_jacobian_is_symmetric_and_positive_semi_definite(
+def test_jacobian_is_symmetric_positive_semidefinite(
     record: Mapping, data: st.DataObject
 ) -> None:
     """And J1 = 0 where a shift changes nothing; its products are those of the JVP and the VJP."""

@@ -5,9 +5,6 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 from scipy.optimize import minimize
 
 import pyentmax
@@ -31,7 +28,7 @@ def exact_normmax(z: np.ndarray, alpha: float) -> tuple[list[mpmath.mpf], mpmath
 
 
 @pytest.mark.parametrize("alpha", [1.3, 2, 4])
-def test_against_a_generic_convex_solver(alpha: float) -> None:
+def test_agrees_with_generic_solver(alpha: float) -> None:
     rng = np.random.default_rng(0)
     for _ in range(4):
         z = rng.standard_normal(5) / 2
@@ -89,7 +86,7 @@ def test_accuracy_in_many_digits(alpha: float, dtype: type) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("alpha", [1.1, 2, 10])
-def test_optimality_conditions_on_long_rows(alpha: float, dtype: type) -> None:
+def test_long_rows_meet_optimality_conditions(alpha: float, dtype: type) -> None:
     z = (np.random.default_rng(2).standard_normal(50_000) * 0.3).astype(dtype)
     p = normmax(z, alpha).astype(float)
     epsilon = np.finfo(dtype).eps
@@ -110,7 +107,7 @@ def test_two_scores_in_closed_form() -> None:
         np.testing.assert_allclose(normmax([t, 0.0], 2), q / q.sum(), rtol=1e-14)
 
 
-def test_scores_one_below_the_largest_get_nothing_at_any_alpha() -> None:
+def test_score_one_below_largest_gets_nothing() -> None:
     for alpha in (1.0001, 1.5, 2, 30, np.inf):
         np.testing.assert_array_equal(normmax([1.0, 0.0, -4.0], alpha), [1, 0, 0])
         assert normmax([1.0, 0.1], alpha)[1] > 0 or alpha < 1.5
@@ -119,7 +116,7 @@ def test_scores_one_below_the_largest_get_nothing_at_any_alpha() -> None:
 
 
 @pytest.mark.parametrize("alpha", [2, 20, 50])
-def test_the_threshold_is_relative_to_what_is_left_of_it(alpha: float) -> None:
+def test_score_just_above_threshold_keeps_its_digits(alpha: float) -> None:
     """A score that is an ulp or a few above the threshold: its power of 1/(α−1) shows every bit."""
     for left in 2.0**-53 * np.array([1, 2, 3, 7, 100, 1e4, 1e8]):
         for others in ([], [0.0], [-0.3, 0.5]):
@@ -129,23 +126,13 @@ def test_the_threshold_is_relative_to_what_is_left_of_it(alpha: float) -> None:
             np.testing.assert_allclose(normmax(z, alpha), best, rtol=16 * 2.0**-52, atol=0)
 
 
-@pytest.mark.parametrize("alpha", [1.01, 1.5, 2, 4, 10, 20])
-def test_two_scores_give_a_smooth_monotone_curve(alpha: float) -> None:
-    t = np.concatenate([np.geomspace(1e-18, 0.5, 1500), 1 - np.geomspace(1e-16, 0.5, 1500)[::-1]])
-    p = normmax(np.stack([t, np.zeros_like(t)], axis=-1), alpha)
-    assert (np.diff(p[:, 0]) >= -2e-16).all()
-    # Near its threshold an entry falls as the (α−1)th root of what is left: steep, but no jump.
-    left = (1 - t[:-1]) ** (1 / (alpha - 1)) - (1 - t[1:]) ** (1 / (alpha - 1))
-    assert (np.diff(p[:, 0]) <= 2 * left + 0.02).all()
-
-
-def test_a_score_that_rounds_onto_the_threshold_leaves_the_others_theirs() -> None:
+def test_score_rounded_onto_threshold_spoils_no_row() -> None:
     # Its q was 0 to the power of 0 times -∞: a NaN, and a row of zeros.
     z = [-6.591978492581317e-14, 0.32830883026969465, 0.3059988294392768, 0.3656923402908306]
     np.testing.assert_allclose(normmax(z, np.inf), [0, 1 / 3, 1 / 3, 1 / 3], rtol=1e-15)
 
 
-def test_infinite_alpha_is_uniform_over_the_support_of_sparsemax() -> None:
+def test_infinite_alpha_is_uniform_over_sparsemax_support() -> None:
     z = np.random.default_rng(3).standard_normal((50, 8))
     on = pyentmax.sparsemax(z) > 0
     p = normmax(z, np.inf)
@@ -157,10 +144,6 @@ def test_infinite_alpha_is_uniform_over_the_support_of_sparsemax() -> None:
         top = np.sort(z, axis=-1)[:, -size:]
         assert (top.mean(axis=-1) - 1 / size <= best + 1e-14).all()
     assert (pyentmax.normmax_jvp(p, z, np.inf) == 0).all()
-
-
-def test_alpha_towards_one_is_argmax() -> None:
-    np.testing.assert_allclose(normmax([0.5, 0.4, 0.5], 1 + 1e-6), [0.5, 0, 0.5], rtol=1e-12)
 
 
 def test_is_an_escort_of_entmax() -> None:
@@ -175,7 +158,7 @@ def test_is_an_escort_of_entmax() -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.05, 1.5, 2, 3, 10])
-def test_derivatives_by_finite_differences(alpha: float) -> None:
+def test_derivatives_against_differences(alpha: float) -> None:
     rng = np.random.default_rng(5)
     record = MAPPINGS["normmax"]
     for scale in (0.05, 0.4):
@@ -202,7 +185,7 @@ def test_jacobian_in_many_digits(alpha: float) -> None:
         )
 
 
-def test_alpha_broadcasts_over_the_batch() -> None:
+def test_alpha_broadcasts_over_batch() -> None:
     rng = np.random.default_rng(7)
     z, v = rng.standard_normal((2, 4, 5)) / 3
     alpha = np.array([1.2, 2, 7, np.inf])
@@ -218,7 +201,7 @@ def test_alpha_broadcasts_over_the_batch() -> None:
 
 
 @pytest.mark.parametrize("alpha", [1, 0.5, -2, np.nan])
-def test_alpha_must_be_above_one(alpha: float) -> None:
+def test_alpha_must_be_above_1(alpha: float) -> None:
     out = np.full(2, 7.0)
     with pytest.raises(ValueError, match=f"alpha must be above 1, got {alpha}"):
         normmax([0.0, 1.0], alpha, out=out)
@@ -232,7 +215,7 @@ def test_alpha_must_be_above_one(alpha: float) -> None:
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 5, np.inf])
 @pytest.mark.parametrize("offset", [0.0, 1e4])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_loss_is_zero_from_a_margin_of_one_on(alpha: float, offset: float, dtype: type) -> None:
+def test_loss_is_zero_from_margin_1_on(alpha: float, offset: float, dtype: type) -> None:
     z = (np.array([0.0, 1.01, -3.0]) + offset).astype(dtype)
     loss, grad = pyentmax.normmax_loss_and_grad(z, 1, alpha)
     assert loss == 0
@@ -242,7 +225,7 @@ def test_loss_is_zero_from_a_margin_of_one_on(alpha: float, offset: float, dtype
 
 
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 5])
-def test_loss_is_tau_plus_one_minus_the_score(alpha: float) -> None:
+def test_loss_is_tau_plus_1_minus_score(alpha: float) -> None:
     z = np.random.default_rng(8).standard_normal(6) / 2
     _, tau = exact_normmax(z, alpha)
     for label in range(6):
@@ -250,18 +233,6 @@ def test_loss_is_tau_plus_one_minus_the_score(alpha: float) -> None:
         np.testing.assert_allclose(
             pyentmax.normmax_loss(z, label, alpha), expected, rtol=1e-14, atol=1e-15
         )
-
-
-@given(
-    z=hnp.arrays(np.float64, st.integers(1, 8), elements=st.floats(-2, 2)),
-    alpha=st.floats(1.05, 8),
-)
-def test_jacobian_is_symmetric_and_positive(z: np.ndarray, alpha: float) -> None:
-    jacobian = pyentmax.normmax_jacobian(normmax(z, alpha), alpha)
-    np.testing.assert_array_equal(jacobian, jacobian.T)
-    size = np.abs(jacobian).max()
-    np.testing.assert_allclose(jacobian.sum(axis=0), 0, rtol=0, atol=1e-13 * (1 + size))
-    assert np.linalg.eigvalsh(jacobian).min() >= -1e-13 * (1 + size)
 
 
 P = np.random.default_rng(9).dirichlet(np.ones(6) / 2, size=(3, 4))
@@ -294,9 +265,3 @@ def test_norm_entropy_at_the_edges() -> None:
         norm_entropy([1.0], 0.5)
     with pytest.raises(ValueError, match="alpha must be at least 1, got nan"):
         norm_entropy([1.0], np.nan)
-
-
-def test_an_empty_batch_with_an_alpha_per_row() -> None:
-    empty, alpha = np.zeros((2, 0, 3)), np.full((2, 0), 1.5)
-    assert pyentmax.normmax_jvp.reference(empty, empty, alpha).shape == (2, 0, 3)
-    assert pyentmax.normmax_jacobian(empty, alpha).shape == (2, 0, 3, 3)

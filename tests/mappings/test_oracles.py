@@ -90,17 +90,10 @@ def test_contract_on_short_rows(name: str, dtype: type) -> None:
     "name",
     [pytest.param(name, marks=[] if name in CLOSED else pytest.mark.slow) for name in FORWARDS],
 )
-def test_contract_on_rows_of_a_thousand(name: str, dtype: type) -> None:
+def test_contract_on_rows_of_1000(name: str, dtype: type) -> None:
     for scale in SCALES:
         for kind in ("random", "ties"):
             assert_contract(name, kinds(1000, scale, dtype)[kind])
-
-
-@pytest.mark.slow
-@EVERY_DTYPE
-@pytest.mark.parametrize("name", CLOSED + ABOVE_2)
-def test_contract_on_rows_of_ten_thousand(name: str, dtype: type) -> None:
-    assert_contract(name, kinds(10_000, 1.0, dtype)["random"])
 
 
 @pytest.mark.deep
@@ -114,7 +107,7 @@ def test_contract_on_all_long_rows(name: str, scale: float, kind: str, dtype: ty
 
 
 @pytest.mark.parametrize("alpha", [4, 10, 50])
-def test_two_scores_near_a_tie_follow_the_curve(alpha: float) -> None:
+def test_nearly_tied_scores_follow_smooth_curve(alpha: float) -> None:
     """deep-spin/entmax at α = 10: p jumps by 0.4 where the scores all but tie.
 
     t = (p^β − (1−p)^β)/β is smooth and increasing in p; so is p(t) if it satisfies that.
@@ -158,7 +151,7 @@ EXAMPLES: dict[str, Callable[[int], Any]] = {
 
 @EVERY_DTYPE
 @pytest.mark.parametrize("name", MAPPINGS)
-def test_no_probabilities_that_sum_to_0_9994(name: str, dtype: type) -> None:
+def test_long_rows_sum_to_1(name: str, dtype: type) -> None:
     """Bisection stopped early, or one-by-one sums of a long float32 row, leave such sums."""
     record, d = MAPPINGS[name], 10_000
     params = tuple(EXAMPLES[parameter](d) for parameter in record.parameters)
@@ -169,7 +162,7 @@ def test_no_probabilities_that_sum_to_0_9994(name: str, dtype: type) -> None:
 
 
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15"])
-def test_half_precision_targets_that_sum_to_0_9994_do_not_let_an_offset_in(name: str) -> None:
+def test_loss_ignores_offset_for_rounded_targets(name: str) -> None:
     """With Σq ≠ 1, Ω*(z) + Ω(q) − q·z changes with an offset of z by (1 − Σq) of it."""
     z = np.array([0.5, 0.25, -1.0])
     q = np.array([0.5, 0.25, 0.2494])
@@ -190,51 +183,7 @@ def test_float16_rows_near_minus_1000(name: str, offset: float) -> None:
     np.testing.assert_array_equal(p, record.forward(z.astype(np.float64), *params).astype(p.dtype))
 
 
-@pytest.mark.parametrize("name", MAPPINGS)
-def test_negative_axes_other_than_minus_1(name: str) -> None:
-    """deep-spin/entmax's _roll_last is wrong for each of them."""
-    record = MAPPINGS[name]
-    rng = np.random.default_rng(1)
-    for shape, axis in (((4, 3, 5), -2), ((4, 3, 5), -3), ((5, 4), -2)):
-        z, v = rng.standard_normal((2, *shape))
-        d = shape[axis]
-        params = tuple(EXAMPLES[parameter](d) for parameter in record.parameters)
-        # `upper` broadcasts against z, the others against the batch.
-        along = tuple(
-            value.reshape(-1, *(1,) * (-axis - 1)) if parameter == "upper" else value
-            for parameter, value in zip(record.parameters, params, strict=True)
-        )
-        p = record.forward(z, *along, axis=axis)
-        last = np.moveaxis(z, axis, -1).copy()
-        expected = record.forward(last, *params)
-        np.testing.assert_allclose(np.moveaxis(p, axis, -1), expected, rtol=0, atol=1e-14)
-        product = record.vjp(p, v, *along, axis=axis)
-        moved = record.vjp(expected, np.moveaxis(v, axis, -1).copy(), *params)
-        np.testing.assert_allclose(np.moveaxis(product, axis, -1), moved, rtol=0, atol=1e-13)
-        np.testing.assert_allclose(
-            record.jacobian(p, *along, axis=axis),
-            record.jacobian(expected, *params),
-            rtol=0,
-            atol=1e-13,
-        )
-
-
-def test_alpha_1_in_the_general_routine() -> None:
-    """Elsewhere a division by α − 1 = 0."""
-    z = np.random.default_rng(2).standard_normal((3, 50)) * 5
-    p, softmax = pyentmax.entmax(z, 1), pyentmax.softmax(z)
-    np.testing.assert_allclose(p, softmax, rtol=1e-14)
-    mixed = pyentmax.entmax(z, [1, 1.5, 3])
-    np.testing.assert_allclose(mixed[0], softmax[0], rtol=1e-14)
-    for function in (pyentmax.entmax_jvp, pyentmax.entmax_vjp):
-        np.testing.assert_allclose(
-            function(p, z, 1), pyentmax.softmax_jvp(softmax, z), rtol=1e-12, atol=1e-15
-        )
-    loss = pyentmax.entmax_loss(z, [3, 1, 4], 1)
-    np.testing.assert_allclose(loss, pyentmax.softmax_loss(z, [3, 1, 4]), rtol=1e-13)
-
-
-def test_integer_labels_where_omega_of_a_label_is_not_0() -> None:
+def test_labels_where_omega_at_vertex_is_nonzero() -> None:
     """Taken to be 0 elsewhere, the loss would be −1 where normmax's is 0."""
     z = np.array([3.0, 0.0, -1.0])
     assert pyentmax.normmax_loss(z, 0) == 0

@@ -42,7 +42,7 @@ def scores(record: Mapping | None = None) -> np.ndarray:
 
 
 @pytest.mark.parametrize("record", MAPPINGS.values(), ids=MAPPINGS.keys())
-def test_every_mapping_has_one(record: Mapping) -> None:
+def test_every_mapping_has_short_textbook_version(record: Mapping) -> None:
     assert record.textbook is not None
     assert record.textbook_jacobian is not None
     assert (record.textbook_loss is not None) == (record.omega is not None)
@@ -57,7 +57,7 @@ def test_every_mapping_has_one(record: Mapping) -> None:
 
 
 @every_case
-def test_the_library_computes_what_the_paper_prints(
+def test_mapping_equals_textbook(
     record: Mapping, params: tuple[Any, ...]
 ) -> None:
     assert record.textbook is not None
@@ -67,7 +67,7 @@ def test_the_library_computes_what_the_paper_prints(
 
 
 @every_case
-def test_and_its_jacobian(record: Mapping, params: tuple[Any, ...]) -> None:
+def test_jacobian_equals_textbook(record: Mapping, params: tuple[Any, ...]) -> None:
     assert record.textbook_jacobian is not None
     for z in scores()[::4]:
         p = record.forward(z, *params)
@@ -78,7 +78,7 @@ def test_and_its_jacobian(record: Mapping, params: tuple[Any, ...]) -> None:
 
 
 @every_case
-def test_and_its_loss(record: Mapping, params: tuple[Any, ...]) -> None:
+def test_loss_equals_textbook(record: Mapping, params: tuple[Any, ...]) -> None:
     if record.textbook_loss is None:
         return
     options = dict(zip(record.parameters, params, strict=True))
@@ -91,7 +91,7 @@ def test_and_its_loss(record: Mapping, params: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0, 3.0])
-def test_and_the_derivative_in_alpha(alpha: float) -> None:
+def test_grad_alpha_equals_textbook(alpha: float) -> None:
     """Near α = 1 the printed form cancels: that is what the library's is for."""
     for z in scores()[::4]:
         p = pyentmax.entmax(z, alpha)
