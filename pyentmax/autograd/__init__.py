@@ -24,12 +24,10 @@ from pyentmax.autograd.ops import (
 )
 from pyentmax.autograd.sparse_attention import attention
 from pyentmax.autograd.tensor import Tensor, as_tensor
-from pyentmax.calls.devices import array_module
 
 __all__ = [
     "MAPPING_OPS",
     "Tensor",
-    "array_module",
     "as_tensor",
     "attention",
     "concatenate",

@@ -49,9 +49,9 @@ def local_folder(inside: str, folder: str | os.PathLike[str] | None = None) -> P
     chosen = os.environ.get(FOLDER_VARIABLE) if folder is None else folder
     if not chosen:
         return None
-    if not (found := Path(chosen, inside)).is_dir():
+    if not (path := Path(chosen, inside)).is_dir():
         raise DataError(f"{named}{chosen}: expected a folder that holds {inside}/, got one without")
-    return found
+    return path
 
 
 def fetch(

@@ -73,13 +73,13 @@ class Vocabulary:
         >>> len(Vocabulary.build([["b", "a"], ["a"]]))
         6
         """
-        found = {token for sequence in sequences for token in sequence}
-        if clash := sorted(found.intersection(SPECIALS)):
+        tokens = {token for sequence in sequences for token in sequence}
+        if clash := sorted(tokens.intersection(SPECIALS)):
             raise DataError(
                 f"token {clash[0]!r} is spelled like a special token; rename it in the data "
                 f"(special are {', '.join(SPECIALS)})"
             )
-        return cls(SPECIALS + tuple(sorted(found)))
+        return cls(SPECIALS + tuple(sorted(tokens)))
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -171,7 +171,7 @@ class Vocabulary:
         """
         try:
             tokens = json.loads(text)
-        except (ValueError, RecursionError) as error:  # of too long a number, or too deep a list
+        except ValueError as error:
             raise DataError(f"expected a vocabulary as a JSON list of strings: {error}") from error
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise DataError(f"expected a vocabulary as a JSON list of strings, got {text[:60]!r}")

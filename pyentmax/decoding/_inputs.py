@@ -41,16 +41,11 @@ def as_target(tokens: ArrayLike) -> IntArray:
     return ids.astype(np.int64)
 
 
-MOST = 10**6  # prefixes of a beam, and tokens of a string: more are a mistake, and fill all memory
-
-
-def positive(name: str, value: int, most: int | None = None) -> int:
-    """``value`` as an integer; a ValueError if it is below 1, or above ``most``."""
+def positive(name: str, value: int) -> int:
+    """``value`` as an integer; a ValueError if it is below 1."""
     number = index(value)
     if number < 1:
         raise ValueError(f"{name} must be at least 1, not {number}")
-    if most is not None and number > most:
-        raise ValueError(f"{name} must be at most {most:,}, not {number:,}")
     return number
 
 
@@ -61,7 +56,7 @@ def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
     need, so that a sentence is decoded the same in every batch.
     """
     if max_length is not None:
-        return np.full(len(source_mask), positive("max_length", max_length, MOST))
+        return np.full(len(source_mask), positive("max_length", max_length))
     return 2 * source_mask.sum(axis=1) + 10
 
 

@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.decoding._inputs import (
-    MOST,
     as_source,
     length_limits,
     positive,
     refuse_lost,
 )
-from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, told_bounds
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text
 from pyentmax.models.protocol import (
     BoolArray,
     Decodable,
@@ -143,13 +142,13 @@ def beam_search(
     ((2,), 1, 0.25)
     """
     source, source_mask = as_source(source, source_mask)
-    beam = positive("beam", beam, MOST)
+    beam = positive("beam", beam)
     sparse = prove and model.output_is_sparse
     advance = model.step if prove else getattr(model, "unproved_step", model.step)
     # How many settled hypotheses end the search of a source.
     enough = None if sparse else beam
     if n_best is not None:
-        enough = positive("n_best", n_best, MOST)
+        enough = positive("n_best", n_best)
     limit = length_limits(source_mask, max_length)
     sources = len(source)
     if sources == 0:
@@ -246,7 +245,7 @@ def _proof(proved: int, bound: float, mass_bound: float) -> str:
     best = "The best string is" if proved == 1 else f"The {proved} best strings are"
     if not proved:
         best = "The best string of this beam is not"
-    return f"{best} proved. {told_bounds(bound, mass_bound)}"
+    return f"{best} proved. {bounds_text(bound, mass_bound)}"
 
 
 class _Continuations(NamedTuple):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pyentmax.decoding._inputs import as_source, length_limits, positive, refuse_lost
-from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, told_bounds
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text
 from pyentmax.models.protocol import FloatArray, JoinableDecodable, unseen
 
 State = TypeVar("State")
@@ -380,7 +380,7 @@ class _Search:
             text += "No string is proved to be the best"
         if self.normalize:
             text += f" by mean log-probability among strings of at most {self.limit} tokens"
-        text += f". {told_bounds(bound, mass_bound)}"
+        text += f". {bounds_text(bound, mass_bound)}"
         if proved >= self.wanted:
             return text
         if not self.budget_left:

@@ -83,12 +83,12 @@ class SearchResult:
         return self.hypotheses[0]
 
 
-def told_bounds(bound: float, mass_bound: float) -> str:
+def bounds_text(bound: float, mass_bound: float) -> str:
     """What the two bounds of a result say, in three digits that are bounds as well: rounded up.
 
     Examples
     --------
-    >>> told_bounds(0.2401, 0.5)
+    >>> bounds_text(0.2401, 0.5)
     'No other has a probability above 0.241, all that are not listed 0.5 together.'
     """
     each, together = map(_rounded_up, (bound, mass_bound))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyentmax.decoding.hypotheses import Hypothesis
 
@@ -48,11 +48,9 @@ class HypothesisNode:
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, HypothesisNode]]:
         """This node and all below it with their depths, parents first."""
-        waiting = [(depth, self)]  # not a recursion: a tree may be as deep as a string is long
-        while waiting:
-            depth, node = waiting.pop()
-            yield depth, node
-            waiting += [(depth + 1, child) for child in reversed(node.children)]
+        yield depth, self
+        for child in self.children:
+            yield from child.walk(depth + 1)
 
 
 @dataclass(frozen=True)
@@ -160,64 +158,36 @@ class HypothesisTree:
     __str__ = text
 
 
-class _Branch(NamedTuple):
-    """Sorted strings that agree up to ``start``, and their branches where they part at ``stop``."""
-
-    runs: Sequence[tuple[list[tuple[str, bool]], float]]
-    start: int
-    stop: int
-    mass: float
-    above: float | None
-    branches: list[_Branch]
-
-    @classmethod
-    def of(cls, runs: Any, start: int, above: float | None) -> _Branch:
-        first, last = runs[0][0], runs[-1][0]  # between these two, in order, are all others
-        stop = start
-        while stop < min(len(first), len(last)) and first[stop] == last[stop]:
-            stop += 1
-        return cls(runs, start, stop, sum(probability for _, probability in runs), above, [])
+_Run = tuple[list[tuple[str, bool]], float]
+"""A string as tokens, each with whether it is the end symbol, and its probability."""
 
 
-def _merge(runs: Sequence[tuple[list[tuple[str, bool]], float]]) -> HypothesisNode:
-    """The tree of sorted strings, built from the leaves: it may be as deep as they are long."""
-    root = _Branch.of(runs, 0, None)
-    found = [root]
-    for branch in found:  # which grows on the way
-        if branch.stop < len(branch.runs[0][0]):
-            groups = groupby(branch.runs, key=lambda run: run[0][branch.stop])
-            branch.branches.extend(
-                _Branch.of(list(group), branch.stop, branch.mass) for _, group in groups
-            )
-            found += branch.branches
-    nodes: dict[int, HypothesisNode] = {}
-    for branch in reversed(found):
-        first = branch.runs[0][0]
-        children = [nodes.pop(id(one)) for one in branch.branches]
-        children.sort(key=lambda node: -node.probability)
-        share = 1.0 if branch.above is None else 0.0
-        if branch.above:
-            share = branch.mass / branch.above
-        nodes[id(branch)] = HypothesisNode(
-            tokens=tuple(token for token, _ in first[branch.start : branch.stop]),
-            prefix=tuple(token for token, _ in first[: branch.start]),
-            probability=branch.mass,
-            share=share,
-            children=tuple(children),
-        )
-    return nodes[id(root)]
+def _merge(runs: Sequence[_Run], start: int = 0, above: float | None = None) -> HypothesisNode:
+    """The node of sorted strings that agree up to ``start``; ``above`` is the parent's mass."""
+    first, last = runs[0][0], runs[-1][0]  # between these two, in order, are all others
+    stop = start
+    while stop < min(len(first), len(last)) and first[stop] == last[stop]:
+        stop += 1
+    mass = sum(probability for _, probability in runs)
+    children = []
+    if stop < len(first):
+        for _, group in groupby(runs, key=lambda run: run[0][stop]):
+            children.append(_merge(list(group), stop, mass))
+    children.sort(key=lambda node: -node.probability)
+    tokens = [token for token, _ in first]
+    share = 1.0 if above is None else mass / above if above else 0.0
+    return HypothesisNode(
+        tuple(tokens[start:stop]), tuple(tokens[:start]), mass, share, tuple(children)
+    )
 
 
-def _rows(root: HypothesisNode) -> Iterator[tuple[str, HypothesisNode]]:
+def _rows(node: HypothesisNode, lead: str = "", below: str = "") -> Iterator[Any]:
     """Each node with the branch lines before it, in the order of the lines."""
-    waiting = [("", "", root)]
-    while waiting:
-        lead, below, node = waiting.pop()
-        yield lead, node
-        for child in reversed(node.children):
-            last = child is node.children[-1]
-            branch, rest = ("└── ", "    ") if last else ("├── ", "│   ")
-            waiting.append((below + branch, below + rest, child))
+    yield lead, node
+    for child in node.children:
+        last = child is node.children[-1]
+        branch, rest = ("└── ", "    ") if last else ("├── ", "│   ")
+        yield from _rows(child, below + branch, below + rest)
 
 
 def format_percent(probability: float) -> str:

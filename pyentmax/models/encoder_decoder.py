@@ -17,9 +17,6 @@ from pyentmax.nn.attention import LEARNED
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.mapping_choice import choose_mapping
 
-MOST_LAYERS = 10_000
-"""Ten times the deepest models of the literature; a million small ones take minutes to make."""
-
 
 class OutputConfig(Protocol):
     """What a model's configuration has, whatever the architecture."""
@@ -120,8 +117,6 @@ def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) ->
     for name in sizes:
         if getattr(config, name) < 1:
             raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")
-    if config.layers > MOST_LAYERS:
-        raise ValueError(f"layers: expected at most {MOST_LAYERS:,}, got {config.layers:,}")
     for name in rates:
         if not 0 <= getattr(config, name) < 1:
             raise ValueError(f"{name}: expected a rate in [0, 1), got {getattr(config, name)}")

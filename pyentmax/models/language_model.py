@@ -188,11 +188,11 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         config = self.config
         if config.attention != LEARNED:
             return None
-        found = np.empty((config.layers, config.heads))
+        alphas = np.empty((config.layers, config.heads))
         for k in range(config.layers):
             alpha = learned_alpha(self.params, alpha_name(config, KIND, k))
-            found[k] = to_host(alpha.data)[:, 0]
-        return found
+            alphas[k] = to_host(alpha.data)[:, 0]
+        return alphas
 
     # --- training ---------------------------------------------------------------------------------
     def diagnostics(self) -> dict[str, Any]:
@@ -272,7 +272,7 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         memory: Memory | None = None,
         weights: dict[str, list[Array]] | None = None,
         read: list[Array] | None = None,
-        kept: list[KeysValues] | None = None,
+        cache: list[KeysValues] | None = None,
     ) -> Tensor:
         """The last layer, (B, T, n); what each layer read and its keys and values on request."""
         config = self.config
@@ -291,10 +291,10 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
                 if memory is not None:
                     remembered = run.inside(name, as_tensor(memory[k]))
                     inside = concatenate([remembered, inside], axis=1)
-                found = run.keys_and_values(name, inside)
-                if kept is not None:
-                    kept.append(detached(found))
-                return found
+                pair = run.keys_and_values(name, inside)
+                if cache is not None:
+                    cache.append(detached(pair))
+                return pair
 
             def prepare(q: Tensor, name: str = name) -> tuple[Tensor, Tensor | None]:
                 q = self._scaled(params, name, q, seen)
@@ -347,15 +347,15 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         source, mask = np.asarray(source), np.asarray(source_mask, dtype=bool)
         lengths = mask.sum(axis=1)
         rows = np.arange(len(source))
-        kept: list[KeysValues] = []
+        cache: list[KeysValues] = []
         if source.shape[1] > 1:
-            self._hidden(self.params, self.xp.asarray(source[:, :-1]), kept=kept)
+            self._hidden(self.params, self.xp.asarray(source[:, :-1]), cache=cache)
         else:
             table = self.params["embedding.weight"]
             nothing = self.xp.zeros((len(source), 0, self.config.width), table.dtype)
-            kept = [KeysValues(nothing, nothing)] * self.config.layers
+            cache = [KeysValues(nothing, nothing)] * self.config.layers
         unread = source[rows, lengths - 1]
-        return LanguageModelState(tuple(kept), lengths - 1, unread, mask, rows)
+        return LanguageModelState(tuple(cache), lengths - 1, unread, mask, rows)
 
     def advance(
         self, state: LanguageModelState, tokens: Array
@@ -377,7 +377,7 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         past = []
         for k in range(config.layers):
             name = f"layer.{k}.self"
-            kept = Past(run, name, state.past[k], lengths, level)
+            cached = Past(run, name, state.past[k], lengths, level)
 
             def prepare(q: Tensor, name: str = name) -> tuple[Tensor, Tensor | None]:
                 q = self._scaled(self.params, name, q, lengths[:, None] + 1)
@@ -386,8 +386,8 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
                 shape = (longest + 1, config.heads, self._scale)
                 return q, relative_scores_of_last(self.params, name, q, lengths, *shape)
 
-            x = run.attention(KIND, k, name, x, kept, allowed, prepare=prepare)
-            past.append(kept.longer)
+            x = run.attention(KIND, k, name, x, cached, allowed, prepare=prepare)
+            past.append(cached.longer)
             x = run.network(f"layer.{k}.network", x)
         scores = self._output(self.params, run.last(x, "last")[:, 0])
         of_source = state.source_mask

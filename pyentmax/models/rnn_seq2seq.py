@@ -337,9 +337,9 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
 
     def select(self, state: DecoderState, rows: Array) -> DecoderState:
         """The state of the given rows; a row may be repeated."""
-        there = self.xp.asarray(rows)
+        index = self.xp.asarray(rows)
         if state.gates:
-            gates = tuple(x[there] for x in state.gates)
+            gates = tuple(x[index] for x in state.gates)
         else:
             # Copies of a row share its products.
             different, place = map(self.xp.asarray, np.unique(rows, return_inverse=True))
@@ -348,9 +348,9 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         return state._replace(
             hidden=(),
             gates=gates,
-            cells=tuple(x[there] for x in state.cells),
+            cells=tuple(x[index] for x in state.cells),
             source_index=state.source_index[rows],
-            coverage=None if state.coverage is None else state.coverage[there],
+            coverage=None if state.coverage is None else state.coverage[index],
         )
 
     def _gates(self, weights: Sequence[Array], feed: Array, *h: Array) -> tuple[Array, ...]:

@@ -33,7 +33,6 @@ from pyentmax.models.transformer_layers import (
     KeysValues,
     LayerPass,
     LayersConfig,
-    Mappings,
     Past,
     alpha_name,
     check_choice,
@@ -145,7 +144,6 @@ class TransformerState(NamedTuple):
     source_index: IntArray  # (rows,): which encoded source a row decodes; on the host
     memory: tuple[Any, ...]  # keys and values of all sources, (sources, S, n) each
     memory_mask: Any  # (sources, S): where each source has tokens
-    mappings: Mappings  # of the decoder's attentions, each α worked out
 
 
 class Transformer(EncoderDecoder[TransformerConfig]):
@@ -207,11 +205,11 @@ class Transformer(EncoderDecoder[TransformerConfig]):
             return {}
         with_heads = {kind for kind, _, _ in _attentions(config)}
         shape = config.layers, config.heads
-        found = {kind: np.empty(shape) for kind in KINDS if kind in with_heads}
+        alphas = {kind: np.empty(shape) for kind in KINDS if kind in with_heads}
         for kind, layer, _ in _attentions(config):
             alpha = learned_alpha(self.params, alpha_name(config, kind, layer))
-            found[kind][layer] = to_host(alpha.data)[:, 0]
-        return found
+            alphas[kind][layer] = to_host(alpha.data)[:, 0]
+        return alphas
 
     # --- training ---------------------------------------------------------------------------------
     def diagnostics(self) -> dict[str, Any]:
@@ -343,9 +341,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         past = (KeysValues(nothing, nothing),) * config.layers
         number = np.arange(rows)
         lengths = np.zeros(rows, dtype=np.int64)
-        layers = range(config.layers)
-        mappings = run.ready_mappings((kind, k) for kind in ("decoder", "context") for k in layers)
-        return TransformerState(past, lengths, number, memory, mask, mappings)
+        return TransformerState(past, lengths, number, memory, mask)
 
     def advance(
         self, state: TransformerState, tokens: Array
@@ -353,7 +349,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         """Read one token per row; return the scores of the next, the attention, the new state."""
         xp, lengths = self.xp, state.lengths
         weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
-        run = LayerPass(self.config, self.params, None, weights, state.mappings)
+        run = LayerPass(self.config, self.params, None, weights)
         longest = state.past[0].keys.shape[1]
         # Rows of one length need no mask: what was read last stands last.
         level = bool((lengths == longest).all())
@@ -367,9 +363,9 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         past = []
         for k in range(self.config.layers):
             layer = f"decoder.{k}"
-            kept = Past(run, f"{layer}.self", state.past[k], lengths, level)
-            x = run.attention("decoder", k, f"{layer}.self", x, kept, allowed)
-            past.append(kept.longer)
+            cached = Past(run, f"{layer}.self", state.past[k], lengths, level)
+            x = run.attention("decoder", k, f"{layer}.self", x, cached, allowed)
+            past.append(cached.longer)
             beside = readers.beside(x)
             beside = run.attention("context", k, f"{layer}.context", beside, memory[k], of_source)
             x = run.network(f"{layer}.network", readers.rows(beside))

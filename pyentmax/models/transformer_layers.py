@@ -7,7 +7,7 @@ values of what a decoder has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -27,7 +27,6 @@ from pyentmax.nn.attention import (
     keys_and_values,
     learned_entmax,
 )
-from pyentmax.nn.attention.alpha import LearnedEntmax
 from pyentmax.nn.feed_forward import feed_forward, init_feed_forward
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm, norm
@@ -189,10 +188,6 @@ class KeysValues(NamedTuple):
     values: Any
 
 
-Mappings = dict[tuple[str, int], AttentionMapping]
-"""Kind and layer of an attention → its mapping."""
-
-
 class LayerPass:
     """One pass through a model's layers: what they share.
 
@@ -202,8 +197,6 @@ class LayerPass:
         Switches on dropout and the attention of training.
     weights : dict of lists, optional
         Where the weights of each attention are appended, as arrays.
-    mappings : dict, optional
-        (kind, layer) → mapping, from `ready_mappings` of an earlier pass.
     """
 
     def __init__(
@@ -212,10 +205,8 @@ class LayerPass:
         params: Parameters,
         rng: Generator | None,
         weights: dict[str, list[Array]] | None = None,
-        mappings: Mappings | None = None,
     ) -> None:
         self.config, self.params, self.rng, self.weights = config, params, rng, weights
-        self.mappings = {} if mappings is None else mappings
         self.pre = config.norm == "pre"
 
     def attention(
@@ -295,17 +286,7 @@ class LayerPass:
         """What comes out of the last layer: normalised, if each layer's input is."""
         return norm(self.params, f"{name}.norm", x) if self.pre else x
 
-    def ready_mappings(self, places: Iterable[tuple[str, int]]) -> Mappings:
-        """The mappings of attentions, by kind and layer, with α worked out."""
-        found = {place: self._mapping(*place) for place in places}
-        return {
-            place: mapping.ready() if isinstance(mapping, LearnedEntmax) else mapping
-            for place, mapping in found.items()
-        }
-
     def _mapping(self, kind: str, layer: int) -> AttentionMapping:
-        if (kind, layer) in self.mappings:
-            return self.mappings[kind, layer]
         config = self.config
         choice = config.attention
         if self.rng is None and config.inference_attention is not None:

@@ -180,10 +180,10 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
             return ChosenMapping("entmax", (alpha,))
     except ValueError:
         raise ValueError(f"mapping: expected {expected}; got {choice!r}") from None
-    wanted = _RECORDS[name].parameters
-    if len(params) != len(wanted):
-        form = ":".join((name, *(parameter.upper() for parameter in wanted)))
-        numbers = "numbers in place of the capitals" if wanted else "without numbers"
+    names = _RECORDS[name].parameters
+    if len(params) != len(names):
+        form = ":".join((name, *(parameter.upper() for parameter in names)))
+        numbers = "numbers in place of the capitals" if names else "without numbers"
         raise ValueError(f"mapping: expected {form}, {numbers}; got {choice!r}")
     _check_values(choice, name, params)
     return ChosenMapping(name, params)

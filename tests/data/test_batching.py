@@ -83,7 +83,7 @@ def test_batches_hold_runs_of_the_lengths_in_order(lists, batch_size, seed):
     assert (found if seed is None else sorted(found)) == (runs if seed is None else sorted(runs))
 
 
-def test_the_generator_shuffles_ties_and_batches_and_nothing_else_does():
+def test_only_the_generator_shuffles():
     pairs = as_pairs([([5], [5])] * 40)
     fixed = np.concatenate(bucketed_batches(pairs, 4))
     assert fixed.tolist() == list(range(40))
@@ -145,7 +145,7 @@ def many_pairs(count=300):
     return [(np.full(n, i + 4), np.full(m, i + 4)) for i, (n, m) in enumerate(lengths)]
 
 
-def test_every_pair_is_in_one_batch_and_no_batch_has_more_than_its_tokens():
+def test_token_batches_hold_every_pair_once():
     pairs = many_pairs()
     source = TokenBatches(pairs, 100)
     batches = list(source.epoch(np.random.default_rng(1)))
@@ -156,7 +156,7 @@ def test_every_pair_is_in_one_batch_and_no_batch_has_more_than_its_tokens():
     assert sum(map(source.count, batches)) == sum(len(target) + 1 for _, target in pairs)
 
 
-def test_batches_by_tokens_have_little_padding_and_depend_on_the_generator_alone():
+def test_token_batches_have_little_padding():
     source = TokenBatches(many_pairs(), 100)
     batches = list(source.epoch(np.random.default_rng(1)))
     assert np.mean([b.target_mask.mean() for b in batches]) > 0.9

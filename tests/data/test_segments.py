@@ -9,7 +9,7 @@ TEXT = np.random.default_rng(0).integers(4, 30, 101)
 
 
 @pytest.mark.parametrize(("context", "batch_size", "before"), [(7, 3, 0), (5, 2, 4), (10, 1, 25)])
-def test_an_epoch_predicts_no_place_twice_and_nearly_all(context, batch_size, before):
+def test_an_epoch_predicts_each_token_once(context, batch_size, before):
     places = np.arange(len(TEXT))
     batches = Segments(places, context, batch_size, before)
     for seed in range(5):

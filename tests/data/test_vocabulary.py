@@ -46,12 +46,7 @@ def test_special_tokens_come_first():
     assert "c" not in vocabulary
 
 
-def test_a_vocabulary_is_frozen():
-    with pytest.raises(AttributeError, match="cannot assign to field 'tokens'"):
-        Vocabulary.build(["a"]).tokens = SPECIALS
-
-
-def test_an_unknown_character_is_named_with_its_word_and_the_known_ones():
+def test_unknown_characters_are_named():
     vocabulary = Vocabulary.build(["word", ["<V>"]])
     with pytest.raises(DataError, match="unknown character 'ß' in lemma 'wordß'; known: d o r w$"):
         vocabulary.encode("wordß", what="lemma 'wordß'")
@@ -69,11 +64,6 @@ def test_of_many_known_tokens_the_closest_are_named():
         vocabulary.encode(["<TAG100>"])
     with pytest.raises(DataError, match="'zzzzzzzz' in the sequence; 100 are known$"):
         vocabulary.encode(["zzzzzzzz"])
-
-
-def test_no_token_of_a_kind():
-    with pytest.raises(DataError, match="unknown character 'a' in the sequence; no character is"):
-        Vocabulary.build([["<V>"]]).encode("a")
 
 
 def test_unknown_tokens_can_be_mapped():
@@ -108,7 +98,7 @@ def test_a_token_listed_twice_is_an_error():
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", '"abc"', "[1, 2]", '{"a": 1}', "[" * 10**5, "[" + "1" * 5000 + "]"],
+    ["", "{", '"abc"', "[1, 2]", '{"a": 1}', "[" + "1" * 5000 + "]"],
     ids=lambda text: text[:8],
 )
 def test_a_broken_json_vocabulary_is_an_error(text):
@@ -116,7 +106,7 @@ def test_a_broken_json_vocabulary_is_an_error(text):
         Vocabulary.from_json(text)
 
 
-def test_a_word_spelled_like_a_special_token_is_unknown_in_a_text():
+def test_words_spelled_like_special_tokens_are_unknown():
     """It ended the sentence, or was padding, in the middle of it."""
     vocabulary = Vocabulary.build([["a", "b"]])
     words = ["a", "</s>", "<pad>", "<s>", "<unk>", "c", "b"]

@@ -174,25 +174,25 @@ def cases(output, dtype, number, near=0.5):
 
 @pytest.mark.parametrize("output", PROVED)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_what_is_called_complete_is_every_possible_string(output, dtype):
+def test_complete_lists_hold_every_possible_string(output, dtype):
     cases(output, dtype, 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("output", PROVED)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_many_lists_that_are_called_complete(output, dtype):
+def test_many_complete_lists(output, dtype):
     cases(output, dtype, 15)
 
 
 @pytest.mark.parametrize("output", [name for name in PROVED if name != "normmax:1.01"])
-def test_away_from_the_threshold_every_list_is_proved_complete(output):
+def test_lists_far_from_the_threshold_are_proved(output):
     # normmax:1.01 has p = x^100, which floats cannot show.
     assert cases(output, np.float64, 1, near=0) == 1
 
 
 @pytest.mark.parametrize("output", ["1", "entmax:1", *UNPROVED])
-def test_without_proof_of_its_zeros_no_list_is_called_complete(output):
+def test_unproved_zeros_give_no_complete_list(output):
     scores = np.array([[-9.0, 0, 9, -9, 8], [-9, 9, -9, -9, -9]])
     source = np.zeros((1, 1), int)
     for search in (beam_search, exact_search):
@@ -204,7 +204,7 @@ def test_without_proof_of_its_zeros_no_list_is_called_complete(output):
 
 @pytest.mark.parametrize("output", ["bisection:1.02", "1.02"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_probability_that_underflows_near_softmax_is_listed(output, dtype):
+def test_underflow_near_softmax_is_listed(output, dtype):
     # 0.02⁵⁰ = 1e-85 in the second row.
     scores = np.full((2, 4), -np.inf, dtype)
     scores[0, 2:] = 0, -49
@@ -230,7 +230,7 @@ def transformer(seed, output):
 @pytest.mark.parametrize("kind", [recurrent, transformer])
 @pytest.mark.parametrize("output", ["1.5", "2", "1.02", "bisection:1.02", "normmax:2"])
 @pytest.mark.parametrize("scale", [3, 30, 1000])
-def test_networks_are_complete_where_they_say_so(kind, output, scale):
+def test_complete_lists_of_networks(kind, output, scale):
     source = np.array([[1, 2, 3]])
 
     def possible(model, prefix):

@@ -193,7 +193,7 @@ def cases(output, dtype, number):
         *deep(*((output, np.float64) for output in OUTPUTS if output != "normmax:2")),
     ],
 )  # fmt: skip
-def test_claims_about_an_ensemble_hold_whatever_its_members_hide(output, dtype):
+def test_claims_about_an_ensemble_hold(output, dtype):
     cases(output, dtype, 2)
 
 
@@ -205,7 +205,7 @@ def test_claims_about_many_ensembles_hold(output, dtype):
 
 
 @pytest.mark.parametrize(("dtype", "tiny"), [(np.float32, 1e-8), (np.float64, 1e-17)])
-def test_a_token_that_one_member_hides_is_neither_ranked_nor_forgotten(dtype, tiny):
+def test_hidden_tokens_are_bounded_but_not_ranked(dtype, tiny):
     # sparsemax gives token 4 two thirds of tiny, and cannot say so; it rules out token 5.
     none, ends = -np.inf, [-np.inf, 0, *4 * [-np.inf]]
     hides = np.array([[none, none, 0.5, 0.5, tiny, none], ends], dtype)

@@ -42,7 +42,7 @@ def test_the_steps_are_what_was_possible():
     np.testing.assert_allclose(said.probability, 0.125, rtol=1e-15)
 
 
-def test_an_impossible_token_is_fed_all_the_same():
+def test_impossible_tokens_are_fed():
     model = Automaton.of(SMALL, NEXT)
     [said] = force(model, [(2, 3)])
     assert said.possible.tolist() == [True, False, False]
@@ -68,7 +68,7 @@ def test_the_support_is_the_mappings_own():
     assert said.steps[1].possible
 
 
-def test_targets_of_any_length_are_decoded_together_as_alone():
+def test_batched_targets_decode_as_alone():
     model = Automaton.of(SMALL, NEXT)
     targets = [(3, 2), (), (2,), (3, 2, 3, 2)]
     together = force(model, targets)

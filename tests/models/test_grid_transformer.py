@@ -39,7 +39,7 @@ def test_gradient_of_the_loss_by_finite_differences(changes):
         np.testing.assert_allclose((params[name].grad * way).sum(), slope, rtol=0, atol=ATOL_SLOPE)
 
 
-def test_stepping_gives_the_scores_that_training_sees():
+def test_steps_equal_training_scores():
     model = small()
     scores = model.scores(model.params, CELLS, MASK, TARGET_IN).data
     state = model.encode(CELLS, MASK)

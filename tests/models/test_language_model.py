@@ -220,7 +220,7 @@ def test_a_beginning_of_one_token(changes):
 
 
 @pytest.mark.parametrize("changes", CASES, ids=str)
-def test_texts_of_other_lengths_go_on_as_they_would_alone(changes):
+def test_texts_of_several_lengths_continue_as_alone(changes):
     model = small(sharpness=3.0, **changes)
     source = np.array([[3, 4, 5, 3], [5, 0, 0, 0], [4, 4, 0, 0]])
     state = model.encode(source, source > 0)

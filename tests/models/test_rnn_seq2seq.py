@@ -151,7 +151,7 @@ def test_the_alpha_of_the_attention():
     "options", [{}, {"attention": "2", "fertility": 0.5}, {"attention": "learned"}]
 )
 @pytest.mark.parametrize("output", ["1", "1.5", "2"])
-def test_stepping_gives_the_probabilities_that_training_sees(output, options):
+def test_steps_equal_training_probabilities(output, options):
     model = small(output=output, layers=2, **options)
     scores = model.scores(model.params, SOURCE, SOURCE_MASK, TARGET_IN).data
     state = model.encode(SOURCE, SOURCE_MASK)
@@ -219,7 +219,7 @@ def test_selected_rows_decode_as_they_do_alone(changes, rows):
                 )
 
 
-def test_a_step_without_proof_is_the_same_but_for_what_is_in_doubt(monkeypatch):
+def test_unproved_step_equals_the_proved_one(monkeypatch):
     model = small("1.5", "2")
     tokens = np.array([3, 1, 2])
     proved, _ = model.step(model.encode(SOURCE, SOURCE_MASK), tokens)
@@ -290,18 +290,11 @@ def test_a_source_without_tokens_is_refused():
         small().encode(SOURCE, mask)
 
 
-def test_same_seed_same_model():
-    a, b, c = (small(seed=s).params for s in (0, 0, 1))
-    assert all((a[name] == b[name]).all() for name in a)
-    assert any((a[name] != c[name]).any() for name in a)
-
-
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
         ("hidden", 5, "hidden: expected an even number, got 5"),
         ("layers", 0, "layers: expected at least 1, got 0"),
-        ("layers", 10**9, "layers: expected at most 10,000, got 1,000,000,000"),
         ("dropout", 1.0, r"dropout: expected a rate in \[0, 1\), got 1.0"),
         ("attention", "hardmax", "expected α ≥ 1 or one of .*entmax15.*; got 'hardmax'"),
         ("output", "0.5", "got '0.5'"),
@@ -359,8 +352,3 @@ def test_a_uniform_start_has_the_bounds_of_pytorchs_layers():
         n = inputs.get(name) or inputs[name.partition(".")[0]]
         # The largest of 30 entries and more comes near the bound, and none goes beyond it.
         assert 0.8 * n**-0.5 < abs(x).max() <= n**-0.5, name
-
-
-def test_a_learned_alpha_has_no_fertility():
-    with pytest.raises(ValueError, match="expected the attention softmax or sparsemax, .* learned"):
-        RNNSeq2SeqConfig(source_size=8, target_size=6, attention="learned", fertility=1.0)

@@ -72,20 +72,6 @@ class LearnedEntmax(NamedTuple):
         """α on the tape."""
         return learned_alpha(self.params, self.name, trained=self.trained)
 
-    def ready(self) -> GivenEntmax:
-        """The same with α as it is now, for many calls: they need not work it out each."""
-        return GivenEntmax(self.alpha().data.astype(np.float64))
-
-
-class GivenEntmax(NamedTuple):
-    """α-entmax with an array of α that gets no gradient."""
-
-    alpha: Array
-
-    def __call__(self, scores: Tensor, /, *, mask: Array | None = None) -> Tensor:
-        """The weights of scores over the last axis."""
-        return MAPPING_OPS["entmax"](scores, self.alpha, mask=mask)
-
 
 def learned_entmax(params: Parameters, name: str, *, trained: bool = True) -> LearnedEntmax:
     """α-entmax with the α under ``name``, which gets a gradient: the sum of g ∘ ∂p/∂α.

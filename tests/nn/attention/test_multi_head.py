@@ -141,7 +141,7 @@ def test_padding_changes_nothing(causal):
         assert not weights.data[i, :, :, n:].any()
 
 
-def test_a_causal_query_sees_nothing_after_itself():
+def test_causal_queries_see_no_later_keys():
     params, x = new_params(), normal(B, S, N)
     output, weights = attention(params, x, x, x, causal=True)
     assert not weights.data[..., ~causal_mask(S, S)].any()
@@ -173,7 +173,7 @@ def test_leading_axes(leading):
         np.testing.assert_allclose(output.data[index], one.data, rtol=1e-12, atol=1e-14)
 
 
-def test_alpha_belongs_to_its_head_even_where_queries_are_as_many():
+def test_alpha_is_per_head_not_per_query():
     # As many queries as heads: α of shape (heads,) would go by the query.
     params, x = new_params(), normal(B, HEADS, N)
     params |= {"a.alpha_logit": np.array([[-2.0], [0.0], [2.0]])}
