@@ -8,30 +8,30 @@ and f decreases, so τ is unique. It lies in [max x − 1, max x − d^{1−α}]
 largest term alone is 1, at the right end each of d terms is at most 1/d (Peters et al. 2019,
 Alg. 1). So a score with x ≤ max x − 1 is never in the support.
 
-Each of these takes x and returns a `Threshold`, alike, so that they can be compared:
+Each of these takes x and returns a `Threshold`, so that they can be compared:
 
     sort_sparsemax, partial_sort_sparsemax, michelot, condat, newton_sparsemax    α = 2, exact
     sort_entmax15, partial_sort_entmax15, newton_entmax15                         α = 1.5, exact
     bisection, halley                                                             any α > 1
     newton_threshold, halley_norm                                                 1 < α ≤ 2
 
-Near α = 1 all thresholds crowd at max x − 1 and the powers explode, so the general solvers that
-the mappings use work with a better variable each: `newton` (1 ≤ α ≤ 2) with the normaliser c of
+Near α = 1 all thresholds approach max x − 1 and the powers overflow, so the mappings use general
+solvers with better-conditioned variables: `newton` (1 ≤ α ≤ 2) with the normaliser c of
 u = 1 + (α−1)(y − c), which becomes log-sum-exp at α = 1; `bisect_p_max` (α > 2) with the largest
 probability q, since u = q^{α−1} + (α−1) y and q^{α−1} may be far below the rounding of 1 − u. Here
 y = z − max z. The mappings' defaults are `sort_sparsemax`, `sort_entmax15`, `newton` and
-`bisect_p_max`: no row can drive their number of passes past a small bound, and they meet the
-accuracy contract in float32 too.
+`bisect_p_max`: their number of passes has a small bound for every row, and they meet the accuracy
+contract in float32 too.
 
-Near the threshold rounding decides which scores exceed it: thousands of them, it may be, whose
-probabilities add up. `remainder` finds what a rounded threshold still lacks, and `doubtful` says
-which zeros are proved all the same, as the certificates of decoding ask.
+Near the threshold, rounding decides which scores exceed it. There may be thousands of such scores,
+and their probabilities add up. `remainder` corrects a rounded threshold; `doubtful` returns the
+zeros that are not proved, which the certificates of decoding need.
 
 Mappings with upper bounds find their level by `water_fill` and `project_capped_simplex` instead,
 and top-k softmax needs the k-th largest score of a row (`kth_largest`).
 
 The kernels in C and CUDA do not sort. Each of their searches has a twin here, for NumPy arrays and
-with the same names of variables, to be read beside it:
+with the same variable names:
 
     cython_ext/thresholds/search.h            prune_chunks
     cython_ext/mappings/sparsemax.h           newton_sparsemax

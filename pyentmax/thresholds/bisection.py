@@ -13,9 +13,10 @@ from pyentmax.thresholds.threshold import Threshold, as_scores, beta_per_row, su
 def bisection(x: Any, alpha: Any, passes: int | None = None) -> Threshold:
     """τ of α-entmax, α > 1, x = (α−1) z, by halving the bracket: one bit per pass.
 
-    The plain Algorithm 1 of Peters et al. (2019), for any α and any array; probabilities from it
-    want renormalising. `passes` defaults to the bits of the dtype. α is one for all rows, or
-    broadcasts against the batch shape; a ValueError says where it does not, or is not above 1.
+    The plain Algorithm 1 of Peters et al. (2019), for any α and any array. Probabilities computed
+    from it need renormalising. `passes` defaults to the significant bits of the dtype. α is a
+    number or broadcasts against the batch shape; a ValueError is raised if it does not, or if it is
+    not above 1.
 
     Examples
     --------
@@ -47,12 +48,12 @@ def bisect_p_max(y: Any, beta: Any) -> MaxProbability:
 
     With y = z − max z, p_i(q) = (q^β + βy_i)₊^{1/β}, each increasing in q, and Σ p_i(q) = 1 for one
     q in [1/d, 1]. For β > 1 the sum is neither convex nor concave in q, and near an entry's
-    threshold it rises by more than one ulp of q can resolve: at β = 49 a probability jumps from
-    0 to 0.4 between neighbouring floats. So the last bracket's two ends are mixed such that the
-    sum is 1: each p_i^β then lies between its two ends' values, which differ by q^β times a few ε,
-    that is, p is exact for scores moved by a few ε.
+    threshold it is so steep that one ulp of q is too coarse: at β = 49 a probability jumps from
+    0 to 0.4 between neighbouring floats. So the probabilities at the two ends of the last bracket
+    are mixed such that they sum to 1. Each p_i^β then lies between its values at the two ends,
+    which differ by a few ε times q^β: p is exact for scores perturbed by a few ε.
 
-    Works at β = ∞ (uniform over the ties at the top).
+    At β = ∞, p is uniform over the largest scores.
 
     Examples
     --------
@@ -75,7 +76,7 @@ def bisect_p_max(y: Any, beta: Any) -> MaxProbability:
 
 def below_p_max(y: Any, q: Any, beta: Any) -> Any:
     """The probabilities p_i(q) of a row whose largest is q."""
-    # q (1 + βy/q^β)₊^{1/β}: q^β may underflow, but the score at the top, y = 0, is q regardless.
+    # q (1 + βy/q^β)₊^{1/β}: q^β may underflow, but the largest score, y = 0, always gives q.
     with np.errstate(divide="ignore", over="ignore", under="ignore", invalid="ignore"):
         r = np.where(y == 0, 0, beta * y / q**beta)
         return np.where(r > -1, q * np.exp(np.log1p(np.maximum(r, -1)) / beta), 0)

@@ -22,13 +22,13 @@ def halley(x: Any, alpha: Any) -> Threshold:
 
     With b = 1/(α−1) and u = [x − τ]₊, one pass gives f = Σu^b − 1, f' = −bΣu^{b−1} and
     f'' = b(b−1)Σu^{b−2}, and Halley's step is τ ← τ − 2ff'/(2f'² − ff''), of third order where f
-    is smooth (Gonçalves et al. 2025). f' jumps where an entry enters (is infinite there for α > 2),
-    so a step that leaves the bracket, or one after two that did not halve it, is replaced by its
-    middle: at most three passes per bit. A step too short to see is made long enough to pass
-    the root, so that the bracket closes from both sides.
+    is smooth (Gonçalves et al. 2025). f' jumps where an entry enters the support (and is infinite
+    there for α > 2). So bisection replaces a step that leaves the bracket, and one after two steps
+    that did not halve it: at most three passes per bit. A step below the rounding of τ is
+    lengthened to pass the root, so that the bracket closes from both sides.
 
-    Not the mappings' default: up to α = 2 `newton` needs no safeguard, and beyond, where one ulp
-    of τ moves a small p by more than itself, `bisect_p_max` gives p and not τ. α as in
+    Not the mappings' default: up to α = 2 `newton` needs no safeguard. Above, one ulp of τ can
+    change a small p by more than p itself, so `bisect_p_max` computes p instead of τ. α as in
     `bisection`.
 
     Examples
@@ -65,7 +65,7 @@ def halley(x: Any, alpha: Any) -> Threshold:
 
 
 def halley_norm(x: Any, alpha: Any, t: Any = 1) -> Threshold:
-    """τ of α-entmax, 1 < α ≤ 2, x = (α−1) z, by Halley's method on a norm, as the kernels find it.
+    """τ of α-entmax, 1 < α ≤ 2, x = (α−1) z, by Halley's method on a norm, as in the kernels.
 
     With β = α − 1, b = 1/β, gaps x ← x − max x ≤ 0 and t = −τ, let w_i = [1 + x_i/t]₊. Then
 
@@ -73,13 +73,14 @@ def halley_norm(x: Any, alpha: Any, t: Any = 1) -> Threshold:
 
     N being the norm of [x + t]₊ of order b ≥ 1: convex, and close to a straight line. One pass
     gives h = (N − 1)/N, a = tN'/N = Σw^{b−1}/Σw^b and v = t²N''/N = (b − 1)(Σw^{b−2}/Σw^b − a²).
-    Newton shrinks t by h/a of itself, which ends at or above the root; Halley, of third order, by
-    2ha/(2a² − hv). Halley's step is taken if it stays above all t known to be below the root. From
-    the ninth pass on tangents alone finish, which cannot fail: at most 10 + log₂d + ½log₂(1/ε)
-    passes. Unlike `halley` it needs no bracket, because a tangent of N is a bound by itself.
+    Newton's step reduces t by the fraction h/a and ends at or above the root; Halley's, of third
+    order, by 2ha/(2a² − hv). Halley's step is taken if it stays above all t known to be below the
+    root. From the ninth pass on only Newton's steps are taken, which always converge: at most
+    10 + log₂d + ½log₂(1/ε) passes. Unlike `halley` it needs no bracket, because every tangent of N
+    gives a bound.
 
-    t may start anywhere. The kernel starts long rows from the root of a sixteenth of the entries,
-    counted sixteenfold.
+    t may be any starting value. For long rows the kernel starts from the root for a sixteenth of
+    the entries, each counted 16 times.
 
     Examples
     --------
@@ -90,8 +91,8 @@ def halley_norm(x: Any, alpha: Any, t: Any = 1) -> Threshold:
     top, x = clipped_gaps(x)
     beta = beta_per_row(alpha, x, 2)
     b, rounding = 1 / beta, 16 * np.finfo(x.dtype).eps
-    steepness = np.ones_like(top) / t  # 1/t,
-    beyond = x.shape[-1] ** beta * (1 + rounding)  # and the least that is known to be too large
+    steepness = np.ones_like(top) / t  # 1/t
+    beyond = x.shape[-1] ** beta * (1 + rounding)  # the smallest 1/t known to be too large
     for passes in range(1, MAX_PASSES + 1):
         w = np.maximum(1 + x * steepness, 0)
         on = np.where(w > 0, w, 1)
@@ -107,9 +108,9 @@ def halley_norm(x: Any, alpha: Any, t: Any = 1) -> Threshold:
         moving = np.abs(part) > rounding
         if not moving.any():
             break
-        # Rounding may take a tangent beyond the root, and out of a crowd that is right at it.
-        aimed, beside = steepness / (1 - part), beyond * (1 - rounding / 16)
-        aimed = np.where(steepness < beyond, np.minimum(aimed, beside), aimed)
+        # Rounding may take a tangent past the root, where many scores tied at it drop out.
+        aimed, just_below = steepness / (1 - part), beyond * (1 - rounding / 16)
+        aimed = np.where(steepness < beyond, np.minimum(aimed, just_below), aimed)
         steepness = np.where(moving, np.maximum(aimed, 1), steepness)
     t = (1 - tangent) / steepness
     return Threshold(top - t, support_size(x + t > 0), passes)

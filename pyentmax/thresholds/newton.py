@@ -2,9 +2,9 @@
 
 The norm of [x − τ]₊ that should be 1 is a convex function of τ for α ≤ 2, so the root of its
 tangent lies between the point of contact and the root: from the left the iterates rise to it, and
-need no bracket. And they are few. Where g ≥ 0 is convex, Newton's values and slopes obey
-g₊/g + g'₊/g' ≤ 1, so that each step divides g·|g'| by 4 or more. That starts below d² and matters
-no more below ε: at most log₂d + ½log₂(1/ε) steps.
+need no bracket. Few steps are needed: where g ≥ 0 is convex, its values and slopes at successive
+iterates obey g₊/g + g'₊/g' ≤ 1, so that each step divides g·|g'| by 4 or more. This product starts
+below d² and is negligible below ε: at most log₂d + ½log₂(1/ε) steps.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ def newton(y: Any, beta: Any) -> Normalizer:
 
     exact at β = 0 after one step (log-sum-exp); Michelot's step at β = 1.
 
-    It takes at most log₂d + ½log₂(1/ε) steps, as said above. NumPy rows stop as soon as none moves;
-    other arrays, which must not be looked at, take all of them.
+    It takes at most log₂d + ½log₂(1/ε) steps (see the module's docstring). NumPy arrays stop as
+    soon as no row changes. Other arrays take all steps: a test of their values would synchronise
+    the device.
 
     Examples
     --------
@@ -59,14 +60,14 @@ def newton(y: Any, beta: Any) -> Normalizer:
     shannon = beta == 0
     divisor = np.where(shannon, 1, beta)
     c, passes = np.zeros_like(y[..., :1]), 0
-    # A row rests one step after its first that moved nothing, whatever its neighbours do: what it
-    # gets must not depend on them. The last step takes the rounding of the one before off c.
+    # A row stops one step after its first step below rounding, whatever the other rows do, since
+    # its result must not depend on them. The last step corrects the rounding of the one before.
     moving = settling = c == 0
     for passes in range(1, most_steps(y) + 1):  # noqa: B007
         total, slope = (np.sum(a, axis=-1, keepdims=True) for a in tsallis_exp(y - c, beta))
         log_total = np.log(total)
         normalized = np.where(shannon, log_total, -np.expm1(-beta * log_total) / divisor)
-        # Beyond the root c is by rounding alone, though a whole crowd of scores may be out by it.
+        # Only rounding puts c beyond the root, but many tied scores may then drop out of the sum.
         step = np.maximum(total * normalized / slope, -2 * epsilon * (1 + c))
         c = np.where(moving, c + step, c)
         moving, settling = settling, settling & (np.abs(step) > 2 * epsilon * (1 + c))
@@ -76,13 +77,13 @@ def newton(y: Any, beta: Any) -> Normalizer:
 
 
 def remainder(u: Any, beta: Any) -> Any:
-    """What a rounded threshold still lacks: ρ with Σ [u − ρ]₊^{1/β} = 1, for u that nearly does.
+    """Correction ρ of a rounded threshold: Σ [u − ρ]₊^{1/β} = 1, which ρ = 0 nearly satisfies.
 
-    Thousands of scores may lie within the rounding of the threshold, and be in the support, or out
-    of it, by rounding alone. Each gets next to nothing, but all of them together much more than
-    that, at the cost of the largest. Differences u = x − τ are exact there, and ρ, being small, has
-    digits enough. The sum is convex in ρ: from the second on Newton's steps come from above, and a
-    sum that falls no more is rounding. 0 below β = ½, where u^{1/β} is next to nothing.
+    Thousands of scores may lie so near the threshold that rounding alone decides whether they are
+    in the support. Each gets a tiny probability, but their sum can be large, and the largest score
+    loses it. The differences u = x − τ are exact there, and ρ is small, so it has enough digits.
+    The sum is convex in ρ: from the second step on, Newton's iterates decrease it towards 1, and a
+    sum that no longer falls has reached rounding. ρ = 0 for β < ½, where u^{1/β} is negligible.
 
     Examples
     --------
@@ -123,8 +124,8 @@ def most_steps(y: Any) -> int:
 def newton_threshold(x: Any, alpha: Any) -> Threshold:
     """τ of α-entmax, 1 < α ≤ 2, x = (α−1) z, from `newton`'s normaliser: τ = max x + βc − 1.
 
-    To compare with the others: near α = 1, τ itself no longer tells p. α as in `bisection`, up
-    to 2.
+    For comparison with the others: near α = 1, τ does not determine p accurately. α as in
+    `bisection`, up to 2.
 
     Examples
     --------
@@ -139,18 +140,17 @@ def newton_threshold(x: Any, alpha: Any) -> Threshold:
 
 
 def newton_sparsemax(x: Any, t: Any = 1) -> Threshold:
-    """τ of sparsemax (α = 2) by Newton's method from above, as the kernels find it.
+    """τ of sparsemax (α = 2) by Newton's method from above, as in the kernels.
 
     With gaps x ← x − max x ≤ 0 and t = −τ, which falls from 1 or any start above the root,
     f(t) = Σ [x_i + t]₊ = 1 is convex and piecewise linear: the root of its tangent,
 
-        t ← t + (1 − f(t))/n,   n how many x_i + t are positive,
+        t ← t + (1 − f(t))/n,   n the number of positive x_i + t,
 
-    is at or above the root. Supports are nested in t: once two passes count the same n, no entry
-    has left on the way, and the root is found. The digits that t has no room for are kept beside
-    it, since a crowd of scores may be within them of the threshold. These are `michelot`'s steps,
-    but from where x ≤ max x − 1 is ruled out already: at most log₂d + ½log₂(1/ε) of them, whatever
-    the row holds.
+    is at or above the root. Supports are nested in t: if two passes count the same n, they have the
+    same support, and t is the root. `rest` holds the digits that do not fit into t, since many
+    scores may be that close to the threshold. These are `michelot`'s steps, but from a start that
+    excludes x ≤ max x − 1: at most log₂d + ½log₂(1/ε) of them, for every row.
 
     Examples
     --------
@@ -179,21 +179,21 @@ def newton_sparsemax(x: Any, t: Any = 1) -> Threshold:
 
 
 def newton_entmax15(x: Any, t: Any = 1) -> Threshold:
-    """τ of 1.5-entmax, x = z/2, by tangents and the quadratic's root, as the kernels find it.
+    """τ of 1.5-entmax, x = z/2, by tangents and the quadratic's root, as in the kernels.
 
-    With gaps x ← x − max x ≤ 0 and t = −τ, f(t) = Σ [x_i + t]₊² = 1. Each pass takes two steps
-    from t. The norm √f is convex, so the root of its tangent,
+    With gaps x ← x − max x ≤ 0 and t = −τ, f(t) = Σ [x_i + t]₊² = 1. Each pass computes two
+    steps from t. The norm √f is convex, so the root of its tangent,
 
         t + (1 − √f) √f/Σ [x + t]₊,
 
-    is always an upper bound. And if the support is right already, f is a quadratic around t, whose
-    own root is exact: it is taken where it lies within the bounds known so far. Supports are
-    nested in t, so two passes that count the same size saw the same support, and the root is found.
+    is always an upper bound. If the support is already right, f is quadratic around t, and the root
+    of the quadratic is exact: it is taken where it lies within the bounds known so far. Supports
+    are nested in t, so two passes with the same size have the same support, and t is the root.
 
-    From t above the root, [x + t]₊ has entries too many, and the quadratic's root is too low or
-    better than the tangent's; from below, entries too few, and it is too high. So of any two passes
-    one makes Newton's progress from above at least: 2 log₂d + log₂(1/ε) passes at most. Ten are the
-    most that were ever seen.
+    For t above the root, [x + t]₊ has too many entries, and the quadratic's root is too low or
+    better than the tangent's; for t below, it has too few, and the quadratic's root is too high. So
+    at least one of any two passes makes the progress of a Newton step from above: at most
+    2 log₂d + log₂(1/ε) passes. No more than ten have been observed.
 
     Examples
     --------

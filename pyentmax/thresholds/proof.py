@@ -1,7 +1,7 @@
-"""Which zeros are proved, whatever rounding did to the threshold that made them.
+"""Proofs that a probability is exactly zero, despite the rounding of the threshold.
 
-Certificates of decoding say that no other string is possible. They need more than p_i = 0: a small
-probability underflows, and beside a rounded threshold it may come out as 0. With
+A certificate of decoding says that no other string is possible. A computed p_i = 0 is not enough:
+a small probability may underflow, and a rounded threshold may turn it into 0. With
 
     p_i = [β(z_i − τ)]₊ᵏ,    Σ p_i = 1,
 
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 EPSILON = float(np.finfo(np.float64).eps)
-_HOPELESS = 80.0  # an error of the logarithm from which on sums prove nothing
-_LARGEST_RATIONAL = 16  # the largest power that is worth taking of rational numbers
+_MAX_SLACK = 80.0  # with a larger error of the logarithm, sums prove nothing
+_LARGEST_RATIONAL = 16  # the largest power that rational numbers are raised to
 
 
 class Doubt(NamedTuple):
@@ -34,7 +34,7 @@ class Doubt(NamedTuple):
     where : bool array of the scores' shape
         True where p came out as 0 but is not proved to be.
     most : array of shape batch
-        What such a probability is at most; 0 in rows without one.
+        An upper bound on these probabilities; 0 in rows without one.
     """
 
     where: Any
@@ -67,8 +67,8 @@ def doubtful(z: Any, on: Any, power: float, beta: float = 1.0) -> Doubt | None:
         d = z.shape[-1]
         doubt = doubtful(z.reshape(-1, d), on.reshape(-1, d), power, beta)
         return doubt and Doubt(doubt.where.reshape(on.shape), doubt.most.reshape(on.shape[:-1]))
-    # In most rows of a trained model a single term is 1: what is off lies 1/β below the largest,
-    # −∞ in any case. Where NaN and ∞ leave no probabilities at all, there is nothing to prove.
+    # In most rows of a trained model a single term is enough: all scores off the support lie 1/β
+    # below the largest, as −∞ always does. Rows with NaN or +∞ have no zeros to prove.
     lowest = z.dtype.type(-(1 + 8 * np.finfo(z.dtype).eps) / beta)
     highest, largest = np.where(on, -np.inf, z).max(axis=1), z.max(axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -94,40 +94,40 @@ def doubtful(z: Any, on: Any, power: float, beta: float = 1.0) -> Doubt | None:
 
 
 class _Formula(NamedTuple):
-    """f, and what is certain of it."""
+    """f, and bounds on its rounding errors."""
 
     power: float
     beta: float
 
     def sums(self, z: Any, t: Any) -> tuple[Any, float]:
-        """f(t) of each row, and how far off its logarithm may be.
+        """f(t) of each row, and a bound on the error of its logarithm.
 
-        With u = ε/2 the unit roundoff, a term's base is off by 4u at most, relatively: by a
-        difference, a product, and β itself. A power takes this k times and adds a few u of its own,
-        the sum of d terms (d − 1)u. Underflow makes the sum smaller, which proves nothing wrong.
+        With u = ε/2 the unit roundoff, a term's base has a relative error of at most 4u: from a
+        difference, a product, and β itself. The power multiplies it by k and adds a few u, the sum
+        of d terms adds (d − 1)u. Underflow makes the sum smaller, which never gives a false proof.
         """
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             terms = self.terms(z, t)
             return terms.sum(axis=-1, keepdims=True), self.slack(z)
 
     def terms(self, z: Any, t: Any) -> Any:
-        """What each of the scores z adds to f(t)."""
+        """The term of each score z in f(t)."""
         base = np.maximum(z - t, 0) * z.dtype.type(self.beta)
         return base if self.power == 1 else base**self.power
 
     def slack(self, z: Any) -> float:
-        """How far off the logarithm of a sum over rows z may be."""
+        """A bound on the error of the logarithm of a sum over rows z."""
         return float(np.finfo(z.dtype).eps) * (4 * self.power + 8 + z.shape[-1])
 
     def at_least_one(self, z: Any, t: Any) -> Any:
-        """True where f(t) ≥ 1 beyond doubt."""
+        """True where f(t) ≥ 1 is certain."""
         sums, slack = self.sums(z, t)
-        return sums >= math.exp(slack) if slack < _HOPELESS else np.zeros_like(sums, dtype=bool)
+        return sums >= math.exp(slack) if slack < _MAX_SLACK else np.zeros_like(sums, dtype=bool)
 
     def at_least_one_on(self, z: Any, on: Any, t: Any) -> Any:
-        """The same for each row's highest score t off its support, which alone is above t."""
+        """The same for each row's highest score t off its support: only the support is above t."""
         slack = self.slack(z)
-        if slack >= _HOPELESS:
+        if slack >= _MAX_SLACK:
             return np.zeros(len(z), dtype=bool)
         places = np.flatnonzero(on)
         rows = places // z.shape[-1]
@@ -148,7 +148,7 @@ class _Formula(NamedTuple):
         return float(scores[proved]) if proved >= 0 else -math.inf
 
     def decide(self, z: Any, t: float) -> bool:
-        """Whether f(t) ≥ 1 in one row: by rational numbers where floats do not tell and they do."""
+        """Whether f(t) ≥ 1 in one row; by rational numbers where floats cannot decide it."""
         if self.at_least_one(z, t).item() or self.beta * (z.max() - t) >= 1 + 4 * EPSILON:
             return True
         sums, slack = self.sums(z, t)
@@ -159,12 +159,12 @@ class _Formula(NamedTuple):
         return sum(base ** int(self.power) for base in above) >= 1
 
     def most(self, z: Any, t: float) -> float:
-        """What the probability of a score t is at most, if f(t) < 1.
+        """An upper bound on the probability of a score t, if f(t) < 1.
 
         From t down to τ the sum grows by p itself or more, up to 1: p ≤ 1 − f(t). And with b the
         largest base at t, p = sᵏ where b + s ≤ 1.
         """
         sums, slack = self.sums(z, t)
-        by_sum = max(1 - sums.item() * math.exp(-min(slack, _HOPELESS)), 0.0) + slack
+        by_sum = max(1 - sums.item() * math.exp(-min(slack, _MAX_SLACK)), 0.0) + slack
         base = max(1 - self.beta * (float(z.max()) - t), 0.0) + 4 * EPSILON
         return min(by_sum, base**self.power, 1.0)

@@ -1,9 +1,9 @@
 """Thresholds by dropping scores that cannot be in the support: no sort.
 
-On any set of scores that holds the support of sparsemax, (Σx − 1)/n is a lower bound on τ: the
-scores outside the support are below τ and only pull the mean down. So whatever does not exceed it
-can go. And of any mapping, the τ of a part of a row is a lower bound on the row's.
-For NumPy arrays: the functions look at the data after each pass.
+On any set of scores that contains the support of sparsemax, (Σx − 1)/n is a lower bound on τ: the
+scores outside the support are below τ and only pull the mean down. So scores that do not exceed it
+can be dropped. For any mapping, the τ of a part of a row is a lower bound on the τ of the row.
+For NumPy arrays only: each pass tests the result of the one before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyentmax.thresholds.threshold import Threshold, as_scores, clipped_gaps, su
 
 
 def michelot(x: Any) -> Threshold:
-    """τ of sparsemax (α = 2): drop what does not exceed (Σx − 1)/n, until all of it does.
+    """τ of sparsemax (α = 2): drop scores that do not exceed (Σx − 1)/n, until all of them do.
 
     These are Newton's steps on Σ [x_i − τ]₊ = 1 (Michelot 1986). Few passes on random rows, but
     d of them where each pass drops one score, as for −1, −1000, −10⁶, …; O(d) per pass.
@@ -31,20 +31,20 @@ def michelot(x: Any) -> Threshold:
     """
     x = as_scores(x)
     top = np.max(x, axis=-1, keepdims=True)
-    with np.errstate(over="ignore"):  # none so low that the sum of all would be −∞
+    with np.errstate(over="ignore"):  # clipped so that the sum is finite
         y = np.maximum(x - top, np.finfo(x.dtype).min / x.shape[-1])
     tau, passes = _rising(y, (np.sum(y, axis=-1, keepdims=True) - 1) / y.shape[-1], 1)
     return Threshold(tau + top, support_size(y > tau), passes)
 
 
 def condat(x: Any) -> Threshold:
-    """τ of sparsemax (α = 2) by Condat's filter: Michelot's bound, kept up to date score by score.
+    """τ of sparsemax (α = 2) by Condat's filter: Michelot's bound, updated score by score.
 
     In the first pass (Condat 2016, Alg. 1) a score that exceeds the bound τ so far joins the set,
-    τ ← τ + (x − τ)/n. If that leaves τ below x − 1, where it cannot be, x alone is the better set.
-    So the first bound is already good, and `michelot`'s passes finish from it. The first pass goes
-    score by score, here for all rows at once: meant for reading, and for C, where the later ones
-    look only at what exceeded the bound.
+    τ ← τ + (x − τ)/n. If τ is then still below x − 1, which is a bound itself, the set restarts
+    from x alone. So the first bound is already good, and `michelot`'s passes finish from it. The
+    first pass goes score by score, here for all rows at once. In C, the later passes would visit
+    only the scores that exceeded the bound.
 
     Examples
     --------
@@ -71,10 +71,11 @@ def prune_chunks(
 ) -> Threshold:
     """τ by solving for the largest scores of a long row, then for those above that τ.
 
-    How the CPU kernels look at a long row once only, for any mapping. f(τ) = Σ g(x_i − τ) = 1 with
-    g ≥ 0: leaving scores out only lowers f, so the τ that solves for a part of the row is at or
-    below the row's. First the maxima of chunks, 16 of each, stand for all. A chunk is skipped if
-    none of its maxima exceeds their τ: most of a long row. The scores above it are solved for.
+    This is how the CPU kernels read a long row only once, for any mapping. In f(τ) = Σ g(x_i − τ)
+    = 1 with g ≥ 0, leaving scores out lowers f, so the τ of a part of the row is at or below the
+    row's. First τ is computed from the maxima of the chunks alone, 16 per chunk. A chunk is skipped
+    if none of its maxima exceeds this τ, as in most of a long row. Then τ is computed from the
+    scores above it.
 
     Parameters
     ----------
@@ -83,12 +84,12 @@ def prune_chunks(
         gives the `Threshold` of gaps x, with −t = τ a bound to begin with: `newton_sparsemax`,
         `newton_entmax15`, or `halley_norm` at some α
     chunk, lanes : int
-        so many scores are skipped together, and so many maxima kept of them
+        number of scores that are skipped together, and number of their maxima
 
     Returns
     -------
     Threshold
-        the passes are those over what was kept
+        its passes are those over the remaining scores
 
     Examples
     --------
@@ -103,14 +104,14 @@ def prune_chunks(
     maxima = chunk_maxima(x, chunk, lanes)
     t = -solve(np.maximum(maxima, -2), 1).tau
     live = np.repeat((maxima > -t).reshape(*maxima.shape[:-1], -1, lanes).any(-1), chunk, -1)
-    # A kernel moves what it keeps to the front; here the rest is out of every t's reach.
-    kept = np.where(live[..., : x.shape[-1]] & (x > -t), x, -2)
-    tau, size, passes = solve(kept, t)
+    # A kernel moves these scores to the front; here the others become −2, below every threshold.
+    remaining = np.where(live[..., : x.shape[-1]] & (x > -t), x, -2)
+    tau, size, passes = solve(remaining, t)
     return Threshold(tau + top, size, passes)
 
 
 def chunk_maxima(x: Any, chunk: int, lanes: int) -> Any:
-    """The largest scores of each chunk, `lanes` of them: of every so many-th, from the first on.
+    """`lanes` maxima of each chunk: the i-th over its scores i, i + lanes, i + 2·lanes, ….
 
     Examples
     --------
@@ -125,10 +126,10 @@ def chunk_maxima(x: Any, chunk: int, lanes: int) -> Any:
 
 
 def _rising(y: Any, tau: Any, passes: int) -> tuple[Any, int]:
-    """Newton's steps on Σ [y_i − τ]₊ = 1, until τ rises no more, and the passes altogether.
+    """Newton's steps on Σ [y_i − τ]₊ = 1 until τ no longer rises: τ and the total of passes.
 
-    From a τ at or below the solution they only rise. The first one may fall: it mends a start that
-    rounding put too high. Each later rise drops a score, so they end.
+    From a τ at or below the solution, τ only rises. The first step may fall: it corrects a start
+    that rounding made too high. Each later rise drops a score, so they end.
     """
     first = True
     while True:

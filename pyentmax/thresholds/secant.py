@@ -11,14 +11,14 @@ from pyentmax.thresholds.threshold import MAX_PASSES, row_sums
 
 
 def secant_p_max(y: Any, beta: Any) -> MaxProbability:
-    """What `bisect_p_max` finds, by secants in a bracket of q = p_max, as the CPU kernel does.
+    """The result of `bisect_p_max`, by secants in a bracket of q = p_max, as in the CPU kernel.
 
     Σ p_i(q) rises with q, and 1/d ≤ q ≤ 1 encloses the root: each pass moves one end to where the
-    straight line through both ends is 1, but by at least a step that can be seen, so that the
-    bracket closes from both sides. A secant that did not halve the bracket is followed by its
-    middle: two passes per bit at most, 2 log₂(d/2ε) + 2 in all. For α near 2 about a third of
-    that is needed; the larger α is, the closer the sum is to a stair that no secant can follow.
-    q is a double, whatever y is.
+    straight line through both ends is 1, but by more than the rounding of q, so that the bracket
+    closes from both sides. A secant that did not halve the bracket is followed by a bisection: at
+    most two passes per bit, 2 log₂(d/2ε) + 2 in total. For α near 2 about a third of that is
+    needed; the larger α is, the more the sum resembles a step function, which secants cannot
+    follow. q is float64 for every dtype of y.
 
     Examples
     --------
@@ -28,19 +28,19 @@ def secant_p_max(y: Any, beta: Any) -> MaxProbability:
     """
     narrow = 2 * float(np.finfo(y.dtype).eps)
 
-    def total_of(q: Any) -> Any:
+    def total_at(q: Any) -> Any:
         return row_sums(below_p_max(y, q.astype(y.dtype), beta))[0].astype(np.float64)
 
     high = np.ones_like(y[..., :1], dtype=np.float64)
     low = high / y.shape[-1]
-    low_total, high_total, passes = total_of(low), total_of(high), 2
+    low_total, high_total, passes = total_at(low), total_at(high), 2
     halve = high < low
     while passes < 2 * MAX_PASSES and (open_ := high - low > narrow * high).any():
-        width, least = high - low, narrow / 3 * high
-        with np.errstate(invalid="ignore", divide="ignore"):  # in rows that are closed already
+        width, min_step = high - low, narrow / 3 * high
+        with np.errstate(invalid="ignore", divide="ignore"):  # in rows that have converged
             secant = low + (1 - low_total) / (high_total - low_total) * width
-        q = np.where(halve, low + width / 2, np.clip(secant, low + least, high - least))
-        total = total_of(q)
+        q = np.where(halve, low + width / 2, np.clip(secant, low + min_step, high - min_step))
+        total = total_at(q)
         enough = open_ & (total >= 1)
         short = open_ & (total < 1)
         high, high_total = np.where(enough, q, high), np.where(enough, total, high_total)

@@ -1,8 +1,7 @@
 """The k-th largest score of a row, without a sort.
 
-The bits of a float, read as an unsigned integer, rise with it if it is positive. So a float has
-digits like any number, and its place among others is found digit by digit. For NumPy arrays: the
-bits are looked at.
+The bits of a float, read as an unsigned integer, rise with it if it is positive. So floats can be
+ranked digit by digit, as in a radix sort. For NumPy arrays only.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ class Selection(NamedTuple):
 
 
 def radix_select(x: Any, k: Any) -> Selection:
-    """The k-th largest score, 1 ≤ k ≤ d, its digits found from the highest on.
+    """The k-th largest score, 1 ≤ k ≤ d, by its digits from the most significant on.
 
-    Each pass counts how often each digit occurs, and keeps the scores that share the digit of the
-    k-th; those with a higher digit are larger, and k is less by their number. As many passes as a
-    float has bytes, whatever the row holds: O(d). k is one for all rows, or one per row with a last
-    axis of 1.
+    Each pass counts the occurrences of each digit and keeps the scores that share the digit of the
+    k-th largest; k decreases by the number of scores with a higher digit. There are as many passes
+    as a float has bytes, for every row: O(d). k is a number, or one per row with a last axis of 1.
 
     Examples
     --------
@@ -41,28 +39,28 @@ def radix_select(x: Any, k: Any) -> Selection:
     shape, x = (*x.shape[:-1], 1), x.reshape(-1, x.shape[-1])
     keys = rising_keys(x)
     k = np.broadcast_to(k, shape).reshape(-1, 1)
-    kept, passes, row = np.ones_like(x, dtype=bool), 0, np.arange(len(x))[:, None]
+    candidates, passes, row = np.ones_like(x, dtype=bool), 0, np.arange(len(x))[:, None]
     for shift in range(8 * x.itemsize - DIGIT_BITS, -1, -DIGIT_BITS):
         passes += 1
         digits = (keys >> np.array(shift, keys.dtype)).astype(np.intp) % (1 << DIGIT_BITS)
         count = np.zeros((len(x), 1 << DIGIT_BITS), np.intp)
-        np.add.at(count, (row, digits), kept)
-        above = np.cumsum(count[:, ::-1], axis=-1)[:, ::-1] - count  # how many have a higher digit
+        np.add.at(count, (row, digits), candidates)
+        above = np.cumsum(count[:, ::-1], axis=-1)[:, ::-1] - count  # those with a higher digit
         digit = np.argmax(above < k, axis=-1)[:, None]
         k = k - np.take_along_axis(above, digit, axis=-1)
-        kept &= digits == digit
-        if (np.sum(kept, axis=-1) == 1).all():
+        candidates &= digits == digit
+        if (np.sum(candidates, axis=-1) == 1).all():
             break
-    score = np.max(np.where(kept, x, -np.inf), axis=-1)
+    score = np.max(np.where(candidates, x, -np.inf), axis=-1)
     return Selection(score.reshape(shape).astype(x.dtype, copy=False), passes)
 
 
 def kth_largest(x: Any, k: Any, chunk: int = 256, lanes: int = 16) -> Selection:
-    """The k-th largest score, 1 ≤ k ≤ d, as the CPU kernel finds it: most of a long row is skipped.
+    """The k-th largest score, 1 ≤ k ≤ d, as in the CPU kernel: most of a long row is skipped.
 
-    The k-th largest of the chunks' maxima has k scores at or above itself, so it is a lower bound,
-    and only the scores beyond it go on to `radix_select`. If they are fewer than k, it is the k-th
-    largest score itself, several times over.
+    At least k scores reach the k-th largest of the chunks' maxima, so this is a lower bound, and
+    `radix_select` gets only the scores above it. If these are fewer than k, the bound itself is
+    the k-th largest score.
 
     Examples
     --------
@@ -80,11 +78,11 @@ def kth_largest(x: Any, k: Any, chunk: int = 256, lanes: int = 16) -> Selection:
 
 
 def bisect_kth_largest(x: Any, k: Any) -> Selection:
-    """The k-th largest score, 1 ≤ k ≤ d, as the GPU kernel finds it: bisection on a float's bits.
+    """The k-th largest score, 1 ≤ k ≤ d, as in the GPU kernel: by bisection on the bits of a float.
 
-    The distance max x − x_i ≥ 0 is one whose bits rise with it. So the k-th smallest distance is
-    found by halving a bracket of integers: one pass per bit of the dtype, and no more as soon as
-    exactly k distances are within its middle. Two scores at one rounded distance are tied.
+    The distance max x − x_i is never negative, so its bits rise with it. The k-th smallest distance
+    is found by halving a bracket of integers: one pass per bit of the dtype, fewer if exactly k
+    distances lie within its middle. Scores with the same rounded distance are tied.
 
     Examples
     --------
@@ -109,7 +107,7 @@ def bisect_kth_largest(x: Any, k: Any) -> Selection:
 
 
 def rising_keys(x: Any) -> Any:
-    """A float's bits as an unsigned integer that rises with it: those below 0 are reversed."""
+    """A float's bits as an unsigned integer that rises with it: inverted for negative floats."""
     bits = x.view(f"u{x.itemsize}")
     sign = np.array(1, bits.dtype) << np.array(8 * x.itemsize - 1, bits.dtype)
     return np.where(bits & sign, ~bits, bits | sign)

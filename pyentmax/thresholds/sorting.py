@@ -24,8 +24,8 @@ def sort_sparsemax(x: Any) -> Threshold:
     [0.25] [2]
     """
     top, x = clipped_gaps(x)
-    tau, _ = _sparsemax_of_sorted(_falling(x))
-    tau = _polished_sparsemax(x, tau)
+    tau, _ = _sorted_sparsemax(_descending(x))
+    tau = _polish_sparsemax(x, tau)
     return Threshold(tau + top, support_size(x > tau), 1)
 
 
@@ -43,45 +43,45 @@ def sort_entmax15(x: Any) -> Threshold:
     [-0.707107] [2]
     """
     top, x = clipped_gaps(x)
-    tau, _ = _entmax15_of_sorted(_falling(x))
-    tau = _polished_entmax15(x, tau)
+    tau, _ = _sorted_entmax15(_descending(x))
+    tau = _polish_entmax15(x, tau)
     return Threshold(tau + top, support_size(x > tau), 1)
 
 
 def partial_sort_sparsemax(x: Any, k: int = 16) -> Threshold:
-    """τ of sparsemax (α = 2) from the k largest scores, k doubled where that was too few.
+    """τ of sparsemax (α = 2) from the k largest scores, with k doubled until it is enough.
 
     If fewer than k of the k largest scores are in their own support, no smaller score is in the
-    row's: ρ* is the largest ρ with x₍ρ₎ > τ(ρ), and the condition fails from ρ* + 1 on. So the rows
-    with as many go on with 2k. O(d + k log k) per pass and no sort of the whole row; looks at
-    the result of each pass, so it is meant for NumPy arrays.
+    row's: ρ* is the largest ρ with x₍ρ₎ > τ(ρ), and the condition fails from ρ* + 1 on. So only
+    rows with all k in it go on with 2k. O(d + k log k) per pass and no sort of the whole row. For
+    NumPy arrays only, since each pass tests the result of the one before.
 
     Examples
     --------
     >>> print(partial_sort_sparsemax(np.zeros(100)))
     Threshold(tau=array([-0.01]), size=array([100]), passes=4)
     """
-    return _partial_sort(x, k, _sparsemax_of_sorted, _polished_sparsemax)
+    return _partial_sort(x, k, _sorted_sparsemax, _polish_sparsemax)
 
 
 def partial_sort_entmax15(x: Any, k: int = 16) -> Threshold:
-    """τ of 1.5-entmax, x = z/2, from the k largest scores, k doubled where that was too few.
+    """τ of 1.5-entmax, x = z/2, from the k largest scores, with k doubled until it is enough.
 
-    As `partial_sort_sparsemax`; also here the condition τ(ρ) ≤ x₍ρ₎ fails for good once it fails.
+    As `partial_sort_sparsemax`: once the condition τ(ρ) ≤ x₍ρ₎ fails, it fails for all larger ρ.
 
     Examples
     --------
     >>> print(partial_sort_entmax15(np.array([0.0, 0.0, -5.0])).passes)
     1
     """
-    return _partial_sort(x, k, _entmax15_of_sorted, _polished_entmax15)
+    return _partial_sort(x, k, _sorted_entmax15, _polish_entmax15)
 
 
 def _partial_sort(
     x: Any,
     k: int,
-    of_sorted: Callable[[Any], tuple[Any, Any]],
-    polished: Callable[[Any, Any], Any],
+    solve_sorted: Callable[[Any], tuple[Any, Any]],
+    polish: Callable[[Any, Any], Any],
 ) -> Threshold:
     if not isinstance(k, (int, np.integer)):
         raise TypeError(f"k must be an int, got {type(k).__name__}")
@@ -95,27 +95,27 @@ def _partial_sort(
     while todo.size:
         passes, k = passes + 1, min(k, d)
         largest = np.partition(rows[todo], d - k, axis=-1)[:, d - k :]
-        tau[todo], size = of_sorted(_falling(largest))
+        tau[todo], size = solve_sorted(_descending(largest))
         todo = todo[(size[:, 0] == k) & (k < d)]
         k *= 2
-    tau = polished(x, tau.reshape(top.shape))
+    tau = polish(x, tau.reshape(top.shape))
     return Threshold(tau + top, support_size(x > tau), passes)
 
 
-def _falling(x: Any) -> Any:
+def _descending(x: Any) -> Any:
     # In double: a running sum of d terms is off by up to dε, too much in float32.
     return -np.sort(-x, axis=-1).astype(np.promote_types(x.dtype, np.float64), copy=False)
 
 
-def _sparsemax_of_sorted(u: Any) -> tuple[Any, Any]:
+def _sorted_sparsemax(u: Any) -> tuple[Any, Any]:
     tau = (np.cumsum(u, axis=-1) - 1) / _ranks(u)
     size = np.maximum(support_size(u > tau), 1)
     return np.take_along_axis(tau, size - 1, axis=-1), size
 
 
-def _polished_sparsemax(x: Any, tau: Any) -> Any:
-    # Running sums are off by some ε in double too. Newton on f with NumPy's pairwise sums
-    # mends that, and a support that is wrong at the margin with it: f is convex.
+def _polish_sparsemax(x: Any, tau: Any) -> Any:
+    # Running sums are off by some ε in double too. Newton's steps on f with NumPy's pairwise sums
+    # correct that, and a support that is wrong near τ, since f is convex.
     tau = tau.astype(x.dtype, copy=False)
     for _ in range(2):
         above = x > tau
@@ -124,7 +124,7 @@ def _polished_sparsemax(x: Any, tau: Any) -> Any:
     return tau
 
 
-def _entmax15_of_sorted(u: Any) -> tuple[Any, Any]:
+def _sorted_entmax15(u: Any) -> tuple[Any, Any]:
     rho = _ranks(u)
     mean = np.cumsum(u, axis=-1) / rho
     spread = np.cumsum(u * u, axis=-1) - rho * mean * mean
@@ -134,9 +134,9 @@ def _entmax15_of_sorted(u: Any) -> tuple[Any, Any]:
     return np.minimum(np.take_along_axis(tau, size - 1, axis=-1), -(u.shape[-1] ** -0.5)), size
 
 
-def _polished_entmax15(x: Any, tau: Any) -> Any:
+def _polish_entmax15(x: Any, tau: Any) -> Any:
     tau = tau.astype(x.dtype, copy=False)
-    for _ in range(2):  # Newton, as in _polished_sparsemax; f' = −2 Σ [x − τ]₊
+    for _ in range(2):  # Newton, as in _polish_sparsemax; f' = −2 Σ [x − τ]₊
         above = np.maximum(x - tau, 0)
         excess = np.sum(above * above, axis=-1, keepdims=True) - 1
         tau = tau + excess / (2 * np.sum(above, axis=-1, keepdims=True))

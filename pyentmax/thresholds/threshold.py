@@ -1,4 +1,4 @@
-"""What the threshold functions return, and what they first do to rows."""
+"""The result of the threshold functions, and their common first steps."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_floating
 
 MAX_PASSES = 128
-"""Where the kernels' searches, and their twins here, would give up: no row comes near it."""
+"""Limit on the passes of the kernels' searches and of their twins here; no row comes near it."""
 
 
 class Threshold(NamedTuple):
-    """A threshold per row, shape batch + (1,), how many scores exceed it, and the passes taken.
+    """A threshold per row, shape batch + (1,), the number of scores above it, and the passes taken.
 
-    A pass is one look through the row, a sort of it counts as one; of several rows, the most.
+    A pass reads the row once; a sort counts as one. For several rows it is the maximum.
     """
 
     tau: Any
@@ -25,7 +25,7 @@ class Threshold(NamedTuple):
 
 
 def as_scores(x: Any) -> Any:
-    """x as an array of floats; a list or an array of integers is welcome."""
+    """x as an array of floats; lists and integer arrays are converted."""
     x, _ = as_floating(x, "x")
     if not (x.ndim and x.shape[-1]):
         raise ValueError(f"x must hold rows of at least one score, got shape {x.shape}")
@@ -35,14 +35,14 @@ def as_scores(x: Any) -> Any:
 def beta_per_row(alpha: Any, x: Any, most: float = np.inf) -> Any:
     """β = α − 1 of each row, of shape batch + (1,) and x's dtype, for 1 < α ≤ `most`, α finite.
 
-    α is one for all rows, or broadcasts against the batch shape (x's without the last axis).
+    α is a number or broadcasts against the batch shape (x's without the last axis).
     """
     alpha, _ = as_floating(alpha, "alpha")
     if isinstance(alpha, np.ndarray):
-        right = (alpha > 1) & (alpha <= most) & (alpha < np.inf)
-        if not right.all():
-            to = "finite" if most == np.inf else f"at most {most:g}"
-            raise ValueError(f"alpha must be above 1 and {to}, got {alpha[~right].flat[0]:g}")
+        valid = (alpha > 1) & (alpha <= most) & (alpha < np.inf)
+        if not valid.all():
+            limit = "finite" if most == np.inf else f"at most {most:g}"
+            raise ValueError(f"alpha must be above 1 and {limit}, got {alpha[~valid].flat[0]:g}")
     alpha = beside(alpha, x, "alpha")
     batch = x.shape[:-1]
     try:
@@ -64,7 +64,7 @@ def clipped_gaps(x: Any) -> tuple[Any, Any]:
 
 
 def support_size(above: Any) -> Any:
-    """How many scores are above the threshold, per row, for `above` True where one is."""
+    """The number of scores above the threshold per row, for `above` True where one is."""
     return np.sum(above, axis=-1, keepdims=True)
 
 

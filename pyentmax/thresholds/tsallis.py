@@ -47,7 +47,7 @@ def in_support(y: Any, c: Any, beta: Any, rest: Any = 0) -> Any:
 
 
 def tsallis_base(t: Any, beta: Any) -> Any:
-    """1 + βt, of which `tsallis_exp` is a power; −1 for all that is far below.
+    """1 + βt, the base of the power `tsallis_exp`; −1 far below the threshold.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def tsallis_base(t: Any, beta: Any) -> Any:
 
 
 def _product(t: Any, beta: Any) -> Any:
-    # −∞ times β = 0 would be a NaN; and far below the threshold one value is like another.
+    # −∞ times β = 0 would be NaN. Far below the threshold the value makes no difference.
     return np.maximum(beta * np.maximum(t, np.finfo(t.dtype).min), -2)
 
 
@@ -66,9 +66,9 @@ def _log_base(x: Any, rest: Any) -> Any:
     whole = np.log1p(np.maximum(x, -1))
     if isinstance(rest, int) or (isinstance(rest, np.ndarray) and not rest.any()):
         return whole
-    # Where u is small, 1 + x is exact, and what the rest takes off it keeps its digits.
-    mended = np.where(x < -0.5, np.log(_base(x, rest)), np.log1p(np.maximum(x, -0.5) - rest))
-    return np.where(rest == 0, whole, mended)
+    # Where u is small, 1 + x is exact, so subtracting the rest from it loses no digits.
+    corrected = np.where(x < -0.5, np.log(_base(x, rest)), np.log1p(np.maximum(x, -0.5) - rest))
+    return np.where(rest == 0, whole, corrected)
 
 
 def _base(x: Any, rest: Any) -> Any:

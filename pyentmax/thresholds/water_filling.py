@@ -15,7 +15,7 @@ import numpy as np
 from pyentmax.thresholds.threshold import row_sums
 
 MAX_LEVELS = 160
-"""More than halving a bracket of doubles can take."""
+"""More passes than halving a bracket of doubles can take."""
 
 
 class WaterFilling(NamedTuple):
@@ -30,17 +30,17 @@ def water_fill(points: Any, fill: Callable[[Any], Any], total: Any) -> WaterFill
 
     For mappings with bounds. Each p_i = fill(t)_i must be non-decreasing in the level t, 0 at −∞
     and its upper bound at ∞, and all of them linear, in one and the same function of t, between
-    neighbours of `points`. Their sum is then monotone, so that halving the sorted points finds
-    the two around the solution; mixing their two p such that the sum is right is exact, and
-    never divides by a count of entries that rounding may have put on the wrong side.
+    neighbours of `points`. Their sum is then monotone, so that binary search over the sorted points
+    finds the two around the solution. Mixing the p at these two such that the sum is right is
+    exact, and never divides by a count of entries that rounding may have made wrong.
 
     Parameters
     ----------
     points : array, shape batch + (n,)
-        the levels where some entry begins or ceases to move, in any order
+        the levels where some entry starts or stops changing, in any order
     fill : function of levels, shape batch + (1,), that returns shape batch + (d,)
     total : float or array of shape batch + (1,)
-        where the bounds sum to less, p is the bounds
+        where the bounds sum to less, p equals the bounds
 
     Returns
     -------
@@ -54,7 +54,7 @@ def water_fill(points: Any, fill: Callable[[Any], Any], total: Any) -> WaterFill
     """
     points = np.sort(points, axis=-1)
     n = points.shape[-1]
-    # The first point where enough is filled has this index; n where none has.
+    # The index of the first point at which the sum reaches `total`; n if there is none.
     first = np.zeros_like(points[..., :1], dtype=np.intp)
     last, passes = first + n, math.ceil(math.log2(n + 1))
     for _ in range(passes):
@@ -86,32 +86,32 @@ def project_capped_simplex(x: Any, upper: Any, total: Any) -> WaterFilling:
     """
     full = upper - x
     points = np.concatenate([-x, full], axis=-1)
-    # The comparison is for levels that rounding leaves short of making x + t the whole of u.
+    # The comparison gives exactly u where rounding would leave x + t a little below it.
     return water_fill(points, lambda t: np.where(full <= t, upper, np.clip(x + t, 0, upper)), total)
 
 
 def newton_water_fill(y: Any, upper: Any, total: Any, exponential: bool = False) -> WaterFilling:
-    """p = clip(y + t, 0, u), or min(t e^y, u), that sums to `total`, as the CPU kernels find it.
+    """p = clip(y + t, 0, u), or min(t e^y, u), that sums to `total`, as in the CPU kernels.
 
-    p_i is linear in t from where it starts to where it is full, so the sum is piecewise linear,
-    and rises. Newton's step is exact if it crosses no breakpoint; and since entries only start and
-    become full as t rises, two levels with equally many of either have none between them. Where a
-    step leaves the bracket, the secant through its ends is tried, or its middle, by turns. Ten
-    passes are enough for most rows. From the 21st on every other one halves the bracket in the
-    order of floating-point numbers, of which there are fewer than 2⁶³ above 0: 150 passes at most.
-    All of it is in double, whatever y is. A level is rounded for all entries alike, and thousands
-    add that up; a row that does not sum to `total` for it is filled again from a little below,
-    where the level has all its digits.
+    p_i is linear in t from where it starts to where it is full, so the sum is piecewise linear
+    and increasing. Newton's step is exact if it crosses no breakpoint. As t rises, entries only
+    start and become full, so two levels with the same counts of both have no breakpoint between
+    them. Where a step leaves the bracket, the secant through its ends and its middle are tried in
+    turn. Ten passes are enough for most rows. From the 21st on, every other pass halves the bracket
+    in the order of floating-point numbers, fewer than 2⁶³ of which are above 0: 150 passes at most.
+    All is computed in double. The rounding of the level is the same for all entries, so thousands
+    of them add it up. A row that misses `total` by that is solved again relative to a level a
+    little below, where the difference has all its digits.
 
     Parameters
     ----------
     y : array of scores, −∞ where there is nothing to fill
     upper : array of y's shape
-        the bounds u ≥ 0; where they sum to less than `total`, p is the bounds
+        the bounds u ≥ 0; where they sum to less than `total`, p equals the bounds
     total : float or array of shape batch + (1,), above 0
     exponential : bool
         for csoftmax's p rather than csparsemax's; an entry e^−700 times the largest gets nothing,
-        though all that is larger be full (csoftmax shifts its scores for such rows)
+        even if all larger ones are full (csoftmax shifts its scores for such rows)
 
     Returns
     -------
@@ -165,8 +165,8 @@ class _Rows(NamedTuple):
 
 
 def _newton_level(rows: _Rows, total: Any, t: Any, highest: Any, most: Any) -> tuple[Any, Any, int]:
-    # The level, what rounding takes off it, and the passes; at the highest all is full, and the
-    # sum is `most`.
+    # The level, the correction of its rounding, and the passes. At the highest level all entries
+    # are full, and the sum is `most`.
     lowest, least = np.zeros_like(most), np.zeros_like(most)
     started = still_open = np.full_like(most, -1)
     rest, secant, moving = np.zeros_like(most), most < 0, most > total
@@ -218,10 +218,10 @@ def bracketed_water_fill(y: Any, upper: Any, total: Any, exponential: bool = Fal
     """p = clip(y + t, 0, u), or min(e^{y + t}, u), that sums to `total`, as on the GPU.
 
     The sum rises with t, piecewise smooth, neither convex nor concave. Each pass tries the step
-    that is exact if the right entries move already. Where none moves, the sum is flat: the next
-    level where one begins or ceases to be full is taken. A try outside of the bracket, or a
-    bracket that was not halved in two passes, is answered by halving, so that three passes per bit
-    are enough. Between two levels a few ε from the last one, p is mixed such that the sum is right.
+    that is exact if the set of moving entries is already right. Where none moves, the sum is
+    constant, and the next level where one starts or stops moving is taken. If the step leaves the
+    bracket, or two passes did not halve it, the bracket is halved, so that three passes per bit are
+    enough. Finally p is mixed from two levels a few ε from the last one, so that the sum is right.
 
     Parameters and result are those of `newton_water_fill`.
 
