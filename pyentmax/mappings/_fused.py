@@ -1,4 +1,4 @@
-"""What fusedmax and oscarmax share: sparsemax of scores that edges pull together into groups.
+"""Common parts of fusedmax and oscarmax: sparsemax of scores that edges pull together into groups.
 
 Problem, over the simplex and with a weight w_ij ≥ 0 on every edge between two entries:
 
@@ -9,18 +9,18 @@ u = prox(z) = argmin ½‖u − z‖² + Σ w_ij |u_i − u_j| without constrain
 (Niculae & Blondel 2017, who prove it for the chain).
 
 Proof. u is optimal if and only if z_i = u_i + Σ_j y_ij, where y_ij = −y_ji is w_ij if u_i > u_j and
-anything in [−w_ij, w_ij] if they are equal. Now p = [u − τ]₊ never turns an order round, it can
-only make two entries equal: the same y serve p. With μ = p − (u − τ), which is ≥ 0, and 0 where
-p > 0, that reads z_i − p_i − Σ_j y_ij = τ − μ_i: the optimality conditions of the whole. ∎
+anything in [−w_ij, w_ij] if they are equal. Now p = [u − τ]₊ never reverses an order, it can only
+make two entries equal: so the same y are valid for p. With μ = p − (u − τ), which is ≥ 0, and 0
+where p > 0, this reads z_i − p_i − Σ_j y_ij = τ − μ_i: the optimality conditions of the problem. ∎
 
 Derivatives. In a group G of entries fused to one value the y inside cancel in pairs, so
 
     u_G = mean_G z + (1/|G|) Σ_{edges from G to others} w_ij sign(u_j − u_i),
 
-and neither the groups nor the signs move with z or w in the small. So prox averages a direction
-over each group, and sparsemax's J follows: J v = mean_G v − mean_S v on the support S. And p
-tells all that is needed of u: on S equal p means equal u, and every entry off S lies below those
-on it. (Neighbours that are equal without being fused sit on a kink, and have measure zero.)
+and small changes of z or w change neither the groups nor the signs. So prox averages a direction
+over each group, and sparsemax's J follows: J v = mean_G v − mean_S v on the support S. The output p
+shows all that is needed of u: on S equal p means equal u, and every entry off S lies below those
+on it. (Neighbours that are equal without being fused are at a kink, and have measure zero.)
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ STRENGTH = PerRow("strength", least=0)
 def relative(z: Any, scale: float) -> Any:
     """(z − max z)/scale in double, divided first, so that finite scores have finite gaps.
 
-    Where entries are fused a score counts however low it is: −∞ is only what is ruled out. In
-    double, since a group's value is a sum over many scores, which may lie far below the largest.
+    In a fused group a score counts however low it is, so only masked entries may be −∞. In double,
+    since a group's value is a sum over many scores, which may lie far below the largest.
     """
     x = z.astype(np.float64) / scale
     return x - np.max(x, axis=-1, keepdims=True)
@@ -55,28 +55,28 @@ def headroom(d: int) -> float:
     return 2.0 ** (4 + 2 * math.ceil(math.log2(d)))
 
 
-def scaled_up(u: Any, there: Any, scale: float, dtype: Any) -> Any:
-    """u times scale, less its largest, which sparsemax does not see; −∞ where nothing is there.
+def scaled_up(u: Any, allowed: Any, scale: float, dtype: Any) -> Any:
+    """u times scale, minus its largest, a shift that sparsemax ignores; −∞ where not allowed.
 
-    Groups lie up to a few times the range of the scores apart from these: only differences within
-    that range fit into the dtype, and what falls below it gets no probability.
+    Groups may lie farther from each other than the scores do, by a few times. A difference that
+    does not fit into the dtype becomes −∞, since such an entry gets no probability.
     """
-    largest = np.max(np.where(there, u, -np.inf), axis=-1, keepdims=True)
+    largest = np.max(np.where(allowed, u, -np.inf), axis=-1, keepdims=True)
     with np.errstate(over="ignore"):
-        return np.where(there, (u - largest) * scale, -np.inf).astype(dtype)
+        return np.where(allowed, (u - largest) * scale, -np.inf).astype(dtype)
 
 
 def check_finite(strength: Any) -> None:
-    """Refuse λ = ∞ where Ω itself is asked for, which is then ∞ or undefined."""
+    """Raise an error for λ = ∞ where Ω itself is needed, which is then ∞ or undefined."""
     if isinstance(strength, np.ndarray) and not np.isfinite(strength).all():
         raise ValueError(
-            "strength must be finite for a regulariser or a loss, got inf; all is fused already "
-            "from the number of scores times their range on"
+            "strength must be finite for a regulariser or a loss, got inf; from the number of "
+            "scores times their range on, all entries are fused"
         )
 
 
 def rounded(strength: Any, dtype: Any) -> Any:
-    """λ as the scores' dtype has it, in double; what is too large for that dtype is ∞."""
+    """λ rounded to the scores' dtype, in double; ∞ if it is too large for that dtype."""
     with np.errstate(over="ignore"):
         return strength.astype(dtype).astype(np.float64)
 
@@ -84,9 +84,9 @@ def rounded(strength: Any, dtype: Any) -> Any:
 def run_sums(v: Any, start: Any) -> Any:
     """The sum of v over each run, in double, at each of its entries. `start`: where runs begin.
 
-    Every row's first entry starts a run, so that in memory no run goes on into the next row. CuPy's
-    reduceat takes differences of one running sum over all rows, which cancel and spread a NaN, so
-    that device arrays are added up entry by entry.
+    Every row's first entry starts a run, so no run continues into the next row. CuPy's reduceat
+    takes differences of one running sum over all rows, which cancel and spread NaN; so device
+    arrays are added up entry by entry.
 
     Examples
     --------
@@ -108,8 +108,8 @@ def run_means(v: Any, start: Any) -> Any:
     return (run_sums(v, start) / run_sums(np.ones_like(v), start)).astype(v.dtype)
 
 
-def sparsemax_of(u: Any) -> Any:
-    """The second step, of u whose largest is 0."""
+def project(u: Any) -> Any:
+    """The second step: sparsemax of u, whose largest is 0."""
     return sparsemax.body(u)
 
 
@@ -119,7 +119,7 @@ def support(u: Any) -> Any:
 
 
 def on_support(p: Any, v: Any) -> Any:
-    """v where p > 0, else 0: off the support it plays no part and may hold anything."""
+    """v where p > 0, else 0: off the support v is unused and may hold anything."""
     return np.where(p != 0, v, 0)
 
 

@@ -5,9 +5,9 @@ p_i by s_i (dz_i − dτ) with s_i = 1/g''(p_i), and Σ dp = 0 fixes dτ = (s·d
 2019, Prop. 2). Off the support s = 0. J is symmetric, so its product with v serves as JVP and
 as VJP.
 
-All of this looks at p alone and believes it. Of a p that is not negative the formulas hold whatever
-it sums to; of any other array, of logarithms say, a row gets numbers that mean nothing, or NaN.
-Kernels do the same: no row, whatever it holds, touches another or leaves its memory.
+These functions take p as it is, without validation. For p ≥ 0 the formulas hold whatever its sum;
+for any other array, such as logarithms, a row gets meaningless numbers or NaN. The kernels do the
+same: whatever a row contains, it affects no other row and no memory but its own.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 
 
 def normalized(p: Any, s: Any) -> Any:
-    """p with unit sum, rounding's excess taken off as a threshold that moves would: dp = −s dτ.
+    """p with unit sum: rounding's excess is removed by a shift of the threshold, dp = −s dτ.
 
     In a long row the rounding of τ alone, shared by thousands of small entries, can add up to
-    1e-3 in float32. Scaling would charge that to the largest entry; s charges it where it arose.
+    1e-3 in float32. Scaling would take it from the largest entry; s takes it where it arose.
     """
     excess = np.sum(p, axis=-1, keepdims=True) - 1
     p = np.maximum(p - s * (excess / np.sum(s, axis=-1, keepdims=True)), 0)
@@ -38,27 +38,26 @@ def product(s: Any, v: Any, share: Any = None, log_s: Any = None) -> Any:
 
         (J v)_i = s_i (v_i − Σ_j w_j v_j)  for i ≠ k,      (J v)_k = −w_k Σ_{j≠k} s_j v_j.
 
-    `share` and `log_s` are w and log s, where the caller can compute these although s is beyond
-    floats. Then ∞ stands for what is beyond them, 0 of it is 0, and where v_i = v_k the second form
-    is used, by logarithms.
+    `share` and `log_s` are w and log s, if the caller can compute these although s overflows. Then
+    s is ∞ there, ∞ times 0 counts as 0, and where v_i = v_k the second form is used, by logarithms.
     """
-    v = np.where(s != 0, v, 0)  # off the support v may hold anything, a NaN too
+    v = np.where(s != 0, v, 0)  # off the support v may hold anything, even NaN
     share = share_of_sum(s) if share is None else share
     k = np.argmax(share, axis=-1, keepdims=True)
-    # What infinities on the support leave without a value is a NaN.
+    # Infinities on the support may give NaN.
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         v = np.where(s != 0, v - entry_of_row(v, k), 0)
         rest, at_k = without_largest(s, k)
         mean = np.sum(share * v, axis=-1, keepdims=True)
-        along = np.sum(times(rest, v), axis=-1, keepdims=True)
-        moved = np.where(at_k, -share * along, times(rest, v - mean))
+        rest_dot_v = np.sum(times(rest, v), axis=-1, keepdims=True)
+        moved = np.where(at_k, -share * rest_dot_v, times(rest, v - mean))
         if log_s is not None:
-            beyond = np.isinf(np.where(at_k, along, s)) | np.isnan(along) & at_k
+            overflows = np.isinf(np.where(at_k, rest_dot_v, s)) | np.isnan(rest_dot_v) & at_k
             top = np.max(np.where(v == 0, -np.inf, log_s), axis=-1, keepdims=True)
             top = np.where(top > -np.inf, top, 0)
             parts = np.sum(times(np.exp(log_s - top), v), axis=-1, keepdims=True)
             exact = times(np.exp(_log_share(log_s, share) + top), -parts)
-            moved = np.where(beyond & (v == 0), exact, moved)
+            moved = np.where(overflows & (v == 0), exact, moved)
         return np.where(s != 0, moved, 0)
 
 
@@ -66,9 +65,9 @@ def dense(s: Any, share: Any = None, log_s: Any = None) -> Any:
     """J itself, of shape batch + (d, d); no cancellation at a dominant entry, as in `product`.
 
     Off the diagonal it is −s_i w_j, and since J1 = 0, an entry of the diagonal is the sum of the
-    others in its row, all of one sign. Of s_i w_j = s_j w_i, that with the smaller s stays finite,
-    and taking it keeps J symmetric to the bit. `log_s` tells what both are where s_i and s_j are
-    beyond floats.
+    others in its row, all of one sign. Of s_i w_j = s_j w_i, the one with the smaller s stays
+    finite, and using it keeps J exactly symmetric. `log_s` gives the product where both s_i and s_j
+    overflow.
     """
     share = share_of_sum(s) if share is None else share
     lesser = np.minimum(s[..., :, None], s[..., None, :])
@@ -90,7 +89,7 @@ def _diagonal(d: int) -> Any:
 
 
 def identity(like: Any) -> Any:
-    """The identity matrix for rows like these, made where they are: NumPy's eye cannot."""
+    """The identity matrix for rows like these, on their device."""
     place = np.arange(like.shape[-1], like=like)
     return (place[:, None] == place).astype(like.dtype)
 
@@ -101,13 +100,13 @@ def entry_of_row(v: Any, k: Any) -> Any:
 
 
 def times(a: Any, b: Any) -> Any:
-    """a b, and 0 where b is, even of ∞: what is beyond floats is still a number."""
+    """a b, and 0 where b = 0, even if a is ∞: that stands for a number that overflows."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.where(b == 0, 0, a * b)
 
 
 def _log_share(log_s: Any, share: Any) -> Any:
-    # log s/Σs, by the largest: of two logarithms that may be huge the difference is taken first.
+    # log s/Σs relative to the largest: the logarithms may be huge, so take their difference first.
     top = np.max(log_s, axis=-1, keepdims=True)
     most = np.max(share, axis=-1, keepdims=True)
     return log_s - np.where(top == -np.inf, 0, top) + np.log(np.where(most == 0, 1, most))
@@ -120,6 +119,6 @@ def share_of_sum(s: Any) -> Any:
 
 
 def without_largest(s: Any, k: Any) -> tuple[Any, Any]:
-    """s with a 0 at entry k, and where that is. A NaN there stays, to reach its row."""
+    """s with a 0 at entry k, and a mask of that entry; a NaN there stays, so the row becomes NaN."""
     at_k = np.arange(s.shape[-1], like=s) == k
     return np.where(at_k & ~np.isnan(s), 0, s), at_k

@@ -1,9 +1,9 @@
 """The first step of fusedmax in one pass over a row, as the GPU kernel takes it.
 
-u = argmin ½‖u − y‖² + λ Σ_j |u_{j+1} − u_j| by Condat's (2013) direct algorithm. What is written to
-the left of an entry never changes again, so that a thread needs no memory but its row's.
-`pyentmax.mappings.fusedmax` and the CPU kernel run Johnson's dynamic program instead, whose number
-of steps is O(d) whatever the row holds; here a row can make it O(d²).
+u = argmin ½‖u − y‖² + λ Σ_j |u_{j+1} − u_j| by Condat's (2013) direct algorithm. Finished runs do not
+change any more, so a thread needs no memory but its row's. `pyentmax.mappings.fusedmax` and the CPU
+kernel run Johnson's dynamic program instead, which takes O(d) steps for every row; here it is O(d²)
+in the worst case.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import numpy as np
 def condat_tv(y: Any, strength: float) -> np.ndarray:
     """argmin ½‖u − y‖² + λ Σ_j |u_{j+1} − u_j| of one vector, λ the strength (Condat 2013).
 
-    A run that begins at `start` may have any value from `low` to `high` so far, and what it passes
-    on to the entry behind `at`, the slope of the next |u_{j+1} − u_j|, is then `out_low` or
-    `out_high`: at most λ either way. Where even the lowest value passes on too little, the run has
-    to end at `low_end`, where `low` was last binding, with a fall; likewise a rise at `high_end`.
-    What ends is written as the mean of its scores, moved by λ/n towards either neighbour: exact,
-    whatever the search has rounded.
+    The run that begins at `start` may so far have any value from `low` to `high`. The slope of the
+    next |u_{j+1} − u_j| that it passes on to the entry after `at` is then `out_low` or `out_high`,
+    between −λ and λ. If even the lowest value passes on too little, the run must end with a fall at
+    `low_end`, where `low` was last binding; likewise with a rise at `high_end`. A finished run gets
+    the mean of its scores, moved by λ/n towards each neighbour: this is exact despite the rounding
+    of the search.
 
     >>> print(condat_tv([1.0, 0.9, 1.1, -1.0, 0.8], 0.1).round(4))
     [ 0.9667  0.9667  0.9667 -0.8     0.7   ]
@@ -33,14 +33,14 @@ def condat_tv(y: Any, strength: float) -> np.ndarray:
     out_low, out_high = strength, -strength
 
     def write(end: int, behind: int) -> int:
-        """The run from `start` to `end`, before a fall (−1) or a rise (1); the next one's start."""
+        """Write the run `start` to `end`, before a fall (−1) or a rise (1); the next start."""
         u[start : end + 1] = np.mean(y[start : end + 1]) + (
             strength * (before + behind) / (end + 1 - start)
         )
         return end + 1
 
     while True:
-        if at == last:  # nothing is passed on behind the end
+        if at == last:  # nothing is passed on after the last entry
             if out_low < 0:
                 start, before = write(low_end, -1), 1
                 at = low_end = start

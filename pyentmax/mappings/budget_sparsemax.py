@@ -83,7 +83,7 @@ def budget_sparsemax(
     ----------
     z : array of scores
     budget : float or array that broadcasts against the batch shape (z's without the axis)
-        k, at most the number of a row's unmasked entries; of 0 all is 0, and so are the derivatives
+        k, at most the number of a row's unmasked entries; for 0, p and its derivatives are 0
     axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns
@@ -115,8 +115,8 @@ def budget_sparsemax_support(z: Any, budget: Any, axis: Any = -1, *, mask: Any =
     >>> print(budget_sparsemax_support([3.0, 1.0, 0.5, -2.0], 2))
     [ True  True  True False]
     """
-    # In a row with nothing left, which stands as zeros here, the budget may be anything; and one
-    # that rounds to nothing takes nothing.
+    # A row that is all masked is zeros here, and its budget may be anything. A budget that rounds
+    # to 0 takes nothing.
     least = np.finfo(z.dtype).tiny
     p = budget_sparsemax(z, np.clip(budget[:, 0], least, z.shape[-1]))
     return (p > 0) & (budget > 0)
@@ -144,7 +144,7 @@ def budget_sparsemax_vjp_budget(
 ) -> Any:
     """Σ_i g_i ∂p_i/∂k, the gradient in the budget of a loss with gradient g in p.
 
-    The mean of g over the free entries; 0 where there are none, since p then stands at a corner.
+    The mean of g over the free entries; 0 where there are none, since p is then at a vertex.
 
     Examples
     --------

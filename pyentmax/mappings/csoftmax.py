@@ -1,8 +1,8 @@
-"""Constrained softmax: the dense distribution that keeps below a bound on each probability.
+"""Constrained softmax: the dense distribution with an upper bound on each probability.
 
 Problem: argmin of KL(p‖softmax(z)) over the simplex with p ≤ u, equally argmax of p·z + H(p)
-there, H Shannon's entropy (Martins & Kreutzer 2017). Used as attention, u is what each source
-word may still be attended to: its fertility less the attention that it has had.
+there, H Shannon's entropy (Martins & Kreutzer 2017). Used as attention, u is the attention that
+each source word may still get: its fertility minus the attention it has had.
 
 The optimality conditions are log p_i = z_i + log r where p_i < u_i, and log p_i ≤ z_i + log r
 where p_i = u_i, so that
@@ -70,8 +70,8 @@ def textbook_jacobian(p: Any, upper: Any) -> np.ndarray:
     return np.diag(s) - np.outer(s, s) / (s.sum() or 1)
 
 
-# What follows is right for every input: one level r for all entries is exact where clipping in
-# turns adds up rounding, and a full entry, however high its score, costs the others no digits.
+# What follows is right for every input: one level r for all entries is exact, where repeated
+# clipping adds up rounding; and a full entry, however high its score, costs the others no digits.
 
 UPPER = UpperBounds("upper")
 
@@ -89,22 +89,22 @@ def csoftmax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any =
     ----------
     z : array of scores
     upper : array of bounds u ≥ 0 that broadcasts against z
-        1 or more, ``inf`` too, is no bound. In each row the unmasked ones must sum to 1 or more;
-        from 1 − 8ε√d on, ε the coarser precision of z and upper, they count as such, and then
-        p = u
+        1 or more, including ``inf``, sets no bound. In each row the unmasked bounds must sum to 1
+        or more; a sum from 1 − 8ε√d on, with ε the coarser precision of z and upper, counts as 1,
+        and then p = u
     axis, out, workers : as in `pyentmax.softmax`
     mask : as in `pyentmax.softmax`
         where it is False, `upper` may hold anything
 
     Returns
     -------
-    array of z's shape, in no entry above `upper` (rounded to z's dtype)
+    array of z's shape, with no entry above `upper` (rounded to z's dtype)
 
     Raises
     ------
     ValueError
         if `upper` is infeasible, negative, NaN or of the wrong shape; else as in
-        `pyentmax.softmax`. In a device array, whose values are not looked at, a row is NaN instead
+        `pyentmax.softmax`. On a device, where values are not validated, the row is NaN instead
     TypeError
         as in `pyentmax.softmax`
 
@@ -156,14 +156,14 @@ def csoftmax_vjp_upper(p: Any, g: Any, upper: Any, axis: Any = -1, *, mask: Any 
     """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
 
     With A = {p_i = u_i} and m the mean of g off A under p, it is g_i − m on A and 0 off A: what a
-    full entry gains, the others lose in the ratio of p. This holds for an exhausted u_i = 0 too.
+    full entry gains, the others lose in proportion to p. This holds for an exhausted u_i = 0 too.
     Where all entries are full m is 0.
 
     Parameters
     ----------
     p, g : arrays of one shape, p = csoftmax(z, upper)
     upper, axis, mask : as in `csoftmax`
-        a score of −∞ is not to be told from an exhausted bound in p: mask it
+        p does not show whether a score is −∞ or its bound exhausted: mask a score of −∞
 
     Returns
     -------
@@ -192,7 +192,7 @@ def csoftmax_jacobian(p: Any, upper: Any, axis: Any = -1) -> Any:
 
 
 def _filled(y: Any, u: Any, full: Any, t: Any) -> Any:
-    # min(u, e^y r) at t = log r; the comparison is for what rounding leaves short of u.
+    # min(u, e^y r) at t = log r; the comparison gives exactly u where rounding would not reach it.
     return np.where(full <= t, u, np.minimum(np.exp(y + t), u))
 
 

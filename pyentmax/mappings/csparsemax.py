@@ -1,8 +1,8 @@
-"""Constrained sparsemax: sparse probabilities that keep below a bound each.
+"""Constrained sparsemax: sparse probabilities with an upper bound on each.
 
 Problem: argmin of ½‖p − z‖² over the simplex with p ≤ u (Malaviya et al. 2018). Where constrained
 softmax spreads the attention that exhausted words leave over all others, this one gives it to
-few.
+a few.
 
 The optimality conditions are p_i = clip(z_i − τ, 0, u_i), with τ such that p sums to 1: an entry
 moves, one to one with −τ, from τ = z_i down to τ = z_i − u_i, and stands still elsewhere. Let
@@ -85,7 +85,7 @@ def csparsemax(z: Any, upper: Any, axis: Any = -1, *, mask: Any = None, out: Any
 
     Returns
     -------
-    array of z's shape, with exact zeros, in no entry above `upper` (rounded to z's dtype)
+    array of z's shape, with exact zeros and no entry above `upper` (rounded to z's dtype)
 
     Raises
     ------
@@ -135,9 +135,9 @@ def csparsemax_vjp_upper(
     """Σ_i g_i ∂p_i/∂u: the gradient in the bounds of a loss with gradient g in p.
 
     With m the mean of g over the free entries (0 where there are none), it is g_i − m where the
-    bound holds p_i down, 0 elsewhere. An exhausted bound, u_i = 0, does so where z_i > τ; p_i = 0
-    does not tell, hence the argument z. As z − p is τ on the free entries and above it on the
-    full, τ is its least value over the support.
+    bound holds p_i down, 0 elsewhere. An exhausted bound, u_i = 0, does so where z_i > τ, which
+    p_i = 0 does not show; hence the argument z. As z − p is τ on the free entries and above it on
+    the full, τ is its minimum over the support.
 
     Parameters
     ----------

@@ -107,10 +107,10 @@ def textbook_grad_alpha(p: Any, alpha: float = 1.5) -> np.ndarray:
     return (p - tilde) / (alpha - 1) ** 2 + (h - tilde * h.sum()) / (alpha - 1)
 
 
-# What follows is right for every input. Near α = 1 all thresholds crowd at max x − 1, the powers
-# explode, and the halves of ∂p/∂α cancel: `newton` and `entmax_grad_alpha` use variables that have
-# a limit at α = 1. Above α = 2 p is ill-conditioned at the threshold: `bisect_p_max`. And s may
-# overflow where p nears 0, but its share of Σs does not.
+# What follows is right for every input. Near α = 1 all thresholds approach max x − 1, the powers
+# overflow, and the two terms of ∂p/∂α cancel: `newton` and `entmax_grad_alpha` use variables that
+# have a limit at α = 1. Above α = 2 p is ill-conditioned at the threshold: `bisect_p_max`. And s
+# may overflow where p nears 0, but its share of Σs does not.
 
 ALPHA = PerRow("alpha", least=1)
 
@@ -157,7 +157,7 @@ def entmax(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None, out: A
 
 @declare.support(ALPHA)
 def entmax_support(z: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = None) -> Any:
-    """Where α-entmax gives probability, though a float underflow to 0 as α nears 1.
+    """Where α-entmax gives probability, even if it underflows to 0 as α nears 1.
 
     Examples
     --------
@@ -216,16 +216,16 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
 
         g = (p − p̃)/β² + (h − p̃ Σh)/β,    h = −p log p,
 
-    and a form of its own at β = 0; the two halves cancel as β → 0 (wrong in every digit at
-    β = 1e−8). Writing p^{−β} = 1 + x + β²a with x = −βl, l = log p, that is a = l² φ(x),
+    and a separate form at β = 0; the two terms cancel as β → 0 (no digit is right at β = 1e−8).
+    Writing p^{−β} = 1 + x + β²a with x = −βl, l = log p, that is a = l² φ(x),
     φ(x) = (eˣ − 1 − x)/x², and collecting powers of β gives for all β at once
 
         g = p/Σs ∘ [Q − a − β (Q l + H a)],    Q = Σ p a,  H = −Σ p l.
 
     Since Σp = 1, differences to the largest entry may replace a and l; so the gradient of a uniform
     row is exactly 0. Above β = 1, where s may overflow and nothing cancels badly, the published
-    form is used, with the same differences; so it is from 0.77 on where a would overflow, in rows
-    with a denormal p.
+    form is used, with the same differences; in rows with a denormal p, where a would overflow, it
+    is already used from β = 0.77 on.
 
     Parameters
     ----------
@@ -251,8 +251,8 @@ def entmax_grad_alpha(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
         return _grad_alpha_small(p, beta)
     if isinstance(small, np.ndarray) and not small.any():
         return _grad_alpha_large(p, beta)
-    of_small = _grad_alpha_small(p, np.where(small, beta, 0))
-    return np.where(small, of_small, _grad_alpha_large(p, np.where(small, 1, beta)))
+    small_form = _grad_alpha_small(p, np.where(small, beta, 0))
+    return np.where(small, small_form, _grad_alpha_large(p, np.where(small, 1, beta)))
 
 
 @declare.parameter_vjp(ALPHA)
@@ -267,14 +267,14 @@ def entmax_vjp_alpha(p: Any, g: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: 
     """
     if isinstance(p, np.ndarray):
         slope = entmax_grad_alpha.body(p, alpha)
-    else:  # a GPU has a kernel for the slope, and none for this sum
+    else:  # a GPU has a kernel for the slope, but none for this sum
         slope = entmax_grad_alpha(p, alpha[:, 0])
     if isinstance(slope, np.ndarray) and isinstance(g, np.ndarray):
         with np.errstate(invalid="ignore"):
             total = np.sum(slope * g, axis=-1)
         if np.isfinite(total).all():
             return total
-    # What stands in g where p is 0 plays no part, be it NaN.
+    # g is unused where p is 0, even if it is NaN there.
     return np.sum(slope * np.where(p != 0, g, 0), axis=-1)
 
 
@@ -291,12 +291,12 @@ def entmax_vjps(
     Examples
     --------
     >>> p = entmax([2.0, 1.6, -1.0], 1.5)
-    >>> of_z, of_alpha = entmax_vjps(p, [1.0, 0.0, 0.0], 1.5)
-    >>> print(of_z.round(4), round(float(of_alpha), 4))
+    >>> grad_z, grad_alpha = entmax_vjps(p, [1.0, 0.0, 0.0], 1.5)
+    >>> print(grad_z.round(4), round(float(grad_alpha), 4))
     [ 0.3429 -0.3429  0.    ] 0.0988
     """
-    of_rows = np.broadcast_to(alpha[:, 0], p.shape[:1])  # so that no row is added to another
-    return entmax_vjp(p, g, of_rows), entmax_vjp_alpha(p, g, of_rows)
+    per_row = np.broadcast_to(alpha[:, 0], p.shape[:1])  # so that gradients of rows are not summed
+    return entmax_vjp(p, g, per_row), entmax_vjp_alpha(p, g, per_row)
 
 
 def entmax_omega(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
@@ -438,7 +438,7 @@ def _solve_high(y: Any, beta: Any) -> tuple[Any, Any]:
 def _curvature(p: Any, beta: Any) -> Any:
     """s = 1/Ω''(p) = p^{1−β} on the support, 0 off it, and at β = ∞, where p only ever jumps."""
     nowhere = (p == 0) | np.isinf(beta)
-    with np.errstate(over="ignore"):  # infinite only where it is; `_share` knows its part of Σs
+    with np.errstate(over="ignore"):  # s may overflow to ∞; `_share`, its part of Σs, does not
         s = np.where(nowhere, 0, np.where(nowhere, 1, p) ** _power(np.where(nowhere, 1, beta)))
     return np.where(np.isnan(p), p, s)  # NaN⁰ is 1, but must stay a NaN
 
@@ -459,7 +459,7 @@ def _share(p: Any, beta: Any) -> Any:
 
 
 def _differences(p: Any, *values: Any) -> tuple[Any, ...]:
-    # Each value less its own at the row's largest p.
+    # Each value minus that at the row's largest p.
     place = np.argmax(p, axis=-1, keepdims=True)
     return tuple(v - _simplex.entry_of_row(v, place) for v in values)
 
@@ -477,7 +477,7 @@ def _grad_alpha_small(p: Any, beta: Any) -> Any:
     q, h = _dot(p, da), -_dot(p, dl)
     bracket = q - da - beta * (q * log_p + h * a + a_top * dl - l_top * da)
     total = np.sum(_curvature(p, beta), axis=-1, keepdims=True)
-    # 0 where a row has nothing left. Not p/Σs first: a denormal p would lose its digits.
+    # 0 in a row that is all masked. Not p/Σs first: a denormal p would lose its digits.
     return p * (bracket / np.where(total == 0, 1, total))
 
 
@@ -486,8 +486,8 @@ def _grad_alpha_large(p: Any, beta: Any) -> Any:
     finite = np.where(np.isinf(beta), 1, beta)
     (dl,) = _differences(p, log_p)
     share = _share(p, finite)
-    apart = p - share
-    g = apart / finite / finite - (p * dl - share * _dot(p, dl) + (log_p - dl) * apart) / finite
+    gap = p - share
+    g = gap / finite / finite - (p * dl - share * _dot(p, dl) + (log_p - dl) * gap) / finite
     return np.where(np.isinf(beta), np.where(np.isnan(p), p, 0), g)
 
 
@@ -502,7 +502,7 @@ def _phi(x: Any) -> Any:
 
 
 def _doubtful(z: Any, on: Any, alpha: float) -> Any:
-    # At α = 1 nothing is off, and at ∞ what is off is below the largest score: no rounding there.
+    # At α = 1 no score is off the support, and at ∞ all below the largest are: no rounding.
     return None if alpha in (1, np.inf) else doubtful(z, on, 1 / (alpha - 1), alpha - 1)
 
 

@@ -80,8 +80,9 @@ def textbook_loss(z: Any, y: int) -> float:
     return p @ z - z[y] + 4 / 3 * np.sum(p - p**1.5)
 
 
-# What follows is right for every input: S(ρ) cancels for scores far from 0, so the largest stands
-# at 0, sums run in double, and Newton's steps inside `sort_entmax15` mend the last digits.
+# What follows is right for every input: S(ρ) cancels for scores far from 0, so the largest is
+# shifted to 0, sums run in double, and Newton's steps inside `sort_entmax15` correct the last
+# digits.
 
 
 @declare.mapping()

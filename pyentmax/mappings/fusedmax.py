@@ -134,7 +134,7 @@ def fusedmax(
     >>> print(fusedmax(z, 0.1, mask=[True, False, True, True, True]).round(4))
     [0.4333 0.     0.4333 0.     0.1333]
     """
-    return _fused.sparsemax_of(_smoothed(z, strength))
+    return _fused.project(_smoothed(z, strength))
 
 
 @declare.support(STRENGTH, shifted=False, one_axis=True)

@@ -128,7 +128,7 @@ def oscarmax(
     >>> print(oscarmax(z, 0).round(4))
     [0.3333 0.     0.2333 0.     0.4333]
     """
-    return _fused.sparsemax_of(_pooled(z, strength))
+    return _fused.project(_pooled(z, strength))
 
 
 @declare.support(STRENGTH, shifted=False)

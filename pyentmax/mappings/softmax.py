@@ -91,7 +91,7 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
     Returns
     -------
     array of z's shape
-        rows sum to 1, but are zeros where nothing is left and NaN where a score is NaN or +∞
+        rows sum to 1; a row that is all masked or −∞ is zeros, one with a NaN or +∞ is NaN
 
     Raises
     ------
@@ -111,7 +111,7 @@ def softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any
 
 @declare.support()
 def softmax_support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
-    """Where softmax gives probability: every unmasked score above −∞, though a float underflows.
+    """Where softmax gives probability: every unmasked score above −∞, even if p underflows.
 
     Examples
     --------
@@ -165,8 +165,8 @@ def softmax_omega(p: Any, axis: Any = -1) -> Any:
 def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]) -> Any:
     """Cross-entropy: log Σ exp z − z_y for a label, KL(q‖softmax(z)) for a distribution.
 
-    Equal to PyTorch's and scikit-learn's log loss for labels; for soft targets it is theirs less
-    the entropy of q, which makes 0 its minimum.
+    Equal to PyTorch's and scikit-learn's log loss for labels; for soft targets it is theirs minus
+    the entropy of q, so that its minimum is 0.
 
     Examples
     --------
@@ -202,7 +202,7 @@ def log_softmax(z: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) ->
 
     Returns
     -------
-    array of z's shape; −∞ where p is 0, as in all of a row with nothing left, and NaN where p is
+    array of z's shape; −∞ where p is 0, as in a row that is all masked, and NaN where p is NaN
 
     Raises
     ------

@@ -2,7 +2,7 @@
 
 Problem: argmin over the simplex of ½‖p − z‖², equally argmax of p·z + H(p), H Gini's entropy.
 The optimality conditions are p_i = z_i − τ where that is positive, else 0, with τ such that p sums
-to 1. So a score at or below τ gets exactly nothing. Moving z moves p one to one on the
+to 1. So a score at or below τ gets exactly 0. Moving z moves p one to one on the
 support, less the mean: s = 1 on the support, 0 off it.
 """
 
@@ -81,7 +81,7 @@ def textbook_loss(z: Any, y: int) -> float:
 
 
 # What follows is right for every input: running sums over thousands of scores lose digits, which
-# Newton's steps inside `sort_sparsemax` and `_simplex.normalized` give back; the loss as a
+# Newton's steps inside `sort_sparsemax` and `_simplex.normalized` recover; the loss as a
 # difference of squares would cancel for large scores, and Ω*(z) + Ω(q) − q·z does not.
 
 
@@ -220,7 +220,7 @@ def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
     -------
     scipy.sparse.csr_array of shape (rows, d)
         float64, or float32 where z is float32 or float16 (SciPy has no sparse half floats). Its
-        indices are int32 unless there are too many for that. A row that is NaN is stored as such
+        indices are int32 where that is large enough. A NaN row is stored as NaN
 
     Raises
     ------
@@ -239,7 +239,7 @@ def sparsemax_csr(z: Any, *, mask: Any = None) -> Any:
 
 
 def above_threshold(z: Any) -> Any:
-    """z − τ, with the digits that τ has no room for."""
+    """z − τ, including the digits that do not fit into τ."""
     u = z - sort_sparsemax(z).tau
     return u - remainder(u, np.ones_like(u[..., :1]))
 

@@ -5,9 +5,9 @@ al. 2019, §3). With t the k-th largest score of the row,
 
     p = softmax(M),  M_i = z_i if z_i ≥ t else −∞.
 
-Unlike its neighbours here this is no argmax with a strictly convex Ω: p jumps where an entry
+Unlike the other mappings this is not the argmax for a strictly convex Ω: p jumps where an entry
 overtakes the k-th, so there is no Ω in its record and no Fenchel-Young loss. Between the jumps
-t plays no part, hence the backward pass holds it constant (App. A.3) and the Jacobian is
+p does not depend on t, hence the backward pass holds it constant (App. A.3) and the Jacobian is
 softmax's on the entries kept.
 """
 
@@ -58,23 +58,23 @@ def textbook_jacobian(p: Any, k: int) -> np.ndarray:
 
 
 # What follows is right for every input: the exponentials are relative to the largest score, and k
-# may exceed the number of scores that there are.
+# may exceed the number of scores.
 
 K = PerRow("k", least=1, whole=True, in_product=False)
 
 
-@declare.mapping(K, shifted=False)  # of gaps to the largest, rounding makes different scores tie
+@declare.mapping(K, shifted=False)  # rounded gaps to the largest may tie different scores
 def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Softmax over each row's k largest scores (Explicit Sparse Transformer, Eq. 2 and 3).
 
-    Scores that tie with the k-th largest all stay, so more than k may. O(d log d), by a sort; O(d)
-    in the compiled kernel.
+    All scores that tie with the k-th largest are kept, so there may be more than k. O(d log d), by
+    a sort; O(d) in the compiled kernel.
 
     Parameters
     ----------
     z : array of scores
     k : whole number or array that broadcasts against the batch shape (z's without the axis)
-        how many scores to keep, at least 1; from the number of unmasked scores on, all are kept
+        number of scores to keep, at least 1; from the number of unmasked scores on, all are kept
     axis, mask, out, workers : as in `pyentmax.softmax`
 
     Returns
@@ -103,7 +103,7 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any =
 
 @declare.support(K, shifted=False)
 def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
-    """Where top-k softmax gives probability: the scores kept, though a float underflows.
+    """Where top-k softmax gives probability: the scores kept, even if p underflows.
 
     Examples
     --------
@@ -117,7 +117,7 @@ def topk_softmax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) ->
 def topk_softmax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v = p ∘ (v − p·v) at the output p = topk_softmax(z, k): softmax's own (App. A.3).
 
-    p is 0 wherever a score was dropped, so that it tells all, and k is only checked.
+    p is 0 wherever a score was dropped, so k is not needed, only checked.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def _kept(x: Any, k: Any) -> Any:
 
 
 def _doubtful(z: Any, on: Any, k: float) -> None:
-    # What is off is below the k-th largest score: no rounding there.
+    # Scores off the support are below the k-th largest: no rounding is involved.
     return None
 
 

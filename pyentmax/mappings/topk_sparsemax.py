@@ -88,12 +88,12 @@ def textbook_loss(z: Any, y: int, k: int) -> float:
 
 
 # What follows is right for every input, since sparsemax's body is; k may exceed the number of
-# scores that there are.
+# scores.
 
 K = PerRow("k", least=1, whole=True, in_product=False)
 
 
-@declare.mapping(K, shifted=False)  # of gaps to the largest, rounding makes different scores tie
+@declare.mapping(K, shifted=False)  # rounded gaps to the largest may tie different scores
 def topk_sparsemax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None, out: Any = None) -> Any:
     """Sparse probabilities: the point nearest to z of the simplex with at most k non-zeros.
 
@@ -145,7 +145,7 @@ def topk_sparsemax_support(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) 
 def topk_sparsemax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> Any:
     """J v at the output p = topk_sparsemax(z, k): v less its mean on the support, 0 off it.
 
-    p is 0 wherever a score was dropped, so that it tells all, and k is only checked.
+    p is 0 wherever a score was dropped, so k is not needed, only checked.
 
     Examples
     --------
@@ -192,9 +192,9 @@ def topk_sparsemax_loss(
 ) -> Any:
     """The top-k sparsemax loss, 0 from a margin of 1 on.
 
-    For a label, p·z − z_y + ½ Σ p (1 − p) at p = topk_sparsemax(z, k): sparsemax's loss, of which
-    the gradient touches k scores and the label's. A target distribution with more than k non-zeros
-    costs infinity, and so does a label that is smoothed over more.
+    For a label, p·z − z_y + ½ Σ p (1 − p) at p = topk_sparsemax(z, k): sparsemax's loss, but
+    its gradient touches only k scores and the label's. A target distribution with more than k
+    non-zeros has infinite loss, and so has a label that is smoothed over more.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def topk_sparsemax_csr(z: Any, k: Any, *, mask: Any = None) -> Any:
 
 
 def _kept(z: Any, k: Any) -> Any:
-    """z, but −∞ from the k-th place on; a stable sort puts equal scores in the order of places."""
+    """z, but −∞ from the k-th place on; the sort is stable, so equal scores stay in their order."""
     place = np.argsort(np.argsort(-z, axis=-1, kind="stable"), axis=-1)
     return np.where(place < np.fmin(k, z.shape[-1]), z, -np.inf).astype(z.dtype, copy=False)
 
@@ -258,7 +258,7 @@ TOPK_SPARSEMAX = Mapping(
     jacobian=topk_sparsemax_jacobian,
     omega=topk_sparsemax_omega,
     parameters=(K.name,),
-    permutation_equivariant=False,  # ties go by their places
+    permutation_equivariant=False,  # ties are broken by position
     omega_at_vertices=0.0,
     support_alpha=2.0,
 ).with_own(
