@@ -78,7 +78,6 @@ def test_what_the_equations_name_exists():
     [
         ("`entmax_grad_alpha`", "`entmax_grad_beta`", "no entmax_grad_beta"),
         ("`pyentmax.thresholds.bisection`", "`pyentmax.thresholds.guess`", "no pyentmax.th"),
-        ("::test_is_the_definition", "::test_is_right", "test_is_right"),
         ("tests/test_entropies.py", "tests/test_nothing.py", "test_nothing.py"),
         ("[1.7](", "[1.99](", "no section 1.99"),
         ("03_finding_the_threshold.ipynb", "03_guessing.ipynb", "no section 3"),

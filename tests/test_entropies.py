@@ -34,14 +34,14 @@ def test_shannon_and_gini_are_tsallis_at_1_and_2() -> None:
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1, 1.5, 2, 4])
-def test_zero_at_corners_and_largest_at_the_centre(alpha: float) -> None:
+def test_zero_at_corners_and_largest_at_centre(alpha: float) -> None:
     assert (tsallis_entropy(np.eye(4), alpha) == 0).all()
     centre = tsallis_entropy(np.full(6, 1 / 6), alpha)
     assert (tsallis_entropy(P, alpha) < centre).all()
 
 
 @pytest.mark.parametrize("axis", [0, -2, (0, 2), None])
-def test_axes_are_those_of_a_sum(axis: object) -> None:
+def test_axes_follow_sums(axis: object) -> None:
     each = -P * np.log(P)
     np.testing.assert_allclose(shannon_entropy(P, axis), each.sum(axis=axis), rtol=1e-13)
     np.testing.assert_allclose(gini_entropy(P, axis), (P * (1 - P) / 2).sum(axis=axis), rtol=1e-14)
@@ -54,7 +54,7 @@ def test_axes_are_those_of_a_sum(axis: object) -> None:
     )
 
 
-def test_alpha_broadcasts_over_the_batch() -> None:
+def test_alpha_broadcasts_over_batch() -> None:
     alpha = np.array([1, 1.5, 2, np.inf])
     rows = [tsallis_entropy(P[:, i], alpha[i]) for i in range(4)]
     np.testing.assert_allclose(tsallis_entropy(P, alpha), np.transpose(rows), rtol=1e-14)
@@ -81,7 +81,7 @@ def test_bad_input_is_named() -> None:
 
 
 @pytest.mark.parametrize("entropy", [tsallis_entropy, norm_entropy, alpha_norm])
-def test_an_alpha_that_does_not_fit_is_named(entropy: Callable[..., object]) -> None:
+def test_alpha_of_wrong_shape_is_named(entropy: Callable[..., object]) -> None:
     with pytest.raises(ValueError, match=r"alpha of shape \(1,\) does not broadcast against \(\)"):
         entropy([0.5, 0.5], [1.5])
     with pytest.raises(ValueError, match=r"alpha of shape \(2,\) does not broadcast against \(3,"):
@@ -93,7 +93,7 @@ def test_an_alpha_that_does_not_fit_is_named(entropy: Callable[..., object]) -> 
     )
 
 
-def test_the_norm_of_nothing_is_an_error() -> None:
+def test_norm_of_empty_row_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"p of shape \(2, 0\) has no entry along axis -1"):
         norm_entropy(np.ones((2, 0)))
     assert norm_entropy(np.ones((0, 2))).shape == (0,)
@@ -101,7 +101,7 @@ def test_the_norm_of_nothing_is_an_error() -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("alpha", [1e-3, 0.01, 0.5, 0.97])
-def test_the_least_probabilities_keep_an_entropy_of_order_below_1_finite(
+def test_small_alpha_with_denormal_probabilities(
     alpha: float, dtype: type
 ) -> None:
     # p^(α−1) is beyond floats there, and p^α is not.
@@ -118,7 +118,7 @@ def test_the_least_probabilities_keep_an_entropy_of_order_below_1_finite(
 @pytest.mark.parametrize(
     ("p", "alpha"), [([0.5, 0.5], 1.0002), ([0.5, 0.5], 1.001), ([0.999, 0.001], 1.5)]
 )
-def test_the_norm_entropy_of_half_precision_is_rounded_once(p: list[float], alpha: float) -> None:
+def test_norm_entropy_of_half_is_rounded_once(p: list[float], alpha: float) -> None:
     # 1 − ‖p‖ was taken of a norm that had been rounded to half precision.
     halves = np.array(p, np.float16)
     expected = norm_entropy(halves.astype(np.float32), alpha).astype(np.float16)

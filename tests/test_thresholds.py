@@ -1,9 +1,8 @@
-"""Every way to find τ agrees with every other, and with the definition."""
+"""Every solver of a threshold agrees with the others and with the definition."""
 
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,10 +19,8 @@ from pyentmax.thresholds import (
     condat,
     halley,
     halley_norm,
-    in_support,
     kth_largest,
     michelot,
-    newton,
     newton_entmax15,
     newton_sparsemax,
     newton_threshold,
@@ -67,41 +64,8 @@ def test_sort_solves_the_equation(sort: Callable[..., Threshold], alpha: float) 
     np.testing.assert_allclose(tau, bisection(x, alpha).tau, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("alpha", [1.1, 1.33, 1.5, 1.75, 2])
-def test_newton_and_bisection_agree(alpha: float) -> None:
-    y = rows(1)
-    y = y - y.max(axis=-1, keepdims=True)
-    beta = np.array([alpha - 1])
-    c, size, passes = newton(y, beta)
-    np.testing.assert_allclose(tsallis_exp(y - c, beta)[0].sum(axis=-1), 1, rtol=1e-13)
-    # In the scores x = βy, u = 1 + β(y − c) is x − τ, so τ = βc − 1.
-    tau = bisection(beta * y, alpha).tau
-    np.testing.assert_allclose(beta * c - 1, tau, rtol=0, atol=1e-14)
-    np.testing.assert_array_equal(size, in_support(y, c, beta).sum(axis=-1, keepdims=True))
-    assert 1 < passes <= 40
-
-
-def test_newton_is_log_sum_exp_at_alpha_1_and_then_needs_two_passes() -> None:
-    y = rows(2)
-    y = y - y.max(axis=-1, keepdims=True)
-    c, size, passes = newton(y, np.array([0.0]))
-    np.testing.assert_allclose(c[:, 0], np.log(np.exp(y).sum(axis=-1)), rtol=1e-14)
-    assert passes <= 3  # the first step is exact, the next ones see that nothing moves
-    assert (size == y.shape[-1]).all()
-
-
-@pytest.mark.parametrize("d", [2, 100, 20_000])
-def test_newton_keeps_its_promise_on_rows_made_against_it(d: int) -> None:
-    """Michelot's method drops few entries at a time where the scores fall geometrically."""
-    y = np.stack([-np.geomspace(1e-12, 1, d), -(0.5 ** np.arange(d)), np.linspace(-1, 0, d)])
-    y = y - y.max(axis=-1, keepdims=True)
-    for beta in (1e-3, 0.5, 0.9, 1.0):
-        passes = newton(y, np.array([beta])).passes
-        assert passes < 2 + np.log2(d) + 26, f"{passes} passes: not stopped before the limit"
-
-
 @pytest.mark.parametrize("alpha", [2.5, 4, 10])
-def test_bisection_of_p_max_agrees_with_plain_bisection(alpha: float) -> None:
+def test_bisection_of_p_max_agrees_with_bisection(alpha: float) -> None:
     y = rows(3, d=5)
     y = y - y.max(axis=-1, keepdims=True)
     beta = np.array([alpha - 1])
@@ -114,7 +78,7 @@ def test_bisection_of_p_max_agrees_with_plain_bisection(alpha: float) -> None:
     )
 
 
-def test_fewer_passes_of_bisection_give_fewer_bits() -> None:
+def test_fewer_bisection_passes_give_fewer_bits() -> None:
     x = rows(4)
     exact = sort_sparsemax(x).tau
     for passes in (5, 10, 20):
@@ -123,17 +87,6 @@ def test_fewer_passes_of_bisection_give_fewer_bits() -> None:
         error = np.abs(result.tau - exact).max()
         assert error <= 2.0**-passes
         assert error >= 2.0 ** (-passes - 10)
-
-
-@pytest.mark.parametrize("sort", [sort_sparsemax, sort_entmax15])
-def test_float32_sums_of_a_long_row_do_not_pile_up(
-    sort: Callable[..., Threshold],
-) -> None:
-    x = (np.random.default_rng(5).random(50_000) * 1e-3).astype(np.float32)
-    tau = sort(x).tau
-    assert tau.dtype == np.float32
-    exact = sort(x.astype(np.float64)).tau
-    np.testing.assert_allclose(tau, exact, rtol=3e-7)
 
 
 def test_tsallis_exp_limits() -> None:
@@ -147,7 +100,7 @@ def test_tsallis_exp_limits() -> None:
     np.testing.assert_allclose(s, 1 + t > 0, rtol=1e-15)
 
 
-# Every way to find τ, by α: the same answers from all, and against many digits.
+# Every solver, by α: all agree, and with many digits.
 AT_2: dict[str, Callable[..., Threshold]] = {
     "sort": sort_sparsemax,
     "partial sort": partial_sort_sparsemax,
@@ -174,18 +127,18 @@ GENERAL: dict[str, Callable[..., Threshold]] = {
     ),
 }
 UP_TO_2 = ("Newton", "Halley on a norm", "the same in chunks")
-WAYS = (
-    [(2, name, way) for name, way in AT_2.items()]
-    + [(1.5, name, way) for name, way in AT_15.items()]
+SOLVERS = (
+    [(2, name, solve) for name, solve in AT_2.items()]
+    + [(1.5, name, solve) for name, solve in AT_15.items()]
     + [
-        (alpha, name, lambda x, way=way, alpha=alpha: way(x, alpha))
+        (alpha, name, lambda x, solve=solve, alpha=alpha: solve(x, alpha))
         for alpha in (1.01, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4, 10)
-        for name, way in GENERAL.items()
+        for name, solve in GENERAL.items()
         if alpha <= 2 or name not in UP_TO_2
     ]
 )
-every_way = pytest.mark.parametrize(
-    ("alpha", "way"), [(a, w) for a, _, w in WAYS], ids=[f"{n}-{a}" for a, n, _ in WAYS]
+every_solver = pytest.mark.parametrize(
+    ("alpha", "solve"), [(a, s) for a, _, s in SOLVERS], ids=[f"{n}-{a}" for a, n, _ in SOLVERS]
 )
 
 
@@ -234,13 +187,13 @@ def exact_tau(x: np.ndarray, alpha: float) -> mpmath.mpf:
         return low
 
 
-@every_way
+@every_solver
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_every_way_finds_the_threshold(
-    alpha: float, way: Callable[..., Threshold], dtype: type
+def test_every_solver_finds_the_threshold(
+    alpha: float, solve: Callable[..., Threshold], dtype: type
 ) -> None:
     x, exact = exact_taus(alpha, dtype)
-    tau, size, passes = way(x)
+    tau, size, passes = solve(x)
     assert tau.dtype == dtype
     assert isinstance(passes, int)
     assert passes >= 1
@@ -249,34 +202,35 @@ def test_every_way_finds_the_threshold(
     assert (np.abs(tau - exact) <= room).all(), (tau - exact) / room
     assert (size >= np.sum(x > exact + room, axis=-1, keepdims=True)).all()
     assert (size <= np.sum(x > exact - room, axis=-1, keepdims=True)).all()
-    alone = way(x[0])
+    alone = solve(x[0])
     assert (np.abs(alone.tau - tau[0]) <= room[0]).all()
-    np.testing.assert_array_equal(way(x.reshape(3, 4, -1)).tau, tau.reshape(3, 4, 1))
+    np.testing.assert_array_equal(solve(x.reshape(3, 4, -1)).tau, tau.reshape(3, 4, 1))
 
 
-@every_way
-def test_every_way_takes_long_rows_and_minus_infinity(
-    alpha: float, way: Callable[..., Threshold]
+@every_solver
+def test_solvers_on_long_rows_and_minus_infinity(
+    alpha: float, solve: Callable[..., Threshold]
 ) -> None:
     x = adversarial_rows(1000)
-    tau, size, _ = way(x)
+    tau, size, _ = solve(x)
     by_bisection = bisection(x, alpha).tau
     top = np.abs(x.max(axis=-1, keepdims=True))
     assert (np.abs(tau - by_bisection) <= 1e-14 * (1 + top)).all()
     masked = np.concatenate([x, np.full_like(x, -np.inf)], axis=-1)
-    again = way(masked)
+    again = solve(masked)
     assert (np.abs(again.tau - tau) <= 1e-14 * (1 + top)).all()
-    np.testing.assert_array_equal(way(np.array([[3.0], [-2.0]])).tau, [[2.0], [-3.0]])
+    np.testing.assert_array_equal(solve(np.array([[3.0], [-2.0]])).tau, [[2.0], [-3.0]])
     assert (size >= 1).all()
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
-    ("alpha", "way"),
-    [(a, w) for a, _, w in WAYS if w in (*AT_2.values(), *AT_15.values())],
-    ids=[f"{n}-{a}" for a, n, w in WAYS if w in (*AT_2.values(), *AT_15.values())],
+    ("alpha", "solve"),
+    [*((2, solve) for solve in AT_2.values()), *((1.5, solve) for solve in AT_15.values())],
 )
-def test_running_sums_are_mended(alpha: float, way: Callable[..., Threshold], dtype: type) -> None:
+def test_running_sums_are_corrected(
+    alpha: float, solve: Callable[..., Threshold], dtype: type
+) -> None:
     """Rows all in the support, where τ has a closed form; one score leads, or all are close.
 
     Sums and bounds kept up to date score by score are off by up to thousands of ε there.
@@ -286,7 +240,7 @@ def test_running_sums_are_mended(alpha: float, way: Callable[..., Threshold], dt
     for row in (close, led):
         x = row.astype(dtype)
         x -= x.max()
-        tau, size, _ = way(x)
+        tau, size, _ = solve(x)
         assert size == x.size
         with mpmath.workdps(40):
             scores = [mpmath.mpf(float(score)) for score in x]
@@ -300,7 +254,7 @@ def test_running_sums_are_mended(alpha: float, way: Callable[..., Threshold], dt
             assert error <= np.finfo(dtype).eps * abs(exact)
 
 
-def test_passes_tell_the_ways_apart() -> None:
+def test_numbers_of_passes() -> None:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((4, 1000))
     slow = -(1000.0 ** np.arange(100))
@@ -321,7 +275,7 @@ def test_passes_tell_the_ways_apart() -> None:
 
 
 @pytest.mark.parametrize("alpha", [1.01, 1.5, 2, 3, 10, 50])
-def test_halley_is_safe_on_rows_made_against_it(alpha: float) -> None:
+def test_halley_ends_before_its_limit(alpha: float) -> None:
     for d in (2, 17, 1000):
         passes = halley(adversarial_rows(d) * (alpha - 1), alpha).passes
         assert passes < 3 * 54 - 1, "ended by its bracket, not by the limit"
@@ -334,7 +288,7 @@ def newton_bound(d: int, epsilon: float) -> float:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [1, 2, 17, 1000, 20_000])
-def test_no_row_drives_a_kernels_search_past_its_bound(d: int, dtype: type) -> None:
+def test_kernel_searches_stay_within_bounds(d: int, dtype: type) -> None:
     falling = np.stack(
         [-np.geomspace(1e-12, 1, d), -(0.5 ** np.arange(d)), np.linspace(-1, 0, d), np.zeros(d)]
     )
@@ -351,15 +305,9 @@ def test_no_row_drives_a_kernels_search_past_its_bound(d: int, dtype: type) -> N
         assert passes <= 2 * np.log2(d / (2 * np.finfo(dtype).eps)) + 2
 
 
-def test_the_slow_row_of_michelot_takes_newton_two_passes() -> None:
-    for scale in (1e-3, 1, 1e3):
-        x = -(1000.0 ** np.arange(100)) * scale
-        assert newton_sparsemax(x).passes <= 3 < 90 < michelot(x).passes
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("beta", [1.5, 3, 49, 1e4])
-def test_secants_enclose_what_bisection_does(beta: float, dtype: type) -> None:
+def test_secants_agree_with_bisection(beta: float, dtype: type) -> None:
     for scale in (1e-3, 0.1, 1):
         y = np.concatenate([rows(7, 40), np.zeros((1, 40))]).astype(dtype) * dtype(scale / beta)
         y = y - y.max(axis=-1, keepdims=True)
@@ -393,7 +341,7 @@ def bounded_rows(scale: float) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("fill", [newton_water_fill, bracketed_water_fill])
 @pytest.mark.parametrize("scale", [1e-3, 1, 30])
-def test_levels_without_a_sort_are_those_with_one(fill: Callable[..., Any], scale: float) -> None:
+def test_water_fill_agrees_with_sort(fill: Callable[..., Any], scale: float) -> None:
     y, u = bounded_rows(scale)
     finite, there = np.where(y > -np.inf, y, 0), np.where(y > -np.inf, u, 0)
     expected = project_capped_simplex(finite, there, 1).p
@@ -411,22 +359,8 @@ def test_levels_without_a_sort_are_those_with_one(fill: Callable[..., Any], scal
     np.testing.assert_array_equal(short, there / 100)
 
 
-def test_levels_that_crowd_are_found_within_the_bound() -> None:
-    """Breakpoints at every scale: Newton's steps cross them one by one, halving does not."""
-    d = 300
-    y = -np.geomspace(1e-300, 1e3, d)
-    u = np.geomspace(1e-12, 1, d)[::-1] / 100
-    for bounds in (u, u[::-1], np.full(d, 1.0001 / d)):
-        expected = project_capped_simplex(y, bounds, 1 - 1e-9 if bounds.sum() > 1 else 0.3).p
-        total = expected.sum()
-        for fill in (newton_water_fill, bracketed_water_fill):
-            p, passes = fill(y, bounds, total)
-            assert passes < 150
-            np.testing.assert_allclose(p, expected, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_the_kth_largest_without_a_sort(dtype: type) -> None:
+def test_kth_largest_agrees_with_sort(dtype: type) -> None:
     rng = np.random.default_rng(3)
     for d in (1, 2, 30, 700):
         x = np.concatenate([rows(d, d), adversarial_rows(d)]).clip(-1e30).astype(dtype)
@@ -451,7 +385,7 @@ def test_the_kth_largest_without_a_sort(dtype: type) -> None:
     assert radix_select(np.arange(9.0), 3).score == 6
 
 
-def test_most_chunks_of_a_long_row_are_skipped() -> None:
+def test_most_chunks_of_long_row_are_skipped() -> None:
     x = np.random.default_rng(0).standard_normal((3, 30_000))
     looked_at = []
 
@@ -471,11 +405,11 @@ def test_partial_sort_needs_a_start() -> None:
         partial_sort_sparsemax(np.zeros(3), 0)
 
 
-GENERAL = (bisection, halley, newton_threshold, halley_norm)
+ANY_ALPHA = (bisection, halley, newton_threshold, halley_norm)
 
 
-@pytest.mark.parametrize("solve", GENERAL)
-def test_an_alpha_per_row_gives_a_threshold_per_row(solve: Callable[..., Threshold]) -> None:
+@pytest.mark.parametrize("solve", ANY_ALPHA)
+def test_alpha_per_row(solve: Callable[..., Threshold]) -> None:
     x, alpha = np.array([[0.3, 0.0], [0.2, -0.1]]), np.array([1.5, 2])
     tau = solve(x, alpha).tau
     each = [solve(row, a).tau for row, a in zip(x, alpha, strict=True)]
@@ -483,8 +417,8 @@ def test_an_alpha_per_row_gives_a_threshold_per_row(solve: Callable[..., Thresho
     np.testing.assert_allclose(tau, each, rtol=0, atol=1e-14)
 
 
-@pytest.mark.parametrize("solve", GENERAL)
-def test_an_alpha_outside_the_domain_is_named(solve: Callable[..., Threshold]) -> None:
+@pytest.mark.parametrize("solve", ANY_ALPHA)
+def test_alpha_outside_domain_is_named(solve: Callable[..., Threshold]) -> None:
     x = np.zeros((2, 3))
     for alpha in (1, 0.5, np.nan, np.inf, [1.5, 1.0]):
         with pytest.raises(ValueError, match="alpha must be above 1 and .*, got"):
@@ -506,10 +440,10 @@ def test_an_alpha_outside_the_domain_is_named(solve: Callable[..., Threshold]) -
         michelot,
         condat,
         newton_sparsemax,
-        *(lambda x, f=f: f(x, 2) for f in GENERAL),
+        *(lambda x, f=f: f(x, 2) for f in ANY_ALPHA),
     ],
 )
-def test_lists_and_integers_are_scores_too(solve: Callable[..., Threshold]) -> None:
+def test_lists_and_integers_are_accepted(solve: Callable[..., Threshold]) -> None:
     for x in ([2, 2, -3], np.array([2, 2, -3]), [2.0, 2.0, -3.0]):
         np.testing.assert_allclose(solve(x).tau, [1.5], rtol=1e-14)
     for x in ([], 1.0, np.zeros((2, 0))):
@@ -517,14 +451,9 @@ def test_lists_and_integers_are_scores_too(solve: Callable[..., Threshold]) -> N
             solve(x)
 
 
-def test_a_k_that_is_no_int_is_named() -> None:
-    with pytest.raises(TypeError, match="k must be an int, got float"):
-        partial_sort_sparsemax(np.zeros(3), 2.0)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("solve", [michelot, condat, newton_sparsemax, sort_sparsemax])
-def test_scores_whose_sum_is_beyond_floats_have_a_threshold(solve: Any, dtype: type) -> None:
+def test_overflowing_sums_have_a_threshold(solve: Any, dtype: type) -> None:
     low, high = np.finfo(dtype).min, np.finfo(dtype).max
     rows = [([0, low, low], -1), ([0, -0.5, *[low] * 40], -0.75), ([high, low, high], high)]
     for x, tau in rows:
@@ -532,29 +461,12 @@ def test_scores_whose_sum_is_beyond_floats_have_a_threshold(solve: Any, dtype: t
             np.testing.assert_array_equal(solve(np.array(x, dtype)).tau, dtype([tau]))
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("solve", [halley_norm, michelot, newton_sparsemax, newton_entmax15])
-def test_the_lowest_scores_warn_of_no_overflow(solve: Any, dtype: type) -> None:
-    low, high = np.finfo(dtype).min, np.finfo(dtype).max
-    given = (1.5,) if solve is halley_norm else ()
-    for x in ([0, low, low], [high, low, high], [1, 0.5, low]):
-        solve(np.array(x, dtype), *given)
-
-
 @pytest.mark.parametrize("exponential", [False, True])
 @pytest.mark.parametrize("fill", [newton_water_fill, bracketed_water_fill])
-def test_any_total_is_filled(fill: Any, exponential: bool) -> None:
+def test_water_fill_reaches_any_total(fill: Any, exponential: bool) -> None:
     """The bracket began at the level of 1, and p summed to that."""
     rng = np.random.default_rng(0)
     for total in (1e-9, 0.3, 1, 2.5):
         y, upper = 3 * rng.standard_normal((50, 8)), rng.uniform(0.4, 1, (50, 8))
         p = fill(y, upper, total, exponential).p
         np.testing.assert_allclose(p.sum(axis=-1), total, rtol=1e-12)
-
-
-def test_scores_above_that_have_no_room_overflow_in_silence() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        p = newton_water_fill(np.array([1e4, 0, 0]), np.array([0, 0.9, 0.5]), 1, True).p
-    np.testing.assert_array_equal(p, [0, 0.5, 0.5])

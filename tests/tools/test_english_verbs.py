@@ -30,45 +30,27 @@ def forms():
     ("lemma", "stressed", "third", "past", "ing"),
     [
         ("claw", False, "claws", "clawed", "clawing"),
-        ("watch", False, "watches", "watched", "watching"),
-        ("push", False, "pushes", "pushed", "pushing"),
         ("miss", False, "misses", "missed", "missing"),
-        ("tax", False, "taxes", "taxed", "taxing"),
         ("buzz", False, "buzzes", "buzzed", "buzzing"),
-        ("focus", False, "focuses", "focused", "focusing"),
         ("bias", False, "biases", "biased", "biasing"),
-        ("gas", False, "gasses", "gassed", "gassing"),
         ("quiz", False, "quizzes", "quizzed", "quizzing"),
         ("cry", False, "cries", "cried", "crying"),
         ("play", False, "plays", "played", "playing"),
-        ("enjoy", False, "enjoys", "enjoyed", "enjoying"),
         ("echo", False, "echoes", "echoed", "echoing"),
-        ("radio", False, "radios", "radioed", "radioing"),
-        ("woo", False, "woos", "wooed", "wooing"),
         ("taxi", False, "taxis", "taxied", "taxiing"),
         ("bake", False, "bakes", "baked", "baking"),
-        ("rescue", False, "rescues", "rescued", "rescuing"),
         ("queue", False, "queues", "queued", "queuing"),
         ("age", False, "ages", "aged", "aging"),
         ("agree", False, "agrees", "agreed", "agreeing"),
-        ("tiptoe", False, "tiptoes", "tiptoed", "tiptoeing"),
         ("eye", False, "eyes", "eyed", "eyeing"),
         ("die", False, "dies", "died", "dying"),
         ("mimic", False, "mimics", "mimicked", "mimicking"),
-        ("sync", False, "syncs", "synced", "syncing"),
         ("stop", False, "stops", "stopped", "stopping"),
-        ("chat", False, "chats", "chatted", "chatting"),
         ("cook", False, "cooks", "cooked", "cooking"),
-        ("pump", False, "pumps", "pumped", "pumping"),
         ("fix", False, "fixes", "fixed", "fixing"),
-        ("bow", False, "bows", "bowed", "bowing"),
         ("equip", True, "equips", "equipped", "equipping"),
-        ("quip", False, "quips", "quipped", "quipping"),
-        ("yap", False, "yaps", "yapped", "yapping"),
         ("visit", False, "visits", "visited", "visiting"),
-        ("permit", True, "permits", "permitted", "permitting"),
         ("relax", True, "relaxes", "relaxed", "relaxing"),
-        ("develop", False, "develops", "developed", "developing"),
     ],
 )
 def test_regular_spelling(lemma, stressed, third, past, ing):
@@ -77,14 +59,14 @@ def test_regular_spelling(lemma, stressed, third, past, ing):
     assert present_participle(lemma, stressed=stressed) == ing
 
 
-def test_the_table_is_what_the_generator_makes():
+def test_table_is_what_the_generator_makes():
     table = TABLE.read_text(encoding="utf-8")
     assert table == english_verbs_table(), (
         "english_verbs.tsv is stale; run python tools/make_english_verbs.py"
     )
 
 
-def test_there_are_enough_verbs_of_five_forms_each():
+def test_every_verb_has_five_forms():
     examples = english_verbs()
     per_lemma = Counter(example.lemma for example in examples)
     assert len(per_lemma) >= 1800
@@ -111,18 +93,11 @@ def test_there_are_enough_irregular_verbs(forms):
     [
         ("be", "be is was been being"),
         ("have", "have has had had having"),
-        ("do", "do does did done doing"),
-        ("undergo", "undergo undergoes underwent undergone undergoing"),
         ("begin", "begin begins began begun beginning"),
-        ("forget", "forget forgets forgot forgotten forgetting"),
         ("lie", "lie lies lay lain lying"),
         ("withdraw", "withdraw withdraws withdrew withdrawn withdrawing"),
-        ("foresee", "foresee foresees foresaw foreseen foreseeing"),
-        ("overthrow", "overthrow overthrows overthrew overthrown overthrowing"),
         ("saw", "saw saws sawed sawn sawing"),
-        ("sew", "sew sews sewed sewn sewing"),
         ("singe", "singe singes singed singed singeing"),
-        ("travel", "travel travels traveled traveled traveling"),
         ("worship", "worship worships worshipped worshipped worshipping"),
     ],
 )
@@ -130,7 +105,7 @@ def test_forms_of_single_verbs(forms, lemma, expected):
     assert [forms[lemma, tags] for tags in TAGS] == expected.split()
 
 
-def test_the_neighbourhood_of_draw_is_there(forms):
+def test_neighbours_of_draw_are_there(forms):
     """Without both kinds of neighbours no model could find drawn and drawed both possible."""
     strong = "know grow blow throw fly show sow sew mow hew saw strew see outgrow overthrow foresee"
     weak = "claw gnaw thaw paw caw jaw guffaw yaw chew crow row tow glow flow"
@@ -142,7 +117,7 @@ def test_the_neighbourhood_of_draw_is_there(forms):
     )
 
 
-def test_a_verb_listed_twice_is_an_error():
+def test_verb_listed_twice_is_an_error():
     with pytest.raises(DataError, match="verb 'draw' is listed twice; delete one"):
         make_examples(["claw draw"], ["draw drew drawn"])
     with pytest.raises(DataError, match="verb 'redraw' is listed twice"):
@@ -150,17 +125,12 @@ def test_a_verb_listed_twice_is_an_error():
 
 
 @pytest.mark.parametrize("line", ["draw drew", "a b c d e", "draw drew drawn +"])
-def test_a_malformed_irregular_line_is_an_error(line):
+def test_malformed_irregular_line_is_an_error(line):
     with pytest.raises(DataError, match="expected 'lemma past participle .* got '"):
         irregular_forms(line)
 
 
-def test_comments_in_the_lists_are_skipped():
-    made = make_examples(["# draw", "bake # claw", ""], ["# x", "saw sawed sawn # see"])
-    assert sorted({example.lemma for example in made}) == ["bake", "saw"]
-
-
-def test_marks_are_no_part_of_the_forms():
+def test_marks_are_removed_from_forms():
     assert regular_forms("zigzag*") == ("zigzag", "zigzags", "zigzagged", "zigzagged", "zigzagging")
     assert irregular_forms("begin* began begun")[0][4] == "beginning"
 

@@ -16,7 +16,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_tag_that_says_what_the_sources_say(root: Path):
+def test_matching_tag_has_no_fault(root: Path):
     assert not list(faults("v1.2.3", root))
 
 
@@ -29,12 +29,12 @@ def test_a_tag_that_says_what_the_sources_say(root: Path):
         ("CHANGELOG.md", "\n## [Unreleased]\n", "CHANGELOG.md has no heading ## [1.2.3]"),
     ],
 )
-def test_a_file_that_says_otherwise(root: Path, file: str, text: str, fault: str):
+def test_file_with_other_version_is_named(root: Path, file: str, text: str, fault: str):
     (root / file).write_text(text)
     assert list(faults("v1.2.3", root)) == [fault]
 
 
 @pytest.mark.parametrize("tag", ["1.2.3", "v1.2", "v1.2.3-final", "main"])
-def test_what_is_no_tag_of_a_release(root: Path, tag: str):
+def test_bad_tag_is_named(root: Path, tag: str):
     (fault,) = faults(tag, root)
     assert repr(tag) in fault

@@ -19,7 +19,7 @@ from pyentmax.tasks.translation import toy_german
 PAIRS_READ = toy_german()
 
 
-def test_the_bundled_table_is_what_the_grammar_makes():
+def test_table_is_what_the_grammar_makes():
     # Of the package that is imported, which need not lie beside these tests.
     table = resources.files("pyentmax.tasks.translation") / "toy_german.tsv"
     assert table.read_text(encoding="utf-8") == toy_german_table()
@@ -49,7 +49,7 @@ def test_phrases_agree(noun, case, plural, definite, adjective, german, english)
     assert noun_phrase(noun, case, **options) == (german, english)
 
 
-def test_a_place_tells_what_a_bank_is_and_nothing_else_does():
+def test_place_disambiguates_bank():
     found = Counter()
     for source, target in PAIRS_READ:
         words = source.split()
