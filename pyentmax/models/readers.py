@@ -6,6 +6,8 @@ queries of its prefixes are put side by side.
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 
 from pyentmax.autograd.tensor import Array, Tensor, as_tensor
@@ -22,6 +24,8 @@ class Readers:
         The source of each row.
     sources : int
         Number of sources in memory; some may have no rows any more.
+    xp : module
+        The array module of what the rows read.
 
     Examples
     --------
@@ -33,16 +37,17 @@ class Readers:
     [[[1.0]], [[2.0]], [[3.0]]]
     """
 
-    def __init__(self, source_index: IntArray, sources: int) -> None:
+    def __init__(self, source_index: IntArray, sources: int, xp: ModuleType = np) -> None:
         counts = np.bincount(source_index, minlength=sources)
-        self.read, self.place = None, source_index
+        self.read, place = None, source_index
         if 4 * np.count_nonzero(counts) <= 3 * sources:  # a copy costs less than idle sources
-            self.read, self.place = np.unique(source_index, return_inverse=True)
+            self.read, place = np.unique(source_index, return_inverse=True)
         self.shape = (sources if self.read is None else len(self.read), int(counts.max()))
         order = np.argsort(source_index, kind="stable")
         ordered = source_index[order]
-        self.rank = np.empty_like(source_index)
-        self.rank[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        rank = np.empty_like(source_index)
+        rank[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+        self.place, self.rank = xp.asarray(place), xp.asarray(rank)
 
     def sources(self, memory: Array) -> Array:
         """The entries of the sources that are read, of an array with an entry per source."""
@@ -52,10 +57,9 @@ class Readers:
         """(rows, 1, n) → (sources, queries, n), zeros where a source has fewer."""
         xp = x.xp
         filled = xp.zeros((*self.shape, x.shape[-1]), x.dtype)
-        filled[xp.asarray(self.place), xp.asarray(self.rank)] = x.data[:, 0]
+        filled[self.place, self.rank] = x.data[:, 0]
         return as_tensor(filled)
 
     def rows(self, y: Tensor) -> Tensor:
         """(sources, queries, n) → (rows, 1, n)."""
-        xp = y.xp
-        return as_tensor(y.data[xp.asarray(self.place), xp.asarray(self.rank)][:, None])
+        return as_tensor(y.data[self.place, self.rank][:, None])

@@ -317,11 +317,11 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             layers.append(next_lstm_state(a, gates, cell))
         x = as_tensor(layers[-1][0])
 
-        readers = Readers(state.source_index, len(memory.mask))
+        readers = Readers(state.source_index, len(memory.mask), xp)
         keys, values = (readers.sources(part)[:, None] for part in memory[:2])
         beside = readers.beside(x.reshape(-1, 1, x.shape[-1]))
         z = readers.rows(self.score.compare(params, "attention", beside, keys))[:, 0]
-        mask = memory.mask[xp.asarray(state.source_index)]
+        mask = readers.sources(memory.mask)[readers.place]
         attention = self._step_mapping(params, state.coverage)(z, mask=mask)
         beside = readers.beside(attention.reshape(-1, 1, attention.shape[-1]))
         context = readers.rows(weighted_average(beside, values))[:, 0]
@@ -362,7 +362,9 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         return (first, *(x @ weight[n:] + b for x, weight, b in rest))
 
     def _with_gates(self, state: DecoderState) -> DecoderState:
-        return state if state.gates else self.select(state, np.arange(len(state.source_index)))
+        if state.gates:
+            return state
+        return state._replace(hidden=(), gates=self._gates(state.weights, *state.hidden))
 
     def join(self, states: Sequence[DecoderState]) -> DecoderState:
         """The rows of several states of one encoding, one state after the other."""

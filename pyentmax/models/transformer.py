@@ -357,7 +357,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         x = self._embed(run, "target", xp.asarray(tokens)[:, None], positions)
         own = None if level else xp.asarray(np.arange(longest + 1) <= lengths[:, None])
         allowed = None if own is None else own[:, None, None, :]
-        readers = Readers(state.source_index, len(state.memory_mask))
+        readers = Readers(state.source_index, len(state.memory_mask), xp)
         memory = tuple(KeysValues(*map(readers.sources, part)) for part in state.memory)
         of_source = readers.sources(state.memory_mask)[:, None, None, :]
         past = []
