@@ -119,6 +119,6 @@ def share_of_sum(s: Any) -> Any:
 
 
 def without_largest(s: Any, k: Any) -> tuple[Any, Any]:
-    """s with a 0 at entry k, and a mask of that entry; a NaN there stays, so the row becomes NaN."""
+    """s with a 0 at entry k, and a mask of that entry; a NaN there stays, so the row is NaN."""
     at_k = np.arange(s.shape[-1], like=s) == k
     return np.where(at_k & ~np.isnan(s), 0, s), at_k

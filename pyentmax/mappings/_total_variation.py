@@ -1,9 +1,9 @@
 """The first step of fusedmax in one pass over a row, as the GPU kernel takes it.
 
-u = argmin ½‖u − y‖² + λ Σ_j |u_{j+1} − u_j| by Condat's (2013) direct algorithm. Finished runs do not
-change any more, so a thread needs no memory but its row's. `pyentmax.mappings.fusedmax` and the CPU
-kernel run Johnson's dynamic program instead, which takes O(d) steps for every row; here it is O(d²)
-in the worst case.
+u = argmin ½‖u − y‖² + λ Σ_j |u_{j+1} − u_j| by Condat's (2013) direct algorithm. A finished run is
+final, so a thread needs no memory but its row's. `pyentmax.mappings.fusedmax` and the CPU kernel
+run Johnson's dynamic program instead, which takes O(d) steps for every row; here it is O(d²) in the
+worst case.
 """
 
 from __future__ import annotations

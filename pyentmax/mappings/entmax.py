@@ -17,7 +17,7 @@ from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
 from pyentmax.entropies import tsallis_entropy
-from pyentmax.log_probabilities import log_sum_exp, logarithms, sure
+from pyentmax.log_probabilities import log_sum_exp, logarithms, refine_large
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import _simplex
@@ -331,7 +331,7 @@ def entmax_loss(
 def entmax_loss_and_grad(
     z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
-    """`entmax_loss` and its gradient in z, for one forward pass.
+    """`entmax_loss` and its gradient in z, with one forward pass.
 
     Examples
     --------
@@ -368,7 +368,7 @@ def log_entmax(
     low = np.minimum(beta, 1)
     c, rest = _normalizer(z, low)
     log_p = np.where(in_support(z, c, low, rest), log_tsallis_exp(z - c, low, rest), -np.inf)
-    log_p = sure(log_p, np.exp(log_p))
+    log_p = refine_large(log_p, np.exp(log_p))
     if isinstance(beta, np.ndarray) and (beta <= 1).all():
         return log_p
     return np.where(beta <= 1, log_p, logarithms(bisect_p_max(z, np.maximum(beta, 1)).p))

@@ -185,7 +185,7 @@ def entmax15_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
 def entmax15_loss_and_grad(
     z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
-    """`entmax15_loss` and its gradient in z, for one forward pass.
+    """`entmax15_loss` and its gradient in z, with one forward pass.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""α-sigmoid: the probability of one thing that is or is not, by α-entmax of its score and 0.
+"""α-sigmoid: the probability of a binary event, by α-entmax of its score and 0.
 
 Problem: argmax over 0 ≤ p ≤ 1 of p z + H_α([p, 1 − p]), H_α Tsallis' entropy: the first entry of
 α-entmax([z, 0]). Where 0 < p < 1 the derivative is zero, so that p solves
@@ -11,7 +11,7 @@ forms: the logistic sigmoid at α = 1; (1 + z)/2 at 2 and (1 + 2z)/2 at 3, clipp
 (2020), Learning with Fenchel-Young losses, where the scores are [z, 0], and Figure 3 of Peters et
 al. (2019).
 
-With a loss for each class, whether it applies or not, several may: one-vs-all.
+One-vs-all losses have such a loss for each class, so that several classes may apply.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def textbook_loss(z: float, y: float, alpha: float = 1.5) -> float:
 
 # What follows is right for every input. All is computed from q, the smaller of p and 1 − p, and
 # a = |z|: so no digit of a small probability is lost, and p(−z) is 1 − p(z) to the last bit. The
-# derivatives take z and not p: near 1 a rounded p does not tell how near, and √(1 − p) is steep.
+# derivatives take z and not p: near 1 rounding loses 1 − p, and √(1 − p) is steep.
 
 ALPHA = PerRow("alpha", least=1)
 OPTIONS = Options._field_defaults
@@ -171,8 +171,8 @@ def entmax_sigmoid_grad2(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any = None
 def entmax_sigmoid_jvp(run: Run, z: Any, v: Any, alpha: Any = 1.5, *, mask: Any = None) -> Any:
     """dp/dz ∘ v: forward or backward through `entmax_sigmoid`, whose Jacobian is diagonal.
 
-    Takes the scores z, unlike the products of the other mappings, since p does not tell enough
-    near 1. v has z's shape. Parameters and errors as in `entmax_sigmoid`.
+    Takes the scores z, unlike the products of the other mappings, since rounding loses 1 − p near
+    p = 1. v has z's shape. Parameters and errors as in `entmax_sigmoid`.
 
     Examples
     --------
@@ -197,7 +197,7 @@ def entmax_sigmoid_grad_alpha(run: Run, z: Any, alpha: Any = 1.5, *, mask: Any =
 
         (p^{β−1} + q^{β−1}) ∂p/∂α = ψ(β log q) log² q − ψ(β log p) log² p,
 
-    where ψ(x) = (x eˣ − eˣ + 1)/x² is ½ at x = 0: nothing is divided by β any more. Parameters and
+    where ψ(x) = (x eˣ − eˣ + 1)/x² is ½ at x = 0: there is no division by β. Parameters and
     errors as in `entmax_sigmoid`.
 
     Examples
@@ -238,7 +238,7 @@ def entmax_sigmoid_vjp_alpha(
 def entmax_sigmoid_loss(
     run: Run, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
 ) -> Any:
-    """The Fenchel-Young loss of `entmax_sigmoid`: of a score, and whether the thing is so.
+    """The Fenchel-Young loss of `entmax_sigmoid`, for a score and a binary target.
 
         L(z, y) = Ω*(z) + Ω(y) − y z,    Ω(p) = −H_α([p, 1 − p])
 
@@ -255,11 +255,11 @@ def entmax_sigmoid_loss(
         the mean divides by the weights that count
     weight : array that broadcasts to z, optional
     mask : bool array that broadcasts to z, optional
-        entries where it is False count nothing
+        entries where it is False are ignored
     ignore_index : int, optional
-        entries where y is that number count nothing
+        entries with this target are ignored
     label_smoothing : float
-        y is moved by that share towards ½
+        y is moved towards ½ by this fraction
 
     Returns
     -------
@@ -284,7 +284,7 @@ def entmax_sigmoid_loss(
 def entmax_sigmoid_loss_and_grad(
     run: Run, z: Any, y: Any, alpha: Any = 1.5, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
-    """`entmax_sigmoid_loss` and its gradient p − y in z, for one forward pass.
+    """`entmax_sigmoid_loss` and its gradient p − y in z, with one forward pass.
 
     Parameters and errors as in `entmax_sigmoid_loss`; the gradient has z's shape.
 
@@ -302,9 +302,9 @@ def entmax_sigmoid_loss_and_grad(
 def one_vs_all_loss(
     run: Run, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> Any:
-    """Σ over the classes of `entmax_sigmoid_loss`: every class decides for itself.
+    """Σ over the classes of `entmax_sigmoid_loss`: a binary decision for every class.
 
-    For labels, exactly one of which is right, or for any number of them (multi-label targets).
+    For one label per row, or for any number of labels per row (multi-label targets).
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def one_vs_all_loss(
         integer labels of z's shape without the axis; or of z's shape, 0 and 1, bools or
         probabilities, which need not sum to 1
     alpha : float or array that broadcasts to z
-        of shape (d,) it is one for each class, if the axis is the last
+        with shape (d,), one for each class, if the axis is the last
     axis : int, tuple of int or None
         of the classes
     reduction : {"mean", "sum", "none"}
@@ -321,11 +321,11 @@ def one_vs_all_loss(
     weight : array that broadcasts against the rows, optional
         the mean divides by the weights that count
     mask : bool array that broadcasts to z, optional
-        classes where it is False count nothing; nor does a row without any
+        classes where it is False are ignored, and so is a row without any class
     ignore_index : int, optional
-        a row with that label counts nothing, or of y like z an entry that is that number
+        rows with this label are ignored; if y has z's shape, entries with this target
     label_smoothing : float
-        each class's target is moved by that share towards ½
+        each class's target is moved towards ½ by this fraction
 
     Returns
     -------
@@ -334,8 +334,8 @@ def one_vs_all_loss(
     Raises
     ------
     ValueError
-        if a label is no class, a target outside [0, 1], some alpha below 1, a weight negative, or
-        shapes do not fit
+        if a label is not a class, a target outside [0, 1], some alpha below 1, a weight negative,
+        or shapes do not fit
     TypeError
         if z is not of real numbers
 
@@ -354,7 +354,7 @@ def one_vs_all_loss(
 def one_vs_all_loss_and_grad(
     run: Run, z: Any, y: Any, alpha: Any = 1.5, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
-    """`one_vs_all_loss` and its gradient p − y in z, for one forward pass.
+    """`one_vs_all_loss` and its gradient p − y in z, with one forward pass.
 
     Parameters and errors as in `one_vs_all_loss`; the gradient has z's shape.
 
@@ -372,7 +372,7 @@ def _per_entry(
 ) -> tuple[Any, Any]:
     """Each entry as a row of one class."""
     z, y = as_array(z, "z"), as_array(y, "y")
-    if y.shape != z.shape:  # of a class to each row, which is another loss, it may be a label
+    if y.shape != z.shape:  # or y could be taken for labels, which is another loss
         raise ValueError(f"y must have the shape of z, {z.shape}, got {y.shape}")
     for name, value in (("alpha", alpha), ("weight", options.get("weight"))):
         check_broadcasts(name, value, z)
@@ -395,10 +395,10 @@ def _one_vs_all(
     weight: Any = 1.0
     if options.weight is not None:
         weight = checked_weight(options.weight, z, options.reduction)
-    y, live, right = _targets(z, y, mask, shape, axes, weight, options)
+    y, live, valid = _targets(z, y, mask, shape, axes, weight, options)
     weight = _shares(np.where(np.any(live, axis=-1), weight, 0), z, options)
     if not isinstance(z, np.ndarray):
-        weight = np.where(right, weight, np.nan)
+        weight = np.where(valid, weight, np.nan)
     each, slope = run("entmax_sigmoid_loss_and_grad", _loss_and_slope, z, y, beta)
     each = np.sum(np.where(live, each, 0), axis=-1)
     each = np.where(weight == 0, 0, each * weight)
@@ -420,7 +420,7 @@ def _targets(
     weight: Any,
     options: Options,
 ) -> tuple[Any, Any, Any]:
-    """The targets like z, which of them count, and the rows whose targets are right."""
+    """The targets in z's shape, which of them count, and which rows have valid targets."""
     y = beside(as_array(y, "y"), z, "y")
     live = np.ones_like(z, dtype=bool) if mask is None else np.broadcast_to(mask, z.shape)
     batch = z.shape[:-1]
@@ -430,15 +430,15 @@ def _targets(
     if y.dtype.kind in "iu" and y.shape == batch:
         if ignored is not None:
             live = live & (y != ignored)[..., None]
-        label, right = checked_labels(y, np.any(live, axis=-1), z.shape[-1])
+        label, valid = checked_labels(y, np.any(live, axis=-1), z.shape[-1])
         y = (places(z) == label[..., None]).astype(z.dtype)
     elif y.shape == shape:
         if ignored is not None:
             live = live & to_rows(y != ignored, axes)
         y = to_rows(as_floating(y, "y")[0], axes)
         within = ~live | ((y >= 0) & (y <= 1))
-        right = np.all(within, axis=-1)
-        if isinstance(y, np.ndarray) and not right.all():
+        valid = np.all(within, axis=-1)
+        if isinstance(y, np.ndarray) and not valid.all():
             raise ValueError(f"targets y must be in [0, 1], got {y[~within].flat[0]:g}")
         y = np.where(live & within, y, 0).astype(z.dtype)
     else:
@@ -447,11 +447,11 @@ def _targets(
             f"{y.dtype} and shape {y.shape}"
         )
     smoothing = options.label_smoothing
-    return ((1 - smoothing) * y + smoothing / 2 if smoothing else y), live, right
+    return ((1 - smoothing) * y + smoothing / 2 if smoothing else y), live, valid
 
 
 def _shares(weight: Any, z: Any, options: Options) -> Any:
-    """What each row counts: for the mean, its share in the sum."""
+    """The weight of each row; for the mean, its share of the total."""
     if options.reduction != "mean":
         return weight.astype(z.dtype)
     weight = parts_of_largest(weight).astype(z.dtype)
@@ -480,21 +480,21 @@ def _probability(z: Any, beta: Any) -> Any:
 
 
 def _smaller(a: Any, beta: Any) -> Any:
-    """q, by the closed form for this β if there is one. Every entry is as if it were alone."""
-    broken, centre = np.isnan(a), a == 0
-    a = np.where(broken, 0, np.minimum(a, np.finfo(a.dtype).max))
+    """q, by the closed form for this β if there is one. Entries do not affect each other."""
+    nan, centre = np.isnan(a), a == 0
+    a = np.where(nan, 0, np.minimum(a, np.finfo(a.dtype).max))
     on_host = isinstance(beta, np.ndarray | np.generic)
     q = np.full_like(a, np.nan)
     with np.errstate(over="ignore", under="ignore"):
-        for applies, example, way in _WAYS:
+        for applies, example, solve in _SOLVERS:
             on = applies(beta)
             if on_host and on.all():
-                q = way(a, beta)
+                q = solve(a, beta)
                 break
             if not on_host or on.any():
-                q = np.where(on, way(a, np.where(on, beta, example).astype(a.dtype)), q)
-    wrong = broken | np.isnan(beta)  # where nobody could look, an impossible α
-    return np.where(wrong, np.nan, np.where(centre, 0.5, q)).astype(a.dtype, copy=False)
+                q = np.where(on, solve(a, np.where(on, beta, example).astype(a.dtype)), q)
+    nan = nan | np.isnan(beta)  # on a device, an invalid α is NaN
+    return np.where(nan, np.nan, np.where(centre, 0.5, q)).astype(a.dtype, copy=False)
 
 
 def _logistic(a: Any, beta: Any) -> Any:
@@ -510,7 +510,7 @@ def _square(a: Any, beta: Any) -> Any:
 
 
 def _linear(a: Any, beta: Any) -> Any:
-    # p² − q² is p − q, too.
+    # p² − q² = p − q, since p + q = 1.
     return np.maximum(1 - beta * np.minimum(a, 1), 0) / 2
 
 
@@ -518,13 +518,13 @@ def _below_2(a: Any, beta: Any) -> Any:
     """For 0 < β < 1, from the ratio r = q/(1 − q).
 
     With v = (1 − r^β)/β, that is r = [1 − βv]^{1/β}, the equation reads v = a (1 + r)^β. At β = 0
-    and 1 a single step of Newton's solves it. (1 + r)^β is a norm of (1, 1 − βv), of order 1/β ≥ 1
-    and so convex in v: from v = a, where v − a (1 + r)^β ≤ 0, the steps rise to the root. Four
-    leave less than 1e−14, whatever a and β are; after the fifth it is rounding.
+    and 1 a single Newton step solves it. (1 + r)^β is a norm of (1, 1 − βv), of order 1/β ≥ 1 and
+    so convex in v: from v = a, where v − a (1 + r)^β ≤ 0, the steps rise to the root. For all a and
+    β, the error is below 1e−14 after four steps, and rounding after five.
     """
     within = beta * a < 1
     v = a = np.where(within, a, 0)
-    lowest = np.finfo(a.dtype).epsneg - 1  # βv < 1, and not even by rounding 1: no log of 0
+    lowest = np.finfo(a.dtype).epsneg - 1  # βv stays below 1 despite rounding: no log of 0
     for _ in range(5):
         x = np.maximum(-beta * v, lowest)
         r = np.exp(np.log1p(x) / beta)
@@ -539,9 +539,10 @@ def _above_2(a: Any, beta: Any) -> Any:
 
     The equation reads w − (1 − w^{1/β})^β = βa. With r = q/(1 − q) ≤ 1 the left side has the slope
     1 + r^{β−1}, between 1 and 2 and falling, since r falls where w rises: it is concave. It is 0 at
-    2^{−β}, so that the root is not below 2^{−β} + βa/2, nor below βa, and from there the steps of
-    Newton's rise to it. Three leave less than 1e−11 of w, whatever a and β are, and the fourth
-    rounding. A rounding of w moves the score by 1/β of one, as the contract has it above α = 2.
+    2^{−β}, so that the root is not below 2^{−β} + βa/2, nor below βa, and from there Newton's steps
+    rise to it. For all a and β, the relative error of w is below 1e−11 after three steps, and
+    rounding after four. A rounding of w moves the score by 1/β of one, which the accuracy contract
+    allows above α = 2.
     """
     within, beta = a < 1 / beta, _finite(beta)
     tiny = np.finfo(a.dtype).tiny
@@ -556,8 +557,8 @@ def _above_2(a: Any, beta: Any) -> Any:
     return np.where(within, np.minimum(-np.expm1(np.log(w) / beta), 0.5), 0)
 
 
-# Where each applies, a β for it to be given elsewhere, and the way.
-_WAYS = (
+# Which β each solver is for, a valid β to call it with for other entries, and the solver.
+_SOLVERS = (
     (lambda beta: beta == 0, 0, _logistic),
     (lambda beta: beta == 0.5, 0.5, _square),
     (lambda beta: (beta == 1) | (beta == 2), 1, _linear),
@@ -579,7 +580,7 @@ def _slope(q: Any, beta: Any) -> Any:
 
 
 def _bend(q: Any, beta: Any) -> Any:
-    """d²p/dz² where p is the smaller, and its opposite where it is the larger."""
+    """d²p/dz² where p is the smaller, and its negative where it is the larger."""
     ratio, power = q / (1 - q), _finite(np.abs(beta - 1))
     live = (q > 0) & (q < 0.5) & (beta != 1) & ~np.isinf(beta)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -592,11 +593,11 @@ def _bend(q: Any, beta: Any) -> Any:
 
 
 def _slope_alpha(q: Any, beta: Any) -> Any:
-    """∂p/∂α where p is the larger, and its opposite where it is the smaller.
+    """∂p/∂α where p is the larger, and its negative where it is the smaller.
 
-    Where both powers are small, ψ is all but the 1 that its numerator x eˣ − eˣ + 1 holds, and the
-    difference of two would be rounding, however steep the slope that it is multiplied by. There
-    the 1 is left out, and p^β divided out of the rest and the slope, so that neither vanishes.
+    Where both powers are small, the numerator x eˣ − eˣ + 1 of ψ is nearly 1, and the difference of
+    two would be rounding, multiplied by a possibly steep slope. There the 1 is left out, and p^β is
+    divided out of the rest and of the slope, so that neither underflows.
     """
     live = (q > 0) & (q < 0.5)
     inside, finite = np.where(live, q, 0.25), _finite(np.where(np.isinf(beta), 1, beta))
@@ -622,7 +623,7 @@ def _psi(x: Any) -> Any:
 
 
 def _finite(beta: Any) -> Any:
-    # So large that every power with it is as with ∞, and no product of it with a logarithm is NaN.
+    # So large that powers are as with ∞, but its product with log 1 is 0 and not NaN.
     return np.minimum(beta, np.finfo(beta.dtype).max / 1e4)
 
 
@@ -642,7 +643,7 @@ def _loss_and_slope(z: Any, y: Any, beta: Any) -> tuple[Any, Any]:
 
 
 def _conjugate(q: Any, beta: Any) -> Any:
-    """Ω* of −a, H_α − a q at the q that belongs to it: as a sum of what is positive,
+    """Ω* of −a, which is H_α − a q at its q, as a sum of positive terms:
 
         q^α/α + ∫₀^q s (1 − s)^{β−1} ds,
 

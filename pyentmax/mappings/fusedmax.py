@@ -1,8 +1,8 @@
 """fusedmax: sparse probabilities that neighbours share, for attention to whole segments.
 
 Problem (Niculae & Blondel 2017): argmax over the simplex of p·z − ½‖p‖² − λ Σ_j |p_{j+1} − p_j|.
-The last term, the total variation, lets p change only where the scores insist. Two steps solve
-it (`pyentmax.mappings._fused` proves it): u = argmin ½‖u − z‖² + λ Σ |u_{j+1} − u_j|, then
+The last term, the total variation, makes p piecewise constant. Two steps solve it
+(`pyentmax.mappings._fused` proves it): u = argmin ½‖u − z‖² + λ Σ |u_{j+1} − u_j|, then
 p = sparsemax(u). Texts that leave out the ½ mean half our λ.
 
 The first step is Johnson's (2013) dynamic program. Let F_j(x) be the best value of the terms up
@@ -12,9 +12,9 @@ to entry j with u_j = x, and f_j its derivative. Whichever u_j is best for a giv
                               and the minimiser    y = clip(x, low_j, high_j),
 
 where f_j, which increases, reaches −λ at low_j and λ at high_j. So f_{j+1}(x) is
-clip(f_j(x), −λ, λ) + x − z_{j+1}: piecewise linear, with knots that clipping only takes off at
-the ends, one new one on either side. The root of f_d is u_d, and the minimisers lead back
-from there. Each knot comes and goes once: O(d) a row.
+clip(f_j(x), −λ, λ) + x − z_{j+1}: piecewise linear. Clipping removes knots only at the ends, and
+adds one new knot on each side. The root of f_d is u_d, and the minimisers lead back from there.
+Each knot is added and removed at most once: O(d) per row.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
 
 
 # What follows is right for every input: exact, and of O(d) steps, by the dynamic program above;
-# scores far below the rest, huge strengths and masked entries, which part a row, cost no digits.
+# scores far below the rest, huge strengths and masked entries, which split a row, cost no digits.
 
 
 @declare.mapping(STRENGTH, shifted=False, one_axis=True)
@@ -97,10 +97,10 @@ def fusedmax(
     """Sparse probabilities, equal over runs of neighbours (Niculae & Blondel 2017).
 
     Maximises p·z − ½‖p‖² − λ Σ_j |p_{j+1} − p_j| over the simplex, λ the strength: sparsemax at 0,
-    and uniform from some λ on. O(d) steps of Johnson's dynamic program, which takes all rows
-    along together, and a sort for the sparsemax. In NumPy each step is a loop pass of Python,
-    about 0.1 ms whatever the rows hold: about a second for 10 000 scores, one row or many. The
-    compiled kernel takes the rows one by one, and about a millisecond at most for that many.
+    and uniform from some λ on. O(d) steps of Johnson's dynamic program, for all rows at once, and a
+    sort for the sparsemax. In NumPy each step is an iteration of a Python loop and takes about
+    0.1 ms: about a second for 10 000 scores, for one row or many. The compiled kernel takes the
+    rows one by one, with at most about a millisecond for that many scores.
 
     Parameters
     ----------
@@ -110,8 +110,8 @@ def fusedmax(
     axis : int
         one axis only: the entries of several have no order
     mask : bool array that broadcasts to z, optional
-        as in `pyentmax.softmax`. The scores on two sides of a masked entry are not neighbours:
-        each run between masked entries is smoothed by itself, then one sparsemax taken of all
+        as in `pyentmax.softmax`. The scores on both sides of a masked entry are not neighbours:
+        each run between masked entries is smoothed separately, then one sparsemax taken of all
     out, workers : as in `pyentmax.softmax`
 
     Returns
@@ -195,7 +195,7 @@ def fusedmax_vjp_strength(
     """Σ g ∘ ∂p/∂λ, summed to strength's shape: the gradient in λ of a loss with gradient g in p.
 
     A fused run of n entries has u = mean z + (λ/n) Σ s over its two ends, s = 1 where the
-    neighbouring run lies higher, −1 where lower, and 0 at an end of the row or beside a masked
+    neighbouring run lies higher, −1 where lower, and 0 at an end of the row or next to a masked
     entry. On the support p shows which: a neighbour off the support lies lower. The rest is
     sparsemax's J. Where λ = 0 this is the derivative to the right.
 
@@ -227,7 +227,7 @@ def fusedmax_vjp_strength(
 
 @declare.regularizer(STRENGTH, with_mask=True, one_axis=True)
 def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = None) -> Any:
-    """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over neighbours of which none is masked; λ finite.
+    """Ω(p) = ½‖p‖² + λ Σ_j |p_{j+1} − p_j|, over pairs of unmasked neighbours; λ finite.
 
     Examples
     --------
@@ -241,62 +241,62 @@ def fusedmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1, *, mask: Any = N
 
 
 def _smoothed(z: Any, strength: Any) -> Any:
-    """u of rows, less its largest; −∞ where masked, and where there is no probability anyway.
+    """u of rows, minus its largest; −∞ where masked, and where p is certainly 0.
 
-    Two edges move a score by 2λ at most. So max u ≥ −2λ, τ ≥ −1 − 2λ, and a score at or below
-    −1 − 4λ gets nothing; from −1 − 5λ on, that is so where λ swamps the 1, too, and a score of −4λ
-    may tie with the peaks. To its neighbour it is an edge |p_j − 0| = p_j: the neighbour scores
-    less by λ, and the chain is cut. And λ above d·(range of z) does nothing that this much does
-    not: it fuses all.
+    Its two edges move a score by 2λ at most. So max u ≥ −2λ, τ ≥ −1 − 2λ, and a score at or below
+    −1 − 4λ gets p = 0. The code uses −1 − 5λ, which also holds where λ is so large that the 1 is
+    lost to rounding and a score of −4λ may tie with the peaks. For its neighbour j, the edge is
+    then |p_j − 0| = p_j: the neighbour's score decreases by λ, and the chain is cut. λ is limited
+    to d·(range of z), which already fuses all.
     """
     scale = _fused.headroom(z.shape[-1])
     x = _fused.relative(z, scale)
-    there = x > -np.inf
+    allowed = x > -np.inf
     weight = _fused.rounded(strength, z.dtype) / scale
     floor = -1 / scale - 5 * weight
-    y = np.where(there, np.maximum(x, floor), 0)
+    y = np.where(allowed, np.maximum(x, floor), 0)
     weight = np.minimum(weight, -x.shape[-1] * np.min(y, axis=-1, keepdims=True))
-    left = there & (x > floor)
-    nothing = (there & ~left).astype(x.dtype)
-    beside = np.zeros_like(x)  # how many neighbours have nothing
-    beside[..., 1:] += nothing[..., :-1]
-    beside[..., :-1] += nothing[..., 1:]
-    y = np.where(left, y, 0)
-    edge = np.where(left[..., 1:] & left[..., :-1], weight, 0)
-    u = _by_the_dynamic_program(y - weight * beside, edge)
-    start = _starts(u, edge) & _starts(y, edge)  # equal scores: even where rounding parted their u
-    pull = _divergence(np.where(edge > 0, np.sign(np.diff(u)), 0)) - beside
+    live = allowed & (x > floor)
+    dropped = (allowed & ~live).astype(x.dtype)
+    dropped_neighbours = np.zeros_like(x)
+    dropped_neighbours[..., 1:] += dropped[..., :-1]
+    dropped_neighbours[..., :-1] += dropped[..., 1:]
+    y = np.where(live, y, 0)
+    edge = np.where(live[..., 1:] & live[..., :-1], weight, 0)
+    u = _dynamic_program(y - weight * dropped_neighbours, edge)
+    start = _starts(u, edge) & _starts(y, edge)  # rounding may give equal scores a different u
+    pull = _divergence(np.where(edge > 0, np.sign(np.diff(u)), 0)) - dropped_neighbours
     mean, pull, size = (_fused.run_sums(x, start) for x in (y, pull, np.ones_like(y)))
     runs = _Runs(mean / size, pull, size)
-    return _fused.scaled_up(runs.less_the_highest(u, left, weight), left, scale, z.dtype)
+    return _fused.scaled_up(runs.minus_highest(u, live, weight), live, scale, z.dtype)
 
 
 class _Runs(NamedTuple):
-    """What run each entry is in: u = mean + weight·pull/size, the three of them kept apart.
+    """The run of each entry, with u = mean + weight·pull/size as three separate arrays.
 
-    Where λ swamps the scores, two peaks may lie by the same multiple of it below theirs. What
-    parts the two is then their means, which a sum with λ would round away.
+    Where λ is much larger than the scores, two peaks may have the same pull/size. They then differ
+    only in their means, which a sum with λ would round away.
     """
 
     mean: Any  # of the scores
     pull: Any  # the number of edges up, less that of edges down
     size: Any
 
-    def less_the_highest(self, u: Any, there: Any, weight: Any) -> Any:
-        """u less its largest, from a u whose rounding may have turned the order of peaks round."""
-        for _ in range(2):  # once by a guess of which is highest, and then by which is
-            highest = np.argmax(np.where(there, u, -np.inf), axis=-1)[..., None]
+    def minus_highest(self, u: Any, allowed: Any, weight: Any) -> Any:
+        """u minus its largest, from a u in which rounding may have swapped two peaks."""
+        for _ in range(2):  # relative to the highest by rounded u, then to the true highest
+            highest = np.argmax(np.where(allowed, u, -np.inf), axis=-1)[..., None]
             mean, pull, size = (np.take_along_axis(x, highest, axis=-1) for x in self)
             pulls = (self.pull * size - pull * self.size) / (self.size * size)
             u = self.mean - mean + weight * pulls
         return u
 
 
-def _by_the_dynamic_program(x: Any, weight: Any) -> Any:
+def _dynamic_program(x: Any, weight: Any) -> Any:
     """argmin ½‖u − x‖² + Σ_j weight_j |u_{j+1} − u_j|, for rows x and a weight per pair.
 
-    By rounded running sums, which only have to settle which neighbours are fused and which of two
-    lies higher: the values themselves lose digits as the weights grow.
+    Its running sums are rounded, and the values lose digits as the weights grow. They only have to
+    decide which neighbours are fused, and which of two is higher.
     """
     d, count = x.shape[-1], math.prod(x.shape[:-1])
     low, high = _clip_levels(x.reshape(count, d), weight.reshape(count, d - 1))
@@ -310,9 +310,9 @@ def _by_the_dynamic_program(x: Any, weight: Any) -> Any:
 def _clip_levels(x: Any, weight: Any) -> tuple[Any, Any]:
     """low_j and high_j of the dynamic program, for rows x of two dimensions.
 
-    Knots are places and the change of slope there, in a queue open at both ends: entries `first`
-    to `last` of an array, begun in the middle. At the row's end no edge follows, so that its
-    weight is 0 and low is the root of f_d.
+    Knots are places and the change of slope there, in a double-ended queue: entries `first` to
+    `last` of an array, starting in the middle. No edge follows the last entry, so its weight is 0
+    and low is the root of f_d.
     """
     count, d = x.shape
     low, high = np.empty_like(x), np.empty_like(x)
@@ -358,9 +358,9 @@ def _crossing(
 
 
 def _divergence(flow: Any) -> Any:
-    """What flows into each entry: from the pair on its right, less to the pair on its left."""
-    nothing = np.zeros_like(flow, shape=(*flow.shape[:-1], 1))
-    return np.diff(flow, prepend=nothing, append=nothing)
+    """The flow of the pair on the right of each entry minus that of the pair on its left."""
+    zero = np.zeros_like(flow, shape=(*flow.shape[:-1], 1))
+    return np.diff(flow, prepend=zero, append=zero)
 
 
 def _starts(p: Any, weight: Any) -> Any:

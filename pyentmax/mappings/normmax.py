@@ -7,7 +7,7 @@ with q = p/‖p‖_α, a vector of unit norm,
 
     q_i = [z_i − τ]₊^{1/(α−1)},    Σ q^α = 1,    p = q/Σq.
 
-This Ω is not separable, yet the search for τ is one that the separable ones have solved: q^α is
+This Ω is not separable, yet the search for τ is the same as for a separable one: q^α is
 [z − τ]₊^{1/β} with β = 1 − 1/α, that is, the (1+β)-entmax of z/β. So 1 < α < ∞ spans what lies
 between softmax's and sparsemax's τ; at α = ∞, p is uniform over the support of sparsemax(z).
 
@@ -139,7 +139,7 @@ def normmax(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None, out: 
 
 @declare.support(ALPHA)
 def normmax_support(z: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any = None) -> Any:
-    """Where normmax gives probability, though a float underflow to 0 as α nears 1.
+    """Where normmax gives probability, even if it underflows to 0 as α nears 1.
 
     Examples
     --------
@@ -158,10 +158,10 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
     >>> print(normmax_jvp([0.5, 0.5, 0.0], [-1.0, 0.0, 9.0]).round(6))
     [-0.353553  0.353553  0.      ]
     """
-    v = np.where(p != 0, v, 0)  # off the support v may hold anything, a NaN too
+    v = np.where(p != 0, v, 0)  # off the support v may hold anything, even NaN
     s, log_scale = _diagonal(p, alpha)
     k = np.argmax(p, axis=-1, keepdims=True)
-    # What infinities on the support leave without a value is a NaN.
+    # Infinities on the support may give NaN.
     with np.errstate(invalid="ignore", over="ignore"):
         v = np.where(p != 0, v - _simplex.entry_of_row(v, k), 0)  # J1 = 0
         t = s * (v - np.sum(p * v, axis=-1, keepdims=True))
@@ -189,16 +189,16 @@ def normmax_jacobian(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
      [ 0.        0.        0.      ]]
     """
     s, log_scale = _diagonal(p, alpha)
-    # 1 − p_i and Σs − s_i, s_j without a difference where one entry is nearly all of them.
+    # 1 − p_i and Σs − s_i − s_j, without cancellation where one entry is nearly the whole sum.
     other_p, at_largest_p = _simplex.without_largest(p, np.argmax(p, axis=-1, keepdims=True))
-    apart = np.where(at_largest_p, np.sum(other_p, axis=-1, keepdims=True), 1 - p)
+    complement = np.where(at_largest_p, np.sum(other_p, axis=-1, keepdims=True), 1 - p)
     other_s, at_largest_s = _simplex.without_largest(s, np.argmax(s, axis=-1, keepdims=True))
-    few, all_s = np.sum(other_s, axis=-1, keepdims=True), np.sum(s, axis=-1, keepdims=True)
-    own = s * apart**2 + p**2 * np.where(at_largest_s, few, all_s - s)
-    beside = at_largest_s[..., :, None] | at_largest_s[..., None, :]
+    others, all_s = np.sum(other_s, axis=-1, keepdims=True), np.sum(s, axis=-1, keepdims=True)
+    own = s * complement**2 + p**2 * np.where(at_largest_s, others, all_s - s)
+    with_largest = at_largest_s[..., :, None] | at_largest_s[..., None, :]
     pair = other_s[..., :, None] + other_s[..., None, :]
-    rest = np.where(beside, few[..., None], all_s[..., None]) - pair
-    mixed = (s * apart)[..., :, None] * p[..., None, :]  # added to its transpose: symmetric
+    rest = np.where(with_largest, others[..., None], all_s[..., None]) - pair
+    mixed = (s * complement)[..., :, None] * p[..., None, :]  # added to its transpose: symmetric
     outer = p[..., :, None] * p[..., None, :]
     between = rest * outer - (mixed + np.swapaxes(mixed, -1, -2))
     entries = np.where(_simplex.identity(p) != 0, own[..., :, None], between)
@@ -237,7 +237,7 @@ def normmax_loss(
 def normmax_loss_and_grad(
     z: Any, y: Any, alpha: Any = 2.0, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
-    """`normmax_loss` and its gradient in z, for one forward pass.
+    """`normmax_loss` and its gradient in z, with one forward pass.
 
     Examples
     --------
@@ -254,24 +254,24 @@ def _log_q(x: Any, alpha: Any) -> Any:
     (Σ q^α)^{1−1/α} is a norm of [z − τ]₊ and so a convex function of s: from the left, where the
     sum is at least 1, the iterates rise to where it is 1, in as many steps as `newton` needs.
 
-    For a large α the power of z − τ is nearly a step, and tells how s and a score differ even where
-    both are below the rounding of τ. So s is kept relative to itself: a largest entry gives its q^α
-    less 1, and near the threshold 1 + x is exact, and so is that less a small s.
+    For a large α the power of z − τ is nearly a step function, which depends on the difference of s
+    and a score even below the rounding of τ. So s is not added to 1: a largest entry contributes
+    q^α − 1, and near the threshold 1 + x is exact, and so is its difference to a small s.
     """
     power = (1 / (alpha - 1)).astype(x.dtype)  # taken before α is rounded
     beta = 1 / (1 + power)  # 1 − 1/α, without cancellation
     _, at_largest = _simplex.without_largest(x, np.argmax(x, axis=-1, keepdims=True))
     epsilon = np.finfo(x.dtype).eps
     s = np.zeros_like(x[..., :1])
-    # A row rests one step after its first that moved little, as in `newton`.
+    # A row stops one step after its first small step, as in `newton`.
     moving = settling = s == 0
     for _ in range(most_steps(x)):
-        log_q, left = _log_q_from(x, s, power)
+        log_q, base = _log_q_from(x, s, power)
         q = np.exp(log_q)
         top = np.expm1((1 + power) * np.log1p(-s))
-        excess = np.sum(np.where(at_largest, top, q * left), axis=-1, keepdims=True)
-        norm = -np.expm1(-beta * np.log1p(excess))  # 1 less than its inverse
-        step = (1 + excess) * norm / np.sum(q, axis=-1, keepdims=True)
+        excess = np.sum(np.where(at_largest, top, q * base), axis=-1, keepdims=True)
+        gap = -np.expm1(-beta * np.log1p(excess))  # 1 − 1/norm
+        step = (1 + excess) * gap / np.sum(q, axis=-1, keepdims=True)
         s = np.where(moving, s + step, s)
         moving, settling = settling, settling & (np.abs(step) > 8 * epsilon * s)
         if isinstance(x, np.ndarray) and not bool(np.any(moving)):
@@ -280,18 +280,18 @@ def _log_q(x: Any, alpha: Any) -> Any:
 
 
 def _log_q_from(x: Any, s: Any, power: Any) -> tuple[Any, Any]:
-    """log q = power · log [1 + x − s]₊, and what is in the bracket, without cancellation."""
+    """log q = power · log [1 + x − s]₊, and the base [1 + x − s]₊, without cancellation."""
     low = x < -0.5
-    left = np.where(low, (1 + x) - s, 1 + (x - s))
-    on = left > 0
-    log_left = np.where(
-        low, np.log(np.where(on & low, left, 1)), np.log1p(np.where(low | ~on, 0, x - s))
+    base = np.where(low, (1 + x) - s, 1 + (x - s))
+    on = base > 0
+    log_base = np.where(
+        low, np.log(np.where(on & low, base, 1)), np.log1p(np.where(low | ~on, 0, x - s))
     )
-    return np.where(on, power * log_left, -np.inf), np.where(on, left, 0)
+    return np.where(on, power * log_base, -np.inf), np.where(on, base, 0)
 
 
 def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
-    """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support, as a part of the largest, and log that."""
+    """s_i = p_i (‖p‖_α/p_i)^{α−1}/(α−1) on the support, relative to the largest, and its log."""
     with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
         jumps = np.isinf(alpha.astype(p.dtype))
     power = np.where(jumps, 0, 1 / (alpha - 1)).astype(p.dtype)
@@ -309,12 +309,12 @@ def _diagonal(p: Any, alpha: Any) -> tuple[Any, Any]:
 
 
 def _scaled(x: Any, log_scale: Any) -> Any:
-    """x times the largest s, of which, where that is beyond floats, a small part may not be."""
+    """x times the largest s: even where that overflows, the product may be finite."""
     with np.errstate(over="ignore"):
         scale = np.exp(log_scale)
-        beyond = np.isinf(scale) & (x != 0)
-        part = np.sign(x) * np.exp(log_scale + np.log(np.where(beyond, np.abs(x), 1)))
-    return np.where(beyond, part, _simplex.times(scale, x))
+        overflows = np.isinf(scale) & (x != 0)
+        part = np.sign(x) * np.exp(log_scale + np.log(np.where(overflows, np.abs(x), 1)))
+    return np.where(overflows, part, _simplex.times(scale, x))
 
 
 def _doubtful(z: Any, on: Any, alpha: float) -> Any:

@@ -1,4 +1,4 @@
-"""oscarmax: sparse probabilities that entries with like scores share, wherever they stand.
+"""oscarmax: sparse probabilities that entries with similar scores share, wherever they are.
 
 Problem (Niculae & Blondel 2017): argmax over the simplex of p·z − ½‖p‖² − λ Σ_{i<j} max(p_i, p_j).
 As max(a, b) = ½(a + b) + ½|a − b|, the last term is (λ/2) Σ_{i<j} |p_i − p_j| plus (d−1)λ/2, a
@@ -12,8 +12,8 @@ exceed it. That is linear, so u is the falling sequence nearest to y_i = z_i + �
 isotonic regression, which pools what rises into means.
 
 The published form takes the prox of the OSCAR norm Σ_{i<j} max(|p_i|, |p_j|) as the first step.
-That is the same only for scores so high that the prox is positive: absolute values know where zero
-is. The pairs above do not, u(z + c) = u(z) + c, and no shift is needed.
+That is the same only for scores so high that the prox is positive: absolute values depend on where
+zero is. The pairs above do not: u(z + c) = u(z) + c, and no shift is needed.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def textbook_loss(z: Any, y: int, strength: float = 1.0) -> float:
     return p @ z - omega(p) + omega(np.eye(len(p))[y]) - z[y]
 
 
-# What follows is right for every input: rows pool together, and scores far below the rest and huge
-# strengths cost no digits.
+# What follows is right for every input: all rows are pooled at once, and scores far below the rest
+# and huge strengths cost no digits.
 
 
 @declare.mapping(STRENGTH, shifted=False)
@@ -100,14 +100,14 @@ def oscarmax(
 
     Maximises p·z − ½‖p‖² − λ Σ_{i<j} max(p_i, p_j) over the simplex, λ the strength: sparsemax at
     0, and uniform from some λ on. A sort, O(d log d), and passes of O(d) that each pool all that
-    rises: few for scores as they come, d at worst. The compiled kernel is O(d).
+    rises: few for typical scores, d at worst. The compiled kernel is O(d).
 
     Parameters
     ----------
     z : array of scores
     strength : float or array that broadcasts against the batch shape (z's without the axis)
         λ ≥ 0
-    axis, mask, out, workers : as in `pyentmax.softmax`; masked entries do not exist
+    axis, mask, out, workers : as in `pyentmax.softmax`; masked entries are left out
 
     Returns
     -------
@@ -188,9 +188,9 @@ def oscarmax_vjp_strength(
 ) -> Any:
     """Σ g ∘ ∂p/∂λ, summed to strength's shape: the gradient in λ of a loss with gradient g in p.
 
-    A group's u is the mean of z_i + λ (i − (d−1)/2) over its places i in the falling order, hence
-    moves with the mean place; that p shows, and what is the same for all sparsemax takes out
-    again. Where λ = 0 this is the derivative to the right.
+    A group's u is the mean of z_i + λ (i − (d−1)/2) over its places i in descending order, hence
+    moves with its mean place, which p shows. What is the same for all entries, sparsemax removes.
+    Where λ = 0 this is the derivative to the right.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def oscarmax_vjp_strength(
     >>> print(round(float(oscarmax_vjp_strength(p, [0.0, 0.0, 1.0], 0.05)), 4))
     0.5
     """
-    place = np.argsort(_falling_order(p), axis=-1).astype(p.dtype)
+    place = np.argsort(_descending_order(p), axis=-1).astype(p.dtype)
     pull = _group_means(p, place, np.ones_like(strength))
     return _fused.vjp_strength(p, g, pull)
 
@@ -219,44 +219,43 @@ def oscarmax_omega(p: Any, strength: Any = 1.0, axis: Any = -1) -> Any:
 
 
 def _pooled(z: Any, strength: Any) -> Any:
-    """u of rows, less its largest; −∞, which stands for masked, stays.
+    """u of rows, minus its largest; masked scores, −∞, stay so.
 
     The isotonic regression pools adjacent violators: as long as a block's mean lies above that of
     the block before, the two are fused in the solution, in whatever order pairs are pooled; so
-    each pass pools all of them. λ above the range of z does nothing that this much does not:
-    y rises throughout.
+    each pass pools all of them. λ is limited to the range of z, from which on y rises throughout.
     """
     d = z.shape[-1]
     scale = _fused.headroom(d)
     x = _fused.relative(z, scale)
-    there = x > -np.inf
-    order = _falling_order(x)
+    allowed = x > -np.inf
+    order = _descending_order(x)
     weight = np.minimum(
         _fused.rounded(strength, z.dtype) / scale,
-        -np.min(np.where(there, x, 0), axis=-1, keepdims=True),
+        -np.min(np.where(allowed, x, 0), axis=-1, keepdims=True),
     )
     y = np.take_along_axis(x, order, axis=-1) + weight * _places(x)
     start = np.ones_like(y, dtype=bool)
     mean = y
     for _ in range(d - 1):
         rises = mean[..., 1:] > mean[..., :-1]
-        if not rises.any():  # on a GPU too: a look costs less than d passes
+        if not rises.any():  # on a GPU too: synchronising costs less than d passes
             break
         start[..., 1:] &= ~rises
         mean = _fused.run_means(y, start)
-    return _fused.scaled_up(_in_old_order(mean, order), there, scale, z.dtype)
+    return _fused.scaled_up(_in_old_order(mean, order), allowed, scale, z.dtype)
 
 
 def _group_means(p: Any, v: Any, strength: Any) -> Any:
     """Mean of v over the entries with equal p; v itself where the strength is 0."""
-    order = _falling_order(p)
+    order = _descending_order(p)
     sorted_p, sorted_v = (np.take_along_axis(a, order, axis=-1) for a in (p, v))
     start = np.ones_like(p, dtype=bool)
     start[..., 1:] = (sorted_p[..., 1:] != sorted_p[..., :-1]) | (strength == 0)
     return _in_old_order(_fused.run_means(sorted_v, start), order)
 
 
-def _falling_order(x: Any) -> Any:
+def _descending_order(x: Any) -> Any:
     return np.argsort(-x, axis=-1, kind="stable")
 
 

@@ -1,4 +1,4 @@
-"""Mappings of one's own: any strictly convex regulariser Ω, solved and differentiated generically.
+"""User-defined mappings: any strictly convex regulariser Ω, solved and differentiated generically.
 
 Problem: argmax over the simplex of p·z − Ω(p). Where Ω(p) = Σ g(p_i) is separable, the optimality
 conditions read g'(p_i) = z_i − τ on the support and g'(0) ≥ z_i − τ off it, that is
@@ -7,7 +7,7 @@ conditions read g'(p_i) = z_i − τ on the support and g'(0) ≥ z_i − τ off
 
 g' increases, so their sum falls as τ rises, and τ is found by bisection. The Jacobian follows from
 g'' alone (Peters et al. 2019, Prop. 2). Softmax, sparsemax and α-entmax are the special cases
-g = p log p, p²/2 and p^α / (α(α−1)); for them, the files of their own are faster and more accurate.
+g = p log p, p²/2 and p^α / (α(α−1)); for them, their own files are faster and more accurate.
 
 A mapping in three lines, and the proof that it is right: g = p³/3, so g' = p², g'' = 2p.
 
@@ -85,7 +85,7 @@ def textbook_loss(z: Any, y: int, omega: Elementwise, omega_grad_inverse: Elemen
 # What follows is right for every input: Ω of any scale, so that the bracket has to be found first;
 # a (g')⁻¹ that is steep, or undefined below g'(0); and rows that hold a NaN.
 
-# Where to look for the ends of the bracket: ±2ᵏ and 0, so that scales of Ω from 1e-9 to 1e9 do.
+# Candidates for the ends of the bracket: ±2ᵏ and 0, so that scales of Ω from 1e-9 to 1e9 work.
 _POWERS = tuple(2.0**k for k in range(-30, 31))
 _LADDER = (*(-t for t in reversed(_POWERS)), 0.0, *_POWERS)
 
@@ -145,7 +145,7 @@ def _argmax(y: Any, omega_grad_inverse: Elementwise) -> Any:
         return _clipped(omega_grad_inverse, t, y)
 
     low, high = _bracket(omega_grad_inverse, y)
-    # Enough to halve a bracket of 2³¹ down to the rounding of 2⁻³⁰; the host stops when it can.
+    # Enough to halve a bracket of 2³¹ down to the rounding of 2⁻³⁰; the host may stop earlier.
     for _ in range(np.finfo(y.dtype).nmant + 62):
         middle = low + (high - low) / 2
         if isinstance(y, np.ndarray) and bool(((middle <= low) | (middle >= high)).all()):
@@ -239,8 +239,8 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
     p : array of probabilities
         a row with a NaN gives NaN
     omega_hessian : function of p with the rows on its last axis
-        returns the Hessian of Ω, of shape batch + (d, d) or one that broadcasts to it; what it
-        holds off the support plays no part, and it is inverted in float64 at most
+        returns the Hessian of Ω, of shape batch + (d, d) or one that broadcasts to it; its entries
+        off the support are unused, and it is inverted in float64 at most
     axis : as in `pyentmax.softmax`
 
     Returns
@@ -274,14 +274,14 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
             f"omega_hessian must return shape {shape}, or one that broadcasts to it, got "
             f"{hessian.shape}"
         ) from None
-    # A row with a NaN is left out of the inverse, which it could make fail, and is NaN in the end.
+    # A NaN could make the inverse fail: its row is replaced here, and set to NaN at the end.
     broken = np.any(np.isnan(p), axis=-1, keepdims=True)
     on = ((p != 0) & ~broken).astype(p.dtype)
     both = on[..., :, None] * on[..., None, :]
     identity = _simplex.identity(p)
-    # Off the support stands an identity block: it inverts to itself and is then taken off.
+    # Off the support there is an identity block, which inverts to itself and is then removed.
     padded = np.where(both != 0, hessian, identity)
-    if padded.dtype.itemsize > 8:  # which np.linalg does not take
+    if padded.dtype.itemsize > 8:  # which np.linalg does not support
         padded = padded.astype(np.float64)
     inverse = np.linalg.inv(padded) * both
     column = np.sum(inverse, axis=-1, keepdims=True)
@@ -307,8 +307,8 @@ def separable_mapping(
     omega, omega_grad_inverse, omega_second_derivative : functions of an array, elementwise
         g (finite on [0, 1]), (g')⁻¹ as in `regularized_argmax`, and g'' as in `separable_jvp`
     sparse : bool
-        whether g'(0) is finite, so that the mapping gives exact zeros; where it is not, every
-        unmasked score is in the support, though a float may underflow
+        whether g'(0) is finite, so that the mapping gives exact zeros; if it is not, every
+        unmasked score is in the support, even if p underflows
 
     Returns
     -------
@@ -342,8 +342,8 @@ def separable_mapping(
         return separable_jacobian(p, omega_second_derivative, axis)
 
     def total(p: Any, axis: Any = -1) -> Any:
-        p, answer = as_floating(p, "p")
-        return np.sum(_array(omega(p)), axis=axis).astype(answer, copy=False)
+        p, dtype = as_floating(p, "p")
+        return np.sum(_array(omega(p)), axis=axis).astype(dtype, copy=False)
 
     at_zero, at_one = (float(omega(np.array(end))) for end in (0.0, 1.0))
     return Mapping(
@@ -360,12 +360,12 @@ def separable_mapping(
 
 
 def _array(values: Any) -> Any:
-    """What a caller's function returned, as an array; a device array stays what it is."""
+    """The result of a caller's function as an array; a device array stays as it is."""
     return values if hasattr(values, "__array_function__") else np.asarray(values)
 
 
 def _clipped(inverse: Elementwise, t: Any, y: Any) -> Any:
-    # NaN and what is not above 0 stand for 0: arguments below g'(0).
+    # NaN and values not above 0 count as 0: the argument is below g'(0).
     with np.errstate(all="ignore"):
         p = _array(inverse(t + y))
     return np.where(p > 0, np.minimum(p, 1), 0).astype(y.dtype, copy=False)

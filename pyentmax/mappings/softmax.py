@@ -180,7 +180,7 @@ def softmax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions])
 def softmax_loss_and_grad(
     z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
-    """`softmax_loss` and its gradient in z, for one forward pass.
+    """`softmax_loss` and its gradient in z, with one forward pass.
 
     Examples
     --------

@@ -185,7 +185,7 @@ def sparsemax_loss(z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions
 def sparsemax_loss_and_grad(
     z: Any, y: Any, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
-    """`sparsemax_loss` and its gradient in z, for one forward pass.
+    """`sparsemax_loss` and its gradient in z, with one forward pass.
 
     Examples
     --------

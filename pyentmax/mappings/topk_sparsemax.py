@@ -208,7 +208,7 @@ def topk_sparsemax_loss(
 def topk_sparsemax_loss_and_grad(
     z: Any, y: Any, k: Any, axis: Any = -1, **options: Unpack[LossOptions]
 ) -> tuple[Any, Any]:
-    """`topk_sparsemax_loss` and its gradient in z, for one forward pass.
+    """`topk_sparsemax_loss` and its gradient in z, with one forward pass.
 
     Examples
     --------
