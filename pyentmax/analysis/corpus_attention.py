@@ -1,10 +1,10 @@
 r"""The heads of a Transformer over a whole corpus, sentence by sentence.
 
-`corpus_attention` reads sentences with their references and gives the weights of every head;
-`measure_heads` adds up what the functions of `pyentmax.analysis.heads` find in them, so that a
-corpus of any size takes the memory of one batch. What is measured is kept for each sentence, with
-the number of queries that it counts for: a mean over the corpus goes over queries, and
-`bootstrap_difference` resamples sentences.
+`corpus_attention` reads sentences with their references and yields the weights of every head;
+`measure_heads` accumulates the measures of `pyentmax.analysis.heads`, so that a corpus of any size
+takes the memory of one batch. Each sentence has its own measures, with the number of queries that
+they are means over: a mean over the corpus goes over queries, and `bootstrap_difference` resamples
+sentences.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def corpus_attention(
     with counting(len(pairs), "sentence", progress) as advance:
         for index in bucketed_batches(pairs, batch_size):
             batch = make_batch(pairs, index)
-            found = model.attention_weights(batch.source, batch.source_mask, batch.target_in)
-            layers = {kind: np.stack([to_host(p) for p in found[kind]]) for kind in KINDS}
+            weights = model.attention_weights(batch.source, batch.source_mask, batch.target_in)
+            layers = {kind: np.stack([to_host(p) for p in weights[kind]]) for kind in KINDS}
             for row, i in enumerate(index):
                 source, target = pairs[i]
                 lengths = {"encoder": (len(source),) * 2, "decoder": (len(target) + 1,) * 2}
@@ -118,7 +118,7 @@ class PerSentence(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadMeasures:
-    """What `measure_heads` found, by kind of attention; means have shape (layers, heads).
+    """The result of `measure_heads`, by kind of attention; means have shape (layers, heads).
 
     Attributes
     ----------
@@ -159,8 +159,8 @@ def measure_heads(
     sentences : iterable of SentenceAttention
         Such as `corpus_attention` gives.
     clusters : sequence, optional
-        For each source sentence the places of the pieces of its words, such as
-        :func:`pyentmax.analysis.word_clusters` finds.
+        For each source sentence the positions of the pieces of its words, as from
+        :func:`pyentmax.analysis.word_clusters`.
     marked : sequence of pairs of bool arrays, optional
         For each source sentence, which tokens are to look and which are to be looked at. Sentences
         that lack one of the two do not count.
@@ -174,53 +174,53 @@ def measure_heads(
     --------
     >>> looks_back = np.eye(3, k=-1)[None, None] + [[[[1, 0, 0], [0, 0, 0], [0, 0, 0]]]]
     >>> weights = {"encoder": looks_back, "context": looks_back, "decoder": looks_back}
-    >>> found = measure_heads([SentenceAttention(0, weights)])
-    >>> found.positional["encoder", -1].mean
+    >>> measures = measure_heads([SentenceAttention(0, weights)])
+    >>> measures.positional["encoder", -1].mean
     array([[1.]])
     """
-    kept: dict[Any, list[tuple[int, Any, float]]] = {}
+    records: dict[Any, list[tuple[int, Any, float]]] = {}
     shape = None
 
-    def keep(name: Any, index: int, values: Any, count: float) -> None:
-        kept.setdefault(name, []).append((index, values, count))
+    def record(name: Any, index: int, values: Any, count: float) -> None:
+        records.setdefault(name, []).append((index, values, count))
 
     for index, weights in sentences:
         shape = weights["encoder"].shape[:2]
         flat = {kind: p.reshape(1, -1, *p.shape[2:]) for kind, p in weights.items()}
         for kind, p in flat.items():
             causal, (rows, columns) = kind == "decoder", p.shape[2:]
-            keep(("density", kind), index, head_densities(p, causal=causal).reshape(shape), rows)
+            record(("density", kind), index, head_densities(p, causal=causal).reshape(shape), rows)
             # The first token of the decoder has one key, where heads cannot differ.
-            able = (rows - causal) * (columns > 1)
-            if able:
+            queries_with_choice = (rows - causal) * (columns > 1)
+            if queries_with_choice:
                 layers = [head_diversity(layer[None], causal=causal) for layer in weights[kind]]
-                keep(("diversity", kind), index, np.array(layers), able)
+                record(("diversity", kind), index, np.array(layers), queries_with_choice)
         for kind in SELF_ATTENTION:
             for offset in OFFSETS[: 3 - (kind == "decoder")]:
                 count = flat[kind].shape[2] - abs(offset)
                 if count:
-                    found = positional_confidence(flat[kind], offset).reshape(shape)
-                    keep(("positional", kind, offset), index, found, count)
+                    confidence = positional_confidence(flat[kind], offset).reshape(shape)
+                    record(("positional", kind, offset), index, confidence, count)
         words = list(clusters[index]) if clusters is not None else []
         if words:
-            found = merging_scores(flat["encoder"], [words]).reshape(shape)
-            keep("merging", index, found, len(words))
+            scores = merging_scores(flat["encoder"], [words]).reshape(shape)
+            record("merging", index, scores, len(words))
         if marked is not None:
             queries, keys = (np.asarray(side, dtype=bool) for side in marked[index])
             if queries.any() and keys.any():
-                found = attention_to(flat["encoder"], queries[None], keys[None]).reshape(shape)
-                keep("marked", index, found, queries.sum())
+                mass = attention_to(flat["encoder"], queries[None], keys[None]).reshape(shape)
+                record("marked", index, mass, queries.sum())
         rows, columns = flat["context"].shape[2:]
         last = np.arange(columns) == columns - 1
-        found = attention_to(flat["context"], np.ones((1, rows), bool), last[None])
-        keep("last source", index, found.reshape(shape), rows)
+        mass = attention_to(flat["context"], np.ones((1, rows), bool), last[None])
+        record("last source", index, mass.reshape(shape), rows)
     if shape is None:
         raise ValueError("sentences: expected one at least, got none")
-    size = 1 + max(index for index, _, _ in kept["density", "encoder"])
+    size = 1 + max(index for index, _, _ in records["density", "encoder"])
 
     def gathered(name: Any, width: tuple[int, ...]) -> PerSentence:
         values, counts = np.zeros((size, *width)), np.zeros(size)
-        for index, value, count in kept.get(name, []):
+        for index, value, count in records.get(name, []):
             values[index], counts[index] = value, count
         return PerSentence(values, counts)
 
@@ -261,8 +261,8 @@ def bootstrap_difference(
     Examples
     --------
     >>> ones = np.ones(50)
-    >>> found = bootstrap_difference(PerSentence(0.5 * ones, ones), PerSentence(0.2 * ones, ones))
-    >>> [round(float(x), 6) for x in found]
+    >>> gap = bootstrap_difference(PerSentence(0.5 * ones, ones), PerSentence(0.2 * ones, ones))
+    >>> [round(float(x), 6) for x in gap]
     [0.3, 0.3, 0.3]
     """
     if first.values.shape != second.values.shape or not np.array_equal(first.counts, second.counts):
@@ -282,7 +282,7 @@ def bootstrap_difference(
 
 
 class TrajectoryStatistics(NamedTuple):
-    """What the learned α of the heads did in a training (Correia et al. 2019, Figure 2).
+    """How the learned α of the heads changed during training (Correia et al. 2019, Figure 2).
 
     Attributes
     ----------
@@ -322,7 +322,9 @@ def trajectory_statistics(updates: ArrayLike, alphas: ArrayLike) -> TrajectorySt
     at = np.asarray(updates)
     path = np.asarray(alphas, dtype=np.float64)
     if not len(at) or len(at) != len(path):
-        raise ValueError(f"updates, alphas: expected as many, got {len(at)} and {len(path)}")
+        raise ValueError(
+            f"updates, alphas: expected the same, positive length, got {len(at)} and {len(path)}"
+        )
     path = path.reshape(len(at), -1)
     tenth = int(np.searchsorted(at, 0.1 * at[-1]))
     return TrajectoryStatistics(

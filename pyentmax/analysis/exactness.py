@@ -75,9 +75,10 @@ def exactness_statistics(results: Sequence[SearchResult]) -> ExactnessStatistics
 def smallest_exact_beam(result: SearchResult) -> int | None:
     """The narrowest beam whose search would also have been exact; None if this one is not.
 
-    Beam search is exact if and only if it never had to prune. So all that matters is how many
-    prefixes were ever open at once: the largest number, over all lengths, of different prefixes of
-    that length in the complete list. A beam at least that wide is exact; a narrower one is not.
+    Beam search is exact if and only if it never had to prune. So all that matters is the largest
+    number of prefixes that were open at once: the maximum, over all lengths, of the number of
+    different prefixes of that length in the complete list. A beam at least that wide is exact; a
+    narrower one is not.
 
     Examples
     --------

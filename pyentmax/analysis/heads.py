@@ -2,9 +2,9 @@ r"""What the heads of a Transformer do: how dense they are, how they differ, whe
 
 All functions take attention weights of shape (B, H, T, S): of B sentences, H heads, T queries and S
 keys, as :meth:`pyentmax.models.transformer.Transformer.attention_weights` gives them for each kind
-and layer. Which queries and keys are tokens, and not padding, is said by ``queries`` (B, T) and
-``keys`` (B, S), bool arrays that are all True by default. Every answer has a number per head, but
-for the diversity, which is one for the layer.
+and layer. The bool arrays ``queries`` (B, T) and ``keys`` (B, S) are True for tokens and False for
+padding; by default they are all True. Every result has one number per head, except the diversity,
+which is one number per layer.
 
 The measures are those of Correia, Niculae and Martins (2019), Adaptively Sparse Transformers, §5.
 """
@@ -187,7 +187,7 @@ def merging_scores(weights: ArrayLike, clusters: Sequence[Iterable[Sequence[int]
     ----------
     weights : (B, H, T, T) array
     clusters : sequence of B lists of clusters
-        Such as `word_clusters` finds.
+        As from `word_clusters`.
 
     Returns
     -------
@@ -211,8 +211,8 @@ def merging_scores(weights: ArrayLike, clusters: Sequence[Iterable[Sequence[int]
             f"clusters: expected a list for each of {len(p)} sentences, got {len(clusters)}"
         )
     scores, last = [], p.shape[-1] - 1
-    for sentence, found in zip(p, clusters, strict=True):
-        for cluster in found:
+    for sentence, words in zip(p, clusters, strict=True):
+        for cluster in words:
             places = np.unique(np.asarray(cluster, dtype=np.intp))
             if not len(places) or places[0] < 0 or places[-1] > last:
                 raise ValueError(f"clusters: expected positions from 0 to {last}, got {cluster}")
@@ -228,13 +228,13 @@ def merging_scores(weights: ArrayLike, clusters: Sequence[Iterable[Sequence[int]
 def word_clusters(
     pieces: Sequence[str], *, begins: str = "▁", smallest: int = 2
 ) -> list[tuple[int, ...]]:
-    """The positions of the pieces of each word, for words of at least so many pieces.
+    """The positions of the pieces of each word, for words of at least ``smallest`` pieces.
 
     Parameters
     ----------
     pieces : sequence of str
-        A sentence cut into sub-words, of which the first of each word begins with ``begins``:
-        sentencepiece's way.
+        A sentence cut into sub-words, where the first of each word begins with ``begins``, as in
+        sentencepiece.
     begins : str
     smallest : int, default 2
 
@@ -277,12 +277,12 @@ def _weights(weights: ArrayLike) -> Floats:
 def _mask(name: str, mask: ArrayLike | None, shape: tuple[int, int]) -> NDArray[np.bool_]:
     if mask is None:
         return np.ones(shape, dtype=bool)
-    found = np.asarray(mask)
-    if found.dtype != bool or found.shape != shape:
+    array = np.asarray(mask)
+    if array.dtype != bool or array.shape != shape:
         raise ValueError(
-            f"{name}: expected a bool array of shape {shape}, got {found.dtype} of {found.shape}"
+            f"{name}: expected a bool array of shape {shape}, got {array.dtype} of {array.shape}"
         )
-    return found
+    return array
 
 
 def _check_square(p: Floats) -> None:
@@ -300,5 +300,5 @@ def _entropy(p: Floats) -> Any:
 def _mean(values: Any, counted: NDArray[np.bool_], what: str) -> Floats:
     """Mean over the counted queries of values (B, H, T), for each H."""
     if not counted.any():
-        raise ValueError(f"queries: expected one that has {what}, found none")
+        raise ValueError(f"queries: expected one that has {what}, got none")
     return np.asarray(values.swapaxes(0, 1)[:, counted].mean(axis=-1))

@@ -1,8 +1,8 @@
-"""How good predictions are that may be impossible: measures for probabilities with zeros.
+"""The quality of predictions with zeros: measures that stay finite.
 
-Perplexity is infinite as soon as one token got probability zero. Three measures that are not
-(Martins, Marinho & Martins 2020, §4), for distributions p_t over V tokens and the tokens x_t that
-came:
+Perplexity is infinite as soon as one token gets probability zero. Three measures that are finite
+(Martins, Marinho & Martins 2020, §4), for distributions p_t over V tokens and the observed tokens
+x_t:
 
     ε-perplexity      exp(−1/T Σ_t log (p_t(x_t) + ε)/(1 + εV))
     sparsemax score   1/T Σ_t p_t(x_t) + (1 − ‖p_t‖²)/2
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 EPSILON = 1e-6
-"""ε of the perplexity, if not given."""
+"""The default ε of the perplexity."""
 
 
 def epsilon_perplexity(
@@ -32,7 +32,7 @@ def epsilon_perplexity(
     probabilities : (…, V) array
     labels : (…) int array
     epsilon : float
-        Above 0; as it goes to 0, perplexity itself is what is left, which may be infinite.
+        Above 0; as it goes to 0, the result goes to the perplexity, which may be infinite.
 
     Raises
     ------
@@ -52,13 +52,13 @@ def epsilon_perplexity(
     """
     if not epsilon > 0:
         raise ValueError(f"epsilon: expected a number above 0, got {epsilon}")
-    p, of_label = _of_labels(probabilities, labels)
+    p, p_label = _label_probabilities(probabilities, labels)
     size = p.shape[-1]
-    return float(np.exp(-np.log((of_label + epsilon) / (1 + epsilon * size)).mean()))
+    return float(np.exp(-np.log((p_label + epsilon) / (1 + epsilon * size)).mean()))
 
 
 def sparsemax_score(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """Mean of p(x) + (1 − ‖p‖²)/2: 1 where all mass is on what came, 0 where it is on another.
+    """Mean of p(x) + (1 − ‖p‖²)/2: 1 if all mass is on the observed token, 0 if it is on another.
 
     It is one minus the loss of sparsemax at scores p (for which π(p) = p), and uses all of p.
 
@@ -68,12 +68,12 @@ def sparsemax_score(probabilities: ArrayLike, labels: ArrayLike) -> float:
     >>> [sparsemax_score(p[t], label) for t, label in [(0, 0), (1, 1), (2, 0)]]
     [1.0, 0.0, 0.75]
     """
-    p, of_label = _of_labels(probabilities, labels)
-    return float((of_label + (1 - (p * p).sum(axis=-1)) / 2).mean())
+    p, p_label = _label_probabilities(probabilities, labels)
+    return float((p_label + (1 - (p * p).sum(axis=-1)) / 2).mean())
 
 
 def jensen_shannon(probabilities: ArrayLike, labels: ArrayLike) -> float:
-    """Mean Jensen-Shannon divergence between p and what came, in nats: from 0 to log 2.
+    """Mean Jensen-Shannon divergence between p and the observed token, in nats: from 0 to log 2.
 
     With the mean m of p and the one-hot distribution of the label, JS = H(m) − H(p)/2.
 
@@ -83,11 +83,11 @@ def jensen_shannon(probabilities: ArrayLike, labels: ArrayLike) -> float:
     >>> jensen_shannon(p[0], 0), round(jensen_shannon(p[1], 1), 6)  # log 2
     (0.0, 0.693147)
     """
-    p, of_label = _of_labels(probabilities, labels)
-    # All entries of m but the label's are halves of p's: H(m) − H(p)/2 is left with two terms.
-    rest = 1 - of_label
-    mixed = (1 + of_label) / 2
-    divergence = rest / 2 * np.log(2) - mixed * np.log(mixed) + _x_log_x(of_label) / 2
+    p, p_label = _label_probabilities(probabilities, labels)
+    # All entries of m but the label's are halves of p's: their terms add up to (1 − p_y)/2 log 2.
+    rest = 1 - p_label
+    mixed = (1 + p_label) / 2
+    divergence = rest / 2 * np.log(2) - mixed * np.log(mixed) + _x_log_x(p_label) / 2
     return float(np.maximum(divergence, 0).mean())
 
 
@@ -95,7 +95,7 @@ def _x_log_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
     return x * np.log(np.where(x > 0, x, 1))
 
 
-def _of_labels(
+def _label_probabilities(
     probabilities: ArrayLike, labels: ArrayLike
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """p, and the probability of each label."""
@@ -108,8 +108,8 @@ def _of_labels(
         raise ValueError(f"labels: expected whole numbers, got {y.dtype}")
     if not y.size:
         raise ValueError("labels: expected at least one, got none")
-    if (strange := (y < 0) | (y >= p.shape[-1])).any():
+    if (invalid := (y < 0) | (y >= p.shape[-1])).any():
         raise ValueError(
-            f"labels: expected numbers from 0 to {p.shape[-1] - 1}, got {y[strange][0]}"
+            f"labels: expected numbers from 0 to {p.shape[-1] - 1}, got {y[invalid][0]}"
         )
     return p, np.take_along_axis(p, y[..., None], axis=-1)[..., 0]

@@ -83,8 +83,7 @@ def calibration(confidence: ArrayLike, correct: ArrayLike, bins: int = 10) -> Ca
 
     Examples
     --------
-    >>> found = calibration([0.75, 0.75, 0.75, 0.75, 1.0], [True, True, True, False, True])
-    >>> found.error
+    >>> calibration([0.75, 0.75, 0.75, 0.75, 1.0], [True, True, True, False, True]).error
     0.0
     >>> print(calibration([0.75, 1.0], [False, True]))
     expected calibration error 37.50% over 2 predictions
@@ -104,13 +103,13 @@ def calibration(confidence: ArrayLike, correct: ArrayLike, bins: int = 10) -> Ca
         raise ValueError(f"bins must be at least 1, not {bins}")
     upper = np.arange(1, bins + 1) / bins
     place = np.minimum(np.searchsorted(upper, p), bins - 1)
-    found = []
+    filled = []
     for b in np.unique(place).tolist():
         inside = place == b
         means = float(p[inside].mean()), float(correct[inside].mean())
-        found.append(CalibrationBin(b / bins, (b + 1) / bins, int(np.sum(inside)), *means))
-    error = sum(one.count / p.size * abs(one.accuracy - one.confidence) for one in found)
-    return Calibration(float(error), tuple(found))
+        filled.append(CalibrationBin(b / bins, (b + 1) / bins, int(np.sum(inside)), *means))
+    error = sum(one.count / p.size * abs(one.accuracy - one.confidence) for one in filled)
+    return Calibration(float(error), tuple(filled))
 
 
 def listed_predictions(
@@ -123,7 +122,7 @@ def listed_predictions(
     """Each listed string as a prediction of the reference, for `calibration`.
 
     The confidence of a hypothesis is its probability, and it is correct if it equals the reference.
-    So a source gives as many predictions as strings were listed, of which at most one is correct.
+    So a source gives one prediction for each of its listed strings, and at most one is correct.
     A hypothesis that did not end within the length limit is not counted.
 
     Parameters
