@@ -35,8 +35,8 @@ def shannon_entropy(p: Any, axis: Any = -1) -> Any:
     """
     if is_dask(p):
         return _plan(shannon_entropy, p, axis)
-    p, answer = as_floating(p, "p")
-    return _sum(-p * _log(p), axis, answer)
+    p, dtype = as_floating(p, "p")
+    return _sum(-p * _log(p), axis, dtype)
 
 
 def gini_entropy(p: Any, axis: Any = -1) -> Any:
@@ -60,8 +60,8 @@ def gini_entropy(p: Any, axis: Any = -1) -> Any:
     """
     if is_dask(p):
         return _plan(gini_entropy, p, axis)
-    p, answer = as_floating(p, "p")
-    return _sum(p * (1 - p) / 2, axis, answer)
+    p, dtype = as_floating(p, "p")
+    return _sum(p * (1 - p) / 2, axis, dtype)
 
 
 def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
@@ -83,8 +83,8 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     Raises
     ------
     ValueError
-        if some alpha is not above 0, or alpha does not broadcast; in a device array,
-        whose values are not looked at, its row is NaN instead
+        if some alpha is not above 0, or alpha does not broadcast; on a device, where values are
+        not validated, the row of such an alpha is NaN instead
     TypeError
         if p or alpha is not of real numbers
 
@@ -96,22 +96,22 @@ def tsallis_entropy(p: Any, alpha: Any = 1.5, axis: Any = -1) -> Any:
     """
     if is_dask(p):
         return _plan(tsallis_entropy, p, axis, alpha)
-    p, answer = as_floating(p, "p")
+    p, dtype = as_floating(p, "p")
     alpha, _ = as_floating(alpha, "alpha")
-    alpha = _right(alpha, alpha > 0, "above 0")
+    alpha = _validated(alpha, alpha > 0, "above 0")
     per_row = _per_row(beside(alpha, p, "alpha"), p, axis)
     with np.errstate(over="ignore"):  # beyond p's dtype α is ∞
         alpha, beta = per_row.astype(p.dtype), (per_row - 1).astype(p.dtype)
     log_p, shannon, infinite = _log(p), beta == 0, np.isinf(beta)
     alpha, beta = np.where(infinite, 2, alpha), np.where(shannon | infinite, 1, beta)
     with np.errstate(over="ignore"):
-        # p^α − p = p expm1(β log p) does not cancel where α is near 1. Where p^β is large, which it
-        # may be beyond floats for α < 1, nothing does.
+        # p^α − p = p expm1(β log p) does not cancel where α is near 1. Where p^β is large, or even
+        # overflows, as for small α, p^α − p does not cancel either.
         exponent = beta * log_p
         large, small = (np.exp(alpha * log_p) - p) / beta, p * (np.expm1(exponent) / beta)
     h = np.where(shannon, -p * log_p, -np.where(exponent > 1, large, small) / alpha)
     at_infinity = np.where(np.isnan(p), p, 0)
-    return _sum(np.where(infinite, at_infinity, h), axis, answer)
+    return _sum(np.where(infinite, at_infinity, h), axis, dtype)
 
 
 def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
@@ -133,8 +133,8 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     Raises
     ------
     ValueError
-        if some alpha is below 1, alpha does not broadcast, or the axis is empty; for an alpha in
-        a device array, whose values are not looked at, its row is NaN instead
+        if some alpha is below 1, alpha does not broadcast, or the axis is empty; on a device, where
+        values are not validated, the row of such an alpha is NaN instead
     TypeError
         if p or alpha is not of real numbers
 
@@ -146,8 +146,8 @@ def norm_entropy(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """
     if is_dask(p):
         return _plan(norm_entropy, p, axis, alpha)
-    norm, answer = _norm(p, alpha, axis)
-    return (1 - norm).astype(answer, copy=False)
+    norm, dtype = _norm(p, alpha, axis)
+    return (1 - norm).astype(dtype, copy=False)
 
 
 def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
@@ -162,15 +162,15 @@ def alpha_norm(p: Any, alpha: Any = 2.0, axis: Any = -1) -> Any:
     """
     if is_dask(p):
         return _plan(alpha_norm, p, axis, alpha)
-    norm, answer = _norm(p, alpha, axis)
-    return norm.astype(answer, copy=False)
+    norm, dtype = _norm(p, alpha, axis)
+    return norm.astype(dtype, copy=False)
 
 
 def _norm(p: Any, alpha: Any, axis: Any) -> tuple[Any, np.dtype[Any]]:
-    # ‖p‖_α in the dtype that computes, and the one to answer in.
-    p, answer = as_floating(p, "p")
+    # ‖p‖_α in the computing dtype, and the dtype of the result.
+    p, dtype = as_floating(p, "p")
     alpha, _ = as_floating(alpha, "alpha")
-    alpha = _right(alpha, alpha >= 1, "at least 1")
+    alpha = _validated(alpha, alpha >= 1, "at least 1")
     with np.errstate(over="ignore"):
         alpha = _per_row(beside(alpha, p, "alpha"), p, axis).astype(p.dtype)
     if not p.size and np.sum(p, axis=axis).size:
@@ -181,20 +181,20 @@ def _norm(p: Any, alpha: Any, axis: Any) -> tuple[Any, np.dtype[Any]]:
     ratio = p / np.where(top == 0, 1, top)
     terms = np.where(np.isnan(alpha), alpha, ratio**alpha)  # 1 to any power is 1
     powers = np.sum(terms, axis=axis, keepdims=True)
-    return np.sum(top * powers ** (1 / alpha), axis=axis), answer
+    return np.sum(top * powers ** (1 / alpha), axis=axis), dtype
 
 
 def _plan(entropy: Callable[..., Any], p: Any, axis: Any, alpha: Any = None) -> Any:
-    # Of Dask arrays, a call for each chunk.
+    # For Dask arrays, a call for each chunk.
     return plan_rows(entropy, None, {"p": p, "axis": axis, "alpha": alpha}, ("number",), ("alpha",))
 
 
-def _right(alpha: Any, right: Any, expected: str) -> Any:
-    # In device arrays, whose values are not looked at, NaN stands for a wrong alpha.
+def _validated(alpha: Any, valid: Any, expected: str) -> Any:
+    # An invalid alpha on a device becomes NaN, since an error would need a synchronisation.
     if not isinstance(alpha, np.ndarray):
-        return np.where(right, alpha, np.nan).astype(alpha.dtype, copy=False)
-    if not right.all():
-        raise ValueError(f"alpha must be {expected}, got {alpha[~right].flat[0]:g}")
+        return np.where(valid, alpha, np.nan).astype(alpha.dtype, copy=False)
+    if not valid.all():
+        raise ValueError(f"alpha must be {expected}, got {alpha[~valid].flat[0]:g}")
     return alpha
 
 
@@ -218,5 +218,5 @@ def _log(p: Any) -> Any:
     return np.log(np.where(p == 0, 1, p))
 
 
-def _sum(h: Any, axis: Any, answer: np.dtype[Any]) -> Any:
-    return np.sum(h, axis=axis).astype(answer, copy=False)
+def _sum(h: Any, axis: Any, dtype: np.dtype[Any]) -> Any:
+    return np.sum(h, axis=axis).astype(dtype, copy=False)

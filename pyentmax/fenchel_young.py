@@ -8,8 +8,8 @@ is convex in z, at least 0, and 0 exactly where p = q; its gradient in z is p �
 Martins & Niculae 2020; Peters et al. 2019, §3.2). Softmax's is the cross-entropy (for a
 distribution q the Kullback-Leibler divergence, since Ω(q) is included).
 
-The mathematics is in `pyentmax.losses.definition`; the losses with names of their own stand in the
-files of their mappings.
+The mathematics is in `pyentmax.losses.definition`; the losses with their own names are in the files
+of their mappings.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ def fenchel_young_loss(
     ----------
     z : array of scores
     y : integer labels (shape of z without the axis) or distributions (shape of z)
-    mapping : name of a row of `pyentmax.MAPPINGS`, or a `Mapping` of one's own
+    mapping : name of a row of `pyentmax.MAPPINGS`, or a user-defined `Mapping`
     axis : int, tuple of int or None
         which axes form a row
     reduction : "mean", "sum" or "none"
         the mean divides by the sum of the weights that count, and is 0 where none does
     weight : array that broadcasts against the labels' shape, optional
-        what each row counts
+        the weight of each row
     mask : bool array that broadcasts to z, optional
-        True where a score may get probability. A label on a masked entry costs infinity; what a
-        distribution holds there is not looked at. A row with nothing left costs and counts
-        nothing, nor does one of weight 0, and their targets may be anything
+        True where a score may get probability. The loss of a label on a masked entry is infinite;
+        a distribution's values there are ignored. Rows that are all masked and rows of weight 0
+        are ignored, and their targets may be anything
     ignore_index : int, optional
-        rows with this label cost and count nothing; for labels only
+        rows with this label are ignored; for labels only
     label_smoothing : float in [0, 1]
         ε in q = (1 − ε) q + ε/d, d the number of unmasked entries
     **params
@@ -103,7 +103,7 @@ def fenchel_young_loss_and_grad(
     label_smoothing: float = 0.0,
     **params: Any,
 ) -> tuple[Any, Any]:
-    """`fenchel_young_loss` and its gradient in z, of z's shape, for one forward pass.
+    """`fenchel_young_loss` and its gradient in z, of z's shape, with one forward pass.
 
     For "none" the gradient is each row's own.
 
@@ -116,11 +116,11 @@ def fenchel_young_loss_and_grad(
     options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
     record, values = _record_and_parameters(mapping, params)
     if record.loss_and_grad is not None:
-        found = record.loss_and_grad(z, y, *values, axis=axis, **options._asdict())
+        result = record.loss_and_grad(z, y, *values, axis=axis, **options._asdict())
     else:
         definition, function = fenchel_young_and_gradient, fenchel_young_loss_and_grad
-        found = _by_definition(definition, function, record, z, y, values, axis, options)
-    loss, gradient = found
+        result = _by_definition(definition, function, record, z, y, values, axis, options)
+    loss, gradient = result
     return loss, gradient
 
 
@@ -140,10 +140,10 @@ def _by_definition(
             f"one of {', '.join(name for name, other in MAPPINGS.items() if other.omega)}"
         )
     if is_dask(z):
-        given = {"z": z, "y": y, "axis": axis, **options._asdict()}
-        given |= zip(record.parameters, values, strict=True)
+        arguments = {"z": z, "y": y, "axis": axis, **options._asdict()}
+        arguments |= zip(record.parameters, values, strict=True)
         forms = ("number", "entries") if function is fenchel_young_loss_and_grad else ("number",)
-        return plan_loss(function, None, given, forms, mapping=record)
+        return plan_loss(function, None, arguments, forms, mapping=record)
     arranged = arrange_scores(z, axis, options.mask)
     if record.one_axis:
         check_one_axis(arranged[3], axis)
@@ -161,7 +161,7 @@ def _record_and_parameters(
     if not isinstance(mapping, Mapping):
         raise TypeError(
             "mapping must be a Mapping or the name of a row of pyentmax.MAPPINGS, got a "
-            f"{type(mapping).__name__}; of a function of your own, make a Mapping"
+            f"{type(mapping).__name__}; make a Mapping of your function"
         )
     if set(params) != set(mapping.parameters):
         raise TypeError(

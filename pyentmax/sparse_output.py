@@ -1,12 +1,12 @@
 """Sparse results: the non-zero probabilities of many long rows, as a `scipy.sparse` CSR array.
 
-Behind an output layer of 100,000 words a sparse mapping leaves a few dozen of them, and the zeros
+For an output layer of 100,000 words a sparse mapping leaves a few dozen non-zeros, and the zeros
 would take thousands of times the memory. So the rows are mapped a few at a time, in a block that
-stays in the processor's cache, and of each block only what is not zero is written down. Every
-probability has the bits that the dense function gives it.
+stays in the processor's cache, and only the non-zeros of each block are stored. Every probability
+is equal to that of the dense function to the last bit.
 
-``sparsemax_csr`` and its like stand in the files of their mappings. There is no
-``softmax_csr``: softmax has no zeros, but where a float underflows.
+``sparsemax_csr`` and the others are in the files of their mappings. There is no ``softmax_csr``:
+softmax has no zeros, except where floats underflow.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def csr(
 ) -> Any:
     """The mapping's rows, block by block, without their zeros: see `pyentmax.sparsemax_csr`.
 
-    `mapping` is called with some rows, the same rows of the `value` that its parameter has, mask=
-    and out=.
+    `mapping` is called with some rows of z, the same rows of its parameter's `value`, mask= and
+    out=.
     """
     sparse = scipy_sparse()
     z, mask, shape, axes, _ = arrange_scores(z, -1, mask)
@@ -61,7 +61,7 @@ def csr(
 
 
 class _Nonzeros:
-    """The non-zeros of a matrix that comes in blocks of rows: values, columns, where rows end."""
+    """The non-zeros of a matrix that comes in blocks of rows: values, columns, and row ends."""
 
     def __init__(self, shape: tuple[int, int], dtype: Any) -> None:
         self._columns = np.empty(0, np.int32 if shape[1] <= INT32_MAX else np.int64)
@@ -81,7 +81,7 @@ class _Nonzeros:
         self._rows = rows
 
     def arrays(self) -> tuple[Any, Any, Any]:
-        """What `scipy.sparse.csr_array` is made of."""
+        """The data, indices and indptr of `scipy.sparse.csr_array`."""
         for array in (self._values, self._columns):
             array.resize(self._count, refcheck=False)
         wide = self._count > INT32_MAX or self._columns.dtype == np.int64
@@ -90,7 +90,7 @@ class _Nonzeros:
 
 
 def pack(block: Any, values: Any, columns: Any, ends: Any, count: int) -> int:
-    """Write a block's non-zeros behind the first `count`, and where its rows end; how many are now.
+    """Append a block's non-zeros to the first `count`, and its row ends; return the new count.
 
     All arrays are contiguous; `values` and `columns` have room for the whole block.
     """
@@ -105,7 +105,7 @@ def pack(block: Any, values: Any, columns: Any, ends: Any, count: int) -> int:
 
 
 def scipy_sparse() -> Any:
-    """The package, or an error that says how to get it."""
+    """`scipy.sparse`, or an ImportError that says how to install it."""
     try:
         import scipy.sparse
     except ImportError as error:

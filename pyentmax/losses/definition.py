@@ -1,7 +1,7 @@
 """The loss Ω*(z) + Ω(q) − q·z and its gradient p − q in rows, for any mapping and any target.
 
-All is computed with scores relative to each row's largest, which changes nothing, since Σp = Σq,
-and loses no digits to their offset.
+Scores are taken relative to each row's largest. This leaves the loss unchanged, since Σp = Σq, and
+loses no digits to their offset.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ def fenchel_young_and_gradient(
 def _loss_and_probabilities(
     record: Mapping, scores: Any, target: Target, params: tuple[Any, ...]
 ) -> tuple[Any, Any]:
-    assert record.omega is not None  # or there is no loss
+    assert record.omega is not None  # callers check this: without Ω there is no loss
     masked = {"mask": scores > -np.inf} if record.omega_takes_mask else {}
     omega = record.omega
 
-    def omega_of(p: Any) -> Any:
+    def omega_at(p: Any) -> Any:
         return omega(p, *params, **masked)
 
     p = record.forward(scores, *params)
-    # The mapping may want to see scores as they are; what follows is of gaps to the largest.
+    # The mapping may need the scores as they are; the rest uses gaps to the largest.
     with np.errstate(over="ignore"):
         scores = scores - np.max(scores, axis=-1, keepdims=True)
     if record.conjugate is None:
-        conjugate = np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega_of(p)
+        conjugate = np.sum(p * np.where(p == 0, 0, scores), axis=-1) - omega_at(p)
     else:
         conjugate = record.conjugate(scores, p, *params)
-    at_target = target.omega(omega_of, record.omega_at_vertices, scores)
-    # Below 0 is rounding: Fenchel-Young's inequality.
+    at_target = target.omega(omega_at, record.omega_at_vertices, scores)
+    # By the Fenchel-Young inequality, values below 0 are rounding.
     return np.maximum(conjugate - target.dot(scores) + at_target, 0), p
