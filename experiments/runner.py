@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 
 import pyentmax
+from pyentmax.system.blas import limit_blas
 from pyentmax.system.files import locked, replacing
 from pyentmax.training import LAST, History, RunOptions
 
@@ -191,7 +192,8 @@ def run_one(
             if line := _line_of(out, settings):  # finished by another process meanwhile
                 return line
             sessions = _opened(folder, settings)
-            result = work(settings, folder, options)
+            with limit_blas(1):
+                result = work(settings, folder, options)
             line = {"settings": settings, "result": result, "made_from": sessions}
             add_line(out / RESULTS, line)
             return line

@@ -32,7 +32,6 @@ from pyentmax.calls.devices import to_host
 from pyentmax.data import Pair, bucketed_batches, make_batch
 from pyentmax.decoding import forced_decoding
 from pyentmax.models.transformer import KINDS, Transformer
-from pyentmax.system.blas import limit_blas
 from pyentmax.system.files import replacing
 from pyentmax.tasks.translation import Subwords, Translator, train_translator
 from pyentmax.tasks.translation.bleu import bleu, bleu_metric, sacrebleu_module
@@ -269,7 +268,6 @@ def _alphas(translator: Translator) -> dict[str, Any]:
     return {"alphas": {kind: x.round(3).tolist() for kind, x in alphas.items()}} if alphas else {}
 
 
-@limit_blas()
 def supports(
     translator: Translator, pairs: Sequence[Pair], batch_size: int = 64
 ) -> dict[str, float]:

@@ -42,7 +42,6 @@ from pyentmax.analysis import epsilon_perplexity, jensen_shannon, sparsemax_scor
 from pyentmax.calls.devices import to_host
 from pyentmax.data import cut
 from pyentmax.models.language_model import LanguageModel
-from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.language_model import Writer, read_shakespeare, train_writer
 from pyentmax.training import TrainingConfig, Validation, fingerprint
 
@@ -199,7 +198,6 @@ def _note(notes: Notes, held_out: str, writer: Writer, validation: Validation) -
     notes.add(validation.loss, note)
 
 
-@limit_blas()
 def attended(writer: Writer, tokens: np.ndarray) -> np.ndarray:
     """Mean number of positions with a weight above zero, by layer and head, on some pieces."""
     pieces = cut(tokens, np.arange(TRACED) * writer.context, writer.context).tokens_in
@@ -207,7 +205,6 @@ def attended(writer: Writer, tokens: np.ndarray) -> np.ndarray:
     return np.array([to_host((x > 0).sum(axis=-1).mean(axis=(0, 2))) for x in weights])
 
 
-@limit_blas()
 def _scores(writer: Writer, tokens: np.ndarray) -> tuple[float | None, dict[str, float]]:
     """Bits per character, None where one was impossible; and measures that allow for it."""
     predictions = list(writer.predictions(tokens))

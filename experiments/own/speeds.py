@@ -38,7 +38,6 @@ from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.optim import Adam, clip_gradients
-from pyentmax.system.blas import limit_blas
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.tasks.language_model import Writer, read_shakespeare
 
@@ -74,7 +73,6 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
     return [stage]
 
 
-@limit_blas(1)
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Time updates and searches with each mapping, in turns; the median of each."""
     keep_freed_memory()

@@ -30,7 +30,6 @@ from pyentmax.autograd import Tensor
 from pyentmax.data import bucketed_batches, make_batch
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq
 from pyentmax.nn.optim import Adam, clip_gradients
-from pyentmax.system.blas import limit_blas
 from pyentmax.system.memory import keep_freed_memory, peak_memory
 from pyentmax.tasks.inflection import Inflector, english_verbs
 
@@ -54,7 +53,6 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
     return [[{**settings, "size": "medium"}]]
 
 
-@limit_blas(1)
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Time updates and their bare products, turn by turn."""
     keep_freed_memory()

@@ -66,10 +66,6 @@ class EncoderDecoder(ABC, Generic[Config]):
             lambda dtype: self.initialize(self.config, rng, self.bos, self.eos, dtype).params,
         )
 
-    def check_trainable(self) -> None:
-        """Raise a ValueError if the output mapping has no loss."""
-        self.output.require_loss()
-
     @property
     def xp(self) -> ModuleType:
         """The array module of the parameters: numpy, or cupy."""

@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from pyentmax.calls.devices import device_module
-from pyentmax.system.blas import limit_blas
 from pyentmax.training import (
     BEST,
     LAST,
@@ -125,7 +124,6 @@ class SavedModel:
         save_checkpoint(path, self.arrays(), {"kind": self.kind, **self.description()})
 
     @classmethod
-    @limit_blas()
     def load(cls, path: str | Path) -> Self:
         """Read what `save` wrote, from the file or from the folder of a run.
 

@@ -21,7 +21,6 @@ from pyentmax.decoding import (
     forced_decoding,
 )
 from pyentmax.models.ensemble import Ensemble
-from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.model_files import SavedModel
 from pyentmax.training import CheckpointError
 
@@ -90,17 +89,15 @@ class SequenceDecoder:
         """
         if mask is None:
             mask = np.ones_like(ids, bool)
-        with limit_blas():
-            if search == "beam":
-                return beam_search(self.model, ids, mask, beam=beam, n_best=n_best, **options)
-            if search == "exact":
-                return exact_search(self.model, ids, mask, n_best=n_best, budget=budget, **options)
+        if search == "beam":
+            return beam_search(self.model, ids, mask, beam=beam, n_best=n_best, **options)
+        if search == "exact":
+            return exact_search(self.model, ids, mask, n_best=n_best, budget=budget, **options)
         raise ValueError(f"search: expected 'beam' or 'exact', got {search!r}")
 
     def force_tokens(self, ids: NDArray[np.int64], target: NDArray[np.int64]) -> ForcedDecoding:
         """What the model finds possible at each step of a target, for one source."""
-        with limit_blas():
-            return forced_decoding(self.model, ids[None], np.ones((1, len(ids)), bool), [target])[0]
+        return forced_decoding(self.model, ids[None], np.ones((1, len(ids)), bool), [target])[0]
 
 
 class SavedDecoder(SequenceDecoder, SavedModel):

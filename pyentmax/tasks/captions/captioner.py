@@ -13,7 +13,6 @@ from pyentmax.calls.devices import to_host
 from pyentmax.data import BOS, EOS, SPECIALS, Batch, Vocabulary, make_batch
 from pyentmax.models.grid_transformer import GridTransformer, GridTransformerConfig
 from pyentmax.models.transformer import Transformer
-from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.captions.scenes import (
     COLOURS,
     FEATURES,
@@ -65,7 +64,6 @@ class Captioner(SavedModel):
         self.model, self.vocabulary = model, vocabulary
 
     @classmethod
-    @limit_blas()
     def untrained(cls, rng: np.random.Generator, **config: Any) -> Self:
         """A model with random parameters; ``config`` are fields of `GridTransformerConfig`."""
         words = [*COLOURS, *SHAPES, *" ".join(RELATIONS).split()]
@@ -73,7 +71,6 @@ class Captioner(SavedModel):
         shape = GridTransformerConfig(FEATURES, len(vocabulary), rows=GRID, columns=GRID, **config)
         return cls(GridTransformer.initialize(shape, rng, bos=BOS, eos=EOS), vocabulary)
 
-    @limit_blas()
     def caption(self, images: NDArray[np.uint8], batch_size: int = 128) -> list[Captioned]:
         """The most probable caption of each image, word by word."""
         found = []
@@ -94,7 +91,6 @@ class Captioner(SavedModel):
                 found.append(Captioned(tuple(words), attention[:length]))
         return found
 
-    @limit_blas()
     def validate(
         self, scenes: Sequence[Scene], images: NDArray[np.uint8], batch_size: int = 128
     ) -> Validation:

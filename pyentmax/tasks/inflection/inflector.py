@@ -21,7 +21,6 @@ from pyentmax.data import (
 )
 from pyentmax.decoding import ForcedDecoding, SearchResult, forced_decoding, greedy_search
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
-from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.inflection.examples import (
     LANGUAGE_MARK,
     Example,
@@ -103,10 +102,7 @@ class WordDecoder(SequenceDecoder):
             for index in bucketed_batches(pairs, batch_size):
                 batch = make_batch(pairs, index)
                 targets = [pairs[i][1] for i in index]
-                with limit_blas():
-                    decodings = forced_decoding(
-                        self.model, batch.source, batch.source_mask, targets
-                    )
+                decodings = forced_decoding(self.model, batch.source, batch.source_mask, targets)
                 yield from zip(map(int, index), decodings, strict=True)
                 advance(len(batch))
 
@@ -197,7 +193,6 @@ class Inflector(WordDecoder, SavedDecoder):
     model: RNNSeq2Seq
 
     @classmethod
-    @limit_blas()
     def untrained(
         cls, examples: Sequence[Example], rng: np.random.Generator, **config: Any
     ) -> Self:
@@ -215,7 +210,6 @@ class Inflector(WordDecoder, SavedDecoder):
         shape = RNNSeq2SeqConfig(source_size=len(source), target_size=len(target), **config)
         return cls(RNNSeq2Seq.initialize(shape, rng, bos=BOS, eos=EOS), source, target)
 
-    @limit_blas()
     def validate(self, examples: Sequence[Example], batch_size: int = 128) -> Validation:
         """Mean loss per token, and share of forms that greedy search gets entirely right."""
         pairs = self.pairs(examples)

@@ -12,7 +12,6 @@ from pyentmax.calls.devices import to_host
 from pyentmax.data import BOS, EOS, SPECIALS, DataError, Vocabulary, cut
 from pyentmax.decoding.sampling import check_choice, draw_tokens
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
-from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.model_files import SavedModel
 from pyentmax.training import Validation
 
@@ -60,7 +59,6 @@ class Writer(SavedModel):
         self.model, self.vocabulary, self.context = model, vocabulary, context
 
     @classmethod
-    @limit_blas()
     def untrained(cls, text: str, rng: np.random.Generator, context: int, **config: Any) -> Self:
         """A model with random parameters, and a vocabulary of what occurs in the text.
 
@@ -110,7 +108,6 @@ class Writer(SavedModel):
             p, _ = model.output.probabilities(scores)
             yield Predictions(to_host(p), batch.tokens_out[:, -counted:].reshape(-1))
 
-    @limit_blas()
     def bits(
         self,
         tokens: np.ndarray,
@@ -131,7 +128,6 @@ class Writer(SavedModel):
         with np.errstate(divide="ignore"):
             return float(-np.log2(p[-limit:] if limit else p).mean())
 
-    @limit_blas()
     def validate(self, tokens: np.ndarray) -> Validation:
         """Mean loss per character, and the share of characters that are the most probable ones.
 
@@ -150,7 +146,6 @@ class Writer(SavedModel):
         return Validation(loss / count, right / count)
 
     # --- writing ----------------------------------------------------------------------------------
-    @limit_blas()
     def write(
         self,
         beginning: str,

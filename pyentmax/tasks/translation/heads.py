@@ -39,7 +39,6 @@ from pyentmax.analysis import (
 )
 from pyentmax.data import DataError, Pair
 from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
-from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.model_files import best_of
 from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.parallel import SentencePair
@@ -80,7 +79,6 @@ class Measured:
 
 
 # --- measuring ------------------------------------------------------------------------------------
-@limit_blas()
 def measure(
     paths: Sequence[Path],
     pairs: Sequence[SentencePair],

@@ -22,7 +22,6 @@ from pyentmax.data import (
 from pyentmax.decoding import ForcedDecoding, Hypothesis, JoinableDecodable, SearchResult
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
-from pyentmax.system.blas import limit_blas
 from pyentmax.tasks.sequences import SavedDecoder, SequenceDecoder, load_ensemble
 from pyentmax.tasks.translation.parallel import SentencePair
 from pyentmax.tasks.translation.segmentation import Segmenter, segmenter_from
@@ -199,7 +198,6 @@ class Translator(SentenceDecoder, SavedDecoder):
     model: Any
 
     @classmethod
-    @limit_blas()
     def untrained(
         cls,
         architecture: str,
@@ -233,7 +231,6 @@ class Translator(SentenceDecoder, SavedDecoder):
             name for name, (network, _) in ARCHITECTURES.items() if isinstance(self.model, network)
         )
 
-    @limit_blas()
     def validate(self, pairs: Sequence[Pair], batch_size: int = 128) -> Validation:
         """Mean loss per token, and the share of tokens that are the most probable ones.
 
