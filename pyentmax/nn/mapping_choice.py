@@ -97,18 +97,6 @@ class ChosenMapping(NamedTuple):
         most = np.log(np.maximum(doubt.most, np.finfo(log_p.dtype).tiny))
         return log_p, support | doubt.where, most
 
-    def require_loss(self) -> None:
-        """Raise a ValueError unless the mapping has a Fenchel-Young loss to train a model with.
-
-        A trained model can have one without: it decodes.
-        """
-        if _RECORDS[self.name].omega is None:
-            known = ", ".join(name for name, record in _RECORDS.items() if record.omega)
-            raise ValueError(
-                "output: expected a mapping with a Fenchel-Young loss to train the model with, "
-                f"one of {known}; {self.name} has none"
-            )
-
     def require_distribution(self) -> None:
         """Raise a ValueError unless what the mapping gives sums to 1, as chances do."""
         if not (_RECORDS[self.name].on_simplex or self.params == (1.0,)):

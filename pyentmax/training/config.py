@@ -70,28 +70,34 @@ class TrainingConfig:
         store_python_numbers(self)
         betas: Any = self.betas
         if isinstance(betas, list):  # from a file
-            betas = tuple(betas)
-            object.__setattr__(self, "betas", betas)
-        given: Any = self.rate_factors or {}
-        factors = given.values() if isinstance(given, dict) else [math.nan]
-        warmup = "a number with the schedule 'inverse_sqrt', and only there"
-        average, pair = "a number with an average above 1, and only there", "two numbers in [0, 1)"
-        optional = ("validate_every", "patience", "warmup", "average_every")
-        counts = {name: getattr(self, name) for name in ("updates", "accumulate", "average")}
-        counts |= {name: value for name in optional if (value := getattr(self, name)) is not None}
-        for name, right, expected in (
-            *((name, _is_count(x), "a whole number from 1 up") for name, x in counts.items()),
-            ("seed", self.seed == 0 or _is_count(self.seed), "a whole number from 0 up"),
-            ("rate", _in(self.rate, 0) and self.rate > 0, "a finite number above 0"),
-            ("clip", is_number(self.clip) and self.clip > 0, "a number above 0"),
-            ("schedule", self.schedule in SCHEDULES, f"one of {', '.join(SCHEDULES)}"),
-            ("warmup", (self.warmup is not None) == (self.schedule == "inverse_sqrt"), warmup),
-            ("average_every", (self.average_every is not None) == (self.average != 1), average),
-            ("betas", type(betas) is tuple and [_in(b, 0, 1) for b in betas] == [True, True], pair),
-            ("rate_factors", all(_in(x, 0) for x in factors), "names with a factor from 0 up each"),
-        ):
-            if not right:
-                raise ValueError(f"{name}: expected {expected}, got {getattr(self, name)!r}")
+            object.__setattr__(self, "betas", tuple(betas))
+        for name in ("updates", "accumulate", "average"):
+            self._require(name, _is_count, "a whole number from 1 up")
+        for name in ("validate_every", "patience", "warmup", "average_every"):
+            self._require(name, lambda x: x is None or _is_count(x), "a whole number from 1 up")
+        self._require("seed", lambda x: type(x) is int and x >= 0, "a whole number from 0 up")
+        self._require(
+            "rate", lambda x: is_number(x) and 0 < x < math.inf, "a finite number above 0"
+        )
+        self._require("clip", lambda x: is_number(x) and x > 0, "a number above 0")
+        self._require("schedule", lambda x: x in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
+        self._require(
+            "warmup",
+            lambda x: (x is not None) == (self.schedule == "inverse_sqrt"),
+            "a number with the schedule 'inverse_sqrt', and only there",
+        )
+        self._require(
+            "average_every",
+            lambda x: (x is not None) == (self.average > 1),
+            "a number with an average above 1, and only there",
+        )
+        self._require("betas", _are_betas, "two numbers in [0, 1)")
+        self._require("rate_factors", _are_factors, "names with a factor from 0 up each")
+
+    def _require(self, name: str, is_right: Callable[[Any], bool], expected: str) -> None:
+        value = getattr(self, name)
+        if not is_right(value):
+            raise ValueError(f"{name}: expected {expected}, got {value!r}")
 
     @property
     def extendable(self) -> bool:
@@ -103,8 +109,14 @@ def _is_count(x: Any) -> bool:
     return type(x) is int and x >= 1
 
 
-def _in(x: Any, least: float, below: float = math.inf) -> bool:
-    return is_number(x) and least <= x < below
+def _are_betas(x: Any) -> bool:
+    return isinstance(x, tuple) and len(x) == 2 and all(is_number(b) and 0 <= b < 1 for b in x)
+
+
+def _are_factors(x: Any) -> bool:
+    if x is None:
+        return True
+    return isinstance(x, dict) and all(is_number(f) and 0 <= f < math.inf for f in x.values())
 
 
 @dataclass(frozen=True)
@@ -124,8 +136,6 @@ class RunOptions:
         Show a bar with examples (or tokens) per second, loss and validation accuracy.
     blas_threads : int, optional
         How many threads BLAS may use. By default 1, or a limit that is already in force.
-    pause_after : int, optional
-        Stop after this number of updates, as Ctrl-C would; the run can be resumed.
     save_every : float, default 60
         Seconds of updates after which ``last.npz`` is written between validations.
     clock : callable, default `time.perf_counter`
@@ -139,7 +149,6 @@ class RunOptions:
     keep: str = "best"
     progress: bool = True
     blas_threads: int | None = None
-    pause_after: int | None = None
     save_every: float = 60.0
     clock: Callable[[], float] = time.perf_counter
     demonstration: str | None = None
@@ -149,8 +158,6 @@ class RunOptions:
             object.__setattr__(self, "directory", Path(self.directory))
         if self.keep not in ("best", "last"):
             raise ValueError(f"keep: expected 'best' or 'last', got {self.keep!r}")
-        if self.pause_after is not None and self.pause_after < 1:
-            raise ValueError(f"pause_after: expected at least 1 update, got {self.pause_after}")
         if self.resume and self.directory is None:
             raise ValueError("resume: expected the directory of the run, got none")
 
@@ -170,8 +177,8 @@ class RunOptions:
         if folder is None or (not self.resume and not folder.exists()):
             return
         if self.resume:
-            if not (folder / LAST).exists():
-                raise FileNotFoundError(f"no run to resume: there is no {folder / LAST}")
+            if not (folder / SETTINGS).exists():
+                raise FileNotFoundError(f"no run to resume: there is no {folder / SETTINGS}")
             return
         # Hidden files are our lock and those of file browsers; settings alone are those of a run
         # that failed before its first checkpoint.

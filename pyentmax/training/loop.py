@@ -121,8 +121,7 @@ def train(
         progress = Progress(config.updates, run.updates, options.progress)
         with closing(progress), defer_interrupt() as interrupted:
             run.begin()
-            pause = math.inf if options.pause_after is None else options.pause_after
-            while not (run.finished() or interrupted() or run.updates >= pause):
+            while not (run.finished() or interrupted()):
                 run.update()
                 progress.updated(run.figures)
                 if run.updates % run.validate_every == 0 or run.updates == config.updates:
@@ -130,7 +129,7 @@ def train(
                     progress.validated(run.updates, run.figures())
                 elif run.seconds - run.saved_at >= options.save_every:
                     run.save()
-            run.history.interrupted = interrupted() or not run.finished()
+            run.history.interrupted = interrupted()
             if run.history.interrupted:
                 run.save()
     if options.keep == "best" and run.best is not None:
@@ -357,11 +356,13 @@ class _Run:
         save_checkpoint(self.directory / LAST, arrays, meta)
 
     def load(self) -> None:
-        """Restore what :meth:`save` wrote."""
+        """Restore what :meth:`save` wrote; a run killed before its first checkpoint begins anew."""
         assert self.directory is not None
         extends = self.config.validate_every if self.config.extendable else None
         check_settings(self.directory, self.settings, extends=extends)
         path = self.directory / LAST
+        if not path.exists():
+            return
         arrays, meta = load_checkpoint(path, TRAINING_STATE)
         try:
             self.set_parameters(self._parameters("param", arrays))
@@ -382,13 +383,8 @@ class _Run:
             ) from error
 
     def _parameters(self, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-        """The arrays with a prefix, on the model's device, if they are those of this model."""
-        found = without_prefix(prefix, arrays)
-        for name, x in self.model.params.items():
-            expected, got = (f"{a.dtype} of shape {a.shape}" for a in (x, found[name]))
-            if got != expected:
-                raise ValueError(f"{prefix}.{name}: expected {expected}, got {got}")
-        return {name: self.xp.asarray(found[name]) for name in self.model.params}
+        """The arrays with a prefix that belong to the model's parameters, on its device."""
+        return {name: self.xp.asarray(arrays[f"{prefix}.{name}"]) for name in self.model.params}
 
 
 def _schedule(config: TrainingConfig) -> LinearDecay | HalveOnPlateau | InverseSquareRoot:

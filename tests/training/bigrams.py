@@ -1,4 +1,6 @@
-"""A model and a source of batches of one's own, as small as can be."""
+"""The smallest model and source of batches, and a source that interrupts the training."""
+
+import signal
 
 import numpy as np
 
@@ -27,3 +29,19 @@ class Windows:
 
     def count(self, batch):
         return len(batch) - 1
+
+
+class Interrupting:
+    """Other batches, and Ctrl-C's signal while batch number ``stop`` is in use."""
+
+    def __init__(self, batches, stop):
+        self.batches, self.stop, self.counted, self.unit = batches, stop, 0, batches.unit
+
+    def epoch(self, rng):
+        return self.batches.epoch(rng)
+
+    def count(self, batch):
+        self.counted += 1
+        if self.counted == self.stop:
+            signal.raise_signal(signal.SIGINT)
+        return self.batches.count(batch)
