@@ -9,6 +9,7 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from stages import slow
 
 from pyentmax.thresholds import (
     Threshold,
@@ -287,7 +288,7 @@ def newton_bound(d: int, epsilon: float) -> float:
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("d", [1, 2, 17, 1000, 20_000])
+@pytest.mark.parametrize("d", [1, 2, 17, 1000, *slow(20_000)])
 def test_kernel_searches_stay_within_bounds(d: int, dtype: type) -> None:
     falling = np.stack(
         [-np.geomspace(1e-12, 1, d), -(0.5 ** np.arange(d)), np.linspace(-1, 0, d), np.zeros(d)]

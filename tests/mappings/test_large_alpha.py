@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
 from typing import Any
 
 import mpmath
@@ -12,7 +11,7 @@ import pytest
 import pyentmax as pe
 
 DTYPES = [np.float32, np.float64]
-ALPHAS = [300, 1e5, 1e10, 1.3e17, 2.0**60, 1e20, 2e38, 3e38, 3.5e38, 1e39, 1e200, 1e305, 1.7e308]
+ALPHAS = [300, 1e5, 1e10, 2.0**60, 3e38, 1e39, 1e305]
 SCORES = [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.5, 0.0], [0.0, 0.0, 0.0], [3.0, 3 - 2e-7, 2.0]]
 PROBABILITIES = [
     [0.9, 0.05, 0.05],
@@ -181,20 +180,3 @@ def test_normmax_derivatives_near_corner_keep_digits(p: list[float], alpha: floa
         for form in ("", ".reference"):
             found = function("normmax_jvp", form)(p, np.array(v), alpha)
             assert (np.abs(found - expected) <= room).all()
-
-
-@pytest.mark.parametrize("form", ["", ".reference"])
-@pytest.mark.parametrize(("dtype", "alpha"), [(np.float32, 1e10), (np.float64, 1e25)])
-def test_two_entries_exchange_infinite_derivatives(
-    dtype: type, alpha: float, form: str
-) -> None:
-    """A sum of logarithms lost the smaller of them, and the smaller of two s counted 1."""
-    least = np.finfo(dtype).epsneg
-    for few in (least, dtype(1e-30)):
-        p = np.array([few, 0, 1 - least], dtype)
-        product = attrgetter(f"entmax_jvp{form}")(pe)
-        moved = product(p, np.array([-1, 0, -18], dtype), alpha)
-        np.testing.assert_array_equal(moved, [np.inf, 0, -np.inf])
-        jacobian = pe.entmax_jacobian(p, alpha)
-        expected = [[np.inf, 0, -np.inf], [0, 0, 0], [-np.inf, 0, np.inf]]
-        np.testing.assert_array_equal(jacobian, expected)

@@ -13,6 +13,7 @@ from exact_rows import exact_row
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from stages import slow
 
 import pyentmax
 
@@ -57,7 +58,7 @@ def assert_accurate(log_p: np.ndarray, z: np.ndarray, alpha: float) -> None:
 @every_case
 @every_way
 @every_dtype
-@pytest.mark.parametrize("n", [1, 2, 5, pytest.param(130, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n", [5, *slow(1, 2, 130)])
 def test_against_fifty_digits(
     name: str, params: tuple[float, ...], alpha: float, way: str, dtype: type, n: int
 ) -> None:

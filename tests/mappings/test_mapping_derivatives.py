@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from mapping_oracles import exact_entmax
+from stages import slow
 
 import pyentmax
 from pyentmax import MAPPINGS, check_jacobian, check_vjp
@@ -35,9 +36,7 @@ def test_jacobian_against_differences(name: str, params: tuple[float, ...]) -> N
 
 
 @every_case
-@pytest.mark.parametrize(
-    "axis", [0, -2, *(pytest.param(axis, marks=pytest.mark.slow) for axis in (1, -3))]
-)
+@pytest.mark.parametrize("axis", [-2, *slow(0, 1, -3)])
 def test_vjp_against_differences_on_every_axis(
     name: str, params: tuple[float, ...], axis: int
 ) -> None:
@@ -153,7 +152,7 @@ def _slope_in_alpha(z: np.ndarray, alpha: mpmath.mpf, digits: int = 60) -> np.nd
 
 
 @pytest.mark.parametrize("beta", BETAS)
-@pytest.mark.parametrize("d", [2, pytest.param(5, marks=pytest.mark.slow), 12])
+@pytest.mark.parametrize("d", [5, *slow(2, 12)])
 def test_grad_alpha_against_many_digits(beta: float, d: int) -> None:
     """The published formula is wrong in every digit at β = 1e−8 (MATH: error ε/β²)."""
     z = np.random.default_rng(d).standard_normal(d) / (1 + beta)

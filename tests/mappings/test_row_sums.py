@@ -71,7 +71,7 @@ def test_rows_of_near_ties_are_exact(name: str, dtype: type) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", ["", ".reference"])
-@pytest.mark.parametrize("alpha", [1.999, 2, *slow(1 + 2 / 3, 1.9, 1.99, 1.9999, 2 - 1e-6)])
+@pytest.mark.parametrize("alpha", [2, *slow(1 + 2 / 3, 1.9, 1.99, 1.999, 1.9999, 2 - 1e-6)])
 def test_entries_around_threshold_get_their_share(
     alpha: float, form: str, dtype: type
 ) -> None:
