@@ -37,7 +37,7 @@ def accuracy() -> ModuleType:
         pytest.param("float64", 40_000, marks=pytest.mark.deep),
     ],
 )
-def test_a_sample_keeps_the_contract(accuracy: ModuleType, dtype: str, rows: int) -> None:
+def test_sample_keeps_the_contract(accuracy: ModuleType, dtype: str, rows: int) -> None:
     state = accuracy.State(dtype, seed=1, backend="")
     accuracy.check_until(state, rows)
     assert state.rows >= rows
@@ -58,7 +58,7 @@ def test_a_sample_keeps_the_contract(accuracy: ModuleType, dtype: str, rows: int
         ("entmax", lambda p: p[:, ::-1], "entmax, 1 < α ≤ 2: p"),
     ],
 )
-def test_errors_are_seen(
+def test_errors_are_detected(
     accuracy: ModuleType, monkeypatch: pytest.MonkeyPatch, name: str, wrong: Any, check: str
 ) -> None:
     right = getattr(pyentmax, name)
@@ -69,7 +69,7 @@ def test_errors_are_seen(
     assert not [w for c, w in state.worst.items() if not c.startswith(name) and w.use > 1]
 
 
-def test_a_stopped_run_goes_on_where_it_was(accuracy: ModuleType, tmp_path: Path) -> None:
+def test_stopped_run_resumes(accuracy: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     whole = accuracy.resumed(None, "float32", 3)
     accuracy.check_until(whole, 4_000)

@@ -67,7 +67,7 @@ def faults(text: str) -> list[str]:
     return found
 
 
-def test_what_the_equations_name_exists():
+def test_names_in_equations_exist():
     text = EQUATIONS.read_text(encoding="utf-8")
     assert len(rows(text)) > 60
     assert not faults(text)
@@ -84,7 +84,7 @@ def test_what_the_equations_name_exists():
         ("`topk_softmax_support`", "–", "needs functions and a test"),
     ],
 )
-def test_what_is_not_there_is_told(old, new, said):
+def test_missing_names_are_reported(old, new, said):
     text = EQUATIONS.read_text(encoding="utf-8")
     assert old in text
     found = faults(text.replace(old, new))
@@ -124,7 +124,7 @@ def site(tmp_path):
     return tmp_path
 
 
-def test_a_good_site(check_site, site, capsys):
+def test_good_site_has_no_fault(check_site, site, capsys):
     assert check_site.main(site) == 0
     assert "no dead link" in capsys.readouterr().out
 
@@ -142,7 +142,7 @@ def test_a_good_site(check_site, site, capsys):
         ('<link rel="stylesheet" href="//fonts.example/a.css">', "fetches //fonts.example"),
     ],
 )
-def test_a_bad_page(check_site, site, capsys, bad, said):
+def test_bad_page_is_reported(check_site, site, capsys, bad, said):
     with (site / "index.html").open("a", encoding="utf-8") as page:
         page.write(bad)
     assert check_site.main(site) == 1
@@ -152,12 +152,12 @@ def test_a_bad_page(check_site, site, capsys, bad, said):
 @pytest.mark.parametrize(
     "rule", ['@import "https://fonts.example/a"', "p { src: url(//fonts.example/a.woff) }"]
 )
-def test_a_style_from_afar(check_site, site, capsys, rule):
+def test_remote_style_is_reported(check_site, site, capsys, rule):
     (site / "_static" / "a.css").write_text(rule)
     assert check_site.main(site) == 1
     assert "fonts.example" in capsys.readouterr().out
 
 
-def test_no_site(check_site, tmp_path, capsys):
+def test_missing_site_is_reported(check_site, tmp_path, capsys):
     assert check_site.main(tmp_path) == 1
     assert "run make docs" in capsys.readouterr().out

@@ -36,12 +36,12 @@ def test_metadata():
     }  # fmt: skip
 
 
-def test_numpy_is_the_only_requirement_of_a_plain_install():
+def test_plain_install_needs_numpy_only():
     required = [r for r in importlib.metadata.requires("pyentmax") or [] if "extra ==" not in r]
     assert [re.split(r"[<>=!~ ;\[]", r)[0] for r in required] == ["numpy"]
 
 
-def test_importing_the_package_imports_nothing_but_numpy():
+def test_import_loads_only_numpy():
     heavy = ["scipy", "matplotlib", "tqdm", "pooch", "sentencepiece", "sacrebleu", "cupy", "torch"]
     code = f"import sys, pyentmax; print([m for m in {heavy} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -51,7 +51,7 @@ def test_importing_the_package_imports_nothing_but_numpy():
 @pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has its lock"
 )
-def test_the_kernels_leave_the_interpreter_without_its_lock():
+def test_kernels_leave_the_gil_disabled():
     code = "import sys, pyentmax.mappings, pyentmax._cpu; print(sys._is_gil_enabled())"
     command = [sys.executable, "-W", "error", "-c", code]
     clean = {k: v for k, v in os.environ.items() if k != "PYTHON_GIL"}
@@ -59,7 +59,7 @@ def test_the_kernels_leave_the_interpreter_without_its_lock():
     assert run.stdout.strip() == "False"
 
 
-def test_the_typing_marker_and_the_data_come_along():
+def test_data_files_are_installed():
     package = importlib.resources.files("pyentmax")
     assert (package / "py.typed").is_file()
     assert (package / "tasks" / "inflection" / "english_verbs.tsv").is_file()
@@ -93,7 +93,7 @@ def build(project: Path, **environment: str) -> tuple[int, str, bool]:
 
 
 @pytest.mark.slow
-def test_without_a_compiler_the_build_succeeds_and_warns_once(project: Path):
+def test_build_without_compiler_warns_once(project: Path):
     code, printed, built = build(project, CC=NO_COMPILER)
     assert code == 0, printed
     assert not built
@@ -102,7 +102,7 @@ def test_without_a_compiler_the_build_succeeds_and_warns_once(project: Path):
 
 
 @pytest.mark.slow
-def test_code_that_does_not_compile_is_no_obstacle_either(project: Path):
+def test_build_of_broken_code_warns_once(project: Path):
     broken = "#error a compiler that cannot\n"
     (project / "cython_ext" / "_cpu.pyx").write_text(
         f'cdef extern from *:\n    """\n    {broken}    """\n'
@@ -116,14 +116,14 @@ def test_code_that_does_not_compile_is_no_obstacle_either(project: Path):
 
 
 @pytest.mark.slow
-def test_required_kernels_that_do_not_compile_are_an_error(project: Path):
+def test_required_kernels_that_fail_are_an_error(project: Path):
     code, printed, built = build(project, CC=NO_COMPILER, PYENTMAX_REQUIRE_EXT="1")
     assert code != 0, printed
     assert not built
     assert NO_COMPILER in printed, printed
 
 
-def test_leaving_the_kernels_out_on_purpose_needs_no_warning(project: Path):
+def test_build_without_kernels_on_request_is_silent(project: Path):
     code, printed, built = build(project, CC=NO_COMPILER, PYENTMAX_NO_EXT="1")
     assert code == 0, printed
     assert not built
@@ -132,7 +132,7 @@ def test_leaving_the_kernels_out_on_purpose_needs_no_warning(project: Path):
 
 @pytest.mark.deep  # every other test runs what such a build has made
 @needs_kernels
-def test_with_a_compiler_the_kernels_are_built(project: Path):
+def test_build_with_compiler_makes_kernels(project: Path):
     code, printed, built = build(project, PYENTMAX_REQUIRE_EXT="1")
     assert code == 0, printed
     assert built
@@ -140,7 +140,7 @@ def test_with_a_compiler_the_kernels_are_built(project: Path):
 
 
 @needs_kernels
-def test_the_kernels_name_no_folder_of_the_machine_that_built_them():
+def test_kernels_contain_no_build_folder():
     kernels = importlib.util.find_spec("pyentmax._cpu")
     assert kernels is not None
     code = Path(str(kernels.origin)).read_bytes()

@@ -50,7 +50,7 @@ def faults(source: str) -> list[str]:
     return found
 
 
-def test_the_twins_that_kernels_name_exist() -> None:
+def test_twins_named_in_kernels_exist() -> None:
     assert len(SOURCES) > 50
     found = [
         f"{path.parent.name}/{path.name}: {fault}"
@@ -69,7 +69,7 @@ def test_missing_twins_are_reported() -> None:
     assert fault.startswith("no guess in")
 
 
-def test_every_search_of_a_kernel_is_in_the_table_of_twins() -> None:
+def test_every_kernel_search_is_listed() -> None:
     """Those of the CPU lie in one folder, those of the GPU are functions named solve or search."""
     searches = {path for path in SOURCES if path.parent.name == "thresholds"}
     searches |= {
@@ -97,7 +97,7 @@ def score_rows(d: int) -> np.ndarray:
     return z - z.max(axis=-1, keepdims=True)
 
 
-def test_the_package_knows_how_many_rows_kernels_do_side_by_side() -> None:
+def test_block_sizes_agree_with_kernels() -> None:
     sizes = (ROOT / "cython_ext" / "rows" / "sizes.h").read_text("utf-8")
     for name in ("BLOCK", "SHORT"):
         assert re.findall(rf"^    {name} = (\d+),", sizes, re.M) == [str(getattr(gufuncs, name))]
@@ -113,7 +113,7 @@ SEARCHES: dict[str, tuple[float, Callable[..., thresholds.Threshold]]] = {
 
 @pytest.mark.parametrize("name", SEARCHES)
 @pytest.mark.parametrize("d", [7, 40, 3000])
-def test_a_twin_computes_what_the_kernel_does(name: str, d: int) -> None:
+def test_twin_agrees_with_kernel(name: str, d: int) -> None:
     """Up to ε of the scores, which changes p by its slope, p^{2−α}, times that."""
     alpha, solve = SEARCHES[name]
     z = score_rows(d)
@@ -127,7 +127,7 @@ def test_a_twin_computes_what_the_kernel_does(name: str, d: int) -> None:
         assert (np.abs(p - twin) <= room + 1e-15).all()
 
 
-def test_the_twin_of_steep_entmax_computes_what_the_kernel_does() -> None:
+def test_twin_of_steep_entmax_agrees() -> None:
     z = score_rows(40)
     for alpha in (2.5, 4.0):
         beta = np.array([alpha - 1])
@@ -135,7 +135,7 @@ def test_the_twin_of_steep_entmax_computes_what_the_kernel_does() -> None:
         np.testing.assert_allclose(twin**beta, p**beta, rtol=0, atol=1e-14)
 
 
-def test_the_twins_of_bounded_mappings_compute_what_the_kernels_do() -> None:
+def test_twins_of_bounded_mappings_agree() -> None:
     z = score_rows(40)
     upper = np.random.default_rng(1).random(z.shape) * 0.2
     p, q, r = pyentmax.csparsemax(z, upper), pyentmax.csoftmax(z, upper), z.clip(-5)
@@ -147,7 +147,7 @@ def test_the_twins_of_bounded_mappings_compute_what_the_kernels_do() -> None:
         np.testing.assert_allclose(budget, pyentmax.budget_sparsemax(r, 3), rtol=0, atol=room)
 
 
-def test_the_twins_of_top_k_find_what_the_kernels_keep() -> None:
+def test_twins_of_topk_agree() -> None:
     z = score_rows(3000)
     for k in (1, 5, 2000):
         kept = pyentmax.topk_softmax_support(z, k)
@@ -156,7 +156,7 @@ def test_the_twins_of_top_k_find_what_the_kernels_keep() -> None:
 
 
 @pytest.mark.parametrize("strength", [0.01, 0.1, 1, 10])
-def test_the_twin_of_the_gpus_smoothing_computes_what_fusedmax_does(strength: float) -> None:
+def test_twin_of_gpu_smoothing_agrees(strength: float) -> None:
     z = score_rows(30)[:4] + np.random.default_rng(2).standard_normal((4, 30))
     smoothed = np.stack([condat_tv(row, strength) for row in z])
     p = pyentmax.fusedmax(z, strength)

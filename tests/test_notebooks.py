@@ -125,7 +125,7 @@ def test_notebooks_are_numbered_without_gaps():
     assert len(set(numbers)) == len(numbers)
 
 
-def test_old_links_to_notebook_7_lead_on():
+def test_old_links_to_notebook_7_redirect():
     assert {path.name for path in NOTEBOOKS} == {path.name for path in load("run").notebooks()}
     page = read(MOVED)
     assert {cell["cell_type"] for cell in page["cells"]} == {"markdown"}
@@ -255,7 +255,7 @@ def test_exercises_run_with_stub_and_solution(tmp_path, monkeypatch, capsys, sol
 
 @pytest.mark.notebooks
 @pytest.mark.skipif(os.name != "posix", reason="Windows has no sockets that are files")
-def test_a_kernel_takes_no_port_of_the_machine_and_ends_with_its_notebook(tmp_path, monkeypatch):
+def test_notebook_kernel_opens_no_port(tmp_path, monkeypatch):
     pytest.importorskip("nbclient", reason=NEEDS)
     nbformat = pytest.importorskip("nbformat")
     deep = tmp_path / "temporary" / ("folder" * 20)  # longer than the name of a socket may be

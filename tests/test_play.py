@@ -105,7 +105,7 @@ def test_dragging_a_score_moves_p(browser):
     assert after["p"][0] < before["p"][0]
 
 
-def test_dragging_alpha_goes_from_softmax_to_argmax(browser):
+def test_dragging_alpha_reaches_softmax_and_argmax(browser):
     choose(browser, "entmax")
     browser.drag("#play-alpha", 0.5, 0.0)
     assert compare(browser)["alpha"] == 1
@@ -116,7 +116,7 @@ def test_dragging_alpha_goes_from_softmax_to_argmax(browser):
     assert compare(browser)["alpha"] == np.inf
 
 
-def test_topk_and_fusedmax_have_sliders_of_their_own(browser):
+def test_topk_and_fusedmax_have_their_sliders(browser):
     choose(browser, "topk")
     hidden = "return document.getElementById('play-alpha-row').hidden"
     assert browser.run(hidden)
@@ -129,7 +129,7 @@ def test_topk_and_fusedmax_have_sliders_of_their_own(browser):
     assert not browser.run(hidden)
 
 
-def test_the_keyboard_is_enough(browser):
+def test_keyboard_moves_everything(browser):
     browser.run("document.getElementById('play-z2').focus()")
     before = state(browser)
     browser.press("right", "right", "left", "right")
@@ -143,7 +143,7 @@ def test_the_keyboard_is_enough(browser):
     assert compare(browser)["alpha"] == np.inf
 
 
-def test_a_phone_can_do_it(page):
+def test_touch_on_a_phone(page):
     with webdriver.Browser(390, 800, touch=True) as phone:
         phone.open(page)
         assert phone.run("return document.documentElement.scrollWidth") <= 390
@@ -151,7 +151,7 @@ def test_a_phone_can_do_it(page):
         assert compare(phone)["z"][0] < -1
 
 
-def test_every_value_agrees_with_the_library(browser):
+def test_values_agree_with_the_library(browser):
     """Many positions of the sliders, ties and both ends among them, set without a mouse."""
     rng = np.random.default_rng(0)
     rows = [*rng.uniform(-3, 3, size=(12, 3)).round(2).tolist(), [1, 1, 0], [0, 0, 0], [3, -3, 3]]
@@ -171,7 +171,7 @@ def test_every_value_agrees_with_the_library(browser):
             compare(browser)
 
 
-def test_it_says_how_to_write_it_in_python(browser):
+def test_python_code_is_shown(browser):
     for mapping in ("topk", "fusedmax", "entmax"):
         choose(browser, mapping)
         code = browser.run("return document.getElementById('play-python').textContent")
