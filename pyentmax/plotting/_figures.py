@@ -1,4 +1,4 @@
-"""What all figures share: axes, text and saving."""
+"""Common parts of all figures: axes, text and saving."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # before anything is drawn.
 MONOSPACED, CHARACTER = "DejaVu Sans Mono", 0.602
 MAX_PIXELS = 2**25
-"""Of a PNG, which takes some 300 MB to draw."""
+"""Limit on the size of a PNG; drawing one of this size takes some 300 MB."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -59,7 +59,7 @@ def text_axes(
     """Axes for a picture made of text, its font size in points, and its ``write(x, y, text)``.
 
     ``size`` and the limits ``xlim`` and ``ylim`` are in units of that font. It has 13 points in a
-    new figure; in given axes, it is as large as they allow at their current size.
+    new figure; in existing axes, it is as large as their current size allows.
     """
     require_matplotlib()
     from matplotlib.figure import Figure

@@ -37,7 +37,7 @@ def texts(values: Sequence[str], name: str) -> list[str]:
     >>> texts("ab", "source")
     ['a', 'b']
     """
-    found = list(values)
-    if not all(isinstance(value, str) for value in found):
+    labels = list(values)
+    if not all(isinstance(label, str) for label in labels):
         raise TypeError(f"{name} must be a sequence of strings, got {values!r:.60}")
-    return found
+    return labels

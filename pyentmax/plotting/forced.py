@@ -127,6 +127,6 @@ def _column(step: ForcedStep, decode: Callable[[int], str], max_others: int) -> 
     if len(step.others) > max_others:
         lines.append(("", f"+{len(step.others) - max_others} more"))
     token = max(text_width(text) for text, _ in lines)
-    beside = max(text_width(text) for _, text in lines) * LABEL
-    space = 0.4 if beside else 0.0
-    return _Column(lines, certain, step.possible, token + space + beside + 2 * PADDING)
+    labels = max(text_width(text) for _, text in lines) * LABEL
+    space = 0.4 if labels else 0.0
+    return _Column(lines, certain, step.possible, token + space + labels + 2 * PADDING)

@@ -92,22 +92,22 @@ def plot_hypothesis_graph(graph: HypothesisGraph, ax: Axes | None = None) -> Axe
 
 
 def _columns(graph: HypothesisGraph) -> tuple[list[int], dict[tuple[int, ...], float]]:
-    """Each node's column, and the rows (i, i) of nodes and (i, j, column) of passing edges."""
+    """Each node's column, and the rows (i, i) of nodes and (i, j, column) of passing desired."""
     nodes = graph.nodes
     columns = [0] * len(nodes)
     for i, node in enumerate(nodes):  # each stands before those that follow it
         for j in node.following:
             columns[j] = max(columns[j], columns[i] + 1)
-    wanted: list[dict[tuple[int, ...], float]] = [{} for _ in range(max(columns) + 1)]
+    desired: list[dict[tuple[int, ...], float]] = [{} for _ in range(max(columns) + 1)]
     for i, node in enumerate(nodes):
-        wanted[columns[i]][i, i] = sum(node.strings) / len(node.strings)
+        desired[columns[i]][i, i] = sum(node.strings) / len(node.strings)
         for j in node.following:
             shared = sorted(set(node.strings) & set(nodes[j].strings))
             for column in range(columns[i] + 1, columns[j]):
-                wanted[column][i, j, column] = sum(shared) / len(shared)
-    middle = max(map(len, wanted)) * ROW / 2
+                desired[column][i, j, column] = sum(shared) / len(shared)
+    middle = max(map(len, desired)) * ROW / 2
     places: dict[tuple[int, ...], float] = {}
-    for rows in wanted:
+    for rows in desired:
         top = middle - len(rows) * ROW / 2 + ROW / 2
         for row, (_, key) in enumerate(sorted((place, key) for key, place in rows.items())):
             places[key] = top + ROW * row

@@ -43,9 +43,9 @@ def plot_alpha_trajectories(updates: ArrayLike, alphas: Mapping[str, ArrayLike])
     >>> ax.get_title(), len(ax.lines)
     ('encoder self-attention', 2)
     """
-    found = {kind: numbers(path, f"alphas[{kind!r}]", 3) for kind, path in alphas.items()}
-    axes = _panels(1, len(found), (3.4, 3.2), sharey=True)[0]
-    for ax, (kind, path) in zip(axes, found.items(), strict=True):
+    paths = {kind: numbers(path, f"alphas[{kind!r}]", 3) for kind, path in alphas.items()}
+    axes = _panels(1, len(paths), (3.4, 3.2), sharey=True)[0]
+    for ax, (kind, path) in zip(axes, paths.items(), strict=True):
         for layer in range(path.shape[1]):
             lines = ax.plot(updates, path[:, layer], color=COLOURS[layer % len(COLOURS)], lw=1.2)
             lines[0].set_label(f"layer {layer + 1}")
@@ -97,10 +97,10 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
     >>> ax.get_title(), ax.get_ylabel()
     ('encoder self-attention', 'softmax')
     """
-    found = _by_model(densities, "densities")
-    kinds = list(next(iter(found.values())))
-    rows = _panels(len(found), len(kinds), (3.0, 1.7), sharex=True)
-    for number, (axes, (model, by_kind)) in enumerate(zip(rows, found.items(), strict=True)):
+    arrays = _by_model(densities, "densities")
+    kinds = list(next(iter(arrays.values())))
+    rows = _panels(len(arrays), len(kinds), (3.0, 1.7), sharex=True)
+    for number, (axes, (model, by_kind)) in enumerate(zip(rows, arrays.items(), strict=True)):
         for ax, kind in zip(axes, kinds, strict=True):
             values = np.ravel(by_kind[kind])
             share = np.full(len(values), 1 / len(values))
@@ -158,8 +158,8 @@ def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     >>> ax.get_ylabel()
     'Jensen-Shannon divergence'
     """
-    found = _by_model(diversity, "diversity", ndim=1)
-    axes = _by_layer(found, (3.2, 3.0), lw=1.8, ms=5)
+    arrays = _by_model(diversity, "diversity", ndim=1)
+    axes = _by_layer(arrays, (3.2, 3.0), lw=1.8, ms=5)
     for ax in axes:
         ax.set_ylim(0, None)
         _remove_frame(ax)
@@ -286,8 +286,8 @@ def _panels(
     if not rows * columns:
         raise ValueError("nothing to draw: expected at least one panel")
     figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    found = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
-    return [list(row) for row in found]
+    axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
+    return [list(row) for row in axes]
 
 
 def _whole_numbers(axis: Any) -> None:
@@ -327,19 +327,19 @@ def _by_model(
 ) -> dict[str, dict[str, NDArray[np.float64]]]:
     """Model → kind → array; all models have the kinds of the first."""
     kinds = list(next(iter(values.values()), ()))
-    found: dict[str, dict[str, NDArray[np.float64]]] = {}
+    arrays: dict[str, dict[str, NDArray[np.float64]]] = {}
     for model, by_kind in values.items():
-        found[model] = {k: numbers(by_kind[k], f"{name}[{model!r}][{k!r}]", ndim) for k in kinds}
-    return found
+        arrays[model] = {k: numbers(by_kind[k], f"{name}[{model!r}][{k!r}]", ndim) for k in kinds}
+    return arrays
 
 
 def _by_layer(
-    found: Mapping[str, Mapping[str, NDArray[np.float64]]], size: tuple[float, float], **style: Any
+    arrays: Mapping[str, Mapping[str, NDArray[np.float64]]], size: tuple[float, float], **style: Any
 ) -> list[Axes]:
     """A panel for each kind: the numbers of each model against the layer, a line per column."""
-    kinds = list(next(iter(found.values())))
+    kinds = list(next(iter(arrays.values())))
     axes = list(_panels(1, len(kinds), size, sharey=True)[0])
-    for number, (model, by_kind) in enumerate(found.items()):
+    for number, (model, by_kind) in enumerate(arrays.items()):
         for ax, kind in zip(axes, kinds, strict=True):
             values = by_kind[kind]
             layers = np.arange(1, len(values) + 1)

@@ -113,15 +113,15 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     ax.plot([0, 1], [0, 1], color=GREY, lw=1, zorder=1)
     styles = [(BLUE, "o"), (VERMILION, "D")]
     handles = []
-    for (label, found), (colour, marker) in zip(calibrations.items(), styles, strict=False):
-        p = np.array([one.confidence for one in found.bins])
-        accuracy = np.array([one.accuracy for one in found.bins])
-        share = np.array([one.count for one in found.bins]) / found.count
+    for (label, result), (colour, marker) in zip(calibrations.items(), styles, strict=False):
+        p = np.array([one.confidence for one in result.bins])
+        accuracy = np.array([one.accuracy for one in result.bins])
+        share = np.array([one.count for one in result.bins]) / result.count
         low, high = np.minimum(p, accuracy), np.maximum(p, accuracy)
         ax.vlines(p, low, high, color=colour, lw=1, alpha=0.6)
         area = 18 + 220 * share
         ax.scatter(p, accuracy, area, color=colour, marker=marker, alpha=0.85, ec=INK, lw=0.5)
-        name = f"{label}, ECE {found.error:.1%}"
+        name = f"{label}, ECE {result.error:.1%}"
         handles.append(Line2D([], [], color=colour, marker=marker, ls="", label=name))
     ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     ax.set(xlabel="confidence", ylabel="accuracy")

@@ -44,18 +44,18 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     ('update', 'training loss')
     """
     names = ("update", "loss", "dev_accuracy")
-    found = {
+    arrays = {
         name: numbers(history[name], f"history[{name!r}]", ndim=1)
         for name in names
         if name in history
     }
-    lengths = {name: len(values) for name, values in found.items()}
+    lengths = {name: len(values) for name, values in arrays.items()}
     if len(lengths) < len(names) or len(set(lengths.values())) > 1:
         raise ValueError(
             f"history must have lists of the same length named {', '.join(names)}, but their "
             f"lengths are {lengths}"
         )
-    update, loss, accuracy = (found[name] for name in names)
+    update, loss, accuracy = (arrays[name] for name in names)
     ax = axes_or_new(ax, 6.4, 3.6)
     from matplotlib.ticker import PercentFormatter
 

@@ -75,7 +75,7 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
         write(position.left + PADDING, position.y, run)
         write(position.right - PADDING, position.y, mark, color=GREY, ha="right")
         if nested and position.parent is not None:
-            # Beside the edge, on the side away from the parent.
+            # Next to the edge, on the side away from the parent.
             y = position.y + (0.8 if position.y > position.parent.y else -0.8)
             small: dict[str, Any] = {"color": GREY, "ha": "right", "fontsize": 0.68 * unit}
             # A thick edge may pass behind the number.
@@ -105,7 +105,7 @@ def _positions(tree: HypothesisTree) -> list[_Position]:
     """Positions of all nodes, parents first: one row per leaf, parents amid their children."""
     gap = 6.0 if any(not child.is_leaf for child in tree.root.children) else 3.0
     row = count()
-    found: list[_Position] = []
+    positions: list[_Position] = []
     branches: dict[int, list[_Position]] = {}
     waiting: list[tuple[HypothesisNode, _Position | None]] = [(tree.root, None)]
     while waiting:
@@ -117,14 +117,14 @@ def _positions(tree: HypothesisTree) -> list[_Position]:
         position = _Position(node, parent, left, right)
         if node.is_leaf:
             position.y = ROW * next(row)
-        found.append(position)
+        positions.append(position)
         if parent is not None:
             branches.setdefault(id(parent), []).append(position)
         waiting += [(child, position) for child in reversed(node.children)]
-    for position in reversed(found):
+    for position in reversed(positions):
         if heads := branches.get(id(position)):
             position.y = (heads[0].y + heads[-1].y) / 2
-    return found
+    return positions
 
 
 def _box_text(tree: HypothesisTree, node: HypothesisNode) -> tuple[str, str]:
