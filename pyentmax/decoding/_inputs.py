@@ -1,4 +1,4 @@
-"""Checks and defaults that all decoders share."""
+"""Common checks and defaults of all decoders."""
 
 from __future__ import annotations
 

@@ -63,12 +63,12 @@ def beam_search(
     one whose zeros are not proved (``model.output_is_sparse`` is False), it stops once ``beam``
     finished hypotheses are at least as probable as the best open prefix, and it is never exact.
 
-    With ``n_best`` given, a source is done as soon as that many finished hypotheses are at least as
-    probable as its best open prefix: nothing that is still open can change the ``n_best`` best of
-    the list. The prefixes left open then are possible, so the list is not complete. What is proved
-    about it takes the pruned prefixes into account too: the first ``proved`` hypotheses are at
-    least as probable as anything pruned or left open, hence the best of all strings; without that
-    proof they are only the best that this beam finds. ``bound`` and ``mass_bound`` limit the rest.
+    With ``n_best``, a source is done as soon as that many finished hypotheses are at least as
+    probable as its best open prefix: no open prefix can change the ``n_best`` best of the list.
+    The open prefixes are still possible, so the list is not complete. The proof also takes the
+    pruned prefixes into account: the first ``proved`` hypotheses are at least as probable as
+    all pruned and open prefixes, hence the best of all strings; the others are only the best that
+    this beam finds. ``bound`` and ``mass_bound`` limit all strings that are not listed.
 
     Parameters
     ----------
@@ -77,22 +77,22 @@ def beam_search(
     source, source_mask : (B, S) int array, (B, S) bool array
         Token ids and True where they are real.
     beam : int
-        The most open prefixes that each source keeps per step.
+        The largest number of open prefixes per source and step.
     n_best : int, optional
-        Stop once so many best hypotheses are settled. By default the search goes on, to prove the
-        list complete, unless the output mapping is dense.
+        Stop once this many best hypotheses are settled. By default the search continues, to prove
+        the list complete, unless the output mapping is dense.
     max_length : int, optional
         The most tokens of a hypothesis, end symbol not counted; by default 2 × source length + 10.
     normalize : bool
         Where the search stops early, compare hypotheses and open prefixes by their mean
-        log-probability per token, end symbol included. Of many continuations the short ones are
-        the more probable, so that a search that compares probabilities stops before the longer
-        ones with a better mean have ended. The list's order is that of probabilities all the same.
+        log-probability per token, end symbol included. Short strings are more probable, so a
+        search that compares probabilities stops before longer ones with a better mean have ended.
+        The list is still in the order of probabilities.
     keep_attention : bool
         Whether hypotheses carry their attention weights.
     prove : bool
-        False leaves the proofs out, and treats any output mapping as a dense one: for translations
-        alone, in less time.
+        False leaves the proofs out, and treats every output mapping as a dense one: faster, if only
+        the strings are needed.
 
     Returns
     -------
@@ -174,44 +174,45 @@ def beam_search(
             # A probability that rounding lifts above 1 would break the bounds.
             log_prob = np.minimum(log_prob, 0)
         ends = score + log_prob[:, model.eos]
-        # Where certificates count what is left out, all possible continuations are listed. Else
-        # these are enough: the end symbol of each prefix, those that may be kept, and the best of
-        # those that are pruned.
+        # A certificate counts the pruned continuations, so that all possible ones are listed.
+        # Without one these are enough: the end symbol of each prefix, the ``beam`` best, and the
+        # best of those that are pruned.
         most = None if sparse else 2 * beam + 1
-        found = _continuations(step, log_prob, score, source_index, length, most)
-        omitted.underflow(source_index[found.hidden])
-        if rivals is not None and found.hidden.size:
-            rows = found.hidden
-            infinite = np.isneginf(step.log_prob[rows, found.hidden_tokens])
+        candidates = _continuations(step, log_prob, score, source_index, length, most)
+        omitted.underflow(source_index[candidates.hidden])
+        if rivals is not None and candidates.hidden.size:
+            rows = candidates.hidden
+            infinite = np.isneginf(step.log_prob[rows, candidates.hidden_tokens])
             bounds = np.where(infinite, unseen(step)[rows], 0.0)
             rivals.add(source_index[rows], score[rows] + bounds)
 
         ended = np.flatnonzero(step.support[:, model.eos] & np.isfinite(ends))
         finished.add(ended, source_index, ends, length)
-        others = found.tokens != model.eos
-        rows, tokens, total = found.rows[others], found.tokens[others], found.total[others]
+        others = candidates.tokens != model.eos
+        rows, tokens = candidates.rows[others], candidates.tokens[others]
+        total = candidates.total[others]
 
         at_limit = limit[source_index] == length
-        if found.hidden.size:  # all that follows some prefixes may be hidden
-            stuck = np.setdiff1d(found.hidden, found.rows)
+        if candidates.hidden.size:  # all continuations of a prefix may be hidden
+            stuck = np.setdiff1d(candidates.hidden, candidates.rows)
             unfinished.add(stuck[~at_limit[stuck]], source_index, score, length)
         if at_limit.any():
             unfinished.add(np.flatnonzero(at_limit), source_index, score, length)
             too_long = at_limit[rows]
-            of_source = source_index[rows[too_long]]
-            omitted.cut(of_source, total[too_long])
+            cut_sources = source_index[rows[too_long]]
+            omitted.cut(cut_sources, total[too_long])
             if rivals is not None:
-                rivals.add(of_source, total[too_long])
+                rivals.add(cut_sources, total[too_long])
             rows, tokens, total = rows[~too_long], tokens[~too_long], total[~too_long]
 
         kept = _best(rows, total, source_index, beam)
         if sparse or rivals is not None:
             pruned = np.ones(len(rows), dtype=bool)
             pruned[kept] = False
-            of_source = source_index[rows[pruned]]
-            omitted.prune(of_source, total[pruned], length + 1)
+            pruned_sources = source_index[rows[pruned]]
+            omitted.prune(pruned_sources, total[pruned], length + 1)
             if rivals is not None:
-                rivals.add(of_source, total[pruned])
+                rivals.add(pruned_sources, total[pruned])
         rows, tokens, total = rows[kept], tokens[kept], total[kept]
         if enough is not None:
             settled = finished.settled(source_index[rows], total, length + 1)
@@ -267,7 +268,7 @@ class _Continuations(NamedTuple):
 
 
 _NONE = np.zeros(0, dtype=np.int64)
-_LEAST_SHOWN = 1e-300  # a float below has fewer digits, or none
+_LEAST_SHOWN = 1e-300  # smaller floats lose digits
 
 
 def _continuations(
@@ -278,17 +279,13 @@ def _continuations(
     length: int,
     most: int | None,
 ) -> _Continuations:
-    """What may follow the open rows: all of it, or of each source at least the best.
-
-    With ``most`` given, of each source some row has its ``most`` best listed, and nothing that is
-    better than these is missing from the others.
-    """
+    """The continuations of the open rows: all, or at least the ``most`` best of each source."""
     if most is not None:
-        found = _best_of_dense(step, log_prob, score, source_index, most)
-        if found is not None:
-            return found
+        best = _best_of_dense(step, log_prob, score, source_index, most)
+        if best is not None:
+            return best
     vocabulary = log_prob.shape[1]
-    # Much faster than the nonzero of two axes.
+    # Much faster than np.nonzero of two axes.
     rows, tokens = np.divmod(np.flatnonzero(step.support), vocabulary)
     total = score[rows] + log_prob[rows, tokens]
     finite = np.isfinite(total)
@@ -304,16 +301,16 @@ def _continuations(
 def _best_of_dense(
     step: Step, log_prob: FloatArray, score: FloatArray, source_index: IntArray, most: int
 ) -> _Continuations | None:
-    """The best of every source where every token is possible, as `_continuations`; None elsewhere.
+    """The best of every source if every token is possible, as `_continuations`; None otherwise.
 
-    One pass over the log-probabilities finds the largest of disjoint parts of each row. At least
-    ``most`` continuations of a source reach the ``most``-th best of these, and a part of which the
-    largest does not needs no second look.
+    One pass over the log-probabilities finds the largest entries of disjoint parts of each row. At
+    least ``most`` continuations of a source reach the ``most``-th best of these, and a part whose
+    largest entry does not reach it is skipped.
     """
     vocabulary = log_prob.shape[1]
     if most >= vocabulary or not step.support.all():
         return None
-    # Few tokens are looked at one by one.
+    # With few tokens each is a part of its own.
     largest = log_prob if vocabulary <= 64 else _largest_of_parts(log_prob, most)
     parts = largest.shape[1]
     # A NaN would be both. Where all are finite, each row has a possible continuation.
@@ -326,19 +323,19 @@ def _best_of_dense(
     if parts == vocabulary:
         return _Continuations(rows, part, total[rows, part], _NONE, _NONE)
     tokens = part[:, None] + parts * np.arange(-(-vocabulary // parts))
-    there = tokens < vocabulary
-    found = score[rows, None] + log_prob[rows[:, None], np.where(there, tokens, 0)]
-    near, column = np.nonzero(there & (found >= bar[rows, None]))
-    rows, tokens, found = rows[near], tokens[near, column], found[near, column]
+    valid = tokens < vocabulary
+    total = score[rows, None] + log_prob[rows[:, None], np.where(valid, tokens, 0)]
+    near, column = np.nonzero(valid & (total >= bar[rows, None]))
+    rows, tokens, total = rows[near], tokens[near, column], total[near, column]
     order = np.argsort(rows * vocabulary + tokens)
-    return _Continuations(rows[order], tokens[order], found[order], _NONE, _NONE)
+    return _Continuations(rows[order], tokens[order], total[order], _NONE, _NONE)
 
 
 def _largest_of_parts(x: FloatArray, least: int) -> FloatArray:
-    """The largest entries of disjoint parts of each row, of which there are ``least`` or more.
+    """The largest entries of ``least`` or more disjoint parts of each row.
 
-    Entry i is in part i mod the number of parts. The k-th largest of them is reached by k entries
-    of the row or more, but not many more; to select the row's own takes many passes.
+    Entry i is in part i mod the number of parts. At least k entries of the row reach the k-th
+    largest of these, but not many more; to select the k-th largest of the row takes many passes.
     """
     rows, width = x.shape
     parts = max(least, int(width**0.5))
@@ -354,7 +351,7 @@ def _best(rows: IntArray, total: FloatArray, source_index: IntArray, beam: int) 
     sources = source_index[rows]
     counts = _counts_in_order(sources)
     listed = np.arange(len(total))
-    # Sorting a whole dense support would cost more than first finding, for each source, its
+    # Sorting a whole dense support would cost more than first selecting, for each source, its
     # ``beam``-th best score. Ties with it stay in, for the order below.
     if len(total) > 4 * beam * len(counts):
         listed = np.flatnonzero(total >= np.repeat(_bars(total, counts, beam), counts))
@@ -366,7 +363,7 @@ def _best(rows: IntArray, total: FloatArray, source_index: IntArray, beam: int) 
 
 
 def _counts_in_order(sources: IntArray) -> IntArray:
-    """How many entries each source has, of those that have any; entries of one stand together."""
+    """The number of entries of each source that has any; those of one source are contiguous."""
     begins = np.flatnonzero(np.concatenate([[True], sources[1:] != sources[:-1]])[: len(sources)])
     counts = np.empty_like(begins)
     counts[:-1] = begins[1:] - begins[:-1]
@@ -375,7 +372,7 @@ def _counts_in_order(sources: IntArray) -> IntArray:
 
 
 def _bars(total: FloatArray, counts: IntArray, k: int) -> FloatArray:
-    """The k-th best score of each source, whose ``counts`` scores stand together.
+    """The k-th best score of each source, whose ``counts`` scores are contiguous.
 
     −∞ where there are fewer.
     """
@@ -383,29 +380,29 @@ def _bars(total: FloatArray, counts: IntArray, k: int) -> FloatArray:
     usual = counts <= 4 * len(total) // max(len(counts), 1)
     all_usual = bool(usual.all())
     if not all_usual:
-        # Few sources with many: to fill up all the others to their length would take longer.
+        # A few sources have many scores: padding all the others to their length would take longer.
         for i, end in zip(np.flatnonzero(~usual), np.cumsum(counts)[~usual], strict=True):
             if counts[i] >= k:
                 bars[i] = np.partition(total[end - counts[i] : end], counts[i] - k)[counts[i] - k]
     width = counts[usual].max(initial=0)
     if width < k:
         return bars
-    if len(total) == width * len(counts):  # all have as many
-        side_by_side = total.reshape(-1, width)
+    if len(total) == width * len(counts):  # all have the same number
+        padded = total.reshape(-1, width)
     else:
-        side_by_side = np.full((np.count_nonzero(usual), width), -np.inf)
-        there = np.arange(width) < counts[usual, None]
-        side_by_side[there] = total if all_usual else total[np.repeat(usual, counts)]
-    bars[usual] = np.partition(side_by_side, width - k, axis=1)[:, width - k]
+        padded = np.full((np.count_nonzero(usual), width), -np.inf)
+        valid = np.arange(width) < counts[usual, None]
+        padded[valid] = total if all_usual else total[np.repeat(usual, counts)]
+    bars[usual] = np.partition(padded, width - k, axis=1)[:, width - k]
     return bars
 
 
 class _Endings:
-    """Where hypotheses ended, in the order in which they were found.
+    """Where hypotheses ended, in the order of the search.
 
     Attributes
     ----------
-    found : list of (source, log_prob, length, row) arrays
+    endings : list of (source, log_prob, length, row) arrays
         The source, the score, and the row that the hypothesis had when it was ``length`` tokens
         long.
     best : (sources, at most enough) array
@@ -414,7 +411,7 @@ class _Endings:
     """
 
     def __init__(self, sources: int, enough: int, normalize: bool = False) -> None:
-        self.found: list[tuple[IntArray, FloatArray, IntArray, IntArray]] = []
+        self.endings: list[tuple[IntArray, FloatArray, IntArray, IntArray]] = []
         self.enough, self.normalize = enough, normalize
         self.best = np.empty((sources, 0))  # grows, since a list may be far shorter than enough
 
@@ -423,7 +420,7 @@ class _Endings:
         if not rows.size:
             return
         sources, scores = source_index[rows], score[rows]
-        self.found.append((sources, scores, np.full_like(rows, length), rows))
+        self.endings.append((sources, scores, np.full_like(rows, length), rows))
         place = np.arange(len(rows)) - np.searchsorted(sources, sources)
         new = np.full((len(self.best), place.max() + 1), -np.inf)
         new[sources, place] = scores / (length + 1) if self.normalize else scores
@@ -433,9 +430,9 @@ class _Endings:
     def settled(self, source_index: IntArray, score: FloatArray, length: int) -> BoolArray:
         """For each kept prefix, whether its source has enough hypotheses that are final.
 
-        No hypothesis is more probable than its prefixes. So once so many hypotheses are at least as
-        probable as the best open prefix of their source, no better one can follow. Of means this
-        does not hold, but a prefix that is behind already seldom gets ahead.
+        No hypothesis is more probable than its prefixes. So once enough hypotheses are at least as
+        probable as the best open prefix of their source, no better one can follow. For means this
+        is not certain, but a prefix with a lower mean seldom catches up.
         """
         if self.best.shape[1] < self.enough:
             return np.zeros(len(source_index), dtype=bool)
@@ -450,8 +447,8 @@ class _Endings:
 
     def concatenated(self) -> list[NDArray[Any]]:
         """Sources, scores, lengths and rows of all endings."""
-        nothing = tuple(np.zeros(0, dtype) for dtype in (np.int64, np.float64, np.int64, np.int64))
-        return [np.concatenate(parts) for parts in zip(nothing, *self.found, strict=True)]
+        empty = tuple(np.zeros(0, dtype) for dtype in (np.int64, np.float64, np.int64, np.int64))
+        return [np.concatenate(parts) for parts in zip(empty, *self.endings, strict=True)]
 
 
 def _hypotheses(
@@ -469,7 +466,7 @@ def _hypotheses(
     attention: Iterable[FloatArray | None] = repeat(None, len(rows))
     if backpointers.keep_attention:
         seen = zip(source_index, rows, length + is_complete, strict=True)
-        weights = backpointers.attention  # of all rows, those of step t from row start[t] on
+        weights = backpointers.attention  # concatenated, the rows of step t begin at start[t]
         start = np.cumsum([0, *map(len, weights)])
         together = np.concatenate(weights)
         attention = [together[start[:n] + row[:n]][:, source_mask[i]] for i, row, n in seen]
@@ -521,23 +518,23 @@ class _Backpointers:
 
 
 class _Rivals:
-    """The most probable of what each source's search left out, which no string through it beats."""
+    """The best score that each source's search left out: a bound on all strings through these."""
 
     def __init__(self, sources: int) -> None:
         self.best = np.full(sources, -np.inf)
 
     def add(self, sources: IntArray, scores: FloatArray) -> None:
-        """Take the scores of what is left out, with the source of each."""
+        """Add the scores of prefixes that are left out, with the source of each."""
         np.maximum.at(self.best, sources, scores)
 
     def proved(self, i: int, listed: tuple[Hypothesis, ...]) -> tuple[int, float]:
-        """How many of the listed hypotheses of source i beat all rivals, and a bound on these."""
+        """How many listed hypotheses of source i beat all rivals, and a bound on the rivals."""
         most = float(self.best[i])
         return sum(h.finished and h.log_prob >= most for h in listed), math.exp(most)
 
 
 class _Omissions:
-    """What each source's search left out although it is possible, which prevents a certificate.
+    """The possible continuations that each source's search left out, which prevent a certificate.
 
     Counts decide, not masses: strings remain possible even if their mass rounds to zero.
     """
@@ -601,7 +598,7 @@ class _Omissions:
 
 
 def _mass(mass: float) -> str:
-    """A sum of probabilities, in digits that it has.
+    """A sum of probabilities, in its significant digits.
 
     >>> _mass(0.0312), _mass(5e-324)
     ('0.031', 'below 1e-300')

@@ -1,8 +1,8 @@
-"""Best-first search that proves its answer, or says how much probability it did not look at.
+"""Best-first search that proves its result, or bounds the probability that it did not explore.
 
 A prefix is at least as probable as every string that begins with it. So the most probable open
 prefix bounds all strings that were not found yet, and the sum over the open prefixes bounds their
-total. At any moment the search knows what it may still be missing.
+total.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def exact_search(
     n_best : int or None
         Stop once this many strings are proved to be the best ones. None: list the whole support.
     budget : int
-        The most prefixes that are expanded for one source.
+        The largest number of prefixes that are expanded for one source.
     normalize : bool
         Whether strings are compared by log-probability divided by length.
     width : int
@@ -127,13 +127,13 @@ def exact_search(
     The best string is proved. No other has a probability above 0.3, all that
     """
     source, source_mask = as_source(source, source_mask)
-    wanted = math.inf if n_best is None else positive("n_best", n_best)
+    requested = math.inf if n_best is None else positive("n_best", n_best)
     budget, width = positive("budget", budget), positive("width", width)
     limits = length_limits(source_mask, max_length)
     sources = len(source)
     if sources == 0:
         return []
-    searches = [_Search(int(n), wanted, budget, normalize) for n in limits]
+    searches = [_Search(int(n), requested, budget, normalize) for n in limits]
     block = _Block(0, model.encode(source, source_mask), sources)
     for row, search in enumerate(searches):
         search.add(0.0, _Prefix(None, model.bos, 0), block, row)
@@ -162,7 +162,7 @@ def exact_search(
             searches[source_index[row]].stuck.append((-score[row], prefixes[row]))
         hidden = step.support & ~possible
         if hidden.any():
-            # That of a NaN is unknown.
+            # The log-probability of a NaN is unknown: 0 is its bound.
             most = np.where(np.isneginf(step.log_prob), unseen(step)[:, None], 0.0)
             for row, token in zip(*np.nonzero(hidden), strict=True):
                 searches[source_index[row]].underflow(score[row] + most[row, token])
@@ -175,16 +175,16 @@ def exact_search(
         budget_left = np.array([max(searches[i].budget_left, 1) for i in source_index])
         budget_left[length == limits[source_index]] = 0
         floor = np.array([searches[i].floor for i in source_index])
-        crowded = np.count_nonzero(possible, axis=1) > budget_left
-        crowded |= (possible & (total < floor[:, None])).any(axis=1)
-        for row in np.flatnonzero(crowded).tolist():
+        too_many = np.count_nonzero(possible, axis=1) > budget_left
+        too_many |= (possible & (total < floor[:, None])).any(axis=1)
+        for row in np.flatnonzero(too_many).tolist():
             tokens = np.flatnonzero(possible[row])
             tokens = tokens[np.argsort(-total[row, tokens], kind="stable")]
-            kept = min(budget_left[row], np.count_nonzero(total[row, tokens] >= floor[row]))
-            lost = tokens[kept:]
+            n_kept = min(budget_left[row], np.count_nonzero(total[row, tokens] >= floor[row]))
+            closed = tokens[n_kept:]
             too_long = bool(length[row] == limits[source_index[row]])
-            searches[source_index[row]].close(total[row, lost], too_long)
-            possible[row, lost] = False
+            searches[source_index[row]].close(total[row, closed], too_long)
+            possible[row, closed] = False
             if too_long:
                 searches[source_index[row]].cut.append((-score[row], prefixes[row]))
         rows, tokens = np.nonzero(possible)
@@ -269,21 +269,22 @@ def _gather(model: JoinableDecodable[State], places: Sequence[_OpenPrefix]) -> S
 
 
 class _Search:
-    """The search of one source: what is open, what is finished and what will not be expanded."""
+    """The search of one source: its open, finished and unexpanded prefixes."""
 
-    def __init__(self, limit: int, wanted: float, budget: int, normalize: bool) -> None:
-        self.limit, self.wanted, self.budget, self.normalize = limit, wanted, budget, normalize
+    def __init__(self, limit: int, requested: float, budget: int, normalize: bool) -> None:
+        self.limit, self.requested = limit, requested
+        self.budget, self.normalize = budget, normalize
         self.expanded = self.added = self.underflowed = 0
-        self.floor = -math.inf  # prefixes that score less are beyond the budget's reach
+        self.floor = -math.inf  # the budget cannot reach prefixes with a lower score
         self.open: list[_OpenPrefix] = []  # a heap
         self.finished: list[tuple[float, float, _Prefix]] = []  # rank, log-probability, string
         self.unexpanded: list[_Unexpanded] = []
         self.cut: list[tuple[float, _Prefix]] = []  # cost and prefix, where the limit was reached
-        self.stuck: list[tuple[float, _Prefix]] = []  # where all that may follow is hidden
+        self.stuck: list[tuple[float, _Prefix]] = []  # where all continuations are hidden
 
     @property
     def budget_left(self) -> int:
-        """How many more prefixes may be expanded."""
+        """The number of prefixes that may still be expanded."""
         return self.budget - self.expanded
 
     def add(self, score: float, prefix: _Prefix, block: _Block, row: int) -> None:
@@ -302,7 +303,7 @@ class _Search:
         self.unexpanded.append(_Unexpanded(float(scores.max()), mass, too_long))
 
     def underflow(self, most: float) -> None:
-        """Close a token of the support without a log-probability, but for what it is at most."""
+        """Close a token of the support whose log-probability is only known to be at most this."""
         self.close(np.array([most]))
         self.underflowed += 1
 
@@ -322,8 +323,8 @@ class _Search:
     def next(self, width: int) -> list[_OpenPrefix]:
         """The next prefixes to expand; none if enough is proved or the budget is used up."""
         bar = -math.inf
-        if len(self.finished) >= self.wanted:
-            bar = nlargest(int(self.wanted), (rank for rank, _, _ in self.finished))[-1]
+        if len(self.finished) >= self.requested:
+            bar = nlargest(int(self.requested), (rank for rank, _, _ in self.finished))[-1]
         chosen: list[_OpenPrefix] = []
         while self.open and len(chosen) < width and self.budget_left:
             if self.bound(-self.open[0].cost) <= bar:
@@ -333,14 +334,14 @@ class _Search:
         return chosen
 
     def result(self, sparse: bool, zeros: bool, positions: int | None) -> SearchResult:
-        """What was found, and what is proved about it.
+        """The strings found, and what is proved about them.
 
-        Where the mapping is not ``sparse``, ``zeros`` says whether it gave any all the same, which
-        then are not proved.
+        If the mapping is not ``sparse``, ``zeros`` says whether it gave zeros, which then are not
+        proved.
         """
         still_open = [_Unexpanded(-o.cost, math.exp(-o.cost), False) for o in self.open]
         unexpanded = self.unexpanded + still_open
-        # What exceeds the limit takes no part in the comparison by length.
+        # The comparison by length is among strings within the limit.
         rivals = [x.score for x in unexpanded if not (self.normalize and x.too_long)]
         bar = self.bound(max(rivals, default=-math.inf))
         proved = sum(rank >= bar for rank, _, _ in self.finished)
@@ -381,7 +382,7 @@ class _Search:
         if self.normalize:
             text += f" by mean log-probability among strings of at most {self.limit} tokens"
         text += f". {bounds_text(bound, mass_bound)}"
-        if proved >= self.wanted:
+        if proved >= self.requested:
             return text
         if not self.budget_left:
             text += f" The budget of {self.budget} prefixes is used up."

@@ -1,4 +1,4 @@
-"""Forced decoding: a model's distributions at each step of a target that it is given."""
+"""Forced decoding: a model's distributions at each step of a given target."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ class ForcedDecoding:
     @property
     def token_log_probs(self) -> FloatArray:
         """(T,) float array: log-probability of the forced tokens, −∞ where impossible."""
-        found = self.log_prob[np.arange(len(self.tokens)), self.tokens].astype(np.float64)
-        return np.where(self.possible, found, -np.inf)
+        log_probs = self.log_prob[np.arange(len(self.tokens)), self.tokens].astype(np.float64)
+        return np.where(self.possible, log_probs, -np.inf)
 
     @property
     def steps(self) -> list[ForcedStep]:
         """The steps one by one, each with the possible tokens only."""
-        found = []
+        steps = []
         for token, log_prob, support in zip(self.tokens, self.log_prob, self.support, strict=True):
             p = np.where(support, np.exp(log_prob.astype(np.float64)), 0.0)
             order = [int(i) for i in np.argsort(-p, kind="stable") if support[i] and i != token]
             others = tuple((i, float(p[i])) for i in order)
-            found.append(ForcedStep(int(token), float(p[token]), bool(support[token]), others))
-        return found
+            steps.append(ForcedStep(int(token), float(p[token]), bool(support[token]), others))
+        return steps
 
     @property
     def probability(self) -> float:
@@ -86,16 +86,16 @@ class ForcedDecoding:
     def text(
         self, decode: Callable[[int], str], *, what: str = "target", most_others: int = 8
     ) -> str:
-        """The steps as lines of text, and what the model makes of the whole.
+        """The steps as lines of text, and the probability of the whole target.
 
         Parameters
         ----------
         decode : callable
             The text of a token, such as ``vocabulary.tokens.__getitem__``.
         what : str
-            What the forced target is, in a word.
+            A word for the target.
         most_others : int
-            How many of the tokens that were possible besides it a step lists at most.
+            The largest number of other possible tokens that a step lists.
 
         Examples
         --------
@@ -155,8 +155,8 @@ def forced_decoding(
     Raises
     ------
     ValueError
-        If the arrays do not fit together, a target is no list of token ids of the model, or if the
-        model gives a row no possible token (as NaN scores do).
+        If the arrays do not fit together, a target is not a list of token ids of the model, or if
+        the model gives a row no possible token (as NaN scores do).
 
     References
     ----------

@@ -62,7 +62,7 @@ def greedy_search(
         return []
     output = np.zeros((sources, limit.max()), dtype=np.int64)
     length = np.zeros(sources, dtype=np.int64)
-    # What is possible needs no proof here, which a model may be able to leave out.
+    # No proof of the support is needed here, and some models can leave it out.
     advance = getattr(model, "unproved_step", model.step)
     state = model.encode(source, source_mask)
     source_index = np.arange(sources)  # the source that each row of the state decodes
@@ -85,6 +85,6 @@ def _most_probable(step: Step, source_index: IntArray, length: IntArray) -> IntA
     best = step.log_prob.argmax(axis=1)
     rows = np.arange(len(best))
     if step.support[rows, best].all() and np.isfinite(step.log_prob[rows, best]).all():
-        return best  # the largest of all is possible, so it is the largest of the possible ones
+        return best  # the largest of all is possible, so no other possible one is larger
     possible = possible_continuations(step, step.log_prob, source_index, length[source_index])
     return np.where(possible, step.log_prob, -np.inf).argmax(axis=1)

@@ -1,4 +1,4 @@
-"""What a search returns: hypotheses, and what is proved about their list."""
+"""The results of a search: hypotheses, and what is proved about their list."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyentmax.models.protocol import FloatArray
 _UPWARDS = Context(prec=3, rounding=ROUND_CEILING)
 
 
-# Not frozen as results are elsewhere: a search lists thousands, and each would take twice as long.
+# Not frozen, unlike other results: a search makes thousands, and each would take twice as long.
 @dataclass(eq=False)
 class Hypothesis:
     """One output sequence and its probability.
@@ -42,7 +42,7 @@ class Hypothesis:
 
     @property
     def probability(self) -> float:
-        """exp(log_prob); 0.0 if that is too small for a float, though the sequence is possible."""
+        """exp(log_prob); 0.0 if it is too small for a float, although the sequence is possible."""
         return math.exp(self.log_prob)
 
 
@@ -62,7 +62,7 @@ class SearchResult:
     reason : str
         Why the list is proved complete, or why it is not.
     proved : int
-        How many hypotheses, from the first on, are proved to be the best ones.
+        The number of hypotheses, from the first on, that are proved to be the best of all.
     bound : float
         Upper bound on the probability of any string that is not listed; 1 if none is known.
     mass_bound : float
@@ -84,7 +84,7 @@ class SearchResult:
 
 
 def bounds_text(bound: float, mass_bound: float) -> str:
-    """What the two bounds of a result say, in three digits that are bounds as well: rounded up.
+    """The two bounds of a result as a sentence, rounded up to three digits.
 
     Examples
     --------
@@ -96,5 +96,5 @@ def bounds_text(bound: float, mass_bound: float) -> str:
 
 
 def _rounded_up(x: float) -> str:
-    # 0.1 + 0.2 is no more than 0.3: the probabilities themselves are no more exact than that.
+    # Without the factor 0.1 + 0.2 would be shown as 0.301; sums have rounding errors of this size.
     return f"{float(_UPWARDS.plus(Decimal(x * (1 - 1e-9)))):g}"

@@ -1,8 +1,8 @@
-"""The graph of hypotheses: a tree whose branches meet again where they go on alike.
+"""The graph of hypotheses: a tree whose branches merge where they have the same continuations.
 
-The tree of :mod:`pyentmax.decoding.hypothesis_tree` merges what strings have in common at their
-beginnings. Translations often differ in the middle only, and then most of the tree is said several
-times. Here two prefixes with the same continuations are one place.
+The tree of :mod:`pyentmax.decoding.hypothesis_tree` merges common beginnings of strings.
+Translations often differ only in the middle, and then most of the tree appears several times. Here
+two prefixes with the same continuations are one place.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pyentmax.decoding.hypotheses import Hypothesis
 from pyentmax.decoding.hypothesis_tree import CUT_OFF
 
 _Tokens = tuple[str, ...]
-# A token, and whether it is the end symbol: another may be written like it.
+# A token, and whether it is the end symbol: another token may have the same text.
 _Symbol = tuple[str, bool]
 _Symbols = tuple[_Symbol, ...]
 _Place = tuple[_Symbol, frozenset[_Symbols]]  # a symbol, and all that may follow it
@@ -91,7 +91,7 @@ class HypothesisGraph:
             listed.append(((*((decode(token), False) for token in h.tokens), last), h.probability))
         if not listed:
             raise ValueError("a graph needs at least one hypothesis, but the list is empty")
-        # A place is told by what may follow it: all ends of strings that begin as it does.
+        # A place is identified by its continuations: all ends of strings that begin with it.
         ends: dict[_Symbols, set[_Symbols]] = defaultdict(set)
         for string, _ in listed:
             for i in range(1, len(string) + 1):
@@ -120,38 +120,38 @@ class HypothesisGraph:
                     run.append((place, (place[0][0],)))
             runs.append(run)
         strings: dict[_Place, list[int]] = defaultdict(list)
-        tokens_of: dict[_Place, _Tokens] = {}
+        run_tokens: dict[_Place, _Tokens] = {}
         for number, run in enumerate(runs):
             for place, tokens in run:
                 strings[place].append(number)
-                tokens_of[place] = tokens
+                run_tokens[place] = tokens
         following: dict[_Place, set[_Place]] = defaultdict(set)
         for run in runs:
             for (one, _), (other, _) in zip(run, run[1:], strict=False):
                 following[one].add(other)
-        # The longest way to a node is shorter than that to those behind it. Along each way what is
-        # left gets shorter, so that in this order a node's depth is known before it is needed.
-        depth: dict[_Place, int] = dict.fromkeys(tokens_of, 0)
-        for one in sorted(tokens_of, key=lambda place: -max(map(len, place[1]))):
+        # The depth of a node is its longest path from a root. Continuations get shorter along every
+        # path, so that in this order a node's depth is known before it is needed.
+        depth: dict[_Place, int] = dict.fromkeys(run_tokens, 0)
+        for one in sorted(run_tokens, key=lambda place: -max(map(len, place[1]))):
             for other in following[one]:
                 depth[other] = max(depth[other], depth[one] + 1)
-        order = sorted(tokens_of, key=lambda place: (depth[place], strings[place]))
-        number_of = {place: number for number, place in enumerate(order)}
+        order = sorted(run_tokens, key=lambda place: (depth[place], strings[place]))
+        numbers = {place: number for number, place in enumerate(order)}
         edges: dict[_Place, dict[int, float]] = {place: {} for place in order}
         for run, (_, p) in zip(runs, listed, strict=True):
             for (one, _), (other, _) in zip(run, run[1:], strict=False):
-                there = edges[one].get(number_of[other], 0.0)
-                edges[one][number_of[other]] = there + p
+                total = edges[one].get(numbers[other], 0.0)
+                edges[one][numbers[other]] = total + p
         nodes = tuple(
             GraphNode(
-                tokens_of[place],
+                run_tokens[place],
                 sum(listed[i][1] for i in strings[place]),
                 tuple(strings[place]),
                 edges[place],
             )
             for place in order
         )
-        roots = sorted({number_of[run[0][0]] for run in runs})
+        roots = sorted({numbers[run[0][0]] for run in runs})
         return cls(nodes, tuple(roots), separator)
 
     def label(self, node: GraphNode) -> str:

@@ -1,7 +1,7 @@
-"""The tree of hypotheses: what they share, where they part, and how probable each branch is.
+"""The tree of hypotheses: common prefixes, branches, and the probability of each branch.
 
 Peters et al. (2019) draw a complete beam like this in Figure 1: one path for the common beginning
-of all hypotheses, a branch where the model hesitates, and a leaf for each possible string.
+of all hypotheses, a branch where they differ, and a leaf for each possible string.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class HypothesisTree:
         if not strings:
             raise ValueError("a tree needs at least one hypothesis, but the list is empty")
         # In sorted order, strings with a common prefix are neighbours. The flag distinguishes the
-        # end symbol from a token that happens to be written like it.
+        # end symbol from a token with the same text.
         runs = sorted(
             ([(token, False) for token in tokens[:-1]] + [(tokens[-1], True)], probability)
             for tokens, probability in strings
@@ -164,7 +164,7 @@ _Run = tuple[list[tuple[str, bool]], float]
 
 def _merge(runs: Sequence[_Run], start: int = 0, above: float | None = None) -> HypothesisNode:
     """The node of sorted strings that agree up to ``start``; ``above`` is the parent's mass."""
-    first, last = runs[0][0], runs[-1][0]  # between these two, in order, are all others
+    first, last = runs[0][0], runs[-1][0]  # all others lie between these two in sorted order
     stop = start
     while stop < min(len(first), len(last)) and first[stop] == last[stop]:
         stop += 1

@@ -1,8 +1,8 @@
 """Ancestral sampling: strings drawn from the model, token by token.
 
 Each token comes from the model's own distribution given those before it, so that a string is drawn
-with its probability. With a sparse output mapping nothing impossible is ever drawn, and nothing has
-to be cut off: what `top_k` and `nucleus` do to a dense one, the mapping has done.
+with its probability. A sparse output mapping gives unlikely tokens a probability of 0, so that it
+needs no truncation by `top_k` or `nucleus` as a dense one does.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def ancestral_sampling(
         return []
     drawn: list[list[int]] = [[] for _ in range(strings)]
     log_prob, finished = np.zeros(strings), np.zeros(strings, bool)
-    # What is possible needs no proof here, which a model may be able to leave out.
+    # No proof of the support is needed here, and some models can leave it out.
     advance = getattr(model, "unproved_step", model.step)
     state = model.encode(source, source_mask)
     owner = np.arange(strings)  # the string that each row of the state continues
@@ -101,7 +101,7 @@ def ancestral_sampling(
         total = log_prob[owner, None] + step.log_prob
         possible = possible_continuations(step, total, owner // samples, length)
         log_p = np.where(possible, step.log_prob, -np.inf).astype(np.float64)
-        # A string at its limit may still end; whatever else is drawn leaves it unfinished.
+        # A string at its limit may still end; any other token leaves it unfinished.
         tokens = draw_tokens(log_p, rng, temperature, top_k, nucleus)
         ended = tokens == model.eos
         finished[owner[ended]] = True
@@ -123,7 +123,7 @@ def ancestral_sampling(
 
 
 def check_choice(temperature: float, top_k: int | None, nucleus: float | None) -> None:
-    """Raise a ValueError or TypeError unless tokens can be drawn like that."""
+    """Raise a ValueError or TypeError unless these numbers are valid."""
     if not (temperature > 0 and np.isfinite(temperature)):
         raise ValueError(f"temperature must be a number above 0, not {temperature}")
     if top_k is not None:
@@ -139,9 +139,9 @@ def draw_tokens(
     top_k: int | None,
     nucleus: float | None,
 ) -> np.ndarray:
-    """A token of each row, for numbers that `check_choice` lets pass."""
-    log_p = log_p.astype(np.float64, copy=False)  # in which no temperature above 0 is 0
-    with np.errstate(over="ignore"):  # −∞ is what a gap is at the lowest temperatures
+    """Draw a token for each row, with numbers that `check_choice` accepts."""
+    log_p = log_p.astype(np.float64, copy=False)  # in float32 a small temperature could be 0
+    with np.errstate(over="ignore"):  # at very low temperatures gaps become −∞, as they should
         p = np.exp((log_p - log_p.max(axis=1, keepdims=True)) / temperature)
     if top_k is not None or nucleus is not None:
         order = np.argsort(-p, axis=1, kind="stable")
@@ -155,6 +155,6 @@ def draw_tokens(
             ranked[:, 1:][enough[:, 1:]] = 0
         np.put_along_axis(p, order, ranked, axis=1)
     cumulative = np.cumsum(p, axis=1)
-    # In (0, total]: never on the flat stretch of what is impossible before the first possible one.
+    # In (0, total], so that impossible tokens before the first possible one are never drawn.
     u = (1 - rng.random(len(p))) * cumulative[:, -1]
     return (cumulative < u[:, None]).sum(axis=1)
