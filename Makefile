@@ -29,20 +29,20 @@ BUILD_SOURCES := setup.py setup.cfg pyproject.toml $(wildcard cython_ext/* cytho
 
 help:
 	@echo 'make demo        build, train on English verbs, list every form the model finds possible'
-	@echo 'make demo-translation  the same of translation: a Transformer, every translation of a sentence'
+	@echo 'make demo-translation  the same for translation: a Transformer, every translation of a sentence'
 	@echo 'make test        the test suite, doctests and README included, in some four minutes'
 	@echo 'make test-slow   its second stage: CUDA emulated, AArch64, processes, builds, long rows in many digits'
-	@echo 'make test-torch  pyentmax.torch, where TORCH_PYTHON (or .venv) has PyTorch; entmax beside it for more'
-	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in an environment of its own'
+	@echo 'make test-torch  pyentmax.torch, if TORCH_PYTHON (or .venv) has PyTorch; more tests if entmax is installed too'
+	@echo 'make test-adapters  pyentmax.torch, .jax and .sklearn with the CPU builds of these, in a separate environment'
 	@echo 'make wheel       the wheel of this machine, from a source distribution, tested in a clean environment'
 	@echo 'make lint        ruff, mypy and clang-format'
 	@echo 'make sanitize    the kernel tests under AddressSanitizer and UndefinedBehaviorSanitizer'
-	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (make test-slow does it where it can)'
-	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; so does cuda-overruns'
-	@echo 'make gpu         on a machine with a GPU and CuPy: tests on it, compute-sanitizer if there, the benchmark'
-	@echo 'make check-deep  what takes longer than a test should'
+	@echo 'make aarch64     the kernels cross-compiled for AArch64, under an emulator (part of make test-slow where installed)'
+	@echo 'make cuda-races  the CUDA kernels, emulated with every access to memory checked; likewise cuda-overruns'
+	@echo 'make gpu         on a machine with a GPU and CuPy: tests, compute-sanitizer if installed, the benchmark'
+	@echo 'make check-deep  checks that take longer than a test should'
 	@echo 'make notebooks   execute the notebooks in place; `make check-notebooks`: in their small setting, writing nothing'
-	@echo 'make docs        the documentation, into build/docs/html; `make check-docs`: tested and looked at'
+	@echo 'make docs        the documentation, into build/docs/html; `make check-docs`: build and test it'
 	@echo 'make clean       remove .venv and everything built'
 
 demo: $(VENV)/.models

@@ -8,8 +8,8 @@ Three environment variables steer the build:
 
 With none of them a failed build leaves a package that works in pure NumPy, and a warning.
 
-``SOURCE_DATE_EPOCH`` is the time that all files of a distribution get, so that who builds it again
-from the same sources gets the same bytes.
+``SOURCE_DATE_EPOCH`` is the time that all files of a distribution get, so that builds of the same
+sources give the same bytes.
 """
 
 import gzip
@@ -25,17 +25,17 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.sdist import sdist
 
 
-def wanted(variable):
+def enabled(variable):
     return os.environ.get(variable, "") not in ("", "0")
 
 
-REQUIRED = wanted("PYENTMAX_REQUIRE_EXT")
+REQUIRED = enabled("PYENTMAX_REQUIRE_EXT")
 # Nothing machine-specific: a wheel must run on every machine of its platform;
-# cython_ext/builds/target.h says how the kernels still use what they find. Neither errno nor
-# floating-point traps are looked at, and saying so lets sqrt and conditionals become vector
-# instructions; no result changes. Contraction into fused multiply-adds would change some. Loops
-# over the lanes of a vector must reach the vectoriser as loops: GCC would write out those of up to
-# 16 turns before.
+# cython_ext/builds/target.h says how the kernels still use the instructions of a machine. The code
+# uses neither errno nor floating-point traps; with these flags sqrt and conditionals become vector
+# instructions, and no result changes. Contraction into fused multiply-adds would change some. Loops
+# over the lanes of a vector must reach the vectoriser as loops: GCC would unroll those of up to 16
+# iterations before.
 FLAGS = [
     "-O3",
     "-fno-math-errno",
@@ -43,10 +43,10 @@ FLAGS = [
     "-ffp-contract=off",
     "--param=max-completely-peel-times=15",
 ]
-# No debugging symbols, which some Pythons ask for: they would name the folder of the build.
+# No debugging symbols, which some Pythons request: they would name the folder of the build.
 LINK_FLAGS = ["-Wl,-S"]
-# C11 is not MSVC's default, and its default has no `restrict`. What MSVC lacks beyond C11 stands in
-# cython_ext/README.md; it contracts nothing unless told to.
+# C11 is not MSVC's default, and its default has no `restrict`. cython_ext/README.md lists what MSVC
+# lacks beyond C11; it does not contract by default.
 MSVC_FLAGS = ["/std:c11", "/O2"]
 SANITIZE = [
     "-g1",  # lines for the reports; all that a debugger would want takes a fifth longer
@@ -69,7 +69,7 @@ pyentmax.show_config() tells what a given installation runs.
 
 
 def side_by_side(compile_all):
-    """As many files at once as there are processors, where setuptools takes one after the other."""
+    """Compile one file per processor at once, where setuptools compiles them one by one."""
 
     def compile_each(sources, **how):
         with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -103,7 +103,7 @@ class OptionalBuildExt(build_ext):
         """For the compiler, and for the linker."""
         if self.compiler.compiler_type == "msvc":
             return MSVC_FLAGS, []
-        if wanted("PYENTMAX_SANITIZE"):
+        if enabled("PYENTMAX_SANITIZE"):
             return FLAGS + SANITIZE, SANITIZE
         return FLAGS, LINK_FLAGS
 
@@ -151,7 +151,7 @@ def name_files_without_folders(source):
 
 
 def kernels():
-    if wanted("PYENTMAX_NO_EXT"):
+    if enabled("PYENTMAX_NO_EXT"):
         return []
     try:
         import numpy

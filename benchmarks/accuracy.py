@@ -1,9 +1,9 @@
-"""How much of DESIGN's accuracy contract the mappings use up, on millions of rows of every kind.
+"""How much of the accuracy contract the mappings use up, on millions of rows of every kind.
 
     python benchmarks/accuracy.py [--rows 10_000_000] [--dtype float32] [--state accuracy.json]
 
 Each row is solved in the dtype by the function that users call, and again in twice the digits by
-the NumPy body, which the tests hold against 50 digits. A use of 1 would be the whole of what the
+the NumPy body, which the tests compare with 50 digits. A use of 1 is the largest error that the
 contract allows:
 
 - 1 ≤ α ≤ 2: |p − p*| over 4ε p* + 16ε s* max(1, max over the support of |z − max z|), where
@@ -13,8 +13,8 @@ contract allows:
   8ε max(…);
 - all: |Σp − 1| over 4ε√d.
 
-With --state the script can be stopped at any time, and goes on from there. Block k of a seed always
-holds the same rows: the report names the block and row of each worst.
+With --state the script can be stopped at any time, and continues from there. Block k of a seed
+always contains the same rows: the report names the block and row of each largest use.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def rows_of_every_kind(
 def put_crowds(
     rng: np.random.Generator, z: np.ndarray, kind: np.ndarray, alpha: np.ndarray
 ) -> None:
-    """Make the rows that are crowds: one score leads, the others are at the threshold for this α.
+    """Make the rows with many ties: one score leads, the others are at the threshold for this α.
 
     All of them may be in the support, or none, depending on how the threshold is rounded; they get
     little each, but it is the leader that pays for all.

@@ -1,4 +1,4 @@
-"""Sparse attention beside PyTorch's dense one, and beside the `entmax` package.
+"""Sparse attention compared with PyTorch's dense attention and the `entmax` package.
 
     python benchmarks/attention.py [TABLE ...] [--rounds 7] > experiments/measurements/attention.md
     python benchmarks/attention.py --draw experiments/measurements/attention.md
@@ -9,7 +9,7 @@ CPU. Queries are normal with a standard deviation `scale`, keys and values with 
 have about that scale.
 
 Hot: nothing but the calls compared. Cold: before each call, outside the timing, 64 MiB of other
-data are written. What arrays are freed into stays with the process, for both sides.
+data are written. Freed memory stays with the process, for both sides.
 """
 
 from __future__ import annotations

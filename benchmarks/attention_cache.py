@@ -1,4 +1,4 @@
-"""One query against a cache of keys: pages skipped, beside the full product and PyTorch.
+"""One query against a cache of keys: pages skipped, compared with the full product and PyTorch.
 
     python benchmarks/attention_cache.py [--rounds 15] > experiments/measurements/attention_cache.md
 

@@ -1,19 +1,19 @@
-"""The CPU kernels beside PyTorch, the entmax package, SciPy and a plain copy.
+"""The CPU kernels compared with PyTorch, the entmax package, SciPy and a plain copy.
 
     python benchmarks/cpu.py [TABLE ...] [--rounds 30] > experiments/measurements/cpu.md
 
 Prints Markdown, a row as soon as it is measured. A number is a median over rounds in which all that
-a row compares takes its turn, mostly as a multiple of a yardstick in the same round, so that a
-machine shared with other work, or one that changes its clock, disturbs all alike. One thread on
-either side, but for the last table.
+a row compares takes its turn, mostly as a multiple of a yardstick in the same round, so that other
+work on the machine, or a change of its clock, affects all alike. One thread on either side, except
+in the last table.
 
 Two numbers in a cell are two regimes. Hot: nothing but the calls compared, so that their data and
 code are in the caches. Cold: before each call, outside the timing, other code reads and writes 64
 MiB of other data, as the rest of a training step does.
 
-What arrays are freed into stays with the process, for all that is compared: whether the C library
-hands memory back to the system and has it zeroed again hangs on what a process did before, costs
-more than a short call, and is no kernel's merit.
+Freed memory stays with the process, for all that is compared: whether the C library returns memory
+to the system and gets it zeroed again depends on what a process did before, costs more than a short
+call, and says nothing about a kernel.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The CUDA kernels beside a copy of the same memory, torch.softmax and the peers: one command.
+"""The CUDA kernels compared with a copy of the same memory, torch.softmax and the peers.
 
     python benchmarks/gpu.py [--folder docs/results] [--seconds 540] [--rounds 20] [--quick]
 
-Every case, a row length in a type and a total size, is kept in ``gpu.csv`` as soon as it is
-measured, and ``gpu.md`` is written from all that is there, with the targets that are met and those
-that are not. A run that is cut short or uses up its seconds goes on where it stopped when it is
-started again on the same device and commit.
+Every case, a row length in a type and a total size, is appended to ``gpu.csv`` as soon as it is
+measured, and ``gpu.md`` is written from all cases, with the targets that are met and those that are
+not. A run that is interrupted or uses up its seconds continues where it stopped when it is started
+again on the same device and commit.
 
 A kernel's share is the bytes it has to move (scores in, probabilities out; p, v and the product for
 a Jacobian product) over its time, as a part of what a plain copy of as many bytes reaches beside

@@ -1,4 +1,4 @@
-"""Sparse attention on a GPU beside PyTorch's dense one and AdaSplash: one command.
+"""Sparse attention on a GPU compared with PyTorch's dense attention and AdaSplash.
 
     python benchmarks/gpu_attention.py [--quick] > experiments/measurements/gpu_attention.md
 

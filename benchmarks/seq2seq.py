@@ -1,4 +1,4 @@
-"""The sequence-to-sequence model beside PyTorch: training, decoding, memory, in one run.
+"""The sequence-to-sequence model compared with PyTorch: training, decoding, memory, in one run.
 
     python benchmarks/seq2seq.py                      all cases
     python benchmarks/seq2seq.py --case 128 1 64 1.5  one: hidden size, layers, batch size, α
@@ -12,7 +12,7 @@ Decoding is timed twice. In the whole search ours lists all strings and, if the 
 proves the list complete, while PyTorch's ends when as many strings as the beam is wide are settled.
 Both leave the search for the best string (n_best = 1) as soon as that is settled.
 
-Each library runs in a process of its own, so that its peak of memory can be told, and the two take
+Each library runs in its own process, so that its peak of memory can be measured, and the two take
 turns, a block of batches each, or a batch in decoding. The ratio is taken turn by turn, so that a
 drift of the machine's speed hits both. With one thread the time is that of the processor, with more
 that of the clock.

@@ -1,10 +1,10 @@
-"""The structured and bounded mappings: their kernels beside the NumPy bodies, interleaved medians.
+"""The structured and bounded mappings: kernels compared with NumPy bodies, interleaved medians.
 
     python benchmarks/structured.py [--rounds 7]
 
 How many times as long a body takes per row as the kernel, for the mapping and for its Jacobian's
-product, on random float32 rows at three scales. fusedmax's body takes all rows along together, a
-Python step per entry: it gets 64 of the long rows, or a run took half a minute.
+product, on random float32 rows at three scales. fusedmax's body takes a Python step per entry, for
+all rows at once: it gets only 64 of the long rows, since a run would take half a minute.
 """
 
 from __future__ import annotations

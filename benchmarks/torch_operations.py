@@ -1,4 +1,4 @@
-"""pyentmax.torch beside the entmax package and torch.softmax: forward, backward, and a training.
+"""pyentmax.torch compared with entmax and torch.softmax: forward, backward, and a training run.
 
     python benchmarks/torch_operations.py [--rounds 9] > experiments/measurements/torch.md
 

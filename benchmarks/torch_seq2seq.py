@@ -1,4 +1,4 @@
-"""The model of ``pyentmax.models.rnn_seq2seq`` written in PyTorch, to be measured beside it.
+"""The model of ``pyentmax.models.rnn_seq2seq`` written in PyTorch, for comparison.
 
 Same architecture, sizes and dropout places; the encoder uses PyTorch's own fused LSTM, and the part
 of the decoder's gates that comes from the embeddings is one product for all steps, as in pyentmax.

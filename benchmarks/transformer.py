@@ -1,4 +1,4 @@
-"""Training updates of the Transformer beside the same model in PyTorch, one thread each, in turns.
+"""Training updates of the Transformer and of the same model in PyTorch, one thread each, in turns.
 
     python benchmarks/transformer.py [--pairs 40] [--attention softmax] [--width 128] [--profile]
 

@@ -1,8 +1,8 @@
-"""Is in a wheel what belongs there, and nothing else? And in a source distribution?
+"""Check that wheels and source distributions contain exactly the files that belong there.
 
     python tools/check_distributions.py [--kernels-optional] dist/*
 
-Compares with the checkout, or the unpacked source distribution, that this file lies in. Prints a
+Compares with the checkout, or the unpacked source distribution, that contains this file. Prints a
 line per file, and fails if one has a fault.
 """
 

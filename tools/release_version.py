@@ -1,4 +1,4 @@
-"""Does a tag name the version that the sources have, and does the changelog know it?
+"""Check that a tag names the version of the sources, and that the changelog has it.
 
 python tools/release_version.py v1.2.3
 """
