@@ -1,12 +1,12 @@
-"""What the rows of a decoder attend to: the memory of each source once, whoever reads it.
+"""Which source each row of a decoder reads, and the memory of these sources.
 
-A beam has several prefixes for each source. The source's keys and values are stored once, and the
-queries of its prefixes are put side by side.
+A beam has several prefixes for each source. The source's keys and values are stored once, and its
+prefixes attend to them side by side, as the queries of one product.
 """
 
 from __future__ import annotations
 
-from types import ModuleType
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,50 +16,94 @@ from pyentmax.models.protocol import IntArray
 
 
 class Readers:
-    """Rows that read the same source, side by side as its queries.
+    """Rows that read encoded sources.
 
     Parameters
     ----------
     source_index : (rows,) int array
-        The source of each row.
-    sources : int
-        Number of sources in memory; some may have no rows any more.
-    xp : module
-        The array module of what the rows read.
+        The source of each row, on the host.
+    encoded : sequence of arrays
+        What was encoded, with an entry for each source.
+    before : Readers, optional
+        Readers of the same sources, whose ``memory`` holds all that these rows read.
+
+    Attributes
+    ----------
+    memory : tuple of arrays
+        ``encoded`` without most sources that no row reads.
+    place : (rows,) int array
+        The place of each row's source in ``memory``.
 
     Examples
     --------
-    >>> readers = Readers(np.array([0, 1, 0]), sources=2)
-    >>> beside = readers.beside(as_tensor(np.array([[[1.0]], [[2.0]], [[3.0]]])))
-    >>> beside.data.tolist()
+    >>> readers = Readers(np.array([0, 1, 0]), [np.array([[5.0], [6.0]])])
+    >>> queries = readers.by_source(as_tensor(np.array([[1.0], [2.0], [3.0]])))
+    >>> queries.data.tolist()
     [[[1.0], [3.0]], [[2.0], [0.0]]]
-    >>> readers.rows(beside).data.tolist()
-    [[[1.0]], [[2.0]], [[3.0]]]
+    >>> readers.by_row(queries).data.tolist()
+    [[1.0], [2.0], [3.0]]
+    >>> readers.select(np.array([1])).memory[0].tolist()
+    [[6.0]]
     """
 
-    def __init__(self, source_index: IntArray, sources: int, xp: ModuleType = np) -> None:
+    def __init__(
+        self, source_index: IntArray, encoded: Sequence[Array], before: Readers | None = None
+    ) -> None:
+        xp, sources = array_module(encoded[0]), len(encoded[0])
+        self.source_index, self.encoded = source_index, encoded
+        self.numbers, self.memory = np.arange(sources), tuple(encoded)
+        if before is not None:
+            self.numbers, self.memory = before.numbers, before.memory
         counts = np.bincount(source_index, minlength=sources)
-        self.read, place = None, source_index
-        if 4 * np.count_nonzero(counts) <= 3 * sources:  # a copy costs less than idle sources
-            self.read, place = np.unique(source_index, return_inverse=True)
-        self.shape = (sources if self.read is None else len(self.read), int(counts.max()))
+        read = np.flatnonzero(counts)
+        if 4 * len(read) <= 3 * len(self.numbers):  # a copy costs less than idle sources
+            self.numbers, index = read, xp.asarray(read)
+            self.memory = tuple(part[index] for part in encoded)
+        self.queries = int(counts.max(initial=0))
         order = np.argsort(source_index, kind="stable")
-        ordered = source_index[order]
         rank = np.empty_like(source_index)
-        rank[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
-        self.place, self.rank = xp.asarray(place), xp.asarray(rank)
+        rank[order] = np.arange(len(order)) - (np.cumsum(counts) - counts)[source_index[order]]
+        place = np.empty(sources, dtype=np.int64)
+        place[self.numbers] = np.arange(len(self.numbers))
+        self.place = xp.asarray(place[source_index])
+        self._query = xp.asarray(place[source_index] * self.queries + rank)
 
-    def sources(self, memory: Array) -> Array:
-        """The entries of the sources that are read, of an array with an entry per source."""
-        return memory if self.read is None else memory[array_module(memory).asarray(self.read)]
+    def select(self, rows: IntArray) -> Readers:
+        """The readers in the given rows; a row may be repeated."""
+        return Readers(self.source_index[rows], self.encoded, self)
 
-    def beside(self, x: Tensor) -> Tensor:
-        """(rows, 1, n) → (sources, queries, n), zeros where a source has fewer."""
-        xp = x.xp
-        filled = xp.zeros((*self.shape, x.shape[-1]), x.dtype)
-        filled[self.place, self.rank] = x.data[:, 0]
-        return as_tensor(filled)
+    @staticmethod
+    def join(readers: Sequence[Readers]) -> Readers:
+        """The rows of several readers of the same sources, one after the other."""
+        index = np.concatenate([part.source_index for part in readers])
+        return Readers(index, readers[0].encoded)
 
-    def rows(self, y: Tensor) -> Tensor:
-        """(sources, queries, n) → (rows, 1, n)."""
-        return as_tensor(y.data[self.place, self.rank][:, None])
+    def by_source(self, x: Tensor) -> Tensor:
+        """(rows, n) → (sources, queries, n), zeros where a source has fewer."""
+        sources, n = len(self.numbers), x.shape[-1]
+        filled = x.xp.zeros((sources * self.queries, n), x.dtype)
+        filled[self._query] = x.data
+        return as_tensor(filled.reshape(sources, self.queries, n))
+
+    def by_row(self, y: Tensor) -> Tensor:
+        """(sources, queries, n) → (rows, n)."""
+        return as_tensor(y.data.reshape(-1, y.shape[-1])[self._query])
+
+
+def distinct(ids: IntArray, size: int) -> tuple[IntArray, IntArray]:
+    """The different ids, all below ``size``, and the place of each of ``ids`` among these.
+
+    As ``np.unique(ids, return_inverse=True)`` without sorting, in a quarter of the time.
+
+    Examples
+    --------
+    >>> found, place = distinct(np.array([7, 2, 7]), 9)
+    >>> found.tolist(), place.tolist()
+    ([2, 7], [1, 0, 1])
+    """
+    present = np.zeros(size, dtype=bool)
+    present[ids] = True
+    found = np.flatnonzero(present)
+    place = np.empty(size, dtype=np.int64)
+    place[found] = np.arange(len(found))
+    return found, place[ids]

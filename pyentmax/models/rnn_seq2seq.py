@@ -23,8 +23,8 @@ from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, ta
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
-from pyentmax.models.protocol import IntArray, PairBatch
-from pyentmax.models.readers import Readers
+from pyentmax.models.protocol import PairBatch
+from pyentmax.models.readers import Readers, distinct
 from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
     CONSTRAINED,
@@ -124,9 +124,8 @@ class DecoderState(NamedTuple):
     hidden: tuple[Any, ...]  # õ and each layer's hidden state, (B, H) each; empty with gates
     gates: tuple[Any, ...]  # per layer (B, 4H): what these add to the next pre-activations
     cells: tuple[Any, ...]  # per layer (B, H)
-    source_index: IntArray  # (B,): the source that each row decodes; on the host
     coverage: Any  # (B, S): the sum of past attention, where a fertility bounds it
-    memory: Memory  # of all encoded sources, (sources, S, …) each
+    readers: Readers  # of the sources' keys, values and mask
     weights: tuple[Any, ...]  # per layer (2H, 4H): those of the input on top of the recurrent ones
 
 
@@ -296,20 +295,22 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         memory, layers = self._encode(
             self.params, xp.asarray(source), xp.asarray(source_mask), None
         )
-        memory = Memory(memory.keys.data, memory.values.data, memory.mask)
+        readers = Readers(
+            np.arange(len(source)), (memory.keys.data, memory.values.data, memory.mask)
+        )
         weights = tuple(weight.data for weight in self._joint_weights(self.params))
         hidden = (xp.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
-        cells, index = tuple(layer.data[1] for layer in layers), np.arange(len(source))
-        return DecoderState(hidden, (), cells, index, self._no_coverage(memory), memory, weights)
+        cells = tuple(layer.data[1] for layer in layers)
+        return DecoderState(hidden, (), cells, self._no_coverage(memory), readers, weights)
 
     def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
         state = self._with_gates(state)
-        params, memory, xp = self.params, state.memory, self.xp
+        params, readers = self.params, state.readers
         # Many rows read the same token: its part of the gates is computed once.
-        different, place = np.unique(tokens, return_inverse=True)
+        different, place = distinct(tokens, self.config.target_size)
         embedded = embedding(params, "target_embedding", different)
-        a = linear(params, "decoder.0", embedded).data[xp.asarray(place)]
+        a = linear(params, "decoder.0", embedded).data[self.xp.asarray(place)]
         layers: list[Array] = []
         for k, (gates, cell) in enumerate(zip(state.gates, state.cells, strict=True)):
             if k:
@@ -317,14 +318,13 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             layers.append(next_lstm_state(a, gates, cell))
         x = as_tensor(layers[-1][0])
 
-        readers = Readers(state.source_index, len(memory.mask), xp)
-        keys, values = (readers.sources(part)[:, None] for part in memory[:2])
-        beside = readers.beside(x.reshape(-1, 1, x.shape[-1]))
-        z = readers.rows(self.score.compare(params, "attention", beside, keys))[:, 0]
-        mask = readers.sources(memory.mask)[readers.place]
-        attention = self._step_mapping(params, state.coverage)(z, mask=mask)
-        beside = readers.beside(attention.reshape(-1, 1, attention.shape[-1]))
-        context = readers.rows(weighted_average(beside, values))[:, 0]
+        keys, values, mask = readers.memory
+        queries = readers.by_source(x)
+        z = readers.by_row(self.score.compare(params, "attention", queries, keys[:, None]))
+        mapping = self._step_mapping(params, state.coverage)
+        attention = mapping(z, mask=mask[readers.place])
+        attended = weighted_average(readers.by_source(attention), values[:, None])
+        context = readers.by_row(attended)
         feed = self._combined(params, context, x)
         coverage = None if state.coverage is None else state.coverage + attention.data
         after = state._replace(
@@ -341,15 +341,18 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         if state.gates:
             gates = tuple(x[index] for x in state.gates)
         else:
-            # Copies of a row share its products.
-            different, place = map(self.xp.asarray, np.unique(rows, return_inverse=True))
-            gates = self._gates(state.weights, *(x[different] for x in state.hidden))
-            gates = tuple(x[place] for x in gates)
+            different, place = distinct(rows, len(state.hidden[0]))
+            if 4 * len(different) <= 3 * len(rows):  # copies of a row share its products
+                different, place = self.xp.asarray(different), self.xp.asarray(place)
+                gates = self._gates(state.weights, *(x[different] for x in state.hidden))
+                gates = tuple(x[place] for x in gates)
+            else:
+                gates = self._gates(state.weights, *(x[index] for x in state.hidden))
         return state._replace(
             hidden=(),
             gates=gates,
             cells=tuple(x[index] for x in state.cells),
-            source_index=state.source_index[rows],
+            readers=state.readers.select(rows),
             coverage=None if state.coverage is None else state.coverage[index],
         )
 
@@ -374,7 +377,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         return first._replace(
             gates=tuple(map(join, zip(*(state.gates for state in states), strict=True))),
             cells=tuple(map(join, zip(*(state.cells for state in states), strict=True))),
-            source_index=np.concatenate([state.source_index for state in states]),
+            readers=Readers.join([state.readers for state in states]),
             coverage=None if first.coverage is None else join(coverage),
         )
 

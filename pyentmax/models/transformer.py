@@ -141,9 +141,7 @@ class TransformerState(NamedTuple):
 
     past: tuple[Any, ...]  # keys and values of the tokens read so far, (rows, T, n) each
     lengths: IntArray  # (rows,): how many of the T are a row's own; on the host
-    source_index: IntArray  # (rows,): which encoded source a row decodes; on the host
-    memory: tuple[Any, ...]  # keys and values of all sources, (sources, S, n) each
-    memory_mask: Any  # (sources, S): where each source has tokens
+    readers: Readers  # of the sources' mask and, per layer, keys and values
 
 
 class Transformer(EncoderDecoder[TransformerConfig]):
@@ -336,12 +334,11 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         hidden = self._encode(run, xp.asarray(source), mask)
         rows = len(source)
         names = [f"decoder.{k}.context" for k in range(config.layers)]
-        memory = tuple(detached(run.keys_and_values(name, hidden)) for name in names)
+        memory = [x for name in names for x in detached(run.keys_and_values(name, hidden))]
         nothing = xp.zeros((rows, 0, config.width), hidden.dtype)
         past = (KeysValues(nothing, nothing),) * config.layers
-        number = np.arange(rows)
         lengths = np.zeros(rows, dtype=np.int64)
-        return TransformerState(past, lengths, number, memory, mask)
+        return TransformerState(past, lengths, Readers(np.arange(rows), [mask, *memory]))
 
     def advance(
         self, state: TransformerState, tokens: Array
@@ -357,20 +354,21 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         x = self._embed(run, "target", xp.asarray(tokens)[:, None], positions)
         own = None if level else xp.asarray(np.arange(longest + 1) <= lengths[:, None])
         allowed = None if own is None else own[:, None, None, :]
-        readers = Readers(state.source_index, len(state.memory_mask), xp)
-        memory = tuple(KeysValues(*map(readers.sources, part)) for part in state.memory)
-        of_source = readers.sources(state.memory_mask)[:, None, None, :]
+        readers = state.readers
+        mask, *memory = readers.memory
+        mask = mask[:, None, None, :]
         past = []
         for k in range(self.config.layers):
             layer = f"decoder.{k}"
             cached = Past(run, f"{layer}.self", state.past[k], lengths, level)
             x = run.attention("decoder", k, f"{layer}.self", x, cached, allowed)
             past.append(cached.longer)
-            beside = readers.beside(x)
-            beside = run.attention("context", k, f"{layer}.context", beside, memory[k], of_source)
-            x = run.network(f"{layer}.network", readers.rows(beside))
+            source = KeysValues(*memory[2 * k : 2 * k + 2])
+            queries = readers.by_source(x[:, 0])
+            attended = run.attention("context", k, f"{layer}.context", queries, source, mask)
+            x = run.network(f"{layer}.network", readers.by_row(attended)[:, None])
         scores = self._output(self.params, run.last(x, "decoder")[:, 0])
-        attention = readers.rows(as_tensor(weights["context"][-1].mean(axis=1))).data[:, 0]
+        attention = readers.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
         state = state._replace(past=tuple(past), lengths=lengths + 1)
         return scores.data, to_host(attention), state
 
@@ -379,7 +377,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         return state._replace(
             past=rows_of_past(state.past, self.xp.asarray(rows)),
             lengths=state.lengths[rows],
-            source_index=state.source_index[rows],
+            readers=state.readers.select(rows),
         )
 
     def join(self, states: Sequence[TransformerState]) -> TransformerState:
@@ -387,7 +385,7 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         return states[0]._replace(
             past=joined_past([state.past for state in states]),
             lengths=np.concatenate([state.lengths for state in states]),
-            source_index=np.concatenate([state.source_index for state in states]),
+            readers=Readers.join([state.readers for state in states]),
         )
 
 

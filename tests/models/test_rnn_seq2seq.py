@@ -204,7 +204,7 @@ def test_selected_rows_decode_as_they_do_alone(changes, rows):
     selected = model.select(first, np.array(rows))
     again = model.select(selected, np.arange(len(rows))[::-1])
     parts = [model.select(selected, part) for part in np.array_split(np.arange(len(rows)), 2)]
-    joined = model.join([part for part in parts if len(part.source_index)])
+    joined = model.join([part for part in parts if len(part.readers.source_index)])
     states = [(selected, rows), (again, rows[::-1]), (joined, rows)]
     for state, sources in states:
         step, after = model.step(state, tokens)
