@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.special import logsumexp
+from stages import slow
 
 import pyentmax
 from pyentmax import MAPPINGS, Mapping, check_gradient, check_jacobian, fenchel_young_loss
@@ -80,7 +81,7 @@ def test_softmax_loss_is_the_cross_entropy() -> None:
 
 
 @smooth_case
-@pytest.mark.parametrize(("reduction", "soft"), [("mean", False), ("sum", True)])
+@pytest.mark.parametrize(("reduction", "soft"), [("mean", False), *slow(("sum", True))])
 def test_gradient_by_finite_differences(
     name: str, params: dict[str, float], reduction: str, soft: bool
 ) -> None:

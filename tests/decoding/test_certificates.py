@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from mpmath import mp, mpf
+from stages import slow
 
 from pyentmax.decoding import Step, beam_search, exact_search
 from pyentmax.models.ensemble import Ensemble
@@ -229,7 +230,7 @@ def transformer(seed, output):
 
 @pytest.mark.parametrize("kind", [recurrent, transformer])
 @pytest.mark.parametrize("output", ["1.5", "2", "1.02", "bisection:1.02", "normmax:2"])
-@pytest.mark.parametrize("scale", [3, 30, 1000])
+@pytest.mark.parametrize("scale", [30, *slow(3, 1000)])
 def test_complete_lists_of_networks(kind, output, scale):
     source = np.array([[1, 2, 3]])
 
