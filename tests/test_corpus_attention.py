@@ -123,5 +123,5 @@ def test_trajectories_are_summed_up():
     returns = np.concatenate([np.linspace(1.5, 1.3, 5), np.linspace(1.4, 1.9, 6)])
     found = trajectory_statistics(updates, np.stack([falls, returns], axis=1)[:, None])
     assert found == pytest.approx((1, 0.6, 0.35), rel=0, abs=1e-6)
-    with pytest.raises(ValueError, match="updates, alphas: expected the same, positive length, got"):
+    with pytest.raises(ValueError, match="updates, alphas: expected the same, positive length"):
         trajectory_statistics([0, 20], [[1.5]])
