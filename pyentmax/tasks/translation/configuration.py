@@ -24,8 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from pyentmax.data import DataError
 from pyentmax.tasks.text_files import read_text
@@ -57,18 +56,24 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         for name in ("train", "dev"):
-            given = getattr(self, name)
-            if isinstance(given, list) and list(map(type, given)) != [str, str]:
+            given: Any = getattr(self, name)
+            if not (isinstance(given, str) or _are_two_files(given)):
                 raise ValueError(
                     f"{name}: expected two files of parallel text, or one with source TAB target, "
                     f"got {given!r}"
                 )
         for name in ("subwords", "tokens", "batch_size", "longest"):
             given = getattr(self, name)
-            if isinstance(given, int) and given < 1:
-                raise ValueError(f"{name}: expected a number above 0, got {given}")
+            if given is None or (name == "subwords" and isinstance(given, str)):
+                continue
+            if not (isinstance(given, int) and given > 0):
+                raise ValueError(f"{name}: expected a number above 0, got {given!r}")
         if self.tokens and self.batch_size:
             raise ValueError("expected tokens or batch_size, got both")
+
+
+def _are_two_files(given: Any) -> bool:
+    return isinstance(given, list) and [type(file) for file in given] == [str, str]
 
 
 @dataclass(frozen=True)
@@ -156,40 +161,37 @@ def read_experiment(config: str | Path, architecture: str) -> Experiment:
     for name in tables:
         if name not in shapes:
             raise DataError(f"{config}: expected the tables {', '.join(shapes)}; got {name!r}")
-    read = {}
-    for table, shape in shapes.items():
-        read[table] = _checked(shape, tables.get(table, {}), f"{config}, [{table}]")
+    for name, shape in shapes.items():
+        table = tables.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise DataError(f"{config}, [{name}]: expected a table, got {table!r}")
+        known = [f.name for f in fields(shape) if f.name not in ("source_size", "target_size")]
+        for entry in table:
+            if entry not in known:
+                raise DataError(f"{config}, [{name}]: expected {', '.join(known)}; got {entry!r}")
+    model = _model_entries(shapes["model"], tables["model"], f"{config}, [model]")
     try:
-        data = DataConfig(**read["data"])
+        data = DataConfig(**tables["data"])
     except (TypeError, ValueError) as error:  # a TypeError of a missing entry
         raise DataError(f"{config}, [data] {error}") from error
-    return Experiment(data, read["model"], read["training"], folder)
+    return Experiment(data, model, tables["training"], folder)
 
 
-def _checked(shape: type[Any], entries: Any, where: str) -> dict[str, Any]:
-    """The entries of a table, if they have names and types of the fields of a dataclass."""
-    if not isinstance(entries, dict):
-        raise DataError(f"{where}: expected a table, got {entries!r}")
+def _model_entries(shape: type[Any], entries: dict[str, Any], where: str) -> dict[str, Any]:
+    """The entries of the table ``[model]`` with the types of the configuration's fields."""
     hints = get_type_hints(shape)
-    known = [f.name for f in fields(shape) if f.name not in ("source_size", "target_size")]
     read = {}
     for name, value in entries.items():
-        if name not in known:
-            raise DataError(f"{where}: expected {', '.join(known)}; got {name!r}")
         hint = hints[name]
-        kinds = [
-            get_origin(kind) or kind
-            for kind in (get_args(hint) if isinstance(hint, UnionType) else [hint])
-        ]
-        if type(value) is int and int not in kinds and float in kinds:
-            value = float(value)
-        if type(value) in (int, float) and str in kinds and int not in kinds:
-            value = str(value)  # a mapping's α
-        if isinstance(value, list) and tuple in kinds:
-            value = tuple(value)
-        if type(value) not in kinds:
-            expected = " or ".join(k.__name__ for k in kinds if k is not type(None))
-            raise DataError(f"{where} {name}: expected {expected}, got {value!r}")
+        if type(value) in (int, float) and not isinstance(value, hint):
+            if isinstance(1.0, hint):
+                value = float(value)
+            elif isinstance("1", hint):  # the α of a mapping
+                value = str(value)
+        if not isinstance(value, hint):
+            raise DataError(
+                f"{where} {name}: expected {getattr(hint, '__name__', hint)}, got {value!r}"
+            )
         read[name] = value
     return read
 
