@@ -24,7 +24,6 @@ import hashlib
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 import time
@@ -38,9 +37,12 @@ from typing import Any
 import numpy as np
 
 import pyentmax
+from pyentmax.data import DataError
+from pyentmax.data.download import FOLDER_VARIABLE
 from pyentmax.system.blas import limit_blas
 from pyentmax.system.files import locked, replacing
-from pyentmax.training import LAST, History, RunOptions
+from pyentmax.training import History, RunOptions
+from pyentmax.training.settings import SETTINGS
 
 Settings = dict[str, Any]
 """What makes a run what it is, as JSON can hold it."""
@@ -58,6 +60,13 @@ class Options:
     data: Path | None = None  #: folder of data; otherwise PYENTMAX_DATA, or a download
     device: str = "cpu"
     quiet: bool = False
+
+    def data_folder(self, contents: str) -> Path:
+        """The folder of data; a DataError says what it has to hold if none is named."""
+        named = self.data or os.environ.get(FOLDER_VARIABLE)
+        if not named:
+            raise DataError(f"data: expected --data FOLDER, or PYENTMAX_DATA set, with {contents}")
+        return Path(named)
 
 
 Work = Callable[[Settings, Path, Options], dict[str, Any]]
@@ -226,9 +235,7 @@ def _opened(folder: Path, settings: Settings) -> list[dict[str, Any]]:
 
 def run_options(folder: Path, options: Options, **more: Any) -> RunOptions:
     """Where and how to train: what is in the folder is resumed."""
-    resume = (folder / LAST).exists()
-    if folder.exists() and not resume:
-        shutil.rmtree(folder)  # of a process that was killed before its first checkpoint
+    resume = (folder / SETTINGS).exists()
     return RunOptions(folder, resume=resume, progress=not options.quiet, **more)
 
 

@@ -220,13 +220,19 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     }
 
 
+def read_data(options: Options, direction: str) -> Data:
+    """Multi30k, from German or into it."""
+    folder = options.data_folder("multi30k/tok")
+    return read_multi30k(folder, reverse=direction == "en-de")
+
+
 def _translations(folder: Path, settings: Settings) -> Path:
     return folder.with_name(f"{folder.name}.{settings['updates']}.translations.txt")
 
 
 def train(settings: Settings, folder: Path, options: Options) -> tuple[Translator, Data, Any]:
     """Train or resume a model; returns it, the sentences and what the training found."""
-    data = read_multi30k(options.data, reverse=settings["direction"] == "en-de")
+    data = read_data(options, settings["direction"])
     sentences = [side for pair in data.train for side in pair]
     notes = Notes(folder)
     translator, history = train_translator(
@@ -321,7 +327,7 @@ def _difference(settings: Settings, folder: Path, options: Options) -> dict[str,
         if not path.exists():
             raise Unready(f"{row} is not trained")
         translated.append(path.read_text("utf-8").splitlines())
-    val = read_multi30k(options.data, reverse=reverse).val
+    val = read_data(options, settings["direction"]).val
     names = ("difference", "low", "high")
     ours, theirs = translated
     interval = paired_bootstrap(ours, theirs, [pair.target for pair in val])

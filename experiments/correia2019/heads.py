@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments.runner import Experiment, Line, Options, Settings, Unready, folder_of
 from experiments.tables import markdown
-from experiments.translation import ROWS, settings_of
+from experiments.translation import ROWS, read_data, settings_of
 from pyentmax.models.transformer import KINDS
 from pyentmax.plotting import (
     plot_alpha_histograms,
@@ -33,7 +33,6 @@ from pyentmax.plotting import (
     save_figure,
 )
 from pyentmax.tasks.translation import heads
-from pyentmax.tasks.translation.multi30k import read_multi30k
 from pyentmax.training import BEST
 
 DEFAULT = ("transformer-1", "transformer-1.5-late", "transformer-learned-late", "transformer-top8")
@@ -67,8 +66,7 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Measure the trained models of a folder, side by side."""
     paths = trained(settings, folder)
-    reverse = settings["direction"] == "en-de"
-    pairs = read_multi30k(options.data, reverse=reverse).dev[: settings["first"]]
+    pairs = read_data(options, settings["direction"]).dev[: settings["first"]]
     models = heads.measure(paths, pairs, progress=not options.quiet)
     return heads.numbers(models)
 

@@ -29,7 +29,7 @@ from experiments.tables import markdown
 from pyentmax.calls.devices import to_host
 from pyentmax.models.grid_transformer import GridTransformer
 from pyentmax.plotting import save_figure
-from pyentmax.tasks.captions import Captioner, Pictures, draw_data, looked_right, train_captioner
+from pyentmax.tasks.captions import Captioner, Pictures, draw_data, train_captioner
 from pyentmax.tasks.captions.scenes import GRID
 from pyentmax.training import TrainingConfig
 
@@ -100,8 +100,8 @@ def measured(captioner: Captioner, pictures: Pictures) -> dict[str, float]:
     of the last layer gives any weight.
     """
     captions = captioner.caption(pictures.images)
-    weights = [
-        attention[cell]
+    read = [
+        (attention, cell)
         for said, scene in zip(captions, pictures.scenes, strict=True)
         if " ".join(said.words) == scene.caption
         for cell, attention in zip(scene.sought(), said.attention, strict=True)
@@ -109,8 +109,8 @@ def measured(captioner: Captioner, pictures: Pictures) -> dict[str, float]:
     ]
     return {
         "exact": exact_share(captions, pictures),
-        "looked_right": float(looked_right(captions, pictures.scenes).mean()) if weights else 0.0,
-        "weight": float(np.mean(weights)) if weights else 0.0,
+        "looked_right": float(np.mean([a.argmax() == cell for a, cell in read])) if read else 0.0,
+        "weight": float(np.mean([a[cell] for a, cell in read])) if read else 0.0,
         "cells": _cells(captioner, pictures),
     }
 

@@ -40,11 +40,12 @@ from experiments.runner import (
 from experiments.tables import grouped, markdown, mean, spread, values
 from pyentmax.analysis import epsilon_perplexity, jensen_shannon, sparsemax_score
 from pyentmax.calls.devices import to_host
-from pyentmax.data import cut
+from pyentmax.data import DataError, cut
 from pyentmax.models.language_model import LanguageModel
-from pyentmax.tasks.language_model import Writer, read_shakespeare, train_writer
+from pyentmax.tasks.language_model import Text, Writer, read_text, train_writer
 from pyentmax.training import TrainingConfig, Validation, fingerprint
 
+SHAKESPEARE = Path("tinyshakespeare", "input.txt")
 MODEL: Settings = {
     "width": 128,
     "layers": 4,
@@ -148,10 +149,19 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
     return [[settings_of(row, seed, args.updates) for seed in args.seed for row in args.row]]
 
 
+def read_shakespeare(options: Options) -> Text:
+    """The text known as Tiny Shakespeare: 1.1 million characters of his plays."""
+    folder = options.data_folder(str(SHAKESPEARE))
+    for path in (folder / SHAKESPEARE.name, folder / SHAKESPEARE):
+        if path.exists():
+            return read_text(path)
+    raise DataError(f"{folder}: expected {SHAKESPEARE.name} or {SHAKESPEARE}")
+
+
 # --- a run ----------------------------------------------------------------------------------------
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Train a model, and measure the best of its validations on the held-out text."""
-    text = read_shakespeare(options.data)
+    text = read_shakespeare(options)
     notes = Notes(folder)
     writer, history = train_writer(
         text,

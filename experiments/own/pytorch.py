@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from experiments.own.language_model import UPDATES, settings_of
+from experiments.own.language_model import UPDATES, read_shakespeare, settings_of
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from pyentmax.data import Segments, cut
 from pyentmax.nn.schedules import InverseSquareRoot
-from pyentmax.tasks.language_model import Writer, read_shakespeare
+from pyentmax.tasks.language_model import Writer
 from pyentmax.tasks.language_model.training import VALIDATED
 
 
@@ -51,7 +51,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     torch.set_num_threads(1)
     torch.manual_seed(settings["seed"])
     text, training, context = (
-        read_shakespeare(options.data),
+        read_shakespeare(options),
         settings["training"],
         settings["context"],
     )

@@ -39,7 +39,7 @@ from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.system.memory import keep_freed_memory
-from pyentmax.tasks.language_model import Writer, read_shakespeare
+from pyentmax.tasks.language_model import Writer
 
 MAPPINGS = {
     "transformer": ("1", "1.5", "2", "topk_softmax:8", "learned"),
@@ -164,7 +164,7 @@ def _language_model(settings: Settings, options: Options) -> Any:
     if "path" in settings:
         writer = Writer.load(settings["path"])
         model = writer.model
-        tokens = writer.encode(read_shakespeare(options.data).train)
+        tokens = writer.encode(language_model.read_shakespeare(options).train)
     batches = Segments(tokens, context, size).epoch(np.random.default_rng(1))
 
     def make(mapping: str) -> Any:

@@ -20,9 +20,9 @@ from typing import Any
 from experiments.correia2019 import heads as measured
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
+from experiments.translation import read_data
 from pyentmax.plotting import plot_choice_of_k, save_figure
 from pyentmax.tasks.translation import Translator, heads
-from pyentmax.tasks.translation.multi30k import read_multi30k
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +42,7 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
 
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Loss, share of right tokens and BLEU of each model with each k in use."""
-    reverse = settings["direction"] == "en-de"
-    pairs = read_multi30k(options.data, reverse=reverse).dev[: settings["first"]]
+    pairs = read_data(options, settings["direction"]).dev[: settings["first"]]
     result = {}
     for path in measured.trained(settings, folder):
         translator = Translator.load(path)

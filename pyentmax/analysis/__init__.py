@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyentmax.analysis.accuracy import levenshtein, mean_levenshtein, word_accuracy
+from pyentmax.analysis.accuracy import word_accuracy
 from pyentmax.analysis.corpus_attention import (
     HeadMeasures,
     MeanDifference,
@@ -60,9 +60,7 @@ __all__ = [
     "head_densities",
     "head_diversity",
     "jensen_shannon",
-    "levenshtein",
     "listed_predictions",
-    "mean_levenshtein",
     "measure_heads",
     "merging_scores",
     "positional_confidence",

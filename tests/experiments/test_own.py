@@ -1,4 +1,4 @@
-"""What our own experiments measure of language models and of captions."""
+"""What experiments measure of language models, captions and words."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from experiments.own.captions import measured
 from experiments.own.language_model import read_with
+from experiments.peters2019.inflection import levenshtein
 from pyentmax.tasks.captions import Captioner, draw_data
 from pyentmax.tasks.captions.scenes import GRID
 from pyentmax.tasks.language_model import Writer
@@ -41,3 +44,21 @@ def test_captioner_attends_to_as_many_cells_as_its_mapping_keeps():
     assert found["exact"] == found["weight"] == 0
     captioner.model.config = replace(captioner.model.config, inference_attention="softmax")
     assert measured(captioner, data.test)["cells"] == GRID * GRID
+
+
+def recursive_distance(a, b):
+    """The definition, without a table."""
+    if not a or not b:
+        return len(a) + len(b)
+    if a[0] == b[0]:
+        return recursive_distance(a[1:], b[1:])
+    return 1 + min(
+        recursive_distance(a[1:], b),
+        recursive_distance(a, b[1:]),
+        recursive_distance(a[1:], b[1:]),
+    )
+
+
+@given(st.text("ab", max_size=5), st.text("abc", max_size=5))
+def test_levenshtein_is_its_definition(a, b):
+    assert levenshtein(a, b) == recursive_distance(a, b)

@@ -188,12 +188,11 @@ def test_notes_of_a_killed_run_belong_to_their_validations(tmp_path):
     assert notes.curve(history)["context"] == [5.0, 4.0]
 
 
-def test_start_without_a_checkpoint_is_begun_anew(tmp_path):
+def test_started_run_is_resumed(tmp_path):
+    assert not runner.run_options(tmp_path / "run", Options()).resume
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "best.npz").touch()
-    found = runner.run_options(tmp_path / "run", Options())
-    assert not found.resume
-    found.check_directory()
+    (tmp_path / "run" / "settings.json").touch()
+    assert runner.run_options(tmp_path / "run", Options()).resume
 
 
 def test_settings_are_kept_beside_the_run(tmp_path):

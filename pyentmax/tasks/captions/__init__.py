@@ -1,6 +1,6 @@
 """Captions: images that the library draws, models that say what they show, and where they look."""
 
-from pyentmax.tasks.captions.captioner import Captioned, Captioner, looked_right
+from pyentmax.tasks.captions.captioner import Captioned, Captioner
 from pyentmax.tasks.captions.scenes import Scene, cells_of, draw_images, draw_scenes
 from pyentmax.tasks.captions.training import (
     CaptionData,
@@ -21,6 +21,5 @@ __all__ = [
     "draw_data",
     "draw_images",
     "draw_scenes",
-    "looked_right",
     "train_captioner",
 ]

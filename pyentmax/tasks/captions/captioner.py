@@ -133,27 +133,3 @@ class Captioner(SavedModel):
         config = GridTransformerConfig(**description["config"])
         vocabulary = Vocabulary.from_json(description["words"])
         return cls(GridTransformer(config, arrays, BOS, EOS), vocabulary)
-
-
-def looked_right(found: Sequence[Captioned], scenes: Sequence[Scene]) -> NDArray[np.bool_]:
-    """For each word that is read in one cell, whether the cell with most weight is that one.
-
-    Words are those of captions that are right: in others it is not known what a word is about.
-
-    Examples
-    --------
-    >>> from pyentmax.tasks.captions.scenes import draw_scenes
-    >>> [scene] = draw_scenes(1, np.random.default_rng(0))
-    >>> attention = np.zeros((6, 64))
-    >>> attention[:, scene.subject] = 1
-    >>> looked_right([Captioned(tuple(scene.caption.split()), attention)], [scene])
-    array([ True,  True, False, False])
-    """
-    right = [
-        weights.argmax() == cell
-        for said, scene in zip(found, scenes, strict=True)
-        if " ".join(said.words) == scene.caption
-        for cell, weights in zip(scene.sought(), said.attention, strict=True)
-        if cell >= 0
-    ]
-    return np.array(right, dtype=bool)

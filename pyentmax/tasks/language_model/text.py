@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 from pyentmax.data import DataError
-from pyentmax.data.download import FOLDER_VARIABLE
 from pyentmax.tasks.text_files import read_text as read_file
 
-SHAKESPEARE = Path("tinyshakespeare", "input.txt")
 HELD_OUT = 10  # the last tenth is not learned from
 
 
@@ -45,27 +42,3 @@ def read_text(path: str | Path) -> Text:
         raise DataError(f"{path}: expected a text, got {len(text)} characters")
     learned = len(text) - len(text) // HELD_OUT
     return Text(text[:learned], text[learned:])
-
-
-def read_shakespeare(folder: Path | None = None) -> Text:
-    """The text known as Tiny Shakespeare: 1.1 million characters of his plays.
-
-    Parameters
-    ----------
-    folder : Path, optional
-        With ``input.txt``, or with ``tinyshakespeare/input.txt``. If not given, the folder in
-        ``PYENTMAX_DATA``.
-
-    Raises
-    ------
-    DataError
-        If the file is missing or is not a text.
-    """
-    named = folder or os.environ.get(FOLDER_VARIABLE)
-    if not named:
-        raise DataError(f"data: expected --data FOLDER, or PYENTMAX_DATA set, with {SHAKESPEARE}")
-    given = Path(named)
-    for path in (given / SHAKESPEARE.name, given / SHAKESPEARE):
-        if path.exists():
-            return read_text(path)
-    raise DataError(f"{given}: expected {SHAKESPEARE.name} or {SHAKESPEARE}")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import NamedTuple
 
 from pyentmax.data import DataError
-from pyentmax.data.download import FOLDER_VARIABLE
 from pyentmax.tasks.translation.parallel import SentencePair, read_parallel
 
 DEV = 1000  # pairs at the end of the training file, for every choice
@@ -22,28 +20,26 @@ class Data(NamedTuple):
     val: list[SentencePair]
 
 
-def read_multi30k(folder: Path | None = None, *, reverse: bool = False) -> Data:
+def read_multi30k(folder: Path, *, reverse: bool = False) -> Data:
     """German-English pairs, or English-German ones.
 
     Parameters
     ----------
-    folder : Path, optional
-        With ``train.lc.norm.tok.de`` and the like, or with ``multi30k/tok`` that has them. If not
-        given, the folder in ``PYENTMAX_DATA``.
+    folder : Path
+        With ``train.lc.norm.tok.de`` and the like, or with ``multi30k/tok`` that has them.
 
     Raises
     ------
     DataError
         If the files are not there, or are not parallel text.
     """
-    given = data_folder(folder)
     languages = ("en", "de") if reverse else ("de", "en")
     name = _FILE.format(split="train", language="de")
-    places = [given, given / "multi30k" / "tok"]
+    places = [folder, folder / "multi30k" / "tok"]
     found = next((place for place in places if (place / name).exists()), None)
     if found is None:
         raise DataError(
-            f"{given}: expected {name} or multi30k/tok/{name}, as multi30k/dataset has them"
+            f"{folder}: expected {name} or multi30k/tok/{name}, as multi30k/dataset has them"
         )
     train, val = (
         read_parallel(*(found / _FILE.format(split=split, language=x) for x in languages))
@@ -55,17 +51,3 @@ def read_multi30k(folder: Path | None = None, *, reverse: bool = False) -> Data:
             f"{len(train)}"
         )
     return Data(train[:-DEV], train[-DEV:], val)
-
-
-def data_folder(folder: Path | None) -> Path:
-    """The folder that is given, or else the one in ``PYENTMAX_DATA``.
-
-    Raises
-    ------
-    DataError
-        If there is neither.
-    """
-    named = folder or os.environ.get(FOLDER_VARIABLE)
-    if not named:
-        raise DataError("data: expected --data FOLDER, or PYENTMAX_DATA set, with multi30k/tok")
-    return Path(named)

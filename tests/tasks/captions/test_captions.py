@@ -8,14 +8,12 @@ import pytest
 from pyentmax.cli import main
 from pyentmax.data import EOS
 from pyentmax.tasks.captions import (
-    Captioned,
     Captioner,
     Scene,
     cells_of,
     draw_data,
     draw_images,
     draw_scenes,
-    looked_right,
     train_captioner,
 )
 from pyentmax.tasks.captions.scenes import CELL, COLOURS, DISTRACTORS, GRID, RELATIONS, SHAPES
@@ -85,21 +83,6 @@ def test_words_end_where_the_model_ends_them():
     for said in captioner.caption(images, batch_size=2):
         assert len(said.words) == len(said.attention) == 8
         np.testing.assert_allclose(said.attention.sum(axis=1), 1, rtol=0, atol=1e-5)
-
-
-def test_only_words_of_right_captions_are_looked_at():
-    scenes = draw_scenes(2, np.random.default_rng(0))
-    words = [tuple(scene.caption.split()) for scene in scenes]
-    weights = [np.eye(64)[np.maximum(scene.sought(), 0)] for scene in scenes]
-    weights[1][0] = np.eye(64)[(scenes[1].subject + 1) % 64]
-    found = [Captioned(*pair) for pair in zip(words, weights, strict=True)]
-    np.testing.assert_array_equal(looked_right(found, scenes), [1, 1, 1, 1, 0, 1, 1, 1])
-    found[1] = replace_words(found[1])
-    np.testing.assert_array_equal(looked_right(found, scenes), [1, 1, 1, 1])
-
-
-def replace_words(said):
-    return said._replace(words=("ring", *said.words[1:]))
 
 
 def test_a_resumed_training_gives_the_same_numbers(tmp_path):

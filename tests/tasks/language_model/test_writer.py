@@ -5,7 +5,7 @@ import pytest
 
 from pyentmax.cli import main
 from pyentmax.data import SPECIALS, DataError
-from pyentmax.tasks.language_model import Text, Writer, read_shakespeare, read_text, train_writer
+from pyentmax.tasks.language_model import Text, Writer, read_text, train_writer
 from pyentmax.training import RunOptions, TrainingConfig
 
 LINES = "the cat sat on the mat\nthe dog sat on the log\n" * 40
@@ -138,19 +138,11 @@ def test_output_of_special_tokens_only_is_named():
 
 
 # --- texts ----------------------------------------------------------------------------------------
-def test_missing_or_short_texts_are_named(tmp_path, monkeypatch):
-    for value in (None, ""):
-        monkeypatch.delenv("PYENTMAX_DATA", raising=False)
-        if value is not None:
-            monkeypatch.setenv("PYENTMAX_DATA", value)
-        with pytest.raises(DataError, match="PYENTMAX_DATA"):
-            read_shakespeare()
-    with pytest.raises(DataError, match=r"expected input\.txt"):
-        read_shakespeare(tmp_path)
+def test_short_or_damaged_text_is_named(tmp_path):
     path = tmp_path / "input.txt"
     path.write_bytes(b"one\ntwo\nthr\xe9e\n" * 4)
     with pytest.raises(DataError, match=r"input\.txt, line 3: expected UTF-8, got byte 0xe9"):
-        read_shakespeare(tmp_path)
+        read_text(path)
     path.write_text("short")
     with pytest.raises(DataError, match="got 5 characters"):
         read_text(path)
