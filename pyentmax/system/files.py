@@ -51,27 +51,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Within it, an OSError that names no file names this one: those of reading do not.
-
-    Examples
-    --------
-    >>> import errno
-    >>> with naming("words.txt"):
-    ...     raise OSError(errno.EIO, "Input/output error")
-    Traceback (most recent call last):
-        ...
-    OSError: [Errno 5] Input/output error: 'words.txt'
-    """
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            raise OSError(error.errno, error.strerror, os.fspath(path)) from error
-        raise
-
-
-@contextmanager
 def locked(path: str | os.PathLike[str], what: str, *, wait: bool = True) -> Iterator[None]:
     """Wait until no other process or thread is in a block that is locked by the same file.
 

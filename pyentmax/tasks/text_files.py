@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pyentmax.data import DataError
-from pyentmax.system.files import naming
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
@@ -20,9 +19,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     OSError
         If it cannot be read.
     """
-    with naming(path):
-        data = Path(path).read_bytes()
-    return decode(data, os.fspath(path))
+    return decode(Path(path).read_bytes(), os.fspath(path))
 
 
 def decode(data: bytes, where: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import zipfile
 from collections.abc import Iterator
@@ -87,21 +86,20 @@ def checkpoint_kind(path: str | Path) -> str:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     """The open file; damage found while it is read is a CheckpointError."""
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            if any(member.compress_type for member in archive.zip.infolist()):
-                raise ValueError("its members are compressed")
-            yield archive
-    except Exception as error:
-        # The damage may be in the zip, npy or JSON part, whose readers fail in a dozen ways; a
-        # damaged offset makes the system report EINVAL.
-        system = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
-        if system or isinstance(error, MemoryError):
+    with path.open("rb") as file:
+        try:
+            with np.load(file, allow_pickle=False) as archive:
+                if any(member.compress_type for member in archive.zip.infolist()):
+                    raise ValueError("its members are compressed")
+                yield archive
+        except MemoryError:
             raise
-        raise CheckpointError(
-            f"{path} is not a complete checkpoint: it is truncated, damaged or something else "
-            f"({type(error).__name__}: {error})"
-        ) from error
+        except Exception as error:
+            # The damage may be in the zip, npy or JSON part, whose readers fail in a dozen ways.
+            raise CheckpointError(
+                f"{path} is not a complete checkpoint: it is truncated, damaged or something else "
+                f"({type(error).__name__}: {error})"
+            ) from error
 
 
 def with_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:

@@ -32,17 +32,6 @@ def test_first_line_names_backend(capsys):
     assert "english" in said.out
 
 
-def test_reference_backend_is_said():
-    done = subprocess.run(
-        command("data", "conll2018"),
-        env=os.environ | {"PYENTMAX_BACKEND": "reference"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stderr.startswith("pyentmax runs no kernels")
-
-
 def test_help_needs_numpy_alone():
     program = f"""
 import sys

@@ -58,15 +58,6 @@ def test_flipped_bits_and_truncation_are_damage(path):
             load_checkpoint(path, "test")
 
 
-def test_flipped_number_is_damage(path):
-    save_checkpoint(path, {"a": np.zeros(1000)}, META)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(bytes(data))
-    with pytest.raises(CheckpointError, match="not a complete checkpoint"):
-        load_checkpoint(path, "test")
-
-
 def test_other_files_are_not_checkpoints(path):
     folder = path.parent
     (folder / "text").write_text("draw\tdrawn\n")
@@ -91,14 +82,6 @@ def test_compressed_members_are_refused(path):
         load_checkpoint(path, "test")
 
 
-def test_unreadable_file_is_not_called_damaged():
-    path = "/proc/self/mem"  # a file that opens, and whose first byte cannot be read
-    if not os.path.isfile(path):
-        pytest.skip("this system has no such file")
-    with pytest.raises(OSError, match="Input/output error"):
-        load_checkpoint(path, "test")
-
-
 def test_full_disk_leaves_the_old_file(path):
     # The kernel refuses to write on, in the middle of the file.
     resource = pytest.importorskip("resource")
@@ -115,16 +98,6 @@ def test_full_disk_leaves_the_old_file(path):
     assert caught.value.errno == errno.EFBIG
     assert load_checkpoint(path, "test")[1] == META
     assert os.listdir(path.parent) == ["c.npz"]
-
-
-def test_interrupt_within_an_array_stays_an_interrupt(path, monkeypatch):
-    def interrupted(member, array, **options):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(np.lib.format, "write_array", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        save_checkpoint(path, {"x": np.ones(3)}, META)
-    assert load_checkpoint(path, "test")[1] == META
 
 
 def test_missing_folder_is_named(tmp_path):

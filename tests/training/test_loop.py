@@ -1,6 +1,5 @@
 """The loop: it learns, a resumed run equals an uninterrupted one, and it stops as it should."""
 
-import errno
 import json
 import math
 import os
@@ -378,15 +377,13 @@ def test_incomplete_state_is_named(tmp_path):
     run(new_model(), tmp_path, settings)
     path = tmp_path / "last.npz"
     arrays, meta = load_checkpoint(path, loop.TRAINING_STATE)
-    broken = [(arrays, {k: x for k, x in meta.items() if k != name}) for name in meta]
-    broken += [(arrays, meta | {"history": {"epochs": 3}}), (arrays, meta | {"epoch_state": {}})]
-    for group in ("param", "best", "optimizer.first"):
-        name = f"{group}.output.bias"
-        broken.append(({k: x for k, x in arrays.items() if k != name}, meta))
-    for arrays, meta in broken:
-        save_checkpoint(path, arrays, meta)
-        with pytest.raises(CheckpointError, match=r"last\.npz: (not a complete state|expected)"):
+    for name in ("param.output.bias", "best.output.bias", "optimizer.first.output.bias"):
+        save_checkpoint(path, {k: x for k, x in arrays.items() if k != name}, meta)
+        with pytest.raises(CheckpointError, match=r"last\.npz: not a complete state of this model"):
             run(new_model(), tmp_path, settings, resume=True)
+    save_checkpoint(path, arrays, meta | {"history": {"epochs": 3}})
+    with pytest.raises(CheckpointError, match=r"last\.npz: not a complete state of this model"):
+        run(new_model(), tmp_path, settings, resume=True)
 
 
 # --- the directory --------------------------------------------------------------------------------
@@ -473,20 +470,6 @@ def test_second_interrupt_stops_at_once(tmp_path):
         run(Bigrams(), tmp_path, validate=twice)
     assert updates_in(tmp_path) == 20
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def check(model):
-        if (tmp_path / "last.npz").exists():
-            monkeypatch.setattr(os, "fsync", full)
-        return validate(model)
-
-    with pytest.raises(OSError, match=r"could not write .*last\.npz .*untouched"):
-        run(Bigrams(), tmp_path, validate=check)
-    assert updates_in(tmp_path) == 10
 
 
 def test_epoch_without_batches_is_an_error():

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pyentmax.data import SPECIALS, DataError, Vocabulary
-from pyentmax.system.files import naming
 
 
 class Segmenter(Protocol):
@@ -135,8 +134,7 @@ class Subwords:
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Subwords:
         """The model in a file that sentencepiece wrote."""
-        with naming(path):
-            return cls(Path(path).read_bytes(), str(path))
+        return cls(Path(path).read_bytes(), str(path))
 
     def split(self, sentence: str) -> list[str]:
         """The sub-words."""

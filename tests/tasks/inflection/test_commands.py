@@ -157,13 +157,6 @@ def test_train_refuses_before_it_writes(files, tmp_path, capsys, monkeypatch, op
     assert not (tmp_path / "run").exists()
 
 
-def test_run_that_failed_at_once_can_be_started_again(files, tmp_path, capsys):
-    command = train_arguments(files, tmp_path / "r", "--updates", "2")
-    assert main([*command, "--loss", "topk_softmax:2"]) == 2
-    assert "topk_softmax has none: choose one of" in capsys.readouterr().err
-    assert main(command) == 0
-
-
 @pytest.mark.slow
 def test_learned_alpha_is_printed(files, tmp_path, capsys):
     assert main(train_arguments(files, tmp_path / "r", "--attention", "learned")) == 0

@@ -3,7 +3,6 @@
 import pytest
 
 from pyentmax.tasks.inflection import demo, english_verbs
-from pyentmax.training import save_checkpoint
 
 
 def test_no_verb_is_in_two_parts():
@@ -36,15 +35,3 @@ def test_a_short_run(tmp_path, capsys, monkeypatch):
     }
     assert all(str(tmp_path / name) in text for name in pictures)
     assert {p.name for p in tmp_path.glob("*.npz")} == {"best.npz", "last.npz"}
-
-
-def test_a_run_of_the_users_own_is_not_overwritten(tmp_path):
-    save_checkpoint(tmp_path / "last.npz", {}, {"kind": "training state"})
-    with pytest.raises(ValueError, match="expected an empty folder for a new run"):
-        demo.run_demo(tmp_path, seed=0)
-
-
-def test_a_negative_seed_is_refused_in_words(tmp_path):
-    with pytest.raises(ValueError, match="seed: expected a number from 0 up, got -1"):
-        demo.run_demo(tmp_path / "new", seed=-1)
-    assert not (tmp_path / "new").exists()

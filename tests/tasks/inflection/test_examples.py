@@ -94,13 +94,6 @@ def test_malformed_line_is_named(tmp_path, line, message):
         read_examples(path)
 
 
-def test_bad_utf8_is_named(tmp_path):
-    path = write(tmp_path, b"go\twent\tV\ngef\xfchl\tx\tN\n")
-    message = "english-dev, line 2: expected UTF-8, got byte 0xfc .*; convert the file"
-    with pytest.raises(DataError, match=message):
-        read_examples(path)
-
-
 @pytest.mark.parametrize("content", ["", "\n \n"])
 def test_empty_file_is_an_error(tmp_path, content):
     good = write(tmp_path, "go\twent\tV\n", "good")
