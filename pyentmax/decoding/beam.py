@@ -15,12 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.decoding._inputs import (
-    as_source,
-    length_limits,
-    positive,
-    refuse_lost,
-)
+from pyentmax.decoding._inputs import as_source, length_limits, positive, refuse_lost
 from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text
 from pyentmax.models.protocol import (
     BoolArray,
@@ -155,8 +150,8 @@ def beam_search(
         return []
 
     backpointers = _Backpointers(keep_attention)
+    bounded = prove and n_best is not None  # whether what is omitted has to be bounded
     omitted = _Omissions(sources)
-    rivals = None if n_best is None or not prove else _Rivals(sources)
     finished, unfinished = _Endings(sources, enough or 1, normalize), _Endings(sources, 1)
     state = model.encode(source, source_mask)
     # One row per open prefix, ordered by source and, within a source, from the best prefix down.
@@ -170,7 +165,7 @@ def beam_search(
             zeros[source_index[~step.support.all(axis=1)]] = True
         backpointers.record_attention(step.attention)
         log_prob = step.log_prob
-        if rivals is not None:
+        if bounded:
             # A probability that rounding lifts above 1 would break the bounds.
             log_prob = np.minimum(log_prob, 0)
         ends = score + log_prob[:, model.eos]
@@ -179,12 +174,11 @@ def beam_search(
         # best of those that are pruned.
         most = None if sparse else 2 * beam + 1
         candidates = _continuations(step, log_prob, score, source_index, length, most)
-        omitted.underflow(source_index[candidates.hidden])
-        if rivals is not None and candidates.hidden.size:
+        if candidates.hidden.size:
             rows = candidates.hidden
             infinite = np.isneginf(step.log_prob[rows, candidates.hidden_tokens])
             bounds = np.where(infinite, unseen(step)[rows], 0.0)
-            rivals.add(source_index[rows], score[rows] + bounds)
+            omitted.underflow(source_index[rows], score[rows] + bounds)
 
         ended = np.flatnonzero(step.support[:, model.eos] & np.isfinite(ends))
         finished.add(ended, source_index, ends, length)
@@ -199,26 +193,19 @@ def beam_search(
         if at_limit.any():
             unfinished.add(np.flatnonzero(at_limit), source_index, score, length)
             too_long = at_limit[rows]
-            cut_sources = source_index[rows[too_long]]
-            omitted.cut(cut_sources, total[too_long])
-            if rivals is not None:
-                rivals.add(cut_sources, total[too_long])
+            omitted.cut(source_index[rows[too_long]], total[too_long])
             rows, tokens, total = rows[~too_long], tokens[~too_long], total[~too_long]
 
         kept = _best(rows, total, source_index, beam)
-        if sparse or rivals is not None:
+        if sparse or bounded:
             pruned = np.ones(len(rows), dtype=bool)
             pruned[kept] = False
-            pruned_sources = source_index[rows[pruned]]
-            omitted.prune(pruned_sources, total[pruned], length + 1)
-            if rivals is not None:
-                rivals.add(pruned_sources, total[pruned])
+            omitted.prune(source_index[rows[pruned]], total[pruned], length + 1)
         rows, tokens, total = rows[kept], tokens[kept], total[kept]
         if enough is not None:
             settled = finished.settled(source_index[rows], total, length + 1)
-            if rivals is not None:
-                rivals.add(source_index[rows[settled]], total[settled])
-                omitted.stopped[source_index[rows[settled]]] = True
+            if bounded:
+                omitted.stop(source_index[rows[settled]], total[settled])
             rows, tokens, total = rows[~settled], tokens[~settled], total[~settled]
 
         if rows.size and not np.array_equal(rows, np.arange(len(source_index))):
@@ -234,8 +221,9 @@ def beam_search(
         exact = sparse and omitted.none(i)
         proved, bound = (len(hypotheses[i]), 0.0) if exact else (0, 1.0)
         listed, mass_bound = tuple(hypotheses[i]), bound
-        if rivals is not None and not exact:
-            proved, bound = rivals.proved(i, listed)
+        if bounded and not exact:
+            best = float(omitted.best[i])
+            proved, bound = sum(h.finished and h.log_prob >= best for h in listed), math.exp(best)
             mass_bound = max(1 - mass, bound)
             reason = f"{_proof(proved, bound, mass_bound)} {reason}"
         results.append(SearchResult(listed, exact, mass, reason, proved, bound, mass_bound))
@@ -364,11 +352,7 @@ def _best(rows: IntArray, total: FloatArray, source_index: IntArray, beam: int) 
 
 def _counts_in_order(sources: IntArray) -> IntArray:
     """The number of entries of each source that has any; those of one source are contiguous."""
-    begins = np.flatnonzero(np.concatenate([[True], sources[1:] != sources[:-1]])[: len(sources)])
-    counts = np.empty_like(begins)
-    counts[:-1] = begins[1:] - begins[:-1]
-    counts[-1:] = len(sources) - begins[-1:]
-    return counts
+    return np.diff(np.flatnonzero(np.diff(sources, prepend=-1, append=-1)))
 
 
 def _bars(total: FloatArray, counts: IntArray, k: int) -> FloatArray:
@@ -376,24 +360,15 @@ def _bars(total: FloatArray, counts: IntArray, k: int) -> FloatArray:
 
     −∞ where there are fewer.
     """
-    bars = np.full(len(counts), -np.inf)
-    usual = counts <= 4 * len(total) // max(len(counts), 1)
-    all_usual = bool(usual.all())
-    if not all_usual:
-        # A few sources have many scores: padding all the others to their length would take longer.
-        for i, end in zip(np.flatnonzero(~usual), np.cumsum(counts)[~usual], strict=True):
-            if counts[i] >= k:
-                bars[i] = np.partition(total[end - counts[i] : end], counts[i] - k)[counts[i] - k]
-    width = counts[usual].max(initial=0)
+    width = counts.max(initial=0)
     if width < k:
-        return bars
-    if len(total) == width * len(counts):  # all have the same number
+        return np.full(len(counts), -np.inf)
+    if len(total) == width * len(counts):  # the same number for each
         padded = total.reshape(-1, width)
     else:
-        padded = np.full((np.count_nonzero(usual), width), -np.inf)
-        valid = np.arange(width) < counts[usual, None]
-        padded[valid] = total if all_usual else total[np.repeat(usual, counts)]
-    bars[usual] = np.partition(padded, width - k, axis=1)[:, width - k]
+        padded = np.full((len(counts), width), -np.inf)
+        padded[np.arange(width) < counts[:, None]] = total
+    bars: FloatArray = np.partition(padded, width - k, axis=1)[:, width - k]
     return bars
 
 
@@ -517,22 +492,6 @@ class _Backpointers:
         return [tuple(joined[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
-class _Rivals:
-    """The best score that each source's search left out: a bound on all strings through these."""
-
-    def __init__(self, sources: int) -> None:
-        self.best = np.full(sources, -np.inf)
-
-    def add(self, sources: IntArray, scores: FloatArray) -> None:
-        """Add the scores of prefixes that are left out, with the source of each."""
-        np.maximum.at(self.best, sources, scores)
-
-    def proved(self, i: int, listed: tuple[Hypothesis, ...]) -> tuple[int, float]:
-        """How many listed hypotheses of source i beat all rivals, and a bound on the rivals."""
-        most = float(self.best[i])
-        return sum(h.finished and h.log_prob >= most for h in listed), math.exp(most)
-
-
 class _Omissions:
     """The possible continuations that each source's search left out, which prevent a certificate.
 
@@ -547,6 +506,7 @@ class _Omissions:
         self.cut_mass = np.zeros(sources)
         self.underflowed = np.zeros(sources, dtype=np.int64)
         self.stopped = np.zeros(sources, dtype=bool)  # with prefixes open, once enough was settled
+        self.best = np.full(sources, -np.inf)  # the best score: no string omitted is more probable
 
     def prune(self, sources: IntArray, total: FloatArray, step: int) -> None:
         """Count continuations that did not fit into the beam, by their sources and scores."""
@@ -561,11 +521,17 @@ class _Omissions:
         self.cut_off += count
         self.cut_mass += mass
 
-    def underflow(self, sources: IntArray) -> None:
+    def underflow(self, sources: IntArray, bounds: FloatArray) -> None:
         """Count continuations of the support whose probability rounds to zero."""
-        self.underflowed += np.bincount(sources, minlength=len(self.underflowed))
+        self.underflowed += self._sums(sources, bounds)[0]
+
+    def stop(self, sources: IntArray, total: FloatArray) -> None:
+        """Mark sources whose search stops with these prefixes open."""
+        self.stopped[sources] = True
+        np.maximum.at(self.best, sources, total)
 
     def _sums(self, sources: IntArray, total: FloatArray) -> tuple[IntArray, FloatArray]:
+        np.maximum.at(self.best, sources, total)
         count = np.bincount(sources, minlength=len(self.pruned))
         mass: NDArray[Any] = np.bincount(sources, np.exp(total), minlength=len(self.pruned))
         return count, mass

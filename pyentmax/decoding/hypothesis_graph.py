@@ -97,61 +97,45 @@ class HypothesisGraph:
             for i in range(1, len(string) + 1):
                 ends[string[:i]].add(string[i:])
         places = {begin: (begin[-1], frozenset(rest)) for begin, rest in ends.items()}
-        paths: list[list[_Place]] = [
-            [places[string[:i]] for i in range(1, len(string) + 1)] for string, _ in listed
-        ]
-        after: dict[_Place, set[_Place]] = defaultdict(set)
+        paths = [[places[string[:i]] for i in range(1, len(string) + 1)] for string, _ in listed]
+        after: dict[_Place | None, set[_Place]] = defaultdict(set)
         before: dict[_Place, set[_Place | None]] = defaultdict(set)
         for path in paths:
             for one, other in zip([None, *path], path, strict=False):
+                after[one].add(other)
                 before[other].add(one)
-                if one is not None:
-                    after[one].add(other)
-        # A place joins the run before it if that leads only there, and nothing else does.
-        runs: list[list[tuple[_Place, _Tokens]]] = []
-        for path in paths:
-            run: list[tuple[_Place, _Tokens]] = []
-            for previous, place in zip([None, *path], path, strict=False):
-                joins = previous is not None and len(after[previous]) == len(before[place]) == 1
-                if joins:
-                    first, tokens = run[-1]
-                    run[-1] = (first, (*tokens, place[0][0]))
-                else:
-                    run.append((place, (place[0][0],)))
-            runs.append(run)
+        # A place joins the run before it if that leads only there, and nothing else does. A run is
+        # known by its first place.
+        tokens: dict[_Place, list[str]] = {}
         strings: dict[_Place, list[int]] = defaultdict(list)
-        run_tokens: dict[_Place, _Tokens] = {}
-        for number, run in enumerate(runs):
-            for place, tokens in run:
-                strings[place].append(number)
-                run_tokens[place] = tokens
-        following: dict[_Place, set[_Place]] = defaultdict(set)
-        for run in runs:
-            for (one, _), (other, _) in zip(run, run[1:], strict=False):
-                following[one].add(other)
+        edges: dict[_Place, dict[_Place, float]] = defaultdict(dict)
+        for number, (path, (_, p)) in enumerate(zip(paths, listed, strict=True)):
+            run: _Place | None = None
+            for one, other in zip([None, *path], path, strict=False):
+                if run is None or len(after[one]) > 1 or len(before[other]) > 1:
+                    if run is not None:
+                        edges[run][other] = edges[run].get(other, 0.0) + p
+                    run, tokens[other] = other, []
+                    strings[run].append(number)
+                tokens[run].append(other[0][0])
         # The depth of a node is its longest path from a root. Continuations get shorter along every
         # path, so that in this order a node's depth is known before it is needed.
-        depth: dict[_Place, int] = dict.fromkeys(run_tokens, 0)
-        for one in sorted(run_tokens, key=lambda place: -max(map(len, place[1]))):
-            for other in following[one]:
-                depth[other] = max(depth[other], depth[one] + 1)
-        order = sorted(run_tokens, key=lambda place: (depth[place], strings[place]))
-        numbers = {place: number for number, place in enumerate(order)}
-        edges: dict[_Place, dict[int, float]] = {place: {} for place in order}
-        for run, (_, p) in zip(runs, listed, strict=True):
-            for (one, _), (other, _) in zip(run, run[1:], strict=False):
-                total = edges[one].get(numbers[other], 0.0)
-                edges[one][numbers[other]] = total + p
+        depth = dict.fromkeys(tokens, 0)
+        for start in sorted(tokens, key=lambda place: -max(map(len, place[1]))):
+            for other in edges[start]:
+                depth[other] = max(depth[other], depth[start] + 1)
+        order = sorted(tokens, key=lambda place: (depth[place], strings[place]))
+        number_of = {place: number for number, place in enumerate(order)}
         nodes = tuple(
             GraphNode(
-                run_tokens[place],
-                sum(listed[i][1] for i in strings[place]),
-                tuple(strings[place]),
-                edges[place],
+                tuple(tokens[start]),
+                sum(listed[i][1] for i in strings[start]),
+                tuple(strings[start]),
+                {number_of[other]: p for other, p in edges[start].items()},
             )
-            for place in order
+            for start in order
         )
-        roots = sorted({numbers[run[0][0]] for run in runs})
+        roots = sorted(number_of[place] for place in after[None])
         return cls(nodes, tuple(roots), separator)
 
     def label(self, node: GraphNode) -> str:
