@@ -206,9 +206,7 @@ class _Run:
         batches = list(islice(self.stream, self.config.accumulate))
         counts = [int(self.batches.count(batch)) for batch in batches]
         if self.updates % DIAGNOSTICS_EVERY == 0:
-            found: dict[str, Any] = getattr(self.model, "diagnostics", dict)()
-            for name, value in ({"update": self.updates, **found} if found else {}).items():
-                self.history.diagnostics.setdefault(name, []).append(value)
+            self._record_diagnostics()
         model = getattr(self.model, "at_update", lambda n: self.model)(self.updates)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         mean: Any = 0.0
@@ -234,6 +232,12 @@ class _Run:
             self.snapshots = [*self.snapshots, self._copy()][-self.config.average :]
         self.seconds += self.options.clock() - started
 
+    def _record_diagnostics(self) -> None:
+        figures: dict[str, Any] = getattr(self.model, "diagnostics", dict)()
+        if figures:
+            for name, value in {"update": self.updates, **figures}.items():
+                self.history.diagnostics.setdefault(name, []).append(value)
+
     def _batches(self) -> Iterator[Any]:
         """Batches, epoch after epoch, from the place in the data on."""
         while True:
@@ -252,19 +256,19 @@ class _Run:
         self._check_state()
         history = self.history
         with np.errstate(over="ignore", invalid="ignore"), self._averaged():
-            found = Validation(*map(float, self.validation(self.model)))
-            self._check_finite("validation loss", found.loss)
-            self._check_finite("validation accuracy", found.accuracy)
+            result = Validation(*map(float, self.validation(self.model)))
+            self._check_finite("validation loss", result.loss)
+            self._check_finite("validation accuracy", result.accuracy)
             self.stale += 1
-            if found.accuracy > history.best_accuracy:
+            if result.accuracy > history.best_accuracy:
                 self.stale, self.best = 0, self._copy()
                 if self.directory is not None and self.save_best is not None:
                     self.save_best(self.directory / BEST)
-        self.schedule.on_validation(found.loss)
+        self.schedule.on_validation(result.loss)
         history.update.append(self.updates)
         history.loss.append(self._mean_loss())
-        history.dev_loss.append(found.loss)
-        history.dev_accuracy.append(found.accuracy)
+        history.dev_loss.append(result.loss)
+        history.dev_accuracy.append(result.accuracy)
         history.seconds.append(self.seconds)
         history.count.append(self.count)
         self.loss_sum, self.loss_count = 0.0, 0

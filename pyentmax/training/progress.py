@@ -26,7 +26,7 @@ def _tqdm() -> Any:
 
 
 @contextmanager
-def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[int], Any]]:
+def counting(total: int, unit: str, show: bool = True) -> Iterator[Callable[[int], Any]]:
     """A progress bar for work that may be short: it appears after two seconds.
 
     Parameters
@@ -35,7 +35,7 @@ def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[i
         Number of units to do.
     unit : str
         What is counted: "word".
-    wanted : bool
+    show : bool
         False shows no bar. Without a screen there is none either.
 
     Yields
@@ -43,7 +43,7 @@ def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[i
     callable
         To be called with the number of units just done.
     """
-    if not (wanted and _on_screen()):
+    if not (show and _on_screen()):
         yield lambda _: None
         return
     with _tqdm()(total=total, unit=unit, delay=2, mininterval=0.5, leave=False) as bar:
@@ -53,10 +53,10 @@ def counting(total: int, unit: str, wanted: bool = True) -> Iterator[Callable[[i
 class Progress:
     """A bar on a terminal or in a notebook; in a log, a line per validation."""
 
-    def __init__(self, total: int, done: int, wanted: bool) -> None:
-        self.total, self.wanted = total, wanted
+    def __init__(self, total: int, done: int, show: bool) -> None:
+        self.total, self.show = total, show
         self.bar: Any = None
-        if wanted and _on_screen():
+        if show and _on_screen():
             self.bar = _tqdm()(total=total, initial=done, unit="update", mininterval=0.5)
 
     def updated(self, figures: Callable[[], str]) -> None:
@@ -67,7 +67,7 @@ class Progress:
 
     def validated(self, updates: int, figures: str) -> None:
         """One more validation is done."""
-        if self.wanted and self.bar is None:
+        if self.show and self.bar is None:
             print(f"{updates:6d}/{self.total} updates, {figures}", file=sys.stderr, flush=True)
 
     def close(self) -> None:

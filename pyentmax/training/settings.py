@@ -1,4 +1,4 @@
-"""The settings that lie beside the checkpoints of a run, to be compared when it is resumed."""
+"""The settings next to the checkpoints of a run, which are compared when it is resumed."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def check_settings(directory: Path, settings: dict[str, Any], *, extends: int | 
         A run whose number of updates is a multiple of this may be made longer.
     """
     then, now = dict(_flat(read_settings(directory))), dict(_flat(settings))
-    updates, wanted = then.get("training.updates"), now["training.updates"]
-    if extends and type(updates) is int and updates < wanted and updates % extends == 0:
-        then["training.updates"] = wanted
+    updates, requested = then.get("training.updates", 0), now["training.updates"]
+    if extends and updates < requested and updates % extends == 0:
+        then["training.updates"] = requested
     if different := [
         f"{name} was {then.get(name)!r}, is {now.get(name)!r}"
         for name in now | then

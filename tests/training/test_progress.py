@@ -1,4 +1,4 @@
-"""The bar of work that may be over at once."""
+"""The progress bars of training and of work that may be short."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyentmax.training import counting, progress
 
 
 class Bar:
-    """Stands for tqdm: records how it was made and what it was told."""
+    """Stands for tqdm: records its options and its updates."""
 
     made: list[Bar] = []
 
     def __init__(self, **options):
-        self.options, self.told, self.open = options, [], True
+        self.options, self.counted, self.open = options, [], True
         self.made.append(self)
 
     def __enter__(self):
@@ -25,7 +25,7 @@ class Bar:
         self.open = False
 
     def update(self, n):
-        self.told.append(n)
+        self.counted.append(n)
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def test_bar_waits_two_seconds_and_counts(terminal):
         advance(2)
         advance(3)
     [bar] = Bar.made
-    assert bar.told == [2, 3]
+    assert bar.counted == [2, 3]
     assert not bar.open
     assert bar.options["total"] == 5
     assert bar.options["delay"] == 2
 
 
 def test_unwanted_bar_is_not_shown(terminal):
-    with counting(5, "word", wanted=False) as advance:
+    with counting(5, "word", show=False) as advance:
         advance(5)
     assert not Bar.made
 
@@ -73,7 +73,7 @@ def test_figures_are_computed_only_when_drawn(terminal, monkeypatch):
     shown = []
     monkeypatch.setattr(Bar, "update", lambda bar, n: next(drawn))
     monkeypatch.setattr(Bar, "set_postfix_str", lambda bar, text: shown.append(text), raising=False)
-    bar = progress.Progress(10, 0, wanted=True)
+    bar = progress.Progress(10, 0, show=True)
     bar.updated(lambda: pytest.fail("the bar was not drawn"))
     bar.updated(lambda: "loss 0.5")
     assert shown == ["loss 0.5"]

@@ -151,7 +151,7 @@ def _train(args: argparse.Namespace) -> int:
         lemmas = {example.lemma for example in examples}
         held: set[str] = set()
         for lemma in args.hold_out:
-            found = compounds_of(lemma, lemmas) if lemma else []
+            found = compounds_of(lemma, lemmas)
             if not found:
                 raise ValueError(f"--hold-out: no training lemma is or ends in {lemma!r}")
             held.update(found)

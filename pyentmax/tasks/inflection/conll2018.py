@@ -117,9 +117,9 @@ def _known(local: Path | None) -> dict[str, dict[str, str]]:
 
 
 def _name(language: str, split: str, known: dict[str, dict[str, str]]) -> str:
-    of_split = known.get(split, {})
-    if language in of_split:
-        return of_split[language]
+    files = known.get(split, {})
+    if language in files:
+        return files[language]
     splits = [s for s in SPLITS if language in known.get(s, {})]
     if splits:
         raise DataError(f"{language} has no {split}, only {', '.join(splits)}")

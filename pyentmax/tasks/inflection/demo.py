@@ -50,21 +50,18 @@ def demo_split(seed: int) -> tuple[list[Example], list[Example], list[Example]]:
     return train, dev, family
 
 
-def train_demo(
-    seed: int, directory: Path | None = None, progress: bool = True, device: str = "cpu"
-) -> tuple[Inflector, History]:
+def train_demo(seed: int, options: RunOptions, device: str = "cpu") -> tuple[Inflector, History]:
     """Train the model of the demonstration; returns it with its history."""
     train, dev, _ = demo_split(seed)
     config = TrainingConfig(updates=UPDATES, rate=3e-3, seed=seed)
-    # The demonstration always shows a new run: it never resumes an older one.
-    options = RunOptions(directory, progress=progress, demonstration="demo")
     return train_inflector(train, dev, config, options, device=device, hidden=128, dropout=0.3)
 
 
 def run_demo(out: Path, seed: int, device: str = "cpu") -> int:
     """Train, decode, print and draw; returns the exit code."""
     require_matplotlib()  # rather an error now than after the training
-    RunOptions(out, demonstration="demo").check_directory()
+    options = RunOptions(out, demonstration="demo")
+    options.check_directory()
     train, dev, family = demo_split(seed)
     held = sorted({example.lemma for example in family})
     print(
@@ -78,7 +75,7 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
         flush=True,
     )
     started = time.perf_counter()
-    inflector, history = train_demo(seed, out, device=device)
+    inflector, history = train_demo(seed, options, device)
     if history.interrupted:
         print("interrupted before the end of training")
         return 130

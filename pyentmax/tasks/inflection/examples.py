@@ -253,7 +253,7 @@ def compounds_of(base: str, lemmas: Iterable[str]) -> list[str]:
 def hold_out(
     examples: Iterable[Example], lemmas: Iterable[str]
 ) -> tuple[list[Example], list[Example]]:
-    """Split *examples* by lemma, so that no form of the *lemmas* held out is left for training.
+    """Split *examples* by lemma, so that no form of the *lemmas* held out stays in training.
 
     Returns the examples that are kept and those that are held out, both in their order.
 
@@ -275,11 +275,6 @@ def hold_out(
 def first_words(examples: Iterable[Example], count: int | None) -> list[Example]:
     """The first ``count`` examples of each language, or all; files have them in random order.
 
-    Raises
-    ------
-    DataError
-        If ``count`` is below 1.
-
     Examples
     --------
     >>> examples = [Example(lemma, "", (), language) for language in "xy" for lemma in "abc"]
@@ -288,8 +283,6 @@ def first_words(examples: Iterable[Example], count: int | None) -> list[Example]
     """
     if count is None:
         return list(examples)
-    if count < 1:
-        raise DataError(f"first words: expected at least 1 of each language, got {count}")
     seen: Counter[str | None] = Counter()
     chosen = []
     for example in examples:

@@ -55,7 +55,7 @@ def draw(
     -------
     list of Path
     """
-    pictures = _of_corpus(found) | {
+    pictures = _corpus_pictures(found) | {
         "previous_token": _previous_token(found, pairs),
         "merging": _merging(found, pairs),
         "question": _question(found, pairs, looking, marks),
@@ -67,7 +67,7 @@ def draw(
     return [save_figure(ax, out / f"{name}.png") for name, ax in pictures.items() if ax is not None]
 
 
-def _of_corpus(found: Sequence[Measured]) -> dict[str, Any]:
+def _corpus_pictures(found: Sequence[Measured]) -> dict[str, Any]:
     """The pictures of measures over the whole corpus."""
 
     def by_kind(measure: str, part: str) -> dict[str, Any]:
@@ -119,7 +119,7 @@ class _Shown:
     def panel(self, kind: str, place: tuple[int, int], value: str) -> AttentionPanel:
         """One head's map, at layer and head, with a value in its title."""
         layer, head = place
-        title = f"{self.one.label}{_alpha_of(self.one, kind, place)}\n"
+        title = f"{self.one.label}{_alpha_title(self.one, kind, place)}\n"
         title += f"{kind} layer {layer + 1}, head {head + 1}: {value}"
         return AttentionPanel(title, self.weights[kind][place], *self.labels[kind])
 
@@ -129,7 +129,7 @@ def _best(mean: Any) -> tuple[int, int]:
     return int(layer), int(head)
 
 
-def _alpha_of(one: Measured, kind: str, place: tuple[int, int]) -> str:
+def _alpha_title(one: Measured, kind: str, place: tuple[int, int]) -> str:
     alphas = one.translator.model.alphas()
     return f", α = {alphas[kind][place]:.2f}" if alphas else ""
 
@@ -260,7 +260,9 @@ def _patterns(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     rows = np.stack([strided / strided.sum(), span / span.sum(), *weights[:, at, : at + 1]])
     read = shown.labels["decoder"][0][: at + 1]
     names = [f"strided, {SPAN}", f"span of {SPAN}"]
-    names += [f"head {h + 1}{_alpha_of(one, 'decoder', (layer, h))}" for h in range(len(weights))]
+    names += [
+        f"head {h + 1}{_alpha_title(one, 'decoder', (layer, h))}" for h in range(len(weights))
+    ]
     # A no-break space: `plot_attention` shows the plain one as a token's own.
     labels = [name.replace(" ", "\N{NO-BREAK SPACE}") for name in names]
     title = f"{one.label}, decoder layer {layer + 1}, at “{read[-1]}”"

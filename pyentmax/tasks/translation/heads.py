@@ -217,12 +217,12 @@ def numbers(found: Sequence[Measured]) -> dict[str, Any]:
     }
     return {
         "sentences": len(first.heads.last_source.counts),
-        "models": {one.label: _numbers_of(one) for one in found},
+        "models": {one.label: _model_numbers(one) for one in found},
         f"diversity minus {first.label}": gaps,
     }
 
 
-def _numbers_of(one: Measured) -> dict[str, Any]:
+def _model_numbers(one: Measured) -> dict[str, Any]:
     heads, model = one.heads, one.translator.model
     numbers: dict[str, Any] = {
         "attention": model.config.attention,

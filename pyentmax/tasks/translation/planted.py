@@ -63,10 +63,10 @@ def _sentence(rng: np.random.Generator, question: bool) -> tuple[str, str]:
     def part(words: dict[str, str], planted: str) -> tuple[str, str]:
         if rng.random() < _SHARE_PLANTED:
             return planted, INTERROGATIVES[planted][0 if question else 1]
-        return _any_of(rng, words)
+        return _draw_entry(rng, words)
 
-    parts = [part(_PEOPLE, "wer"), _any_of(rng, _VERBS)]
-    times = [_any_of(rng, _TIMES)] if rng.random() < _SHARE_FILLED else []
+    parts = [part(_PEOPLE, "wer"), _draw_entry(rng, _VERBS)]
+    times = [_draw_entry(rng, _TIMES)] if rng.random() < _SHARE_FILLED else []
     parts += times
     parts.append(part(_THINGS, str(rng.choice(["was", "wen"]))))
     if rng.random() < _SHARE_FILLED:
@@ -76,5 +76,5 @@ def _sentence(rng: np.random.Generator, question: bool) -> tuple[str, str]:
     return " ".join(german), " ".join(english)
 
 
-def _any_of(rng: np.random.Generator, words: dict[str, str]) -> tuple[str, str]:
+def _draw_entry(rng: np.random.Generator, words: dict[str, str]) -> tuple[str, str]:
     return list(words.items())[rng.integers(len(words))]

@@ -140,8 +140,8 @@ class SentenceDecoder(SequenceDecoder):
         """
         if block_size < 1:
             raise ValueError(f"block_size: expected at least 1, got {block_size}")
-        nothing = np.zeros(0, dtype=np.int64)
-        pairs: list[Pair] = [(self.source_ids(sentence), nothing) for sentence in sentences]
+        no_target = np.zeros(0, dtype=np.int64)
+        pairs: list[Pair] = [(self.source_ids(sentence), no_target) for sentence in sentences]
         options: dict[str, Any] = {
             "beam": beam,
             "normalize": normalize,

@@ -140,7 +140,7 @@ def test_analyse_refuses_options_of_other_models(run, files, capsys):
         (["--attention", "0.5"], "mapping: expected α ≥ 1"),
         (["--dropout", "2"], "dropout: expected a rate in [0, 1)"),
         (["--hold-out", "xyzzy"], "no training lemma is or ends in 'xyzzy'"),
-        (["--hold-out", ""], "no training lemma is or ends in ''"),
+        (["--hold-out", ""], "base must be a word, got an empty string"),
         (["--train", "empty"], "empty: no examples"),
         (["--train", "bad"], "bad, line 2: expected lemma TAB form TAB tags"),
         (["--train", "missing"], "missing: No such file or directory"),

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.deep
 def test_drawn_and_drawed_are_both_possible_in_four_of_five_seeds():
     both = 0
     for seed in range(5):
-        inflector, history = train_demo(seed, progress=False)
+        inflector, history = train_demo(seed, RunOptions(progress=False))
         assert history.best_accuracy > 0.88
         result = inflector.inflect(LEMMA, TAGS)
         forms = {inflector.form(h.tokens): round(h.probability, 4) for h in result.hypotheses}

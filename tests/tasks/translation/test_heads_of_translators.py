@@ -19,7 +19,7 @@ from pyentmax.training import save_checkpoint
 SHAPE = {"width": 16, "layers": 2, "heads": 2, "inner": 16}
 
 
-def translator_of(attention, architecture="transformer", **config):
+def untrained_translator(attention, architecture="transformer", **config):
     shape = config or (SHAPE if architecture == "transformer" else {"hidden": 8})
     rng = np.random.default_rng(0)
     pairs = planted_questions(200)
@@ -34,8 +34,8 @@ def models(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for name, attention in (("dense", "1"), ("top", "topk_softmax:2"), ("own", "learned")):
         (folder / name).mkdir()
-        translator_of(attention).save(folder / name / "best.npz")
-    translator_of("1.5", "rnn").save(folder / "rnn.npz")
+        untrained_translator(attention).save(folder / name / "best.npz")
+    untrained_translator("1.5", "rnn").save(folder / "rnn.npz")
     save_checkpoint(folder / "other.npz", {}, {"kind": "parrot"})
     return folder
 
@@ -146,7 +146,7 @@ def test_all_weights_kept_is_softmax():
 def test_k_of_use_goes_from_the_heads_own_mapping_to_any_other():
     pairs = planted_questions(40)
     for attention, same in (("1", "all"), ("topk_softmax:2", "2")):
-        translator = translator_of(attention)
+        translator = untrained_translator(attention)
         encoded = translator.pairs(pairs)
         plain = translator.validate(encoded)
         found = {k: heads.use_with_k(translator, k, pairs, encoded) for k in ("1", "2", "all")}
