@@ -129,7 +129,8 @@ class RunOptions:
         Where ``settings.json``, ``last.npz`` and ``best.npz`` go; without it nothing is written.
         A new run needs an empty folder, or one that does not exist yet.
     resume : bool, default False
-        Continue the run in the directory.
+        Continue the run in the directory. One that was killed before its first checkpoint begins
+        anew.
     keep : {"best", "last"}
         Which parameters the model has in the end: those of the best validation, or the last ones.
     progress : bool, default True

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from pyentmax.data import UNK, DataError, Vocabulary
 from pyentmax.tasks.inflection import (
     Example,
-    compounds_of,
     encode_examples,
-    hold_out,
     language_of,
     read_examples,
     source_tokens,
@@ -112,24 +110,6 @@ def test_tags_are_not_characters():
     example = Example("V3", "x", ("V", "3"))
     assert source_tokens(example) == ["<V>", "<3>", "V", "3"]
     assert source_tokens(example._replace(language="a")) == ["<lang=a>", "<V>", "<3>", "V", "3"]
-
-
-def test_compounds_end_in_their_base():
-    lemmas = ["redraw", "draw", "drawl", "saw", "draw", "withdraw"]
-    assert compounds_of("draw", lemmas) == ["draw", "redraw", "withdraw"]
-    assert compounds_of("see", lemmas) == []
-    with pytest.raises(DataError, match="base must be a word"):
-        compounds_of("", lemmas)
-
-
-@given(
-    st.lists(st.builds(Example, st.sampled_from("abc"), st.text(max_size=2), st.just(("V",)))),
-    st.sets(st.sampled_from("abc")),
-)
-def test_hold_out_splits_by_lemma(examples, lemmas):
-    kept, held = hold_out(examples, lemmas)
-    assert held == [example for example in examples if example.lemma in lemmas]
-    assert kept == [example for example in examples if example.lemma not in lemmas]
 
 
 def test_unknown_characters_are_named_or_mapped():

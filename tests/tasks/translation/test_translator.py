@@ -12,7 +12,7 @@ from pyentmax.tasks.translation import (
     toy_german,
     train_translator,
 )
-from pyentmax.training import RunOptions, TrainingConfig
+from pyentmax.training import TrainingConfig
 
 PAIRS = toy_german()[:200]
 SHAPES = {
@@ -130,15 +130,3 @@ def test_bad_requests():
         translator.translate("der hund", search="depth")
     with pytest.raises(ValueError, match="architecture: expected rnn or transformer"):
         Translator.untrained("mlp", PAIRS, Words(), np.random.default_rng(0))
-
-
-@pytest.mark.parametrize("architecture", SHAPES)
-def test_resumed_run_repeats_the_history(tmp_path, architecture):
-    settings = TrainingConfig(updates=6, rate=0.01, validate_every=3)
-    run = (architecture, PAIRS[:60], PAIRS[60:70], settings)
-    shape = SHAPES[architecture] | {"tokens": 200}
-    one, first = train_translator(*run, RunOptions(tmp_path, progress=False), **shape)
-    resumed = RunOptions(tmp_path, resume=True, progress=False)
-    _, second = train_translator(*run, resumed, **shape)
-    assert (first.dev_loss, first.loss) == (second.dev_loss, second.loss)
-    assert Translator.load(tmp_path).description() == one.description()
