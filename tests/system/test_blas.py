@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import pyentmax
 from pyentmax.cli import main
 from pyentmax.data import BucketedPairs
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
@@ -120,6 +122,13 @@ def test_training_is_limited(asked, given, capsys):
     train(model, pairs, TrainingConfig(updates=2), validate, RunOptions(blas_threads=asked))
     assert seen == [given] * 2
     assert capsys.readouterr().err.startswith(f"BLAS runs {given} thread")
+
+
+def test_only_commands_and_trainings_set_a_limit():
+    package = Path(pyentmax.__file__).parent
+    users = [path for path in package.rglob("*.py") if "limit_blas" in path.read_text("utf-8")]
+    names = {path.relative_to(package).as_posix() for path in users}
+    assert names == {"system/blas.py", "cli/__init__.py", "training/loop.py"}
 
 
 def test_commands_limit_it_and_say_so(tmp_path, capsys):
