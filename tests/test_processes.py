@@ -1,6 +1,6 @@
 """The kernels and their threads across forks, process pools and callers' own threads.
 
-What can go wrong here is a hang, so all runs in processes that can be killed.
+A failure here is a hang, so every program runs in a process that can be killed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def run(program: str) -> str:
 @needs_fork
 @pytest.mark.parametrize("before", [1, 2])
 @pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit()"])
-def test_a_fork_after_use_with_and_without_threads(before: int, ending: str) -> None:
+def test_fork_after_use_with_and_without_threads(before: int, ending: str) -> None:
     run(f"""
 check({before})
 child = os.fork()
@@ -108,7 +108,7 @@ succeeded(child)
 
 
 @needs_fork
-def test_a_child_of_a_child() -> None:
+def test_child_of_a_child() -> None:
     run("""
 check(2)
 child = os.fork()
@@ -125,7 +125,7 @@ succeeded(child)
 
 
 @needs_fork
-def test_forks_while_other_threads_are_in_the_middle_of_a_call() -> None:
+def test_fork_while_other_threads_call() -> None:
     run("""
 stop = threading.Event()
 check(2)  # imports of the first call are done: a fork in the middle of one hangs any program
@@ -150,7 +150,7 @@ finally:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [pytest.param("fork", marks=needs_fork), "spawn"])
-def test_a_pool_of_processes(method: str) -> None:
+def test_pool_of_processes(method: str) -> None:
     printed = run(f"""
 import functools, multiprocessing
 check(2)
@@ -183,6 +183,6 @@ def test_eight_threads_at_once_get_the_same_bits(
 @pytest.mark.skipif(
     not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a global lock"
 )
-def test_a_python_without_a_global_lock_stays_without() -> None:
+def test_python_without_a_global_lock_stays_without() -> None:
     # A module that does not declare itself safe would bring the lock back when imported.
     assert run("check(2); print(sys._is_gil_enabled())") == "False\n"

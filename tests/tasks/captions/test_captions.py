@@ -40,7 +40,7 @@ def test_scenes_hold_what_their_captions_say():
     assert {r for s in scenes for r in RELATIONS if f" {r} " in s.caption} == set(RELATIONS)
 
 
-def test_left_is_where_the_columns_begin_and_above_where_the_rows_begin():
+def test_relations_follow_rows_and_columns():
     shapes = np.zeros((GRID, GRID), int)
     for subject, partner, relation in ((8, 10, "left of"), (10, 8, "right of")):
         assert f" {relation} " in Scene(shapes, subject, partner).caption

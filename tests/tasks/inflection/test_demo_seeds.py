@@ -13,7 +13,7 @@ from pyentmax.training import RunOptions, TrainingConfig
 pytestmark = pytest.mark.deep
 
 
-def test_drawn_and_drawed_are_both_possible_in_four_of_five_seeds():
+def test_drawn_and_drawed_in_four_of_five_seeds():
     both = 0
     for seed in range(5):
         inflector, history = train_demo(seed, RunOptions(progress=False))

@@ -56,7 +56,7 @@ def test_analyse_prints_models_side_by_side(models, capsys):
 
 
 @pytest.mark.slow
-def test_analyse_writes_numbers_and_draws_what_there_is_to_show(models, tmp_path, capsys):
+def test_analyse_writes_numbers_and_pictures(models, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     out = tmp_path / "out"
     names = [models / name for name in ("dense", "own", "top")]
@@ -143,7 +143,7 @@ def test_all_weights_kept_is_softmax():
     assert np.abs(fewer.scores(fewer.params, *arrays).data - scores).max() > 1e-3
 
 
-def test_k_of_use_goes_from_the_heads_own_mapping_to_any_other():
+def test_k_in_use_replaces_the_heads_mapping():
     pairs = planted_questions(40)
     for attention, same in (("1", "all"), ("topk_softmax:2", "2")):
         translator = untrained_translator(attention)
@@ -174,7 +174,7 @@ def listing_a4(query, key, value, k):
 
 
 @pytest.mark.parametrize("k", [1, 2, 5, 9])
-def test_top_k_attention_is_that_of_the_papers_listing_but_for_the_scale(k):
+def test_top_k_attention_equals_listing_a4_unscaled(k):
     rng = np.random.default_rng(2)
     query, key, value = rng.normal(size=(3, 2, 6, 16))
     output, weights = listing_a4(query, key, value, k)

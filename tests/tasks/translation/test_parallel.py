@@ -63,7 +63,7 @@ def test_bad_line_of_table_is_named(tmp_path, text, message):
 
 
 # --- planted questions ----------------------------------------------------------------------------
-def test_only_the_mark_tells_what_a_planted_word_means():
+def test_mark_decides_what_planted_words_mean():
     pairs = planted_questions()
     assert len({pair.source for pair in pairs}) == len(pairs) == 2400
     translations = dict(pairs)
