@@ -19,7 +19,7 @@ line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,12 +27,11 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, exp
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
-from pyentmax.models.encoder_decoder import EncoderDecoder
 from pyentmax.models.protocol import BoolArray, IntArray, TextBatch
 from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
-    NO_START,
     KeysValues,
+    LayeredModel,
     LayerPass,
     LayersConfig,
     Past,
@@ -43,6 +42,7 @@ from pyentmax.models.transformer_layers import (
     init_attention,
     init_network,
     joined_past,
+    own_keys,
     rows_of_past,
 )
 from pyentmax.nn.attention import LEARNED, learned_alpha
@@ -127,7 +127,7 @@ class LanguageModelState(NamedTuple):
     source_index: IntArray  # (rows,): which text a row continues; on the host
 
 
-class LanguageModel(EncoderDecoder[LanguageModelConfig]):
+class LanguageModel(LayeredModel[LanguageModelConfig]):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -199,14 +199,6 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         """The figures that a run's history records: the learned α of the heads, as nested lists."""
         alphas = self.alphas()
         return {} if alphas is None else {KIND: alphas.tolist()}
-
-    def at_update(self, n: int) -> LanguageModel:
-        """The model that update number n trains, with the attention scheduled for it."""
-        attention = self.config.attention_after(n)
-        if attention == self.config.attention:
-            return self
-        config = replace(self.config, attention=attention, **NO_START)
-        return type(self)(config, self.params, self.bos, self.eos)
 
     def loss(self, params: Parameters, batch: TextBatch, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per token, each predicted from those before it.
@@ -371,13 +363,11 @@ class LanguageModel(EncoderDecoder[LanguageModelConfig]):
         run = LayerPass(config, self.params, None, weights)
         x = self._embed(run, xp.asarray(tokens)[:, None], lengths[:, None])
         longest = state.past[0].keys.shape[1]
-        level = bool((lengths == longest).all())
-        own = None if level else xp.asarray(np.arange(longest + 1) <= lengths[:, None])
-        allowed = None if own is None else own[:, None, None, :]
+        allowed = own_keys(lengths, longest, xp)
         past = []
         for k in range(config.layers):
             name = f"layer.{k}.self"
-            cached = Past(run, name, state.past[k], lengths, level)
+            cached = Past(run, name, state.past[k], None if allowed is None else lengths)
 
             def prepare(q: Tensor, name: str = name) -> tuple[Tensor, Tensor | None]:
                 q = self._scaled(self.params, name, q, lengths[:, None] + 1)

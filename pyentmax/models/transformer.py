@@ -16,7 +16,7 @@ of the tokens read so far are kept, so that a step computes one position only.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,13 +24,12 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, dropout, take_rows
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.models.encoder_decoder import EncoderDecoder
 from pyentmax.models.protocol import IntArray, PairBatch
 from pyentmax.models.readers import Readers
 from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
-    NO_START,
     KeysValues,
+    LayeredModel,
     LayerPass,
     LayersConfig,
     Past,
@@ -41,6 +40,7 @@ from pyentmax.models.transformer_layers import (
     init_attention,
     init_network,
     joined_past,
+    own_keys,
     rows_of_past,
 )
 from pyentmax.nn.attention import LEARNED, learned_alpha
@@ -144,7 +144,7 @@ class TransformerState(NamedTuple):
     readers: Readers  # of the sources' mask and, per layer, keys and values
 
 
-class Transformer(EncoderDecoder[TransformerConfig]):
+class Transformer(LayeredModel[TransformerConfig]):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -213,18 +213,6 @@ class Transformer(EncoderDecoder[TransformerConfig]):
     def diagnostics(self) -> dict[str, Any]:
         """The α of each kind's heads, if they are learned, as nested lists."""
         return {kind: alpha.tolist() for kind, alpha in self.alphas().items()}
-
-    def at_update(self, n: int) -> Transformer:
-        """The model that update number n (from 0) trains, with the attention scheduled for it.
-
-        It has the same parameters. It is the model itself, except in the first updates, if the
-        configuration gives them another attention.
-        """
-        attention = self.config.attention_after(n)
-        if attention == self.config.attention:
-            return self
-        config = replace(self.config, attention=attention, **NO_START)
-        return type(self)(config, self.params, self.bos, self.eos)
 
     def loss(self, params: Parameters, batch: PairBatch, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per target token, with the reference sequence as input.
@@ -348,19 +336,16 @@ class Transformer(EncoderDecoder[TransformerConfig]):
         weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
         run = LayerPass(self.config, self.params, None, weights)
         longest = state.past[0].keys.shape[1]
-        # Rows of one length need no mask: what was read last stands last.
-        level = bool((lengths == longest).all())
-        positions = np.array([longest]) if level else lengths[:, None]
+        allowed = own_keys(lengths, longest, xp)
+        positions = np.array([longest]) if allowed is None else lengths[:, None]
         x = self._embed(run, "target", xp.asarray(tokens)[:, None], positions)
-        own = None if level else xp.asarray(np.arange(longest + 1) <= lengths[:, None])
-        allowed = None if own is None else own[:, None, None, :]
         readers = state.readers
         mask, *memory = readers.memory
         mask = mask[:, None, None, :]
         past = []
         for k in range(self.config.layers):
             layer = f"decoder.{k}"
-            cached = Past(run, f"{layer}.self", state.past[k], lengths, level)
+            cached = Past(run, f"{layer}.self", state.past[k], None if allowed is None else lengths)
             x = run.attention("decoder", k, f"{layer}.self", x, cached, allowed)
             past.append(cached.longer)
             source = KeysValues(*memory[2 * k : 2 * k + 2])

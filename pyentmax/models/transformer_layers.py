@@ -8,14 +8,17 @@ values of what a decoder has read.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
 
 from pyentmax.autograd import Tensor, as_tensor, dropout
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module
-from pyentmax.models.encoder_decoder import check_config, check_positive
+from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
 from pyentmax.models.protocol import IntArray
 from pyentmax.nn.attention import (
     HEAD_SCORES,
@@ -34,13 +37,6 @@ from pyentmax.nn.mapping_choice import choose_mapping
 
 ALPHA_PER = ("head", "layer", "kind", "model")
 NORMS = ("post", "pre")
-NO_START: dict[str, Any] = {
-    "inference_attention": None,
-    "first_attention": None,
-    "first_updates": None,
-    "anneal_updates": None,
-}
-"""Settings without an attention of their own for the first updates, nor for use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,6 +139,27 @@ def _check_start(config: LayersConfig) -> None:
                 "anneal_updates: expected α-entmax as first_attention and as attention, got "
                 f"{config.first_attention!r} and {config.attention!r}"
             )
+
+
+Config = TypeVar("Config", bound=LayersConfig)
+
+
+class LayeredModel(EncoderDecoder[Config]):
+    """A model of such layers."""
+
+    def at_update(self, n: int) -> Self:
+        """The model that update number n (from 0) trains, with the attention scheduled for it.
+
+        It has the same parameters. It is the model itself, except in the first updates, if the
+        configuration gives them another attention.
+        """
+        attention = self.config.attention_after(n)
+        if attention == self.config.attention:
+            return self
+        names = ("inference_attention", "first_attention", "first_updates", "anneal_updates")
+        unscheduled: Any = dict.fromkeys(names)
+        config = replace(self.config, attention=attention, **unscheduled)
+        return type(self)(config, self.params, self.bos, self.eos)
 
 
 def init_attention(rng: Generator, config: LayersConfig, name: str, dtype: Any) -> Parameters:
@@ -307,26 +324,33 @@ def alpha_name(config: LayersConfig, kind: str, layer: int) -> str:
 class Past:
     """The keys and values of all tokens so far, once the last one's are computed.
 
-    ``longer`` then holds them for the next step.
+    ``longer`` then holds them for the next step. If all rows are of one length, ``lengths`` may be
+    None.
     """
 
     def __init__(
-        self, run: LayerPass, name: str, before: KeysValues, lengths: IntArray, level: bool
+        self, run: LayerPass, name: str, before: KeysValues, lengths: IntArray | None
     ) -> None:
-        self.run, self.name, self.before = run, name, before
-        self.lengths, self.level = lengths, level
+        self.run, self.name, self.before, self.lengths = run, name, before, lengths
         self.longer = before
 
     def __call__(self, x: Tensor) -> KeysValues:
         new = detached(self.run.keys_and_values(self.name, x))
         pairs = zip(self.before, new, strict=True)
-        self.longer = KeysValues(*(_appended(a, b, self.lengths, self.level) for a, b in pairs))
+        self.longer = KeysValues(*(_appended(a, b, self.lengths) for a, b in pairs))
         return self.longer
 
 
-def _appended(past: Array, new: Array, lengths: IntArray, level: bool) -> Array:
+def own_keys(lengths: IntArray, longest: int, xp: ModuleType) -> Array | None:
+    """Which keys a row of ``lengths`` tokens and the next one has; None if all have ``longest``."""
+    if (lengths == longest).all():
+        return None
+    return xp.asarray(np.arange(longest + 1) <= lengths[:, None])[:, None, None, :]
+
+
+def _appended(past: Array, new: Array, lengths: IntArray | None) -> Array:
     """Each row's (1, n) after its ``lengths`` first entries, in a new array."""
-    if level:
+    if lengths is None:
         return array_module(past).concatenate([past, new], axis=1)
     longer = lengthened(past, past.shape[1] + 1)
     xp = array_module(past)

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 
-class LinearDecay:
+
+class Schedule(ABC):
+    """A rate for each update; by default it depends on nothing else and has no state."""
+
+    @abstractmethod
+    def rate(self, update: int) -> float:
+        """The rate of update number ``update``, counted from 0."""
+
+    def on_validation(self, loss: float) -> None:  # noqa: B027
+        """Take note of a validation loss."""
+
+    def state(self) -> dict[str, float]:
+        """What a checkpoint saves; the caller counts the updates."""
+        return {}
+
+    def load(self, state: dict[str, float]) -> None:  # noqa: B027
+        """Restore what :meth:`state` returned."""
+
+
+class LinearDecay(Schedule):
     """From ``rate`` down to zero over ``total`` updates, in equal steps.
 
     Examples
@@ -21,18 +41,8 @@ class LinearDecay:
         """The rate of update number ``update``, counted from 0."""
         return self.base * max(0.0, 1 - update / self.total)
 
-    def on_validation(self, loss: float) -> None:
-        """Ignore the validation loss: this schedule does not depend on it."""
 
-    def state(self) -> dict[str, float]:
-        """Nothing: only the number of updates changes, and the caller counts it."""
-        return {}
-
-    def load(self, state: dict[str, float]) -> None:
-        """Restore what :meth:`state` returned."""
-
-
-class HalveOnPlateau:
+class HalveOnPlateau(Schedule):
     """``rate``, halved each time the validation loss rises (Peters et al. 2019, §4).
 
     Examples
@@ -59,7 +69,7 @@ class HalveOnPlateau:
         self.last_loss = loss
 
     def state(self) -> dict[str, float]:
-        """What a checkpoint saves."""
+        """The current rate and the last loss."""
         return {"current": self.current, "last_loss": self.last_loss}
 
     def load(self, state: dict[str, float]) -> None:
@@ -67,7 +77,7 @@ class HalveOnPlateau:
         self.current, self.last_loss = state["current"], state["last_loss"]
 
 
-class InverseSquareRoot:
+class InverseSquareRoot(Schedule):
     """Up to ``rate`` in ``warmup`` equal steps, then down with the square root of the updates.
 
         rate · min((t + 1) / warmup, √(warmup / (t + 1)))        (Vaswani et al. 2017, Eq. 3)
@@ -89,13 +99,3 @@ class InverseSquareRoot:
         """The rate of update number ``update``, counted from 0."""
         t = update + 1
         return self.peak * min(t / self.warmup, (self.warmup / t) ** 0.5)
-
-    def on_validation(self, loss: float) -> None:
-        """Ignore the validation loss: this schedule does not depend on it."""
-
-    def state(self) -> dict[str, float]:
-        """Nothing: only the number of updates changes, and the caller counts it."""
-        return {}
-
-    def load(self, state: dict[str, float]) -> None:
-        """Restore what :meth:`state` returned."""

@@ -53,24 +53,23 @@ def test_steps_equal_training_scores():
         )
 
 
-def test_a_cell_sees_no_other_cell():
+def test_cells_are_encoded_independently():
     # So what the decoder reads in a cell was in the image there.
     model = small()
     changed = CELLS.copy()
     changed[:, 4] += 1
-    before, after = (model.encode(x, MASK).memory for x in (CELLS, changed))
-    for one, other in zip(before, after, strict=True):
-        for a, b in zip(one, other, strict=True):
-            differs = np.abs(a - b).max(axis=(0, 2)) > ATOL_STEP
-            np.testing.assert_array_equal(differs, np.arange(6) == 4)
+    before, after = (model.encode(x, MASK).readers.encoded[1:] for x in (CELLS, changed))
+    for a, b in zip(before, after, strict=True):
+        differs = np.abs(a - b).max(axis=(0, 2)) > ATOL_STEP
+        np.testing.assert_array_equal(differs, np.arange(6) == 4)
     assert not [name for name in model.params if name.startswith("encoder") and "self" in name]
     assert small(attention="learned").alphas().keys() == {"decoder", "context"}
 
 
-def test_a_place_in_the_grid_counts():
+def test_grid_position_changes_the_encoding():
     model = small()
     same = np.broadcast_to(CELLS[:, :1], CELLS.shape)
-    keys = model.encode(same, MASK).memory[0].keys
+    keys = model.encode(same, MASK).readers.encoded[1]
     assert min(np.abs(keys[0, i] - keys[0, j]).max() for i in range(6) for j in range(i)) > 1e-3
 
 
@@ -82,12 +81,12 @@ def test_a_place_in_the_grid_counts():
         ({"width": 6}, "width: expected a multiple of 4 for a grid, got 6"),
     ],
 )
-def test_configurations_that_cannot_be(changes, message):
+def test_bad_configurations_are_refused(changes, message):
     sizes = {"source_size": 3, "target_size": 6, "width": 8, "heads": 2}
     with pytest.raises(ValueError, match=message):
         GridTransformerConfig(**sizes | changes)
 
 
-def test_a_source_that_is_no_grid_is_refused():
+def test_sources_must_be_grids():
     with pytest.raises(ValueError, match=r"\(batch, 6, 3\), got shape \(2, 5, 3\)"):
         small().encode(CELLS[:, :5], MASK[:, :5])
