@@ -99,7 +99,7 @@ def test_loss_along_another_axis():
     )
 
 
-def test_the_gradient_of_a_loss_can_be_asked_for_twice():
+def test_backward_through_a_loss_twice():
     z = Tensor(RNG.standard_normal((3, 5)), requires_grad=True)
     loss = ag.fenchel_young_loss(z, np.array([0, 1, 2]), "entmax15")
     loss.backward()

@@ -112,11 +112,6 @@ def test_numbers_keep_float32():
     assert x.grad.dtype == np.float32
 
 
-def test_integers_times_a_fraction():
-    np.testing.assert_array_equal((Tensor(np.array([1, 2])) * 0.5).data, [0.5, 1.0])
-    np.testing.assert_array_equal((0.5 + Tensor(np.array([1, 2]))).data, [1.5, 2.5])
-
-
 def test_zeroth_power_at_zero():
     x = Tensor(np.array([0.0, 2.0]), requires_grad=True)
     (x**0).sum().backward()

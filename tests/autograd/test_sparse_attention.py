@@ -25,7 +25,7 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_gradients_are_those_of_differences(name: str) -> None:
+def test_gradients_match_finite_differences(name: str) -> None:
     q_shape, k_shape, options = CASES[name]
     arrays = normal(*q_shape), normal(*k_shape, seed=1), normal(*k_shape[:-1], 2, seed=2)
     assert_gradients(lambda *a: attention(*a, **options), *arrays, rtol=1e-5, atol=1e-7)
@@ -37,7 +37,7 @@ def test_alpha_gets_its_gradient(alpha: Any) -> None:
     assert_gradients(attention, *arrays, np.array(alpha), rtol=1e-5, atol=1e-7)
 
 
-def test_an_alpha_that_is_a_constant_gets_none() -> None:
+def test_constant_alpha_gets_no_gradient() -> None:
     x = Tensor(normal(2, 4, 3), requires_grad=True)
     alpha = Tensor(np.array([1.3, 1.7], np.float32))
     attention(x, x, x, alpha).sum().backward()
@@ -55,7 +55,7 @@ def test_without_gradients_there_is_no_tape() -> None:
     np.testing.assert_array_equal(output.data, of_arrays(x, x, x, 2))
 
 
-def test_the_dtype_stays() -> None:
+def test_dtype_is_kept() -> None:
     x = Tensor(normal(2, 4, 3).astype(np.float32), requires_grad=True)
     alpha = Tensor(np.full(2, 1.5, np.float32), requires_grad=True)
     output = attention(x, x, x, alpha)

@@ -45,7 +45,7 @@ def test_each_pair_is_in_exactly_one_batch(lists, batch_size, seed):
 
 
 @given(pair_lists, st.integers(1, 7), seeds)
-def test_masks_give_back_the_pairs(lists, batch_size, seed):
+def test_masked_batches_hold_the_pairs(lists, batch_size, seed):
     pairs = as_pairs(lists)
     for index in batches_of(pairs, batch_size, seed):
         batch = make_batch(pairs, index)
@@ -102,11 +102,11 @@ def test_only_the_generator_shuffles():
     assert order != sorted(order)
 
 
-def test_no_pairs_give_no_batch():
+def test_no_pairs_give_no_batches():
     assert bucketed_batches([], 3) == []
 
 
-def test_epochs_are_a_function_of_the_generator():
+def test_epochs_depend_on_the_generator_alone():
     source = BucketedPairs(as_pairs([([5] * n, [6]) for n in (1, 2, 2, 3, 3, 3)]), 2)
     first, again, other = (
         [batch.index.tolist() for batch in source.epoch(np.random.default_rng(seed))]

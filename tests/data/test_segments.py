@@ -35,7 +35,7 @@ def test_an_epoch_depends_on_the_generator_alone():
     assert epochs[0] == epochs[1] != epochs[2]
 
 
-def test_the_shortest_text_has_a_batch_wherever_it_begins():
+def test_shortest_text_has_a_batch_at_any_offset():
     shortest = 4 + 7 * (3 + 1)
     batches = Segments(TEXT[:shortest], 7, 3, before=4)
     assert all(len(list(batches.epoch(np.random.default_rng(seed)))) == 1 for seed in range(30))

@@ -58,7 +58,7 @@ def test_an_unknown_tag_is_named_with_the_known_ones():
         vocabulary.encode(["<PTS>"], what="the tags")
 
 
-def test_of_many_known_tokens_the_closest_are_named():
+def test_errors_name_the_closest_known_tokens():
     vocabulary = Vocabulary.build([[f"<TAG{i}>" for i in range(100)]])
     with pytest.raises(DataError, match="100 are known, the closest: .*<TAG10>"):
         vocabulary.encode(["<TAG100>"])
@@ -79,7 +79,7 @@ def test_an_id_without_a_token_is_an_error(i):
         Vocabulary.build(["ab"]).decode([4, i])
 
 
-def test_a_token_spelled_like_a_special_one_is_an_error():
+def test_special_tokens_must_be_unique():
     with pytest.raises(DataError, match="token '<s>' is spelled like a special token; rename"):
         Vocabulary.build([["<s>", "a"]])
 

@@ -69,7 +69,7 @@ def test_targets_are_token_ids(targets, message):
 @pytest.mark.parametrize("decoder", DECODERS)
 @pytest.mark.parametrize("output", ["1", "1.5", "1.3", "bisection:1.5", "topk_softmax:2"])
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_no_decoder_takes_a_nan_for_impossible(decoder, output, bad):
+def test_nan_is_refused_by_all_decoders(decoder, output, bad):
     model = recurrent(output)
     model.params["output.bias"][3] = bad
     for broken in (model, Ensemble([recurrent(output), model])):

@@ -20,7 +20,7 @@ def force(model, targets, start=0, length=3):
 
 
 @given(automata())
-def test_every_possible_string_gets_its_own_probability(model):
+def test_possible_strings_get_their_probabilities(model):
     found, _ = model.strings(0, 7)
     decodings = force(model, list(found))
     for (tokens, log_prob), said in zip(found.items(), decodings, strict=True):
@@ -29,7 +29,7 @@ def test_every_possible_string_gets_its_own_probability(model):
         assert said.possible.all() or not np.isfinite(log_prob)
 
 
-def test_the_steps_are_what_was_possible():
+def test_steps_list_the_possible_tokens():
     model = Automaton.of(SMALL, NEXT)
     [said] = force(model, [(3, 2)])
     assert [step.token for step in said.steps] == [3, 2, EOS]
@@ -53,13 +53,13 @@ def test_impossible_tokens_are_fed():
     assert [token for token, _ in said.steps[2].others] == [2, 3]
 
 
-def test_other_tokens_are_sorted_by_probability_then_number():
+def test_alternatives_are_sorted_by_probability_then_id():
     model = Automaton.of([[0, 0.125, 0.25, 0.25, 0.375]], [[0] * 5])
     [said] = force(model, [()])
     assert [token for token, _ in said.steps[0].others] == [4, 2, 3]
 
 
-def test_the_support_is_the_mappings_own():
+def test_support_is_that_of_the_mapping():
     model = Automaton.of(SMALL, NEXT)
     model.support[1, 3] = True  # possible, but its float is zero
     [said] = force(model, [(2, 3)])
@@ -80,7 +80,7 @@ def test_batched_targets_decode_as_alone():
             np.testing.assert_array_equal(getattr(said, name), getattr(alone, name))
 
 
-def test_attention_leaves_the_padding_out():
+def test_attention_excludes_padding():
     model = Automaton.of(SMALL, NEXT)
     source, mask = np.zeros((2, 3), int), np.array([[1, 1, 1], [1, 0, 0]], bool)
     wide, narrow = forced_decoding(model, source, mask, [(2,), (2,)])
@@ -89,7 +89,7 @@ def test_attention_leaves_the_padding_out():
     np.testing.assert_array_equal(narrow.attention[:, 0], [1, 2])  # state 0, then state 1
 
 
-def test_it_takes_a_target_for_each_source():
+def test_each_source_needs_a_target():
     model = Automaton.of(SMALL, NEXT)
     source = np.zeros((2, 1), int)
     with pytest.raises(ValueError, match="one target for each of the 2 sources, got 1"):

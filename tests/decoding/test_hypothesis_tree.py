@@ -101,11 +101,6 @@ def test_a_tree_needs_a_hypothesis():
         HypothesisTree.build([], chr)
 
 
-def test_underflowed_strings_stay_in_the_tree():
-    tree = HypothesisTree.build([Hypothesis((97,), -800.0), Hypothesis((98,), -900.0)], chr)
-    assert tree.text().splitlines()[1] == "├── a</s>  0.0%  a"
-
-
 @given(st.dictionaries(st.text("abc", max_size=6), st.floats(0.01, 1), min_size=1, max_size=12))
 def test_nodes_hold_the_mass_below_them(words):
     tree = tree_of(words)

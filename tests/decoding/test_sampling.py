@@ -69,7 +69,7 @@ def test_low_temperature_draws_the_most_probable():
 
 
 @pytest.mark.parametrize("options", [{"top_k": 2}, {"nucleus": 0.85}])
-def test_the_improbable_can_be_left_out(options):
+def test_top_k_and_nucleus_exclude_improbable_tokens(options):
     first, _ = sample(**options)
     assert {h.tokens for h in first} == {(2,), (2, 3), (3,)}
     alone, _ = sample(samples=10, **{next(iter(options)): 1 if "top_k" in options else 0.6})
@@ -77,13 +77,13 @@ def test_the_improbable_can_be_left_out(options):
 
 
 @pytest.mark.filterwarnings("error")
-def test_no_temperature_is_too_low():
+def test_tiny_temperatures_draw_the_best_token():
     cold, other = sample(samples=20, temperature=5e-324)
     assert {h.tokens for h in cold} <= {(2,), (2, 3)}  # a tie: 0.6 · 0.5
     assert {h.tokens for h in other} == {(3,)}
 
 
-def test_the_length_limit_cuts_off():
+def test_length_limit_leaves_strings_unfinished():
     drawn, other = sample(samples=200, max_length=1)
     assert {(h.tokens, h.finished) for h in drawn} == {
         ((), True),
@@ -97,7 +97,7 @@ def test_the_length_limit_cuts_off():
     assert {h.finished for h in other} == {True, False}
 
 
-def test_the_same_generator_draws_the_same():
+def test_equal_seeds_draw_equal_strings():
     for a, b in zip(sample(50, seed=3), sample(50, seed=3), strict=True):
         assert [h.tokens for h in a] == [h.tokens for h in b]
 
@@ -112,11 +112,11 @@ def test_the_same_generator_draws_the_same():
         ({"nucleus": 0}, "nucleus must be a mass"),
     ],
 )
-def test_a_number_out_of_range(options, message):
+def test_numbers_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         sample(**options)
 
 
-def test_no_source():
+def test_no_sources_give_an_empty_list():
     rng = np.random.default_rng(0)
     assert ancestral_sampling(Chain(), SOURCE[:0], MASK[:0], rng) == []

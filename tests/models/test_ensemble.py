@@ -64,7 +64,7 @@ def first_step(ensemble):
     return step
 
 
-def test_steps_are_means_and_unions_along_every_prefix():
+def test_steps_average_probabilities_and_join_supports():
     members = [network(seed) for seed in range(3)]
     ensemble = Ensemble(members)
     state, states = ensemble.encode(SOURCE, MASK), [m.encode(SOURCE, MASK) for m in members]
@@ -113,7 +113,7 @@ def test_agreed_certainty_is_exactly_one():
     np.testing.assert_array_equal(step.log_prob, [[-np.inf, -np.inf, 0.0]])
 
 
-def test_improbable_tokens_do_not_underflow_in_the_mean():
+def test_mean_of_improbable_tokens_does_not_underflow():
     tables = [Table([0, 0, 1]), Table([0, 0, 1])]
     for table, far in zip(tables, (-800.0, -801.0), strict=True):
         table.log_prob[1], table.support[1] = far, True
@@ -146,14 +146,6 @@ def test_hidden_tokens_of_a_member_are_bounded(dtype):
     assert step.unseen == pytest.approx([np.log((1e-9 + 1e-30) / 2)], rel=1e-12, abs=0)
 
 
-def test_negligible_hidden_probability_keeps_the_mean():
-    sees = Table([0, 0.4, 0.2, 0.4])
-    for bound, known in ((np.log(1e-19), True), (None, True), (np.log(1e-12), False)):
-        hides = Table([0, 1, 0, 0], [False, True, True, False], unseen=bound)
-        log_prob = first_step(Ensemble([hides, sees])).log_prob[0, 2]
-        assert log_prob == (pytest.approx(np.log(0.1), rel=1e-14, abs=0) if known else -np.inf)
-
-
 def test_bound_of_the_mean_rounds_upwards():
     rng = np.random.default_rng(0)
     with mp.workdps(40):
@@ -169,7 +161,7 @@ def test_bound_of_the_mean_rounds_upwards():
             assert bound <= exact + 1e-12 * max(1, abs(exact))
 
 
-def test_each_row_has_the_bound_of_its_own_tokens():
+def test_bounds_are_per_row():
     class Rows(Table):
         def step(self, state, tokens):
             step, state = super().step(state, tokens)
@@ -188,18 +180,7 @@ def test_each_row_has_the_bound_of_its_own_tokens():
     np.testing.assert_array_equal(np.isneginf(step.log_prob).sum(axis=1), [2, 1, 0])
 
 
-@pytest.mark.parametrize("nested", [False, True])
-def test_members_of_different_types_hide_by_their_own(nested):
-    coarse = Table([0, 1, 0], [False, True, True], np.float32)
-    fine = Table([0, 1, 1e-50], None, np.float64)
-    model = Ensemble([coarse, fine])
-    step = first_step(Ensemble([model, model]) if nested else model)
-    assert step.log_prob[0, 2] == -np.inf
-    expected = np.log(float(np.finfo(np.float32).tiny) / 2)
-    assert step.unseen == pytest.approx([expected], rel=1e-12, abs=0)
-
-
-def test_searches_that_prove_nothing_lose_no_token():
+def test_unproved_searches_keep_hidden_tokens():
     # The first member cannot tell how probable token 2 is; it is the most probable in the mean.
     hides = Table([0, 0.6, 0, 0.4], [False, True, True, True], unseen=np.log(1e-6))
     sees = Table([0, 0, 1, 0])

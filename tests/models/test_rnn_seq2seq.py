@@ -104,7 +104,7 @@ def assert_gradient_of_every_parameter(model, dropout=0.0):
 
 
 @pytest.mark.parametrize("attention", ["1", "2"])
-def test_no_source_token_gets_more_than_its_fertility(attention):
+def test_attention_per_token_stays_within_fertility(attention):
     model = small(attention, fertility=0.4, seed=3)
     state, coverage = model.encode(SOURCE, SOURCE_MASK), 0.0
     for _ in range(6):
@@ -118,7 +118,7 @@ def test_no_source_token_gets_more_than_its_fertility(attention):
     np.testing.assert_array_equal(both.coverage, state.coverage[[2, 0, 1, 2]])
 
 
-def test_a_learned_alpha_is_the_alpha_of_the_attention():
+def test_learned_alpha_is_used_by_the_attention():
     learned = small("learned", seed=4)
     learned.params["attention.alpha_logit"][...] = np.log(0.3 / 0.7)
     fixed = small("1.3", seed=4)
@@ -197,7 +197,7 @@ def test_padded_targets_do_not_count():
     [[0, 0, 1, 1, 2, 2], [2, 0, 0, 1], [1, 1, 1, 1, 0], [2]],
     ids=["all", "mixed", "two", "one"],
 )
-def test_selected_rows_decode_as_they_do_alone(changes, rows):
+def test_selected_rows_decode_as_alone(changes, rows):
     model = small(**changes)
     _, first = model.step(model.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))
     tokens = np.arange(len(rows)) % 4 + 2
@@ -314,12 +314,12 @@ def test_a_source_without_tokens_is_refused():
         ("output", "budget_sparsemax:1.5", "sum to 1, got budget_sparsemax with a sum of 1.5"),
     ],
 )
-def test_bad_configurations(field, value, message):
+def test_bad_configurations_are_refused(field, value, message):
     with pytest.raises(ValueError, match=message):
         RNNSeq2SeqConfig(**{"source_size": 8, "target_size": 6, field: value})
 
 
-def test_embeddings_start_with_the_deviation_asked_for():
+def test_embeddings_have_the_requested_deviation():
     sizes = {"source_size": 200, "target_size": 100, "hidden": 64}
     for std, expected in ((None, 1 / 8), (1.0, 1), (0.3, 0.3)):
         config = RNNSeq2SeqConfig(**sizes, embedding_std=std)
@@ -331,7 +331,7 @@ def test_embeddings_start_with_the_deviation_asked_for():
             )
 
 
-def test_a_uniform_start_has_the_bounds_of_pytorchs_layers():
+def test_uniform_start_has_pytorchs_bounds():
     sizes = {"source_size": 20, "target_size": 30, "hidden": 64, "layers": 2}
     models = [
         RNNSeq2Seq.initialize(

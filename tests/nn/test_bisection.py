@@ -18,7 +18,7 @@ ROWS = arrays(np.float64, (3, 5), elements=st.floats(-20, 20, width=32))
 
 
 @given(ROWS, st.sampled_from(ALPHAS))
-def test_it_agrees_with_the_other_algorithms(z, alpha):
+def test_bisection_agrees_with_exact_algorithms(z, alpha):
     mask = np.ones(z.shape, dtype=bool)
     mask[1, 2:] = False
     mask[2] = False
@@ -28,7 +28,7 @@ def test_it_agrees_with_the_other_algorithms(z, alpha):
 
 
 @given(ROWS, st.sampled_from(ALPHAS))
-def test_a_chosen_bisection_has_the_gradients_of_entmax(z, alpha):
+def test_bisection_has_the_gradients_of_entmax(z, alpha):
     chosen, other = choose_mapping(f"bisection:{alpha}"), choose_mapping(alpha)
     assert chosen.sparse
     assert chosen.alpha == alpha
@@ -50,14 +50,14 @@ def test_a_chosen_bisection_has_the_gradients_of_entmax(z, alpha):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=atol)
 
 
-def test_log_probabilities_and_support_are_those_of_bisection():
+def test_log_probabilities_and_support_match_bisection():
     z = np.array([[2.0, 1.6, -1.0]])
     log_p, support = choose_mapping("bisection:1.5").log_probabilities(z)
     np.testing.assert_array_equal(support, [[True, True, False]])
     np.testing.assert_allclose(np.exp(log_p), [[0.64, 0.36, 0]], rtol=1e-14)
 
 
-def test_it_computes_in_the_dtype_of_the_scores():
+def test_bisection_keeps_the_dtype_of_scores():
     p = entmax_by_bisection(np.array([2.0, 1.6, -1.0], np.float32))
     assert p.dtype == np.float32
     np.testing.assert_allclose(p, [0.64, 0.36, 0], rtol=1e-6)
@@ -85,7 +85,7 @@ def test_bad_alphas_are_refused():
         ("budget_sparsemax:nan", "budget must be at least 0"),
     ],
 )
-def test_numbers_that_the_mapping_does_not_take_are_refused_with_its_name(choice, words):
+def test_bad_parameters_are_refused_with_the_mappings_name(choice, words):
     """A training wrote its first checkpoint before it came to the numbers."""
     with pytest.raises(ValueError, match=f"mapping: {words}.*, in '{choice}'"):
         choose_mapping(choice)
@@ -94,5 +94,5 @@ def test_numbers_that_the_mapping_does_not_take_are_refused_with_its_name(choice
 @pytest.mark.parametrize(
     "choice", ["csoftmax:0.1", "budget_sparsemax:7", "topk_softmax:1e9", "fusedmax:0", "entmax:inf"]
 )
-def test_numbers_that_fit_some_rows_are_taken(choice):
+def test_parameters_valid_for_some_rows_are_accepted(choice):
     assert str(choose_mapping(choice).params[0]) in {"0.1", "7.0", "1000000000.0", "0.0", "inf"}

@@ -17,7 +17,7 @@ def normal(*shape):
 
 
 @pytest.mark.parametrize("leading", [(), (3,), (2, 3)])
-def test_layer_norm_has_the_formulas_values_and_gradients(leading):
+def test_layer_norm_equals_its_formula(leading):
     x, gain, bias = 2 * normal(*leading, 5) + 1, normal(5), normal(5)
     mean, variance = x.mean(axis=-1, keepdims=True), x.var(axis=-1, keepdims=True)
     expected = gain * (x - mean) / np.sqrt(variance + EPS) + bias
@@ -45,7 +45,7 @@ def test_layer_norm_of_a_view_and_of_float32():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.4])
-def test_feed_forward_has_the_formulas_values_and_gradients(rate):
+def test_feed_forward_equals_its_formula(rate):
     params = init_feed_forward(np.random.default_rng(1), "f", 3, 7, np.float64)
     params = {name: a + 0.1 * normal(*a.shape) for name, a in params.items()}
     x = normal(2, 4, 3)
@@ -60,7 +60,7 @@ def test_feed_forward_has_the_formulas_values_and_gradients(rate):
     assert_gradients(function, x, *params.values(), rtol=1e-6, atol=1e-8)
 
 
-def test_feed_forward_keeps_the_share_of_units_that_dropout_leaves():
+def test_feed_forward_drops_units_at_its_rate():
     ones = {"f.inner.weight": np.ones((1, 20_000)), "f.inner.bias": np.zeros(20_000)}
     ones |= {"f.output.weight": np.ones((20_000, 1)), "f.output.bias": np.zeros(1)}
     [[mean]] = (
@@ -70,7 +70,7 @@ def test_feed_forward_keeps_the_share_of_units_that_dropout_leaves():
     assert mean == pytest.approx(1, rel=0, abs=3 * (1 / 3 / 20_000) ** 0.5)
 
 
-def test_positions_are_the_papers_but_for_the_order_of_features():
+def test_positions_are_the_papers_reordered():
     found = sinusoidal_positions(np.arange(50), 8, np.float64)
     for t in (0, 7, 49):
         for i in range(4):
@@ -84,7 +84,7 @@ def test_positions_are_the_papers_but_for_the_order_of_features():
         sinusoidal_positions(np.arange(3), 5)
 
 
-def test_a_cell_of_a_grid_is_encoded_by_its_row_and_its_column():
+def test_grid_cells_are_encoded_by_row_and_column():
     found = grid_positions(3, 5, 8, np.float64).reshape(3, 5, 8)
     line = sinusoidal_positions(np.arange(5), 4, np.float64)
     for row, column in np.ndindex(3, 5):

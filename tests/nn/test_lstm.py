@@ -91,7 +91,7 @@ def test_bidirectional_layer():
         np.testing.assert_allclose(last.data[..., part], expected[1], rtol=1e-12, atol=1e-14)
 
 
-def test_padding_does_not_change_what_comes_before_it():
+def test_padding_changes_no_earlier_state():
     params = init_bilstm(np.random.default_rng(1), "e", 5, 2 * H, np.float64)
     x = normal(3, 1, 5)
     padded = np.concatenate([x, normal(2, 1, 5)])

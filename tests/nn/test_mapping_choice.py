@@ -9,7 +9,7 @@ from pyentmax.nn.mapping_choice import choose_mapping
 
 
 @pytest.mark.parametrize("name", ["fusedmax:0.1", "oscarmax:0.1"])
-def test_what_has_a_probability_is_possible(name: str) -> None:
+def test_support_holds_all_positive_probabilities(name: str) -> None:
     # p and the support are found apart, and a score on the threshold may be in one of them alone.
     rng = np.random.default_rng(0)
     for _ in range(4000):

@@ -7,7 +7,7 @@ from pyentmax.nn.optim import Adam, clip_gradients, global_norm
 from pyentmax.nn.schedules import HalveOnPlateau, LinearDecay
 
 
-def test_adam_is_the_papers():
+def test_adam_equals_the_papers_algorithm():
     rng = np.random.default_rng(0)
     x = rng.standard_normal(5)
     params = {"x": x.copy()}
@@ -22,22 +22,14 @@ def test_adam_is_the_papers():
     np.testing.assert_allclose(params["x"], x, rtol=1e-13)
 
 
-def test_adam_finds_a_minimum():
-    params = {"x": np.array([5.0, -3.0])}
-    optimizer = Adam(params)
-    for _ in range(2000):
-        optimizer.step({"x": 2 * (params["x"] - 1)}, 0.05)
-    np.testing.assert_allclose(params["x"], 1, rtol=0, atol=1e-3)
-
-
-def test_adam_leaves_a_parameter_without_gradient():
+def test_adam_skips_parameters_without_gradient():
     params = {"x": np.ones(2), "unused": np.ones(2)}
     Adam(params).step({"x": np.ones(2)}, 0.1)
     np.testing.assert_array_equal(params["unused"], 1)
     assert (params["x"] < 1).all()
 
 
-def test_factors_change_the_rate_of_the_parameters_that_they_name():
+def test_factors_scale_rates_of_named_parameters():
     start = {"a.query.weight": np.ones(2), "a.key.weight": np.ones(2), "a.value.weight": np.ones(2)}
     moved = []
     for factors in (None, {"query": 0.5, "key": 0.0}):
@@ -51,7 +43,7 @@ def test_factors_change_the_rate_of_the_parameters_that_they_name():
     np.testing.assert_array_equal(changed["a.value.weight"], plain["a.value.weight"])
 
 
-def test_adam_goes_on_from_its_state():
+def test_adam_resumes_from_its_state():
     rng = np.random.default_rng(0)
     gradients = rng.standard_normal((6, 3))
     straight, broken = ({"x": np.ones(3)} for _ in range(2))

@@ -60,7 +60,7 @@ def by_the_book(params, q, k, v, head, alpha):
 
 
 @pytest.mark.parametrize("alphas", [[1.5, 1.5, 1.5], [1.0, 1.3, 2.0]])
-def test_it_is_the_papers_formula(alphas):
+def test_attention_equals_the_papers_formula(alphas):
     params, q, k, v = (
         new_params(),
         normal(B, T, N),
@@ -102,7 +102,7 @@ def test_gradients_with_an_alpha_per_head(use, causal):
     assert_gradients(function, q, k, v, *params.values(), rtol=1e-5, atol=1e-7)
 
 
-def test_every_mapping_is_a_normaliser():
+def test_every_mapping_can_normalize_attention():
     params, x = new_params(), normal(B, S, N)
     mask = np.array([[True, True, True, False], [False] * 4])
     for name in pyentmax.MAPPINGS:
@@ -114,7 +114,7 @@ def test_every_mapping_is_a_normaliser():
         assert not output.data[1].any(), name
 
 
-def test_a_row_of_nothing_but_padding_gives_zeros_and_zero_gradients():
+def test_rows_of_padding_give_zeros_and_zero_gradients():
     params = {name: Tensor(x, requires_grad=True) for name, x in new_params().items()}
     params |= {"a.alpha_logit": Tensor(np.zeros((HEADS, 1)), requires_grad=True)}
     q, h = (Tensor(normal(1, S, N, seed=s), requires_grad=True) for s in range(2))
@@ -153,7 +153,7 @@ def test_causal_queries_see_no_later_keys():
         np.testing.assert_allclose(other[:, :t], output.data[:, :t], rtol=1e-12, atol=1e-14)
 
 
-def test_the_last_queries_alone_get_what_they_get_among_all():
+def test_last_queries_alone_equal_those_among_all():
     params, x = new_params(), normal(B, S, N)
     whole = attention(params, x, x, x, causal=True)[0].data
     last = attention(params, x[:, -2:], x, x, causal=True)[0].data
@@ -183,7 +183,7 @@ def test_alpha_is_per_head_not_per_query():
         np.testing.assert_allclose(together[:, head], alone, rtol=1e-12, atol=1e-14)
 
 
-def test_alpha_starts_at_normal_logits_where_a_generator_draws_them():
+def test_alpha_logits_are_drawn_from_a_normal():
     # The tolerance is three standard errors.
     drawn = init_learned_alpha("a", (1000, 1), np.random.default_rng(0), np.float64)[
         "a.alpha_logit"

@@ -65,6 +65,6 @@ def test_named_scores(name):
     assert_gradients(compare, values, query, *params.values())
 
 
-def test_a_score_that_does_not_exist():
+def test_unknown_scores_are_refused():
     with pytest.raises(ValueError, match="score: expected one of additive, .*; got 'cosine'"):
         choose_score("cosine")

@@ -7,7 +7,6 @@ import pytest
 
 from pyentmax.autograd import Tensor
 from pyentmax.backends import choice
-from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.attention import (
     init_multi_head_attention,
     learned_entmax,
@@ -74,7 +73,7 @@ def both_ways(mapping: Any, **options: Any) -> list[list[np.ndarray]]:
 @NEEDS_KERNELS
 @pytest.mark.parametrize("name", MAPPINGS)
 @pytest.mark.parametrize("causal", [False, True])
-def test_both_ways_give_the_same(paths: list[Any], name: str, causal: bool) -> None:
+def test_sparse_and_dense_paths_agree(paths: list[Any], name: str, causal: bool) -> None:
     mask = np.arange(S) < np.array([[S], [S - 30]])
     score = "bilinear" if causal else "scaled"
     dense, over_support = both_ways(MAPPINGS[name], mask=mask, causal=causal, score=score)
@@ -87,7 +86,7 @@ def test_both_ways_give_the_same(paths: list[Any], name: str, causal: bool) -> N
 
 
 @pytest.mark.parametrize("name", ["softmax", "normmax:2", "fusedmax:0.1", "topk_softmax:40", "1"])
-def test_mappings_that_gain_nothing_take_products_of_matrices(paths: list[Any], name: str) -> None:
+def test_dense_mappings_use_matrix_products(paths: list[Any], name: str) -> None:
     x, params = normal(T, N), new_params()
     multi_head_attention(
         params, "a", x, x, x, choose_mapping(name), heads=HEADS, need_weights=False
@@ -105,7 +104,7 @@ def test_mappings_that_gain_nothing_take_products_of_matrices(paths: list[Any], 
     ],
     ids=["weights asked for", "dropout", "additive", "short"],
 )
-def test_calls_that_take_products_of_matrices(paths: list[Any], options: dict[str, Any]) -> None:
+def test_calls_that_use_matrix_products(paths: list[Any], options: dict[str, Any]) -> None:
     options = {"need_weights": False, **options}
     x, params = normal(20 if options.pop("short", False) else T, N), new_params()
     params["a.v"] = normal(HEADS, N // HEADS)
@@ -118,31 +117,3 @@ def test_a_rate_without_a_generator_drops_nothing(paths: list[Any]) -> None:
     x, options = normal(T, N), {"heads": HEADS, "rate": 0.1, "need_weights": False}
     multi_head_attention(new_params(), "a", x, x, x, choose_mapping(1.5), **options)
     assert len(paths) == 1
-
-
-@NEEDS_KERNELS
-def test_a_transformer_learns_the_same_from_long_texts(
-    paths: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = TransformerConfig(
-        source_size=9,
-        target_size=9,
-        width=8,
-        heads=2,
-        layers=1,
-        inner=8,
-        alpha_per="head",
-        attention="learned",
-    )
-    model = Transformer.initialize(config, np.random.default_rng(0), 1, 2, np.float64)
-    tokens = np.random.default_rng(1).integers(3, 9, (2, T))
-    gradients = []
-    for least in (sparse.LEAST_SCORES, 10**9):
-        monkeypatch.setattr(sparse, "LEAST_SCORES", least)
-        params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-        scores = model.scores(params, tokens, np.ones(tokens.shape, bool), tokens)
-        scores.backward(normal(*scores.shape))
-        gradients.append({name: t.grad for name, t in params.items()})
-    assert len(paths) == 3  # encoder, decoder and between them
-    for name, gradient in gradients[0].items():
-        np.testing.assert_allclose(gradient, gradients[1][name], rtol=1e-7, atol=1e-9)
