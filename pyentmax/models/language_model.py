@@ -344,8 +344,8 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
             self._hidden(self.params, self.xp.asarray(source[:, :-1]), cache=cache)
         else:
             table = self.params["embedding.weight"]
-            nothing = self.xp.zeros((len(source), 0, self.config.width), table.dtype)
-            cache = [KeysValues(nothing, nothing)] * self.config.layers
+            empty = self.xp.zeros((len(source), 0, self.config.width), table.dtype)
+            cache = [KeysValues(empty, empty)] * self.config.layers
         unread = source[rows, lengths - 1]
         return LanguageModelState(tuple(cache), lengths - 1, unread, mask, rows)
 
@@ -380,11 +380,11 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
             past.append(cached.longer)
             x = run.network(f"layer.{k}.network", x)
         scores = self._output(self.params, run.last(x, "last")[:, 0])
-        of_source = state.source_mask
-        attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : of_source.shape[1]]
+        mask = state.source_mask
+        attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : mask.shape[1]]
         read = np.full_like(state.unread, -1)
         after = state._replace(past=tuple(past), lengths=lengths + 1, unread=read)
-        return scores.data, attention * of_source, after
+        return scores.data, attention * mask, after
 
     def select(self, state: LanguageModelState, rows: Array) -> LanguageModelState:
         """The state of the given rows; a row may be repeated."""

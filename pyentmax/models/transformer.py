@@ -323,8 +323,8 @@ class Transformer(LayeredModel[TransformerConfig]):
         rows = len(source)
         names = [f"decoder.{k}.context" for k in range(config.layers)]
         memory = [x for name in names for x in detached(run.keys_and_values(name, hidden))]
-        nothing = xp.zeros((rows, 0, config.width), hidden.dtype)
-        past = (KeysValues(nothing, nothing),) * config.layers
+        empty = xp.zeros((rows, 0, config.width), hidden.dtype)
+        past = (KeysValues(empty, empty),) * config.layers
         lengths = np.zeros(rows, dtype=np.int64)
         return TransformerState(past, lengths, Readers(np.arange(rows), [mask, *memory]))
 

@@ -229,9 +229,9 @@ def bilstm(
     ((5, 1, 4), (2, 1, 4))
     """
     hidden, last = [], []
-    for way in (f"{name}.forward", f"{name}.backward"):
-        reverse = way.endswith(".backward")
-        both = lstm(linear(params, way, x), params[f"{way}.recurrent"], mask, reverse)
+    for direction in (f"{name}.forward", f"{name}.backward"):
+        reverse = direction.endswith(".backward")
+        both = lstm(linear(params, direction, x), params[f"{direction}.recurrent"], mask, reverse)
         hidden.append(both[0])
         last.append(both[1])
     return concatenate(hidden), concatenate(last)

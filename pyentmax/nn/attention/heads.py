@@ -34,8 +34,8 @@ def head_scores(query: Any, keys: Any, heads: int, scale: float = 1.0) -> Tensor
     # The scale goes to the shorter arrays.
     return Tensor(
         scores,
-        (query, lambda g: _side_by_side(g, k) * scale),
-        (keys, lambda g: _side_by_side(g.swapaxes(-1, -2), q) * scale),
+        (query, lambda g: _merged_products(g, k) * scale),
+        (keys, lambda g: _merged_products(g.swapaxes(-1, -2), q) * scale),
     )
 
 
@@ -55,7 +55,7 @@ def additive_head_scores(query: Any, keys: Any, v: Any) -> Tensor:
     xp, heads = query.xp, v.shape[0]
     q, k = by_head(query.data, heads), by_head(keys.data, heads)
     hidden = xp.tanh(q[..., :, None, :] + k[..., None, :, :])
-    of_head = v.data[:, None, :, None]
+    v_by_head = v.data[:, None, :, None]
 
     def vjp(g: Array) -> tuple[Array, Array, Array]:
         g = g[..., None]
@@ -66,7 +66,7 @@ def additive_head_scores(query: Any, keys: Any, v: Any) -> Tensor:
         merged = (merge(gradient.sum(axis=-2)), merge(gradient.sum(axis=-3)))
         return *merged, product.sum(axis=leading)
 
-    return Tensor((hidden @ of_head)[..., 0], ((query, keys, v), vjp))
+    return Tensor((hidden @ v_by_head)[..., 0], ((query, keys, v), vjp))
 
 
 def head_averages(weights: Any, values: Any) -> Tensor:
@@ -83,9 +83,9 @@ def head_averages(weights: Any, values: Any) -> Tensor:
 
     heads = p.shape[-3]
     return Tensor(
-        _side_by_side(p, v),
+        _merged_products(p, v),
         (weights, lambda g: by_head(g, heads) @ v.swapaxes(-1, -2)),
-        (values, lambda g: _side_by_side(p.swapaxes(-1, -2), by_head(g, heads))),
+        (values, lambda g: _merged_products(p.swapaxes(-1, -2), by_head(g, heads))),
     )
 
 
@@ -128,7 +128,7 @@ def merge_heads(x: Any) -> Tensor:
     return Tensor(merge(x.data), (x, lambda g: by_head(g, x.shape[-3])))
 
 
-def _side_by_side(a: Array, b: Array) -> Array:
+def _merged_products(a: Array, b: Array) -> Array:
     """The products of every head, a (…, heads, T, S) with b (…, heads, S, d), as (…, T, n)."""
     if array_module(a) is not np:
         return merge(a @ b)
