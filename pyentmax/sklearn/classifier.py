@@ -14,7 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -142,8 +142,9 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
             value = getattr(self, name)
             if not (_is_number(value) and value > 0 and (name == "C" or math.isfinite(value))):
                 raise ValueError(f"{name}: expected a number above 0, got {value!r}")
-        if not isinstance(self.max_iter, Integral):
-            raise ValueError(f"max_iter: expected a positive whole number, got {self.max_iter!r}")
+        max_iter: Any = self.max_iter
+        if not isinstance(max_iter, Integral):
+            raise ValueError(f"max_iter: expected a positive whole number, got {max_iter!r}")
 
     def _checked(self, X: Any, y: Any) -> tuple[Any, Any]:
         X, y = validate_data(
@@ -349,7 +350,7 @@ def _distinct(y: Any) -> Any:
         raise ValueError(f"y: expected labels of one kind, got {' and '.join(kinds)}") from None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 

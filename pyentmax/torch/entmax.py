@@ -167,6 +167,8 @@ class _Mapping(_Module):
 class _Loss(_Module):
     function: str
     alpha: Any = None
+    reduction: str
+    ignore_index: int
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -180,8 +182,15 @@ class _Loss(_Module):
         """The loss of scores (n, classes) and labels (n,)."""
         alpha = _constant(self.alpha, X, -1)
         reduction = "mean" if self.reduction == "elementwise_mean" else self.reduction
-        options = {"reduction": reduction, "ignore_index": self.ignore_index}
-        return apply_loss(self.function, X, target, alpha, -1, **options)
+        return apply_loss(
+            self.function,
+            X,
+            target,
+            alpha,
+            -1,
+            reduction=reduction,
+            ignore_index=self.ignore_index,
+        )
 
 
 def _module(base: type, name: str, function: Any, doc: str, **defaults: Any) -> type:
