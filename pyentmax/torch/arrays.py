@@ -21,9 +21,9 @@ from torch import Tensor
 from pyentmax.torch.composed import HALF
 
 
-def has_kernels(device: torch.device) -> bool:
-    """Whether arrays on the device are known to the array functions."""
-    return device.type == "cpu" or device.type == "cuda" and _cupy() is not None
+def has_kernels(tensor: Tensor) -> bool:
+    """Whether the array functions take arrays on the tensor's device."""
+    return tensor.is_cpu or tensor.is_cuda and _cupy() is not None
 
 
 def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **options: Any) -> Any:
@@ -50,7 +50,8 @@ def on_arrays(function: Callable[..., Any], *args: Any, dtype: Any = None, **opt
 def _host(value: Any) -> Any:
     if not isinstance(value, Tensor):
         return value
-    value = value.float() if value.dtype in HALF else value  # NumPy has no bfloat16
+    if value.dtype in HALF:  # NumPy has no bfloat16
+        value = value.float()
     return value.numpy(force=True)  # which copies nothing on the host
 
 
@@ -74,8 +75,10 @@ def _as_tensors(result: Any, dtype: torch.dtype) -> Any:
         tensor = torch.from_dlpack(result)
     else:  # a NumPy scalar
         tensor = torch.as_tensor(result)
+    if tensor.dtype != dtype:
+        tensor = tensor.to(dtype)
     # The operations promise contiguous results; arrays are laid out as the scores were.
-    return tensor.to(dtype).contiguous()
+    return tensor.contiguous()
 
 
 @functools.cache

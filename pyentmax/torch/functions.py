@@ -208,7 +208,7 @@ def attention(
     parameter, number = split(mapping, chosen_value)
     scale = None if scale is None else float(scale)
     setting = (mapping, parameter, number, mask, causal, offset, scale)
-    if has_kernels(query.device):
+    if has_kernels(query):
         return operations.attention(query, key, value, *setting)
     composed.check_composed(mapping, number, query.device)
     return _dense_attention(query, key, value, *setting)

@@ -60,7 +60,7 @@ def _like_first(first: Tensor, *rest: Any) -> Tensor:
 
 
 def _mapping(z: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
-    if not has_kernels(z.device):
+    if not has_kernels(z):
         return composed.mapping(z, name, _value(parameter, number), mask).contiguous()
     return on_arrays(MAPPINGS[name].forward, z, *_values(name, parameter, number), mask=mask)
 
@@ -82,7 +82,7 @@ def _mapping_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
         else:
             in_z = product(p, g, name, parameter, ctx.number, mask)
     if ctx.needs_input_grad[2]:
-        if name == "entmax" and (again or not has_kernels(p.device)):
+        if name == "entmax" and (again or not has_kernels(p)):
             each = g * composed.grad_alpha(p, parameter)
             in_parameter = each.sum(-1).sum_to_size(parameter.shape).to(parameter.dtype)
         else:
@@ -119,7 +119,7 @@ mapping = registered(
 
 
 def _product(p: Tensor, v: Tensor, name: str, parameter: Any, number: Any, mask: Any) -> Any:
-    if not has_kernels(p.device):
+    if not has_kernels(p):
         alpha = composed.support_alpha(name, _value(parameter, number))
         return composed.product(p, v, alpha).contiguous()
     values = (_as_p(p, name, value) for value in _values(name, parameter, number))
@@ -201,7 +201,7 @@ OPTIONS = "Tensor? weight, Tensor? mask, str reduction, int? ignore_index, float
 def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values: Any) -> Any:
     names = ("weight", "mask", "reduction", "ignore_index", "label_smoothing")
     options = dict(zip(names, values, strict=True))
-    if not has_kernels(z.device):
+    if not has_kernels(z):
         return composed.loss_and_gradient(z, y, name, _value(parameter, number), **options)
     own = zip(MAPPINGS[name].parameters, _values(name, parameter, number), strict=True)
     return on_arrays(fenchel_young_loss_and_grad, z, y, name, **options, **dict(own))
@@ -215,6 +215,7 @@ def _loss_fake(z: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
 def _keep_loss(ctx: Any, inputs: Any, output: tuple[Tensor, Tensor]) -> None:
     z, y, ctx.name, parameter, ctx.number, weight, mask, *ctx.options = inputs
     ctx.mark_non_differentiable(output[1])
+    ctx.set_materialize_grads(False)  # zeros of the scores' shape for the second result
     keep(ctx, output[1], z, y, parameter, weight, mask)
 
 
@@ -229,7 +230,9 @@ def _gradient(ctx: Any) -> tuple[Tensor, Tensor, Tensor]:
     return torch.where(share == 0, 0, share * (p - q)).to(z.dtype), q, share
 
 
-def _loss_backward(ctx: Any, g: Tensor, _: Any) -> tuple[Any, ...]:
+def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
+    if g is None:
+        return (None,) * 10
     gradient, z, y, parameter, weight, mask = ctx.saved_tensors
     g = g.unsqueeze(-1) if ctx.options[0] == "none" else g
     in_z = in_y = None

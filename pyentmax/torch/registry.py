@@ -95,8 +95,8 @@ def registered(
 
 
 def _may_be_differentiated(tensor: Tensor) -> bool:
-    if tensor.requires_grad:
-        return True
+    if tensor.requires_grad or type(tensor) not in (Tensor, torch.nn.Parameter):
+        return True  # a subclass, such as a fake tensor, may have no memory
     try:
         tensor.data_ptr()
     except RuntimeError:  # `torch.func` has wrapped it, and has not said for what
@@ -117,7 +117,7 @@ class _Context:
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         self.saved_tensors = tensors
 
-    save_for_backward = mark_non_differentiable = save_for_forward
+    save_for_backward = mark_non_differentiable = set_materialize_grads = save_for_forward
     # The tensors of the last call are those for forward mode, which setup_context saves last.
 
 

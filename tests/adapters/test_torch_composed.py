@@ -28,7 +28,7 @@ ROUNDING = {torch.float32: 2e-6, torch.float64: 4e-15}
 @pytest.fixture(autouse=True)
 def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (functions, operations):
-        monkeypatch.setattr(module, "has_kernels", lambda device: False)
+        monkeypatch.setattr(module, "has_kernels", lambda tensor: False)
 
 
 @pytest.mark.parametrize("name", composed.NAMES)

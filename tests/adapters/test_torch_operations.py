@@ -544,7 +544,7 @@ def test_opcheck(case: str) -> None:
 
 def test_modes_and_profilers_see_operations() -> None:
     z, y = tensor(3, 5), torch.tensor([0, 1, 2])
-    names = {"pyentmax.mapping.default", "pyentmax.product.default", "pyentmax.loss.default"}
+    names = {"pyentmax.mapping", "pyentmax.product", "pyentmax.loss"}
 
     def both() -> Any:
         return pt.entmax15(z).square().sum() + pt.entmax15_loss(z, y)
@@ -554,7 +554,7 @@ def test_modes_and_profilers_see_operations() -> None:
 
     class Watching(TorchDispatchMode):
         def __torch_dispatch__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-            seen.add(str(function))
+            seen.add(str(function.overloadpacket))
             return function(*args, **(kwargs or {}))
 
     with Watching():
@@ -569,7 +569,7 @@ def test_modes_and_profilers_see_operations() -> None:
     with FakeTensorMode():
         assert pt.entmax15(torch.empty(3, 5, dtype=torch.float16)).dtype == torch.float16
     graph = make_fx(lambda z: pt.entmax15(z))(z.detach())
-    assert "pyentmax.mapping.default" in graph.code
+    assert "pyentmax.mapping." in graph.code
 
 
 class Model(torch.nn.Module):
