@@ -246,8 +246,6 @@ def test_a_label_out_of_reach_or_ruled_out(name: str, n: int) -> None:
     np.testing.assert_array_equal(grad[[0, 1], [1, 2]], -1)
     with pytest.raises(ValueError, match=f"labels must be in 0 … {n - 1}, got {n}"):
         loss_and_grad(name)(z, [0, n])
-    with pytest.raises(ValueError, match="got 18446744073709551615"):
-        loss_and_grad(name)(z, np.array([0, 2**64 - 1], np.uint64))
     # Where nothing is left, the label is not looked at.
     z[1] = -np.inf
     loss, grad = loss_and_grad(name)(z, [0, n])
