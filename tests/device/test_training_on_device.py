@@ -285,13 +285,13 @@ def test_a_decoding_step_copies_tokens_in_and_what_they_say_out():
     batch = make_batch(PAIRS, [4])
     fake_cupy.copies.reset()
     state = model.encode(batch.source, batch.source_mask)
-    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (2, 0)
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (4, 0)
     assert isinstance(state.hidden[0], fake_cupy.ndarray)
     step, state = model.step(state, np.array([1]))
     assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (6, 3)
     assert all(type(x) is np.ndarray for x in step if x is not None)
     model.select(state, np.array([0, 0]))
-    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (9, 3)
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (11, 3)
 
 
 def test_a_source_without_tokens_is_refused_before_it_is_moved():
