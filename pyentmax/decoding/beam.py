@@ -79,10 +79,10 @@ def beam_search(
     max_length : int, optional
         The most tokens of a hypothesis, end symbol not counted; by default 2 × source length + 10.
     normalize : bool
-        Where the search stops early, compare hypotheses and open prefixes by their mean
-        log-probability per token, end symbol included. Short strings are more probable, so a
-        search that compares probabilities stops before longer ones with a better mean have ended.
-        The list is still in the order of probabilities.
+        Where the search stops early, compare strings by their mean log-probability per token, end
+        symbol included. An open prefix x of log-probability s(x) can reach a mean of s(x) / (L + 1)
+        at most, where L is the length limit: the search takes more steps, since this is far above
+        the mean so far. The list is still in the order of probabilities.
     keep_attention : bool
         Whether hypotheses carry their attention weights.
     prove : bool
@@ -152,7 +152,8 @@ def beam_search(
     backpointers = _Backpointers(keep_attention)
     bounded = prove and n_best is not None  # whether what is omitted has to be bounded
     omitted = _Omissions(sources)
-    finished, unfinished = _Endings(sources, enough or 1, normalize), _Endings(sources, 1)
+    finished = _Endings(sources, enough or 1, limit if normalize else None)
+    unfinished = _Endings(sources, 1)
     state = model.encode(source, source_mask)
     # One row per open prefix, ordered by source and, within a source, from the best prefix down.
     source_index = np.arange(sources)
@@ -203,7 +204,7 @@ def beam_search(
             omitted.prune(source_index[rows[pruned]], total[pruned], length + 1)
         rows, tokens, total = rows[kept], tokens[kept], total[kept]
         if enough is not None:
-            settled = finished.settled(source_index[rows], total, length + 1)
+            settled = finished.settled(source_index[rows], total)
             if bounded:
                 omitted.stop(source_index[rows[settled]], total[settled])
             rows, tokens, total = rows[~settled], tokens[~settled], total[~settled]
@@ -381,13 +382,13 @@ class _Endings:
         The source, the score, and the row that the hypothesis had when it was ``length`` tokens
         long.
     best : (sources, at most enough) array
-        The best scores of each source, in descending order; −∞ where there is none. If they are
-        to be normalised, they are means over the tokens, end symbol included.
+        The best scores of each source, in descending order; −∞ where there is none. With a length
+        ``limit`` they are means over the tokens, end symbol included.
     """
 
-    def __init__(self, sources: int, enough: int, normalize: bool = False) -> None:
+    def __init__(self, sources: int, enough: int, limit: IntArray | None = None) -> None:
         self.endings: list[tuple[IntArray, FloatArray, IntArray, IntArray]] = []
-        self.enough, self.normalize = enough, normalize
+        self.enough, self.limit = enough, limit
         self.best = np.empty((sources, 0))  # grows, since a list may be far shorter than enough
 
     def add(self, rows: IntArray, source_index: IntArray, score: FloatArray, length: int) -> None:
@@ -398,22 +399,22 @@ class _Endings:
         self.endings.append((sources, scores, np.full_like(rows, length), rows))
         place = np.arange(len(rows)) - np.searchsorted(sources, sources)
         new = np.full((len(self.best), place.max() + 1), -np.inf)
-        new[sources, place] = scores / (length + 1) if self.normalize else scores
+        new[sources, place] = scores if self.limit is None else scores / (length + 1)
         both = np.concatenate([self.best, new], axis=1)
         self.best = -np.sort(-both, axis=1)[:, : self.enough]
 
-    def settled(self, source_index: IntArray, score: FloatArray, length: int) -> BoolArray:
+    def settled(self, source_index: IntArray, score: FloatArray) -> BoolArray:
         """For each kept prefix, whether its source has enough hypotheses that are final.
 
-        No hypothesis is more probable than its prefixes. So once enough hypotheses are at least as
-        probable as the best open prefix of their source, no better one can follow. For means this
-        is not certain, but a prefix with a lower mean seldom catches up.
+        No string is more probable than its prefixes, and its log-probability is divided by at most
+        L + 1. So once enough hypotheses are at least as good as the best open prefix of their
+        source can become, no better one can follow.
         """
         if self.best.shape[1] < self.enough:
             return np.zeros(len(source_index), dtype=bool)
         first = np.searchsorted(source_index, source_index)  # of a source, its best prefix
-        open_score = score[first] / length if self.normalize else score[first]
-        return self.best[source_index, -1] >= open_score
+        divisor = 1 if self.limit is None else self.limit[source_index] + 1
+        return self.best[source_index, -1] >= score[first] / divisor
 
     def masses(self) -> NDArray[Any]:
         """The sum of the probabilities, for each source."""

@@ -286,19 +286,30 @@ def test_dense_search_stops_once_settled():
     assert len(model.steps) == 2
 
 
-def test_normalized_search_continues_past_short_strings():
-    # Ten tokens in a row with 0.7 each, or the end with 0.3; after the tenth, the end for certain.
-    ends, follows = [[0, 0.3, 0.7]] * 10 + [[0, 1.0, 0]], [[0, 0, i + 1] for i in range(10)]
-    model = Automaton.of(ends, [*follows, [0, 0, 0]], output_is_sparse=False)
-    lengths = {
-        normalize: [len(h.tokens) for h in search(model, beam=2, normalize=normalize).hypotheses]
-        for normalize in (False, True)
-    }
-    # 0.3 and 0.21 are finished when the best open prefix has 0.168.
-    assert lengths == {False: [0, 1, 2, 3, 4], True: [0, 1, 2, 3, 4, 5, 6, 10, 7, 8, 9]}
-    by_mean = search(model, beam=2, normalize=True).hypotheses
-    means = [h.log_prob / (len(h.tokens) + 1) for h in by_mean]
-    assert len(by_mean[int(np.argmax(means))].tokens) == 10
+@given(automata(cyclic=True), st.integers(1, 4), st.integers(1, 3), st.integers(1, 8))
+@settings(max_examples=150, deadline=None)
+def test_normalized_search_keeps_the_best_means(model, beam, n, limit):
+    """A prefix whose mean is lower so far may still end with the best one."""
+
+    def means(strings):
+        return sorted((score / (len(tokens) + 1) for tokens, score in strings), reverse=True)[:n]
+
+    model.output_is_sparse = False
+    expected = means(plain_beam(model, 0, beam, limit))
+    result = search(model, beam=beam, n_best=n, normalize=True, max_length=limit)
+    assert means((h.tokens, h.log_prob) for h in result.hypotheses if h.finished) == expected
+
+
+def test_normalized_search_stops_once_settled():
+    # "2" continues for certain and ends after five tokens: a mean of log(0.45) / 6.
+    p = [[0, 0.55, 0.45], *[[0, 0, 1.0]] * 4, [0, 1.0, 0]]
+    model = Automaton.of(p, [[0, 0, i + 1] for i in range(5)] + [[0] * 3], output_is_sparse=False)
+    lengths = [len(h.tokens) for h in search(model, n_best=1, normalize=True).hypotheses]
+    assert lengths == [0, 5]
+    model = loop(0.9, output_is_sparse=False)
+    search(model, beam=2, n_best=1, normalize=True, max_length=9)
+    # "" has a mean of log(0.9), and strings through "2" of at most log(0.1) / 10.
+    assert len(model.steps) == 1
 
 
 @given(

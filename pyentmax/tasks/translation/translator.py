@@ -144,6 +144,7 @@ class SentenceDecoder(SequenceDecoder):
         pairs: list[Pair] = [(self.source_ids(sentence), no_target) for sentence in sentences]
         options: dict[str, Any] = {
             "beam": beam,
+            "n_best": 1,
             "normalize": normalize,
             "keep_attention": False,
             "prove": False,
