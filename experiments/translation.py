@@ -241,7 +241,7 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
         data.dev,
         TrainingConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
         run_options(folder, options),
-        segmenter=Subwords.learn(sentences, settings["subwords"], settings["seed"]),
+        segmenter=Subwords.learn(sentences, settings["subwords"], settings["seed"], "nmt_nfkc"),
         tokens=settings["tokens"],
         on_validation=partial(_note, notes, data),
         device=options.device,

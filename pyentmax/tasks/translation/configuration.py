@@ -5,6 +5,7 @@
                                        # "toy-german" or "planted-questions"
     dev = ["dev.de", "dev.en"]
     subwords = 4000                    # or a sentencepiece model's file; words without it
+    normalization = "nfkc"             # of learned sub-words; by default they keep all characters
     tokens = 2048                      # per batch, padding included; or batch_size, pairs
 
     [model]                            # fields of TransformerConfig or RNNSeq2SeqConfig
@@ -35,7 +36,7 @@ from pyentmax.tasks.translation.parallel import (
     toy_german,
 )
 from pyentmax.tasks.translation.planted import planted_questions
-from pyentmax.tasks.translation.segmentation import Segmenter, Subwords, Words
+from pyentmax.tasks.translation.segmentation import NORMALIZATIONS, Segmenter, Subwords, Words
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
@@ -50,6 +51,7 @@ class DataConfig:
     train: str | list[str]
     dev: str | list[str]
     subwords: int | str | None = None
+    normalization: str | None = None
     tokens: int | None = None
     batch_size: int | None = None
     longest: int | None = None  #: words of the longest sentence that is trained on
@@ -68,6 +70,13 @@ class DataConfig:
                 continue
             if not (isinstance(given, int) and given > 0):
                 raise ValueError(f"{name}: expected a number above 0, got {given!r}")
+        if self.normalization is not None and not (
+            self.normalization in NORMALIZATIONS and isinstance(self.subwords, int)
+        ):
+            raise ValueError(
+                f"normalization: expected one of {', '.join(NORMALIZATIONS)}, next to a number of "
+                f"subwords, got {self.normalization!r}"
+            )
         if self.tokens and self.batch_size:
             raise ValueError("expected tokens or batch_size, got both")
 
@@ -120,7 +129,8 @@ class Experiment:
         if isinstance(subwords, str):
             return Subwords.read(self.folder / subwords)
         sentences = [side for pair in train for side in pair]
-        return Subwords.learn(sentences, subwords, self.training.get("seed", 0))
+        seed, normalization = self.training.get("seed", 0), self.data.normalization or "identity"
+        return Subwords.learn(sentences, subwords, seed, normalization)
 
     def _read(self, given: str | list[str], part: int) -> list[SentencePair]:
         if isinstance(given, list):

@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 from pyentmax.data import SPECIALS, DataError, Vocabulary
 
+NORMALIZATIONS = ("identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
+"""Sentencepiece's names of what is done to characters, from nothing to compatibility and case."""
+
 
 class Segmenter(Protocol):
     """A way to cut sentences into tokens."""
@@ -92,8 +95,13 @@ class Subwords:
         self._processor, self._pieces = processor, tuple(pieces)
 
     @classmethod
-    def learn(cls, sentences: Iterable[str], size: int, seed: int = 0) -> Subwords:
+    def learn(
+        cls, sentences: Iterable[str], size: int, seed: int = 0, normalization: str = "identity"
+    ) -> Subwords:
         """A joint model of all these sentences with a vocabulary of some size (Kudo 2018).
+
+        The model keeps its ``normalization``, one of `NORMALIZATIONS`: with another than the
+        default, sentences come back normalised, such as "m2" for "m²".
 
         Raises
         ------
@@ -109,13 +117,16 @@ class Subwords:
         """
         spm = _sentencepiece()
         spm.set_random_generator_seed(seed % 2**32)  # sentencepiece takes 32 bits
+        encoded = [sentence.encode() for sentence in sentences]
         written = io.BytesIO()
         try:
             spm.SentencePieceTrainer.train(
-                sentence_iterator=iter(sentences),
+                sentence_iterator=iter(encoded),
                 model_writer=written,
                 vocab_size=size,
                 character_coverage=1.0,
+                normalization_rule_name=normalization,
+                max_sentence_length=max(map(len, encoded), default=1),  # longer ones are left out
                 pad_id=0,
                 bos_id=1,
                 eos_id=2,

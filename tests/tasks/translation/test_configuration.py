@@ -81,6 +81,10 @@ def test_long_pairs_are_left_out_of_training(read):
             "subwords = 0.5",
             r"\[data\] subwords: expected a number above 0, got 0.5",
         ),
+        *(
+            ("tokens = 300", entries, "normalization: expected one of identity, .* got 'nfd'")
+            for entries in ('subwords = 90\nnormalization = "nfd"', 'normalization = "nfd"')
+        ),
         ('dev = "dev.tsv"', "", r"\[data\] .*missing.*'dev'"),
         ('dev = "dev.tsv"', 'dev = ["a"]', r"\[data\] dev: expected two files"),
         ("width = 8", "hidden = 8", r"\[model\]: expected width, .*; got 'hidden'"),
