@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -103,7 +104,8 @@ class Vocabulary:
         Raises
         ------
         DataError
-            If a token is not in the vocabulary; the message names it, *what*, and known tokens.
+            If a token is not in the vocabulary; the message names it, *what*, and known tokens, or
+            the Unicode normalisation in which the text would be known.
 
         Examples
         --------
@@ -115,14 +117,18 @@ class Vocabulary:
             ...
         pyentmax.data.errors.DataError: unknown character 'd' in lemma 'bad'; known: a b c
         """
-        if unknown is not None:
-            fallback = self._id_or_raise(unknown, "the argument 'unknown'")
-            ids = [self._ids.get(token, fallback) for token in tokens]
-            # What a text says is never one of those that stand for no text.
-            ids = [i if i >= len(SPECIALS) else fallback for i in ids]
-        else:
-            ids = [self._id_or_raise(token, what) for token in tokens]
-        return np.array(ids, dtype=np.int64)
+        if unknown is None:
+            for token in tokens:
+                if token not in self._ids:
+                    raise DataError(
+                        f"unknown {_kind(token)} '{_shown(token)}' in {what}; "
+                        f"{self._advice(token, tokens)}"
+                    )
+            return np.array([self._ids[token] for token in tokens], dtype=np.int64)
+        [fallback] = self.encode([unknown], what="the argument 'unknown'")
+        ids = np.array([self._ids.get(token, fallback) for token in tokens], dtype=np.int64)
+        # What a text says is never one of those that stand for no text.
+        return np.where(ids < len(SPECIALS), fallback, ids)
 
     def decode(self, ids: Iterable[int]) -> list[str]:
         """The tokens with the given *ids*, special ones included.
@@ -177,21 +183,30 @@ class Vocabulary:
             raise DataError(f"expected a vocabulary as a JSON list of strings, got {text[:60]!r}")
         return cls(tuple(tokens))
 
-    def _id_or_raise(self, token: str, what: str) -> int:
-        if token not in self._ids:
-            raise DataError(f"unknown {_kind(token)} {token!r} in {what}; {self._known(token)}")
-        return self._ids[token]
-
-    def _known(self, token: str) -> str:
-        """The known tokens of the same kind, or the closest if there are too many to read."""
+    def _advice(self, token: str, tokens: Sequence[str]) -> str:
+        """The normalisation in which the text is known, or the known tokens of this kind."""
+        text = "".join(t for t in tokens if len(t) == 1)
+        for form in ("NFC", "NFD"):
+            other = unicodedata.normalize(form, text)
+            new = set(other).difference(text)
+            if new and new <= self._ids.keys() and token not in other:
+                return (
+                    "text and vocabulary differ in Unicode normalisation: normalise the text to "
+                    f"{form}, which the vocabulary knows"
+                )
         alike = [t for t in self.tokens[len(SPECIALS) :] if _kind(t) == _kind(token)]
         if not alike:
             return f"no {_kind(token)} is known"
         if len(alike) <= _LISTED:
-            return f"known: {' '.join(alike)}"
+            return f"known: {' '.join(map(_shown, alike))}"
         close = difflib.get_close_matches(token, alike, n=5, cutoff=0.5)
         return f"{len(alike)} are known" + (f", the closest: {' '.join(close)}" if close else "")
 
 
 def _kind(token: str) -> str:
     return "character" if len(token) == 1 else "token"
+
+
+def _shown(token: str) -> str:
+    """The token, with a circle below an accent, which would otherwise join what is before it."""
+    return f"◌{token}" if unicodedata.combining(token[:1] or " ") else token

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -50,6 +52,18 @@ def test_unknown_characters_are_named():
     vocabulary = Vocabulary.build(["word", ["<V>"]])
     with pytest.raises(DataError, match="unknown character 'ß' in lemma 'wordß'; known: d o r w$"):
         vocabulary.encode("wordß", what="lemma 'wordß'")
+
+
+@pytest.mark.parametrize(("form", "other"), [("NFD", "NFC"), ("NFC", "NFD")])
+def test_other_unicode_normalization_is_named(form, other):
+    vocabulary = Vocabulary.build([unicodedata.normalize(form, "été façon"), ["<V>"]])
+    lemma = unicodedata.normalize(other, "façonné")
+    message = f"differ in Unicode normalisation: normalise the text to {form}"
+    with pytest.raises(DataError, match=message):
+        vocabulary.encode(["<V>", *lemma], what="the lemma")
+    accent = Vocabulary.build(["a\u0301"])
+    with pytest.raises(DataError, match="unknown character '◌\u0300' in .*; known: a ◌\u0301$"):
+        accent.encode("a\u0300")
 
 
 def test_an_unknown_tag_is_named_with_the_known_ones():

@@ -86,8 +86,8 @@ class WordDecoder(SequenceDecoder):
         Errors as for `inflect`, and a DataError for a character that no form of training has.
         """
         ids = self._source(lemma, tags, language)
-        _check_characters(f"form {form!r}", form, self.target, "training data's forms")
-        return self.force_tokens(ids, self.target.encode(target_tokens(form)))
+        target = self.target.encode(target_tokens(form), what=f"form {form!r}")
+        return self.force_tokens(ids, target)
 
     def force_all(
         self, examples: Sequence[Example], batch_size: int = 64, *, progress: bool = False
@@ -152,7 +152,6 @@ class WordDecoder(SequenceDecoder):
         words = tuple(tags.split(";")) if isinstance(tags, str) else tuple(tags)
         if not lemma:
             raise DataError("lemma: expected at least one character, got an empty string")
-        _check_characters(f"lemma {lemma!r}", lemma, self.source, "training data")
         bracketed = [t[1:-1] for t in self.source.tokens[len(SPECIALS) :] if len(t) > 1]
         known = [t for t in bracketed if not t.startswith(LANGUAGE_MARK)]
         for tag in words:
@@ -167,7 +166,8 @@ class WordDecoder(SequenceDecoder):
             raise DataError(f"unknown language {language!r}: the model expects {expected}")
         if language is None and languages:
             raise DataError(f"language: the model knows several, name one of {' '.join(languages)}")
-        return self.source.encode(source_tokens(Example(lemma, "", words, language)))
+        tokens = source_tokens(Example(lemma, "", words, language))
+        return self.source.encode(tokens, what=f"lemma {lemma!r}")
 
 
 class Inflector(WordDecoder, SavedDecoder):
@@ -245,13 +245,3 @@ def load_word_decoder(paths: Sequence[str | Path]) -> WordDecoder:
     """The model of one checkpoint, or the ensemble of several; errors as for `load_ensemble`."""
     model, first = load_ensemble(Inflector, paths)
     return WordDecoder(model, first.source, first.target)
-
-
-def _check_characters(what: str, text: str, known: Vocabulary, where: str) -> None:
-    for character in text:
-        if character not in known:
-            alphabet = "".join(t for t in known.tokens if len(t) == 1)
-            raise DataError(
-                f"unknown character {character!r} in {what}: expected characters that occur in the "
-                f"{where}, {alphabet!r}"
-            )
