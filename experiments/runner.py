@@ -42,7 +42,7 @@ from pyentmax.data.download import FOLDER_VARIABLE
 from pyentmax.system.blas import limit_blas
 from pyentmax.system.files import locked, replacing
 from pyentmax.training import History, RunOptions
-from pyentmax.training.settings import SETTINGS
+from pyentmax.training.config import SETTINGS
 
 Settings = dict[str, Any]
 """What makes a run what it is, as JSON can hold it."""

@@ -24,7 +24,7 @@ from experiments.own.language_model import UPDATES, read_shakespeare, settings_o
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
 from pyentmax.data import Segments, cut
-from pyentmax.nn.schedules import InverseSquareRoot
+from pyentmax.nn.schedules import inverse_square_root
 from pyentmax.tasks.language_model import Writer
 from pyentmax.tasks.language_model.training import VALIDATED
 
@@ -61,7 +61,6 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     optimizer = torch.optim.Adam(
         model.parameters(), lr=training["rate"], betas=tuple(training["betas"]), fused=True
     )
-    schedule = InverseSquareRoot(training["rate"], training["warmup"])
     pieces = Segments(writer.encode(text.train), context, settings["batch_size"])
     batches = endless(pieces, settings["seed"])
     held_out = writer.encode(text.held_out)
@@ -70,7 +69,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     for update in range(settings["updates"]):
         started = time.perf_counter()
         for group in optimizer.param_groups:
-            group["lr"] = schedule.rate(update)
+            group["lr"] = inverse_square_root(training["rate"], training["warmup"], update)
         optimizer.zero_grad()
         model.loss(next(batches)).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), training["clip"])

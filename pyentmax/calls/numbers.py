@@ -1,7 +1,8 @@
-"""Which values are numbers, and their conversion for JSON."""
+"""Which values are numbers, their conversion for JSON, and checks of configurations."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from numbers import Integral, Real
 from typing import Any, cast
@@ -24,6 +25,16 @@ def is_number(value: Any) -> bool:
     except OverflowError:
         return False
     return True
+
+
+def is_count(value: Any) -> bool:
+    """Whether it is a whole number from 1 up, as Python's own."""
+    return type(value) is int and value >= 1
+
+
+def is_positive(value: Any) -> bool:
+    """Whether it is a finite number above 0."""
+    return is_number(value) and 0 < value < float("inf")
 
 
 def python_numbers(value: Any) -> Any:
@@ -63,3 +74,20 @@ def store_python_numbers(config: Any) -> None:
     """Let the fields of a frozen dataclass hold Python's numbers, for `__post_init__`."""
     for field in fields(cast(Any, config)):
         object.__setattr__(config, field.name, python_numbers(getattr(config, field.name)))
+
+
+def require(config: Any, names: str, is_right: Callable[[Any], bool], expected: str) -> None:
+    """Raise a ValueError unless the fields with these names, separated by spaces, are right.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> require(SimpleNamespace(layers=0), "layers", is_count, "a whole number from 1 up")
+    Traceback (most recent call last):
+    ...
+    ValueError: layers: expected a whole number from 1 up, got 0
+    """
+    for name in names.split():
+        value = getattr(config, name)
+        if not is_right(value):
+            raise ValueError(f"{name}: expected {expected}, got {value!r}")

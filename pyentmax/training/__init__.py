@@ -6,12 +6,11 @@ from pyentmax.training.checkpoint import (
     load_checkpoint,
     save_checkpoint,
 )
-from pyentmax.training.config import BEST, LAST, RunOptions, TrainingConfig
+from pyentmax.training.config import BEST, LAST, RunOptions, TrainingConfig, fingerprint
 from pyentmax.training.history import History, Validation
 from pyentmax.training.loop import read_history, train
 from pyentmax.training.progress import counting
 from pyentmax.training.protocol import BatchSource, Trainable
-from pyentmax.training.settings import fingerprint
 
 __all__ = [
     "BEST",

@@ -92,22 +92,9 @@ def _opened(path: Path) -> Iterator[Any]:
                 if any(member.compress_type for member in archive.zip.infolist()):
                     raise ValueError("its members are compressed")
                 yield archive
-        except MemoryError:
-            raise
         except Exception as error:
             # The damage may be in the zip, npy or JSON part, whose readers fail in a dozen ways.
             raise CheckpointError(
                 f"{path} is not a complete checkpoint: it is truncated, damaged or something else "
                 f"({type(error).__name__}: {error})"
             ) from error
-
-
-def with_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The same arrays with ``prefix.`` before their names."""
-    return {f"{prefix}.{name}": array for name, array in arrays.items()}
-
-
-def without_prefix(prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """The arrays whose names begin with ``prefix.``, under the rest of their names."""
-    start = f"{prefix}."
-    return {name[len(start) :]: a for name, a in arrays.items() if name.startswith(start)}

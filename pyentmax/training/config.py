@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pyentmax.calls.numbers import is_number, store_python_numbers
-from pyentmax.training.settings import SETTINGS, read_settings
+from pyentmax.calls.numbers import is_count, is_number, is_positive, require, store_python_numbers
+from pyentmax.training.checkpoint import CheckpointError
 
 SCHEDULES = ("linear", "halve", "inverse_sqrt")
-LAST, BEST = "last.npz", "best.npz"
+LAST, BEST, SETTINGS = "last.npz", "best.npz", "settings.json"
 
 
 @dataclass(frozen=True)
@@ -71,33 +73,20 @@ class TrainingConfig:
         betas: Any = self.betas
         if isinstance(betas, list):  # from a file
             object.__setattr__(self, "betas", tuple(betas))
-        for name in ("updates", "accumulate", "average"):
-            self._require(name, _is_count, "a whole number from 1 up")
-        for name in ("validate_every", "patience", "warmup", "average_every"):
-            self._require(name, lambda x: x is None or _is_count(x), "a whole number from 1 up")
-        self._require("seed", lambda x: type(x) is int and x >= 0, "a whole number from 0 up")
-        self._require(
-            "rate", lambda x: is_number(x) and 0 < x < math.inf, "a finite number above 0"
-        )
-        self._require("clip", lambda x: is_number(x) and x > 0, "a number above 0")
-        self._require("schedule", lambda x: x in SCHEDULES, f"one of {', '.join(SCHEDULES)}")
-        self._require(
-            "warmup",
-            lambda x: (x is not None) == (self.schedule == "inverse_sqrt"),
-            "a number with the schedule 'inverse_sqrt', and only there",
-        )
-        self._require(
-            "average_every",
-            lambda x: (x is not None) == (self.average > 1),
-            "a number with an average above 1, and only there",
-        )
-        self._require("betas", _are_betas, "two numbers in [0, 1)")
-        self._require("rate_factors", _are_factors, "names with a factor from 0 up each")
-
-    def _require(self, name: str, is_right: Callable[[Any], bool], expected: str) -> None:
-        value = getattr(self, name)
-        if not is_right(value):
-            raise ValueError(f"{name}: expected {expected}, got {value!r}")
+        require(self, "updates accumulate average", is_count, "a whole number from 1 up")
+        optional = "validate_every patience warmup average_every"
+        require(self, optional, lambda x: x is None or is_count(x), "a whole number from 1 up")
+        require(self, "seed", lambda x: type(x) is int and x >= 0, "a whole number from 0 up")
+        require(self, "rate", is_positive, "a finite number above 0")
+        require(self, "clip", lambda x: is_number(x) and x > 0, "a number above 0")
+        require(self, "schedule", SCHEDULES.__contains__, f"one of {', '.join(SCHEDULES)}")
+        warms_up, averages = self.schedule == "inverse_sqrt", self.average > 1
+        where = "a number with the schedule 'inverse_sqrt', and only there"
+        require(self, "warmup", lambda x: (x is not None) == warms_up, where)
+        where = "a number with an average above 1, and only there"
+        require(self, "average_every", lambda x: (x is not None) == averages, where)
+        require(self, "betas", _are_betas, "two numbers in [0, 1)")
+        require(self, "rate_factors", _are_factors, "names with a factor from 0 up each")
 
     @property
     def extendable(self) -> bool:
@@ -105,18 +94,14 @@ class TrainingConfig:
         return self.schedule != "linear" and self.validate_every is not None
 
 
-def _is_count(x: Any) -> bool:
-    return type(x) is int and x >= 1
-
-
 def _are_betas(x: Any) -> bool:
     return isinstance(x, tuple) and len(x) == 2 and all(is_number(b) and 0 <= b < 1 for b in x)
 
 
 def _are_factors(x: Any) -> bool:
-    if x is None:
-        return True
-    return isinstance(x, dict) and all(is_number(f) and 0 <= f < math.inf for f in x.values())
+    if not isinstance(x, dict):
+        return x is None
+    return all(is_number(f) and 0 <= f < math.inf for f in x.values())
 
 
 @dataclass(frozen=True)
@@ -175,7 +160,7 @@ class RunOptions:
             If a new run would not be alone in the directory.
         """
         folder = self.directory
-        if folder is None or (not self.resume and not folder.exists()):
+        if folder is None:
             return
         if self.resume:
             if not (folder / SETTINGS).exists():
@@ -183,7 +168,8 @@ class RunOptions:
             return
         # Hidden files are our lock and those of file browsers; settings alone are those of a run
         # that failed before its first checkpoint.
-        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+        paths = folder.iterdir() if folder.exists() else []
+        names = sorted(path.name for path in paths if not path.name.startswith("."))
         if names in ([], [SETTINGS]):
             return
         mark = read_settings(folder).get("demonstration") if SETTINGS in names else None
@@ -192,3 +178,51 @@ class RunOptions:
                 f"{folder}: expected an empty folder for a new run, it holds {names[0]}; resume "
                 "the run that is there, or give another folder"
             )
+
+
+def fingerprint(data: Any) -> str:
+    """A short text for anything that JSON can hold, such as a list of examples.
+
+    Examples
+    --------
+    >>> fingerprint([("draw", "drawn")]) == fingerprint([("draw", "drawed")])
+    False
+    """
+    return hashlib.sha256(json.dumps(data).encode()).hexdigest()[:16]
+
+
+def read_settings(directory: Path) -> dict[str, Any]:
+    """The settings of the run in a directory."""
+    return dict(json.loads((directory / SETTINGS).read_text("utf-8")))
+
+
+def check_settings(directory: Path, settings: dict[str, Any], *, extends: int | None) -> None:
+    """Raise a CheckpointError unless the run in a directory was started with these settings.
+
+    Parameters
+    ----------
+    extends : int or None
+        A run whose number of updates is a multiple of this may be made longer.
+    """
+    then, now = dict(_flat(read_settings(directory))), dict(_flat(settings))
+    updates, requested = then.get("training.updates", 0), now["training.updates"]
+    if extends and updates < requested and updates % extends == 0:
+        then["training.updates"] = requested
+    if different := [
+        f"{name} was {then.get(name)!r}, is {now.get(name)!r}"
+        for name in now | then
+        if then.get(name) != now.get(name)
+    ]:
+        raise CheckpointError(
+            f"{directory}: belongs to another run ({'; '.join(different[:3])}); resume with the "
+            "same settings, or start a new run in another folder"
+        )
+
+
+def _flat(settings: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The entries of nested dicts under dotted names."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

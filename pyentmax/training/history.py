@@ -58,3 +58,9 @@ class History:
     def best_accuracy(self) -> float:
         """The best validation accuracy, −inf before the first."""
         return max(self.dev_accuracy, default=-math.inf)
+
+    @property
+    def since_best(self) -> int:
+        """How many validations have followed the best one."""
+        accuracies = self.dev_accuracy
+        return len(accuracies) - 1 - accuracies.index(self.best_accuracy) if accuracies else 0

@@ -20,8 +20,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from contextlib import closing, nullcontext
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,23 +32,23 @@ from pyentmax.autograd import Tensor
 from pyentmax.calls.devices import array_module
 from pyentmax.calls.numbers import for_json
 from pyentmax.nn.optim import Adam, clip_gradients
-from pyentmax.nn.schedules import HalveOnPlateau, InverseSquareRoot, LinearDecay
+from pyentmax.nn.schedules import halve_on_plateau, inverse_square_root, linear_decay
 from pyentmax.system.blas import limit_blas
-from pyentmax.system.files import locked
+from pyentmax.system.files import locked, replacing
 from pyentmax.system.memory import keep_freed_memory
-from pyentmax.training.checkpoint import (
-    CheckpointError,
-    load_checkpoint,
-    save_checkpoint,
-    with_prefix,
-    without_prefix,
+from pyentmax.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from pyentmax.training.config import (
+    BEST,
+    LAST,
+    SETTINGS,
+    RunOptions,
+    TrainingConfig,
+    check_settings,
 )
-from pyentmax.training.config import BEST, LAST, RunOptions, TrainingConfig
 from pyentmax.training.history import History, Validation
 from pyentmax.training.interrupt import defer_interrupt
 from pyentmax.training.progress import Progress
 from pyentmax.training.protocol import BatchSource, Trainable
-from pyentmax.training.settings import check_settings, write_settings
 
 TRAINING_STATE = "training state"
 DIAGNOSTICS_EVERY = 20  # updates
@@ -56,7 +56,7 @@ DIAGNOSTICS_EVERY = 20  # updates
 Batch = TypeVar("Batch")
 
 # The numbers of a run that last.npz holds as they are.
-_NUMBERS = ("updates", "stale", "done_in_epoch", "loss_sum", "loss_count", "count", "seconds")
+_NUMBERS = ("updates", "done_in_epoch", "loss_sum", "count", "seconds")
 
 
 def train(
@@ -112,15 +112,15 @@ def train(
     with ``interrupted`` set. A second Ctrl-C stops at once; the last checkpoint remains.
     """
     options = options or RunOptions()
-    options.check_directory()
     keep_freed_memory()
     run = _Run(model, batches, config, validate, options, settings or {}, save_best)
-    with limit_blas(options.blas_threads, announce=options.progress), run.alone():
-        if options.resume:
-            run.load()
+    folder = options.directory
+    busy = f"another process trains in {folder}: wait for it, or give another folder"
+    alone = nullcontext() if folder is None else locked(folder / ".lock", busy, wait=False)
+    with limit_blas(options.blas_threads, announce=options.progress), alone:
+        run.begin()
         progress = Progress(config.updates, run.updates, options.progress)
         with closing(progress), defer_interrupt() as interrupted:
-            run.begin()
             while not (run.finished() or interrupted()):
                 run.update()
                 progress.updated(run.figures)
@@ -142,39 +142,29 @@ def read_history(directory: Path) -> History:
     return History(**load_checkpoint(directory / LAST, TRAINING_STATE)[1]["history"])
 
 
-@dataclass
 class _Run:
     """The state of a run: what ``last.npz`` holds."""
 
-    model: Trainable[Any]
-    batches: BatchSource[Any]
-    config: TrainingConfig
-    validation: Callable[[Any], Validation]
-    options: RunOptions
-    settings: dict[str, Any]
-    save_best: Callable[[Path], None] | None
-
-    history: History = field(default_factory=History)
-    updates: int = 0
-    stale: int = 0  # validations since the best one
-    done_in_epoch: int = 0  # batches
-    loss_sum: Any = 0.0  # since the last validation; on a GPU, an array that stays there
-    loss_count: int = 0
-    count: int = 0
-    seconds: float = 0.0
-    saved_at: float = 0.0
-    best: dict[str, Any] | None = None
-    snapshots: list[dict[str, Any]] = field(default_factory=list)  # to be averaged, oldest first
-
-    def __post_init__(self) -> None:
-        model, config, self.directory = self.model, self.config, self.options.directory
+    def __init__(
+        self,
+        model: Trainable[Any],
+        batches: BatchSource[Any],
+        config: TrainingConfig,
+        validation: Callable[[Any], Validation],
+        options: RunOptions,
+        settings: dict[str, Any],
+        save_best: Callable[[Path], None] | None,
+    ) -> None:
+        self.model, self.batches, self.config = model, batches, config
+        self.validation, self.save_best = validation, save_best
+        self.options, self.directory = options, options.directory
         for part in config.rate_factors or {}:
             if not any(part in name for name in model.params):  # it was misspelt
                 names = ", ".join(sorted(model.params))
                 raise ValueError(f"rate_factors: expected part of {names}; got {part!r}")
-        if self.options.demonstration is not None:
-            self.settings = {"demonstration": self.options.demonstration, **self.settings}
-        settings = {"training": asdict(config), **self.settings}
+        if options.demonstration is not None:
+            settings = {"demonstration": options.demonstration, **settings}
+        settings = {"training": asdict(config), **settings}
         self.settings = json.loads(json.dumps(settings, default=for_json))  # as from the file
         self.xp = array_module(next(iter(model.params.values())))
         seeds = np.random.SeedSequence(config.seed).spawn(2)
@@ -182,21 +172,29 @@ class _Run:
         self.epoch_state = self.order_rng.bit_generator.state  # before the epoch was drawn
         self.stream = self._batches()
         self.optimizer = Adam(model.params, config.betas)
-        self.schedule = _schedule(config)
         self.validate_every = config.validate_every or math.ceil(config.updates / 10)
+
+        self.history = History()
+        self.updates = self.done_in_epoch = self.count = 0
+        self.loss_sum: Any = 0.0  # since the last validation; on a GPU, an array that stays there
+        self.seconds = self.saved_at = 0.0
+        self.best: dict[str, Any] | None = None
+        self.snapshots: list[dict[str, Any]] = []  # to be averaged, oldest first
 
     def finished(self) -> bool:
         """Whether all updates are done, or patience is exhausted."""
         patience = self.config.patience
         return self.updates >= self.config.updates or (
-            patience is not None and self.stale >= patience
+            patience is not None and self.history.since_best >= patience
         )
 
     def figures(self) -> str:
         """Speed, loss and accuracy, for the user."""
+        history = self.history
         speed = f"{self.count / self.seconds:.0f}" if self.seconds else "?"
-        loss = self._mean_loss() if self.loss_count else self.history.loss[-1]
-        accuracy = [f", dev {100 * a:.1f}%" for a in self.history.dev_accuracy[-1:]]
+        validated = self.updates in history.update[-1:]
+        loss = history.loss[-1] if validated else self._mean_loss()
+        accuracy = [f", dev {100 * a:.1f}%" for a in history.dev_accuracy[-1:]]
         return f"{speed} {self.batches.unit}/s, loss {loss:.4f}{''.join(accuracy)}"
 
     # --- updates ----------------------------------------------------------------------------------
@@ -206,37 +204,37 @@ class _Run:
         batches = list(islice(self.stream, self.config.accumulate))
         counts = [int(self.batches.count(batch)) for batch in batches]
         if self.updates % DIAGNOSTICS_EVERY == 0:
-            self._record_diagnostics()
+            figures: dict[str, Any] = getattr(self.model, "diagnostics", dict)()
+            for name, value in ({"update": self.updates} | figures if figures else {}).items():
+                self.history.diagnostics.setdefault(name, []).append(value)
         model = getattr(self.model, "at_update", lambda n: self.model)(self.updates)
         params = {name: Tensor(x, requires_grad=True) for name, x in self.model.params.items()}
         mean: Any = 0.0
-        with np.errstate(over="ignore", invalid="ignore"):  # reported by an error below
+        with np.errstate(over="ignore", invalid="ignore"):  # reported by `_check_state`
             for batch, count in zip(batches, counts, strict=True):
                 loss = model.loss(params, batch, self.dropout_rng)
                 if len(batches) > 1:
                     loss = loss * (count / max(sum(counts), 1))
-                if self.xp is np:
-                    self._check_finite("training loss", loss.item())
                 # Gradients add up in the parameters; the batch's memory is freed before the next.
                 loss.backward()
                 mean = mean + loss.data.astype(np.float64)
             gradients = {name: x.grad for name, x in params.items() if x.grad is not None}
             clip_gradients(gradients, self.config.clip)
-            rate = self.schedule.rate(self.updates)
-            self.optimizer.step(gradients, rate, self.config.rate_factors)
+            self.optimizer.step(gradients, self._rate(), self.config.rate_factors)
         self.updates += 1
         self.loss_sum = self.loss_sum + mean
-        self.loss_count += 1
         self.count += sum(counts)
         if self.config.average_every and self.updates % self.config.average_every == 0:
             self.snapshots = [*self.snapshots, self._copy()][-self.config.average :]
         self.seconds += self.options.clock() - started
 
-    def _record_diagnostics(self) -> None:
-        figures: dict[str, Any] = getattr(self.model, "diagnostics", dict)()
-        if figures:
-            for name, value in {"update": self.updates, **figures}.items():
-                self.history.diagnostics.setdefault(name, []).append(value)
+    def _rate(self) -> float:
+        config = self.config
+        if config.schedule == "halve":
+            return halve_on_plateau(config.rate, self.history.dev_loss)
+        if config.warmup is not None:  # and so only for "inverse_sqrt"
+            return inverse_square_root(config.rate, config.warmup, self.updates)
+        return linear_decay(config.rate, config.updates, self.updates)
 
     def _batches(self) -> Iterator[Any]:
         """Batches, epoch after epoch, from the place in the data on."""
@@ -254,38 +252,26 @@ class _Run:
     def validate(self) -> None:
         """Validate, keep the parameters if they are the best, and save."""
         self._check_state()
-        history = self.history
-        with np.errstate(over="ignore", invalid="ignore"), self._averaged():
+        history, copies = self.history, self.snapshots
+        current = self._copy() if copies else {}
+        self.set_parameters({k: sum(x[k] for x in copies) / len(copies) for k in current})
+        with np.errstate(over="ignore", invalid="ignore"):
             result = Validation(*map(float, self.validation(self.model)))
-            self._check_finite("validation loss", result.loss)
-            self._check_finite("validation accuracy", result.accuracy)
-            self.stale += 1
-            if result.accuracy > history.best_accuracy:
-                self.stale, self.best = 0, self._copy()
-                if self.directory is not None and self.save_best is not None:
-                    self.save_best(self.directory / BEST)
-        self.schedule.on_validation(result.loss)
-        history.update.append(self.updates)
+        self._check_finite("validation loss", result.loss)
+        self._check_finite("validation accuracy", result.accuracy)
+        if result.accuracy > history.best_accuracy:
+            self.best = self._copy()
+            if self.directory is not None and self.save_best is not None:
+                self.save_best(self.directory / BEST)
+        self.set_parameters(current)
         history.loss.append(self._mean_loss())
+        history.update.append(self.updates)
         history.dev_loss.append(result.loss)
         history.dev_accuracy.append(result.accuracy)
         history.seconds.append(self.seconds)
         history.count.append(self.count)
-        self.loss_sum, self.loss_count = 0.0, 0
-        self._write()
-
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Within it, the model has the mean of the snapshots of its parameters."""
-        if not self.snapshots:
-            yield
-            return
-        now, n = self._copy(), len(self.snapshots)
-        self.set_parameters({k: sum(x[k] for x in self.snapshots) / n for k in now})
-        try:
-            yield
-        finally:
-            self.set_parameters(now)
+        self.loss_sum = 0.0
+        self.save()
 
     def set_parameters(self, params: dict[str, Any]) -> None:
         """Put these into the model."""
@@ -297,15 +283,14 @@ class _Run:
 
     def _mean_loss(self) -> float:
         """Mean training loss since the last validation; waits for a GPU."""
-        return float(self.loss_sum) / self.loss_count
+        return float(self.loss_sum) / (self.updates - sum(self.history.update[-1:]))
 
     def _check_state(self) -> None:
         """Raise a FloatingPointError unless losses and parameters are finite; waits for a GPU."""
         started = self.options.clock()
         self._check_finite("training loss", float(self.loss_sum))
         for name, x in self.model.params.items():
-            if not self.xp.isfinite(x).all():
-                self._check_finite(f"largest entry of {name}", math.inf)
+            self._check_finite(f"largest entry of {name}", float(self.xp.abs(x).max()))
         self.seconds += self.options.clock() - started
 
     def _check_finite(self, what: str, value: float) -> None:
@@ -316,84 +301,64 @@ class _Run:
             )
 
     # --- files ------------------------------------------------------------------------------------
-    def alone(self) -> Any:
-        """Within it, no other run can be in the directory: each would overwrite the other."""
-        if self.directory is None:
-            return nullcontext()
-        what = f"another process trains in {self.directory}: wait for it, or give another folder"
-        return locked(self.directory / ".lock", what, wait=False)
-
     def begin(self) -> None:
-        """Write the settings; the earlier run of a demonstration goes."""
+        """Resume the run in the directory, or begin a new one there; write the settings."""
         if self.directory is None:
             return
-        self.options.check_directory()  # another run may have come and gone before the lock
-        if not self.options.resume:
-            for name in (LAST, BEST):
+        self.options.check_directory()
+        if self.options.resume:
+            self._load(self.directory)
+        else:
+            for name in (LAST, BEST):  # of the earlier run of a demonstration
                 (self.directory / name).unlink(missing_ok=True)
-        write_settings(self.directory, self.settings)
+        with replacing(self.directory / SETTINGS) as file:
+            file.write(json.dumps(self.settings, indent=1, ensure_ascii=False).encode())
 
     def save(self) -> None:
         """Write ``last.npz``: everything needed to resume the run."""
         self._check_state()
-        self._write()
-
-    def _write(self) -> None:
         self.saved_at = self.seconds
         if self.directory is None:
             return
-        arrays = with_prefix("param", self.model.params)
-        arrays |= with_prefix("optimizer", self.optimizer.state())
-        arrays |= with_prefix("best", self.best or {})
-        for k, params in enumerate(self.snapshots):
-            arrays |= with_prefix(f"snapshot.{k}", params)
+        parts = {"param": self.model.params, "best": self.best or {}}
+        parts |= {"optimizer": self.optimizer.state()}
+        parts |= {f"snapshot.{k}": params for k, params in enumerate(self.snapshots)}
+        arrays = {f"{part}.{name}": x for part, group in parts.items() for name, x in group.items()}
         meta = {
             "kind": TRAINING_STATE,
             **{name: getattr(self, name) for name in _NUMBERS},
             "loss_sum": float(self.loss_sum),
             "epoch_state": self.epoch_state,
             "dropout_state": self.dropout_rng.bit_generator.state,
-            "schedule": self.schedule.state(),
             "snapshots": len(self.snapshots),
             "history": asdict(self.history) | {"interrupted": False},
         }
         save_checkpoint(self.directory / LAST, arrays, meta)
 
-    def load(self) -> None:
+    def _load(self, directory: Path) -> None:
         """Restore what :meth:`save` wrote; a run killed before its first checkpoint begins anew."""
-        assert self.directory is not None
         extends = self.config.validate_every if self.config.extendable else None
-        check_settings(self.directory, self.settings, extends=extends)
-        path = self.directory / LAST
+        check_settings(directory, self.settings, extends=extends)
+        path = directory / LAST
         if not path.exists():
             return
         arrays, meta = load_checkpoint(path, TRAINING_STATE)
+
+        def group(part: str) -> dict[str, Any]:
+            return {name: self.xp.asarray(arrays[f"{part}.{name}"]) for name in self.model.params}
+
         try:
-            self.set_parameters(self._parameters("param", arrays))
+            self.set_parameters(group("param"))
             for name in _NUMBERS:
                 setattr(self, name, meta[name])
             self.saved_at = self.seconds
             self.history = History(**meta["history"])
             self.epoch_state = self.order_rng.bit_generator.state = meta["epoch_state"]
             self.dropout_rng.bit_generator.state = meta["dropout_state"]
-            self.schedule.load(meta["schedule"])
-            self.optimizer.load(without_prefix("optimizer", arrays))
-            self.best = self._parameters("best", arrays) if self.history.update else None
-            ages = range(meta["snapshots"])
-            self.snapshots = [self._parameters(f"snapshot.{k}", arrays) for k in ages]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            self.optimizer.load({k.removeprefix("optimizer."): x for k, x in arrays.items()})
+            self.best = group("best") if self.history.update else None
+            self.snapshots = [group(f"snapshot.{k}") for k in range(meta["snapshots"])]
+        except (KeyError, ValueError) as error:
             raise CheckpointError(
                 f"{path}: not a complete state of this model ({type(error).__name__}: {error})"
             ) from error
-
-    def _parameters(self, prefix: str, arrays: dict[str, Any]) -> dict[str, Any]:
-        """The arrays with a prefix that belong to the model's parameters, on its device."""
-        return {name: self.xp.asarray(arrays[f"{prefix}.{name}"]) for name in self.model.params}
-
-
-def _schedule(config: TrainingConfig) -> LinearDecay | HalveOnPlateau | InverseSquareRoot:
-    if config.schedule == "linear":
-        return LinearDecay(config.rate, config.updates)
-    if config.warmup is not None:  # and so only for "inverse_sqrt"
-        return InverseSquareRoot(config.rate, config.warmup)
-    return HalveOnPlateau(config.rate)

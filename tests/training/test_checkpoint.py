@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from pyentmax.training import CheckpointError, checkpoint_kind, load_checkpoint, save_checkpoint
-from pyentmax.training.checkpoint import with_prefix, without_prefix
 
 ARRAYS = {"a.b": np.arange(6.0).reshape(2, 3), "n": np.array(3), "file": np.ones(2, np.float32)}
 META = {"kind": "test", "x": 0.1 + 0.2, "text": "größer", "list": [1, None]}
@@ -103,8 +102,3 @@ def test_full_disk_leaves_the_old_file(path):
 def test_missing_folder_is_named(tmp_path):
     with pytest.raises(OSError, match=r"could not write .*nowhere"):
         save_checkpoint(tmp_path / "nowhere" / "c.npz", ARRAYS, META)
-
-
-def test_prefixes():
-    arrays = with_prefix("param", ARRAYS) | {"parameter": 1}
-    assert without_prefix("param", arrays) == ARRAYS

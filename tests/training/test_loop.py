@@ -381,9 +381,6 @@ def test_incomplete_state_is_named(tmp_path):
         save_checkpoint(path, {k: x for k, x in arrays.items() if k != name}, meta)
         with pytest.raises(CheckpointError, match=r"last\.npz: not a complete state of this model"):
             run(new_model(), tmp_path, settings, resume=True)
-    save_checkpoint(path, arrays, meta | {"history": {"epochs": 3}})
-    with pytest.raises(CheckpointError, match=r"last\.npz: not a complete state of this model"):
-        run(new_model(), tmp_path, settings, resume=True)
 
 
 # --- the directory --------------------------------------------------------------------------------
@@ -399,7 +396,7 @@ def test_folder_that_is_not_empty_is_refused(tmp_path):
     assert (tmp_path / "run" / "last.npz").read_bytes() == before
     with pytest.raises(FileNotFoundError, match=r"no run to resume: there is no .*settings\.json"):
         run(Bigrams(), tmp_path / "notes", resume=True)
-    with pytest.raises(NotADirectoryError):
+    with pytest.raises(FileExistsError):
         run(Bigrams(), tmp_path / "notes" / "notes.txt")
 
 
