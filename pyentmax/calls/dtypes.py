@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,17 @@ def epsilon(dtype: Any) -> float:
     return 2.0**-7 if np.dtype(dtype).name == "bfloat16" else float(np.finfo(dtype).eps)
 
 
+@functools.lru_cache
+def largest(dtype: Any) -> Any:
+    """The largest number of a floating dtype that is not infinite."""
+    return np.finfo(dtype).max
+
+
 def is_masked(array: Any) -> bool:
-    """Whether an array is one of numpy.ma, whose mask neither kernels nor bodies see."""
-    return isinstance(array, np.ma.MaskedArray)
+    """Whether an array is one of numpy.ma, whose mask neither kernels nor bodies see.
+
+    NumPy imports that module when it is first used. A thread that did so here would hold the lock
+    of the import, and a process forked meanwhile would wait for it for ever.
+    """
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(array, masked.MaskedArray)

@@ -53,10 +53,11 @@ def in_blocks(operand: Any, like: Any, core: int) -> Any:
     >>> in_blocks(alpha, scores, core=0).shape
     (64, 4, 1)
     """
-    if type(operand) is not np.ndarray or operand.ndim == core or type(like) is not np.ndarray:
-        return operand
     *batch, d = like.shape
-    if 0 in batch:
+    rows = math.prod(batch)
+    if rows < WORTH_A_COPY * BLOCK or d > SHORT or operand.ndim == core:
+        return operand
+    if type(operand) is not np.ndarray or type(like) is not np.ndarray:
         return operand
     together, stepped = 1, None
     for i in range(-1, -1 - len(batch), -1):
@@ -70,9 +71,8 @@ def in_blocks(operand: Any, like: Any, core: int) -> Any:
         together *= batch[i]
     else:
         return operand  # all rows come together
-    rows = math.prod(batch)
     now, then = rows // together * math.ceil(together / BLOCK), math.ceil(rows / BLOCK)
-    if d > SHORT or 2 * now <= 3 * then or now - then < WORTH_A_COPY:
+    if 2 * now <= 3 * then or now - then < WORTH_A_COPY:
         return operand
     each = np.empty(like.shape if core else tuple(batch), operand.dtype)
     each[...] = operand

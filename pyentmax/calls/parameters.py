@@ -72,12 +72,11 @@ class PerRow:
             if type(value) is not np.ndarray or value.dtype != np.float64:
                 value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
             self._check_shape(value, like.shape[:-1])
-            valid = self._in_range(value)
             if not isinstance(value, np.ndarray):
-                whole = value == np.floor(value) if self.whole else valid
-                value = np.where(valid & whole, value, np.nan)
-            elif not np.logical_and.reduce(valid, axis=None):
-                raise self._out_of_range(value[~valid].flat[0])
+                whole = value == np.floor(value) if self.whole else True
+                value = np.where(self._in_range(value) & whole, value, np.nan)
+            elif not self._in_range(np.minimum.reduce(value, axis=None, initial=np.inf)):
+                raise self._out_of_range(value[~self._in_range(value)].flat[0])
             elif self.whole and (value != np.floor(value)).any():
                 wrong = value[value != np.floor(value)].flat[0]
                 raise ValueError(f"{self.name} must be a whole number, got {wrong:g}")
@@ -110,8 +109,8 @@ class PerRow:
         self, each: Any, given: tuple[int, ...], p: Any, shape: Any, axes: Axes, dtype: Any
     ) -> Any:
         """The sum of what each row gives, in the shape `given` of the value: its derivative."""
-        each = reduce_to(each.reshape(p.shape[:-1])[()], given)
-        return each.astype(dtype, copy=False)
+        each = reduce_to(each.reshape(p.shape[:-1]), given)
+        return each if each.dtype == dtype else each.astype(dtype)
 
     def on_device(self, value: Any, array: Any, batch: tuple[int, ...]) -> Any:
         """What a CUDA kernel takes: a float, or float64 per row on the device.
@@ -142,11 +141,11 @@ class Budget(PerRow):
     def for_scores(self, value: Any, z: Any, mask: Any, shape: Any, axes: Axes) -> Any:
         """The budgets per row, in the dtype of the scores."""
         budget = self.checked(value, z)
-        entries = np.sum(live_entries(z, mask), axis=-1)
+        entries = live_entries(z, mask).sum(axis=-1)
         fits = (budget <= entries) | (entries == 0)
         if not isinstance(z, np.ndarray):  # where nobody could look, its row becomes NaN
             return np.where(fits, budget, np.nan).astype(z.dtype)
-        if not np.all(fits):
+        if not fits.all():
             wrong = ~np.broadcast_to(fits, z.shape[:-1])
             asked, most = (
                 np.broadcast_to(a, wrong.shape)[wrong].flat[0] for a in (budget, entries)
@@ -178,16 +177,19 @@ class UpperBounds:
         bounds = np.minimum(upper, NO_BOUND).astype(z.dtype, copy=False)
         total = bounds.sum(axis=-1)
         feasible = total >= least_sum(z.dtype, precision, z.shape[-1])
-        feasible = (feasible & (upper >= 0).all(axis=-1)) | ~live.any(axis=-1)
+        if isinstance(z, np.ndarray) and feasible.all():
+            return bounds
+        feasible = feasible | ~live.any(axis=-1)
         if not isinstance(z, np.ndarray):
+            feasible = feasible & np.all(upper >= 0, axis=-1)
             return np.where(feasible[..., None], bounds, np.nan)
-        if not feasible.all():
-            least = np.min(np.where(feasible, np.inf, total))
-            raise ValueError(
-                f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
-                f"to at least 1, got a sum of {_digits(least, 1)}; raise some of them"
-            )
-        return bounds
+        if feasible.all():
+            return bounds
+        least = np.min(np.where(feasible, np.inf, total))
+        raise ValueError(
+            f"{self.name} is infeasible: in each row the bounds on unmasked entries must sum "
+            f"to at least 1, got a sum of {_digits(least, 1)}; raise some of them"
+        )
 
     def for_probabilities(
         self, value: Any, p: Any, mask: Any, shape: Any, axes: Axes, given: Any
@@ -243,7 +245,10 @@ class UpperBounds:
         return upper if upper.shape == shape else np.broadcast_to(upper, shape)
 
     def _check_values(self, upper: Any) -> None:
-        if isinstance(upper, np.ndarray) and not (upper >= 0).all():
+        if (
+            isinstance(upper, np.ndarray)
+            and not np.minimum.reduce(upper, axis=None, initial=0) >= 0
+        ):
             wrong = upper[~(upper >= 0)].flat[0]
             raise ValueError(f"{self.name} must be at least 0, got {wrong:g}")
 
@@ -278,6 +283,8 @@ def parts_of_largest(weights: Any) -> Any:
 
     None that matters is lost either once they are rounded to the dtype of the scores.
     """
+    if not weights.ndim:
+        return np.sign(weights)
     if not weights.size:
         return weights
     largest = weights.max()

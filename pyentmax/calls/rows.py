@@ -62,7 +62,8 @@ def arrange_probabilities(
     p, v : arrays of shape batch + (d,), in the dtype to compute in
     mask, shape, axes, dtype : as of `arrange_scores`
     """
-    if type(p) is type(v) is np.ndarray and p.dtype == v.dtype and p.dtype in KERNEL_DTYPES:
+    like = v if direction else p
+    if type(p) is type(like) is np.ndarray and p.dtype == like.dtype and p.dtype in KERNEL_DTYPES:
         dtype = p.dtype
     else:
         p, dtype = as_floating(p, "p")
@@ -191,7 +192,9 @@ def check_axis(shape: tuple[int, ...], axis: Any, name: str) -> Axes:
     if not shape:
         raise ValueError(f"{name} is 0-dimensional; a row of at least one score is expected")
     try:
-        axes: Axes = normalize_axis_tuple(range(count) if axis is None else axis, count, "axis")
+        axes: Axes = (
+            tuple(range(count)) if axis is None else normalize_axis_tuple(axis, count, "axis")
+        )
     except TypeError:
         raise TypeError(f"axis must be an int, a tuple of int or None, got {axis!r}") from None
     if not axes or not math.prod(shape[a] for a in axes):
@@ -345,10 +348,12 @@ def unflattened(rows: Any, shape: tuple[int, ...]) -> Any:
 
 def reduce_to(array: Any, shape: tuple[int, ...]) -> Any:
     """Sum over what broadcasting from `shape` to the array's shape repeated: its transpose."""
+    if not shape:
+        return array.sum()
     extra = tuple(range(array.ndim - len(shape)))
     stretched = tuple(
         len(extra) + i for i, n in enumerate(shape) if n == 1 and array.shape[len(extra) + i] != 1
     )
     if extra or stretched:
-        array = np.sum(array, axis=extra + stretched, keepdims=True)
+        array = array.sum(axis=extra + stretched, keepdims=True)
     return array.reshape(shape)

@@ -101,13 +101,14 @@ def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
     if options.weight is None and options.ignore_index is None:
         return np.array(1 / max(labels.size, 1) if options.reduction == "mean" else 1, z.dtype)
     weight = row_weights(z, labels, options)
-    if np.shape(weight) != labels.shape:
-        weight = np.broadcast_to(weight, labels.shape)
     rounded = shares(weight, z.dtype, options)
     # What is lost compared with another counts if that one has no score left; the body looks first.
-    if options.weight is not None and not ((rounded == 0) == (weight == 0)).all():
+    if options.weight is not None and weight.ndim and ((rounded == 0) != (weight == 0)).any():
         return None
-    return rounded / _total(rounded) if options.reduction == "mean" else rounded
+    if options.reduction == "mean":
+        each = max(labels.size // max(rounded.size, 1), 1)  # labels that share a weight
+        rounded = rounded / (_total(rounded) * each)
+    return np.asarray(rounded)
 
 
 def _reduced(
@@ -125,7 +126,7 @@ def _reduced(
     total = np.add.reduce(each, axis=None)
     if total != total:  # a NaN is what the kernel gives for a label that is out of range
         checked_labels(labels, counts, z.shape[-1])
-    if options.reduction == "mean" and np.any(~counts & (weights != 0)):
+    if options.reduction == "mean" and not counts.all() and np.any(~counts & (weights != 0)):
         weights = np.broadcast_to(weights, counts.shape)
         # Rows without any score had their share in the sum of weights, and should not have.
         share = _total(weights) / _total(np.where(counts, weights, 0))
@@ -202,5 +203,5 @@ def plan_loss(
 
 def _total(weight: Any) -> Any:
     """The sum of the weights; 1 where none counts, and the mean is 0."""
-    total = weight.sum()
-    return total if total else np.ones_like(total)
+    total = np.add.reduce(weight, axis=None)
+    return total or total + 1

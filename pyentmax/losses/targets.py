@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import beside
-from pyentmax.calls.dtypes import as_array, as_floating
+from pyentmax.calls.dtypes import as_array, as_floating, largest
 from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT, parts_of_largest
 from pyentmax.calls.rows import to_rows
@@ -134,11 +134,11 @@ def checked_weight(weight: Any, like: Any, reduction: str) -> Any:
     """
     weight = WEIGHT.checked(weight, like)
     dtype = weight.dtype if reduction == "mean" else like.dtype
-    too_large = weight > np.finfo(dtype).max
     if not isinstance(weight, np.ndarray):
-        return np.where(too_large, np.nan, weight)
-    if too_large.any():
-        raise ValueError(f"weight must be finite in {dtype}, got {weight.max():g}")
+        return np.where(weight > largest(dtype), np.nan, weight)
+    most = np.maximum.reduce(weight, axis=None, initial=0)
+    if most > largest(dtype):
+        raise ValueError(f"weight must be finite in {dtype}, got {most:g}")
     return weight
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from pyentmax.backends.cuda.launch import TYPES, Kernel, launch, launch_rows, rescale
 from pyentmax.calls.devices import beside, on_device
-from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.dtypes import as_floating, is_masked
 from pyentmax.calls.options import Options, checked_options
 from pyentmax.calls.parameters import WEIGHT, UpperBounds, least_sum, parts_of_largest
 from pyentmax.calls.rows import check_axis, check_mask, check_out, to_rows
@@ -240,7 +240,7 @@ def _loss(
     with_gradient: bool,
 ) -> Any:
     call = Call(z, axis, options.mask, None, "z")
-    if isinstance(y, np.ma.MaskedArray):
+    if is_masked(y):
         return NotImplemented
     y = y if on_device(y) else beside(np.asarray(y), call.array, "y")
     if options.label_smoothing or y.dtype.kind not in "iu" or y.shape != call.batch:
