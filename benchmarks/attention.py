@@ -337,7 +337,8 @@ def layers(rounds: int) -> None:
 
 def draw(page: Path) -> None:
     """Draw the table by length of a page that this program printed."""
-    from pyentmax.plotting import BLUE, GREY, RULE, VERMILION, save_figure
+    from pyentmax.plotting import save_figure
+    from pyentmax.plotting.palette import BLUE, GREY, RULE, VERMILION
 
     lines = page.read_text(encoding="utf-8").partition(f"## {BY_LENGTH}")[2].splitlines()
     table = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]

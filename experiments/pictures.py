@@ -8,23 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pyentmax.plotting import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    RULE,
-    VERMILION,
-    save_figure,
-)
+from pyentmax.plotting import save_figure
+from pyentmax.plotting.palette import RULE, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)
-MARKERS = "os^Dv*"
-DASHES = ("-", "--", ":")
 
 
 def panels(columns: int = 1, *, share_y: bool = True) -> list[Axes]:
@@ -45,7 +33,7 @@ def curves(
     """Label → an x and a y of each run; the runs of a label look alike."""
     for number, (label, of_label) in enumerate(lines.items()):
         for run in of_label:
-            ax.plot(*run, label=label, **_style(number), ms=3.5, lw=1.6)
+            ax.plot(*run, label=label, **line_style(number), ms=3.5, lw=1.6)
             label = f"_{label}"  # Matplotlib leaves such labels out of the legend
     _finish(ax, x, y)
 
@@ -57,7 +45,7 @@ def points(ax: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]], x: st
         arrays = [np.asarray(of_label[place], float) for place in places]
         error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in arrays]
         mean = [v.mean() for v in arrays]
-        ax.errorbar(places, mean, error, label=label, capsize=3, ms=5, lw=1.8, **_style(number))
+        ax.errorbar(places, mean, error, label=label, capsize=3, ms=5, lw=1.8, **line_style(number))
     _finish(ax, x, y)
 
 
@@ -72,12 +60,6 @@ def save(axes: Sequence[Axes], path: Path) -> Path:
     for text in legend.get_texts():
         text.set_parse_math(False)
     return save_figure(axes[0], path)
-
-
-def _style(number: int) -> dict[str, Any]:
-    """Colour, marker and dashes of a line: six colours, then the same dashed, then dotted."""
-    dashes, colour = divmod(number, len(COLOURS))
-    return {"color": COLOURS[colour], "marker": MARKERS[colour], "ls": DASHES[dashes % 3]}
 
 
 def _finish(ax: Axes, x: str, y: str) -> None:

@@ -24,6 +24,12 @@ import numpy as np
 from IPython.display import HTML, display
 
 from pyentmax.plotting import (
+    AttentionPanel,
+    plot_alpha_trajectories,
+    plot_attention,
+    plot_attention_panels,
+)
+from pyentmax.plotting.palette import (
     BLUE,
     EDGE,
     GREEN,
@@ -34,10 +40,6 @@ from pyentmax.plotting import (
     PURPLE,
     RULE,
     VERMILION,
-    AttentionPanel,
-    plot_alpha_trajectories,
-    plot_attention,
-    plot_attention_panels,
 )
 from pyentmax.system.blas import describe_blas, limit_blas
 

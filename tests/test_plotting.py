@@ -19,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, PathPatch
 
 from pyentmax.plotting import (
+    _figures,
     plot_attention,
     plot_exactness_by_beam,
     plot_forced_decoding,
@@ -108,11 +109,6 @@ def test_attention_outlines_exactly_the_nonzeros():
     assert [label.get_text() for label in ax.get_yticklabels()] == ["w", "</s>"]
 
 
-def test_attention_shape_must_match_tokens():
-    with pytest.raises(ValueError, match=r"2 target tokens .* 1 source tokens, not shape \(1, 2\)"):
-        plot_attention(np.ones((1, 2)), ["a"], ["b", "c"])
-
-
 def test_training_curve_has_both_lines_and_best():
     history = {
         "update": [10, 20, 30, 40],
@@ -120,28 +116,12 @@ def test_training_curve_has_both_lines_and_best():
         "dev_accuracy": [math.nan, 0.25, 0.75, 0.5],
     }
     ax = plot_training_curve(history)
+    assert not plot_training_curve(dict.fromkeys(history, [math.nan])).figure.axes[1].texts
     _, twin = ax.figure.axes
     np.testing.assert_array_equal(ax.lines[0].get_xydata().T, [history["update"], history["loss"]])
     np.testing.assert_array_equal(twin.lines[0].get_xdata(), [20, 30, 40])
     assert texts(twin) == ["best 75.0%"]
     assert twin.texts[0].xy == (30, 0.75)
-
-
-def test_training_curve_without_a_validation_yet():
-    ax = plot_training_curve({"update": [1], "loss": [2.0], "dev_accuracy": [math.nan]})
-    assert not ax.figure.axes[1].texts
-
-
-@pytest.mark.parametrize(
-    "history",
-    [
-        {"update": [1, 2], "loss": [1.0, 0.5]},
-        {"update": [1, 2], "loss": [1.0], "dev_accuracy": [0.1, 0.2]},
-    ],
-)
-def test_an_incomplete_history_is_refused(history):
-    with pytest.raises(ValueError, match="named update, loss, dev_accuracy, but their lengths are"):
-        plot_training_curve(history)
 
 
 def test_mapping_curves_saturate_at_their_dots():
@@ -239,13 +219,6 @@ def test_support_sizes_are_shares_with_last_bar_open():
     assert [label.get_text() for label in whole.get_xticklabels()][-1] == "9"
 
 
-def test_empty_support_has_a_bar():
-    sizes = SupportSizes(np.array([0, 1]), np.array([1, 1]), np.array([2, 2]), vocabulary=3)
-    ax = plot_support_sizes(sizes)
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["0", "1"]
-    assert [bar.get_height() for bar in ax.containers[0]] == [0.5, 0.5]
-
-
 def test_reliability_has_a_point_for_each_bin():
     found = calibration([0.15, 0.95, 0.95, 0.85], [True, True, False, True])
     ax = plot_reliability({"best": found, "all": found})
@@ -260,46 +233,45 @@ def test_reliability_has_a_point_for_each_bin():
         plot_reliability(dict.fromkeys("abc", found))
 
 
-def test_axes_argument_is_used_and_returned():
+@pytest.mark.parametrize(
+    "draw",
+    [
+        plot_mapping_curves,
+        lambda ax: plot_attention(np.eye(2), "ab", "cd", ax),
+        lambda ax: plot_hypothesis_tree(tree_of(DRAW), ax),
+        lambda ax: plot_forced_decoding(SAID, NAMES.__getitem__, ax),
+        lambda ax: plot_exactness_by_beam({1: 0.5}, ax=ax),
+        lambda ax: plot_support_sizes(SupportSizes(*np.ones((3, 1), int), vocabulary=3), ax),
+        lambda ax: plot_reliability({"a": calibration([1], [True])}, ax),
+    ],
+)
+def test_axes_argument_is_used_and_returned(draw):
     ax = Figure().add_subplot()
-    assert plot_mapping_curves(ax) is ax
-    ax = Figure().add_subplot()
-    assert plot_attention(np.eye(2), "ab", "cd", ax) is ax
+    assert draw(ax) is ax
     assert ax.figure.axes == [ax]  # no colour bar pushed into someone else's figure
-    ax = Figure().add_subplot()
-    assert plot_hypothesis_tree(tree_of(DRAW), ax) is ax
-    ax = Figure().add_subplot()
-    assert plot_training_curve({"update": [1], "loss": [1], "dev_accuracy": [1]}, ax) is ax
-    ax = Figure().add_subplot()
-    assert plot_forced_decoding(SAID, NAMES.__getitem__, ax) is ax
-    ax = Figure().add_subplot()
-    assert plot_exactness_by_beam({1: 0.5}, ax=ax) is ax
-    ax = Figure().add_subplot()
-    assert plot_support_sizes(SupportSizes(*np.ones((3, 1), int), vocabulary=3), ax) is ax
-    ax = Figure().add_subplot()
-    assert plot_reliability({"a": calibration([1], [True])}, ax) is ax
 
 
-def small_figure():
-    figure = Figure((1, 1))
-    figure.add_subplot().plot([0, 1])
-    return figure
+def small_picture():
+    ax = Figure((1, 1)).add_subplot()
+    ax.plot([0, 1])
+    ax.set_axis_off()
+    return ax
 
 
-@pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
+@pytest.mark.parametrize("suffix", [".png", ".svg", pytest.param(".pdf", marks=pytest.mark.slow)])
 def test_saved_figures_are_reproducible(tmp_path, suffix):
-    first = save_figure(small_figure(), tmp_path / f"a{suffix}")
-    second = save_figure(small_figure(), tmp_path / f"b{suffix}")
+    first, second = (save_figure(small_picture(), tmp_path / f"{x}{suffix}") for x in "ab")
     assert first.read_bytes() == second.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"a{suffix}", f"b{suffix}"]
     assert b"matplotlib.org" not in first.read_bytes()
 
 
-def test_large_pictures_have_bounded_memory(tmp_path):
+def test_large_pictures_have_bounded_memory(tmp_path, monkeypatch):
     """It grew with the square of a sentence's length: 4 GB for 300 words."""
+    monkeypatch.setattr(_figures, "MAX_PIXELS", 2**20)
     path = save_figure(Figure(figsize=(90, 90)).add_subplot(), tmp_path / "a.png")
     width, height = struct.unpack(">II", path.read_bytes()[16:24])
-    assert 0.5 < width * height / 2**25 <= 1.001
+    assert 0.5 < width * height / 2**20 <= 1.01
 
 
 def test_failed_save_keeps_old_picture(tmp_path):
@@ -319,17 +291,11 @@ def test_failed_save_keeps_old_picture(tmp_path):
 
 def test_unknown_formats_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"must end in \.png, \.svg or \.pdf, got 'a\.bmp'"):
-        save_figure(small_figure(), tmp_path / "a.bmp")
-
-
-def test_pictures_leave_pyplot_alone():
-    before = "matplotlib.pyplot" in sys.modules
-    plot_mapping_curves()
-    assert ("matplotlib.pyplot" in sys.modules) == before
+        save_figure(small_picture(), tmp_path / "a.bmp")
 
 
 def test_missing_matplotlib_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     for draw in (
         lambda: plot_hypothesis_tree(tree_of(DRAW)),
         lambda: plot_attention(np.eye(1), "a", "b"),
@@ -341,33 +307,31 @@ def test_missing_matplotlib_says_what_to_install(monkeypatch):
             draw()
 
 
-def test_tokens_are_never_parsed_as_formulas(tmp_path):
+def test_tokens_are_never_parsed_as_formulas():
     strange = "a$^$b_{"
     tree = HypothesisTree.build(
         [Hypothesis((0, 1), -1.0), Hypothesis((0,), -2.0)], [strange, "$\\x$"].__getitem__
     )
-    save_figure(plot_hypothesis_tree(tree), tmp_path / "tree.png")
-    ax = plot_attention([[1.0, 0.0]], [strange, "$"], ["$^$"])
-    ax.set_title(strange, parse_math=False)
-    save_figure(ax, tmp_path / "attention.png")
+    for ax in (plot_hypothesis_tree(tree), plot_attention([[1.0, 0.0]], [strange, "$"], ["$^$"])):
+        ax.figure.draw_without_rendering()
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("draw", "message"),
     [
-        (lambda: plot_attention([["a"]], "a", "b"), TypeError, "^weights must be an array of num"),
-        (lambda: plot_attention([[1.0]], [3], "b"), TypeError, r"^source .*strings, got \[3\]"),
         (
-            lambda: plotting.plot_head_densities({"a": {"x": [1.0]}}),
-            ValueError,
-            "must have 2 dimensions, got shape",
+            lambda: plot_attention(np.ones((1, 2)), ["a"], ["b", "c"]),
+            r"2 target tokens .* 1 source tokens, not shape \(1, 2\)",
         ),
-        (lambda: plot_forced_decoding(EMPTY, str), ValueError, "^decoding has no steps to draw"),
+        (lambda: plot_forced_decoding(EMPTY, str), "^decoding has no steps to draw"),
+        (lambda: plotting.plot_head_densities({"a": {"x": [1.0]}}), "must have 2 dimensions, got"),
+        (lambda: plotting.plot_attention_panels([]), "nothing to draw: expected at least one"),
+        (lambda: plotting.plot_alpha_histograms({}), "nothing to draw: expected at least one"),
     ],
 )
-def test_unsuitable_arguments_are_named(call, error, message):
-    with pytest.raises(error, match=message):
-        call()
+def test_unsuitable_arguments_are_named(draw, message):
+    with pytest.raises(ValueError, match=message):
+        draw()
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,6 @@ Matplotlib they raise an ImportError that says what to install.
 from __future__ import annotations
 
 from pyentmax.plotting._figures import save_figure
-from pyentmax.plotting._palette import BLUE as BLUE
-from pyentmax.plotting._palette import EDGE as EDGE
-from pyentmax.plotting._palette import GREEN as GREEN
-from pyentmax.plotting._palette import GREY as GREY
-from pyentmax.plotting._palette import INK as INK
-from pyentmax.plotting._palette import ORANGE as ORANGE
-from pyentmax.plotting._palette import PALE as PALE
-from pyentmax.plotting._palette import PURPLE as PURPLE
-from pyentmax.plotting._palette import RULE as RULE
-from pyentmax.plotting._palette import VERMILION as VERMILION
 from pyentmax.plotting.attention import plot_attention
 from pyentmax.plotting.forced import plot_forced_decoding
 from pyentmax.plotting.graph import plot_hypothesis_graph
@@ -35,9 +25,7 @@ from pyentmax.plotting.heads import (
 )
 from pyentmax.plotting.mapping_curves import plot_mapping_curves
 from pyentmax.plotting.sparsity import plot_exactness_by_beam, plot_reliability, plot_support_sizes
-from pyentmax.plotting.training import (
-    plot_training_curve,
-)
+from pyentmax.plotting.training import plot_training_curve
 from pyentmax.plotting.tree import plot_hypothesis_tree
 
 __all__ = [

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pyentmax.plotting._figures import axes_or_new, drawable, require_matplotlib
-from pyentmax.plotting._inputs import numbers, texts
-from pyentmax.plotting._palette import BLUE, INK, RULE
+from pyentmax.plotting._figures import axes_or_new
+from pyentmax.plotting.palette import BLUE, INK, RULE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,8 +35,6 @@ def plot_attention(
     ------
     ValueError
         If the weights do not have one row per target token and one column per source token.
-    TypeError
-        If the weights are not numbers, or the tokens not strings.
 
     Examples
     --------
@@ -45,16 +42,20 @@ def plot_attention(
     >>> [label.get_text() for label in ax.get_yticklabels()]
     ['x', '</s>']
     """
-    require_matplotlib()
-    from matplotlib.collections import PatchCollection
-    from matplotlib.colors import LinearSegmentedColormap
-    from matplotlib.patches import Rectangle
-
-    weights, source, target = checked_attention(weights, source, target)
+    weights = np.asarray(weights, np.float64)
+    source, target = ([str(t).replace(" ", "␣") for t in tokens] for tokens in (source, target))
+    if weights.shape != (len(target), len(source)):
+        raise ValueError(
+            f"weights must have one row for each of the {len(target)} target tokens and one column "
+            f"for each of the {len(source)} source tokens, not shape {weights.shape}"
+        )
     new_figure = ax is None
     width = 0.36 * len(source) + 0.1 * max(map(len, target), default=0)
     height = 0.36 * len(target) + 0.1 * max(map(len, source), default=0)
     ax = axes_or_new(ax, width + 1.3, max(height + 0.5, 2.0))
+    from matplotlib.collections import PatchCollection
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patches import Rectangle
 
     rows, columns = np.nonzero(weights > 0)
     inset = 0.06  # separates the outlines of neighbours
@@ -68,8 +69,8 @@ def plot_attention(
     heat_map.set_clim(0, 1)
     ax.add_collection(heat_map)
     ax.set(xlim=(-0.5, len(source) - 0.5), ylim=(len(target) - 0.5, -0.5), aspect="equal")
-    ax.set_xticks(range(len(source)), list(map(_label, source)), parse_math=False)
-    ax.set_yticks(range(len(target)), list(map(_label, target)), parse_math=False)
+    ax.set_xticks(range(len(source)), source, parse_math=False)
+    ax.set_yticks(range(len(target)), target, parse_math=False)
     ax.tick_params(length=0, labeltop=True, labelbottom=False)
     for label, token in zip(ax.get_xticklabels(), source, strict=True):
         label.set_rotation(0 if len(token) <= 2 else 90)
@@ -79,21 +80,3 @@ def plot_attention(
         bar = ax.figure.colorbar(heat_map, ax=ax, label="attention weight", pad=0.03, aspect=16)
         bar.outline.set_visible(False)
     return ax
-
-
-def checked_attention(
-    weights: ArrayLike, source: Sequence[str], target: Sequence[str]
-) -> tuple[NDArray[np.float64], list[str], list[str]]:
-    """The arguments of `plot_attention` with the weights as an array, and the tokens as lists."""
-    source, target = texts(source, "source"), texts(target, "target")
-    weights = numbers(weights, "weights")
-    if weights.shape != (len(target), len(source)):
-        raise ValueError(
-            f"weights must have one row for each of the {len(target)} target tokens and one column "
-            f"for each of the {len(source)} source tokens, not shape {weights.shape}"
-        )
-    return weights, source, target
-
-
-def _label(token: str) -> str:
-    return drawable(token).replace(" ", "␣")

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyentmax.decoding import ForcedDecoding, ForcedStep
 from pyentmax.decoding.hypothesis_tree import format_percent
-from pyentmax.plotting._figures import require_matplotlib, text_axes, text_width
-from pyentmax.plotting._palette import BLUE, EDGE, GREY, INK, PALE, VERMILION
+from pyentmax.plotting._figures import PADDING, TextCanvas, text_width
+from pyentmax.plotting.palette import BLUE, EDGE, GREY, INK, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 # Sizes in units of the font size.
-PADDING, GAP, CLOSE, ROW, LABEL = 0.5, 0.5, -0.85, 1.7, 0.72
+GAP, CLOSE, ROW, LABEL = 0.5, -0.9, 1.7, 0.72
 IMPOSSIBLE = "impossible"
 
 
@@ -59,45 +59,35 @@ def plot_forced_decoding(
     """
     if not decoding.steps:
         raise ValueError("decoding has no steps to draw; expected at least one")
-    require_matplotlib()
-    from matplotlib.patches import FancyBboxPatch
-
     columns = [_column(step, decode, max_others) for step in decoding.steps]
-    lefts = [0.0]
-    for column, joined in zip(columns[:-1], _joins_next(columns), strict=False):
-        lefts.append(lefts[-1] + column.width + (CLOSE if joined else GAP))
-    width = lefts[-1] + columns[-1].width
+    groups: list[list[_Column]] = []  # of columns that share a box
+    for column in columns:
+        if groups and column.certain and groups[-1][0].certain:
+            groups[-1].append(column)
+        else:
+            groups.append([column])
+    gaps = GAP * (len(groups) - 1) + CLOSE * (len(columns) - len(groups))
+    width = sum(column.width for column in columns) + gaps
     height = ROW * max(len(column.lines) for column in columns)
-    limits = {"xlim": (-0.5, width + 0.5), "ylim": (height + 0.5, -0.5)}
-    ax, unit, write = text_axes(ax, (width + 1, height + 1), **limits)
 
-    def outline(left: float, right: float, lines: int, **style: Any) -> None:
-        style |= {"boxstyle": "round,pad=0,rounding_size=0.35", "lw": 0.09 * unit}
-        ax.add_patch(FancyBboxPatch((left, 0.1), right - left, lines * ROW - 0.2, **style))
-
-    run: float | None = None  # left edge of the current run of steps without a choice
-    for left, column, joined in zip(lefts, columns, _joins_next(columns), strict=True):
-        right = left + column.width
-        if not column.certain:
-            outline(left, right, len(column.lines), fc="white", ec=EDGE)
-            outline(left, right, 1, fc=PALE, ec=BLUE if column.possible else VERMILION)
-            continue
-        run = left if run is None else run
-        if not joined:
-            outline(run, right, 1, fc=PALE, ec=BLUE)
-            run = None
-    for left, column in zip(lefts, columns, strict=True):
-        for row, (token, label) in enumerate(column.lines):
-            y = (row + 0.5) * ROW
-            wrong = label == IMPOSSIBLE
-            if token:
-                weight = "bold" if row == 0 else "normal"
-                write(left + PADDING, y, token, color=VERMILION if wrong else INK, weight=weight)
-            if label:
-                style = {"fontsize": LABEL * unit, "ha": "right"}
-                colour = VERMILION if wrong else GREY
-                write(left + column.width - PADDING, y, label, color=colour, **style)
-    return ax
+    canvas, left = TextCanvas(ax, width, -0.5, height + 0.5), 0.0
+    for group in groups:
+        start = left
+        for column in group:
+            right = left + column.width
+            for row, (token, label) in enumerate(column.lines):
+                y, weight = (row + 0.5) * ROW, "normal" if row else "bold"
+                colours = [VERMILION] * 2 if label == IMPOSSIBLE else [INK, GREY]
+                canvas.write(left + PADDING, y, token, color=colours[0], weight=weight)
+                style = {"color": colours[1], "ha": "right"}
+                canvas.write(right - PADDING, y, label, size=LABEL, **style)
+            left = right + CLOSE
+        if not group[0].certain:
+            full = ROW * len(group[0].lines)
+            canvas.box(start, right, full / 2, full - 0.2, fc="white", ec=EDGE)
+        canvas.box(start, right, ROW / 2, ROW - 0.2, ec=BLUE if group[0].possible else VERMILION)
+        left = right + GAP
+    return canvas.ax
 
 
 @dataclass(frozen=True)
@@ -108,12 +98,6 @@ class _Column:
     certain: bool
     possible: bool
     width: float
-
-
-def _joins_next(columns: list[_Column]) -> list[bool]:
-    """For each column, whether it and the next one have no choice, and so share a box."""
-    certain = [column.certain for column in columns]
-    return [a and b for a, b in zip(certain, [*certain[1:], False], strict=True)]
 
 
 def _column(step: ForcedStep, decode: Callable[[int], str], max_others: int) -> _Column:
@@ -128,5 +112,5 @@ def _column(step: ForcedStep, decode: Callable[[int], str], max_others: int) -> 
         lines.append(("", f"+{len(step.others) - max_others} more"))
     token = max(text_width(text) for text, _ in lines)
     labels = max(text_width(text) for _, text in lines) * LABEL
-    space = 0.4 if labels else 0.0
-    return _Column(lines, certain, step.possible, token + space + labels + 2 * PADDING)
+    width = token + (0.4 if labels else 0.0) + labels + 2 * PADDING
+    return _Column(lines, certain, step.possible, width)

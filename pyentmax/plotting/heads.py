@@ -6,17 +6,15 @@ new figure and return its first axes; ``ax.figure.axes`` has all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pyentmax.plotting._figures import legend, percent_axis, require_matplotlib
-from pyentmax.plotting._inputs import numbers
-from pyentmax.plotting._lines import COLOURS, line_style
-from pyentmax.plotting._palette import GREY, INK, RULE
-from pyentmax.plotting.attention import checked_attention, plot_attention
+from pyentmax.plotting._figures import legend, new_axes, percent_axis, remove_frame
+from pyentmax.plotting.attention import plot_attention
+from pyentmax.plotting.palette import COLOURS, INK, line_style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,15 +41,14 @@ def plot_alpha_trajectories(updates: ArrayLike, alphas: Mapping[str, ArrayLike])
     >>> ax.get_title(), len(ax.lines)
     ('encoder self-attention', 2)
     """
-    paths = {kind: numbers(path, f"alphas[{kind!r}]", 3) for kind, path in alphas.items()}
-    axes = _panels(1, len(paths), (3.4, 3.2), sharey=True)[0]
-    for ax, (kind, path) in zip(axes, paths.items(), strict=True):
+    axes = _panels(alphas, (3.4, 3.2))[0]
+    for ax, (kind, values) in zip(axes, alphas.items(), strict=True):
+        path = _array(values, f"alphas[{kind!r}]", 3)
         for layer in range(path.shape[1]):
             lines = ax.plot(updates, path[:, layer], color=COLOURS[layer % len(COLOURS)], lw=1.2)
             lines[0].set_label(f"layer {layer + 1}")
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set(xlabel="update", ylim=(0.98, 2.02))
-        _remove_frame(ax)
+        remove_frame(ax)
     axes[0].set_ylabel("α of a head")
     legend(axes[0], fontsize=8)
     return axes[0]
@@ -72,13 +69,12 @@ def plot_alpha_histograms(alphas: Mapping[str, ArrayLike], bins: int = 10) -> Ax
     >>> [axes.get_title() for axes in ax.figure.axes]
     ['encoder self-attention', 'context attention']
     """
-    axes = _panels(1, len(alphas), (3.0, 2.6), sharey=True)[0]
-    for ax, (kind, values) in zip(axes, alphas.items(), strict=True):
+    axes = _panels(alphas, (3.0, 2.6))[0]
+    for ax, values in zip(axes, alphas.values(), strict=True):
         ax.hist(np.ravel(values), bins=bins, range=(1, 2), color=COLOURS[0], ec="white")
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
         ax.set(xlabel="α", xlim=(1, 2))
-        _whole_numbers(ax.yaxis)
-        _remove_frame(ax)
+        ax.locator_params("y", integer=True)
+        remove_frame(ax)
     axes[0].set_ylabel("heads")
     return axes[0]
 
@@ -97,21 +93,16 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
     >>> ax.get_title(), ax.get_ylabel()
     ('encoder self-attention', 'softmax')
     """
-    arrays = _by_model(densities, "densities")
-    kinds = list(next(iter(arrays.values())))
-    rows = _panels(len(arrays), len(kinds), (3.0, 1.7), sharex=True)
-    for number, (axes, (model, by_kind)) in enumerate(zip(rows, arrays.items(), strict=True)):
-        for ax, kind in zip(axes, kinds, strict=True):
-            values = np.ravel(by_kind[kind])
+    rows = _panels(next(iter(densities.values()), ()), (3.0, 1.7), len(densities), sharex=True)
+    for number, (axes, (model, by_kind)) in enumerate(zip(rows, densities.items(), strict=True)):
+        colour = COLOURS[number % len(COLOURS)]
+        for ax, of_kind in zip(axes, by_kind.values(), strict=True):
+            values = np.ravel(of_kind)
             share = np.full(len(values), 1 / len(values))
-            ax.hist(
-                values, bins=25, range=(0, 1), weights=share, color=COLOURS[number % len(COLOURS)]
-            )
+            ax.hist(values, bins=25, range=(0, 1), weights=share, color=colour)
             ax.axvline(values.mean(), color=INK, lw=1, ls=":")
             percent_axis(ax)
-        axes[0].set_ylabel(model, parse_math=False)
-    for ax, kind in zip(rows[0], kinds, strict=True):
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
+        axes[0].set_ylabel(model)
     for ax in rows[-1]:
         ax.set(xlabel="density", xlim=(0, 1))
     return rows[0][0]
@@ -132,15 +123,12 @@ def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     >>> [line.get_ydata().tolist() for line in ax.lines]
     [[0.2, 0.1], [0.4, 0.3]]
     """
-    ranked = {
-        model: {kind: np.sort(x, axis=1) for kind, x in by_kind.items()}
-        for model, by_kind in _by_model(densities, "densities", ndim=2).items()
-    }
-    axes = _by_layer(ranked, (3.2, 3.2), lw=1.2, alpha=0.85, ms=4)
+    arrays = _by_kind(densities, "densities", 2)
+    ranked = {k: {m: np.sort(x, axis=1) for m, x in models.items()} for k, models in arrays.items()}
+    axes = _curves(ranked, "layer", "density of a head")
     for ax in axes:
         ax.set_ylim(0, 1.03)
         percent_axis(ax)
-    axes[0].set_ylabel("density of a head")
     return axes[0]
 
 
@@ -158,12 +146,8 @@ def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     >>> ax.get_ylabel()
     'Jensen-Shannon divergence'
     """
-    arrays = _by_model(diversity, "diversity", ndim=1)
-    axes = _by_layer(arrays, (3.2, 3.0), lw=1.8, ms=5)
-    for ax in axes:
-        ax.set_ylim(0, None)
-        _remove_frame(ax)
-    axes[0].set_ylabel("Jensen-Shannon divergence")
+    axes = _curves(_by_kind(diversity, "diversity", 1), "layer", "Jensen-Shannon divergence")
+    axes[0].set_ylim(0, None)
     return axes[0]
 
 
@@ -181,18 +165,14 @@ def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]
     >>> ax.lines[0].get_ydata().tolist()
     [0.9, 0.2]
     """
-    axes = _panels(1, len(confidences), (2.5, 3.0), sharey=True)[0]
-    for ax, (title, models) in zip(axes, confidences.items(), strict=True):
-        for number, (model, values) in enumerate(models.items()):
-            ranked = np.sort(np.ravel(values))[::-1]
-            style = line_style(number)
-            ax.plot(np.arange(1, len(ranked) + 1), ranked, lw=1, ms=4, label=model, **style)
-        ax.set_title(title, fontsize=10, parse_math=False)
-        ax.set(xlabel="head, by confidence", ylim=(0, 1.03))
-        _whole_numbers(ax.xaxis)
+    ranked = {
+        panel: {model: np.sort(np.ravel(x))[::-1] for model, x in models.items()}
+        for panel, models in confidences.items()
+    }
+    axes = _curves(ranked, "head, by confidence", "mean weight", width=2.5)
+    for ax in axes:
+        ax.set_ylim(0, 1.03)
         percent_axis(ax)
-    axes[0].set_ylabel("mean weight")
-    _legend_below(axes)
     return axes[0]
 
 
@@ -212,16 +192,10 @@ def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> A
     >>> [tick.get_text() for tick in ax.get_xticklabels()]
     ['1', '8', 'all']
     """
-    ax = _panels(1, 1, (4.8, 3.2))[0][0]
     ks = list(next(iter(scores.values())))
-    for number, (model, by_k) in enumerate(scores.items()):
-        style = line_style(number)
-        ax.plot(range(len(ks)), [by_k[k] for k in ks], lw=1.8, label=model, **style)
-    ax.set_xticks(range(len(ks)), ks, parse_math=False)
-    ax.set_xlabel("k: weights that a head may keep")
-    ax.set_ylabel(label, parse_math=False)
-    _remove_frame(ax)
-    legend(ax)
+    arrays = {model: [by_k[k] for k in ks] for model, by_k in scores.items()}
+    ax = _curves({"": arrays}, "k: weights that a head may keep", label, width=4.8)[0]
+    ax.set_xticks(range(1, len(ks) + 1), ks, parse_math=False)
     return ax
 
 
@@ -251,104 +225,63 @@ def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) ->
     >>> [axes.get_title() for axes in ax.figure.axes]
     ['x', 'y']
     """
-    if not panels:
-        raise ValueError("nothing to draw: expected at least one panel")
-    for panel in panels:
-        checked_attention(panel.weights, panel.source, panel.target)
     columns = min(columns, len(panels))
-    rows = -(-len(panels) // columns)
-    longest = max(len(token) for panel in panels for token in (*panel.source, *panel.target))
-    width = 0.27 * max(len(panel.source) for panel in panels) + 0.085 * longest + 0.3
-    height = 0.27 * max(len(panel.target) for panel in panels) + 0.085 * longest + 0.6
-    grid = _panels(rows, columns, (max(width, 2.4), max(height, 1.2)))
-    flat = [ax for axes in grid for ax in axes]
+    rows = -(-len(panels) // max(columns, 1))
+    longest = max((len(token) for x in panels for token in (*x.source, *x.target)), default=0)
+    width = 0.27 * max((len(x.source) for x in panels), default=0) + 0.085 * longest + 0.3
+    height = 0.27 * max((len(x.target) for x in panels), default=0) + 0.085 * longest + 0.6
+    flat = sum(new_axes(rows, columns, (max(width, 2.4), max(height, 1.2))), [])
     for ax, panel in zip(flat, panels, strict=False):
         plot_attention(panel.weights, panel.source, panel.target, ax)
         ax.tick_params(labelsize=8)
-        ax.set_title(panel.title, fontsize=9, parse_math=False)
+        ax.set_title(panel.title, fontsize=9)
     for ax in flat[len(panels) :]:
         ax.remove()
     return flat[0]
 
 
 def _panels(
-    rows: int,
-    columns: int,
-    size: tuple[float, float],
-    *,
-    sharex: bool = False,
-    sharey: bool = False,
+    titles: Iterable[str], size: tuple[float, float], rows: int = 1, **shared: bool
 ) -> list[list[Axes]]:
-    """The axes of a new figure, a panel having this size in inches."""
-    require_matplotlib()
-    from matplotlib.figure import Figure
-
-    if not rows * columns:
-        raise ValueError("nothing to draw: expected at least one panel")
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
-    return [list(row) for row in axes]
-
-
-def _whole_numbers(axis: Any) -> None:
-    """Ticks at whole numbers alone."""
-    from matplotlib.ticker import MaxNLocator
-
-    axis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-
-
-def _remove_frame(ax: Axes) -> None:
-    """A grid, and no frame above and to the right."""
-    ax.grid(color=RULE, lw=0.8)
-    ax.set_axisbelow(True)
-    ax.tick_params(colors=GREY, labelcolor=INK)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
-
-
-def _legend_below(axes: Sequence[Axes]) -> None:
-    """One legend below all panels."""
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure: Any = axes[0].figure
-    shown = figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=min(len(labels), 6),
-        frameon=False,
-        fontsize=9,
-    )
-    for text in shown.get_texts():
-        text.set_parse_math(False)
-
-
-def _by_model(
-    values: Mapping[str, Mapping[str, ArrayLike]], name: str, ndim: int | None = None
-) -> dict[str, dict[str, NDArray[np.float64]]]:
-    """Model → kind → array; all models have the kinds of the first."""
-    kinds = list(next(iter(values.values()), ()))
-    arrays: dict[str, dict[str, NDArray[np.float64]]] = {}
-    for model, by_kind in values.items():
-        arrays[model] = {k: numbers(by_kind[k], f"{name}[{model!r}][{k!r}]", ndim) for k in kinds}
-    return arrays
-
-
-def _by_layer(
-    arrays: Mapping[str, Mapping[str, NDArray[np.float64]]], size: tuple[float, float], **style: Any
-) -> list[Axes]:
-    """A panel for each kind: the numbers of each model against the layer, a line per column."""
-    kinds = list(next(iter(arrays.values())))
-    axes = list(_panels(1, len(kinds), size, sharey=True)[0])
-    for number, (model, by_kind) in enumerate(arrays.items()):
-        for ax, kind in zip(axes, kinds, strict=True):
-            values = by_kind[kind]
-            layers = np.arange(1, len(values) + 1)
-            looks = line_style(number)
-            lines = ax.plot(layers, values, **looks, **style)
-            lines[0].set_label(model)
-            ax.set_xticks(layers)
-    for ax, kind in zip(axes, kinds, strict=True):
-        ax.set_title(KIND_TITLES.get(kind, kind), fontsize=10, parse_math=False)
-        ax.set_xlabel("layer")
-    _legend_below(axes)
+    """Rows of axes with a title for each column; those of a row share the y-axis."""
+    titles = list(titles)
+    axes = new_axes(rows, len(titles), size, **shared or {"sharey": True})
+    for ax, title in zip(axes[0], titles, strict=True):
+        ax.set_title(KIND_TITLES.get(title, title), fontsize=10)
     return axes
+
+
+def _curves(
+    panels: Mapping[str, Mapping[str, Any]], x: str, y: str, width: float = 3.2
+) -> list[Axes]:
+    """Panel → model → numbers (n,), or (n, lines), against 1 … n; one legend below all panels."""
+    axes = _panels(panels, (width, 3.2))[0]
+    for ax, models in zip(axes, panels.values(), strict=True):
+        for number, (model, values) in enumerate(models.items()):
+            places = np.arange(1, len(values) + 1)
+            ax.plot(places, values, lw=1.4, ms=4, **line_style(number))[0].set_label(model)
+        ax.set_xlabel(x)
+        ax.locator_params("x", integer=True)
+        remove_frame(ax)
+    axes[0].set_ylabel(y)
+    lines, labels = axes[0].get_legend_handles_labels()
+    options = {"loc": "outside lower center", "ncols": min(len(labels), 6), "fontsize": 9}
+    legend(axes[0].figure, lines, labels, **options)
+    return axes
+
+
+def _by_kind(
+    values: Mapping[str, Mapping[str, ArrayLike]], name: str, ndim: int
+) -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Kind → model → array, from model → kind → array; all models have the kinds of the first."""
+    return {
+        kind: {m: _array(x[kind], f"{name}[{m!r}][{kind!r}]", ndim) for m, x in values.items()}
+        for kind in next(iter(values.values()), {})
+    }
+
+
+def _array(values: ArrayLike, name: str, ndim: int) -> NDArray[np.float64]:
+    array = np.asarray(values, np.float64)
+    if array.ndim != ndim:
+        raise ValueError(f"{name} must have {ndim} dimensions, got shape {array.shape}")
+    return array

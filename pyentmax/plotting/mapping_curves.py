@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.mappings.entmax import entmax
-from pyentmax.plotting._figures import axes_or_new
-from pyentmax.plotting._palette import BLUE, GREEN, ORANGE, PURPLE, RULE, VERMILION
+from pyentmax.plotting._figures import axes_or_new, remove_frame
+from pyentmax.plotting.palette import BLUE, GREEN, ORANGE, PURPLE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +46,5 @@ def plot_mapping_curves(ax: Axes | None = None) -> Axes:
             ax.scatter([-saturation, saturation], [0, 1], s=28, color=colour, zorder=3)
     ax.set(xlim=(-reach, reach), ylim=(-0.04, 1.04), xlabel="t", ylabel="p₁ of z = (t, 0)")
     ax.legend(frameon=False, loc="upper left", handlelength=3)
-    ax.grid(color=RULE, lw=0.8)
-    for side in ("top", "right"):
-        ax.spines[side].set_visible(False)
+    remove_frame(ax)
     return ax

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyentmax.analysis import Calibration, SupportSizes
 from pyentmax.plotting._figures import axes_or_new, legend, percent_axis
-from pyentmax.plotting._palette import BLUE, GREY, INK, VERMILION
+from pyentmax.plotting.palette import BLUE, GREY, INK, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

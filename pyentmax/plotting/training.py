@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pyentmax.plotting._figures import axes_or_new
-from pyentmax.plotting._inputs import numbers
-from pyentmax.plotting._palette import BLUE, RULE, VERMILION
+from pyentmax.plotting.palette import BLUE, RULE, VERMILION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,11 +30,6 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     matplotlib Axes
         Those of the loss.
 
-    Raises
-    ------
-    ValueError
-        If a list is missing or their lengths differ.
-
     Examples
     --------
     >>> history = {"update": [100, 200], "loss": [2.0, 0.5], "dev_accuracy": [0.25, 0.75]}
@@ -44,21 +38,8 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     ('update', 'training loss')
     """
     names = ("update", "loss", "dev_accuracy")
-    arrays = {
-        name: numbers(history[name], f"history[{name!r}]", ndim=1)
-        for name in names
-        if name in history
-    }
-    lengths = {name: len(values) for name, values in arrays.items()}
-    if len(lengths) < len(names) or len(set(lengths.values())) > 1:
-        raise ValueError(
-            f"history must have lists of the same length named {', '.join(names)}, but their "
-            f"lengths are {lengths}"
-        )
-    update, loss, accuracy = (arrays[name] for name in names)
+    update, loss, accuracy = (np.asarray(history[name], np.float64) for name in names)
     ax = axes_or_new(ax, 6.4, 3.6)
-    from matplotlib.ticker import PercentFormatter
-
     ax.plot(update, loss, color=BLUE, lw=2)
     ax.set_ylim(bottom=0)
     ax.set_xlabel("update")
@@ -68,7 +49,7 @@ def plot_training_curve(history: Mapping[str, Sequence[float]], ax: Axes | None 
     twin.plot(update[measured], accuracy[measured], "o--", color=VERMILION, lw=1.6, ms=4)
     twin.set_ylim(0, 1.08)
     twin.set_yticks(np.linspace(0, 1, 6))
-    twin.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    twin.yaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
     twin.set_ylabel("dev accuracy", color=VERMILION)
     if measured.any():
         best = int(np.nanargmax(accuracy))

@@ -7,14 +7,14 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from pyentmax.decoding.hypothesis_tree import EMPTY, HypothesisNode, HypothesisTree, format_percent
-from pyentmax.plotting._figures import require_matplotlib, text_axes, text_width
-from pyentmax.plotting._palette import BLUE, EDGE, GREY, PALE
+from pyentmax.plotting._figures import PADDING, TextCanvas, text_width
+from pyentmax.plotting.palette import GREY, PALE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Sizes of the hypothesis tree in units of its font size.
-PADDING, ROW, BOX = 0.55, 2.5, 1.7
+ROW = 2.5
+"""Height of a row in units of the font size."""
 
 
 def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
@@ -40,94 +40,79 @@ def plot_hypothesis_tree(tree: HypothesisTree, ax: Axes | None = None) -> Axes:
     >>> [text.get_text() for text in ax.texts][-4:]
     ['no', '75.0%', 'n', '25.0%']
     """
-    require_matplotlib()
-    from matplotlib.patches import FancyBboxPatch, PathPatch
-    from matplotlib.path import Path as Curve
+    boxes = _boxes(tree)
+    leaves = [box for box in boxes if box.node.is_leaf]
+    nested = len(boxes) > len(leaves) + 1
+    best = max(leaf.node.probability for leaf in leaves)
+    column = max(leaf.right for leaf in leaves) + 1.8  # where the strings begin
+    strings = [tree.string(leaf.node) or EMPTY for leaf in leaves]
+    percents = [format_percent(leaf.node.probability) for leaf in leaves]
+    end = column + max(map(text_width, strings)) + 1.2 + max(map(text_width, percents))
+
+    canvas = TextCanvas(ax, end, -ROW / 2, (len(leaves) - 0.5) * ROW)
     from matplotlib.patheffects import withStroke
 
-    positions = _positions(tree)
-    leaves = [position for position in positions if position.node.is_leaf]
-    nested = len(positions) > len(leaves) + 1
-    best = max(position.node.probability for position in leaves)
-    column = max(position.right for position in positions) + 1.8  # where the strings begin
-    strings = [tree.string(position.node) or EMPTY for position in leaves]
-    percents = [format_percent(position.node.probability) for position in leaves]
-    end = column + max(map(text_width, strings)) + 1.2 + max(map(text_width, percents))
-    height = len(leaves) * ROW
-
-    limits = {"xlim": (-0.5, end + 0.5), "ylim": (height - ROW / 2, -ROW / 2)}
-    ax, unit, write = text_axes(ax, (end + 1, height), **limits)
-
-    for position in positions:
-        if position.parent is not None:
-            x0, y0 = position.parent.right, position.parent.y
-            bend = (x0 + position.left) / 2
-            path = [(x0, y0), (bend, y0), (bend, position.y), (position.left, position.y)]
-            thickness = unit * (0.06 + 0.5 * position.node.probability)
-            curve = Curve(path, [Curve.MOVETO, *3 * [Curve.CURVE4]])
-            ax.add_patch(PathPatch(curve, fill=False, ec=EDGE, lw=thickness, capstyle="butt"))
-    for position in positions:
-        corner, width = (position.left, position.y - BOX / 2), position.right - position.left
-        style: dict[str, Any] = {"boxstyle": "round,pad=0,rounding_size=0.4", "ec": BLUE}
-        colour = "white" if position.node.is_leaf else PALE
-        ax.add_patch(FancyBboxPatch(corner, width, BOX, fc=colour, lw=0.09 * unit, **style))
-        run, mark = _box_text(tree, position.node)
-        write(position.left + PADDING, position.y, run)
-        write(position.right - PADDING, position.y, mark, color=GREY, ha="right")
-        if nested and position.parent is not None:
+    for box in boxes:
+        if box.parent:
+            stops = [(box.parent.right, box.parent.y), (box.left, box.y)]
+            canvas.edge(stops, box.node.probability)
+    for box in boxes:
+        canvas.box(box.left, box.right, box.y, fc="white" if box.node.is_leaf else PALE)
+        run, mark = _texts(tree, box.node)
+        canvas.write(box.left + PADDING, box.y, run)
+        canvas.write(box.right - PADDING, box.y, mark, color=GREY, ha="right")
+        if nested and box.parent:
             # Next to the edge, on the side away from the parent.
-            y = position.y + (0.8 if position.y > position.parent.y else -0.8)
-            small: dict[str, Any] = {"color": GREY, "ha": "right", "fontsize": 0.68 * unit}
+            y = box.y + (0.8 if box.y > box.parent.y else -0.8)
             # A thick edge may pass behind the number.
-            small["path_effects"] = [withStroke(linewidth=0.2 * unit, foreground="white")]
-            write(position.left - 0.25, y, format_percent(position.node.share), **small)
-    for position, string, percent in zip(leaves, strings, percents, strict=True):
-        weight = "bold" if position.node.probability == best else "normal"
-        dots = [position.right + 0.3, column - 0.4]
-        ax.plot(dots, [position.y] * 2, ":", color=GREY, lw=0.09 * unit)
-        write(column, position.y, string, weight=weight)
-        write(end, position.y, percent, weight=weight, ha="right")
-    return ax
+            halo = [withStroke(linewidth=0.2 * canvas.unit, foreground="white")]
+            style: dict[str, Any] = {
+                "size": 0.68,
+                "color": GREY,
+                "ha": "right",
+                "path_effects": halo,
+            }
+            canvas.write(box.left - 0.25, y, format_percent(box.node.share), **style)
+    for leaf, string, percent in zip(leaves, strings, percents, strict=True):
+        weight = "bold" if leaf.node.probability == best else "normal"
+        dots = [leaf.right + 0.3, column - 0.4]
+        canvas.ax.plot(dots, [leaf.y] * 2, ":", color=GREY, lw=0.09 * canvas.unit)
+        canvas.write(column, leaf.y, string, weight=weight)
+        canvas.write(end, leaf.y, percent, weight=weight, ha="right")
+    return canvas.ax
 
 
 @dataclass
-class _Position:
-    """The position of a node of the tree."""
+class _Box:
+    """Where a node of the tree is drawn."""
 
     node: HypothesisNode
-    parent: _Position | None
+    parent: _Box | None
     left: float
     right: float
     y: float = 0.0
 
 
-def _positions(tree: HypothesisTree) -> list[_Position]:
-    """Positions of all nodes, parents first: one row per leaf, parents amid their children."""
+def _boxes(tree: HypothesisTree) -> list[_Box]:
+    """The boxes of all nodes, parents first: one row per leaf, parents amid their children."""
     gap = 6.0 if any(not child.is_leaf for child in tree.root.children) else 3.0
-    row = count()
-    positions: list[_Position] = []
-    branches: dict[int, list[_Position]] = {}
-    waiting: list[tuple[HypothesisNode, _Position | None]] = [(tree.root, None)]
-    while waiting:
-        node, parent = waiting.pop()
-        left = 0.0 if parent is None else parent.right + gap
-        run, mark = _box_text(tree, node)
+    row, boxes = count(), []
+
+    def place(node: HypothesisNode, parent: _Box | None, left: float) -> float:
+        run, mark = _texts(tree, node)
         space = 0.35 if run and mark else 0.0
         right = left + 2 * PADDING + text_width(run + mark) + space
-        position = _Position(node, parent, left, right)
-        if node.is_leaf:
-            position.y = ROW * next(row)
-        positions.append(position)
-        if parent is not None:
-            branches.setdefault(id(parent), []).append(position)
-        waiting += [(child, position) for child in reversed(node.children)]
-    for position in reversed(positions):
-        if heads := branches.get(id(position)):
-            position.y = (heads[0].y + heads[-1].y) / 2
-    return positions
+        box = _Box(node, parent, left, right)
+        boxes.append(box)
+        rows = [place(child, box, right + gap) for child in node.children]
+        box.y = (rows[0] + rows[-1]) / 2 if rows else ROW * next(row)
+        return box.y
+
+    place(tree.root, None, 0.0)
+    return boxes
 
 
-def _box_text(tree: HypothesisTree, node: HypothesisNode) -> tuple[str, str]:
+def _texts(tree: HypothesisTree, node: HypothesisNode) -> tuple[str, str]:
     """The run of a node and, separately, the end mark of a leaf."""
     if node.is_leaf:
         return tree.label(node.tokens[:-1]), node.tokens[-1]

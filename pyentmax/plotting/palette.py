@@ -1,14 +1,13 @@
-"""The styles of lines that share a legend."""
+"""The colours of all figures, and the styles of lines that share a legend."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pyentmax.plotting._palette import BLUE, GREEN, GREY, ORANGE, PURPLE, VERMILION
-
+# Okabe and Ito's palette, whose colours differ under every common form of colour blindness.
+BLUE, ORANGE, GREEN, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7"
+INK, GREY, RULE, PALE, EDGE = "#1F2933", "#6B7785", "#DDE3E9", "#E6F0F8", "#8FBEDD"
 COLOURS = (BLUE, VERMILION, GREEN, PURPLE, ORANGE, GREY)
-MARKERS = "os^Dv*"
-DASHES = ("-", "--", ":")
 
 
 def line_style(number: int) -> dict[str, Any]:
@@ -22,6 +21,6 @@ def line_style(number: int) -> dict[str, Any]:
     dashes, colour = divmod(number, len(COLOURS))
     return {
         "color": COLOURS[colour],
-        "marker": MARKERS[colour],
-        "ls": DASHES[dashes % len(DASHES)],
+        "marker": "os^Dv*"[colour],
+        "ls": ("-", "--", ":")[dashes % 3],
     }
