@@ -35,7 +35,7 @@ from pyentmax.models.transformer import KINDS, Transformer
 from pyentmax.system.files import replacing
 from pyentmax.tasks.translation import Subwords, Translator, train_translator
 from pyentmax.tasks.translation.bleu import bleu, bleu_metric, sacrebleu_module
-from pyentmax.tasks.translation.multi30k import Data, read_multi30k
+from pyentmax.tasks.translation.parallel import Multi30k, read_multi30k
 from pyentmax.training import TrainingConfig, Validation, fingerprint
 
 BEAM, SUBWORDS = 5, 4000
@@ -203,9 +203,8 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         return _difference(settings, folder, options)
     translator, data, result = train(settings, folder, options)
     started = time.perf_counter()
-    translations = translator.translate_all(
-        [pair.source for pair in data.val], beam=BEAM, progress=not options.quiet
-    )
+    sources = [pair.source for pair in data.val]
+    translations = list(translator.translate_all(sources, beam=BEAM, progress=not options.quiet))
     seconds = time.perf_counter() - started
     with replacing(_translations(folder, settings)) as file:
         file.write("".join(f"{line}\n" for line in translations).encode())
@@ -220,7 +219,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     }
 
 
-def read_data(options: Options, direction: str) -> Data:
+def read_data(options: Options, direction: str) -> Multi30k:
     """Multi30k, from German or into it."""
     folder = options.data_folder("multi30k/tok")
     return read_multi30k(folder, reverse=direction == "en-de")
@@ -230,7 +229,7 @@ def _translations(folder: Path, settings: Settings) -> Path:
     return folder.with_name(f"{folder.name}.{settings['updates']}.translations.txt")
 
 
-def train(settings: Settings, folder: Path, options: Options) -> tuple[Translator, Data, Any]:
+def train(settings: Settings, folder: Path, options: Options) -> tuple[Translator, Multi30k, Any]:
     """Train or resume a model; returns it, the sentences and what the training found."""
     data = read_data(options, settings["direction"])
     sentences = [side for pair in data.train for side in pair]
@@ -260,7 +259,7 @@ def train(settings: Settings, folder: Path, options: Options) -> tuple[Translato
     return translator, data, result
 
 
-def _note(notes: Notes, data: Data, translator: Translator, validation: Validation) -> None:
+def _note(notes: Notes, data: Multi30k, translator: Translator, validation: Validation) -> None:
     """How much the attention sees on some dev sentences."""
     seen = supports(translator, translator.pairs(data.dev[:TRACED]))
     notes.add(validation.loss, {n: round(x, 3) for n, x in seen.items()} | _alphas(translator))

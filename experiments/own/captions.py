@@ -66,7 +66,7 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
 # --- a run ----------------------------------------------------------------------------------------
 def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Train a model, and measure it on the test part."""
-    data = draw_data(settings["images"], max(settings["images"] // 10, 1))
+    data = draw_data(settings["images"])
     captioner, history = train_captioner(
         data,
         TrainingConfig(updates=settings["updates"], seed=settings["seed"], **settings["training"]),
@@ -170,7 +170,7 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
     if not lines:
         return []
     images = lines[0]["settings"]["images"]
-    test = draw_data(images, max(images // 10, 1)).test
+    test = draw_data(images).test
     sought = test.scenes[SHOWN].sought()
     longest = max(1, *(len(line["result"]["shown"]["words"]) for line in lines))
     figure = Figure(figsize=(1.65 * longest + 0.3, 1.95 * len(lines)), layout="constrained")

@@ -189,12 +189,12 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         result["alphas"] = alphas.round(3).tolist()
     if bits is not None:
         result["by_length"] = {
-            str(n): round(writer.bits(held_out, n, LENGTHS[0], MEASURED), 4) for n in LENGTHS
+            str(n): round(bits_of(writer, held_out, n, LENGTHS[0], MEASURED), 4) for n in LENGTHS
         }
         if settings["model"]["attention"].partition(":")[0] in ("1", "topk_softmax"):
             tried = {str(k): f"topk_softmax:{k}" for k in KS} | {"all": "softmax"}
             result["by_k"] = {
-                name: round(read_with(writer, choice).bits(held_out, limit=MEASURED), 4)
+                name: round(bits_of(read_with(writer, choice), held_out, limit=MEASURED), 4)
                 for name, choice in tried.items()
             }
     return result
@@ -220,13 +220,32 @@ def _scores(writer: Writer, tokens: np.ndarray) -> tuple[float | None, dict[str,
     predictions = list(writer.predictions(tokens))
     p = np.concatenate([part.probabilities for part in predictions])
     labels = np.concatenate([part.labels for part in predictions])
-    of_label = np.take_along_axis(p, labels[:, None], axis=1).astype(np.float64)
-    impossible = float((of_label == 0).mean())
+    impossible = float((np.take_along_axis(p, labels[:, None], axis=1) == 0).mean())
     scores = {score.__name__: round(score(p, labels), 4) for score in SCORES}
     scores["possible"] = round(float((p > 0).sum(axis=-1).mean()), 2)
     scores["ruled_out"] = round(impossible, 5)
-    bits = None if impossible else round(float(-np.log2(of_label).mean()), 4)
-    return bits, scores
+    return None if impossible else round(bits_of(writer, tokens), 4), scores
+
+
+def bits_of(
+    writer: Writer,
+    tokens: np.ndarray,
+    context: int | None = None,
+    counted: int | None = None,
+    limit: int | None = None,
+) -> float:
+    """Mean −log₂ p per character, of the last ``limit`` ones that `Writer.predictions` gives.
+
+    It is ∞ where the model finds a character impossible.
+    """
+    if limit is not None:  # as much of the text as it takes
+        tokens = tokens[-(limit + (context or writer.context) + 1) :]
+    p = [
+        np.take_along_axis(part.probabilities, part.labels[:, None], axis=1)[:, 0]
+        for part in writer.predictions(tokens, context, counted)
+    ]
+    with np.errstate(divide="ignore"):
+        return float(-np.log2(np.concatenate(p)[-(limit or 0) :].astype(np.float64)).mean())
 
 
 def read_with(writer: Writer, attention: str) -> Writer:

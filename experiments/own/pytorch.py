@@ -26,7 +26,7 @@ from experiments.tables import markdown
 from pyentmax.data import Segments, cut
 from pyentmax.nn.schedules import inverse_square_root
 from pyentmax.tasks.language_model import Writer
-from pyentmax.tasks.language_model.training import VALIDATED
+from pyentmax.tasks.language_model.writer import VALIDATED
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

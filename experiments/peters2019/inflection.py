@@ -19,7 +19,6 @@ from pyentmax.tasks.inflection.examples import (
     hold_out,
     read_examples,
 )
-from pyentmax.tasks.inflection.inflector import WordDecoder
 from pyentmax.training import History, TrainingConfig, fingerprint
 
 SIZES = ("high", "medium", "low")
@@ -126,7 +125,7 @@ def levenshtein(a: str, b: str) -> int:
     return distance[-1]
 
 
-def measured(decoder: WordDecoder, dev: Sequence[Example], beam: int) -> dict[str, Any]:
+def measured(inflector: Inflector, dev: Sequence[Example], beam: int) -> dict[str, Any]:
     """Accuracy and exactness of a beam search, and accuracies by language.
 
     ``accuracy`` and ``levenshtein`` are means over the languages, as in the shared task's scorer.
@@ -134,9 +133,9 @@ def measured(decoder: WordDecoder, dev: Sequence[Example], beam: int) -> dict[st
     for which the beam is proved complete. Shares are in percent.
     """
     started = time.perf_counter()
-    results = decoder.predict(dev, beam=beam)
+    results = inflector.predict(dev, beam=beam)
     seconds = time.perf_counter() - started
-    forms = [decoder.form(result.best.tokens) for result in results]
+    forms = [inflector.form(result.best.tokens) for result in results]
     exactness = exactness_statistics(results)
     by_language: dict[str, list[int]] = defaultdict(list)
     for i, example in enumerate(dev):

@@ -45,7 +45,7 @@ from experiments.runner import (
 from experiments.tables import grouped, markdown, mean, spread, values
 from pyentmax.system.memory import peak_memory
 from pyentmax.tasks.inflection.examples import first_words
-from pyentmax.tasks.inflection.inflector import load_word_decoder
+from pyentmax.tasks.inflection.inflector import Inflector
 from pyentmax.training import BEST
 
 PAPER = {
@@ -94,7 +94,7 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Train a model and measure the best of its validations, or measure an ensemble."""
     train, dev = read_words(settings, options)
     if "ensemble" in settings:
-        decoder: Any = load_word_decoder(_members(settings, folder))
+        decoder: Any = Inflector.load_ensemble(_members(settings, folder))
         result: dict[str, Any] = {}
     else:
         updates = -(-len(train) // settings["batch_size"])  # of an epoch, rounded up

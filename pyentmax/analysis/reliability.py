@@ -131,7 +131,7 @@ def listed_predictions(
     references : sequence of the same length
         What ``spell`` is compared with.
     spell : callable
-        From a hypothesis's tokens to what is compared, such as `WordDecoder.form`.
+        From a hypothesis's tokens to what is compared, such as `Inflector.form`.
     best_only : bool, default False
         Whether to take only the most probable string of each source.
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import re
 import sys
 from collections.abc import Sequence
 
@@ -22,7 +21,7 @@ from pyentmax.system.blas import describe_blas, limit_blas
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.tasks.analyse import add_analyse
 from pyentmax.tasks.captions.commands import add_commands as add_captions
-from pyentmax.tasks.command_line import Commands, Parser
+from pyentmax.tasks.command_line import Commands, Parser, printable
 from pyentmax.tasks.inflection.commands import SparsityAnalysis
 from pyentmax.tasks.inflection.commands import add_commands as add_inflection
 from pyentmax.tasks.language_model.commands import add_commands as add_language_model
@@ -40,9 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # a terminal may not have α
     args = build_parser().parse_args(argv)
     try:
-        code = _run(args)
+        _run(args)
         sys.stdout.flush()
-        return code
+        return 0
     except KeyboardInterrupt:
         _note(f"pyentmax {args.command}: stopped")
         return 130
@@ -58,15 +57,16 @@ def _note(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> None:
     _note(f"pyentmax runs {describe_backend()}")
     keep_freed_memory()  # training and decoding allocate the same arrays at every step
     device_module(getattr(args, "device", "cpu"))  # raises before anything is written
     if "blas_threads" not in args:
-        return args.run(args)
+        args.run(args)
+        return
     with limit_blas(args.blas_threads):
         _note(describe_blas("--blas-threads N"))
-        return args.run(args)
+        args.run(args)
 
 
 def _message(error: Exception) -> str:
@@ -76,10 +76,10 @@ def _message(error: Exception) -> str:
         text = ": ".join(filter(None, [error.filename, error.strerror]))
     if isinstance(error, MemoryError):
         text = f"not enough memory: expected smaller sizes or files ({text})"
-    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", lambda c: ascii(c[0])[1:-1], text)[:2000]
+    return printable(text, keep="")[:2000]
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> Parser:
     """The parser of all commands."""
     parser = Parser(
         prog="pyentmax", description="Sparse attention and sparse sequence-to-sequence models."
@@ -96,9 +96,8 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _reproduce(args: argparse.Namespace) -> int:
+def _reproduce(args: argparse.Namespace) -> None:
     print(
         "experiments are scripts of a clone, such as `python -m experiments.peters2019.table1`: "
         "experiments/README.md lists them"
     )
-    return 0

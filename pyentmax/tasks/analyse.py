@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from pyentmax.tasks.command_line import Commands, add_quiet, option
+from pyentmax.tasks.command_line import Commands, option
 from pyentmax.tasks.model_files import best_of
 from pyentmax.training import CheckpointError, checkpoint_kind
 
@@ -34,8 +34,8 @@ class Analysis:
         """Add the options that only this task has, in a group of their own."""
         raise NotImplementedError
 
-    def run(self, args: argparse.Namespace) -> int:
-        """Measure, print and draw; returns the exit code.
+    def run(self, args: argparse.Namespace) -> None:
+        """Measure, print and draw.
 
         ``args`` has the task's options, and ``models``, ``examples`` (paths), ``first``, ``out``
         and ``quiet``.
@@ -78,12 +78,12 @@ def add_analyse(commands: Commands, analyses: Sequence[Analysis]) -> None:
         help="number of examples, with --multilingual of each language; all if not given",
     )
     add("--out", type=Path, metavar="DIR", help="write numbers and pictures there")
-    add_quiet(parser)
+    parser.add_quiet()
     for analysis in analyses:
         analysis.add_options(parser)
 
 
-def _analyse(args: argparse.Namespace, analyses: dict[str, Analysis]) -> int:
+def _analyse(args: argparse.Namespace, analyses: dict[str, Analysis]) -> None:
     if args.examples is None:
         *args.models, data = args.models
         if not args.models:
@@ -101,4 +101,4 @@ def _analyse(args: argparse.Namespace, analyses: dict[str, Analysis]) -> int:
     kind = kinds[args.models[0]]
     for other in analyses.keys() - {kind}:
         analyses[other].check_unused(args, kind)
-    return analyses[kind].run(args)
+    analyses[kind].run(args)

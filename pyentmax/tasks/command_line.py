@@ -9,6 +9,7 @@ A task's ``add_commands(commands)`` adds its commands by their full names:
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +28,10 @@ class Formatter(argparse.HelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser without abbreviations, whose errors are one line and exit code 2."""
+    """A parser without abbreviations, whose errors are one line and exit code 2.
+
+    Its methods add options that several commands have.
+    """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, formatter_class=Formatter, **options)
@@ -35,6 +39,56 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print what was wrong with the arguments, and exit."""
         self.exit(2, f"{self.prog}: {message}; see {self.prog} --help\n")
+
+    def add_run(self, out: str) -> None:
+        """Add the options of every training, with the default folder of its run."""
+        add = self.add_argument
+        add("--out", type=Path, default=out, metavar="DIR", help="folder of the run")
+        add("--resume", action="store_true", help=f"continue from DIR/{LAST}")
+        self.add_device()
+        self.add_quiet()
+
+    def add_demonstration(self, out: str) -> None:
+        """Add the options of a demonstration, with its default folder."""
+        self.add_seed()
+        help = "folder for model and pictures"
+        self.add_argument("--out", type=Path, default=out, help=help)
+        self.add_device()
+
+    def add_seed(self) -> None:
+        """Add ``--seed``."""
+        self.add_argument("--seed", type=int, default=0, help="fixes the result")
+
+    def add_device(self) -> None:
+        """Add ``--device``."""
+        help = "where to compute; cuda needs CuPy"
+        self.add_argument("--device", choices=DEVICES, default="cpu", help=help)
+
+    def add_quiet(self) -> None:
+        """Add ``--quiet``."""
+        self.add_argument("--quiet", action="store_true", help="no progress")
+
+    def add_pictures(self, help: str) -> None:
+        """Add ``--pictures``."""
+        self.add_argument("--pictures", type=Path, metavar="DIR", help=help)
+
+    def add_search(self) -> None:
+        """Add the options of a search for all results; `search_options` reads them."""
+        add = self.add_argument
+        add(
+            "--search",
+            choices=("beam", "exact"),
+            help="beam if not given; exact: expand the best prefix first, until the result is "
+            "proved",
+        )
+        add("--beam", type=int, metavar="N", help="open prefixes kept at each step, 5 if not given")
+        add("--best", type=int, metavar="N", help="stop at the N best; all if not given")
+        add(
+            "--budget",
+            type=int,
+            metavar="N",
+            help="exact: most prefixes to expand, 1000 if not given",
+        )
 
 
 # First words that several commands share → their help, and what the second word names: the
@@ -50,19 +104,19 @@ class Commands:
 
     Parameters
     ----------
-    parser : argparse.ArgumentParser
+    parser : Parser
         The parser of the whole command line.
 
     Examples
     --------
     >>> parser = Parser()
     >>> commands = Commands(parser)
-    >>> _ = commands.add("train parrot", run=lambda args: 0, help="it repeats")
+    >>> _ = commands.add("train parrot", run=print, help="it repeats")
     >>> parser.parse_args(["train", "parrot"]).model
     'parrot'
     """
 
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
+    def __init__(self, parser: Parser) -> None:
         self._first = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
         self._second: dict[str, Any] = {}
 
@@ -70,11 +124,11 @@ class Commands:
         self,
         name: str,
         *,
-        run: Callable[[argparse.Namespace], int],
+        run: Callable[[argparse.Namespace], None],
         help: str,
         description: str | None = None,
         computes: bool = True,
-    ) -> argparse.ArgumentParser:
+    ) -> Parser:
         """Add a command; returns its parser, to which the task adds the options.
 
         Parameters
@@ -82,7 +136,7 @@ class Commands:
         name : str
             One word, or two words, the first from `GROUPS`.
         run : callable
-            What the command does: takes the parsed arguments and returns the exit code.
+            What the command does, given the parsed arguments.
         help, description : str
             What it is, in the list of commands and in its own help text.
         computes : bool, default True
@@ -91,7 +145,7 @@ class Commands:
         """
         *group, word = name.split()
         subparsers = self._group(*group) if group else self._first
-        parser: argparse.ArgumentParser = subparsers.add_parser(
+        parser: Parser = subparsers.add_parser(
             word, help=help, description=description or f"{help[0].upper()}{help[1:]}."
         )
         parser.set_defaults(run=run)
@@ -115,16 +169,7 @@ class Commands:
         return self._second[name]
 
 
-# --- options that several commands have -----------------------------------------------------------
-def add_run(parser: argparse.ArgumentParser, out: str) -> None:
-    """Add the options of every training, with the default folder of its run."""
-    add = parser.add_argument
-    add("--out", type=Path, default=out, metavar="DIR", help="folder of the run")
-    add("--resume", action="store_true", help=f"continue from DIR/{LAST}")
-    add_device(parser)
-    add_quiet(parser)
-
-
+# --- options as they were given -------------------------------------------------------------------
 def run_options(args: argparse.Namespace) -> RunOptions:
     """The options of a training; a ValueError says if its folder is not free."""
     options = RunOptions(args.out, resume=args.resume, progress=not args.quiet)
@@ -132,54 +177,20 @@ def run_options(args: argparse.Namespace) -> RunOptions:
     return options
 
 
-def add_device(parser: argparse.ArgumentParser) -> None:
-    """Add ``--device``."""
-    parser.add_argument(
-        "--device", choices=DEVICES, default="cpu", help="where to compute; cuda needs CuPy"
-    )
-
-
-def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """Add ``--quiet``."""
-    parser.add_argument("--quiet", action="store_true", help="no progress")
-
-
-def add_models(parser: argparse.ArgumentParser) -> None:
-    """Add the positional argument ``models``: one checkpoint, or several for an ensemble."""
-    parser.add_argument(
-        "models",
-        nargs="+",
-        type=Path,
-        metavar="MODEL",
-        help=f"{BEST}, or the folder of a run; the probabilities of several are averaged",
-    )
-
-
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a search for all results; `search_options` reads them."""
-    add = parser.add_argument
-    add(
-        "--search",
-        choices=("beam", "exact"),
-        default="beam",
-        help="exact: expand the best prefix first, until the result is proved",
-    )
-    add("--beam", type=int, metavar="N", help="open prefixes kept at each step, 5 if not given")
-    add("--best", type=int, metavar="N", help="stop at the N best; all if not given")
-    add("--budget", type=int, metavar="N", help="exact: most prefixes to expand, 1000 if not given")
-
-
 def search_options(args: argparse.Namespace) -> dict[str, Any]:
-    """The options of a search, as `SequenceDecoder.decode` takes them.
-
-    A ValueError names one that the chosen search does not have.
-    """
-    if args.search == "exact":
-        refuse_together(args, "search", "beam")
-    elif args.budget is not None:
-        raise ValueError("--budget: expected --search exact with it")
+    """The options of a search, as `SequenceModel.decode` takes them."""
+    exact = args.search == "exact"
+    expect(args, "beam", not exact, "without --search exact, where it has no effect")
+    expect(args, "budget", exact, "--search exact with it")
     chosen = {"search": args.search, "beam": args.beam, "n_best": args.best, "budget": args.budget}
     return {name: value for name, value in chosen.items() if value is not None}
+
+
+def expect(args: argparse.Namespace, names: str, fits: bool, expected: str) -> None:
+    """Raise a ValueError if one of these options is given where it does not fit."""
+    for name in names.split():
+        if not fits and getattr(args, name) not in (None, False):
+            raise ValueError(f"{option(name)}: expected {expected}")
 
 
 def fields_from(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
@@ -187,18 +198,6 @@ def fields_from(args: argparse.Namespace, settings: Any) -> dict[str, Any]:
     return {
         field.name: getattr(args, field.name) for field in fields(settings) if field.name in args
     }
-
-
-def refuse_together(args: argparse.Namespace, chosen: str, *others: str) -> None:
-    """Raise a ValueError for an option that has no effect with the chosen one.
-
-    All are named as `argparse` names them, and were not given if they are None or False.
-    """
-    for other in others:
-        if getattr(args, other) not in (None, False):
-            value = getattr(args, chosen)
-            given = option(chosen) + ("" if value is True else f" {value}")
-            raise ValueError(f"{option(other)}: expected without {given}, it would have no effect")
 
 
 def option(name: str) -> str:
@@ -212,13 +211,30 @@ def option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def report_training(args: argparse.Namespace, history: History, result: str) -> int:
-    """Print what came of a training; returns the exit code."""
+# --- what is printed ------------------------------------------------------------------------------
+def check_finished(args: argparse.Namespace, history: History) -> None:
+    """After a training that was stopped, say how to continue, and raise KeyboardInterrupt."""
     if history.interrupted:
         print(f"interrupted; continue with the same command and --resume ({args.out / LAST})")
-        return 130
-    print(
-        f"{history.update[-1]} updates in {history.seconds[-1]:.0f} s; {result}; "
-        f"model in {args.out / BEST}"
-    )
-    return 0
+        raise KeyboardInterrupt
+
+
+def report_training(args: argparse.Namespace, history: History, result: str) -> None:
+    """Print what came of a finished training."""
+    seconds = f"{history.seconds[-1]:.0f} s"
+    print(f"{history.update[-1]} updates in {seconds}; {result}; model in {args.out / BEST}")
+
+
+def printable(text: str, keep: str = "\n\t") -> str:
+    r"""A text of a model or a file for a terminal: control characters are escaped.
+
+    Examples
+    --------
+    >>> print(printable("a\x1b[2Jb"))
+    a\x1b[2Jb
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        return found[0] if found[0] in keep else ascii(found[0])[1:-1]
+
+    return re.sub(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]", escaped, text)

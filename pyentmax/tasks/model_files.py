@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -43,18 +42,6 @@ def best_of(path: str | Path) -> Path:
             "--resume"
         )
     return path / BEST
-
-
-@contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Raise a CheckpointError that names the file if its parts are missing or do not fit."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: parts are missing or do not fit together ({error}); was it written by "
-            "another version?"
-        ) from error
 
 
 class SavedModel:
@@ -136,7 +123,12 @@ class SavedModel:
         """
         path = best_of(path)
         arrays, description = load_checkpoint(path, cls.kind)
-        with reading(path):
+        try:
             loaded = cls.restore(arrays, description)
             loaded.model.check_parameters()
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{path}: parts are missing or do not fit together ({error}); was it written by "
+                "another version?"
+            ) from error
         return loaded

@@ -8,38 +8,47 @@ from pathlib import Path
 from typing import Any
 
 from pyentmax.decoding import ForcedDecoding, Hypothesis, HypothesisGraph, SearchResult
-from pyentmax.tasks.sequences import SequenceDecoder
+from pyentmax.tasks.command_line import printable
+from pyentmax.tasks.sequences import SequenceModel
 
 N_LISTED = 20  # hypotheses of a list that is not complete
 END = "</s>"
 
+Found = SearchResult | ForcedDecoding
 
-def describe(decoder: SequenceDecoder, title: str, result: SearchResult) -> str:
-    """The hypotheses as a tree with their probabilities, and what the search proves, as text.
 
-    A list that is not complete can be long: only its most probable hypotheses are shown.
+def describe(model: SequenceModel, title: str, found: Found) -> str:
+    """What was found, as text: hypotheses and what the search proves, or the steps of a target.
+
+    Hypotheses are a tree with their probabilities. A list that is not complete can be long: only
+    its most probable hypotheses are shown.
     """
-    shown = _shown(result)
-    lines = [title, "", *(f"  {line}" for line in str(decoder.tree(shown)).splitlines())]
+    if isinstance(found, ForcedDecoding):
+        return printable(f"{title}\n\n{found.text(model.token, what=model.noun)}")
+    shown = _shown(found)
+    lines = [title, "", *(f"  {line}" for line in str(model.tree(shown)).splitlines())]
     finished = [h for h in shown if h.finished]
     count, mass = len(finished), sum(h.probability for h in finished)
-    lines += ["", f"{count} {decoder.noun}{'s' * (count != 1)}, total probability {mass:.6f}"]
-    if more := len(result.hypotheses) - len(shown):
+    lines += ["", f"{count} {model.noun}{'s' * (count != 1)}, total probability {mass:.6f}"]
+    if more := len(found.hypotheses) - len(shown):
         lines.append(f"{more} less probable found but not shown")
-    return "\n".join([*lines, textwrap.fill(result.reason, 88)])
+    return printable("\n".join([*lines, textwrap.fill(found.reason, 88)]))
 
 
 def draw(
-    decoder: SequenceDecoder,
+    model: SequenceModel,
     title: str,
     source: Sequence[str],
-    result: SearchResult,
+    found: Found,
     folder: Path,
     name: str,
     *,
     graph: bool = False,
 ) -> list[Path]:
-    """Draw the tree of hypotheses and the best one's attention; returns the files.
+    """Draw what was found and the attention; returns the files.
+
+    Of a search, the tree of hypotheses and the best one's attention; of a forced target, its steps
+    and the attention at each (Peters et al. 2019, Figures 2 and 5).
 
     Parameters
     ----------
@@ -53,91 +62,56 @@ def draw(
     """
     from pyentmax.plotting import (
         plot_attention,
+        plot_forced_decoding,
         plot_hypothesis_graph,
         plot_hypothesis_tree,
-        save_figure,
     )
 
-    shown, best = _shown(result), result.best
-    if best.attention is None:
-        raise ValueError("attention: expected a search with keep_attention=True")
-    pictures = {"tree": plot_hypothesis_tree(decoder.tree(shown))}
-    if graph:
-        pictures["graph"] = plot_hypothesis_graph(
-            HypothesisGraph.build(shown, decoder.token, separator=decoder.separator)
-        )
-    mass = sum(h.probability for h in shown if h.finished)
-    claim = "complete" if result.exact else f"not proved complete, {mass:.4g} of the mass is shown"
+    if isinstance(found, ForcedDecoding):
+        pictures = {"forced": plot_forced_decoding(found, model.token)}
+        attention, kind = found.attention, "forced-attention"
+        written = [*map(model.token, found.tokens[:-1]), END]
+    else:
+        shown, best = _shown(found), found.best
+        if best.attention is None:
+            raise ValueError("attention: expected a search with keep_attention=True")
+        pictures = {"tree": plot_hypothesis_tree(model.tree(shown))}
+        if graph:
+            joined = HypothesisGraph.build(shown, model.token, separator=model.separator)
+            pictures["graph"] = plot_hypothesis_graph(joined)
+        mass = sum(h.probability for h in shown if h.finished)
+        claim = f"not proved complete, {mass:.4g} of the mass is shown"
+        title += f": {'complete' if found.exact else claim}"
+        attention, kind = best.attention, "attention"
+        written = [model.token(t) for t in best.tokens] + [END] * best.finished
     for ax in pictures.values():
-        ax.set_title(f"{title}: {claim}", fontsize=10, loc="left", parse_math=False)
-    written = [decoder.token(t) for t in best.tokens] + [END] * best.finished
-    pictures["attention"] = plot_attention(best.attention, source, written)
+        ax.set_title(title, fontsize=10, loc="left", parse_math=False)
+    pictures[kind] = plot_attention(attention, source, written)
+    return save(pictures, folder, f"{name}-")
+
+
+def save(pictures: dict[str, Any], folder: Path, prefix: str = "") -> list[Path]:
+    """Save pictures by their names, in a folder that is made if need be; returns the files."""
+    from pyentmax.plotting import save_figure
+
     folder.mkdir(parents=True, exist_ok=True)
-    return [save_figure(ax, folder / f"{name}-{kind}.png") for kind, ax in pictures.items()]
+    return [save_figure(ax, folder / f"{prefix}{name}.png") for name, ax in pictures.items()]
 
 
-def describe_forced(decoder: SequenceDecoder, title: str, decoding: ForcedDecoding) -> str:
-    """What was possible at each step of a forced target, as text."""
-    return f"{title}\n\n{decoding.text(decoder.token, what=decoder.noun)}"
-
-
-def draw_forced(
-    decoder: SequenceDecoder,
+def show(
+    model: SequenceModel,
     title: str,
     source: Sequence[str],
-    decoding: ForcedDecoding,
-    folder: Path,
-    name: str,
-) -> list[Path]:
-    """Draw the steps of a forced target and the attention at each; returns the files.
-
-    Peters et al. (2019), Figures 2 and 5. Parameters as for `draw`.
-    """
-    from pyentmax.plotting import plot_attention, plot_forced_decoding, save_figure
-
-    ax = plot_forced_decoding(decoding, decoder.token)
-    ax.set_title(title, fontsize=10, loc="left", parse_math=False)
-    written = [*map(decoder.token, decoding.tokens[:-1]), END]
-    attention = plot_attention(decoding.attention, source, written)
-    folder.mkdir(parents=True, exist_ok=True)
-    return [
-        save_figure(ax, folder / f"{name}-forced.png"),
-        save_figure(attention, folder / f"{name}-forced-attention.png"),
-    ]
-
-
-def print_search(
-    decoder: SequenceDecoder,
-    title: str,
-    source: Sequence[str],
-    result: SearchResult,
+    found: Found,
     folder: Path | None,
     name: str,
     **options: Any,
 ) -> None:
     """Print what `describe` says, and the files that `draw` writes if there is a folder."""
-    print(describe(decoder, title, result))
+    print(describe(model, title, found))
     if folder is not None:
-        _print_files(draw(decoder, title, source, result, folder, name, **options))
-
-
-def print_forced(
-    decoder: SequenceDecoder,
-    title: str,
-    source: Sequence[str],
-    decoding: ForcedDecoding,
-    folder: Path | None,
-    name: str,
-) -> None:
-    """Print what `describe_forced` says, and the files that `draw_forced` writes."""
-    print(describe_forced(decoder, title, decoding))
-    if folder is not None:
-        _print_files(draw_forced(decoder, title, source, decoding, folder, name))
-
-
-def _print_files(paths: Sequence[Path]) -> None:
-    for path in paths:
-        print(f"picture: {path}")
+        for path in draw(model, title, source, found, folder, name, **options):
+            print(f"picture: {path}")
 
 
 def _shown(result: SearchResult) -> tuple[Hypothesis, ...]:

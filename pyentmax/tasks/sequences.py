@@ -1,20 +1,20 @@
-"""Decoding with a model from sequences to sequences: what inflection and translation share."""
+"""Models from sequences to sequences: what inflection and translation share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pyentmax.data import Vocabulary
+from pyentmax.data import Batch, Pair, Vocabulary, bucketed_batches, make_batch
 from pyentmax.decoding import (
     ForcedDecoding,
     Hypothesis,
     HypothesisTree,
-    JoinableDecodable,
     SearchResult,
     beam_search,
     exact_search,
@@ -22,15 +22,15 @@ from pyentmax.decoding import (
 )
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.tasks.model_files import SavedModel
-from pyentmax.training import CheckpointError
+from pyentmax.training import CheckpointError, counting
 
 
-class SequenceDecoder:
-    """A model, one network or an ensemble, with its vocabularies.
+class SequenceModel(SavedModel):
+    """A network with its vocabularies; or an `Ensemble` with them, to decode with only.
 
     Parameters
     ----------
-    model : JoinableDecodable
+    model : RNNSeq2Seq, Transformer or Ensemble
     source, target : Vocabulary
     """
 
@@ -39,11 +39,8 @@ class SequenceDecoder:
     noun: ClassVar[str] = "string"
     """What a result is called."""
 
-    def __init__(
-        self, model: JoinableDecodable[Any], source: Vocabulary, target: Vocabulary
-    ) -> None:
-        self.model = model
-        self.source, self.target = source, target
+    def __init__(self, model: Any, source: Vocabulary, target: Vocabulary) -> None:
+        self.model, self.source, self.target = model, source, target
 
     def token(self, index: int) -> str:
         """The token of the target vocabulary that has this id."""
@@ -53,6 +50,7 @@ class SequenceDecoder:
         """Hypotheses as a tree over the tokens of the target vocabulary."""
         return HypothesisTree.build(hypotheses, self.token, separator=self.separator)
 
+    # --- decoding ---------------------------------------------------------------------------------
     def decode(
         self,
         ids: NDArray[np.int64],
@@ -99,43 +97,47 @@ class SequenceDecoder:
         """What the model finds possible at each step of a target, for one source."""
         return forced_decoding(self.model, ids[None], np.ones((1, len(ids)), bool), [target])[0]
 
-
-class SavedDecoder(SequenceDecoder, SavedModel):
-    """A single network with its vocabularies, saved to one file."""
-
+    # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
-        """Vocabularies, in a form that JSON can hold; a subclass adds its configuration."""
-        return {"source": self.source.to_json(), "target": self.target.to_json()}
+        """Configuration and vocabularies, in a form that JSON can hold."""
+        vocabularies = {"source": self.source.to_json(), "target": self.target.to_json()}
+        return {"config": asdict(self.model.config), **vocabularies}
 
     def shared(self) -> dict[str, Any]:
         """What has to be the same in models whose probabilities are averaged."""
         return {"source vocabulary": self.source, "target vocabulary": self.target}
 
+    @classmethod
+    def load_ensemble(cls, paths: Sequence[str | Path]) -> Self:
+        """The model of one checkpoint, or the ensemble of several.
 
-Saved = TypeVar("Saved", bound=SavedDecoder)
+        Raises
+        ------
+        CheckpointError
+            If a file is damaged, or the models differ in what they have to share.
+        ValueError
+            If there is no path.
+        """
+        if not paths:
+            raise ValueError("models: expected at least one checkpoint, got none")
+        first, *others = loaded = [cls.load(path) for path in paths]
+        for path, other in zip(paths[1:], others, strict=True):
+            for name, value in other.shared().items():
+                if value != first.shared()[name]:
+                    raise CheckpointError(
+                        f"{path}: its {name} is not that of {paths[0]}: expected models trained on "
+                        "the same examples, to average their probabilities"
+                    )
+        if others:
+            first.model = Ensemble([one.model for one in loaded])
+        return first
 
 
-def load_ensemble(saved: type[Saved], paths: Sequence[str | Path]) -> tuple[Any, Saved]:
-    """The network of one checkpoint, or the ensemble of several, and the first of the models.
-
-    Raises
-    ------
-    CheckpointError
-        If a file is damaged, or the models differ in what they have to share.
-    ValueError
-        If there is no path.
-    """
-    if not paths:
-        raise ValueError("models: expected at least one checkpoint, got none")
-    loaded = [saved.load(path) for path in paths]
-    first = loaded[0]
-    for path, other in zip(paths, loaded, strict=True):
-        for name, value in other.shared().items():
-            if value != first.shared()[name]:
-                raise CheckpointError(
-                    f"{path}: its {name} is not that of {paths[0]}: expected models trained on the "
-                    "same examples, to average their probabilities"
-                )
-    if len(loaded) == 1:
-        return first.model, first
-    return Ensemble([one.model for one in loaded]), first
+def batches_of(
+    pairs: Sequence[Pair], batch_size: int, unit: str, progress: bool
+) -> Iterator[Batch]:
+    """Batches of pairs of similar lengths, with a bar if asked for."""
+    with counting(len(pairs), unit, progress) as advance:
+        for index in bucketed_batches(pairs, batch_size):
+            yield make_batch(pairs, index)
+            advance(len(index))

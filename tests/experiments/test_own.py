@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.own.captions import measured
-from experiments.own.language_model import read_with
+from experiments.own.language_model import bits_of, read_with
 from experiments.peters2019.inflection import levenshtein
 from pyentmax.tasks.captions import Captioner, draw_data
 from pyentmax.tasks.captions.scenes import GRID
@@ -28,15 +28,28 @@ def test_k_of_all_keys_is_softmax():
             x *= 9
     held_out = writer.encode(LINES[:400])
     softmax, every, one = (
-        read_with(writer, choice).bits(held_out)
+        bits_of(read_with(writer, choice), held_out)
         for choice in ("1", "topk_softmax:16", "topk_softmax:1")
     )
     assert every == pytest.approx(softmax, abs=1e-6, rel=0)
     assert abs(one - softmax) > 1e-6
 
 
+def test_bits_are_the_loss_of_softmax():
+    writer = Writer.untrained(LINES, np.random.default_rng(0), 16, output="1", **SHAPE)
+    tokens = writer.encode(LINES[: 16 * 5 + 1])
+    loss = writer.validate(tokens).loss
+    assert bits_of(writer, tokens) == pytest.approx(loss / np.log(2), rel=1e-5, abs=0)
+    p = [
+        np.take_along_axis(part.probabilities, part.labels[:, None], axis=1)
+        for part in writer.predictions(tokens, 16, counted=8)
+    ]
+    expected = -np.log2(np.concatenate(p).astype(float))[-24:].mean()
+    assert bits_of(writer, tokens, 16, counted=8, limit=24) == pytest.approx(expected, rel=1e-6)
+
+
 def test_captioner_attends_to_as_many_cells_as_its_mapping_keeps():
-    data = draw_data(20, 4)
+    data = draw_data(40)
     rng = np.random.default_rng(0)
     captioner = Captioner.untrained(rng, attention="topk_softmax:3", **SHAPE)
     found = measured(captioner, data.test)

@@ -79,7 +79,7 @@ def data(tmp_path_factory):
 @pytest.fixture
 def small(monkeypatch):
     """Models of a few hundred parameters, where a script has no options for them."""
-    monkeypatch.setattr("pyentmax.tasks.translation.multi30k.DEV", 10)
+    monkeypatch.setattr("pyentmax.tasks.translation.parallel.MULTI30K_DEV", 10)
     monkeypatch.setattr(translation, "SUBWORDS", 60)
     transformer = {"width": 8, "layers": 1, "heads": 2, "inner": 8, "tied": "output"}
     models = {"transformer": transformer, "rnn": {"hidden": 8}}

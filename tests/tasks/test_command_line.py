@@ -94,7 +94,10 @@ def test_wrong_arguments_are_one_line_and_code_2(words, message, capsys):
         (["translate", "m", "-", "das ei"], "expected - for standard input alone"),
         (["translate", "m", "a", "--best", "2"], "--best: expected --list with it"),
         (["translate", "m", "a", "--search", "exact"], "--search: expected --list with it"),
-        (["translate", "m", "a", "--list", "--whole"], "--whole: is for the best translation"),
+        (
+            ["translate", "m", "a", "--list", "--whole"],
+            "--whole: expected without --list",
+        ),
         (
             ["translate", "m", "a", "--force", "b", "--beam", "7"],
             "--beam: expected without --force",
@@ -103,7 +106,7 @@ def test_wrong_arguments_are_one_line_and_code_2(words, message, capsys):
         (["train", "rnn", "--config", "nowhere"], "config: expected a file or one of"),
         (["train", "language-model", "nowhere"], "nowhere: No such file or directory"),
         (["train", "captions", "--device", "cuda"], "device 'cuda' needs CuPy"),
-        (["train", "captions", "--images", "2"], "count: expected more than 2 images"),
+        (["train", "captions", "--images", "2"], "count: expected at least 3 images"),
         (["demo", "--seed", "-1"], "seed: expected a number from 0 up, got -1"),
     ],
 )

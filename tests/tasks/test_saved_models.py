@@ -6,16 +6,9 @@ import numpy as np
 import pytest
 
 from pyentmax.tasks.captions import Captioner
-from pyentmax.tasks.inflection import Example, Inflector, load_word_decoder
+from pyentmax.tasks.inflection import Example, Inflector
 from pyentmax.tasks.language_model import Writer
-from pyentmax.tasks.translation import (
-    SentencePair,
-    Subwords,
-    Translator,
-    Words,
-    load_sentence_decoder,
-    toy_german,
-)
+from pyentmax.tasks.translation import SentencePair, Subwords, Translator, Words, toy_german
 from pyentmax.training import CheckpointError, load_checkpoint, save_checkpoint
 
 VERBS = [Example("walk", "walked", ("V", "PST")), Example("play", "plays", ("V", "PRS"))]
@@ -106,29 +99,29 @@ def test_ensemble_of_words_averages_probabilities(tmp_path):
     members = [Inflector.untrained(VERBS, np.random.default_rng(s), hidden=8) for s in range(2)]
     for member, path in zip(members, paths, strict=True):
         member.save(path)
-    together = load_word_decoder(paths).force("walk", "V;PST", "walked")
+    together = Inflector.load_ensemble(paths).force("walk", "V;PST", "walked")
     first = [np.exp(m.force("walk", "V;PST", "walked").log_prob[0]) for m in members]
     np.testing.assert_allclose(np.exp(together.log_prob[0]), np.mean(first, axis=0), rtol=1e-5)
     longer = [*VERBS, Example("zip", "zips", ("V", "PRS"))]
     Inflector.untrained(longer, np.random.default_rng(0), hidden=8).save(paths[1])
     with pytest.raises(CheckpointError, match=r"1\.npz: its source vocabulary is not that of"):
-        load_word_decoder(paths)
+        Inflector.load_ensemble(paths)
     with pytest.raises(ValueError, match="models: expected at least one checkpoint, got none"):
-        load_word_decoder([])
+        Inflector.load_ensemble([])
 
 
 def test_ensemble_of_sentences_mixes_architectures(tmp_path):
     paths = [tmp_path / f"{name}.npz" for name in ("rnn", "transformer")]
     for path in paths:
         translator(path.stem, output="softmax").save(path)
-    together = load_sentence_decoder(paths).force(*PAIRS[0])
+    together = Translator.load_ensemble(paths).force(*PAIRS[0])
     members = [np.exp(Translator.load(path).force(*PAIRS[0]).log_prob) for path in paths]
     np.testing.assert_allclose(
         np.exp(together.log_prob), np.mean(members, axis=0), rtol=1e-5, atol=1e-8
     )
     translator(pairs=[SentencePair("ein hund", "a dog")]).save(paths[1])
     with pytest.raises(CheckpointError, match="its source vocabulary is not that of"):
-        load_sentence_decoder(paths)
+        Translator.load_ensemble(paths)
 
 
 def test_ensemble_cuts_sentences_in_one_way(tmp_path):
@@ -137,4 +130,4 @@ def test_ensemble_cuts_sentences_in_one_way(tmp_path):
     one.save(paths[0])
     Translator(one.model, one.source, one.target, Words()).save(paths[1])
     with pytest.raises(CheckpointError, match="words.npz: its way to cut sentences is not that of"):
-        load_sentence_decoder(paths)
+        Translator.load_ensemble(paths)

@@ -1,20 +1,20 @@
 """Captions: images that the library draws, models that say what they show, and where they look."""
 
-from pyentmax.tasks.captions.captioner import Captioned, Captioner
-from pyentmax.tasks.captions.scenes import Scene, cells_of, draw_images, draw_scenes
-from pyentmax.tasks.captions.training import (
+from pyentmax.tasks.captions.captioner import Captioned, Captioner, train_captioner
+from pyentmax.tasks.captions.scenes import (
     CaptionData,
-    ImageBatches,
     Pictures,
+    Scene,
+    cells_of,
     draw_data,
-    train_captioner,
+    draw_images,
+    draw_scenes,
 )
 
 __all__ = [
     "CaptionData",
     "Captioned",
     "Captioner",
-    "ImageBatches",
     "Pictures",
     "Scene",
     "cells_of",

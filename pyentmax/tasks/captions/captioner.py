@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple, Self
@@ -19,11 +20,13 @@ from pyentmax.tasks.captions.scenes import (
     GRID,
     RELATIONS,
     SHAPES,
+    CaptionData,
+    Pictures,
     Scene,
     cells_of,
 )
 from pyentmax.tasks.model_files import SavedModel
-from pyentmax.training import Validation
+from pyentmax.training import History, RunOptions, TrainingConfig, Validation, fingerprint
 
 LONGEST = 8
 """Words after which a caption is cut off; none has more than six."""
@@ -58,7 +61,6 @@ class Captioner(SavedModel):
     """
 
     kind = "caption model"
-    model: Transformer
 
     def __init__(self, model: Transformer, vocabulary: Vocabulary) -> None:
         self.model, self.vocabulary = model, vocabulary
@@ -133,3 +135,73 @@ class Captioner(SavedModel):
         config = GridTransformerConfig(**description["config"])
         vocabulary = Vocabulary.from_json(description["words"])
         return cls(GridTransformer(config, arrays, BOS, EOS), vocabulary)
+
+
+class ImageBatches:
+    """Batches of images with their captions, in a new order in each epoch.
+
+    It is a :class:`pyentmax.training.BatchSource`.
+    """
+
+    unit = "images"
+
+    def __init__(self, captioner: Captioner, pictures: Pictures, batch_size: int) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size: expected at least 1, got {batch_size}")
+        self.captioner, self.pictures, self.batch_size = captioner, pictures, batch_size
+
+    def epoch(self, rng: np.random.Generator) -> Iterator[Batch]:
+        """The batches of one epoch, in an order that *rng* draws."""
+        order = rng.permutation(len(self.pictures.scenes))
+        return self.captioner.batches(*self.pictures, self.batch_size, order)
+
+    def count(self, batch: Batch) -> int:
+        """The number of images."""
+        return len(batch)
+
+
+def train_captioner(
+    data: CaptionData,
+    config: TrainingConfig,
+    options: RunOptions | None = None,
+    *,
+    batch_size: int = 64,
+    device: str = "cpu",
+    **model: Any,
+) -> tuple[Captioner, History]:
+    """Train a model of captions; returns it with its history.
+
+    Parameters
+    ----------
+    data : CaptionData
+        Such as :func:`draw_data` makes. The best model is that with the most dev captions right.
+    config : TrainingConfig
+        Its seed fixes the initial parameters too.
+    options : RunOptions, optional
+        Where and how to run, as for :func:`pyentmax.training.train`, whose errors may come.
+    batch_size : int
+        Images per update.
+    device : {"cpu", "cuda"}
+        Where to compute.
+    **model
+        Fields of `GridTransformerConfig` but for the sizes.
+    """
+    captioner = Captioner.untrained(np.random.default_rng(config.seed), **model)
+    history = captioner.fit(
+        ImageBatches(captioner, data.train, batch_size),
+        config,
+        lambda: captioner.validate(*data.dev),
+        options,
+        data={
+            "train": _fingerprint(data.train),
+            "dev": _fingerprint(data.dev),
+            "batch_size": batch_size,
+        },
+        device=device,
+    )
+    return captioner, history
+
+
+def _fingerprint(pictures: Pictures) -> str:
+    captions = [scene.caption for scene in pictures.scenes]
+    return fingerprint([captions, hashlib.sha256(pictures.images.tobytes()).hexdigest()])

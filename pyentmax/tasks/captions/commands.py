@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from pyentmax.models.grid_transformer import GridTransformerConfig
-from pyentmax.tasks.captions.training import (
-    COUNT,
-    HELD_OUT,
-    MODEL,
-    TRAINING,
-    draw_data,
-    train_captioner,
-)
+from pyentmax.tasks.captions.captioner import train_captioner
+from pyentmax.tasks.captions.scenes import draw_data
 from pyentmax.tasks.command_line import (
     Commands,
-    add_run,
+    check_finished,
     fields_from,
     report_training,
     run_options,
 )
 from pyentmax.training import TrainingConfig
+
+UNCHANGED: dict[str, Any] = {
+    "inner": 128,
+    "dropout": 0.0,
+    "norm": "pre",
+}
+"""Fields of the model without an option."""
 
 
 def add_commands(commands: Commands) -> None:
@@ -36,27 +38,28 @@ def add_commands(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("--attention", default="1.5", metavar="MAPPING", help="an α or a name, topk_softmax:4 say")
-    add("--heads", type=int, default=MODEL["heads"], metavar="N", help="heads per attention")
-    add("--layers", type=int, default=MODEL["layers"], metavar="N", help="layers of the decoder")
-    add("--width", type=int, default=MODEL["width"], metavar="N", help="of embeddings and layers")
-    add("--images", type=int, default=COUNT, metavar="N", help="a tenth to choose by, one to test")
-    add("--updates", type=int, default=TRAINING["updates"], metavar="N", help="updates in all")
-    add("--seed", type=int, default=0, metavar="N", help="fixes the result")
-    add_run(parser, "runs/captions")
+    add("--heads", type=int, default=4, metavar="N", help="heads per attention")
+    add("--layers", type=int, default=2, metavar="N", help="layers of the decoder")
+    add("--width", type=int, default=64, metavar="N", help="of embeddings and layers")
+    add("--images", type=int, default=5000, metavar="N", help="a tenth to choose by, one to test")
+    add("--updates", type=int, default=1200, metavar="N", help="updates in all")
+    parser.add_seed()
+    parser.add_run("runs/captions")
 
 
-def _train(args: argparse.Namespace) -> int:
+def _train(args: argparse.Namespace) -> None:
     options = run_options(args)
-    data = draw_data(args.images, max(args.images * HELD_OUT // COUNT, 1))
+    data = draw_data(args.images)
+    training = fields_from(args, TrainingConfig)
     captioner, history = train_captioner(
         data,
-        TrainingConfig(**TRAINING | fields_from(args, TrainingConfig)),
+        TrainingConfig(**training, rate=2e-3, validate_every=200),
         options,
         device=args.device,
-        **MODEL | fields_from(args, GridTransformerConfig),
+        **UNCHANGED,
+        **fields_from(args, GridTransformerConfig),
     )
-    if history.interrupted:
-        return report_training(args, history, "")
+    check_finished(args, history)
     dev, test = history.best_accuracy, captioner.validate(*data.test).accuracy
     accuracy = f"dev {100 * dev:.1f}%, test {100 * test:.1f}%"
-    return report_training(args, history, f"captions right in every word: {accuracy}")
+    report_training(args, history, f"captions right in every word: {accuracy}")

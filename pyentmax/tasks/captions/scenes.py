@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -154,6 +156,39 @@ def draw_images(
             pixels = pixels + NOISE * rng.standard_normal(image.shape)
         image[...] = np.rint(255 * pixels.clip(0, 1))
     return images
+
+
+class Pictures(NamedTuple):
+    """Scenes and their images."""
+
+    scenes: Sequence[Scene]
+    images: NDArray[np.uint8]
+
+
+class CaptionData(NamedTuple):
+    """What to learn from, to choose by, and to report."""
+
+    train: Pictures
+    dev: Pictures
+    test: Pictures
+
+
+def draw_data(count: int, seed: int = 0) -> CaptionData:
+    """Draw images, the same ones for the same seed; a tenth to choose by, a tenth to report.
+
+    Examples
+    --------
+    >>> [len(part.scenes) for part in draw_data(20)]
+    [16, 2, 2]
+    """
+    if count < 3:
+        raise ValueError(f"count: expected at least 3 images, got {count}")
+    rng = np.random.default_rng(seed)
+    scenes = draw_scenes(count, rng)
+    images = draw_images(scenes, rng)
+    tenth = max(count // 10, 1)
+    ends = (0, count - 2 * tenth, count - tenth, count)
+    return CaptionData(*(Pictures(scenes[i:j], images[i:j]) for i, j in pairwise(ends)))
 
 
 def cells_of(images: NDArray[np.uint8]) -> NDArray[np.float32]:

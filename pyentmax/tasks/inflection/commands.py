@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence, Set
 from pathlib import Path
+from typing import Any
 
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.nn.attention import LEARNED, SCORES
@@ -13,10 +14,8 @@ from pyentmax.tasks import reports
 from pyentmax.tasks.analyse import Analysis
 from pyentmax.tasks.command_line import (
     Commands,
-    add_device,
-    add_models,
-    add_run,
-    add_search,
+    Parser,
+    check_finished,
     fields_from,
     report_training,
     run_options,
@@ -34,8 +33,7 @@ from pyentmax.tasks.inflection.examples import (
     read_examples,
     source_tokens,
 )
-from pyentmax.tasks.inflection.inflector import Inflector, load_word_decoder
-from pyentmax.tasks.inflection.training import train_inflector
+from pyentmax.tasks.inflection.inflector import Inflector, train_inflector
 from pyentmax.training import TrainingConfig
 
 
@@ -46,10 +44,7 @@ def add_commands(commands: Commands) -> None:
         run=lambda args: run_demo(args.out, args.seed, args.device),
         help="train on English verbs; list every form of 'draw'",
     )
-    add = parser.add_argument
-    add("--seed", type=int, default=0, help="fixes the result")
-    add("--out", type=Path, default="pyentmax-demo", help="folder for model and pictures")
-    add_device(parser)
+    parser.add_demonstration("pyentmax-demo")
 
     parser = commands.add(
         "train seq2seq",
@@ -91,15 +86,15 @@ def add_commands(commands: Commands) -> None:
     add("--clip", type=float, default=5.0, help="largest norm of the gradient")
     add("--validate-every", type=int, metavar="UPDATES", help="ten times in all if not given")
     add("--patience", type=int, metavar="N", help="stop after N validations without a better one")
-    add("--seed", type=int, default=0, help="fixes the result")
-    add_run(parser, "runs/inflection")
+    parser.add_seed()
+    parser.add_run("runs/inflection")
 
     parser = commands.add("inflect", run=_inflect, help="every form that a model finds possible")
     _add_word(parser)
-    add_search(parser)
-    add = parser.add_argument
-    add("--max-length", type=int, help="longest form; from the lemma's length if not given")
-    add("--pictures", type=Path, metavar="DIR", help="draw the tree and the attention there")
+    parser.add_search()
+    help = "longest form; from the lemma's length if not given"
+    parser.add_argument("--max-length", type=int, help=help)
+    parser.add_pictures("draw the tree and the attention there")
 
     parser = commands.add(
         "force",
@@ -109,9 +104,8 @@ def add_commands(commands: Commands) -> None:
         "and each step shows what the model finds possible there.",
     )
     _add_word(parser)
-    add = parser.add_argument
-    add("form", help="the form to feed, possible or not")
-    add("--pictures", type=Path, metavar="DIR", help="draw the steps and the attention there")
+    parser.add_argument("form", help="the form to feed, possible or not")
+    parser.add_pictures("draw the steps and the attention there")
 
     parser = commands.add(
         "data conll2018",
@@ -133,15 +127,22 @@ def add_commands(commands: Commands) -> None:
     )
 
 
-def _add_word(parser: argparse.ArgumentParser) -> None:
+def _add_word(parser: Parser) -> None:
     """Add the models, and the word whose form is asked for."""
-    add_models(parser)
-    parser.add_argument("lemma", help="the word")
-    parser.add_argument("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
-    parser.add_argument("--language", help="of the word, for a model trained with --multilingual")
+    add = parser.add_argument
+    add(
+        "models",
+        nargs="+",
+        type=Path,
+        metavar="MODEL",
+        help="best.npz, or the folder of a run; the probabilities of several are averaged",
+    )
+    add("lemma", help="the word")
+    add("tags", help="separated by semicolons, such as 'V;V.PTCP;PST'")
+    add("--language", help="of the word, for a model trained with --multilingual")
 
 
-def _train(args: argparse.Namespace) -> int:
+def _train(args: argparse.Namespace) -> None:
     options = run_options(args)
     examples = read_marked(args.train, args.multilingual)
     dev = read_marked(args.dev, args.multilingual)
@@ -167,50 +168,44 @@ def _train(args: argparse.Namespace) -> int:
         output=args.loss,
         **fields_from(args, RNNSeq2SeqConfig),
     )
-    learned = args.attention == LEARNED and not history.interrupted
+    check_finished(args, history)
+    learned = args.attention == LEARNED
     alpha = f", attention α {inflector.model.attention_alpha:.2f}" if learned else ""
     accuracy = f"best dev accuracy {100 * history.best_accuracy:.1f}% (greedy)"
-    return report_training(args, history, accuracy + alpha)
+    report_training(args, history, accuracy + alpha)
 
 
-def _inflect(args: argparse.Namespace) -> int:
-    options = search_options(args)
-    inflector = load_word_decoder(args.models)
-    result = inflector.inflect(
-        args.lemma,
-        args.tags,
-        args.language,
-        max_length=args.max_length,
-        keep_attention=args.pictures is not None,  # of a long lemma it takes gigabytes
-        **options,
-    )
-    word = Example(args.lemma, "", tuple(args.tags.split(";")), args.language)
-    shown = (inflector, word.title(), source_tokens(word), result)
-    reports.print_search(*shown, args.pictures, word.file_name())
-    return 0
+def _inflect(args: argparse.Namespace) -> None:
+    options = search_options(args) | {
+        "max_length": args.max_length,
+        "keep_attention": args.pictures is not None,  # of a long lemma it takes gigabytes
+    }
+    inflector = Inflector.load_ensemble(args.models)
+    _show(args, inflector, "", inflector.inflect(args.lemma, args.tags, args.language, **options))
 
 
-def _force(args: argparse.Namespace) -> int:
-    inflector = load_word_decoder(args.models)
+def _force(args: argparse.Namespace) -> None:
+    inflector = Inflector.load_ensemble(args.models)
     decoding = inflector.force(args.lemma, args.tags, args.form, args.language)
-    word = Example(args.lemma, args.form, tuple(args.tags.split(";")), args.language)
-    shown = (inflector, word.title(), source_tokens(word), decoding)
-    reports.print_forced(*shown, args.pictures, word.file_name())
-    return 0
+    _show(args, inflector, args.form, decoding)
 
 
-def _data(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace, inflector: Inflector, form: str, found: Any) -> None:
+    word = Example(args.lemma, form, tuple(args.tags.split(";")), args.language)
+    source = source_tokens(word)
+    reports.show(inflector, word.title(), source, found, args.pictures, word.file_name())
+
+
+def _data(args: argparse.Namespace) -> None:
     if not args.languages:
         known = {split: conll2018_languages(split, args.folder) for split in SPLITS}
         for language in sorted({name for names in known.values() for name in names}):
             print(f"{language:24}", *(split for split in SPLITS if language in known[split]))
-        return 0
-    for split in args.split:
+    for split in args.split if args.languages else ():
         names = args.languages
         if names == ["all"]:
             names = conll2018_languages(split, args.folder)
         print(*conll2018_files(names, split, args.folder), sep="\n")
-    return 0
 
 
 def read_marked(paths: Sequence[Path], multilingual: bool) -> list[Example]:
@@ -249,18 +244,17 @@ class SparsityAnalysis(Analysis):
         add("--beam", type=int, default=10, help="width of the search, the widest in the table")
         add("--budget", type=int, default=1000, help="of exact search where beam 5 is not exact")
 
-    def run(self, args: argparse.Namespace) -> int:
+    def run(self, args: argparse.Namespace) -> None:
         """Measure, print and draw."""
         if args.out is not None:
             require_matplotlib()  # an error now, not after all the work
-        decoder = load_word_decoder(args.models)
+        inflector = Inflector.load_ensemble(args.models)
         examples = first_words(read_marked(args.examples, args.multilingual), args.first)
-        note_unknown({*decoder.source.tokens, *decoder.target.tokens}, examples, "examples")
+        note_unknown({*inflector.source.tokens, *inflector.target.tokens}, examples, "examples")
         report = sparsity.measure(
-            decoder, examples, beam=args.beam, budget=args.budget, progress=not args.quiet
+            inflector, examples, beam=args.beam, budget=args.budget, progress=not args.quiet
         )
         print(sparsity.describe(report))
         if args.out is not None:
             for path in [sparsity.write(report, args.out), *sparsity.draw(report, args.out)]:
                 print(f"written: {path}")
-        return 0

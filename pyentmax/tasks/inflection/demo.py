@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pyentmax.analysis import exactness_statistics
-from pyentmax.plotting import plot_training_curve, save_figure
+from pyentmax.plotting import plot_training_curve
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.inflection.examples import (
     Example,
@@ -26,9 +26,8 @@ from pyentmax.tasks.inflection.examples import (
     hold_out,
     source_tokens,
 )
-from pyentmax.tasks.inflection.inflector import Inflector
-from pyentmax.tasks.inflection.training import train_inflector
-from pyentmax.tasks.reports import describe, draw
+from pyentmax.tasks.inflection.inflector import Inflector, train_inflector
+from pyentmax.tasks.reports import describe, draw, save
 from pyentmax.training import History, RunOptions, TrainingConfig
 
 LEMMA, TAGS = "draw", "V;V.PTCP;PST"
@@ -57,8 +56,8 @@ def train_demo(seed: int, options: RunOptions, device: str = "cpu") -> tuple[Inf
     return train_inflector(train, dev, config, options, device=device, hidden=128, dropout=0.3)
 
 
-def run_demo(out: Path, seed: int, device: str = "cpu") -> int:
-    """Train, decode, print and draw; returns the exit code."""
+def run_demo(out: Path, seed: int, device: str = "cpu") -> None:
+    """Train, decode, print and draw."""
     require_matplotlib()  # rather an error now than after the training
     options = RunOptions(out, demonstration="demo")
     options.check_directory()
@@ -77,8 +76,7 @@ Attention and output are 1.5-entmax: both can give probabilities that are exactl
     started = time.perf_counter()
     inflector, history = train_demo(seed, options, device)
     if history.interrupted:
-        print("interrupted before the end of training")
-        return 130
+        raise KeyboardInterrupt
     print(f"trained in {time.perf_counter() - started:.0f} s\n")
 
     word = Example(LEMMA, "", tuple(TAGS.split(";")))
@@ -96,7 +94,7 @@ Verbs never seen: {_accuracy(inflector, dev)}; all mass on one string for
     )
 
     files = draw(inflector, word.title(), source_tokens(word), result, out, word.file_name())
-    files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
+    files += save({"training": plot_training_curve(vars(history))}, out)
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
     folder = shlex.quote(str(out))
     python = os.path.relpath(sys.executable) if ".venv" in sys.executable else "python"
@@ -108,7 +106,6 @@ Try next:
   {python} -m pyentmax demo --seed {seed + 1}
   {python} -m pyentmax train seq2seq --help"""
     )
-    return 0
 
 
 def _count(examples: Sequence[Example]) -> str:

@@ -19,9 +19,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from pyentmax.data.batching import Pair
 from pyentmax.data.errors import DataError
-from pyentmax.data.vocabulary import Vocabulary
 from pyentmax.tasks.text_files import numbered_lines
 
 _PathLike = str | os.PathLike[str]
@@ -177,57 +175,6 @@ def source_tokens(example: Example) -> list[str]:
     """
     language = [] if example.language is None else [f"<{LANGUAGE_MARK}{example.language}>"]
     return [*language, *(f"<{tag}>" for tag in example.tags), *example.lemma]
-
-
-def target_tokens(form: str) -> list[str]:
-    """What a model writes: the characters of *form*.
-
-    Examples
-    --------
-    >>> target_tokens("drawn")
-    ['d', 'r', 'a', 'w', 'n']
-    """
-    return list(form)
-
-
-def encode_examples(
-    examples: Iterable[Example],
-    source: Vocabulary,
-    target: Vocabulary,
-    *,
-    unknown: str | None = None,
-) -> list[Pair]:
-    """Examples as pairs of token ids.
-
-    Parameters
-    ----------
-    source, target : Vocabulary
-        Of tags and lemmas, and of forms.
-    unknown : str, optional
-        The token that replaces those outside the vocabularies, such as ``"<unk>"`` for characters
-        of development data that the training data does not have. By default they are an error.
-
-    Raises
-    ------
-    DataError
-        If a token is not in its vocabulary and *unknown* is None; the message names the word.
-
-    Examples
-    --------
-    >>> example = Example("go", "went", ("V", "PST"))
-    >>> source = Vocabulary.build([source_tokens(example)])
-    >>> target = Vocabulary.build([target_tokens(example.form)])
-    >>> encode_examples([example], source, target)
-    [(array([5, 4, 6, 7]), array([7, 4, 5, 6]))]
-    """
-    pairs = []
-    for example in examples:
-        lemma = f"lemma {example.lemma!r} with tags {';'.join(example.tags)!r}"
-        form = f"form {example.form!r}"
-        read = source.encode(source_tokens(example), what=lemma, unknown=unknown)
-        written = target.encode(target_tokens(example.form), what=form, unknown=unknown)
-        pairs.append((read, written))
-    return pairs
 
 
 def compounds_of(base: str, lemmas: Iterable[str]) -> list[str]:

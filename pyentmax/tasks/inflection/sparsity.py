@@ -28,7 +28,7 @@ from pyentmax.analysis import (
     word_accuracy,
 )
 from pyentmax.tasks.inflection.examples import Example
-from pyentmax.tasks.inflection.inflector import WordDecoder
+from pyentmax.tasks.inflection.inflector import Inflector
 
 PAPER_BEAM = 5
 
@@ -58,7 +58,7 @@ class SparsityReport:
 
 
 def measure(
-    decoder: WordDecoder,
+    inflector: Inflector,
     examples: Sequence[Example],
     *,
     beam: int = 10,
@@ -69,18 +69,18 @@ def measure(
     """Compute all statistics of a model on some examples.
 
     This takes one beam search, an exact search where that is not exact, and one forced decoding.
-    The options are those of `WordDecoder.predict`. A ValueError says that there is no example, or
+    The options are those of `Inflector.predict`. A ValueError says that there is no example, or
     that ``beam`` or ``budget`` is below 1.
     """
     if not examples:
         raise ValueError("examples: expected at least one, got none")
-    results = decoder.predict(examples, beam, batch_size, progress=progress)
-    decodings = decoder.force_all(examples, batch_size, progress=progress)
+    results = inflector.predict(examples, batch_size, beam=beam, progress=progress)
+    decodings = inflector.force_all(examples, batch_size, progress=progress)
     # Exact search, where a beam as wide as the paper's is not exact.
     width = min(PAPER_BEAM, beam)
     needed = [smallest_exact_beam(result) for result in results]
     undecided = [i for i, n in enumerate(needed) if n is None or n > width]
-    found = decoder.predict(
+    found = inflector.predict(
         [examples[i] for i in undecided],
         batch_size=batch_size,
         search="exact",
@@ -90,10 +90,10 @@ def measure(
     proved = [(i, result) for i, result in zip(undecided, found, strict=True) if result.proved]
     missed = sum(result.best.tokens != results[i].best.tokens for i, result in proved)
     references = [example.form for example in examples]
-    forms = [decoder.form(result.best.tokens) for result in results]
+    forms = [inflector.form(result.best.tokens) for result in results]
     calibrations = []
     for best_only in (True, False):
-        predictions = listed_predictions(results, references, decoder.form, best_only=best_only)
+        predictions = listed_predictions(results, references, inflector.form, best_only=best_only)
         calibrations.append(calibration(*predictions) if predictions[0] else None)
     return SparsityReport(
         beam=beam,

@@ -10,14 +10,13 @@ import numpy as np
 from pyentmax.models.language_model import LanguageModelConfig
 from pyentmax.tasks.command_line import (
     Commands,
-    add_run,
+    check_finished,
     fields_from,
+    printable,
     report_training,
     run_options,
 )
-from pyentmax.tasks.language_model.text import read_text
-from pyentmax.tasks.language_model.training import train_writer
-from pyentmax.tasks.language_model.writer import Writer
+from pyentmax.tasks.language_model.writer import Writer, read_text, train_writer
 from pyentmax.training import TrainingConfig
 
 
@@ -48,8 +47,8 @@ def add_commands(commands: Commands) -> None:
     add("--rate", type=float, default=3e-3, help="its highest step size")
     add("--warmup", type=int, default=200, help="updates until then")
     add("--slow", type=float, metavar="FACTOR", help="of the rate, for queries and keys")
-    add("--seed", type=int, default=0, help="fixes the result")
-    add_run(parser, "runs/language-model")
+    parser.add_seed()
+    parser.add_run("runs/language-model")
 
     parser = commands.add(
         "sample",
@@ -66,10 +65,10 @@ def add_commands(commands: Commands) -> None:
     add("--temperature", type=float, default=1.0, help="below 1: closer to the most probable")
     add("--top-k", type=int, metavar="K", help="draw among the K most probable")
     add("--nucleus", type=float, metavar="MASS", help="draw among the fewest with this mass")
-    add("--seed", type=int, default=0, help="fixes the result")
+    parser.add_seed()
 
 
-def _train(args: argparse.Namespace) -> int:
+def _train(args: argparse.Namespace) -> None:
     options = run_options(args)
     training = TrainingConfig(
         **fields_from(args, TrainingConfig),
@@ -87,11 +86,12 @@ def _train(args: argparse.Namespace) -> int:
         device=args.device,
         **fields_from(args, LanguageModelConfig),
     )
+    check_finished(args, history)
     accuracy = f"{100 * history.best_accuracy:.1f}% of the characters"
-    return report_training(args, history, f"best accuracy on held-out text {accuracy}")
+    report_training(args, history, f"best accuracy on held-out text {accuracy}")
 
 
-def _sample(args: argparse.Namespace) -> int:
+def _sample(args: argparse.Namespace) -> None:
     for name in ("samples", "length"):
         if getattr(args, name) < 1:
             raise ValueError(f"--{name}: expected at least 1, got {getattr(args, name)}")
@@ -102,5 +102,5 @@ def _sample(args: argparse.Namespace) -> int:
         if number:
             print("-" * 20)
         options = {name: getattr(args, name) for name in ("temperature", "top_k", "nucleus")}
-        print(writer.write(args.beginning, args.length, rng, **options), flush=True)
-    return 0
+        text = writer.write(args.beginning, args.length, rng, **options)
+        print(printable(text), flush=True)

@@ -2,21 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from pyentmax.calls.devices import to_host
-from pyentmax.data import BOS, EOS, SPECIALS, DataError, Vocabulary, cut
+from pyentmax.data import BOS, EOS, SPECIALS, DataError, Segments, Vocabulary, cut
 from pyentmax.decoding.sampling import check_choice, draw_tokens
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
+from pyentmax.tasks import text_files
 from pyentmax.tasks.model_files import SavedModel
-from pyentmax.training import Validation
+from pyentmax.training import History, RunOptions, TrainingConfig, Validation, fingerprint
 
 END = "\n"
 """Where decoders end a continuation, if the text has it: with the line."""
+HELD_OUT = 10  # the last tenth of a text is not learned from
+VALIDATED = 1 << 14
+"""Characters of the held-out text on which a model is validated while it learns: the first ones."""
+
+
+class Text(NamedTuple):
+    """A text to learn from, and its last tenth, to measure on."""
+
+    train: str
+    held_out: str
+
+
+def read_text(path: str | Path) -> Text:
+    """A text file, in UTF-8, in its two parts.
+
+    Raises
+    ------
+    DataError
+        If the file is empty or not UTF-8.
+    OSError
+        If it cannot be opened.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "song.txt")
+    ...     _ = path.write_text("la la la la la la la la " * 5)
+    ...     [len(part) for part in read_text(path)]
+    [108, 12]
+    """
+    text = text_files.read_text(path)
+    if len(text) < HELD_OUT:
+        raise DataError(f"{path}: expected a text, got {len(text)} characters")
+    learned = len(text) - len(text) // HELD_OUT
+    return Text(text[:learned], text[learned:])
 
 
 class Predictions(NamedTuple):
@@ -107,26 +145,6 @@ class Writer(SavedModel):
             scores = scores.data[:, -counted:].reshape(-1, model.config.size)
             p, _ = model.output.probabilities(scores)
             yield Predictions(to_host(p), batch.tokens_out[:, -counted:].reshape(-1))
-
-    def bits(
-        self,
-        tokens: np.ndarray,
-        context: int | None = None,
-        counted: int | None = None,
-        limit: int | None = None,
-    ) -> float:
-        """Mean −log₂ p per character, of the last ``limit`` ones that `predictions` gives.
-
-        It is ∞ where the model finds a character impossible.
-        """
-        p = np.concatenate(
-            [
-                np.take_along_axis(found.probabilities, found.labels[:, None], axis=1)[:, 0]
-                for found in self.predictions(_last(tokens, limit, context, self), context, counted)
-            ]
-        ).astype(np.float64)
-        with np.errstate(divide="ignore"):
-            return float(-np.log2(p[-limit:] if limit else p).mean())
 
     def validate(self, tokens: np.ndarray) -> Validation:
         """Mean loss per character, and the share of characters that are the most probable ones.
@@ -224,6 +242,56 @@ def check_length(tokens: np.ndarray, context: int, what: str) -> None:
         )
 
 
-def _last(tokens: np.ndarray, limit: int | None, context: int | None, writer: Writer) -> np.ndarray:
-    """As much of a text as it takes to predict its last ``limit`` characters."""
-    return tokens if limit is None else tokens[-(limit + (context or writer.context) + 1) :]
+def train_writer(
+    text: Text,
+    config: TrainingConfig,
+    options: RunOptions | None = None,
+    *,
+    context: int = 256,
+    batch_size: int = 4,
+    device: str = "cpu",
+    on_validation: Callable[[Writer, Validation], None] | None = None,
+    **model: Any,
+) -> tuple[Writer, History]:
+    """Train a language model; returns it, as it was at the best validation, with its history.
+
+    Parameters
+    ----------
+    text : Text
+    config : TrainingConfig
+        Its seed fixes the initial parameters too.
+    options : RunOptions, optional
+        Where and how to run, as for :func:`pyentmax.training.train`, whose errors may come.
+    context, batch_size : int
+        Characters per piece of the text, and pieces per batch.
+    device : {"cpu", "cuda"}
+        Where to compute. The checkpoints are the same.
+    on_validation : callable, optional
+        Called at each validation with the model as it is then, and the result.
+    **model
+        Fields of `LanguageModelConfig` but for the size.
+
+    Raises
+    ------
+    DataError
+        If either part of the text is too short for the context.
+    """
+    rng = np.random.default_rng(config.seed)
+    writer = Writer.untrained(text.train + text.held_out, rng, context, **model)
+    held_out = writer.encode(text.held_out)[: VALIDATED + 1]
+    check_length(held_out, context, "held-out text")
+    history = writer.fit(
+        Segments(writer.encode(text.train), context, batch_size, writer.model.config.memory),
+        config,
+        lambda: writer.validate(held_out),
+        options,
+        data={
+            "train": fingerprint(text.train),
+            "dev": fingerprint(text.held_out),
+            "context": context,
+            "batch_size": batch_size,
+        },
+        device=device,
+        on_validation=on_validation,
+    )
+    return writer, history

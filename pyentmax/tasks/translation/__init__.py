@@ -9,23 +9,14 @@ from pyentmax.tasks.translation.parallel import (
 )
 from pyentmax.tasks.translation.planted import planted_questions
 from pyentmax.tasks.translation.segmentation import Subwords, Words
-from pyentmax.tasks.translation.training import train_translator
-from pyentmax.tasks.translation.translator import (
-    SentenceDecoder,
-    Translator,
-    best_by_length,
-    load_sentence_decoder,
-)
+from pyentmax.tasks.translation.translator import Translator, train_translator
 
 __all__ = [
     "Experiment",
-    "SentenceDecoder",
     "SentencePair",
     "Subwords",
     "Translator",
     "Words",
-    "best_by_length",
-    "load_sentence_decoder",
     "planted_questions",
     "read_experiment",
     "read_parallel",

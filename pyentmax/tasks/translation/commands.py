@@ -13,11 +13,9 @@ from pyentmax.tasks import reports
 from pyentmax.tasks.analyse import Analysis
 from pyentmax.tasks.command_line import (
     Commands,
-    add_device,
-    add_quiet,
-    add_run,
-    add_search,
-    refuse_together,
+    check_finished,
+    expect,
+    printable,
     report_training,
     run_options,
     search_options,
@@ -26,10 +24,13 @@ from pyentmax.tasks.text_files import decode
 from pyentmax.tasks.translation import head_pictures, heads
 from pyentmax.tasks.translation.configuration import BUNDLED, BUNDLED_DEV, read_experiment
 from pyentmax.tasks.translation.demo import run_demo
-from pyentmax.tasks.translation.multi30k import read_multi30k
-from pyentmax.tasks.translation.parallel import SentencePair, read_parallel, read_table
-from pyentmax.tasks.translation.training import train_translator
-from pyentmax.tasks.translation.translator import Translator, load_sentence_decoder
+from pyentmax.tasks.translation.parallel import (
+    SentencePair,
+    read_multi30k,
+    read_parallel,
+    read_table,
+)
+from pyentmax.tasks.translation.translator import Translator, train_translator
 from pyentmax.training import TrainingConfig, counting
 
 
@@ -40,10 +41,7 @@ def add_commands(commands: Commands) -> None:
         run=lambda args: run_demo(args.out, args.seed, args.device),
         help="train on toy German; list every translation of a sentence",
     )
-    add = parser.add_argument
-    add("--seed", type=int, default=0, help="fixes the result")
-    add("--out", type=Path, default="pyentmax-translation", help="folder for model and pictures")
-    add_device(parser)
+    parser.add_demonstration("pyentmax-translation")
 
     for architecture, help, config in (
         ("rnn", "a recurrent model of translation", "RNNSeq2SeqConfig"),
@@ -64,7 +62,7 @@ def add_commands(commands: Commands) -> None:
         add("--config", required=True, metavar="FILE", help=f"such as toy-{architecture}, bundled")
         add("--seed", type=int, help="instead of the configuration's")
         add("--updates", type=int, help="instead of the configuration's")
-        add_run(parser, "runs/translation")
+        parser.add_run("runs/translation")
 
     parser = commands.add(
         "translate",
@@ -88,19 +86,16 @@ def add_commands(commands: Commands) -> None:
         help="one more, whose probabilities are averaged with the first one's; may be repeated",
     )
     add("--list", action="store_true", help="all translations, with probabilities")
-    add_search(parser)
+    parser.add_search()
     add("--whole", action="store_true", help="compare by the probability of the whole, not by mean")
     add("--force", metavar="TRANSLATION", help="of the one sentence: feed it, step by step")
-    add(
-        "--pictures",
-        type=Path,
-        metavar="DIR",
-        help="with --list or --force: draw tree or steps there, and the attention; numbered",
+    parser.add_pictures(
+        "with --list or --force: draw tree or steps there, and the attention; numbered"
     )
-    add_quiet(parser)
+    parser.add_quiet()
 
 
-def _train(args: argparse.Namespace) -> int:
+def _train(args: argparse.Namespace) -> None:
     options = run_options(args)
     experiment = read_experiment(args.config, args.model)
     given = {"seed": args.seed, "updates": args.updates}
@@ -121,60 +116,49 @@ def _train(args: argparse.Namespace) -> int:
         **experiment.batches(),
         **experiment.model,
     )
+    check_finished(args, history)
     accuracy = f"best dev accuracy {100 * history.best_accuracy:.1f}% of the tokens"
-    return report_training(args, history, accuracy)
+    report_training(args, history, accuracy)
 
 
-def _translate(args: argparse.Namespace) -> int:
+def _translate(args: argparse.Namespace) -> None:
+    forced, one = args.force is not None, not args.list and args.force is None
+    if "-" in args.sentences and len(args.sentences) > 1:
+        raise ValueError("sentences: expected - for standard input alone, got more sentences")
+    expect(args, "best budget search", args.list, "--list with it")
+    expect(args, "pictures", not one, "--list or --force with it")
+    expect(args, "list beam", not forced, "without --force, where it has no effect")
+    expect(args, "whole", one, "without --list and --force, which always compare so")
     options = search_options(args)
-    _check_modes(args)
-    decoder = load_sentence_decoder([args.model, *args.ensemble])
+    translator = Translator.load_ensemble([args.model, *args.ensemble])
     sentences = args.sentences
     if sentences == ["-"]:
         text = decode(sys.stdin.buffer.read(), "standard input")
         sentences = text.removesuffix("\n").split("\n") if text else []
-    for number, sentence in enumerate(sentences, start=1):  # before anything is computed
-        if not decoder.segmenter.split(sentence):
+    if forced and len(sentences) != 1:
+        raise ValueError(f"--force: expected one sentence, got {len(sentences)}")
+    sources = [translator.segmenter.split(sentence) for sentence in sentences]
+    for number, (sentence, source) in enumerate(zip(sentences, sources, strict=True), start=1):
+        if not source:  # said before anything is computed
             raise DataError(f"sentence {number}: expected at least one word, got {sentence!r}")
-    if args.force is not None:
-        if len(sentences) != 1:
-            raise ValueError(f"--force: expected one sentence, got {len(sentences)}")
-        shown = (decoder, sentences[0], decoder.segmenter.split(sentences[0]))
-        reports.print_forced(*shown, decoder.force(sentences[0], args.force), args.pictures, "1")
-        return 0
+    if forced:
+        decoding = translator.force(sentences[0], args.force)
+        reports.show(translator, sentences[0], sources[0], decoding, args.pictures, "1")
+        return
     progress = not args.quiet and not sys.stdout.isatty()  # a screen shows the translations
-    if not args.list:
-        beam = {"beam": args.beam} if args.beam is not None else {}
-        for block in decoder.translate_in_blocks(
-            sentences, normalize=not args.whole, progress=progress, **beam
-        ):
-            print(*block, sep="\n", flush=True)
-        return 0
-    width, keep = len(str(len(sentences))), args.pictures is not None
+    if one:
+        options |= {"normalize": not args.whole, "progress": progress}
+        for translation in translator.translate_all(sentences, **options):
+            print(printable(translation), flush=True)
+        return
+    width, options["keep_attention"] = len(str(len(sentences))), args.pictures is not None
     with counting(len(sentences), "sentence", progress) as advance:
-        for number, sentence in enumerate(sentences, start=1):
-            result = decoder.translate(sentence, keep_attention=keep, **options)
-            shown = (decoder, sentence, decoder.segmenter.split(sentence))
-            reports.print_search(*shown, result, args.pictures, f"{number:0{width}}", graph=True)
+        for number, (sentence, source) in enumerate(zip(sentences, sources, strict=True), start=1):
+            found = translator.translate(sentence, **options)
+            place = (args.pictures, f"{number:0{width}}")
+            reports.show(translator, sentence, source, found, *place, graph=True)
             print(flush=True)
             advance(1)
-    return 0
-
-
-def _check_modes(args: argparse.Namespace) -> None:
-    """Raise a ValueError for options that do not go together."""
-    if "-" in args.sentences and len(args.sentences) > 1:
-        raise ValueError("sentences: expected - for standard input alone, got more sentences")
-    if not args.list:
-        for name, unused in (("best", None), ("budget", None), ("search", "beam")):
-            if getattr(args, name) != unused:
-                raise ValueError(f"--{name}: expected --list with it")
-        if args.pictures is not None and args.force is None:
-            raise ValueError("--pictures: expected --list or --force with it")
-    if args.force is not None:
-        refuse_together(args, "force", "list", "beam")
-    if args.whole and (args.list or args.force is not None):
-        raise ValueError("--whole: is for the best translation; --list and --force always do so")
 
 
 class HeadAnalysis(Analysis):
@@ -210,7 +194,7 @@ class HeadAnalysis(Analysis):
         )
         add("--translate", type=int, default=0, metavar="N", help="and BLEU of N sentences, greedy")
 
-    def run(self, args: argparse.Namespace) -> int:
+    def run(self, args: argparse.Namespace) -> None:
         """Measure, print and draw."""
         for k in args.k:
             if k != "all" and not (k.isdecimal() and int(k) > 0):
@@ -234,7 +218,6 @@ class HeadAnalysis(Analysis):
             pictures = head_pictures.draw(found, pairs, args.out, **words)
             for path in [heads.write(found, args.out), *pictures]:
                 print(f"written: {path}")
-        return 0
 
 
 def read_pairs(data: Sequence[Path], *, reverse: bool = False) -> list[SentencePair]:

@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pyentmax.data import DataError
 from pyentmax.tasks.text_files import read_text
@@ -58,18 +58,15 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         for name in ("train", "dev"):
-            given: Any = getattr(self, name)
-            if not (isinstance(given, str) or _are_two_files(given)):
+            files = getattr(self, name)
+            if not isinstance(files, str) and [type(file) for file in files] != [str, str]:
                 raise ValueError(
                     f"{name}: expected two files of parallel text, or one with source TAB target, "
-                    f"got {given!r}"
+                    f"got {files!r}"
                 )
         for name in ("subwords", "tokens", "batch_size", "longest"):
-            given = getattr(self, name)
-            if given is None or (name == "subwords" and isinstance(given, str)):
-                continue
-            if not (isinstance(given, int) and given > 0):
-                raise ValueError(f"{name}: expected a number above 0, got {given!r}")
+            if isinstance(number := getattr(self, name), int) and number < 1:
+                raise ValueError(f"{name}: expected a number above 0, got {number!r}")
         if self.normalization is not None and not (
             self.normalization in NORMALIZATIONS and isinstance(self.subwords, int)
         ):
@@ -79,10 +76,6 @@ class DataConfig:
             )
         if self.tokens and self.batch_size:
             raise ValueError("expected tokens or batch_size, got both")
-
-
-def _are_two_files(given: Any) -> bool:
-    return isinstance(given, list) and [type(file) for file in given] == [str, str]
 
 
 @dataclass(frozen=True)
@@ -176,34 +169,30 @@ def read_experiment(config: str | Path, architecture: str) -> Experiment:
         if not isinstance(table, dict):
             raise DataError(f"{config}, [{name}]: expected a table, got {table!r}")
         known = [f.name for f in fields(shape) if f.name not in ("source_size", "target_size")]
-        for entry in table:
+        for entry, value in table.items():
             if entry not in known:
                 raise DataError(f"{config}, [{name}]: expected {', '.join(known)}; got {entry!r}")
-    model = _model_entries(shapes["model"], tables["model"], f"{config}, [model]")
+            if name != "training":  # which checks its values itself
+                where = f"{config}, [{name}] {entry}"
+                table[entry] = _typed(value, get_type_hints(shape)[entry], where)
     try:
         data = DataConfig(**tables["data"])
     except (TypeError, ValueError) as error:  # a TypeError of a missing entry
         raise DataError(f"{config}, [data] {error}") from error
-    return Experiment(data, model, tables["training"], folder)
+    return Experiment(data, tables["model"], tables["training"], folder)
 
 
-def _model_entries(shape: type[Any], entries: dict[str, Any], where: str) -> dict[str, Any]:
-    """The entries of the table ``[model]`` with the types of the configuration's fields."""
-    hints = get_type_hints(shape)
-    read = {}
-    for name, value in entries.items():
-        hint = hints[name]
-        if type(value) in (int, float) and not isinstance(value, hint):
-            if isinstance(1.0, hint):
-                value = float(value)
-            elif isinstance("1", hint):  # the α of a mapping
-                value = str(value)
-        if not isinstance(value, hint):
-            raise DataError(
-                f"{where} {name}: expected {getattr(hint, '__name__', hint)}, got {value!r}"
-            )
-        read[name] = value
-    return read
+def _typed(value: Any, hint: Any, where: str) -> Any:
+    """A value with the type of a configuration's field; 2 may be written for 2.0 and for "2"."""
+    types = tuple(get_origin(one) or one for one in get_args(hint) or (hint,))
+    if type(value) in (int, float) and not isinstance(value, types):
+        if float in types:
+            value = float(value)
+        elif str in types and int not in types:  # the α of a mapping
+            value = str(value)
+    if not isinstance(value, types):
+        raise DataError(f"{where}: expected {getattr(hint, '__name__', hint)}, got {value!r}")
+    return value
 
 
 def _bundled() -> dict[str, Any]:

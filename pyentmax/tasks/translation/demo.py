@@ -11,12 +11,12 @@ import shlex
 import time
 from pathlib import Path
 
-from pyentmax.plotting import plot_training_curve, save_figure
+from pyentmax.plotting import plot_training_curve
 from pyentmax.plotting._figures import require_matplotlib
-from pyentmax.tasks.reports import describe, draw
+from pyentmax.tasks.reports import describe, draw, save
 from pyentmax.tasks.translation.configuration import Experiment, read_experiment
 from pyentmax.tasks.translation.parallel import SentencePair
-from pyentmax.tasks.translation.training import train_translator
+from pyentmax.tasks.translation.translator import train_translator
 from pyentmax.training import RunOptions, TrainingConfig
 
 CONFIG = "toy-transformer"
@@ -30,8 +30,8 @@ def demo_pairs(experiment: Experiment) -> tuple[list[SentencePair], list[Sentenc
     return [pair for pair in train if pair.source not in (AMBIGUOUS, CLEAR)], dev
 
 
-def run_demo(out: Path, seed: int, device: str = "cpu", updates: int | None = None) -> int:
-    """Train, translate, print and draw; returns the exit code."""
+def run_demo(out: Path, seed: int, device: str = "cpu", updates: int | None = None) -> None:
+    """Train, translate, print and draw."""
     require_matplotlib()  # rather an error now than after the training
     options = RunOptions(out, demonstration="demo-translation")
     options.check_directory()
@@ -62,8 +62,7 @@ so that most words get a probability of exactly zero.
         **model,
     )
     if history.interrupted:
-        print("interrupted before the end of training")
-        return 130
+        raise KeyboardInterrupt
     print(f"trained in {time.perf_counter() - started:.0f} s\n")
     files = []
     for name, sentence in (("ambiguous", AMBIGUOUS), ("clear", CLEAR)):
@@ -76,7 +75,7 @@ so that most words get a probability of exactly zero.
     for kind, alphas in translator.model.alphas().items():
         each = "  ".join(" ".join(f"{alpha:.2f}" for alpha in layer) for layer in alphas)
         print(f"α of the {kind} heads, by layer: {each}")
-    files.append(save_figure(plot_training_curve(vars(history)), out / "training.png"))
+    files += save({"training": plot_training_curve(vars(history))}, out)
     print("\nPictures:", *(f"  {path}" for path in files), sep="\n")
     folder = shlex.quote(str(out))
     print(
@@ -86,4 +85,3 @@ Try next:
   python -m pyentmax train rnn --config toy-rnn --out toy-rnn
   python -m pyentmax train transformer --help"""
     )
-    return 0

@@ -161,7 +161,7 @@ def use_with_k(
     found = {"loss": validation.loss, "accuracy": validation.accuracy}
     if translated:
         some = pairs[:translated]
-        translations = used.translate_all([pair.source for pair in some], beam=1)
+        translations = list(used.translate_all([pair.source for pair in some], beam=1))
         found["bleu"] = bleu(translations, [pair.target for pair in some]).score
     return found
 

@@ -1,13 +1,17 @@
-"""Parallel text: sentence pairs from files, with errors that name file and line."""
+"""Parallel text: sentence pairs from files, with errors that name file and line; Multi30k."""
 
 from __future__ import annotations
 
 import os
 from importlib import resources
+from pathlib import Path
 from typing import NamedTuple
 
 from pyentmax.data import DataError
 from pyentmax.tasks.text_files import numbered_lines
+
+MULTI30K_DEV = 1000  # pairs at the end of its training file, for every choice
+_FILE = "{split}.lc.norm.tok.{language}"
 
 
 class SentencePair(NamedTuple):
@@ -85,6 +89,49 @@ def toy_german() -> list[SentencePair]:
     """
     with resources.as_file(resources.files(__package__) / "toy_german.tsv") as path:
         return read_table(path)
+
+
+class Multi30k(NamedTuple):
+    """Its pairs to learn from, to choose by, and to measure on once."""
+
+    train: list[SentencePair]
+    dev: list[SentencePair]
+    val: list[SentencePair]
+
+
+def read_multi30k(folder: Path, *, reverse: bool = False) -> Multi30k:
+    """German-English pairs of Multi30k (Elliott et al. 2016), or English-German ones.
+
+    The sentences are lower-cased and tokenised.
+
+    Parameters
+    ----------
+    folder : Path
+        With ``train.lc.norm.tok.de`` and the like, or with ``multi30k/tok`` that has them.
+
+    Raises
+    ------
+    DataError
+        If the files are not there, or are not parallel text.
+    """
+    languages = ("en", "de") if reverse else ("de", "en")
+    name = _FILE.format(split="train", language="de")
+    places = [folder, folder / "multi30k" / "tok"]
+    found = next((place for place in places if (place / name).exists()), None)
+    if found is None:
+        raise DataError(
+            f"{folder}: expected {name} or multi30k/tok/{name}, as multi30k/dataset has them"
+        )
+    train, val = (
+        read_parallel(*(found / _FILE.format(split=split, language=x) for x in languages))
+        for split in ("train", "val")
+    )
+    if len(train) <= MULTI30K_DEV:
+        raise DataError(
+            f"{found}: expected more than the {MULTI30K_DEV} training pairs that are held out, got "
+            f"{len(train)}"
+        )
+    return Multi30k(train[:-MULTI30K_DEV], train[-MULTI30K_DEV:], val)
 
 
 def _sentence(text: str, where: str) -> str:

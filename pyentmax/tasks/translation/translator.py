@@ -1,10 +1,8 @@
-"""A model of translation with all that it takes to use it: trained, saved, loaded, searched."""
+"""A model of translation with its vocabularies: trained, saved, loaded, searched."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
-from dataclasses import asdict
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -13,19 +11,29 @@ from pyentmax.calls.devices import array_module, to_host
 from pyentmax.data import (
     BOS,
     EOS,
+    UNK,
+    BucketedPairs,
     DataError,
     Pair,
+    TokenBatches,
     Vocabulary,
     bucketed_batches,
     make_batch,
 )
-from pyentmax.decoding import ForcedDecoding, Hypothesis, JoinableDecodable, SearchResult
+from pyentmax.decoding import ForcedDecoding, SearchResult
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
-from pyentmax.tasks.sequences import SavedDecoder, SequenceDecoder, load_ensemble
+from pyentmax.tasks.sequences import SequenceModel, batches_of
 from pyentmax.tasks.translation.parallel import SentencePair
-from pyentmax.tasks.translation.segmentation import Segmenter, segmenter_from
-from pyentmax.training import Validation, counting
+from pyentmax.tasks.translation.segmentation import Segmenter, Words, segmenter_from
+from pyentmax.training import (
+    History,
+    RunOptions,
+    TrainingConfig,
+    Validation,
+    counting,
+    fingerprint,
+)
 
 ARCHITECTURES: dict[str, tuple[Any, Any]] = {
     "rnn": (RNNSeq2Seq, RNNSeq2SeqConfig),
@@ -36,157 +44,18 @@ ARCHITECTURES: dict[str, tuple[Any, Any]] = {
 _SEGMENTER = "segmenter.state"
 
 
-class SentenceDecoder(SequenceDecoder):
-    """A model, one network or an ensemble, with its vocabularies and its way to cut sentences.
+class Translator(SequenceModel):
+    """A model of translation, one network or an ensemble, with its vocabularies.
 
     Parameters
     ----------
-    model : JoinableDecodable
+    model : RNNSeq2Seq, Transformer or Ensemble
     source, target : Vocabulary
     segmenter : Segmenter
-    """
-
-    separator, noun = " ", "translation"
-
-    def __init__(
-        self,
-        model: JoinableDecodable[Any],
-        source: Vocabulary,
-        target: Vocabulary,
-        segmenter: Segmenter,
-    ) -> None:
-        super().__init__(model, source, target)
-        self.segmenter = segmenter
-
-    def pairs(self, pairs: Iterable[SentencePair]) -> list[Pair]:
-        """Sentence pairs as token ids; what the vocabularies lack becomes ``<unk>``.
-
-        A DataError quotes a source without any token: sub-words leave some characters out.
-        """
-        split = self.segmenter.split
-        return [
-            (self.source_ids(source), self.target.encode(split(target), unknown="<unk>"))
-            for source, target in pairs
-        ]
-
-    def sentence(self, tokens: Iterable[int]) -> str:
-        """The sentence that some target tokens make."""
-        return self.segmenter.join(self.target.decode(tokens))
-
-    def translate(self, sentence: str, **options: Any) -> SearchResult:
-        """Every translation that the model finds possible, with the certificate of the search.
-
-        Parameters
-        ----------
-        **options
-            Those of `SequenceDecoder.decode`: ``search``, ``beam``, ``n_best``, ``budget``,
-            ``max_length``, ``keep_attention``.
-
-        Raises
-        ------
-        DataError
-            If the sentence is empty.
-        ValueError
-            If there is no such search, or a number is below 1.
-        """
-        return self.decode(self.source_ids(sentence)[None], **options)[0]
-
-    def force(self, sentence: str, translation: str) -> ForcedDecoding:
-        """What the model finds possible at each step of a given translation."""
-        target = self.target.encode(self.segmenter.split(translation), unknown="<unk>")
-        return self.force_tokens(self.source_ids(sentence), target)
-
-    def translate_all(self, sentences: Sequence[str], **options: Any) -> list[str]:
-        """The best translation of each sentence, by a beam search that proves nothing.
-
-        ``options`` are those of `translate_in_blocks`, which this does in a single block.
-        """
-        blocks = self.translate_in_blocks(sentences, block_size=max(1, len(sentences)), **options)
-        return [translation for block in blocks for translation in block]
-
-    def translate_in_blocks(
-        self,
-        sentences: Sequence[str],
-        *,
-        block_size: int = 512,
-        beam: int = 5,
-        normalize: bool = True,
-        batch_size: int = 64,
-        progress: bool = False,
-    ) -> Generator[list[str], None, None]:
-        """The best translations of some sentences, block after block, each when it is done.
-
-        Parameters
-        ----------
-        block_size : int
-            Number of consecutive sentences that are sorted by length and cut into batches. In small
-            blocks, batches have more padding.
-        beam : int
-            Number of open prefixes kept at each step.
-        normalize : bool
-            Whether translations are compared by their mean log-probability per token, end symbol
-            included, or by the probability of the whole.
-        batch_size : int
-            Number of sentences that are decoded together.
-        progress : bool
-            Whether to show a bar.
-
-        Raises
-        ------
-        DataError
-            If a sentence is empty, before any is translated.
-        ValueError
-            If a number is below 1.
-        """
-        if block_size < 1:
-            raise ValueError(f"block_size: expected at least 1, got {block_size}")
-        no_target = np.zeros(0, dtype=np.int64)
-        pairs: list[Pair] = [(self.source_ids(sentence), no_target) for sentence in sentences]
-        options: dict[str, Any] = {
-            "beam": beam,
-            "n_best": 1,
-            "normalize": normalize,
-            "keep_attention": False,
-            "prove": False,
-        }
-        with counting(len(pairs), "sentence", progress) as advance:
-            for start in range(0, len(pairs), block_size):
-                block, found = pairs[start : start + block_size], dict[int, str]()
-                for index in bucketed_batches(block, batch_size):
-                    batch = make_batch(block, index)
-                    results = self.decode(batch.source, batch.source_mask, **options)
-                    for i, result in zip(map(int, index), results, strict=True):
-                        best = best_by_length(result) if normalize else result.best
-                        found[i] = self.sentence(best.tokens)
-                    advance(len(batch))
-                yield [found[i] for i in range(len(block))]
-
-    def source_ids(self, sentence: str) -> np.ndarray:
-        """The ids of a source sentence, which must not be empty."""
-        tokens = self.segmenter.split(sentence)
-        if not tokens:
-            raise DataError(f"sentence {sentence!r}: expected a word or a sub-word, got none")
-        return self.source.encode(tokens, unknown="<unk>")
-
-
-def best_by_length(result: SearchResult) -> Hypothesis:
-    """The hypothesis with the highest mean log-probability per token, its end symbol included.
+        Cuts sentences into tokens.
 
     Examples
     --------
-    >>> listed = (Hypothesis((5,), -1.0), Hypothesis((6, 7, 8), -1.2))
-    >>> best_by_length(SearchResult(listed, False, 0.6, "")).tokens
-    (6, 7, 8)
-    """
-    return max(result.hypotheses, key=lambda h: h.log_prob / (len(h.tokens) + 1))
-
-
-class Translator(SentenceDecoder, SavedDecoder):
-    """A single network of translation, with its vocabularies.
-
-    Examples
-    --------
-    >>> from pyentmax.tasks.translation.segmentation import Words
     >>> pairs = [SentencePair("ein hund", "a dog"), SentencePair("eine katze", "a cat")]
     >>> shape = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
     >>> rng = np.random.default_rng(0)
@@ -196,7 +65,13 @@ class Translator(SentenceDecoder, SavedDecoder):
     """
 
     kind = "translation model"
-    model: Any
+    separator, noun = " ", "translation"
+
+    def __init__(
+        self, model: Any, source: Vocabulary, target: Vocabulary, segmenter: Segmenter
+    ) -> None:
+        super().__init__(model, source, target)
+        self.segmenter = segmenter
 
     @classmethod
     def untrained(
@@ -232,6 +107,106 @@ class Translator(SentenceDecoder, SavedDecoder):
             name for name, (network, _) in ARCHITECTURES.items() if isinstance(self.model, network)
         )
 
+    def pairs(self, pairs: Iterable[SentencePair]) -> list[Pair]:
+        """Sentence pairs as token ids; what the vocabularies lack becomes ``<unk>``.
+
+        A DataError quotes a source without any token: sub-words leave some characters out.
+        """
+        split = self.segmenter.split
+        return [
+            (self.source_ids(source), self.target.encode(split(target), unknown="<unk>"))
+            for source, target in pairs
+        ]
+
+    def sentence(self, tokens: Iterable[int]) -> str:
+        """The sentence that some target tokens make."""
+        return self.segmenter.join(self.target.decode(tokens))
+
+    def source_ids(self, sentence: str) -> np.ndarray:
+        """The ids of a source sentence, which must not be empty."""
+        tokens = self.segmenter.split(sentence)
+        if not tokens:
+            raise DataError(f"sentence {sentence!r}: expected a word or a sub-word, got none")
+        return self.source.encode(tokens, unknown="<unk>")
+
+    # --- decoding ---------------------------------------------------------------------------------
+    def translate(self, sentence: str, **options: Any) -> SearchResult:
+        """Every translation that the model finds possible, with the certificate of the search.
+
+        Parameters
+        ----------
+        **options
+            Those of `SequenceModel.decode`: ``search``, ``beam``, ``n_best``, ``budget``,
+            ``max_length``, ``keep_attention``.
+
+        Raises
+        ------
+        DataError
+            If the sentence is empty.
+        ValueError
+            If there is no such search, or a number is below 1.
+        """
+        return self.decode(self.source_ids(sentence)[None], **options)[0]
+
+    def force(self, sentence: str, translation: str) -> ForcedDecoding:
+        """What the model finds possible at each step of a given translation."""
+        target = self.target.encode(self.segmenter.split(translation), unknown="<unk>")
+        return self.force_tokens(self.source_ids(sentence), target)
+
+    def translate_all(
+        self,
+        sentences: Sequence[str],
+        *,
+        block_size: int = 512,
+        beam: int = 5,
+        normalize: bool = True,
+        batch_size: int = 64,
+        progress: bool = False,
+    ) -> Iterator[str]:
+        """The best translation of each sentence, in their order, by a beam that proves nothing.
+
+        Parameters
+        ----------
+        block_size : int
+            Number of consecutive sentences that are sorted by length and cut into batches, and
+            yielded when all of them are done. In small blocks, batches have more padding.
+        beam : int
+            Number of open prefixes kept at each step.
+        normalize : bool
+            Whether translations are compared by their mean log-probability per token, end symbol
+            included, or by the probability of the whole.
+        batch_size : int
+            Number of sentences that are decoded together.
+        progress : bool
+            Whether to show a bar.
+
+        Raises
+        ------
+        DataError
+            If a sentence is empty, before any is translated.
+        ValueError
+            If a number is below 1.
+        """
+        if block_size < 1:
+            raise ValueError(f"block_size: expected at least 1, got {block_size}")
+        pairs: list[Pair] = [(self.source_ids(s), np.zeros(0, np.int64)) for s in sentences]
+        options: dict[str, Any] = {"beam": beam, "n_best": 1, "normalize": normalize}
+        options |= {"prove": False, "keep_attention": False}
+        with counting(len(pairs), "sentence", progress) as advance:
+            for start in range(0, len(pairs), block_size):
+                block, found = pairs[start : start + block_size], dict[int, str]()
+                for index in bucketed_batches(block, batch_size):
+                    batch = make_batch(block, index)
+                    results = self.decode(batch.source, batch.source_mask, **options)
+                    for i, result in zip(map(int, index), results, strict=True):
+                        best = result.best
+                        if normalize:  # by the mean, with the end symbol
+                            key = lambda h: h.log_prob / (len(h.tokens) + 1)  # noqa: E731
+                            best = max(result.hypotheses, key=key)
+                        found[i] = self.sentence(best.tokens)
+                    advance(len(batch))
+                yield from (found[i] for i in range(len(block)))
+
     def validate(self, pairs: Sequence[Pair], batch_size: int = 128) -> Validation:
         """Mean loss per token, and the share of tokens that are the most probable ones.
 
@@ -239,10 +214,9 @@ class Translator(SentenceDecoder, SavedDecoder):
         dropout; a token outside the vocabulary is never right.
         """
         model, loss, tokens, right = self.model, 0.0, 0, 0
-        for index in bucketed_batches(pairs, batch_size):
-            batch = make_batch(pairs, index).on(model.xp)
-            arrays = (batch.source, batch.source_mask, batch.target_in)
-            scores = model.scores(model.params, *arrays)
+        for host_batch in batches_of(pairs, batch_size, "pair", False):
+            batch = host_batch.on(model.xp)
+            scores = model.scores(model.params, batch.source, batch.source_mask, batch.target_in)
             if isinstance(model, RNNSeq2Seq):
                 scores = scores.swapaxes(0, 1)  # its time comes first
             xp = array_module(scores.data)
@@ -250,20 +224,16 @@ class Translator(SentenceDecoder, SavedDecoder):
             smoothing = model.config.label_smoothing
             options = {"weight": weight, "reduction": "sum", "label_smoothing": smoothing}
             loss += float(model.output.loss(scores, batch.target_out, **options).data)
-            unknown = self.target.encode(["<unk>"])[0]
-            known = batch.target_mask & (batch.target_out != unknown)
+            known = batch.target_mask & (batch.target_out != UNK)
             hits = (xp.argmax(scores.data, axis=-1) == batch.target_out) & known
             right += int(to_host(hits.sum()))
             tokens += int(to_host(batch.target_mask.sum()))
         return Validation(loss / tokens, right / tokens)
 
+    # --- files ------------------------------------------------------------------------------------
     def description(self) -> dict[str, Any]:
         """Architecture, configuration and vocabularies, in a form that JSON can hold."""
-        return {
-            "architecture": self.architecture,
-            "config": asdict(self.model.config),
-            **super().description(),
-        }
+        return {"architecture": self.architecture, **super().description()}
 
     def arrays(self) -> dict[str, Any]:
         """The parameters, and what the segmenter has learned."""
@@ -284,10 +254,71 @@ class Translator(SentenceDecoder, SavedDecoder):
         return super().shared() | {"way to cut sentences": self.segmenter.state()}
 
 
-def load_sentence_decoder(paths: Sequence[str | Path]) -> SentenceDecoder:
-    """The model of one checkpoint, or the ensemble of several; errors as for `load_ensemble`."""
-    model, first = load_ensemble(Translator, paths)
-    return SentenceDecoder(model, first.source, first.target, first.segmenter)
+def train_translator(
+    architecture: str,
+    pairs: Sequence[SentencePair],
+    dev: Sequence[SentencePair],
+    config: TrainingConfig,
+    options: RunOptions | None = None,
+    *,
+    segmenter: Segmenter | None = None,
+    tokens: int = 2048,
+    batch_size: int | None = None,
+    device: str = "cpu",
+    on_validation: Callable[[Translator, Validation], None] | None = None,
+    **model: Any,
+) -> tuple[Translator, History]:
+    """Train a model of translation; returns it with its history.
+
+    Parameters
+    ----------
+    architecture : {"rnn", "transformer"}
+    pairs, dev : sequences of SentencePair
+        To learn from, and to validate on: the best model is that with the most tokens right where
+        it reads the reference up to each.
+    config : TrainingConfig
+        Its seed fixes the initial parameters too.
+    options : RunOptions, optional
+        Where and how to run, as for :func:`pyentmax.training.train`, whose errors may come.
+    segmenter : Segmenter, optional
+        By default words.
+    tokens, batch_size : int
+        Tokens per batch, padding included; or pairs per batch, if ``batch_size`` is given.
+    device : {"cpu", "cuda"}
+        Where to compute. The checkpoints are the same.
+    on_validation : callable, optional
+        Called at each validation with the model as it is then, and the result.
+    **model
+        Fields of the architecture's configuration.
+
+    Raises
+    ------
+    ImportError, ValueError
+        If the device cannot be used; the message says what is missing.
+    """
+    rng = np.random.default_rng(config.seed)
+    translator = Translator.untrained(architecture, pairs, segmenter or Words(), rng, **model)
+    encoded, held_out = translator.pairs(pairs), translator.pairs(dev)
+    batches: Any
+    if batch_size is None:
+        batches, size = TokenBatches(encoded, tokens), {"tokens": tokens}
+    else:
+        batches, size = BucketedPairs(encoded, batch_size), {"batch_size": batch_size}
+    history = translator.fit(
+        batches,
+        config,
+        lambda: translator.validate(held_out),
+        options,
+        data={
+            "train": fingerprint(pairs),
+            "dev": fingerprint(dev),
+            "segmenter": fingerprint(translator.segmenter.state().hex()),
+            **size,
+        },
+        device=device,
+        on_validation=on_validation,
+    )
+    return translator, history
 
 
 def _architecture(name: str) -> tuple[Any, Any]:

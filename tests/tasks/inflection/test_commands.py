@@ -66,7 +66,7 @@ def test_inflect_keeps_attention_only_to_draw_it(run, monkeypatch, tmp_path):
         kept.append(inflect(*args, **options).best.attention)
         return inflect(*args, **options)
 
-    monkeypatch.setattr("pyentmax.tasks.inflection.inflector.WordDecoder.inflect", noted)
+    monkeypatch.setattr("pyentmax.tasks.inflection.commands.Inflector.inflect", noted)
     main(["inflect", str(run), "walk", "V;PST"])
     main(["inflect", str(run), "walk", "V;PST", "--pictures", str(tmp_path)])
     assert [attention is None for attention in kept] == [True, False]

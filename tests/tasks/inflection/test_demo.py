@@ -21,7 +21,7 @@ def test_no_verb_is_in_two_parts():
 @pytest.mark.slow
 def test_a_short_run(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(demo, "UPDATES", 250)
-    assert demo.run_demo(tmp_path, seed=0) == 0
+    demo.run_demo(tmp_path, seed=0)
     text = capsys.readouterr().out
     assert "Held out: draw, outdraw" in text
     assert "draw  V;V.PTCP;PST" in text

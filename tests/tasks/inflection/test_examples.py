@@ -8,15 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pyentmax.data import UNK, DataError, Vocabulary
-from pyentmax.tasks.inflection import (
-    Example,
-    encode_examples,
-    language_of,
-    read_examples,
-    source_tokens,
-    target_tokens,
-)
+from pyentmax.data import DataError
+from pyentmax.tasks.inflection import Example, language_of, read_examples, source_tokens
 from pyentmax.tasks.inflection.examples import LANGUAGE_MARK
 
 # Whatever a column may hold: any character but the separators, and not only blanks.
@@ -110,22 +103,6 @@ def test_tags_are_not_characters():
     example = Example("V3", "x", ("V", "3"))
     assert source_tokens(example) == ["<V>", "<3>", "V", "3"]
     assert source_tokens(example._replace(language="a")) == ["<lang=a>", "<V>", "<3>", "V", "3"]
-
-
-def test_unknown_characters_are_named_or_mapped():
-    known = Example("go", "went", ("V", "PST"))
-    source = Vocabulary.build([source_tokens(known)])
-    target = Vocabulary.build([target_tokens(known.form)])
-    odd = Example("gö", "went!", ("V", "PST"))
-    with pytest.raises(
-        DataError, match="unknown character 'ö' in lemma 'gö' with tags 'V;PST'; known: g o$"
-    ):
-        encode_examples([known, odd], source, target)
-    with pytest.raises(DataError, match="unknown character '!' in form 'went!'; known: e n t w$"):
-        encode_examples([odd._replace(lemma="go")], source, target)
-    [(source_ids, target_ids)] = encode_examples([odd], source, target, unknown="<unk>")
-    assert source.decode(source_ids) == ["<V>", "<PST>", "g", "<unk>"]
-    assert target_ids[-1] == UNK
 
 
 def test_tag_like_a_language_mark_is_refused(tmp_path):

@@ -51,26 +51,12 @@ def test_contexts_predict_the_same_characters():
     for longer in labels[1:]:
         np.testing.assert_array_equal(longer, labels[0][-len(longer) :])
     np.testing.assert_array_equal(labels[0], tokens[-len(labels[0]) :])
-    # The last 24 characters alone give the same as the end of the whole.
-    p = [
-        np.take_along_axis(part.probabilities, part.labels[:, None], axis=1)
-        for part in writer.predictions(tokens, 16, counted=8)
-    ]
-    expected = -np.log2(np.concatenate(p).astype(float))[-24:].mean()
-    assert writer.bits(tokens, 16, counted=8, limit=24) == pytest.approx(expected, rel=1e-6, abs=0)
-
-
-def test_bits_are_the_loss_of_softmax():
-    writer = untrained(output="1")
-    tokens = writer.encode(LINES[: 16 * 5 + 1])
-    loss = writer.validate(tokens).loss
-    assert writer.bits(tokens) == pytest.approx(loss / np.log(2), rel=1e-5, abs=0)
 
 
 def test_text_shorter_than_a_piece_is_refused():
     writer = untrained()
     tokens = writer.encode("the c")
-    for measure in (writer.validate, writer.bits, lambda text: next(writer.predictions(text))):
+    for measure in (writer.validate, lambda text: next(writer.predictions(text))):
         with pytest.raises(DataError, match=r"tokens: expected at least 17 characters.* got 5"):
             measure(tokens)
     config = TrainingConfig(updates=1)

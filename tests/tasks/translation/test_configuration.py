@@ -79,7 +79,7 @@ def test_long_pairs_are_left_out_of_training(read):
         (
             "tokens = 300",
             "subwords = 0.5",
-            r"\[data\] subwords: expected a number above 0, got 0.5",
+            r"\[data\] subwords: expected int \| str \| None, got 0.5",
         ),
         *(
             ("tokens = 300", entries, "normalization: expected one of identity, .* got 'nfd'")

@@ -7,13 +7,13 @@ import pytest
 from pyentmax.data import DataError
 from pyentmax.tasks.translation import toy_german
 from pyentmax.tasks.translation.bleu import bleu
-from pyentmax.tasks.translation.multi30k import read_multi30k
+from pyentmax.tasks.translation.parallel import read_multi30k
 
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """Toy German under the names of Multi30k, with few pairs held out."""
-    monkeypatch.setattr("pyentmax.tasks.translation.multi30k.DEV", 10)
+    monkeypatch.setattr("pyentmax.tasks.translation.parallel.MULTI30K_DEV", 10)
     pairs = toy_german()[:76]
     for split, chosen in (("train", pairs[:70]), ("val", pairs[70:])):
         for side, language in enumerate(("de", "en")):
@@ -32,8 +32,8 @@ def test_last_training_pairs_are_held_out(folder):
 def test_missing_data_are_named(folder, monkeypatch):
     with pytest.raises(DataError, match=r"expected train.lc.norm.tok.de or multi30k/tok/train"):
         read_multi30k(folder / "elsewhere")
-    monkeypatch.setattr("pyentmax.tasks.translation.multi30k.DEV", 70)
-    with pytest.raises(DataError, match="expected more than 70 training pairs"):
+    monkeypatch.setattr("pyentmax.tasks.translation.parallel.MULTI30K_DEV", 70)
+    with pytest.raises(DataError, match="expected more than the 70 training pairs"):
         read_multi30k(folder)
 
 

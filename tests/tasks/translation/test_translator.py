@@ -114,32 +114,24 @@ def test_unknown_words_are_never_right():
 def test_sentences_in_batches_get_what_they_get_alone():
     translator = untrained(seed=3)
     sentences = [pair.source for pair in PAIRS[:7]]
-    together = translator.translate_all(sentences, beam=2, batch_size=3)
-    alone = [translator.translate_all([sentence], beam=2)[0] for sentence in sentences]
-    assert together == alone
-    whole = translator.translate_all(sentences, beam=2, normalize=False)
+    together = list(translator.translate_all(sentences, beam=2))
+    in_blocks = translator.translate_all(sentences, beam=2, block_size=3, batch_size=2)
+    alone = [t for sentence in sentences for t in translator.translate_all([sentence], beam=2)]
+    assert together == list(in_blocks) == alone
+    whole = list(translator.translate_all(sentences, beam=2, normalize=False))
     best = [translator.translate(s, beam=2).best.tokens for s in sentences]
     assert whole == [translator.sentence(tokens) for tokens in best]
-
-
-def test_blocks_come_one_by_one():
-    translator = untrained(seed=3)
-    sentences = [pair.source for pair in PAIRS[:7]]
-    together = translator.translate_all(sentences, beam=2)
-    blocks = translator.translate_in_blocks(sentences, block_size=3, beam=2, batch_size=2)
-    first = next(blocks)
-    assert [first, *blocks] == [together[:3], together[3:6], together[6:]]
-    assert list(translator.translate_in_blocks([])) == []
-    with pytest.raises(DataError, match="expected a word or a sub-word"):
-        next(translator.translate_in_blocks([*sentences, " "], block_size=1))
-    with pytest.raises(ValueError, match="block_size: expected at least 1, got 0"):
-        next(translator.translate_in_blocks(sentences, block_size=0))
+    assert list(translator.translate_all([])) == []
 
 
 def test_bad_requests():
     translator = untrained()
     with pytest.raises(DataError, match="expected a word or a sub-word"):
         translator.translate("  ")
+    with pytest.raises(DataError, match="expected a word or a sub-word"):
+        next(translator.translate_all(["der hund", " "], block_size=1))
+    with pytest.raises(ValueError, match="block_size: expected at least 1, got 0"):
+        next(translator.translate_all(["der hund"], block_size=0))
     with pytest.raises(ValueError, match="search: expected 'beam' or 'exact', got 'depth'"):
         translator.translate("der hund", search="depth")
     with pytest.raises(ValueError, match="architecture: expected rnn or transformer"):
