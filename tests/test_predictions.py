@@ -16,7 +16,7 @@ def entropy(p):
     return -np.sum(p * np.log(np.where(p > 0, p, 1)))
 
 
-def test_epsilon_perplexity_is_that_of_the_mixture_with_the_uniform_distribution():
+def test_epsilon_perplexity_mixes_with_the_uniform_distribution():
     epsilon = 0.01
     mixed = (P + epsilon) / (1 + epsilon * 11)
     np.testing.assert_allclose(mixed.sum(axis=-1), 1, rtol=1e-12)
@@ -41,7 +41,7 @@ def test_jensen_shannon_is_that_of_the_definition():
     assert jensen_shannon(P, LABELS) == pytest.approx(np.mean(found), rel=1e-12, abs=0)
 
 
-def test_sparsemax_score_is_one_minus_the_loss_of_sparsemax_at_p():
+def test_sparsemax_score_is_one_minus_sparsemax_loss():
     loss = pe.sparsemax_loss(P, LABELS)
     assert sparsemax_score(P, LABELS) == pytest.approx(1 - loss, rel=1e-12, abs=0)
 
@@ -61,7 +61,6 @@ def test_certain_predictions_have_the_extreme_values(measure, right, wrong):
     ("labels", "words"),
     [
         (LABELS[0], r"expected the shape \(5, 7\)"),
-        (LABELS + 0.5, "expected whole numbers"),
         (LABELS - 11, "expected numbers from 0 to 10, got -"),
         (LABELS + 11, "expected numbers from 0 to 10, got 1"),
     ],
@@ -69,12 +68,6 @@ def test_certain_predictions_have_the_extreme_values(measure, right, wrong):
 def test_labels_that_do_not_fit(measure, labels, words):
     with pytest.raises(ValueError, match=words):
         measure(P, labels)
-
-
-@pytest.mark.parametrize("measure", MEASURES)
-def test_nothing_to_measure(measure):
-    with pytest.raises(ValueError, match="at least one"):
-        measure(np.zeros((0, 3)), np.zeros(0, int))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, -1.0, float("nan")])

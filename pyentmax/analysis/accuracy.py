@@ -18,12 +18,7 @@ def word_accuracy(predictions: Sequence[object], references: Sequence[object]) -
     >>> word_accuracy(["drawn", "drawed"], ["drawn", "drawn"])
     0.5
     """
-    if len(predictions) != len(references):
-        raise ValueError(
-            "predictions and references must have the same length, "
-            f"not {len(predictions)} and {len(references)}"
-        )
-    if not len(predictions):
-        raise ValueError("there is nothing to compare: predictions and references are empty")
     right = [bool(one == other) for one, other in zip(predictions, references, strict=True)]
+    if not right:
+        raise ValueError("there is nothing to compare: predictions and references are empty")
     return sum(right) / len(right)

@@ -9,6 +9,7 @@ sentences.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -29,8 +30,8 @@ from pyentmax.models.transformer import KINDS, Transformer
 from pyentmax.training import counting
 
 Floats = NDArray[np.float64]
-OFFSETS = (-1, 0, 1)
-SELF_ATTENTION = ("encoder", "decoder")
+# Kinds of self-attention with the offsets that are measured; the decoder cannot look ahead.
+POSITIONS = [("encoder", -1), ("encoder", 0), ("encoder", 1), ("decoder", -1), ("decoder", 0)]
 
 
 class SentenceAttention(NamedTuple):
@@ -178,63 +179,47 @@ def measure_heads(
     >>> measures.positional["encoder", -1].mean
     array([[1.]])
     """
-    records: dict[Any, list[tuple[int, Any, float]]] = {}
-    shape = None
+    measured: dict[Any, dict[int, tuple[Any, float]]] = defaultdict(dict)
 
-    def record(name: Any, index: int, values: Any, count: float) -> None:
-        records.setdefault(name, []).append((index, values, count))
+    def add(name: Any, count: float, measure: Any, *arguments: Any, **options: Any) -> None:
+        measured[name][index] = (measure(*arguments, **options) if count else 0), count
 
     for index, weights in sentences:
-        shape = weights["encoder"].shape[:2]
-        flat = {kind: p.reshape(1, -1, *p.shape[2:]) for kind, p in weights.items()}
-        for kind, p in flat.items():
+        for kind, p in weights.items():
             causal, (rows, columns) = kind == "decoder", p.shape[2:]
-            record(("density", kind), index, head_densities(p, causal=causal).reshape(shape), rows)
+            add(("density", kind), rows, head_densities, p, causal=causal)
             # The first token of the decoder has one key, where heads cannot differ.
-            queries_with_choice = (rows - causal) * (columns > 1)
-            if queries_with_choice:
-                layers = [head_diversity(layer[None], causal=causal) for layer in weights[kind]]
-                record(("diversity", kind), index, np.array(layers), queries_with_choice)
-        for kind in SELF_ATTENTION:
-            for offset in OFFSETS[: 3 - (kind == "decoder")]:
-                count = flat[kind].shape[2] - abs(offset)
-                if count:
-                    confidence = positional_confidence(flat[kind], offset).reshape(shape)
-                    record(("positional", kind, offset), index, confidence, count)
+            count = (rows - causal) * (columns > 1)
+            add(("diversity", kind), count, head_diversity, p, causal=causal)
+        for kind, offset in POSITIONS:
+            count = max(weights[kind].shape[2] - abs(offset), 0)
+            add((kind, offset), count, positional_confidence, weights[kind], offset)
         words = list(clusters[index]) if clusters is not None else []
-        if words:
-            scores = merging_scores(flat["encoder"], [words]).reshape(shape)
-            record("merging", index, scores, len(words))
-        if marked is not None:
-            queries, keys = (np.asarray(side, dtype=bool) for side in marked[index])
-            if queries.any() and keys.any():
-                mass = attention_to(flat["encoder"], queries[None], keys[None]).reshape(shape)
-                record("marked", index, mass, queries.sum())
-        rows, columns = flat["context"].shape[2:]
+        add("merging", len(words), merging_scores, weights["encoder"], words)
+        queries, keys = map(np.asarray, ([], []) if marked is None else marked[index])
+        count = queries.sum() if keys.any() else 0
+        add("marked", count, attention_to, weights["encoder"], queries, keys)
+        rows, columns = weights["context"].shape[2:]
         last = np.arange(columns) == columns - 1
-        mass = attention_to(flat["context"], np.ones((1, rows), bool), last[None])
-        record("last source", index, mass.reshape(shape), rows)
-    if shape is None:
-        raise ValueError("sentences: expected one at least, got none")
-    size = 1 + max(index for index, _, _ in records["density", "encoder"])
+        add("last", rows, attention_to, weights["context"], np.full(rows, True), last)
+        shape = weights["encoder"].shape[:2]
+    if not measured:
+        raise ValueError("sentences: expected at least one, got none")
+    size = 1 + max(measured["merging"])
 
-    def gathered(name: Any, width: tuple[int, ...]) -> PerSentence:
-        values, counts = np.zeros((size, *width)), np.zeros(size)
-        for index, value, count in records.get(name, []):
-            values[index], counts[index] = value, count
+    def gathered(name: Any, shape: tuple[int, ...] = shape) -> PerSentence:
+        values, counts = np.zeros((size, *shape)), np.zeros(size)
+        for i, (value, count) in measured[name].items():
+            values[i], counts[i] = value, count
         return PerSentence(values, counts)
 
     return HeadMeasures(
-        {kind: gathered(("density", kind), shape) for kind in KINDS},
+        {kind: gathered(("density", kind)) for kind in KINDS},
         {kind: gathered(("diversity", kind), shape[:1]) for kind in KINDS},
-        {
-            (kind, offset): gathered(("positional", kind, offset), shape)
-            for kind in SELF_ATTENTION
-            for offset in OFFSETS[: 3 - (kind == "decoder")]
-        },
-        gathered("merging", shape),
-        gathered("marked", shape),
-        gathered("last source", shape),
+        {position: gathered(position) for position in POSITIONS},
+        gathered("merging"),
+        gathered("marked"),
+        gathered("last"),
     )
 
 
@@ -309,23 +294,13 @@ def trajectory_statistics(updates: ArrayLike, alphas: ArrayLike) -> TrajectorySt
     alphas : (n, …) array
         The α of each head then.
 
-    Raises
-    ------
-    ValueError
-        If the two do not have the same, positive length.
-
     Examples
     --------
     >>> trajectory_statistics([0, 10, 20, 100], [[1.5, 1.6], [1.4, 1.7], [1.3, 1.8], [1.9, 1.9]])
     TrajectoryStatistics(below_start=0.5, largest_return=0.6, spread=0.0)
     """
     at = np.asarray(updates)
-    path = np.asarray(alphas, dtype=np.float64)
-    if not len(at) or len(at) != len(path):
-        raise ValueError(
-            f"updates, alphas: expected the same, positive length, got {len(at)} and {len(path)}"
-        )
-    path = path.reshape(len(at), -1)
+    path = np.reshape(np.asarray(alphas, dtype=np.float64), (len(at), -1))
     tenth = int(np.searchsorted(at, 0.1 * at[-1]))
     return TrajectoryStatistics(
         float((path[tenth] < path[0]).mean()),

@@ -37,8 +37,7 @@ def epsilon_perplexity(
     Raises
     ------
     ValueError
-        If the shapes do not fit, a label is out of range, or there is none; or epsilon is not
-        above 0.
+        If the shapes do not fit, a label is out of range, or epsilon is not above 0.
 
     Examples
     --------
@@ -104,10 +103,6 @@ def _label_probabilities(
         raise ValueError(
             f"labels: expected the shape {p.shape[:-1]} of the distributions, got {y.shape}"
         )
-    if y.dtype.kind not in "iu":
-        raise ValueError(f"labels: expected whole numbers, got {y.dtype}")
-    if not y.size:
-        raise ValueError("labels: expected at least one, got none")
     if (invalid := (y < 0) | (y >= p.shape[-1])).any():
         raise ValueError(
             f"labels: expected numbers from 0 to {p.shape[-1] - 1}, got {y[invalid][0]}"

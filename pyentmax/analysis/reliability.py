@@ -147,10 +147,6 @@ def listed_predictions(
     >>> listed_predictions([result], [(8, 9)], tuple)
     ([1.0, 0.0], [False, True])
     """
-    if len(results) != len(references):
-        raise ValueError(
-            f"expected one reference for each of the {len(results)} results, got {len(references)}"
-        )
     predictions = [
         (hypothesis.probability, spell(hypothesis.tokens) == reference)
         for result, reference in zip(results, references, strict=True)
