@@ -36,16 +36,21 @@ def crowds_at_the_threshold(d: int, alpha: float, dtype: type) -> np.ndarray:
     return np.stack(rows)
 
 
-def entmax_of_crowds(z: np.ndarray, alpha: float) -> np.ndarray:
-    """p of such rows in the widest floats, by bisection; 1.5 < α ≤ 2."""
+def entmax_in_long_doubles(z: np.ndarray, alpha: float) -> np.ndarray:
+    """p of rows in extended precision where the machine has it, by bisection; 1 ≤ α ≤ 2."""
     z, beta = z.astype(np.longdouble), np.longdouble(alpha) - 1
-    x = 1 + beta * (z - z.max(axis=-1, keepdims=True))
-    low, high = (np.full((len(z), 1), end, np.longdouble) for end in (0, 1))
-    for _ in range(np.finfo(np.longdouble).nmant + 30):
-        c = (low + high) / 2
-        much = (np.maximum(x - c, 0) ** (1 / beta)).sum(axis=-1, keepdims=True) >= 1
-        low, high = np.where(much, c, low), np.where(much, high, c)
-    return np.maximum(x - low, 0) ** (1 / beta)
+    y = z - z.max(axis=-1, keepdims=True)
+    if beta == 0:
+        p = np.exp(y)
+    else:
+        x = 1 + beta * y
+        low, high = (np.full((len(z), 1), end, np.longdouble) for end in (0, 1))
+        for _ in range(np.finfo(np.longdouble).nmant + 30):
+            c = (low + high) / 2
+            much = (np.maximum(x - c, 0) ** (1 / beta)).sum(axis=-1, keepdims=True) >= 1
+            low, high = np.where(much, c, low), np.where(much, high, c)
+        p = np.maximum(x - low, 0) ** (1 / beta)
+    return p / p.sum(axis=-1, keepdims=True)
 
 
 def assert_as_exact(p: np.ndarray, exact: np.ndarray, z: np.ndarray, alpha: float) -> None:

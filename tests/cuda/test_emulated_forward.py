@@ -10,7 +10,7 @@ from crowded_rows import (
     assert_as_exact,
     crowded_rows,
     crowds_at_the_threshold,
-    entmax_of_crowds,
+    entmax_in_long_doubles,
 )
 from emulation import IN_ORDER, REVERSED, unavailable
 from kernel_runs import BLOCK, FORMS, FORWARD, LANES, STREAM, Form, form_and_type
@@ -142,7 +142,7 @@ def test_a_crowd_in_or_out_of_the_support_by_rounding_gets_its_share(
     z = crowds_at_the_threshold(n, alpha, np.float32)
     p = np.empty_like(z)
     launch(name, form, FLOAT32, z, p, parameter=n if name == "topk_sparsemax" else alpha)
-    assert_as_exact(p, entmax_of_crowds(z, alpha), z, alpha)
+    assert_as_exact(p, entmax_in_long_doubles(z, alpha), z, alpha)
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -133,3 +133,25 @@ def error_in_contracts(p: np.ndarray, exact: Exact, z: np.ndarray, alpha: float)
     error = np.abs((p64 - best) - rest) / np.maximum(allowed, np.finfo(p.dtype).tiny)
     beyond = p64[~on] ** (alpha - 1) / room
     return float(max(error[on].max(), beyond.max(initial=0) if alpha > 1 else 0))
+
+
+def exact_entmax(z: Any, alpha: Any, digits: int = 30) -> list[mpmath.mpf]:
+    """α-entmax of one row, 1 ≤ α < ∞, by bisection on log p_max in `digits` digits."""
+    with mpmath.workdps(digits):
+        y = [mpmath.mpf(float(score)) - float(max(z)) for score in z]
+        beta = mpmath.mpf(alpha) - 1
+
+        def powers(w: mpmath.mpf) -> list[mpmath.mpf]:
+            return [(w + beta * t) ** (1 / beta) if w + beta * t > 0 else mpmath.mpf(0) for t in y]
+
+        if beta == 0:
+            p = [mpmath.exp(t) for t in y]
+        else:
+            low, high = -beta * mpmath.log(len(y)), mpmath.mpf(0)
+            for _ in range(int(3.5 * digits)):
+                middle = (low + high) / 2
+                enough = sum(powers(mpmath.exp(middle))) >= 1
+                low, high = (low, middle) if enough else (middle, high)
+            p = powers(mpmath.exp(high))
+        total = sum(p)
+        return [value / total for value in p]

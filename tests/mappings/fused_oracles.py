@@ -1,4 +1,4 @@
-"""Independent answers for fusedmax and oscarmax: a certificate, a generic solver, a dual solver."""
+"""Independent answers for fusedmax and oscarmax: a certificate, a dual solver, rationals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog, lsq_linear, minimize
+from scipy.optimize import linprog, lsq_linear
 
 
 def chain(mask: Any) -> list[tuple[int, int]]:
@@ -45,27 +45,6 @@ def distance_from_optimality(z: Any, p: Any, edges: list[tuple[int, int]], weigh
     result = linprog(cost, A_ub=rows, b_ub=right, bounds=bounds, method="highs")
     assert result.success, result.message
     return float(result.fun)
-
-
-def generic_solution(z: Any, penalty: list[list[Any]]) -> Any:
-    """argmax p·z − ½‖p‖² − Σ_e max {f·p, f in penalty[e]} over the simplex, by SLSQP."""
-    d, m = len(z), len(penalty)
-    functions = np.array([f for group in penalty for f in group]).reshape(-1, d)
-    owner = [e for e, group in enumerate(penalty) for _ in group]
-    epigraph = np.concatenate([-functions, np.eye(m)[owner]], 1)
-    start = np.concatenate([np.full(d, 1 / d), np.full(m, 1.0)])
-    result = minimize(
-        lambda x: 0.5 * x[:d] @ x[:d] - x[:d] @ z + x[d:].sum(),
-        start,
-        jac=lambda x: np.concatenate([x[:d] - z, np.ones(m)]),
-        bounds=[(0, None)] * d + [(None, None)] * m,
-        constraints=[
-            {"type": "eq", "fun": lambda x: x[:d].sum() - 1},
-            {"type": "ineq", "fun": lambda x: epigraph @ x},
-        ],
-        options={"maxiter": 500, "ftol": 1e-13},
-    )
-    return result.x[:d]
 
 
 def smoothed_by_the_dual(z: Any, edges: list[tuple[int, int]], weight: float) -> Any:

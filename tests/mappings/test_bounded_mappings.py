@@ -1,4 +1,4 @@
-"""csoftmax, csparsemax and budget_sparsemax: optimality, accuracy, bounds, their derivatives."""
+"""csoftmax, csparsemax and budget_sparsemax: optimality, accuracy, bounds, derivatives in them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from bounded_oracles import (
     best_bounded_softmax,
     best_box_projection,
-    central_difference,
     exact_boxes,
     exact_csoftmax,
     random_problems,
@@ -18,11 +17,10 @@ from bounded_oracles import (
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from scipy.optimize import minimize
 from stages import slow
 
 import pyentmax
-from pyentmax import MAPPINGS, budget_sparsemax, check_jacobian, check_vjp, csoftmax, csparsemax
+from pyentmax import MAPPINGS, budget_sparsemax, csoftmax, csparsemax
 from pyentmax.thresholds import water_fill
 
 NAMES = ["csoftmax", "csparsemax"]
@@ -45,12 +43,6 @@ def vjp_upper(name: str, p: Any, g: Any, upper: Any, z: Any, axis: Any = -1, **o
     return pyentmax.csparsemax_vjp_upper(p, g, upper, z, axis, **options)
 
 
-def vjp_parameter(name: str, p: Any, g: Any, value: Any, z: Any) -> Any:
-    if name == "budget_sparsemax":
-        return pyentmax.budget_sparsemax_vjp_budget(p, g, value)
-    return vjp_upper(name, p, g, value, z)
-
-
 def problems(name: str, count: int, d: int, seed: int, scale: float = 1.5) -> Iterator[Any]:
     """Scores, the mapping's parameter, its bounds and the sum of p."""
     for number, (z, upper) in enumerate(random_problems(count, d, seed, scale)):
@@ -63,7 +55,7 @@ def problems(name: str, count: int, d: int, seed: int, scale: float = 1.5) -> It
 
 @with_budget
 def test_agrees_with_best_active_set(name: str) -> None:
-    for z, value, upper, total in problems(name, 40, 5, seed=0):
+    for z, value, upper, total in problems(name, 24, 5, seed=0):
         p = forward_of(name)(z, value)
         if name == "csoftmax":
             np.testing.assert_allclose(p, best_bounded_softmax(z, upper), rtol=1e-12, atol=1e-14)
@@ -72,35 +64,13 @@ def test_agrees_with_best_active_set(name: str) -> None:
             np.testing.assert_allclose(p, best, rtol=0, atol=1e-14)
 
 
-@with_budget
-def test_agrees_with_generic_solver(name: str) -> None:
-    for z, value, upper, total in problems(name, 4, 7, seed=1):
-
-        def objective(p: np.ndarray, z: np.ndarray = z) -> float:
-            if name == "csoftmax":
-                return float(np.sum(p * np.log(np.maximum(p, 1e-300))) - p @ z)
-            return float(np.sum((p - z) ** 2) / 2)
-
-        solution = minimize(
-            objective,
-            total * upper / upper.sum(),
-            bounds=[(0, min(u, 1)) for u in upper],
-            constraints={"type": "eq", "fun": lambda p, total=total: p.sum() - total},
-            method="SLSQP",
-            options={"ftol": 1e-14, "maxiter": 300},
-        )
-        p = forward_of(name)(z, value)
-        assert objective(p) <= solution.fun + 1e-9
-        np.testing.assert_allclose(p, solution.x, rtol=0, atol=2e-4)
-
-
 @every_dtype
 @pytest.mark.parametrize("scale", [1.0, *slow(1e-3, 30.0, 1e3)])
 @with_budget
 def test_accuracy_in_many_digits(name: str, scale: float, dtype: type) -> None:
     """Within 4ε p + 16ε s max(1, max_S |z − max z|), and a few ε of the remaining mass."""
     epsilon = float(np.finfo(dtype).eps)
-    for z, value, upper, total in problems(name, 3, 12, seed=2, scale=scale):
+    for z, value, upper, total in problems(name, 2, 8, seed=2, scale=scale):
         for offset in (0.0, 1e4):
             scores, bounds = (z + offset).astype(dtype), upper.astype(dtype)
             p = forward_of(name)(scores, bounds if np.ndim(value) else value)
@@ -116,9 +86,9 @@ def test_accuracy_in_many_digits(name: str, scale: float, dtype: type) -> None:
 
 @every_dtype
 @pytest.mark.parametrize("d", [1, 2, 3, 10, 1000, *slow(50_000)])
-@every_name
-def test_sums_to_one_and_exceeds_no_bound(name: str, d: int, dtype: type) -> None:
+def test_sums_within_bounds(d: int, dtype: type) -> None:
     rng = np.random.default_rng(d)
+    room = 4 * np.finfo(dtype).eps * np.sqrt(d)
     for scale in (1e-3, 1.0, 1e3):
         z = (rng.standard_normal(d) * scale).astype(dtype)
         for upper in (
@@ -128,24 +98,15 @@ def test_sums_to_one_and_exceeds_no_bound(name: str, d: int, dtype: type) -> Non
             pyentmax.softmax(z.astype(float)),  # every entry reaches its bound at once
         ):
             bounds = upper.astype(dtype)
-            p = forward_of(name)(z, bounds)
-            assert ((p >= 0) & (p <= bounds)).all()
             missing = max(0.0, 1 - bounds.sum(dtype=float))
-            room = 4 * np.finfo(dtype).eps * np.sqrt(d)
-            assert abs(p.sum(dtype=float) - 1) <= room + missing
-
-
-@every_dtype
-@pytest.mark.parametrize("d", [1, 2, 3, 10, 1000, *slow(50_000)])
-def test_sums_to_budget_within_unit_interval(d: int, dtype: type) -> None:
-    rng = np.random.default_rng(d)
-    for scale in (1e-3, 1.0, 1e3):
-        z = (rng.standard_normal(d) * scale).astype(dtype)
+            for name in NAMES:
+                p = forward_of(name)(z, bounds)
+                assert ((p >= 0) & (p <= bounds)).all()
+                assert abs(p.sum(dtype=float) - 1) <= room + missing
         for k in (1e-3, 1, d / 3, d - 0.5, d):
             p = budget_sparsemax(z, k)
             assert ((p >= 0) & (p <= 1)).all()
-            allowed = 4 * np.finfo(dtype).eps * np.sqrt(d) * k
-            assert abs(p.sum(dtype=float) - float(dtype(k))) <= allowed
+            assert abs(p.sum(dtype=float) - float(dtype(k))) <= room * k
 
 
 def test_rounding_exceeds_no_bound() -> None:
@@ -186,7 +147,7 @@ def test_distant_scores_share_remaining_mass(name: str, dtype: type, form: str) 
     """Next to a full score of 1e21 the others' gaps to it are all the same number."""
     p = np.array([0.4, 0.4, 0.2, 0, 0])
     order = np.random.default_rng(0).permutation(5)
-    for exponent in np.arange(1, 38, 1.25):
+    for exponent in np.arange(1, 38, 4.5):
         for lower in (1e3, 1e8, 1e13):
             z = np.array([10.0**exponent, 0, -lower, -2 * lower, -(lower**2)], dtype)
             found = forward_of(name, form)(z[order], 0.4)
@@ -317,41 +278,24 @@ def test_zero_budget_gives_zeros(form: str, dtype: type) -> None:
 
 
 @every_name
-@pytest.mark.parametrize("axis", [0, -2, (2, 0), None])
-@pytest.mark.parametrize("shape", [(2, 3, 4), (1, 3, 1), (4,), ()])
-def test_bounds_broadcast_against_scores(name: str, shape: tuple[int, ...], axis: Any) -> None:
-    rng = np.random.default_rng(6)
+@pytest.mark.parametrize("axis", [0, (2, 0), None])
+def test_bounds_broadcast_against_scores(name: str, axis: Any) -> None:
+    rng, jvp = np.random.default_rng(6), MAPPINGS[name].jvp
     z, g = rng.standard_normal((2, 2, 3, 4))
-    upper = rng.uniform(0.55, 0.9, shape)
-    full = np.broadcast_to(upper, z.shape)
-    p = forward_of(name)(z, upper, axis)
-    np.testing.assert_array_equal(p, forward_of(name)(z, full.copy(), axis))
-    assert (p <= full).all()
-    got = vjp_upper(name, p, g, upper, z, axis)
-    assert got.shape == shape
-    each = vjp_upper(name, p, g, full, z, axis)
-    assert each.shape == z.shape
-    extra = tuple(range(3 - len(shape)))
-    shared = tuple(i + len(extra) for i, n in enumerate(shape) if n == 1)
-    expected = np.sum(each, axis=extra + shared, keepdims=True).reshape(shape)
-    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
-    jvp = MAPPINGS[name].jvp
-    np.testing.assert_allclose(jvp(p, g, upper, axis), jvp(p, g, full, axis), rtol=1e-15)
-
-
-@pytest.mark.parametrize("axis", [0, -2, (0, 2), None])
-def test_budgets_broadcast_over_batch(axis: Any) -> None:
-    rng = np.random.default_rng(5)
-    z, g = rng.standard_normal((2, 3, 4, 5))
-    batch = z.sum(axis=axis).shape
-    for shape in {batch, batch[-1:], (1,) * len(batch), ()}:
-        budget = rng.uniform(0.5, 2.9, shape)
-        p = budget_sparsemax(z, budget, axis)
-        np.testing.assert_allclose(p.sum(axis=axis), np.broadcast_to(budget, batch), rtol=1e-14)
-        got = pyentmax.budget_sparsemax_vjp_budget(p, g, budget, axis)
+    for shape in ((2, 3, 4), (1, 3, 1), (4,), ()):
+        upper = rng.uniform(0.55, 0.9, shape)
+        full = np.broadcast_to(upper, z.shape)
+        p = forward_of(name)(z, upper, axis)
+        np.testing.assert_array_equal(p, forward_of(name)(z, full.copy(), axis))
+        assert (p <= full).all()
+        expected = jvp(p, g, full, axis)
+        np.testing.assert_allclose(jvp(p, g, upper, axis), expected, rtol=1e-15)
+        got, each = (vjp_upper(name, p, g, u, z, axis) for u in (upper, full))
         assert got.shape == shape
-        numeric = central_difference(lambda k: budget_sparsemax(z, k, axis), budget, g)
-        np.testing.assert_allclose(got, numeric, rtol=1e-6, atol=1e-8)
+        extra = tuple(range(3 - len(shape)))
+        shared = tuple(i + len(extra) for i, n in enumerate(shape) if n == 1)
+        expected = np.sum(each, axis=extra + shared, keepdims=True).reshape(shape)
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
 
 
 @every_name
@@ -382,19 +326,9 @@ def test_mask_rules_out_bounds_too(name: str) -> None:
 
 
 @with_budget
-def test_nan_rows_and_dead_rows(name: str) -> None:
-    z = np.array([[np.nan, 0.0, 1.0], [np.inf, 0, 1], [-np.inf] * 3, [1.0, 0.0, 2.0]])
-    g = np.array([1.0, 2.0, -1.0]) * np.ones((4, 1))
-    full = np.full(4, 1.5) if name == "budget_sparsemax" else np.tile([0.5, 0.0, 0.6], (4, 1))
-    p = forward_of(name)(z, full)
-    np.testing.assert_array_equal(p[3], forward_of(name)(z[3], full[3]))
-    for rows in (p, MAPPINGS[name].jvp(p, g, full), vjp_parameter(name, p, g, full, z)):
-        assert np.isnan(rows[:2]).all()
-        assert (rows[2] == 0).all()
-        assert np.isfinite(rows[3]).all()
-    # A dead row is feasible whatever its bounds or its budget.
+def test_dead_row_is_feasible_whatever_its_bounds(name: str) -> None:
     too_much = 2 if name == "budget_sparsemax" else 0.1
-    np.testing.assert_array_equal(forward_of(name)(z[2:3], too_much), [[0, 0, 0]])
+    np.testing.assert_array_equal(forward_of(name)([[-np.inf] * 3], too_much), [[0, 0, 0]])
 
 
 @every_name
@@ -419,75 +353,26 @@ def test_bounds_of_other_dtypes(name: str) -> None:
     assert MAPPINGS[name].jvp(p, v, upper).tolist() == [0, 0, 0]
 
 
-@every_name
-def test_bad_bounds_write_nothing(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        *((name, [[1, 1, 1], [0.3, 0.3, 0.3]], r"upper is infeasible: .*got a sum of 0\.9; ")
+          for name in NAMES),
+        ("csoftmax", 1 / 3 - 1e-12, r"got a sum of 0\.99999999999"),
+        ("budget_sparsemax", 3.5, r"budget must be at most the number .*, 3, got 3\.5"),
+    ],
+)  # fmt: skip
+def test_infeasible_bounds_write_nothing(name: str, value: Any, message: str) -> None:
     out, z = np.full((2, 3), 7.0), np.zeros((2, 3))
-    cases: list[tuple[Any, str]] = [
-        ([[1, 1, 1], [0.3, 0.3, 0.3]], r"upper is infeasible: .*at least 1, got a sum of 0\.9; "),
-        (1 / 3 - 1e-12, r"got a sum of 0\.99999999999"),
-        ([1, 1, -0.25], r"upper must be at least 0, got -0\.25"),
-        ([1, 1, np.nan], "upper must be at least 0, got nan"),
-        ([1, 1], r"upper of shape \(2,\) does not broadcast to z, of shape"),
-        (np.ones((4, 2, 3)), r"upper of shape \(4, 2, 3\) does not broadcast to z"),
-    ]
-    for upper, message in cases:
-        with pytest.raises(ValueError, match=message):
-            forward_of(name)(z, upper, out=out)
-    with pytest.raises(TypeError, match="upper must hold real numbers, got dtype complex128"):
-        forward_of(name)(z, 1j, out=out)
-    assert (out == 7).all()
-    with pytest.raises(ValueError, match="upper must be at least 0, got -1"):
-        MAPPINGS[name].jvp(z + 1 / 3, z, -1)
-    with pytest.raises(ValueError, match=r"upper of shape \(2,\) does not broadcast to p"):
-        MAPPINGS[name].jvp(z, z, [1, 1])
-    with pytest.raises(ValueError, match=r"z must have the shape of p, \(2, 3\), got \(3,\)"):
-        pyentmax.csparsemax_vjp_upper(z, z, 1, z[0])
-
-
-def test_bad_budgets_write_nothing() -> None:
-    z, out = np.zeros((2, 3)), np.full((2, 3), 7.0)
-    most = "budget must be at most the number of a row's unmasked entries, "
-    cases: list[tuple[Any, str]] = [
-        ([1, -1e-9], "budget must be at least 0, got -1e-09"),
-        ([1, np.nan], "budget must be at least 0, got nan"),
-        (3.5, most + r"3, got 3\.5"),
-        ([1, 1, 1], r"budget of shape \(3,\) .*batch shape \(2,\)"),
-    ]
-    for budget, message in cases:
-        with pytest.raises(ValueError, match=message):
-            budget_sparsemax(z, budget, out=out)
-    with pytest.raises(ValueError, match=most + "2, got 3"):
-        budget_sparsemax(z, [1, 3], mask=[[True] * 3, [True, True, False]], out=out)
+    with pytest.raises(ValueError, match=message):
+        forward_of(name)(z, value, out=out)
+    mask = [[True] * 3, [True, True, False]]
+    with pytest.raises(ValueError, match=r"unmasked entries.* (2, got 3|sum of 0\.8;)"):
+        forward_of(name)(z, [1, 3] if "budget" in name else 0.4, mask=mask, out=out)
     assert (out == 7).all()
 
 
 # --- derivatives ---
-
-
-@with_budget
-def test_jacobian_and_vjp_against_differences(name: str) -> None:
-    record = MAPPINGS[name]
-    for z, value, _, _ in problems(name, 4, 6, seed=8):
-        check_jacobian(
-            lambda z, v=value: record.forward(z, v), z, lambda p, v=value: record.jacobian(p, v)
-        ).raise_if_failed()
-        check_vjp(
-            lambda z, v=value: record.forward(z, v), z, lambda p, g, v=value: record.vjp(p, g, v)
-        ).raise_if_failed()
-
-
-@every_name
-def test_vjp_upper_against_differences(name: str) -> None:
-    rng = np.random.default_rng(9)
-    at_bound = 0
-    for z, upper in random_problems(12, 6, seed=9):
-        upper = np.maximum(upper, 0.02)  # exhausted ones have a derivative on one side only
-        g = rng.standard_normal(6)
-        p = forward_of(name)(z, upper)
-        numeric = central_difference(lambda u, z=z: forward_of(name)(z, u), upper, g)
-        np.testing.assert_allclose(vjp_upper(name, p, g, upper, z), numeric, rtol=1e-6, atol=1e-8)
-        at_bound += int((p == upper).sum())
-    assert at_bound > 20
 
 
 @every_name
@@ -590,10 +475,3 @@ def test_budget_projection_is_monotone(data: st.DataObject) -> None:
     assert (budget_sparsemax(z, more) >= p - 1e-13).all()
     jacobian = pyentmax.budget_sparsemax_jacobian(p, k)
     np.testing.assert_allclose(jacobian @ jacobian, jacobian, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("name", [*NAMES, "budget_sparsemax", "topk_softmax"])
-def test_mapping_without_omega_has_no_loss(name: str) -> None:
-    [parameter] = MAPPINGS[name].parameters
-    with pytest.raises(ValueError, match=f"and {name} has none: choose one of softmax, "):
-        pyentmax.fenchel_young_loss([[0.0, 1.0]], [1], name, **{parameter: 1})

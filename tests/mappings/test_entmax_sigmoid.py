@@ -154,9 +154,7 @@ def test_derivatives_against_many_digits(alpha: float) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("alpha", [30.0, *slow(4.0, 100.0, 1000.0)])
-def test_large_alpha_derivative_near_0_keeps_digits(
-    alpha: float, dtype: Any
-) -> None:
+def test_large_alpha_derivative_near_0_keeps_digits(alpha: float, dtype: Any) -> None:
     """For α = 50 and a score of 2e-21 it was −8192 in float32, not 2e-7."""
     z = np.geomspace(1e-30, 0.5 / (alpha - 1), 12).astype(dtype)
     h = mpmath.mpf(10) ** -15

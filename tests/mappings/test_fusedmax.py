@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from fused_oracles import chain, error_in_epsilons, exact_fusedmax, smoothed_by_the_dual
+from stages import slow
 
 import pyentmax
 from pyentmax import fusedmax
@@ -22,23 +23,24 @@ BOTH = pytest.mark.parametrize(
 def test_smoothing_agrees_with_dual_problem() -> None:
     """In rows of 60, where most of the queue of knots comes and goes many times."""
     rng = np.random.default_rng(2)
-    everything = np.ones(60, bool)
     for strength in (0.01, 0.1, 0.5, 2):
-        z = rng.standard_normal((3, 60)) / 5
-        z -= z.max(axis=-1, keepdims=True)
+        z = rng.standard_normal(60) / 5
+        z -= z.max()
         u = _smoothed(z, np.asarray(strength))
-        for got, row in zip(u, z, strict=True):
-            expected = smoothed_by_the_dual(row, chain(everything), strength)
-            np.testing.assert_allclose(got, expected - expected.max(), rtol=0, atol=1e-9)
+        expected = smoothed_by_the_dual(z, chain(np.ones(60)), strength)
+        np.testing.assert_allclose(u, expected - expected.max(), rtol=0, atol=1e-9)
+        fused = np.abs(np.diff(expected)) < 1e-9
+        assert fused.any()
+        assert (np.diff(fusedmax(z, strength))[fused] == 0).all()
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-11), (np.float32, 1e-3)])
-@pytest.mark.parametrize("strength", [0.01, 0.3, 5])
+@pytest.mark.parametrize("strength", [0.01, 0.3])
 def test_long_rows_meet_optimality_conditions(
     dtype: Any, tolerance: float, strength: float
 ) -> None:
     """The dual variables are the running sums of u − z: within ±λ, and ±λ where u steps."""
-    z = np.random.default_rng(3).random((2, 2000)).astype(dtype)
+    z = np.random.default_rng(3).random((1, 500)).astype(dtype)
     z -= z.max(axis=-1, keepdims=True)
     u = _smoothed(z, np.asarray(strength))
     assert u.dtype == dtype
@@ -72,12 +74,12 @@ def peaks_and_valleys(seed: int, strength: float, dtype: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("strength", [0.3, 1.0, 30.0, 1e3, 1e8, 1e15])
+@pytest.mark.parametrize("strength", [0.3, 30.0, 1e8, *slow(1.0, 1e3, 1e15)])
 @BOTH
 def test_peaks_stay_apart_at_any_strength(function: Any, strength: float, dtype: Any) -> None:
     """Against rational arithmetic: both lie below their scores by one multiple of the strength."""
     strength = float(dtype(strength))
-    for seed in range(40):
+    for seed in range(15):
         z = peaks_and_valleys(seed, strength, dtype)
         exact = exact_fusedmax(z, strength)
         assert error_in_epsilons(function(z, strength), exact, z) < 4, z
@@ -91,7 +93,7 @@ def test_peaks_stay_apart_at_any_strength(function: Any, strength: float, dtype:
 def test_least_strength_fuses_equal_neighbours(function: Any) -> None:
     """Strengths of the size of the scores' rounding: what is fused decides the derivatives."""
     rng = np.random.default_rng(17)
-    for _ in range(200):
+    for _ in range(40):
         z = np.append(0, np.full(rng.integers(2, 6), -rng.uniform(0.02, 0.98)))
         strength = rng.uniform(0.05, 3) * 2.0**-54
         p = function(z, strength)
@@ -129,18 +131,11 @@ def test_long_plateaus_keep_their_digits(function: Any) -> None:
         np.testing.assert_allclose(p[half:], higher, rtol=0, atol=4 * EPS)
 
 
-def test_fused_neighbours_are_bitwise_equal() -> None:
-    z = np.random.default_rng(6).standard_normal((40, 30)) / 10
-    p = fusedmax(z, 0.1)
-    u = np.array([smoothed_by_the_dual(row, chain(np.ones(30)), 0.1) for row in z])
-    close = np.abs(np.diff(u)) < 1e-9
-    assert close.any()
-    assert (np.diff(p)[close] == 0).all()
-
-
 @pytest.mark.parametrize("axis", [(0, 1), None, (-1, 0)])
 def test_several_axes_have_no_order(axis: Any) -> None:
-    z = np.zeros((2, 3))
+    row, z = np.array([0.3, 0.1, 0.2]), np.zeros((2, 3))
+    np.testing.assert_array_equal(fusedmax(row, 0.05, None), fusedmax(row, 0.05))
+    np.testing.assert_array_equal(fusedmax([row, row], 0.05, (1,)), fusedmax([row, row], 0.05))
     for call in (
         lambda: fusedmax(z, 0.1, axis),
         lambda: pyentmax.fusedmax_jvp(z, z, 0.1, axis),
@@ -150,9 +145,3 @@ def test_several_axes_have_no_order(axis: Any) -> None:
     ):
         with pytest.raises(ValueError, match="axis must be one axis, .*an order"):
             call()
-
-
-def test_single_axis_as_tuple_or_none() -> None:
-    z = np.array([0.3, 0.1, 0.2])
-    np.testing.assert_array_equal(fusedmax(z, 0.05, None), fusedmax(z, 0.05))
-    np.testing.assert_array_equal(fusedmax([z, z], 0.05, (1,)), fusedmax([z, z], 0.05))

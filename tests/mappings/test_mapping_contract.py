@@ -1,281 +1,294 @@
-"""The contract that every mapping keeps: axes, dtypes, masks, edge rows, errors."""
+"""The contract that every mapping keeps: axes, dtypes, masks, edge rows, parameters, errors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from mapping_oracles import EXAMPLES, FORWARDS, ORDERED, STRUCTURED, SUPPORTS
+from cases import EXAMPLES, Case, every_case
 
 import pyentmax
 from pyentmax import MAPPINGS
-
-ALL = {name: forward for name, (forward, _) in FORWARDS.items()} | STRUCTURED
-UNORDERED = {name: forward for name, forward in ALL.items() if name not in ORDERED}
-every_forward = pytest.mark.parametrize("forward", ALL.values(), ids=ALL.keys())
-unordered = pytest.mark.parametrize("forward", UNORDERED.values(), ids=UNORDERED.keys())
-Forward = Callable[..., Any]
 
 
 def scores(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape)
 
 
-@every_forward
-@pytest.mark.parametrize("axis", [0, 1, 2, -1, -2, -3])
-def test_any_axis(forward: Forward, axis: int) -> None:
-    z = scores(3, 4, 5)
-    expected = np.moveaxis(forward(np.moveaxis(z, axis, -1).copy()), -1, axis)
-    np.testing.assert_allclose(forward(z, axis=axis), expected, rtol=1e-13, atol=1e-15)
-    np.testing.assert_allclose(forward(z, axis=axis).sum(axis=axis), 1, rtol=1e-14)
+def rows_of(a: np.ndarray, axis: Any) -> np.ndarray:
+    """The entries along the axis, or along several as they lie in memory, as rows."""
+    axes = range(a.ndim) if axis is None else np.atleast_1d(axis) % a.ndim
+    last = range(-len(axes), 0)
+    moved = np.moveaxis(a, sorted(axes), last)
+    return moved.reshape(*moved.shape[: -len(axes)], -1)
 
 
-@unordered
-@pytest.mark.parametrize("axes", [(0, 1), (1, 0), (-1, 0), (2, 1, 0)])
-def test_several_axes_are_one_row(forward: Forward, axes: tuple[int, ...]) -> None:
+@every_case
+def test_rows_lie_along_any_axes(case: Case) -> None:
     z = scores(2, 3, 4)
-    p = forward(z, axis=axes)
-    assert p.shape == z.shape
-    rest = [a for a in range(3) if a not in {x % 3 for x in axes}]
-    for index in np.ndindex(*(z.shape[a] for a in rest)):
-        row: list[Any] = [slice(None)] * 3
-        for a, i in zip(rest, index, strict=True):
-            row[a] = i
-        part = tuple(row)
-        np.testing.assert_allclose(p[part].ravel(), forward(z[part].ravel()), rtol=1e-13)
+    several: list[Any] = [(0, 1), (1, 0), (-1, 0), (2, 1, 0), None]
+    for axis in [0, 1, -2, -3, *([] if case.record.one_axis else several)]:
+        p = case.forward(z, axis)
+        assert p.shape == z.shape
+        rows = rows_of(z, axis).copy()
+        np.testing.assert_allclose(rows_of(p, axis), case.forward(rows), rtol=1e-13, atol=1e-15)
+        np.testing.assert_array_equal(case.support(z, axis), case.forward(z, axis) > 0)
 
 
-@every_forward
-@pytest.mark.parametrize(
-    ("dtype", "answer"),
-    [
-        (np.float16, np.float16),
-        (np.float32, np.float32),
-        (np.float64, np.float64),
-        (np.longdouble, np.longdouble),
-        (">f8", np.float64),
-        (np.int8, np.float64),
-        (np.int64, np.float64),
-        (np.uint16, np.float64),
-        (bool, np.float64),
-    ],
-)
-def test_dtypes(forward: Forward, dtype: Any, answer: Any) -> None:
-    z = np.array([[2, 1, 0], [1, 1, 0]]).astype(dtype)
-    p = forward(z)
-    assert p.dtype == answer
-    expected = forward(z.astype(np.float64))
-    if answer is np.float64:  # the type to compute in, whatever came: the same bits
-        np.testing.assert_array_equal(p, expected)
-    else:  # what the sums may lose, then what rounding to half precision does
-        computed = np.float32 if answer is np.float16 else answer
+@every_case
+def test_dtypes(case: Case) -> None:
+    z = np.array([[2, 1, 0], [1, 1, 0]])
+    for dtype in (">f8", np.int8, np.int64, np.uint16, bool):
+        p = case.forward(z.astype(dtype))
+        assert p.dtype == np.float64
+        np.testing.assert_array_equal(p, case.forward(z.astype(dtype).astype(np.float64)))
+    for dtype in (np.float16, np.float32, np.longdouble):
+        p = case.forward(z.astype(dtype))
+        assert p.dtype == dtype
+        # What sums may lose in the type computed in, then what rounding to half precision does.
+        computed = np.float32 if dtype is np.float16 else dtype
         lost = 16 * max(np.finfo(computed).eps, np.finfo(np.float64).eps)
-        rounded = np.finfo(answer).eps / 2 if answer is np.float16 else 0
+        rounded = np.finfo(dtype).eps / 2 if dtype is np.float16 else 0
+        expected = case.forward(z.astype(float))
         np.testing.assert_allclose(p.astype(float), expected, rtol=float(lost + rounded))
 
 
-@every_forward
-def test_large_integers_keep_their_differences(forward: Forward) -> None:
+@every_case
+def test_lists_large_integers_and_empty_batches(case: Case) -> None:
     z = np.array([[2**24 + 1, 2**24, 2**24 - 1], [2**24, 2**24, 2**24 + 1]])
-    np.testing.assert_array_equal(forward(z), forward(z - 2**24))
+    np.testing.assert_array_equal(case.forward(z), case.forward(z - 2**24))
+    np.testing.assert_array_equal(case.forward([[3.0], [-7.0]]), [[1.0], [1.0]])
+    assert case.forward(np.zeros((0, 4))).shape == (0, 4)
+    assert case.forward(np.zeros((4, 0, 3)), axis=0).shape == (4, 0, 3)
 
 
-@every_forward
-def test_lists_scalars_and_empty_batches(forward: Forward) -> None:
-    np.testing.assert_array_equal(forward([[3.0], [-7.0]]), [[1.0], [1.0]])
-    assert forward(np.zeros((0, 4))).shape == (0, 4)
-    assert forward(np.zeros((4, 0, 3)), axis=0).shape == (4, 0, 3)
-
-
-@every_forward
-def test_memory_layouts(forward: Forward) -> None:
+@every_case
+def test_memory_layouts_and_out(case: Case) -> None:
     z = scores(6, 8)
-    expected = forward(z)
-    read_only = z.copy()
-    read_only.flags.writeable = False
-    for same in (np.asfortranarray(z), z[::-1][::-1], z.astype(">f8"), read_only):
-        np.testing.assert_allclose(forward(same), expected, rtol=1e-13)
-    np.testing.assert_allclose(forward(z[::2, ::-2]), forward(z[::2, ::-2].copy()), rtol=1e-13)
-
-
-@every_forward
-def test_inputs_are_not_overwritten(forward: Forward) -> None:
-    z, mask = scores(3, 4), np.array([True, True, True, False])
-    before = z.copy()
-    forward(z)
-    forward(z, axis=0)
-    forward(z, mask=mask)
+    before, expected = z.copy(), case.forward(z)
+    z.flags.writeable = False
+    for same in (z, np.asfortranarray(z), z[::-1][::-1], z.astype(">f8")):
+        np.testing.assert_allclose(case.forward(same), expected, rtol=1e-13)
+    np.testing.assert_allclose(
+        case.forward(z[::2, ::-2]), case.forward(z[::2, ::-2].copy()), rtol=1e-13
+    )
+    for axis in (0, 1):
+        expected = case.forward(z, axis)
+        for out in (np.empty((6, 8)), np.empty((6, 16))[:, ::2], z.copy()):
+            given = out if out.flags.c_contiguous else z
+            np.copyto(out, z)
+            assert case.forward(given, axis, out=out) is out
+            np.testing.assert_array_equal(out, expected)
     np.testing.assert_array_equal(z, before)
 
 
-@every_forward
-def test_out(forward: Forward) -> None:
-    z = scores(3, 4)
-    for axis in (0, 1):
-        expected = forward(z, axis=axis)
-        out = np.empty((3, 4))
-        assert forward(z, axis=axis, out=out) is out
-        np.testing.assert_array_equal(out, expected)
-        strided = np.empty((3, 8))[:, ::2]
-        forward(z, axis=axis, out=strided)
-        np.testing.assert_array_equal(strided, expected)
-        same = z.copy()
-        assert forward(same, axis=axis, out=same) is same
-        np.testing.assert_array_equal(same, expected)
-
-
-@every_forward
-def test_mask_equals_minus_infinity(forward: Forward) -> None:
+@every_case
+def test_mask_equals_minus_infinity(case: Case) -> None:
     z = scores(4, 6)
     mask = np.random.default_rng(1).random((4, 6)) < 0.6
-    mask[:, 2] = True
-    expected = forward(np.where(mask, z, -np.inf))
-    np.testing.assert_allclose(forward(z, mask=mask), expected, rtol=1e-13)
+    mask[:, 2], mask[3] = True, False
+    expected = case.forward(np.where(mask, z, -np.inf))
     assert (expected[~mask] == 0).all()
-    for rubbish in (np.nan, np.inf, 1e300):
-        np.testing.assert_allclose(
-            forward(np.where(mask, z, rubbish), mask=mask), expected, rtol=1e-13
-        )
-    np.testing.assert_allclose(
-        forward(z.T, axis=0, mask=mask.T), expected.T, rtol=1e-13, atol=1e-300
-    )
-
-
-@every_forward
-def test_mask_broadcasts(forward: Forward) -> None:
+    np.testing.assert_array_equal(case.support(z, mask=mask), expected > 0)
+    for rubbish in (0, np.nan, np.inf, 1e300):
+        spoiled = np.where(mask, z, rubbish)
+        np.testing.assert_allclose(case.forward(spoiled, mask=mask), expected, rtol=1e-13)
+        p = case.forward(spoiled.T, 0, mask=mask.T)
+        np.testing.assert_allclose(p, expected.T, rtol=1e-13, atol=1e-300)
     z = scores(2, 3, 4)
     for shape in [(4,), (3, 1), (2, 1, 4), (1,), ()]:
         mask = np.ones(shape, bool)
         if mask.ndim:
             mask.reshape(-1)[0] = False
-        full = np.broadcast_to(mask, z.shape)
-        np.testing.assert_array_equal(forward(z, mask=mask), forward(z, mask=full.copy()))
+        full = np.broadcast_to(mask, z.shape).copy()
+        np.testing.assert_array_equal(case.forward(z, mask=mask), case.forward(z, mask=full))
 
 
-@every_forward
-def test_fully_masked_row_is_zero(forward: Forward) -> None:
-    z = np.array([[-np.inf, -np.inf], [1.0, -np.inf], [5.0, 6.0]])
-    p = forward(z, mask=np.array([[True], [True], [False]]))
-    np.testing.assert_array_equal(p, [[0, 0], [1, 0], [0, 0]])
+@every_case
+def test_edge_rows_leave_other_rows_alone(case: Case) -> None:
+    z = np.append(scores(3, 3), [[-np.inf] * 3], axis=0)
+    z[1, 0], z[2, 1] = np.nan, np.inf
+    for p in (case.forward(z), case.forward(z.T, axis=0).T):
+        np.testing.assert_allclose(p[0], case.forward(z[0]), rtol=1e-13)
+        assert np.isnan(p[1:3]).all()
+        np.testing.assert_array_equal(p[3], 0)
+    assert not case.support(z)[1:].any()
+    part = case.forward([1.0, 0.5, -np.inf])
+    np.testing.assert_allclose(part, np.append(case.forward([1.0, 0.5]), 0), rtol=1e-13)
 
 
-@every_forward
-@pytest.mark.parametrize("axis", [0, 1])
-def test_nan_and_infinity_leave_other_rows_alone(forward: Forward, axis: int) -> None:
-    z = scores(4, 3)
-    bad = z.copy()
-    bad[1, 0], bad[2, 1], bad[3, 2] = np.nan, np.inf, -np.inf
-    p = forward(bad if axis else bad.T, axis=axis)
-    p = p if axis else p.T
-    assert np.isnan(p[1:3]).all()
-    np.testing.assert_allclose(p[0], forward(z[0]), rtol=1e-13)
-    np.testing.assert_allclose(p[3], np.append(forward(z[3, :2]), 0), rtol=1e-13)
-
-
-@pytest.mark.parametrize("forward", [f for n, f in ALL.items() if n != "topk_sparsemax(2)"])
-def test_ties_share_equally(forward: Forward) -> None:
-    np.testing.assert_allclose(forward(np.zeros(7)), np.full(7, 1 / 7), rtol=1e-15)
-    p = forward(np.array([1.0, 1.0, -1e9]))
+@every_case
+def test_ties_and_offset_of_a_billion(case: Case) -> None:
+    z = np.array([0.0, 0.5, -0.25])
+    for offset in (1e9, -1e9):
+        np.testing.assert_array_equal(case.forward(z + offset), case.forward(z))
+    p = case.forward(np.array([1.0, 1.0, -1e9]))
     np.testing.assert_allclose(p, [0.5, 0.5, 0], rtol=1e-15)
     assert p[0] == p[1]
+    if case.name != "topk_sparsemax":  # which keeps two of them
+        np.testing.assert_allclose(case.forward(np.zeros(7)), np.full(7, 1 / 7), rtol=1e-15)
 
 
-@every_forward
-@pytest.mark.parametrize("offset", [1e9, -1e9])
-def test_offset_of_a_billion(forward: Forward, offset: float) -> None:
-    z = np.array([0.0, 0.5, -0.25])
-    np.testing.assert_array_equal(forward(z + offset), forward(z))
+@every_case
+def test_float16_rows_near_minus_1000(case: Case) -> None:
+    """deep-spin/entmax: NaN."""
+    z = np.array([0, -1, -2, -4], np.float16)
+    for offset in np.float16([0, -1000]):
+        p = case.forward(z + offset)
+        assert p.dtype == np.float16
+        np.testing.assert_array_equal(p, case.forward(z.astype(np.float64)).astype(np.float16))
 
 
-@every_forward
-def test_bad_input_is_named(forward: Forward) -> None:
-    z = scores(2, 3)
-    with pytest.raises(ValueError, match="z is 0-dimensional"):
-        forward(1.0)
-    with pytest.raises(ValueError, match=r"z of shape \(2, 0\) has no entry along axis -1"):
-        forward(np.zeros((2, 0)))
-    with pytest.raises(np.exceptions.AxisError, match="axis 2 is out of bounds"):
-        forward(z, axis=2)
-    with pytest.raises(ValueError, match="repeated axis"):
-        forward(z, axis=(0, -2))
-    with pytest.raises(TypeError, match="z must hold real numbers, got dtype complex128"):
-        forward(z + 1j)
-    with pytest.raises(TypeError, match="z must hold real numbers, got dtype object"):
-        forward(z.astype(object))
-    with pytest.raises(TypeError, match=r"z is a numpy\.ma array.*mask="):
-        forward(np.ma.array(z))
-    with pytest.raises(TypeError, match="mask must be boolean.*got dtype int64"):
-        forward(z, mask=np.ones((2, 3), np.int64))
-    with pytest.raises(ValueError, match=r"mask of shape \(2,\) does not broadcast to z"):
-        forward(z, mask=np.ones(2, bool))
-    with pytest.raises(ValueError, match=r"out must have the shape of z, \(2, 3\), got \(3, 2\)"):
-        forward(z, out=np.empty((3, 2)))
-    with pytest.raises(TypeError, match="out of dtype int64 cannot hold"):
-        forward(z, out=np.empty((2, 3), np.int64))
-    with pytest.raises(TypeError, match="out must be an array to write to, got list"):
-        forward(z, out=[0.0])
-    frozen = np.empty((2, 3))
+@every_case
+def test_tiny_and_huge_scores_are_finite(case: Case) -> None:
+    for z in ([1e308, -1e308, 0.0], [5e-324, 0.0], [-1e308, -1e308], [3e38, 1e-30, -3e38]):
+        p = case.forward(np.array(z))
+        assert np.isfinite(p).all()
+        assert abs(p.sum() - 1) < 1e-14
+
+
+@every_case
+def test_bad_input_is_named(case: Case) -> None:
+    z, frozen = scores(2, 3), np.empty((2, 3))
     frozen.flags.writeable = False
-    with pytest.raises(ValueError, match="out is read-only"):
-        forward(z, out=frozen)
+    wrong: list[tuple[type[Exception], str, Any, dict[str, Any]]] = [
+        (ValueError, "z is 0-dimensional", 1.0, {}),
+        (ValueError, r"z of shape \(2, 0\) has no entry along axis -1", np.zeros((2, 0)), {}),
+        (np.exceptions.AxisError, "axis 2 is out of bounds", z, {"axis": 2}),
+        (ValueError, "repeated axis", z, {"axis": (0, -2)}),
+        (TypeError, "z must hold real numbers, got dtype complex128", z + 1j, {}),
+        (TypeError, "z must hold real numbers, got dtype object", z.astype(object), {}),
+        (TypeError, r"z is a numpy\.ma array.*mask=", np.ma.array(z), {}),
+        (TypeError, "mask must be boolean.*got dtype int64", z, {"mask": np.ones((2, 3), int)}),
+        (ValueError, r"mask of shape \(2,\) does not .* to z", z, {"mask": np.ones(2, bool)}),
+        (ValueError, r"out must have the shape of z, \(2, 3\), got", z, {"out": frozen.T.copy()}),
+        (TypeError, "out of dtype int64 cannot hold", z, {"out": np.empty((2, 3), np.int64)}),
+        (TypeError, "out must be an array to write to, got list", z, {"out": [0.0]}),
+        (ValueError, "out is read-only", z, {"out": frozen}),
+    ]
+    for error, message, given, options in wrong:
+        with pytest.raises(error, match=message):
+            case.forward(given, **options)
 
 
-@pytest.mark.parametrize("alpha", [0.999, 0, -1, np.nan, -np.inf])
-def test_alpha_below_1_leaves_out_untouched(alpha: float) -> None:
-    out = np.full((2, 3), 7.0)
-    with pytest.raises(ValueError, match="alpha must be at least 1, got"):
-        pyentmax.entmax(scores(2, 3), [1.5, alpha], out=out)
-    assert (out == 7).all()
+# --- parameters -----------------------------------------------------------------------------------
+
+# By the parameter's name, or the mapping's where that narrows what is valid.
+PER_ROW: dict[str, list[float]] = {
+    "alpha": [1, 1.0001, 1.2, 1.5, 2, 2.5, 4, np.inf],
+    "normmax": [1.2, 2, 7, np.inf],
+    "budget": [0, 0.5, 1, 1.7, 2.9],
+    "k": [1, 2, 3, 7, np.inf],
+    "strength": [0, 0.02, 1, np.inf],
+}
 
 
-def test_alpha_must_fit_batch() -> None:
-    with pytest.raises(ValueError, match=r"alpha of shape \(3,\) .*batch shape \(2,\)"):
-        pyentmax.entmax(scores(2, 3), [1.5] * 3)
-    with pytest.raises(ValueError, match=r"alpha of shape \(1, 2\) .*batch shape \(2,\)"):
-        pyentmax.entmax(scores(2, 3), [[1.5, 1.5]])
+def of_parameter(table: dict[str, Any], name: str) -> Any:
+    return table.get(name) or table.get(MAPPINGS[name].parameters[0])
 
 
-@pytest.mark.parametrize("axis", [0, 1, 2, -2, (0, 2), None])
-def test_alpha_broadcasts_over_batch(axis: Any) -> None:
-    z = scores(4, 5, 6)
+@pytest.mark.parametrize("axis", [0, -2, (0, 2), None])
+@pytest.mark.parametrize("name", [n for n, r in MAPPINGS.items() if r.parameters])
+def test_parameter_broadcasts_over_batch(name: str, axis: Any) -> None:
+    record, values = MAPPINGS[name], of_parameter(PER_ROW, name)
+    if values is None or (record.one_axis and not isinstance(axis, int)):
+        return
+    z, v = np.random.default_rng(1).standard_normal((2, 3, 4, 5))
     batch = z.sum(axis=axis).shape
-    alphas = np.array([1, 1.0001, 1.2, 1.5, 2, 2.5, 4, np.inf])
-    alpha = np.resize(alphas, batch)
-    p = pyentmax.entmax(z, alpha, axis)
-    np.testing.assert_array_equal(pyentmax.entmax_support(z, alpha, axis), p > 0)
-    for value in np.unique(alpha):
-        rows = np.expand_dims(alpha == value, (0, 1, 2) if axis is None else axis)
+    given = np.random.default_rng(2).choice(values, batch)
+    p, on = record.forward(z, given, axis), record.support(z, given, axis)
+    product, jacobian = record.jvp(p, v, given, axis), record.jacobian(p, given, axis)
+    for value in np.unique(given):
+        rows = np.expand_dims(given == value, () if axis is None else axis)
         same = np.broadcast_to(rows, z.shape)
-        expected = pyentmax.entmax(z, value, axis)
-        np.testing.assert_allclose(p[same], expected[same], rtol=1e-13, atol=1e-15)
+        for found, expected in (
+            (p, record.forward(z, value, axis)),
+            (on, record.support(z, value, axis)),
+            (product, record.jvp(p, v, value, axis)),
+        ):
+            np.testing.assert_allclose(found[same], expected[same], rtol=1e-12, atol=1e-15)
+        alone = record.jacobian(p, value, axis)[given == value]
+        np.testing.assert_allclose(jacobian[given == value], alone, rtol=1e-12, atol=1e-15)
     if len(batch) == 2:
-        column = alpha[:, :1]
+        column = given[:, :1]
         full = np.broadcast_to(column, batch)
         np.testing.assert_array_equal(
-            pyentmax.entmax(z, column, axis), pyentmax.entmax(z, full, axis)
+            record.forward(z, column, axis), record.forward(z, full, axis)
         )
 
 
-@pytest.mark.parametrize("name", SUPPORTS)
-def test_support_agrees_with_mapping(name: str) -> None:
-    forward, support = ALL[name], SUPPORTS[name]
-    z = scores(4, 5, 6) * 3
-    mask = np.random.default_rng(2).random(z.shape) < 0.7
-    for axis in (0, 1, -1) if name in ORDERED else (0, 1, -1, (0, 1)):
-        on = support(z, axis=axis, mask=mask)
-        assert on.dtype == bool
-        np.testing.assert_array_equal(on, forward(z, axis=axis, mask=mask) > 0)
-    dead = np.array([[-np.inf, -np.inf], [np.nan, 0.0], [np.inf, 0.0]])
-    assert not support(dead).any()
+BAD: dict[str, list[tuple[Any, str]]] = {
+    "alpha": [
+        *((x, f"alpha must be at least 1, got {x}") for x in (0.999, -1, np.nan, -np.inf)),
+        ([1.5, 0], "alpha must be at least 1, got 0"),
+        ([[1.5, 1.5]], r"alpha of shape \(1, 2\) .*batch shape \(2,\)"),
+    ],
+    "normmax": [(x, f"alpha must be above 1, got {x}") for x in (1, 0.5, -2, np.nan)],
+    "budget": [
+        ([1, -1e-9], "budget must be at least 0, got -1e-09"),
+        ([1, np.nan], "budget must be at least 0, got nan"),
+    ],
+    "k": [
+        (0, "k must be at least 1, got 0"),
+        (np.nan, "k must be at least 1, got nan"),
+        ([2, 0], "k must be at least 1, got 0"),
+        (1.5, "k must be a whole number, got 1.5"),
+    ],
+    "strength": [
+        (-0.1, "strength must be at least 0, got -0.1"),
+        ([0.1, np.nan], "strength must be at least 0, got nan"),
+    ],
+    "upper": [
+        ([1, 1, -0.25], r"upper must be at least 0, got -0\.25"),
+        ([1, 1, np.nan], "upper must be at least 0, got nan"),
+        ([1, 1], r"upper of shape \(2,\) does not broadcast to [zp], of shape"),
+        (np.ones((4, 2, 3)), r"upper of shape \(4, 2, 3\) does not broadcast to [zp]"),
+    ],
+}
 
 
-@pytest.mark.parametrize("name", SUPPORTS)
-def test_scores_at_the_threshold_are_unsupported(name: str) -> None:
+@pytest.mark.parametrize("name", [n for n, r in MAPPINGS.items() if r.parameters])
+def test_bad_parameter_writes_nothing(name: str) -> None:
+    record = MAPPINGS[name]
+    [parameter] = record.parameters
+    z, p, out = np.zeros((2, 3)), np.full((2, 3), 1 / 3), np.full((2, 3), 7.0)
+    bad = list(of_parameter(BAD, name))
+    if parameter != "upper":
+        bad += [([1.5] * 3, rf"{parameter} of shape \(3,\) .*batch shape \(2,\)")]
+    for value, message in bad:
+        with pytest.raises(ValueError, match=message):
+            record.forward(z, value, out=out)
+        with pytest.raises(ValueError, match=message):
+            record.support(z, value)
+        with pytest.raises(ValueError, match=message):
+            record.jvp(p, z, value)
+        with pytest.raises(ValueError, match=message):
+            record.jacobian(p, value)
+        if record.loss is not None:
+            with pytest.raises(ValueError, match=message):
+                record.loss(z, [0, 1], value)
+        if record.parameter_vjp is not None:
+            with pytest.raises(ValueError, match=message):
+                record.parameter_vjp(p, z, value, *[z] * record.parameter_vjp_takes_scores)
+    with pytest.raises(TypeError, match=f"{parameter} must hold real numbers"):
+        record.forward(z, 2j, out=out)
+    assert (out == 7).all()
+
+
+# --- supports and records -------------------------------------------------------------------------
+
+
+@every_case
+def test_scores_at_the_threshold_are_unsupported(case: Case) -> None:
     # The last score of each row is at the threshold of sparsemax, or of 1.5-entmax, to the bit.
     z = np.array([[0.0, -np.inf, -1], [0, 0, -0.5], [0, -np.inf, -2], [-1, -np.inf, -3]])
-    np.testing.assert_array_equal(SUPPORTS[name](z), ALL[name](z) > 0)
+    p = case.forward(z)
+    np.testing.assert_array_equal(case.support(z), p > 0)
+    if case.record.support_alpha == 2 and case.params in ((), (1,), (2,), (0,)):
+        np.testing.assert_array_equal(p[:, 2], 0)
+    if case.name == "entmax15":
+        np.testing.assert_array_equal(p[2:, 2], 0)
 
 
 def test_support_of_underflowing_entries() -> None:
@@ -288,10 +301,10 @@ def test_support_of_underflowing_entries() -> None:
 
 
 def test_records_hold_the_public_functions() -> None:
-    structured = {"topk_softmax", "topk_sparsemax", "fusedmax", "oscarmax"}
     bounded = {"csoftmax", "csparsemax", "budget_sparsemax"}
+    without_loss = bounded | {"topk_softmax"}
     regularized = {"softmax", "sparsemax", "entmax15", "entmax", "normmax"}
-    assert set(MAPPINGS) == regularized | structured | bounded
+    assert set(MAPPINGS) == regularized | without_loss | {"topk_sparsemax", "fusedmax", "oscarmax"}
     for name, record in MAPPINGS.items():
         assert record.name == name
         assert record.forward is getattr(pyentmax, name)
@@ -299,8 +312,14 @@ def test_records_hold_the_public_functions() -> None:
             assert getattr(record, part) is getattr(pyentmax, f"{name}_{part}")
         params = tuple(EXAMPLES[parameter] for parameter in record.parameters)
         p = record.forward([0.0, -200.0], *params)
-        assert record.omega is None or record.omega(p, *params).shape == ()
-        assert record.support([0.0, -200.0], *params).tolist() == [True, not record.sparse]
+        on = name == "topk_softmax" or not record.sparse
+        assert record.support([0.0, -200.0], *params).tolist() == [True, on]
+        if name in without_loss:
+            named = dict(zip(record.parameters, params, strict=True))
+            with pytest.raises(ValueError, match=f"and {name} has none: choose one of softmax, "):
+                pyentmax.fenchel_young_loss([[0.0, 1.0]], [1], name, **named)
+        else:
+            assert record.omega(p, *params).shape == ()
 
 
 def test_every_public_function_has_an_example() -> None:

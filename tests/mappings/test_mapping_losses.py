@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from stages import slow
 from test_mapping_properties import draw_params, records_that
 
 import pyentmax
@@ -143,23 +142,30 @@ def test_gradient_is_not_lipschitz_above_alpha_2(alpha: float) -> None:
     assert np.linalg.norm(p[0] - p[1]) > 2 * np.linalg.norm(z[0] - z[1])
 
 
-MORE = [("entmax", (3.0,)), ("normmax", (1.5,)), ("normmax", (3.0,))]
+MORE = [("entmax", (3.0,)), ("normmax", (1.5,))]
 
 
 @pytest.mark.parametrize(("name", "params"), STRONGLY_CONVEX + MORE)
-@pytest.mark.parametrize("seed", [0, *slow(1)])
-def test_hessian_is_the_jacobian(name: str, params: tuple[float, ...], seed: int) -> None:
+def test_hessian_is_the_jacobian(name: str, params: tuple[float, ...]) -> None:
     record = MAPPINGS[name]
-    z = np.random.default_rng(seed).standard_normal(4) / 2
+    z = np.random.default_rng(0).standard_normal(4) / 2
     named = dict(zip(record.parameters, params, strict=True))
 
     def gradient(z: np.ndarray) -> Any:
         return fenchel_young_loss_and_grad(z, 1, record, **named)[1]
 
     # Adding e_y to the gradient would round p, and tell fused entries apart that are equal.
-    p = record.forward(z, *params)
-    jacobian = record.jacobian(p, *params)
+    jacobian = record.jacobian(record.forward(z, *params), *params)
     check_jacobian(gradient, z, lambda _: jacobian, rtol=1e-5).raise_if_failed()
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15"])
+def test_loss_ignores_offset_for_rounded_targets(name: str) -> None:
+    """With Σq ≠ 1, Ω*(z) + Ω(q) − q·z changes with an offset of z by (1 − Σq) of it."""
+    z, q = np.array([0.5, 0.25, -1.0]), np.array([0.5, 0.25, 0.2494])
+    loss = fenchel_young_loss(z, q, name)
+    for offset in (2.0**13, -(2.0**13)):
+        assert fenchel_young_loss(z + offset, q, name) == loss
 
 
 def test_loss_of_a_user_defined_omega() -> None:

@@ -1,14 +1,13 @@
-"""normmax: optimality, accuracy, the ends of α, derivatives, its loss."""
+"""normmax: accuracy, the ends of α, its loss and its entropy."""
 
 from __future__ import annotations
 
 import mpmath
 import numpy as np
 import pytest
-from scipy.optimize import minimize
 
 import pyentmax
-from pyentmax import MAPPINGS, check_jacobian, check_vjp, norm_entropy, normmax
+from pyentmax import norm_entropy, normmax
 
 ALPHAS = [1.001, 1.1, 1.5, 2, 3, 10, 50]
 
@@ -27,39 +26,15 @@ def exact_normmax(z: np.ndarray, alpha: float) -> tuple[list[mpmath.mpf], mpmath
         return [x / sum(q) for x in q], low
 
 
-@pytest.mark.parametrize("alpha", [1.3, 2, 4])
-def test_agrees_with_generic_solver(alpha: float) -> None:
-    rng = np.random.default_rng(0)
-    for _ in range(4):
-        z = rng.standard_normal(5) / 2
-
-        def objective(p: np.ndarray, z: np.ndarray = z) -> float:
-            return float(np.sum(np.maximum(p, 0) ** alpha) ** (1 / alpha) - p @ z)
-
-        solution = minimize(
-            objective,
-            np.full(5, 0.2),
-            bounds=[(0, 1)] * 5,
-            constraints={"type": "eq", "fun": lambda p: p.sum() - 1},
-            method="SLSQP",
-            options={"ftol": 1e-15, "maxiter": 500},
-        )
-        p = normmax(z, alpha)
-        assert objective(p) <= solution.fun + 1e-9
-        np.testing.assert_allclose(p, solution.x, rtol=0, atol=1e-3)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("alpha", "dtype"),
-    [(alpha, dtype) for alpha in ALPHAS for dtype in (np.float32, np.float64)],
-)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("alpha", ALPHAS)
 def test_accuracy_in_many_digits(alpha: float, dtype: type) -> None:
     """|p − p*| ≤ 4ε p* + 16ε s*, s* of the Jacobian, up to α = 2; exact for moved scores above."""
     rng = np.random.default_rng(1)
     epsilon = float(np.finfo(dtype).eps)
-    for d in (1, 2, 3, 10, 40):
-        for scale in (1e-3, 0.3, 1.0, 30.0):
+    for d in (1, 2, 10):
+        for scale in (1e-3, 0.3, 30.0):
             for offset in (0.0, -1e4):
                 z = (rng.standard_normal(d) * scale + offset).astype(dtype)
                 p = normmax(z, alpha)
@@ -118,7 +93,7 @@ def test_score_one_below_largest_gets_nothing() -> None:
 @pytest.mark.parametrize("alpha", [2, 20, 50])
 def test_score_just_above_threshold_keeps_its_digits(alpha: float) -> None:
     """A score that is an ulp or a few above the threshold: its power of 1/(α−1) shows every bit."""
-    for left in 2.0**-53 * np.array([1, 2, 3, 7, 100, 1e4, 1e8]):
+    for left in 2.0**-53 * np.array([1, 3, 100, 1e8]):
         for others in ([], [0.0], [-0.3, 0.5]):
             z = np.array([1 - left, *others, 0.0])
             best = [float(x) for x in exact_normmax(z, alpha)[0]]
@@ -157,20 +132,7 @@ def test_is_an_escort_of_entmax() -> None:
         )
 
 
-@pytest.mark.parametrize("alpha", [1.05, 1.5, 2, 3, 10])
-def test_derivatives_against_differences(alpha: float) -> None:
-    rng = np.random.default_rng(5)
-    record = MAPPINGS["normmax"]
-    for scale in (0.05, 0.4):
-        z = rng.standard_normal((3, 5)) * scale
-        check_jacobian(
-            lambda z: normmax(z, alpha), z, lambda p: record.jacobian(p, alpha), rtol=1e-5
-        ).raise_if_failed()
-        check_vjp(
-            lambda z: normmax(z, alpha), z, lambda p, v: record.vjp(p, v, alpha), rtol=1e-5
-        ).raise_if_failed()
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.05, 1.5, 2, 3, 10])
 def test_jacobian_in_many_digits(alpha: float) -> None:
     """Differences of the 40-digit solution: none of the digits that rounding costs."""
@@ -185,43 +147,16 @@ def test_jacobian_in_many_digits(alpha: float) -> None:
         )
 
 
-def test_alpha_broadcasts_over_batch() -> None:
-    rng = np.random.default_rng(7)
-    z, v = rng.standard_normal((2, 4, 5)) / 3
-    alpha = np.array([1.2, 2, 7, np.inf])
-    p = normmax(z, alpha)
-    product = pyentmax.normmax_jvp(p, v, alpha)
-    jacobian = pyentmax.normmax_jacobian(p, alpha)
-    for i in range(4):
-        np.testing.assert_allclose(p[i], normmax(z[i], alpha[i]), rtol=1e-13)
-        expected = pyentmax.normmax_jvp(p[i], v[i], alpha[i])
-        np.testing.assert_allclose(product[i], expected, rtol=1e-12, atol=1e-15)
-        np.testing.assert_allclose(jacobian[i] @ v[i], expected, rtol=1e-12, atol=1e-14)
-    np.testing.assert_allclose(normmax(z.T, alpha, axis=0).T, p, rtol=1e-13)
-
-
-@pytest.mark.parametrize("alpha", [1, 0.5, -2, np.nan])
-def test_alpha_must_be_above_1(alpha: float) -> None:
-    out = np.full(2, 7.0)
-    with pytest.raises(ValueError, match=f"alpha must be above 1, got {alpha}"):
-        normmax([0.0, 1.0], alpha, out=out)
-    assert (out == 7).all()
-    with pytest.raises(ValueError, match="alpha must be above 1"):
-        pyentmax.normmax_jvp([0.0, 1.0], [0.0, 1.0], alpha)
-    with pytest.raises(ValueError, match="alpha must be above 1"):
-        pyentmax.normmax_loss([0.0, 1.0], 1, alpha)
-
-
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 5, np.inf])
-@pytest.mark.parametrize("offset", [0.0, 1e4])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_loss_is_zero_from_margin_1_on(alpha: float, offset: float, dtype: type) -> None:
-    z = (np.array([0.0, 1.01, -3.0]) + offset).astype(dtype)
-    loss, grad = pyentmax.normmax_loss_and_grad(z, 1, alpha)
-    assert loss == 0
-    assert (grad == 0).all()
-    z = (np.array([0.0, 0.5, -3.0]) + offset).astype(dtype)
-    assert pyentmax.normmax_loss(z, 1, alpha) > 0 or alpha < 1.5  # there it may underflow
+def test_loss_is_zero_from_margin_1_on(alpha: float, dtype: type) -> None:
+    for offset in (0, 1e4):
+        z = (np.array([0.0, 1.01, -3.0]) + offset).astype(dtype)
+        loss, grad = pyentmax.normmax_loss_and_grad(z, 1, alpha)
+        assert loss == 0
+        assert (grad == 0).all()
+        z = (np.array([0.0, 0.5, -3.0]) + offset).astype(dtype)
+        assert pyentmax.normmax_loss(z, 1, alpha) > 0 or alpha < 1.5  # there it may underflow
 
 
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 5])
@@ -230,9 +165,9 @@ def test_loss_is_tau_plus_1_minus_score(alpha: float) -> None:
     _, tau = exact_normmax(z, alpha)
     for label in range(6):
         expected = float(tau + 1 - mpmath.mpf(float(z[label])))
-        np.testing.assert_allclose(
-            pyentmax.normmax_loss(z, label, alpha), expected, rtol=1e-14, atol=1e-15
-        )
+        for y in (label, np.eye(6)[label]):
+            loss = pyentmax.normmax_loss(z, y, alpha)
+            np.testing.assert_allclose(loss, expected, rtol=1e-14, atol=1e-15)
 
 
 P = np.random.default_rng(9).dirichlet(np.ones(6) / 2, size=(3, 4))

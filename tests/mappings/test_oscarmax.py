@@ -35,7 +35,7 @@ def test_owl_prox_is_oscarmax_only_for_high_scores() -> None:
     """torchsparseattn takes sparsemax(bare_owl_prox(z)), whatever the scores' signs."""
     rng = np.random.default_rng(2)
     loss = []
-    for _ in range(200):
+    for _ in range(40):
         z, strength = rng.standard_normal(6), rng.uniform(0.05, 0.5)
         ours = oscarmax(z, strength)
         theirs = pyentmax.sparsemax(bare_owl_prox(z, strength))
@@ -48,14 +48,12 @@ def test_owl_prox_is_oscarmax_only_for_high_scores() -> None:
 
 
 @pytest.mark.parametrize("strength", [0.003, 0.02, 0.2])
-def test_pooling_agrees_with_dual_and_scipy(
-    strength: float,
-) -> None:
-    z = np.random.default_rng(3).standard_normal((3, 12))
-    u = _pooled(z - z.max(axis=-1, keepdims=True), np.asarray(strength))
-    for got, row in zip(u, z - z.max(axis=-1, keepdims=True), strict=True):
-        expected = smoothed_by_the_dual(row, pairs(np.ones(12, bool)), strength / 2)
-        np.testing.assert_allclose(got, expected - expected.max(), rtol=0, atol=1e-9)
+def test_pooling_agrees_with_dual_and_scipy(strength: float) -> None:
+    z = np.random.default_rng(3).standard_normal(12)
+    z -= z.max()
+    expected = smoothed_by_the_dual(z, pairs(np.ones(12, bool)), strength / 2)
+    u = _pooled(z, np.asarray(strength))
+    np.testing.assert_allclose(u, expected - expected.max(), rtol=0, atol=1e-9)
     x = -np.sort(np.random.default_rng(4).random(2000))
     x -= x.max()
     expected = isotonic_regression(

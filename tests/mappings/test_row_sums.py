@@ -11,7 +11,7 @@ from crowded_rows import (
     assert_as_exact,
     crowded_rows,
     crowds_at_the_threshold,
-    entmax_of_crowds,
+    entmax_in_long_doubles,
 )
 from stages import slow
 
@@ -35,9 +35,7 @@ CASES = [(name, parameter) for name in MAPPINGS for parameter in PARAMETERS.get(
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", ["", *slow(".reference")])
 @pytest.mark.parametrize(("name", "parameter"), CASES)
-def test_rows_of_near_ties_sum_exactly(
-    name: str, parameter: Any, form: str, dtype: type
-) -> None:
+def test_rows_of_near_ties_sum_exactly(name: str, parameter: Any, form: str, dtype: type) -> None:
     function = getattr(pyentmax, name)
     function = function.reference if form else function
     given = () if parameter is None else (np.asarray(parameter, dtype),)
@@ -72,13 +70,11 @@ def test_rows_of_near_ties_are_exact(name: str, dtype: type) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("form", ["", ".reference"])
 @pytest.mark.parametrize("alpha", [2, *slow(1 + 2 / 3, 1.9, 1.99, 1.999, 1.9999, 2 - 1e-6)])
-def test_entries_around_threshold_get_their_share(
-    alpha: float, form: str, dtype: type
-) -> None:
+def test_entries_around_threshold_get_their_share(alpha: float, form: str, dtype: type) -> None:
     names = ["entmax", "sparsemax", "topk_sparsemax"] if alpha == 2 else ["entmax"]
     for d in (194, 3_000) if form else (60, 194, 600, 3_000):
         z = crowds_at_the_threshold(d, alpha, dtype)
-        exact = entmax_of_crowds(z, alpha)
+        exact = entmax_in_long_doubles(z, alpha)
         for name in names:
             function = getattr(pyentmax, name)
             function = function.reference if form else function
@@ -121,7 +117,7 @@ def test_ties_of_short_row_do_not_oscillate(dtype: type) -> None:
         z = np.broadcast_to(ulps - 1, (11, d)).astype(dtype)
         z[:, 0] = 0
         p = pyentmax.sparsemax(z)
-        assert_as_exact(p, entmax_of_crowds(z, 2), z, 2)
+        assert_as_exact(p, entmax_in_long_doubles(z, 2), z, 2)
         off = np.abs([math.fsum(row.tolist()) - 1 for row in p])
         assert (off <= 4 * np.finfo(dtype).eps * math.sqrt(d)).all()
 
@@ -129,9 +125,7 @@ def test_ties_of_short_row_do_not_oscillate(dtype: type) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.75, 1.99, 2])
-def test_ties_just_below_threshold_take_no_mass(
-    alpha: float, dtype: type
-) -> None:
+def test_ties_just_below_threshold_take_no_mass(alpha: float, dtype: type) -> None:
     # The threshold was rounded onto it: counted in the support, it made the last step too short,
     # and the leading entries kept up to 8 times what they may be off by.
     rng, ulp, beta = np.random.default_rng(1), float(np.finfo(dtype).eps), alpha - 1
@@ -147,7 +141,7 @@ def test_ties_just_below_threshold_take_no_mass(
             rows.append(np.r_[lead, np.full(d - 4, low - below * ulp)] / beta)
         z = np.stack(rows).astype(dtype)
         p = pyentmax.entmax(z, alpha)
-        assert_as_exact(p, entmax_of_crowds(z, alpha), z, alpha)
+        assert_as_exact(p, entmax_in_long_doubles(z, alpha), z, alpha)
         off = np.abs([math.fsum(row.tolist()) - 1 for row in p])
         assert (off <= 4 * ulp * math.sqrt(d)).all()
 
@@ -166,9 +160,7 @@ def test_many_small_entries_keep_largest_exact(d: int) -> None:
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("alpha", [1.995, *slow(1.9, 1.98, 1.9999, 1 + 2 / 3)])
-def test_ties_crossing_threshold_in_last_step_count(
-    alpha: float, dtype: type
-) -> None:
+def test_ties_crossing_threshold_in_last_step_count(alpha: float, dtype: type) -> None:
     # Just below α = 2 an entry gets nearly as much from a last step of a few ε as it is long.
     rng, eps = np.random.default_rng(0), float(np.finfo(dtype).eps)
     for d in (250, 30_000):  # in a tile; alone

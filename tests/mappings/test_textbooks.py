@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mapping_oracles import EXAMPLES
+from cases import EXAMPLES
 
 import pyentmax
 from pyentmax import MAPPINGS, Mapping
@@ -57,9 +57,7 @@ def test_every_mapping_has_short_textbook_version(record: Mapping) -> None:
 
 
 @every_case
-def test_mapping_equals_textbook(
-    record: Mapping, params: tuple[Any, ...]
-) -> None:
+def test_mapping_equals_textbook(record: Mapping, params: tuple[Any, ...]) -> None:
     assert record.textbook is not None
     for z in scores(record):
         found = record.forward(z, *params)

@@ -1,0 +1,66 @@
+"""Each mapping with values of its parameters: the cases that its tests share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from pyentmax import MAPPINGS, Mapping
+
+
+class Case(NamedTuple):
+    """A mapping at values of its parameters; `form` is "reference" for its NumPy body."""
+
+    name: str
+    params: tuple[Any, ...] = ()
+    form: str = ""
+
+    @property
+    def record(self) -> Mapping:
+        return MAPPINGS[self.name]
+
+    def function(self, part: str) -> Any:
+        function: Any = getattr(self.record, part)
+        return function.reference if self.form else function
+
+    def forward(self, z: Any, axis: Any = -1, **options: Any) -> Any:
+        return self.function("forward")(z, *self.params, axis=axis, **options)
+
+    def support(self, z: Any, axis: Any = -1, **options: Any) -> Any:
+        return self.function("support")(z, *self.params, axis=axis, **options)
+
+    def jvp(self, p: Any, v: Any, axis: Any = -1, **options: Any) -> Any:
+        return self.function("jvp")(p, v, *self.params, axis=axis, **options)
+
+    def vjp(self, p: Any, v: Any, axis: Any = -1, **options: Any) -> Any:
+        return self.function("vjp")(p, v, *self.params, axis=axis, **options)
+
+    def jacobian(self, p: Any, axis: Any = -1) -> Any:
+        return self.record.jacobian(p, *self.params, axis=axis)
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.params or ''}{self.form and '.' + self.form}"
+
+
+def parametrized(cases: list[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("case", cases, ids=str)
+
+
+# Tsallis' family with its α, which the contract of accuracy is about.
+ENTMAX = [(Case(name, (), form), alpha)
+          for name, alpha in (("softmax", 1), ("sparsemax", 2), ("entmax15", 1.5))
+          for form in ("", "reference")]  # fmt: skip
+ENTMAX += [(Case("entmax", (a,)), a) for a in (1, 1.001, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4)]
+
+# A value for each parameter that fits rows of any length.
+EXAMPLES: dict[str, Any] = {"alpha": 1.5, "budget": 1, "k": 2, "strength": 0.2, "upper": 1}
+
+# What the contract is tested with: every mapping, and each kind of α.
+CASES = [Case(name, tuple(EXAMPLES[p] for p in record.parameters), form)
+         for name, record in MAPPINGS.items() for form in ("", "reference")]  # fmt: skip
+CASES += [Case("entmax", (alpha,)) for alpha in (1, 1.001, 1.33, 2, 4, np.inf)]
+CASES += [Case("fusedmax", (0,)), Case("oscarmax", (0,)), Case("normmax", (np.inf,))]
+CASES += [Case("entmax", (1.33,), "reference")]
+every_case = parametrized(CASES)
