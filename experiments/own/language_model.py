@@ -185,8 +185,8 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         "curve": notes.curve(history),
     }
     alphas = writer.model.alphas()
-    if alphas is not None:
-        result["alphas"] = alphas.round(3).tolist()
+    if alphas:
+        result["alphas"] = alphas["self"].round(3).tolist()
     if bits is not None:
         result["by_length"] = {
             str(n): round(bits_of(writer, held_out, n, LENGTHS[0], MEASURED), 4) for n in LENGTHS

@@ -1,4 +1,4 @@
-"""What every encoder-decoder is: a configuration, a dict of parameters, and an output mapping."""
+"""What all models share: configuration, parameters, output mapping, and the checks of these."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import numpy as np
 
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
-from pyentmax.calls.numbers import is_number, store_python_numbers
-from pyentmax.models.checks import check_parameters
+from pyentmax.calls.numbers import is_count, is_number, require, store_python_numbers
 from pyentmax.models.protocol import Step
 from pyentmax.nn.attention import LEARNED
 from pyentmax.nn.initializers import Generator, Parameters
@@ -60,11 +59,19 @@ class EncoderDecoder(ABC, Generic[Config]):
 
     def check_parameters(self) -> None:
         """Raise a ValueError unless the parameters fit the configuration and are finite."""
-        rng = np.random.default_rng(0)
-        check_parameters(
-            self.params,
-            lambda dtype: self.initialize(self.config, rng, self.bos, self.eos, dtype).params,
-        )
+        params, rng = self.params, np.random.default_rng(0)
+        expected = self.initialize(self.config, rng, self.bos, self.eos).params
+        for name in sorted(expected.keys() | params.keys()):
+            shapes = [p[name].shape if name in p else "none" for p in (expected, params)]
+            if shapes[0] != shapes[1]:
+                raise ValueError(f"parameter {name}: expected shape {shapes[0]}, got {shapes[1]}")
+            if not np.isfinite(params[name]).all():
+                raise ValueError(f"parameter {name}: expected finite numbers, got NaN or infinity")
+        dtypes = {str(x.dtype) for x in params.values()}
+        if dtypes not in ({"float32"}, {"float64"}):
+            raise ValueError(
+                f"parameters: expected all float32 or all float64, got {', '.join(sorted(dtypes))}"
+            )
 
     @property
     def xp(self) -> ModuleType:
@@ -98,24 +105,14 @@ class EncoderDecoder(ABC, Generic[Config]):
         return self.output.proves_zeros
 
 
-def check_positive(name: str, value: Any) -> None:
-    """Raise a ValueError unless a setting is None or a number above 0."""
-    if value is not None and not (is_number(value) and 0 < value < float("inf")):
-        raise ValueError(f"{name}: expected a number above 0, got {value!r}")
-
-
-def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) -> None:
+def check_config(config: Any, sizes: str, rates: str) -> None:
     """Raise a ValueError unless sizes are positive, rates below 1, the output a distribution.
 
-    NumPy's numbers become Python's.
+    The fields have their names separated by spaces. NumPy's numbers become Python's.
     """
     store_python_numbers(config)
-    for name in sizes:
-        if getattr(config, name) < 1:
-            raise ValueError(f"{name}: expected at least 1, got {getattr(config, name)}")
-    for name in rates:
-        if not 0 <= getattr(config, name) < 1:
-            raise ValueError(f"{name}: expected a rate in [0, 1), got {getattr(config, name)}")
+    require(config, sizes, is_count, "a whole number from 1 up")
+    require(config, rates, lambda x: is_number(x) and 0 <= x < 1, "a rate in [0, 1)")
     if config.output == LEARNED:
         raise ValueError(
             "output: expected a fixed α or a mapping's name; only the attention's α can be "
@@ -123,3 +120,21 @@ def check_config(config: Any, sizes: tuple[str, ...], rates: tuple[str, ...]) ->
             "training would only drive α to its bound"
         )
     choose_mapping(config.output).require_distribution()
+
+
+def check_sources(source: Array, mask: Array, size: int) -> None:
+    """Refuse an empty source, and ids that a vocabulary of this size does not have.
+
+    Arrays on a GPU are not looked at, since that would wait for it.
+    """
+    if not isinstance(mask, np.ndarray):
+        return
+    if not mask.any(axis=1).all():
+        empty = int(np.flatnonzero(~mask.any(axis=1))[0])
+        raise ValueError(f"source_mask: row {empty} has no token to attend to")
+    if isinstance(source, np.ndarray):
+        strange = mask & ((source < 0) | (source >= size))
+        if strange.any():
+            raise ValueError(
+                f"source: expected token ids from 0 to {size - 1}, got {source[strange][0]}"
+            )

@@ -15,6 +15,7 @@ from typing import Any
 
 from pyentmax.autograd import Tensor, dropout
 from pyentmax.autograd.tensor import Array
+from pyentmax.calls.numbers import is_count, require
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.linear import init_linear, linear
@@ -47,13 +48,10 @@ class GridTransformerConfig(TransformerConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("rows", "columns"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: expected at least 1, got {getattr(self, name)}")
+        require(self, "rows columns", is_count, "a whole number from 1 up")
+        require(self, "width", lambda n: n % 4 == 0, "a multiple of 4 for a grid")
         if self.tied == "all":
             raise ValueError("tied: 'all' needs a vocabulary on both sides, and a grid has none")
-        if self.width % 4:
-            raise ValueError(f"width: expected a multiple of 4 for a grid, got {self.width}")
 
     @property
     def encoder_attends(self) -> bool:

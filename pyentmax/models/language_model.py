@@ -18,38 +18,32 @@ line.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, exp
+from pyentmax.autograd import Tensor, as_tensor, concatenate, exp
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
+from pyentmax.calls.numbers import require
+from pyentmax.models.encoder_decoder import check_sources
 from pyentmax.models.protocol import BoolArray, IntArray, TextBatch
-from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
-    KeysValues,
     LayeredModel,
     LayerPass,
     LayersConfig,
     Past,
-    alpha_name,
-    check_choice,
-    detached,
     init_alpha,
     init_attention,
     init_network,
-    joined_past,
-    own_keys,
-    rows_of_past,
+    init_output,
 )
-from pyentmax.nn.attention import LEARNED, learned_alpha
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm
-from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear, tied_linear
-from pyentmax.nn.positions import sinusoidal_positions
+from pyentmax.nn.linear import init_embedding
 from pyentmax.nn.relative_positions import (
     init_relative_positions,
     relative_scores,
@@ -102,9 +96,8 @@ norm, scale_embeddings, first_attention, first_updates, anneal_updates, query_ke
 
     def __post_init__(self) -> None:
         self.check_layers("size")
-        check_choice("positions", self.positions, POSITIONS)
-        if self.memory < 0:
-            raise ValueError(f"memory: expected at least 0, got {self.memory}")
+        require(self, "positions", POSITIONS.__contains__, f"one of {', '.join(POSITIONS)}")
+        require(self, "memory", lambda n: type(n) is int and n >= 0, "a whole number from 0 up")
         if self.memory and self.positions != "relative":
             raise ValueError(
                 "memory: expected 0, or positions 'relative': what a segment before says of its "
@@ -120,11 +113,9 @@ norm, scale_embeddings, first_attention, first_updates, anneal_updates, query_ke
 class LanguageModelState(NamedTuple):
     """What decoding carries from step to step."""
 
-    past: tuple[Any, ...]  # keys and values of the tokens read so far, (rows, T, n) each
-    lengths: IntArray  # (rows,): how many of the T are a row's own; on the host
+    past: Past  # of the tokens read so far
     unread: IntArray  # (rows,): the last token of the source until it is read, then −1
     source_mask: BoolArray  # (rows, S): where the source has tokens; on the host
-    source_index: IntArray  # (rows,): which text a row continues; on the host
 
 
 class LanguageModel(LayeredModel[LanguageModelConfig]):
@@ -152,6 +143,9 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
     (1, 9)
     """
 
+    kinds = (KIND,)
+    table = "embedding"
+
     @classmethod
     def initialize(
         cls,
@@ -164,10 +158,9 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
         """A model with random parameters drawn from ``rng``."""
         n = config.width
         params = init_embedding(rng, "embedding", config.size, n, dtype)
-        for k in range(config.layers):
-            name = f"layer.{k}.self"
+        for kind, k, name in cls.attentions(config):
             params |= init_attention(rng, config, name, dtype)
-            params |= init_alpha(rng, config, KIND, k, params, dtype)
+            params |= init_alpha(rng, config, kind, k, params, dtype)
             if config.positions == "relative":
                 params |= init_relative_positions(rng, name, n, dtype)
             if config.length_scale:
@@ -177,29 +170,15 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
             params |= init_network(rng, config, f"layer.{k}.network", dtype)
         if config.norm == "pre":
             params |= init_norm("last.norm", n, dtype)
-        if config.tied:
-            params["output.bias"] = np.zeros(config.size, dtype)
-        else:
-            params |= init_linear(rng, "output", n, config.size, dtype=dtype)
+        params |= init_output(rng, config, config.size, config.tied, dtype)
         return cls(config, params, bos, eos)
 
-    def alphas(self) -> np.ndarray | None:
-        """The learned α of the heads, (layers, heads); None if they are not learned."""
-        config = self.config
-        if config.attention != LEARNED:
-            return None
-        alphas = np.empty((config.layers, config.heads))
-        for k in range(config.layers):
-            alpha = learned_alpha(self.params, alpha_name(config, KIND, k))
-            alphas[k] = to_host(alpha.data)[:, 0]
-        return alphas
+    @staticmethod
+    def attentions(config: LanguageModelConfig) -> Iterator[tuple[str, int, str]]:
+        """Kind, layer and name of every attention."""
+        return ((KIND, k, f"layer.{k}.self") for k in range(config.layers))
 
     # --- training ---------------------------------------------------------------------------------
-    def diagnostics(self) -> dict[str, Any]:
-        """The figures that a run's history records: the learned α of the heads, as nested lists."""
-        alphas = self.alphas()
-        return {} if alphas is None else {KIND: alphas.tolist()}
-
     def loss(self, params: Parameters, batch: TextBatch, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per token, each predicted from those before it.
 
@@ -264,50 +243,58 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
         memory: Memory | None = None,
         weights: dict[str, list[Array]] | None = None,
         read: list[Array] | None = None,
-        cache: list[KeysValues] | None = None,
+        cache: list[tuple[Tensor, Tensor]] | None = None,
     ) -> Tensor:
         """The last layer, (B, T, n); what each layer read and its keys and values on request."""
-        config = self.config
+        config, count = self.config, tokens.shape[1]
         run = LayerPass(config, params, rng, weights)
-        count = tokens.shape[1]
         before = 0 if memory is None else memory[0].shape[1]
-        x = self._embed(run, tokens, np.arange(count))
-        seen = np.arange(before + 1, before + count + 1)
 
-        for k in range(config.layers):
-            name = f"layer.{k}.self"
+        def own(k: int, name: str, inside: Tensor) -> Any:
+            if memory is not None:
+                remembered = run.inside(name, as_tensor(memory[k]))
+                inside = concatenate([remembered, inside], axis=1)
+            pair = run.keys_and_values(name, inside)
+            if cache is not None:
+                cache.append(pair)
+            return pair
+
+        def relative(name: str, q: Tensor) -> Tensor:
+            return relative_scores(params, name, q, before + count, config.heads, self._scale)
+
+        x = self._embed(run, self.table, tokens, self._added(np.arange(count)))
+        seen = np.arange(before + 1, before + count + 1)
+        return self._layers(run, x, own, relative, seen, None, causal=True, read=read)
+
+    def _layers(
+        self,
+        run: LayerPass,
+        x: Tensor,
+        own: Callable[[int, str, Tensor], Any],
+        relative: Callable[[str, Tensor], Tensor],
+        seen: IntArray,
+        allowed: Array | None,
+        *,
+        causal: bool = False,
+        read: list[Array] | None = None,
+    ) -> Tensor:
+        """All layers, from their keys and values, relative scores, and numbers of keys seen."""
+        for kind, k, name in self.attentions(self.config):
             if read is not None:
                 read.append(x.data)
 
-            def own(inside: Tensor, k: int = k, name: str = name) -> KeysValues:
-                if memory is not None:
-                    remembered = run.inside(name, as_tensor(memory[k]))
-                    inside = concatenate([remembered, inside], axis=1)
-                pair = run.keys_and_values(name, inside)
-                if cache is not None:
-                    cache.append(detached(pair))
-                return pair
-
             def prepare(q: Tensor, name: str = name) -> tuple[Tensor, Tensor | None]:
-                q = self._scaled(params, name, q, seen)
-                if config.positions != "relative":
-                    return q, None
-                keys = before + count
-                return q, relative_scores(params, name, q, keys, config.heads, self._scale)
+                q = self._scaled(run.params, name, q, seen)
+                return q, relative(name, q) if self.config.positions == "relative" else None
 
-            x = run.attention(KIND, k, name, x, own, None, causal=True, prepare=prepare)
+            pair = partial(own, k, name)
+            x = run.attention(kind, k, name, x, pair, allowed, causal=causal, prepare=prepare)
             x = run.network(f"layer.{k}.network", x)
         return run.last(x, "last")
 
-    def _embed(self, run: LayerPass, tokens: Array, positions: IntArray) -> Tensor:
-        """Embeddings and positions, (B, T, n), for positions of shape (T,) or (B, T)."""
-        n = self.config.width
-        x = embedding(run.params, "embedding", tokens)
-        if self.config.scale_embeddings:
-            x = x * n**0.5
-        if self.config.positions == "sinusoidal":
-            x = x + x.xp.asarray(sinusoidal_positions(positions, n, x.dtype))
-        return dropout(x, self.config.dropout, run.rng)
+    def _added(self, positions: IntArray) -> IntArray | None:
+        """The positions, if their encodings are added to the embeddings."""
+        return positions if self.config.positions == "sinusoidal" else None
 
     def _scaled(self, params: Parameters, name: str, q: Tensor, seen: IntArray) -> Tensor:
         """Queries (B, T, n) times 1 + β (log seen)^γ of each head, for numbers (T,) or (B, T)."""
@@ -327,27 +314,21 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
         d = self.config.width // self.config.heads
         return float(d**-0.5) if self.config.score == "scaled" else 1.0
 
-    def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
-        if self.config.tied:
-            return tied_linear(params, "embedding", "output", hidden)
-        return linear(params, "output", hidden)
-
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> LanguageModelState:
         """The state after the beginnings of some texts but for their last token, off the tape."""
         check_sources(source, source_mask, self.config.size)
         source, mask = np.asarray(source), np.asarray(source_mask, dtype=bool)
-        lengths = mask.sum(axis=1)
-        rows = np.arange(len(source))
-        cache: list[KeysValues] = []
-        if source.shape[1] > 1:
+        lengths, rows = mask.sum(axis=1), len(source)
+        shape = self.config.layers, 2, rows, source.shape[1] - 1, self.config.width
+        past = self.xp.zeros(shape, self.params["embedding.weight"].dtype)
+        if past.size:
+            cache: list[tuple[Tensor, Tensor]] = []
             self._hidden(self.params, self.xp.asarray(source[:, :-1]), cache=cache)
-        else:
-            table = self.params["embedding.weight"]
-            empty = self.xp.zeros((len(source), 0, self.config.width), table.dtype)
-            cache = [KeysValues(empty, empty)] * self.config.layers
-        unread = source[rows, lengths - 1]
-        return LanguageModelState(tuple(cache), lengths - 1, unread, mask, rows)
+            for k, (keys, values) in enumerate(cache):
+                past[k, 0], past[k, 1] = keys.data, values.data
+        unread = source[np.arange(rows), lengths - 1]
+        return LanguageModelState(Past(past, lengths - 1), unread, mask)
 
     def advance(
         self, state: LanguageModelState, tokens: Array
@@ -357,43 +338,33 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
         The weights that come with it are those of the source: what a row has written itself gets
         the rest.
         """
-        xp, config, lengths = self.xp, self.config, state.lengths
+        xp, config, past = self.xp, self.config, state.past.longer()
         tokens = np.where(state.unread >= 0, state.unread, np.asarray(tokens))
         weights: dict[str, list[Array]] = {KIND: []}
         run = LayerPass(config, self.params, None, weights)
-        x = self._embed(run, xp.asarray(tokens)[:, None], lengths[:, None])
-        longest = state.past[0].keys.shape[1]
-        allowed = own_keys(lengths, longest, xp)
-        past = []
-        for k in range(config.layers):
-            name = f"layer.{k}.self"
-            cached = Past(run, name, state.past[k], None if allowed is None else lengths)
 
-            def prepare(q: Tensor, name: str = name) -> tuple[Tensor, Tensor | None]:
-                q = self._scaled(self.params, name, q, lengths[:, None] + 1)
-                if config.positions != "relative":
-                    return q, None
-                shape = (longest + 1, config.heads, self._scale)
-                return q, relative_scores_of_last(self.params, name, q, lengths, *shape)
+        def own(k: int, name: str, inside: Tensor) -> Any:
+            return past.with_last(k, run.keys_and_values(name, inside))
 
-            x = run.attention(KIND, k, name, x, cached, allowed, prepare=prepare)
-            past.append(cached.longer)
-            x = run.network(f"layer.{k}.network", x)
-        scores = self._output(self.params, run.last(x, "last")[:, 0])
+        def relative(name: str, q: Tensor) -> Tensor:
+            shape = past.arrays.shape[3], config.heads, self._scale
+            return relative_scores_of_last(run.params, name, q, past.lengths - 1, *shape)
+
+        positions = self._added(past.lengths[:, None] - 1)
+        x = self._embed(run, self.table, xp.asarray(tokens)[:, None], positions)
+        hidden = self._layers(run, x, own, relative, past.lengths[:, None], past.own)
+        scores = self._output(self.params, hidden[:, 0])
         mask = state.source_mask
         attention = to_host(weights[KIND][-1][:, :, 0].mean(axis=1))[:, : mask.shape[1]]
         read = np.full_like(state.unread, -1)
-        after = state._replace(past=tuple(past), lengths=lengths + 1, unread=read)
-        return scores.data, attention * mask, after
+        return scores.data, attention * mask, LanguageModelState(past, read, mask)
 
-    def select(self, state: LanguageModelState, rows: Array) -> LanguageModelState:
+    def select(self, state: LanguageModelState, rows: IntArray) -> LanguageModelState:
         """The state of the given rows; a row may be repeated."""
-        past, *rest = state
-        chosen: Any = (x[rows] for x in rest)
-        return LanguageModelState(rows_of_past(past, self.xp.asarray(rows)), *chosen)
+        past, unread, mask = state
+        return LanguageModelState(past.select(rows), unread[rows], mask[rows])
 
     def join(self, states: Sequence[LanguageModelState]) -> LanguageModelState:
         """The rows of several states of one encoding, one state after the other."""
-        pasts, *others = zip(*states, strict=True)
-        rest: Any = map(np.concatenate, others)
-        return LanguageModelState(joined_past(pasts), *rest)
+        pasts, unread, masks = zip(*states, strict=True)
+        return LanguageModelState(Past.join(pasts), np.concatenate(unread), np.concatenate(masks))

@@ -7,6 +7,7 @@ prefixes attend to them side by side, as the queries of one product.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -31,8 +32,8 @@ class Readers:
     ----------
     memory : tuple of arrays
         ``encoded`` without most sources that no row reads.
-    place : (rows,) int array
-        The place of each row's source in ``memory``.
+    queries : int
+        The most rows that one source has.
 
     Examples
     --------
@@ -49,24 +50,34 @@ class Readers:
     def __init__(
         self, source_index: IntArray, encoded: Sequence[Array], before: Readers | None = None
     ) -> None:
-        xp, sources = array_module(encoded[0]), len(encoded[0])
         self.source_index, self.encoded = source_index, encoded
-        self.numbers, self.memory = np.arange(sources), tuple(encoded)
+        self.numbers, self.memory = np.arange(len(encoded[0])), tuple(encoded)
         if before is not None:
             self.numbers, self.memory = before.numbers, before.memory
-        counts = np.bincount(source_index, minlength=sources)
-        read = np.flatnonzero(counts)
+        self._counts = np.bincount(source_index, minlength=len(encoded[0]))
+        self.queries = int(self._counts.max(initial=0))
+        read = np.flatnonzero(self._counts)
         if 4 * len(read) <= 3 * len(self.numbers):  # a copy costs less than idle sources
-            self.numbers, index = read, xp.asarray(read)
+            self.numbers, index = read, array_module(encoded[0]).asarray(read)
             self.memory = tuple(part[index] for part in encoded)
-        self.queries = int(counts.max(initial=0))
-        order = np.argsort(source_index, kind="stable")
-        rank = np.empty_like(source_index)
-        rank[order] = np.arange(len(order)) - (np.cumsum(counts) - counts)[source_index[order]]
-        place = np.empty(sources, dtype=np.int64)
-        place[self.numbers] = np.arange(len(self.numbers))
-        self.place = xp.asarray(place[source_index])
-        self._query = xp.asarray(place[source_index] * self.queries + rank)
+
+    @cached_property
+    def _places(self) -> Array:
+        """The places of each row's source and of its query: (2, rows), in one copy to a GPU."""
+        sources = self.source_index
+        order = np.argsort(sources, kind="stable")
+        rank = np.empty_like(sources)
+        rank[order] = (
+            np.arange(len(order)) - (np.cumsum(self._counts) - self._counts)[sources[order]]
+        )
+        place = np.searchsorted(self.numbers, sources)
+        places = np.stack([place, place * self.queries + rank])
+        return array_module(self.encoded[0]).asarray(places)
+
+    @property
+    def place(self) -> Array:
+        """The place of each row's source in ``memory``."""
+        return self._places[0]
 
     def select(self, rows: IntArray) -> Readers:
         """The readers in the given rows; a row may be repeated."""
@@ -82,12 +93,12 @@ class Readers:
         """(rows, n) → (sources, queries, n), zeros where a source has fewer."""
         sources, n = len(self.numbers), x.shape[-1]
         filled = x.xp.zeros((sources * self.queries, n), x.dtype)
-        filled[self._query] = x.data
+        filled[self._places[1]] = x.data
         return as_tensor(filled.reshape(sources, self.queries, n))
 
     def by_row(self, y: Tensor) -> Tensor:
         """(sources, queries, n) → (rows, n)."""
-        return as_tensor(y.data.reshape(-1, y.shape[-1])[self._query])
+        return as_tensor(y.data.reshape(-1, y.shape[-1])[self._places[1]])
 
 
 def distinct(ids: IntArray, size: int) -> tuple[IntArray, IntArray]:

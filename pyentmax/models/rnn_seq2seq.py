@@ -12,7 +12,7 @@ batch is one contiguous block.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,10 +22,10 @@ import numpy as np
 from pyentmax.autograd import Tensor, as_tensor, concatenate, dropout, stack, tanh
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
-from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
+from pyentmax.calls.numbers import is_positive, require
+from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_sources
 from pyentmax.models.protocol import PairBatch
 from pyentmax.models.readers import Readers, distinct
-from pyentmax.models.sources import check_sources
 from pyentmax.nn.attention import (
     CONSTRAINED,
     LEARNED,
@@ -101,16 +101,13 @@ class RNNSeq2SeqConfig:
     start: str | None = None
 
     def __post_init__(self) -> None:
-        sizes = ("source_size", "target_size", "hidden", "layers")
-        check_config(self, sizes, ("dropout", "label_smoothing"))
-        if self.hidden % 2:
-            raise ValueError(f"hidden: expected an even number, got {self.hidden}")
+        check_config(self, "source_size target_size hidden layers", "dropout label_smoothing")
+        require(self, "hidden", lambda n: n % 2 == 0, "an even number")
         attention = LEARNED if self.attention == LEARNED else choose_mapping(self.attention).name
         choose_score(self.score)
-        check_positive("embedding_std", self.embedding_std)
-        check_positive("fertility", self.fertility)
-        if self.start not in (None, "uniform"):
-            raise ValueError(f"start: expected 'uniform' or none, got {self.start!r}")
+        optional = "embedding_std fertility"
+        require(self, optional, lambda x: x is None or is_positive(x), "a number above 0")
+        require(self, "start", lambda x: x in (None, "uniform"), "'uniform' or none")
         if self.fertility is not None and attention not in CONSTRAINED:
             raise ValueError(
                 f"fertility: expected the attention {' or '.join(CONSTRAINED)}, which can be "
@@ -307,10 +304,12 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         """Read one token per row; return the scores of the next, the attention, the new state."""
         state = self._with_gates(state)
         params, readers = self.params, state.readers
-        # Many rows read the same token: its part of the gates is computed once.
-        different, place = distinct(tokens, self.config.target_size)
-        embedded = embedding(params, "target_embedding", different)
-        a = linear(params, "decoder.0", embedded).data[self.xp.asarray(place)]
+
+        def input_gates(tokens: Array) -> list[Array]:
+            embedded = embedding(params, "target_embedding", tokens)
+            return [linear(params, "decoder.0", embedded).data]
+
+        [a] = self._once(input_gates, self.xp.asarray(tokens), self.config.target_size)
         layers: list[Array] = []
         for k, (gates, cell) in enumerate(zip(state.gates, state.cells, strict=True)):
             if k:
@@ -339,22 +338,35 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         """The state of the given rows; a row may be repeated."""
         index = self.xp.asarray(rows)
         if state.gates:
-            gates = tuple(x[index] for x in state.gates)
+            gates = [x[index] for x in state.gates]
         else:
-            different, place = distinct(rows, len(state.hidden[0]))
-            if 4 * len(different) <= 3 * len(rows):  # copies of a row share its products
-                different, place = self.xp.asarray(different), self.xp.asarray(place)
-                gates = self._gates(state.weights, *(x[different] for x in state.hidden))
-                gates = tuple(x[place] for x in gates)
-            else:
-                gates = self._gates(state.weights, *(x[index] for x in state.hidden))
+
+            def products(rows: Array) -> Sequence[Array]:
+                return self._gates(state.weights, *(x[rows] for x in state.hidden))
+
+            gates = self._once(products, index, len(state.hidden[0]))
         return state._replace(
             hidden=(),
-            gates=gates,
+            gates=tuple(gates),
             cells=tuple(x[index] for x in state.cells),
             readers=state.readers.select(rows),
             coverage=None if state.coverage is None else state.coverage[index],
         )
+
+    def _once(
+        self, compute: Callable[[Array], Sequence[Array]], ids: Array, size: int
+    ) -> list[Array]:
+        """What ``compute`` gives for ids below ``size``: arrays with a row for each of them.
+
+        Beams repeat tokens and states. On the host each is computed only once, where that saves
+        more than the copies cost.
+        """
+        if self.xp is not np:
+            return list(compute(ids))
+        different, place = distinct(ids, size)
+        if 4 * len(different) > 3 * len(ids):
+            return list(compute(ids))
+        return [x[place] for x in compute(different)]
 
     def _gates(self, weights: Sequence[Array], feed: Array, *h: Array) -> tuple[Array, ...]:
         """What õ and the hidden states add to the next pre-activations of each layer."""

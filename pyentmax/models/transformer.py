@@ -15,39 +15,33 @@ of the tokens read so far are kept, so that a step computes one position only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from pyentmax.autograd import Tensor, as_tensor, dropout, take_rows
+from pyentmax.autograd import Tensor, as_tensor, take_rows
 from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
+from pyentmax.calls.numbers import require
+from pyentmax.models.encoder_decoder import check_sources
 from pyentmax.models.protocol import IntArray, PairBatch
 from pyentmax.models.readers import Readers
-from pyentmax.models.sources import check_sources
 from pyentmax.models.transformer_layers import (
-    KeysValues,
     LayeredModel,
     LayerPass,
     LayersConfig,
     Past,
-    alpha_name,
-    check_choice,
-    detached,
     init_alpha,
     init_attention,
     init_network,
-    joined_past,
-    own_keys,
-    rows_of_past,
+    init_output,
 )
-from pyentmax.nn.attention import LEARNED, learned_alpha
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm
-from pyentmax.nn.linear import embedding, init_embedding, init_linear, linear, tied_linear
-from pyentmax.nn.positions import sinusoidal_positions
+from pyentmax.nn.linear import init_embedding
 
 KINDS = ("encoder", "context", "decoder")
 """The three attentions: of the encoder to itself, of the decoder to the encoder, of the decoder to
@@ -122,8 +116,8 @@ class TransformerConfig(LayersConfig):
     tied: str = "none"
 
     def __post_init__(self) -> None:
-        self.check_layers("source_size", "target_size")
-        check_choice("tied", self.tied, TIED)
+        self.check_layers("source_size target_size")
+        require(self, "tied", TIED.__contains__, f"one of {', '.join(TIED)}")
         if self.tied == "all" and self.source_size != self.target_size:
             raise ValueError(
                 "tied: 'all' needs one vocabulary for both sides, got sizes "
@@ -137,10 +131,9 @@ class TransformerConfig(LayersConfig):
 
 
 class TransformerState(NamedTuple):
-    """What the decoder carries from step to step; each tuple has an entry per layer."""
+    """What the decoder carries from step to step."""
 
-    past: tuple[Any, ...]  # keys and values of the tokens read so far, (rows, T, n) each
-    lengths: IntArray  # (rows,): how many of the T are a row's own; on the host
+    past: Past  # of the tokens read so far
     readers: Readers  # of the sources' mask and, per layer, keys and values
 
 
@@ -166,6 +159,9 @@ class Transformer(LayeredModel[TransformerConfig]):
     ((1, 7), (1, 3))
     """
 
+    kinds = KINDS
+    table = "target_embedding"
+
     @classmethod
     def initialize(
         cls, config: TransformerConfig, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
@@ -174,18 +170,25 @@ class Transformer(LayeredModel[TransformerConfig]):
         n = config.width
         params = init_embedding(rng, "target_embedding", config.target_size, n, dtype)
         params |= cls._source_parameters(config, rng, dtype)
-        for kind, layer, name in _attentions(config):
+        for kind, layer, name in cls.attentions(config):
             params |= init_attention(rng, config, name, dtype)
             params |= init_alpha(rng, config, kind, layer, params, dtype)
-        for name in _networks(config):
-            params |= init_network(rng, config, name, dtype)
+        for side in ("encoder", "decoder"):
+            for k in range(config.layers):
+                params |= init_network(rng, config, f"{side}.{k}.network", dtype)
         if config.norm == "pre":
             params |= init_norm("encoder.norm", n, dtype) | init_norm("decoder.norm", n, dtype)
-        if config.tied == "none":
-            params |= init_linear(rng, "output", n, config.target_size, dtype=dtype)
-        else:
-            params["output.bias"] = np.zeros(config.target_size, dtype)
+        params |= init_output(rng, config, config.target_size, config.tied != "none", dtype)
         return cls(config, params, bos, eos)
+
+    @staticmethod
+    def attentions(config: TransformerConfig) -> Iterator[tuple[str, int, str]]:
+        """Kind, layer and name of every attention."""
+        for k in range(config.layers if config.encoder_attends else 0):
+            yield "encoder", k, f"encoder.{k}.self"
+        for k in range(config.layers):
+            yield "decoder", k, f"decoder.{k}.self"
+            yield "context", k, f"decoder.{k}.context"
 
     @classmethod
     def _source_parameters(
@@ -196,24 +199,7 @@ class Transformer(LayeredModel[TransformerConfig]):
             return {}
         return init_embedding(rng, "source_embedding", config.source_size, config.width, dtype)
 
-    def alphas(self) -> dict[str, np.ndarray]:
-        """The learned α of each kind's heads, (layers, heads); empty if they are not learned."""
-        config = self.config
-        if config.attention != LEARNED:
-            return {}
-        with_heads = {kind for kind, _, _ in _attentions(config)}
-        shape = config.layers, config.heads
-        alphas = {kind: np.empty(shape) for kind in KINDS if kind in with_heads}
-        for kind, layer, _ in _attentions(config):
-            alpha = learned_alpha(self.params, alpha_name(config, kind, layer))
-            alphas[kind][layer] = to_host(alpha.data)[:, 0]
-        return alphas
-
     # --- training ---------------------------------------------------------------------------------
-    def diagnostics(self) -> dict[str, Any]:
-        """The α of each kind's heads, if they are learned, as nested lists."""
-        return {kind: alpha.tolist() for kind, alpha in self.alphas().items()}
-
     def loss(self, params: Parameters, batch: PairBatch, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per target token, with the reference sequence as input.
 
@@ -271,14 +257,34 @@ class Transformer(LayeredModel[TransformerConfig]):
         """The decoder's last layer, (B, T, n)."""
         run = LayerPass(self.config, params, rng, weights)
         memory = self._encode(run, source, source_mask)
-        x = self._embed(run, "target", target_in, np.arange(target_in.shape[1]))
+        x = self._embed(run, self.table, target_in, np.arange(target_in.shape[1]))
         allowed = source_mask[:, None, None, :]
+
+        def own(k: int, x: Tensor) -> Any:
+            return run.keys_and_values(f"decoder.{k}.self", x)
+
+        def context(k: int, x: Tensor) -> Tensor:
+            name = f"decoder.{k}.context"
+            pair = run.keys_and_values(name, memory)
+            return run.attention("context", k, name, x, pair, allowed)
+
+        return self._decode(run, x, own, context, None, causal=True)
+
+    def _decode(
+        self,
+        run: LayerPass,
+        x: Tensor,
+        own: Callable[[int, Tensor], Any],
+        context: Callable[[int, Tensor], Tensor],
+        allowed: Array | None,
+        *,
+        causal: bool = False,
+    ) -> Tensor:
+        """The decoder's layers: ``own`` gives the keys and values of self-attention in layer k."""
         for k in range(self.config.layers):
-            layer = f"decoder.{k}"
-            x = run.self_attention("decoder", k, f"{layer}.self", x, None, causal=True)
-            context = run.keys_and_values(f"{layer}.context", memory)
-            x = run.attention("context", k, f"{layer}.context", x, context, allowed)
-            x = run.network(f"{layer}.network", x)
+            pair = partial(own, k)
+            x = run.attention("decoder", k, f"decoder.{k}.self", x, pair, allowed, causal=causal)
+            x = run.network(f"decoder.{k}.network", context(k, x))
         return run.last(x, "decoder")
 
     def _encode(self, run: LayerPass, source: Array, mask: Array) -> Tensor:
@@ -286,7 +292,9 @@ class Transformer(LayeredModel[TransformerConfig]):
         x = self._embed_source(run, source)
         for k in range(self.config.layers):
             if self.config.encoder_attends:
-                x = run.self_attention("encoder", k, f"encoder.{k}.self", x, mask[:, None, None, :])
+                name = f"encoder.{k}.self"
+                pair = partial(run.keys_and_values, name)
+                x = run.attention("encoder", k, name, x, pair, mask[:, None, None, :])
             x = run.network(f"encoder.{k}.network", x)
         return run.last(x, "encoder")
 
@@ -295,93 +303,52 @@ class Transformer(LayeredModel[TransformerConfig]):
 
     def _embed_source(self, run: LayerPass, source: Array) -> Tensor:
         """The source's positions as the first layer of the encoder takes them, (B, S, n)."""
-        return self._embed(run, "source", source, np.arange(source.shape[1]))
-
-    def _embed(self, run: LayerPass, side: str, tokens: Array, positions: IntArray) -> Tensor:
-        """Embeddings and positions, (B, T, n), for positions of shape (T,) or (B, T)."""
-        n = self.config.width
-        table = "target" if self.config.tied == "all" else side
-        x = embedding(run.params, f"{table}_embedding", tokens)
-        if self.config.scale_embeddings:
-            x = x * n**0.5
-        encoded = sinusoidal_positions(positions, n, x.dtype)
-        return dropout(x + x.xp.asarray(encoded), self.config.dropout, run.rng)
-
-    def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
-        if self.config.tied == "none":
-            return linear(params, "output", hidden)
-        return tied_linear(params, "target_embedding", "output", hidden)
+        table = "target_embedding" if self.config.tied == "all" else "source_embedding"
+        return self._embed(run, table, source, np.arange(source.shape[1]))
 
     # --- decoding ---------------------------------------------------------------------------------
     def encode(self, source: Array, source_mask: Array) -> TransformerState:
         """The decoder's state before the first token, as arrays off the tape."""
         self._check_source(source, source_mask)
-        xp, config = self.xp, self.config
+        xp, config, rows = self.xp, self.config, len(source)
         run = LayerPass(config, self.params, None)
         mask = xp.asarray(source_mask)
         hidden = self._encode(run, xp.asarray(source), mask)
-        rows = len(source)
         names = [f"decoder.{k}.context" for k in range(config.layers)]
-        memory = [x for name in names for x in detached(run.keys_and_values(name, hidden))]
-        empty = xp.zeros((rows, 0, config.width), hidden.dtype)
-        past = (KeysValues(empty, empty),) * config.layers
-        lengths = np.zeros(rows, dtype=np.int64)
-        return TransformerState(past, lengths, Readers(np.arange(rows), [mask, *memory]))
+        memory = [x.data for name in names for x in run.keys_and_values(name, hidden)]
+        past = xp.zeros((config.layers, 2, rows, 0, config.width), hidden.dtype)
+        readers = Readers(np.arange(rows), [mask, *memory])
+        return TransformerState(Past(past, np.zeros(rows, dtype=np.int64)), readers)
 
     def advance(
         self, state: TransformerState, tokens: Array
     ) -> tuple[Array, Array, TransformerState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
-        xp, lengths = self.xp, state.lengths
+        past, readers = state.past.longer(), state.readers
         weights: dict[str, list[Array]] = {kind: [] for kind in KINDS}
         run = LayerPass(self.config, self.params, None, weights)
-        longest = state.past[0].keys.shape[1]
-        allowed = own_keys(lengths, longest, xp)
-        positions = np.array([longest]) if allowed is None else lengths[:, None]
-        x = self._embed(run, "target", xp.asarray(tokens)[:, None], positions)
-        readers = state.readers
+        x = self._embed(run, self.table, self.xp.asarray(tokens)[:, None], past.positions)
         mask, *memory = readers.memory
-        mask = mask[:, None, None, :]
-        past = []
-        for k in range(self.config.layers):
-            layer = f"decoder.{k}"
-            cached = Past(run, f"{layer}.self", state.past[k], None if allowed is None else lengths)
-            x = run.attention("decoder", k, f"{layer}.self", x, cached, allowed)
-            past.append(cached.longer)
-            source = KeysValues(*memory[2 * k : 2 * k + 2])
-            queries = readers.by_source(x[:, 0])
-            attended = run.attention("context", k, f"{layer}.context", queries, source, mask)
-            x = run.network(f"{layer}.network", readers.by_row(attended)[:, None])
-        scores = self._output(self.params, run.last(x, "decoder")[:, 0])
-        attention = readers.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
-        state = state._replace(past=tuple(past), lengths=lengths + 1)
-        return scores.data, to_host(attention), state
 
-    def select(self, state: TransformerState, rows: Array) -> TransformerState:
+        def own(k: int, x: Tensor) -> Any:
+            return past.with_last(k, run.keys_and_values(f"decoder.{k}.self", x))
+
+        def context(k: int, x: Tensor) -> Tensor:
+            queries, pair = readers.by_source(x[:, 0]), memory[2 * k : 2 * k + 2]
+            name, allowed = f"decoder.{k}.context", mask[:, None, None, :]
+            y = run.attention("context", k, name, queries, pair, allowed)
+            return readers.by_row(y)[:, None]
+
+        hidden = self._decode(run, x, own, context, past.own)
+        scores = self._output(self.params, hidden[:, 0])
+        attention = readers.by_row(as_tensor(weights["context"][-1].mean(axis=1))).data
+        return scores.data, to_host(attention), TransformerState(past, readers)
+
+    def select(self, state: TransformerState, rows: IntArray) -> TransformerState:
         """The state of the given rows; a row may be repeated."""
-        return state._replace(
-            past=rows_of_past(state.past, self.xp.asarray(rows)),
-            lengths=state.lengths[rows],
-            readers=state.readers.select(rows),
-        )
+        return TransformerState(state.past.select(rows), state.readers.select(rows))
 
     def join(self, states: Sequence[TransformerState]) -> TransformerState:
         """The rows of several states of one encoding, one state after the other."""
-        return states[0]._replace(
-            past=joined_past([state.past for state in states]),
-            lengths=np.concatenate([state.lengths for state in states]),
-            readers=Readers.join([state.readers for state in states]),
-        )
-
-
-def _attentions(config: TransformerConfig) -> Iterator[tuple[str, int, str]]:
-    """Kind, layer and name of every attention."""
-    for k in range(config.layers if config.encoder_attends else 0):
-        yield "encoder", k, f"encoder.{k}.self"
-    for k in range(config.layers):
-        yield "decoder", k, f"decoder.{k}.self"
-        yield "context", k, f"decoder.{k}.context"
-
-
-def _networks(config: TransformerConfig) -> list[str]:
-    return [f"{side}.{k}.network" for side in ("encoder", "decoder") for k in range(config.layers)]
+        pasts, readers = zip(*states, strict=True)
+        return TransformerState(Past.join(pasts), Readers.join(readers))

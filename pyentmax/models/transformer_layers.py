@@ -7,18 +7,19 @@ values of what a decoder has read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from types import ModuleType
-from typing import Any, NamedTuple, Self, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from pyentmax.autograd import Tensor, as_tensor, dropout
+from pyentmax.autograd import Tensor, dropout
 from pyentmax.autograd.tensor import Array
-from pyentmax.calls.devices import array_module
-from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_positive
+from pyentmax.calls.devices import array_module, to_host
+from pyentmax.calls.numbers import is_count, is_positive, require
+from pyentmax.models.encoder_decoder import EncoderDecoder, check_config
 from pyentmax.models.protocol import IntArray
 from pyentmax.nn.attention import (
     HEAD_SCORES,
@@ -28,12 +29,15 @@ from pyentmax.nn.attention import (
     init_learned_alpha,
     init_multi_head_attention,
     keys_and_values,
+    learned_alpha,
     learned_entmax,
 )
 from pyentmax.nn.feed_forward import feed_forward, init_feed_forward
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm, norm
+from pyentmax.nn.linear import embedding, init_linear, linear, tied_linear
 from pyentmax.nn.mapping_choice import choose_mapping
+from pyentmax.nn.positions import sinusoidal_positions
 
 ALPHA_PER = ("head", "layer", "kind", "model")
 NORMS = ("post", "pre")
@@ -65,27 +69,40 @@ class LayersConfig:
     anneal_updates: int | None = None
     query_key_scale: float | None = None
 
-    def check_layers(self, *sizes: str) -> None:
+    def check_layers(self, sizes: str) -> None:
         """Raise a ValueError unless sizes, these too, rates, choices and mappings are right."""
-        rates = ("dropout", "attention_dropout", "inner_dropout", "label_smoothing")
-        check_config(self, (*sizes, "width", "layers", "heads", "inner"), rates)
-        if self.width % 2:
-            raise ValueError(f"width: expected an even number, got {self.width}")
-        if self.width % self.heads:
-            raise ValueError(
-                f"heads: expected a divisor of the width {self.width}, got {self.heads}"
-            )
-        check_choice("alpha_per", self.alpha_per, ALPHA_PER)
-        check_choice("score", self.score, HEAD_SCORES)
-        check_choice("norm", self.norm, NORMS)
-        for choice in (self.attention, self.inference_attention):
+        rates = "dropout attention_dropout inner_dropout label_smoothing"
+        check_config(self, f"{sizes} width layers heads inner", rates)
+        require(self, "width", lambda n: n % 2 == 0, "an even number")
+        divisor = f"a divisor of the width {self.width}"
+        require(self, "heads", lambda n: self.width % n == 0, divisor)
+        for name, known in (("alpha_per", ALPHA_PER), ("score", HEAD_SCORES), ("norm", NORMS)):
+            require(self, name, known.__contains__, f"one of {', '.join(known)}")
+        for choice in (self.attention, self.inference_attention, self.first_attention):
             if choice not in (LEARNED, None):
                 choose_mapping(choice)
         if self.inference_attention == LEARNED != self.attention:
             raise ValueError(
                 f"inference_attention: {LEARNED!r} needs the attention to be {LEARNED!r} too"
             )
-        _check_start(self)
+        counts = "first_updates anneal_updates"
+        require(self, counts, lambda x: x is None or is_count(x), "a whole number from 1 up")
+        require(self, "query_key_scale", lambda x: x is None or is_positive(x), "a number above 0")
+        if (self.first_attention is None) != (self.first_updates is None):
+            raise ValueError(
+                "first_attention, first_updates: expected both or neither, got "
+                f"{self.first_attention!r} and {self.first_updates!r}"
+            )
+        if self.anneal_updates is not None and None in self._annealed():
+            raise ValueError(
+                "anneal_updates: expected α-entmax as first_attention and as attention, got "
+                f"{self.first_attention!r} and {self.attention!r}"
+            )
+
+    def _annealed(self) -> list[float | None]:
+        """The α of ``first_attention`` and of ``attention``, None where there is no fixed one."""
+        choices = (self.first_attention, self.attention)
+        return [None if x in (None, LEARNED) else choose_mapping(x).alpha for x in choices]
 
     def attention_after(self, updates: int) -> str:
         """The attention of the update that follows after so many in a training.
@@ -104,41 +121,10 @@ class LayersConfig:
         done = updates - self.first_updates + 1
         if self.anneal_updates is None or done >= self.anneal_updates:
             return self.attention
-        first, last = (choose_mapping(x).alpha for x in (self.first_attention, self.attention))
+        first, last = self._annealed()
         assert first is not None
         assert last is not None
         return str(round(first + (last - first) * done / self.anneal_updates, 6))
-
-
-def check_choice(name: str, value: str, known: Sequence[str]) -> None:
-    """Raise a ValueError unless a setting is one of those that are known."""
-    if value not in known:
-        raise ValueError(f"{name}: expected one of {', '.join(known)}; got {value!r}")
-
-
-def _check_start(config: LayersConfig) -> None:
-    for name in ("first_updates", "anneal_updates"):
-        value = getattr(config, name)
-        if value is not None and (type(value) is not int or value < 1):
-            raise ValueError(f"{name}: expected a whole number from 1 up, got {value!r}")
-    check_positive("query_key_scale", config.query_key_scale)
-    if (config.first_attention is None) != (config.first_updates is None):
-        raise ValueError(
-            "first_attention, first_updates: expected both or neither, got "
-            f"{config.first_attention!r} and {config.first_updates!r}"
-        )
-    if config.first_attention is not None:
-        choose_mapping(config.first_attention)
-    if config.anneal_updates is not None:
-        alphas = [
-            choose_mapping(choice).alpha if choice not in (None, LEARNED) else None
-            for choice in (config.first_attention, config.attention)
-        ]
-        if None in alphas:
-            raise ValueError(
-                "anneal_updates: expected α-entmax as first_attention and as attention, got "
-                f"{config.first_attention!r} and {config.attention!r}"
-            )
 
 
 Config = TypeVar("Config", bound=LayersConfig)
@@ -146,6 +132,16 @@ Config = TypeVar("Config", bound=LayersConfig)
 
 class LayeredModel(EncoderDecoder[Config]):
     """A model of such layers."""
+
+    kinds: ClassVar[tuple[str, ...]]
+    """What kinds of attention it has. α-entmax has an α of its own for each."""
+    table: ClassVar[str]
+    """Name of the embeddings of what is predicted."""
+
+    @staticmethod
+    @abstractmethod
+    def attentions(config: Any) -> Iterator[tuple[str, int, str]]:
+        """Kind, layer and name of every attention."""
 
     def at_update(self, n: int) -> Self:
         """The model that update number n (from 0) trains, with the attention scheduled for it.
@@ -161,18 +157,47 @@ class LayeredModel(EncoderDecoder[Config]):
         config = replace(self.config, attention=attention, **unscheduled)
         return type(self)(config, self.params, self.bos, self.eos)
 
+    def alphas(self) -> dict[str, np.ndarray]:
+        """The learned α of each kind's heads, (layers, heads); empty if they are not learned."""
+        config, alphas = self.config, {}
+        if config.attention == LEARNED:
+            attentions = list(self.attentions(config))
+            shape = config.layers, config.heads
+            with_heads = {kind for kind, _, _ in attentions}
+            alphas = {kind: np.empty(shape) for kind in self.kinds if kind in with_heads}
+            for kind, layer, _ in attentions:
+                alpha = learned_alpha(self.params, alpha_name(config, kind, layer))
+                alphas[kind][layer] = to_host(alpha.data)[:, 0]
+        return alphas
+
+    def diagnostics(self) -> dict[str, Any]:
+        """The figures that a run's history records: the learned α, as nested lists."""
+        return {kind: alpha.tolist() for kind, alpha in self.alphas().items()}
+
+    def _embed(
+        self, run: LayerPass, table: str, tokens: Array, positions: IntArray | None
+    ) -> Tensor:
+        """Embeddings and positions, (B, T, n), for positions of shape (T,) or (B, T)."""
+        n = self.config.width
+        x = embedding(run.params, table, tokens)
+        if self.config.scale_embeddings:
+            x = x * n**0.5
+        if positions is not None:
+            x = x + x.xp.asarray(sinusoidal_positions(positions, n, x.dtype))
+        return dropout(x, self.config.dropout, run.rng)
+
+    def _output(self, params: Parameters, hidden: Tensor) -> Tensor:
+        """The scores of the next token."""
+        if "output.weight" in params:
+            return linear(params, "output", hidden)
+        return tied_linear(params, self.table, "output", hidden)
+
 
 def init_attention(rng: Generator, config: LayersConfig, name: str, dtype: Any) -> Parameters:
     """The parameters of an attention with its norm, but for its α."""
-    n = config.width
+    n, score, bias = config.width, config.score, config.attention_bias
     params = init_multi_head_attention(
-        rng,
-        name,
-        n,
-        dtype,
-        bias=config.attention_bias,
-        score=config.score,
-        heads=config.heads,
+        rng, name, n, dtype, bias=bias, score=score, heads=config.heads
     )
     if config.query_key_scale is not None and config.score != "dot":
         for part in ("query", "key"):
@@ -198,11 +223,13 @@ def init_network(rng: Generator, config: LayersConfig, name: str, dtype: Any) ->
     return params | init_norm(f"{name}.norm", config.width, dtype)
 
 
-class KeysValues(NamedTuple):
-    """Keys and values of an attention, each (…, S, n)."""
-
-    keys: Any
-    values: Any
+def init_output(
+    rng: Generator, config: LayersConfig, size: int, tied: bool, dtype: Any
+) -> Parameters:
+    """The parameters of the output; its matrix is that of the embeddings if they are tied."""
+    if tied:
+        return {"output.bias": np.zeros(size, dtype)}
+    return init_linear(rng, "output", config.width, size, dtype=dtype)
 
 
 class LayerPass:
@@ -232,7 +259,7 @@ class LayerPass:
         layer: int,
         name: str,
         x: Tensor,
-        memory: KeysValues | Callable[[Tensor], KeysValues],
+        memory: Any,
         allowed: Array | None,
         *,
         causal: bool = False,
@@ -240,7 +267,7 @@ class LayerPass:
     ) -> Tensor:
         """x + attention(x), normalised.
 
-        ``memory`` is what x attends to, or gives it from x as it enters the projections;
+        ``memory`` is a pair of keys and values, or gives it from x as it enters the projections;
         ``prepare`` is as for `attend_heads`.
         """
         config = self.config
@@ -266,23 +293,9 @@ class LayerPass:
             self.weights[kind].append(weights.data)
         return self._added(x, y, name)
 
-    def self_attention(
-        self,
-        kind: str,
-        layer: int,
-        name: str,
-        x: Tensor,
-        allowed: Array | None,
-        *,
-        causal: bool = False,
-    ) -> Tensor:
-        """The same, of x to itself."""
-        own = partial(self.keys_and_values, name)
-        return self.attention(kind, layer, name, x, own, allowed, causal=causal)
-
-    def keys_and_values(self, name: str, x: Tensor) -> KeysValues:
+    def keys_and_values(self, name: str, x: Tensor) -> tuple[Tensor, Tensor]:
         """The keys and values of an attention to x."""
-        return KeysValues(*keys_and_values(self.params, name, x, x, self.config.score))
+        return keys_and_values(self.params, name, x, x, self.config.score)
 
     def inside(self, name: str, x: Tensor) -> Tensor:
         """What enters a sub-layer: x, or x normalised."""
@@ -322,69 +335,66 @@ def alpha_name(config: LayersConfig, kind: str, layer: int) -> str:
 
 
 class Past:
-    """The keys and values of all tokens so far, once the last one's are computed.
+    """The keys and values of the tokens that a decoder has read.
 
-    ``longer`` then holds them for the next step. If all rows are of one length, ``lengths`` may be
-    None.
+    Parameters
+    ----------
+    arrays : (layers, 2, rows, T, n) array
+    lengths : (rows,) int array
+        How many of the T are a row's own, on the host; zeros follow.
     """
 
-    def __init__(
-        self, run: LayerPass, name: str, before: KeysValues, lengths: IntArray | None
-    ) -> None:
-        self.run, self.name, self.before, self.lengths = run, name, before, lengths
-        self.longer = before
+    def __init__(self, arrays: Array, lengths: IntArray) -> None:
+        self.arrays, self.lengths = arrays, lengths
 
-    def __call__(self, x: Tensor) -> KeysValues:
-        new = detached(self.run.keys_and_values(self.name, x))
-        pairs = zip(self.before, new, strict=True)
-        self.longer = KeysValues(*(_appended(a, b, self.lengths) for a, b in pairs))
-        return self.longer
+    def longer(self) -> Past:
+        """The same with room for one more token, whose place is the last of each row."""
+        return Past(_lengthened(self.arrays, self.arrays.shape[3] + 1), self.lengths + 1)
+
+    @cached_property
+    def own(self) -> Array | None:
+        """Which keys are a row's own, (rows, 1, 1, T); None if all are."""
+        longest = self.arrays.shape[3]
+        if (self.lengths == longest).all():
+            return None
+        own = np.arange(longest) < self.lengths[:, None]
+        return array_module(self.arrays).asarray(own)[:, None, None, :]
+
+    @cached_property
+    def _last(self) -> tuple[Array, Array]:
+        xp = array_module(self.arrays)
+        return xp.arange(len(self.lengths)), xp.asarray(self.lengths - 1)
+
+    @property
+    def positions(self) -> IntArray:
+        """The position of each row's last token, (rows, 1), or (1,) if all are the same."""
+        if self.own is None:
+            return np.array([self.arrays.shape[3] - 1])
+        return self.lengths[:, None] - 1
+
+    def with_last(self, layer: int, pair: tuple[Tensor, Tensor]) -> Array:
+        """A layer's keys and values, after those of each row's last token are written."""
+        for past, new in zip(self.arrays[layer], pair, strict=True):
+            past[self._last] = new.data[:, 0]
+        return self.arrays[layer]
+
+    def select(self, rows: IntArray) -> Past:
+        """Those of the given rows."""
+        index = array_module(self.arrays).asarray(rows)
+        return Past(self.arrays.take(index, axis=2), self.lengths[rows])
+
+    @staticmethod
+    def join(pasts: Sequence[Past]) -> Past:
+        """Those of the rows of several decoders, one after the other."""
+        longest = max(past.arrays.shape[3] for past in pasts)
+        arrays = [_lengthened(past.arrays, longest) for past in pasts]
+        joined = array_module(arrays[0]).concatenate(arrays, axis=2)
+        return Past(joined, np.concatenate([past.lengths for past in pasts]))
 
 
-def own_keys(lengths: IntArray, longest: int, xp: ModuleType) -> Array | None:
-    """Which keys a row of ``lengths`` tokens and the next one has; None if all have ``longest``."""
-    if (lengths == longest).all():
-        return None
-    return xp.asarray(np.arange(longest + 1) <= lengths[:, None])[:, None, None, :]
-
-
-def _appended(past: Array, new: Array, lengths: IntArray | None) -> Array:
-    """Each row's (1, n) after its ``lengths`` first entries, in a new array."""
-    if lengths is None:
-        return array_module(past).concatenate([past, new], axis=1)
-    longer = lengthened(past, past.shape[1] + 1)
-    xp = array_module(past)
-    longer[xp.arange(len(lengths)), xp.asarray(lengths)] = new[:, 0]
+def _lengthened(x: Array, length: int) -> Array:
+    """(…, T, n) with zeros behind, up to a length."""
+    longer = array_module(x).empty((*x.shape[:-2], length, x.shape[-1]), x.dtype)
+    longer[..., : x.shape[-2], :] = x
+    longer[..., x.shape[-2] :, :] = 0
     return longer
-
-
-def lengthened(x: Array, length: int) -> Array:
-    """(rows, T, n) with zeros behind, up to a length."""
-    if x.shape[1] == length:
-        return x
-    xp = array_module(x)
-    zeros = xp.zeros((x.shape[0], length - x.shape[1], x.shape[2]), x.dtype)
-    return xp.concatenate([x, zeros], axis=1)
-
-
-def rows_of_past(past: Sequence[KeysValues], rows: Array) -> tuple[KeysValues, ...]:
-    """The keys and values of some rows, for each layer."""
-    return tuple(KeysValues(*(x[rows] for x in layer)) for layer in past)
-
-
-def joined_past(pasts: Sequence[Sequence[KeysValues]]) -> tuple[KeysValues, ...]:
-    """The keys and values of the rows of several states, for each layer."""
-    xp, longest = array_module(pasts[0][0].keys), max(past[0].keys.shape[1] for past in pasts)
-
-    def joined(arrays: Sequence[Array]) -> Array:
-        return xp.concatenate([lengthened(x, longest) for x in arrays])
-
-    return tuple(
-        KeysValues(joined([x.keys for x in layer]), joined([x.values for x in layer]))
-        for layer in zip(*pasts, strict=True)
-    )
-
-
-def detached(pair: KeysValues) -> KeysValues:
-    """The same off the tape."""
-    return KeysValues(*(as_tensor(x).data for x in pair))

@@ -274,10 +274,13 @@ def test_decoding_is_the_hosts(mapping: str):
             if search is greedy_search:
                 assert a.tolist() == b.tolist()
                 continue
-            assert (a.exact, a.reason, a.mass) == (b.exact, b.reason, b.mass)
+            assert (a.exact, a.reason) == (b.exact, b.reason)
+            # The host computes once what rows share, by smaller products.
+            assert b.mass == pytest.approx(a.mass, rel=1e-5, abs=0)
             for one, other in zip(a.hypotheses, b.hypotheses, strict=True):
-                assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
-                np.testing.assert_array_equal(one.attention, other.attention)
+                assert one.tokens == other.tokens
+                np.testing.assert_allclose(one.log_prob, other.log_prob, rtol=1e-5, atol=1e-6)
+                np.testing.assert_allclose(one.attention, other.attention, rtol=1e-5, atol=1e-6)
 
 
 def test_a_decoding_step_copies_tokens_in_and_what_they_say_out():
@@ -285,13 +288,13 @@ def test_a_decoding_step_copies_tokens_in_and_what_they_say_out():
     batch = make_batch(PAIRS, [4])
     fake_cupy.copies.reset()
     state = model.encode(batch.source, batch.source_mask)
-    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (4, 0)
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (2, 0)
     assert isinstance(state.hidden[0], fake_cupy.ndarray)
     step, state = model.step(state, np.array([1]))
-    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (6, 3)
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (4, 3)
     assert all(type(x) is np.ndarray for x in step if x is not None)
     model.select(state, np.array([0, 0]))
-    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (11, 3)
+    assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (5, 3)
 
 
 def test_a_source_without_tokens_is_refused_before_it_is_moved():

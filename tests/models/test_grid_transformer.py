@@ -76,7 +76,7 @@ def test_grid_position_changes_the_encoding():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rows": 0}, "rows: expected at least 1, got 0"),
+        ({"rows": 0}, "rows: expected a whole number from 1 up, got 0"),
         ({"tied": "all", "target_size": 3}, "tied: 'all' needs a vocabulary on both sides"),
         ({"width": 6}, "width: expected a multiple of 4 for a grid, got 6"),
     ],

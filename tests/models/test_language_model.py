@@ -243,10 +243,10 @@ def test_training_uses_its_own_attention():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"size": 0}, "size: expected at least 1"),
+        ({"size": 0}, "size: expected a whole number from 1 up"),
         ({"width": 6, "heads": 4}, "heads: expected a divisor"),
         ({"positions": "learned"}, "positions: expected one of sinusoidal, relative"),
-        ({"memory": -1}, "memory: expected at least 0"),
+        ({"memory": -1}, "memory: expected a whole number from 0 up"),
         ({"memory": 4}, "memory: expected 0, or positions 'relative'"),
         ({"positions": "relative", "score": "dot"}, "positions: expected the score"),
         ({"output": "learned"}, "output: expected a fixed"),

@@ -294,7 +294,7 @@ def test_a_source_without_tokens_is_refused():
     ("field", "value", "message"),
     [
         ("hidden", 5, "hidden: expected an even number, got 5"),
-        ("layers", 0, "layers: expected at least 1, got 0"),
+        ("layers", 0, "layers: expected a whole number from 1 up, got 0"),
         ("dropout", 1.0, r"dropout: expected a rate in \[0, 1\), got 1.0"),
         ("attention", "hardmax", "expected α ≥ 1 or one of .*entmax15.*; got 'hardmax'"),
         ("output", "0.5", "got '0.5'"),

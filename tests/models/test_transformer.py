@@ -219,10 +219,9 @@ def test_steps_leave_the_state_as_it_was():
     state = model.encode(SOURCE, SOURCE_MASK)
     first, after = model.step(state, np.array([1, 1, 1]))
     both = model.join([after, model.select(state, np.array([2, 0]))])
-    kept = [x.copy() for pair in both.past for x in pair]
+    kept = both.past.arrays.copy()
     model.step(both, np.array([3, 4, 5, 1, 1]))
-    for x, before in zip((x for pair in both.past for x in pair), kept, strict=True):
-        np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(both.past.arrays, kept)
     again, _ = model.step(state, np.array([1, 1, 1]))
     np.testing.assert_array_equal(again.log_prob, first.log_prob)
     mixed, _ = model.step(both, np.array([3, 4, 5, 1, 1]))
@@ -343,12 +342,12 @@ def test_training_and_inference_mappings_may_differ():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"width": 0}, "width: expected at least 1, got 0"),
+        ({"width": 0}, "width: expected a whole number from 1 up, got 0"),
         ({"width": 3, "heads": 1}, "width: expected an even number, got 3"),
         ({"heads": 3}, "heads: expected a divisor of the width 4, got 3"),
         ({"inner_dropout": 1.0}, "inner_dropout: expected a rate"),
         ({"label_smoothing": -0.1}, "label_smoothing: expected a rate"),
-        ({"norm": "both"}, "norm: expected one of post, pre; got 'both'"),
+        ({"norm": "both"}, "norm: expected one of post, pre, got 'both'"),
         ({"tied": "all"}, "tied: 'all' needs one vocabulary"),
         ({"alpha_per": "token"}, "alpha_per: expected one of head, layer, kind, model"),
         ({"attention": "hardmax"}, "mapping: expected"),
@@ -361,19 +360,8 @@ def test_training_and_inference_mappings_may_differ():
         ({"first_attention": "1", "first_updates": 0}, "first_updates: expected a whole number"),
         ({"first_attention": "soft", "first_updates": 5}, "mapping: expected"),
         ({"anneal_updates": 5}, "anneal_updates: expected α-entmax as first_attention"),
-        (
-            {
-                "attention": "learned",
-                "first_attention": "1",
-                "first_updates": 5,
-                "anneal_updates": 5,
-            },
-            "anneal_updates: expected α-entmax",
-        ),
+        ({"attention": "learned", "anneal_updates": 5}, "anneal_updates: expected α-entmax"),
         ({"query_key_scale": 0.0}, "query_key_scale: expected a number above 0, got 0.0"),
-        ({"query_key_scale": "x"}, "query_key_scale: expected a number above 0, got 'x'"),
-        ({"query_key_scale": True}, "query_key_scale: expected a number above 0, got True"),
-        ({"query_key_scale": 10**400}, "query_key_scale: expected a number above 0, got 1000"),
     ],
 )
 def test_bad_configurations_are_refused(change, message):
@@ -406,7 +394,7 @@ def test_float32_stays_float32():
     loss.backward()
     assert {loss.dtype, *(x.grad.dtype for x in params.values())} <= {np.dtype(np.float32)}
     step, state = model.step(model.encode(SOURCE, SOURCE_MASK), np.array([1, 1, 1]))
-    assert {step.log_prob.dtype, state.past[0].keys.dtype} == {np.dtype(np.float32)}
+    assert {step.log_prob.dtype, state.past.arrays.dtype} == {np.dtype(np.float32)}
 
 
 # --- training -------------------------------------------------------------------------------------

@@ -196,7 +196,7 @@ class Writer(SavedModel):
         model, tokens = self.model, self.encode(beginning).tolist()
         state, last = None, np.array([model.bos])
         for _ in range(length):
-            if state is None or state.lengths[0] >= self.context:
+            if state is None or state.past.lengths[0] >= self.context:
                 read = np.array([tokens[-max(1, self.context // 2) :]])
                 state = model.encode(read, np.ones_like(read, bool))
             step, state = model.step(state, last)
