@@ -91,7 +91,7 @@ def peers(torch: Any, tensors: list[Any], alpha: float) -> dict[str, Callable[[]
     functions: dict[str, Callable[..., Any]] = {"torch": dense}
     if importlib.util.find_spec("adasplash"):
         splash = importlib.import_module("adasplash").adasplash
-        functions["adasplash"] = lambda q, k, v: splash(q, k, v, alpha=alpha)
+        functions["adasplash"] = lambda q, k, v: splash(q, k, v, alpha=alpha, is_causal=False)
 
     def trained(function: Callable[..., Any]) -> object:
         leaves = [x.detach().requires_grad_(True) for x in inputs]
