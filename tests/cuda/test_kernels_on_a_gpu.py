@@ -130,6 +130,7 @@ def test_two_runs_give_the_same_bits(name: str) -> None:
     np.testing.assert_array_equal(one.get(), other.get())
 
 
+@pytest.mark.filterwarnings("ignore:cupyx.allow_synchronize:UserWarning")  # may go one day
 def test_kernels_run_on_the_current_stream_and_nobody_waits() -> None:
     cupyx = pytest.importorskip("cupyx")
     z = cupy.asarray(np.random.default_rng(0).standard_normal((8, 100)).astype(np.float32))

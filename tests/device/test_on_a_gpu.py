@@ -113,6 +113,7 @@ def test_training_with_dropout_learns() -> None:
     assert history.loss[1] < history.loss[0]
 
 
+@pytest.mark.filterwarnings("ignore:cupyx.allow_synchronize:UserWarning")  # may go one day
 def test_no_update_waits_for_the_gpu() -> None:
     cupyx = pytest.importorskip("cupyx")
     config = RNNSeq2SeqConfig(9, 9, hidden=16, dropout=0.3)
