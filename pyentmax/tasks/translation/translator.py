@@ -133,6 +133,9 @@ class Translator(SequenceModel):
     def translate(self, sentence: str, **options: Any) -> SearchResult:
         """Every translation that the model finds possible, with the certificate of the search.
 
+        A hypothesis is a sequence of tokens. With sub-words two of them may spell the same
+        sentence, cut differently; its probability is then their sum.
+
         Parameters
         ----------
         **options
