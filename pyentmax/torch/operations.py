@@ -185,10 +185,8 @@ parameter_gradient = registered(
     fake=lambda p, g, z, name, parameter, mask: parameter.new_empty(parameter.shape),
     vmap=one_by_one,
     **not_differentiable(
-        lambda p, g, z, name, *rest: (
-            f"{name}'s gradient in {MAPPINGS[name].parameters[0]} has no "
-            "derivative: take it without create_graph, or detach() it"
-        )
+        "the gradient in this mapping's parameter has no derivative: take it without "
+        "create_graph, or detach() the parameter"
     ),
 )
 
@@ -234,7 +232,8 @@ def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     if g is None:
         return (None,) * 10
     gradient, z, y, parameter, weight, mask = ctx.saved_tensors
-    g = g.unsqueeze(-1) if ctx.options[0] == "none" else g
+    reduction, _, label_smoothing = ctx.options
+    g = g.unsqueeze(-1) if reduction == "none" else g
     in_z = in_y = None
     if torch.is_grad_enabled() or ctx.needs_input_grad[1]:
         gradient, q, share = _gradient(ctx)
@@ -243,12 +242,12 @@ def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     if ctx.needs_input_grad[1]:
         alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
         slope = composed.target_slope(z, q, alpha, mask)
-        in_y = torch.where(share == 0, 0, (1 - ctx.options[2]) * share * slope * g).to(y.dtype)
+        in_y = torch.where(share == 0, 0, (1 - label_smoothing) * share * slope * g).to(y.dtype)
     return in_z, in_y, *(None,) * 8
 
 
-def _loss_jvp(ctx: Any, d_z: Any, d_y: Any, *rest: Any) -> tuple[Tensor, None]:
-    if d_y is not None or any(tangent is not None for tangent in rest):
+def _loss_jvp(ctx: Any, d_z: Any, *rest: Any) -> tuple[Tensor, None]:
+    if any(tangent is not None for tangent in rest):
         no_forward_mode("a loss, in anything but its scores,")()
     gradient, _, _ = _gradient(ctx)
     moved = gradient * d_z
@@ -380,9 +379,6 @@ attention_gradients = registered(
     fake=_attention_gradients_fake,
     vmap=one_by_one,
     **not_differentiable(
-        lambda *args: (
-            "attention has no second derivatives: multiply queries by keys, values by "
-            "pt.entmax of that"
-        )
+        "attention has no second derivatives: multiply queries by keys, values by pt.entmax of that"
     ),
 )

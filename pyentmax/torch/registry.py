@@ -1,13 +1,13 @@
 """How an operation is registered with PyTorch, as ``torch.ops.pyentmax``.
 
-`torch.compile`, `torch.export` and whatever watches calls see the operation by its name. A
-derivative registered with an operation does not reach `torch.func` or forward mode, so that eager
-calls which are differentiated go through an `autograd.Function` around it, with the same rules.
+Eager calls, `torch.compile`, graphs and profilers see the operation by its name, with the derivative
+registered for reverse mode. `torch.func` does not know such derivatives, and forward mode would drop
+tangents without a word: tensors that `torch.func` has wrapped go through an `autograd.Function` with
+the same rules, tensors with a tangent are linearised.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -49,40 +49,22 @@ def registered(
     """
 
     def call(*args: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return operation(*args)
-        differentiable, grad_enabled = False, torch.is_grad_enabled()
+        wrapped = False
         for arg in args:
             if isinstance(arg, Tensor):
-                primal, tangent = forward_ad.unpack_dual(arg)
-                if tangent is not None:
-                    primals = [_without_tangent(arg) for arg in args]
-                    output = function.apply(*primals)
-                    return _linearized(output, setup_context, jvp, primals, args)
-                # Where forward mode is on, it may have a tangent of an outer transformation.
-                if primal is not arg or grad_enabled and _may_be_differentiated(arg):
-                    differentiable = True
-        return function.apply(*args) if differentiable else eager(*args)
+                if forward_ad.unpack_dual(arg).tangent is not None:
+                    return _linearized(call, setup_context, jvp, args)
+                wrapped = wrapped or _is_wrapped(arg)
+        return function.apply(*args) if wrapped else operation(*args)
 
-    # PyTorch calls the rules of `register_autograd` with every operation, whether or not it is
-    # differentiated. Eager calls spare that by an overload without them.
-    for overload in ("", ".eager"):
-        LIBRARY.define(f"{name}{overload}{schema}")
-        LIBRARY.impl(f"{name}{overload}", compute, "CompositeExplicitAutograd")
-        register_fake(f"pyentmax::{name}{overload}", fake, lib=LIBRARY)
-        register_vmap(f"pyentmax::{name}{overload}", vmap(call), lib=LIBRARY)
+    LIBRARY.define(f"{name}{schema}")
+    LIBRARY.impl(name, compute, "CompositeExplicitAutograd")
+    register_fake(f"pyentmax::{name}", fake, lib=LIBRARY)
+    register_vmap(f"pyentmax::{name}", vmap(call), lib=LIBRARY)
     register_autograd(f"pyentmax::{name}", backward, setup_context=setup_context, lib=LIBRARY)
-    operations = getattr(torch.ops.pyentmax, name)
-    operation, eager = operations.default, operations.eager
-
-    # PyTorch binds the arguments of each call to the signature of `forward`, and finds it faster
-    # where it is an attribute.
-    def forward(*args: Any) -> Any:
-        return eager(*args)
-
-    forward.__signature__ = inspect.signature(forward)  # type: ignore[attr-defined]
+    operation = getattr(torch.ops.pyentmax, name).default
     rules = {
-        "forward": forward,
+        "forward": lambda *args: operation(*args),
         "setup_context": setup_context,
         "backward": backward,
         "jvp": jvp,
@@ -90,25 +72,18 @@ def registered(
     }
     methods = {key: staticmethod(rule) for key, rule in rules.items()}
     function: Any = type(f"Pyentmax_{name}", (torch.autograd.Function,), methods)
-
     return call
 
 
-def _may_be_differentiated(tensor: Tensor) -> bool:
-    if tensor.requires_grad or type(tensor) not in (Tensor, torch.nn.Parameter):
-        return True  # a subclass, such as a fake tensor, may have no memory
+def _is_wrapped(tensor: Tensor) -> bool:
+    """Whether `torch.func` has wrapped it. Then it has no memory, which subclasses may lack, too."""
+    if torch.compiler.is_compiling() or type(tensor) not in (Tensor, torch.nn.Parameter):
+        return False
     try:
         tensor.data_ptr()
-    except RuntimeError:  # `torch.func` has wrapped it, and has not said for what
+    except RuntimeError:
         return True
     return False
-
-
-def _without_tangent(arg: Any) -> Any:
-    if not isinstance(arg, Tensor):
-        return arg
-    primal, tangent = forward_ad.unpack_dual(arg)
-    return arg if tangent is None else primal
 
 
 class _Context:
@@ -117,22 +92,29 @@ class _Context:
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         self.saved_tensors = tensors
 
-    save_for_backward = mark_non_differentiable = set_materialize_grads = save_for_forward
-    # The tensors of the last call are those for forward mode, which setup_context saves last.
+    def save_for_backward(self, *unused: Any) -> None: ...
+
+    mark_non_differentiable = set_materialize_grads = save_for_backward
 
 
-def _linearized(output: Any, setup_context: Rule, jvp: Rule, primals: Any, args: Any) -> Any:
+def _linearized(call: Rule, setup_context: Rule, jvp: Rule, args: tuple[Any, ...]) -> Any:
     """The output plus the derivative times args − primals, which is 0 and has their tangents.
 
     PyTorch switches forward mode off while it runs the `jvp` of a Function, so that one within
     another would lose its tangents. Here the derivative is an ordinary computation.
     """
-    context = _Context()
+    unpacked = [forward_ad.unpack_dual(x) if isinstance(x, Tensor) else (x, None) for x in args]
+    primals = [primal for primal, _ in unpacked]
+    changes = [
+        None if tangent is None else x - primal
+        for x, (primal, tangent) in zip(args, unpacked, strict=True)
+    ]
+    output, context = call(*primals), _Context()
     setup_context(context, primals, output)
-    moved = jvp(context, *(None if x is y else x - y for x, y in zip(args, primals, strict=True)))
+    change = jvp(context, *changes)
     if isinstance(output, Tensor):
-        return output + moved
-    return tuple(x if dx is None else x + dx for x, dx in zip(output, moved, strict=True))
+        return output + change
+    return tuple(x if dx is None else x + dx for x, dx in zip(output, change, strict=True))
 
 
 def keep(ctx: Any, *tensors: Tensor | None) -> None:
@@ -141,34 +123,30 @@ def keep(ctx: Any, *tensors: Tensor | None) -> None:
     ctx.save_for_forward(*tensors)
 
 
-def no_forward_mode(what: str) -> Rule:
-    """A rule for forward mode that refuses."""
+def refused(message: str) -> Rule:
+    """A rule for a derivative that there is not; PyTorch would go on with zeros in silence."""
 
     def refuse(*args: Any) -> Any:
-        raise NotImplementedError(
-            f"{what} has no derivative in forward mode: take it in reverse, as by torch.func.vjp, "
-            "jacrev, or autograd.functional.jacobian"
-        )
+        raise NotImplementedError(message)
 
     return refuse
 
 
-def not_differentiable(message: Callable[..., str]) -> dict[str, Rule]:
-    """Rules of an operation without a derivative; PyTorch would go on with zeros in silence.
+def no_forward_mode(what: str) -> Rule:
+    """A rule for forward mode that refuses."""
+    return refused(
+        f"{what} has no derivative in forward mode: take it in reverse, as by torch.func.vjp, "
+        "jacrev, or autograd.functional.jacobian"
+    )
 
-    Parameters
-    ----------
-    message : callable
-        what to say, of the arguments of the call
-    """
 
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.message = message(*inputs)
-
-    def refuse(ctx: Any, *gradients: Any) -> Any:
-        raise NotImplementedError(ctx.message)
-
-    return {"setup_context": setup_context, "backward": refuse, "jvp": refuse}
+def not_differentiable(message: str) -> dict[str, Rule]:
+    """The rules of an operation without a derivative."""
+    return {
+        "setup_context": lambda ctx, inputs, output: None,
+        "backward": refused(message),
+        "jvp": refused(message),
+    }
 
 
 def one_by_one(call: Rule) -> Rule:

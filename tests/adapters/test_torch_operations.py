@@ -303,7 +303,7 @@ def test_missing_derivatives_are_errors() -> None:
     z, bound = tensor(4), torch.tensor(0.6, dtype=torch.float64, requires_grad=True)
     p = pt.csparsemax(z, bound)
     _, in_bound = torch.autograd.grad(p.square().sum(), (z, bound), create_graph=True)
-    with pytest.raises(NotImplementedError, match="csparsemax's gradient in upper has no deriv"):
+    with pytest.raises(NotImplementedError, match="the gradient in this mapping's parameter"):
         in_bound.backward()
     (gradient,) = torch.autograd.grad(pt.normmax(z).square().sum(), z, create_graph=True)
     with pytest.raises(NotImplementedError, match="normmax has no second derivatives here"):
@@ -568,8 +568,26 @@ def test_modes_and_profilers_see_operations() -> None:
     }
     with FakeTensorMode():
         assert pt.entmax15(torch.empty(3, 5, dtype=torch.float16)).dtype == torch.float16
-    graph = make_fx(lambda z: pt.entmax15(z))(z.detach())
-    assert "pyentmax.mapping." in graph.code
+
+
+@pytest.mark.parametrize("mode", ["real", "symbolic"])
+def test_traced_graphs_keep_operations_and_derivatives(mode: str) -> None:
+    z = tensor(3, 5)
+    graph = make_fx(lambda z: pt.entmax15(z), tracing_mode=mode)(z.detach())
+    assert "pyentmax.mapping.default" in graph.code
+    (expected,) = torch.autograd.grad(pt.entmax15(z).square().sum(), z)
+    (found,) = torch.autograd.grad(graph(z).square().sum(), z)
+    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+    slope = torch.func.grad(lambda z: pt.entmax15(z).square().sum())
+    graph = make_fx(slope, tracing_mode=mode)(z.detach())
+    torch.testing.assert_close(graph(z.detach()), expected, **DOUBLE)
+
+
+def test_compiled_tangents_are_not_dropped() -> None:
+    z, v = tensor(5, grad=False), tensor(5, seed=1, grad=False)
+    with_tangent = lambda z, v: torch.func.jvp(pt.entmax15, (z,), (v,))  # noqa: E731
+    compiled = torch.compile(with_tangent, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(z, v), with_tangent(z, v), **DOUBLE)
 
 
 class Model(torch.nn.Module):
