@@ -97,12 +97,14 @@ class Ensemble:
     def step(self, state: tuple[Any, ...], tokens: IntArray) -> tuple[Step, tuple[Any, ...]]:
         """Read one token per row with every member; average the probabilities and the attention."""
         steps, states = self._steps([m.step for m in self.members], state, tokens)
-        log_probs, supports = _stacked(steps)
-        log_prob, most = _log_mean_exp(log_probs), None
-        hides = supports & (log_probs == -np.inf)
+        log_probs = np.stack([step.log_prob for step in steps])
+        hides = np.stack([step.support for step in steps]) & (log_probs == -np.inf)
+        mean = _mean(steps)
         if hides.any():
-            log_prob, most = _hidden(log_prob, log_probs, hides, [unseen(s) for s in steps])
-        return Step(log_prob, np.any(supports, axis=0), _mean_attention(steps), most), states
+            bounds = [unseen(step) for step in steps]
+            log_prob, most = _hidden(mean.log_prob, log_probs, hides, bounds)
+            mean = mean._replace(log_prob=log_prob, unseen=most)
+        return mean, states
 
     def unproved_step(
         self, state: tuple[Any, ...], tokens: IntArray
@@ -110,9 +112,7 @@ class Ensemble:
         """The same for a search that proves nothing: what a member hides counts as 0."""
         advance = [getattr(m, "unproved_step", m.step) for m in self.members]
         steps, states = self._steps(advance, state, tokens)
-        log_probs, supports = _stacked(steps)
-        step = Step(_log_mean_exp(log_probs), np.any(supports, axis=0), _mean_attention(steps))
-        return step, states
+        return _mean(steps), states
 
     def _steps(
         self, advance: Sequence[Callable[..., Any]], state: tuple[Any, ...], tokens: IntArray
@@ -136,14 +136,11 @@ class Ensemble:
         return tuple(m.join(s) for m, s in zip(self.members, by_member, strict=True))
 
 
-def _stacked(steps: Sequence[Step]) -> tuple[FloatArray, BoolArray]:
-    """The log-probabilities and the supports of all members, one member after the other."""
-    return np.stack([step.log_prob for step in steps]), np.stack([step.support for step in steps])
-
-
-def _mean_attention(steps: Sequence[Step]) -> FloatArray:
-    attention: FloatArray = np.mean([step.attention for step in steps], axis=0)
-    return attention
+def _mean(steps: Sequence[Step]) -> Step:
+    """The mean of the members' probabilities, where what they hide counts as 0."""
+    log_probs, supports, attention, _ = zip(*steps, strict=True)
+    log_prob = _log_mean_exp(np.stack(log_probs))
+    return Step(log_prob, np.any(supports, axis=0), np.mean(attention, axis=0))
 
 
 def _log_mean_exp(log_probs: FloatArray) -> FloatArray:

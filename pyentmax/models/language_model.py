@@ -44,11 +44,7 @@ from pyentmax.models.transformer_layers import (
 from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.layer_norm import init_norm
 from pyentmax.nn.linear import init_embedding
-from pyentmax.nn.relative_positions import (
-    init_relative_positions,
-    relative_scores,
-    relative_scores_of_last,
-)
+from pyentmax.nn.relative_positions import init_relative_positions, relative_scores, shift
 
 POSITIONS = ("sinusoidal", "relative")
 KIND = "self"
@@ -67,7 +63,7 @@ class LanguageModelConfig(LayersConfig):
     size : int
         Of the vocabulary.
     width, layers, heads, inner, dropout, attention_dropout, inner_dropout, attention, \
-inference_attention, alpha_per, alpha_trained, output, label_smoothing, score, attention_bias, \
+inference_attention, alpha_per, output, label_smoothing, score, attention_bias, \
 norm, scale_embeddings, first_attention, first_updates, anneal_updates, query_key_scale
         As for `TransformerConfig`.
     tied : bool
@@ -260,7 +256,8 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
             return pair
 
         def relative(name: str, q: Tensor) -> Tensor:
-            return relative_scores(params, name, q, before + count, config.heads, self._scale)
+            distances = np.arange(before + count)[::-1]
+            return shift(relative_scores(params, name, q, distances, config.heads, self._scale))
 
         x = self._embed(run, self.table, tokens, self._added(np.arange(count)))
         seen = np.arange(before + 1, before + count + 1)
@@ -347,8 +344,9 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
             return past.with_last(k, run.keys_and_values(name, inside))
 
         def relative(name: str, q: Tensor) -> Tensor:
-            shape = past.arrays.shape[3], config.heads, self._scale
-            return relative_scores_of_last(run.params, name, q, past.lengths - 1, *shape)
+            keys = np.arange(past.arrays.shape[3])
+            distances = np.maximum(past.lengths[:, None] - 1 - keys, 0)
+            return relative_scores(run.params, name, q, distances, config.heads, self._scale)
 
         positions = self._added(past.lengths[:, None] - 1)
         x = self._embed(run, self.table, xp.asarray(tokens)[:, None], positions)

@@ -75,8 +75,6 @@ class TransformerConfig(LayersConfig):
     alpha_per : {"head", "layer", "kind", "model"}
         What has an α of its own, if it is learned: each head of each layer of each kind, each layer
         of each kind, each kind, or only the whole.
-    alpha_trained : bool
-        False leaves each α as it was drawn.
     output : str
         The mapping of the output, trained with its own Fenchel-Young loss.
     label_smoothing : float

@@ -57,7 +57,6 @@ class LayersConfig:
     attention: str = "1.5"
     inference_attention: str | None = None
     alpha_per: str = "head"
-    alpha_trained: bool = True
     output: str = "1.5"
     label_smoothing: float = 0.0
     score: str = "scaled"
@@ -323,8 +322,7 @@ class LayerPass:
             choice = config.inference_attention
         if choice != LEARNED:
             return choose_mapping(choice)
-        name = alpha_name(config, kind, layer)
-        return learned_entmax(self.params, name, trained=config.alpha_trained)
+        return learned_entmax(self.params, alpha_name(config, kind, layer))
 
 
 def alpha_name(config: LayersConfig, kind: str, layer: int) -> str:

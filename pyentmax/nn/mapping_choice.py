@@ -32,18 +32,15 @@ class ChosenMapping(NamedTuple):
     params: tuple[float, ...]
 
     @property
-    def sparse(self) -> bool:
-        """Whether the mapping can give exact zeros; entmax with α = 1 cannot, being softmax."""
-        return _RECORDS[self.name].sparse and self.alpha != 1
-
-    @property
     def proves_zeros(self) -> bool:
-        """Whether the mapping is sparse and its zeros can be proved, as certificates ask.
+        """Whether the mapping can give zeros that can be proved, as certificates ask.
 
-        So it is for α-entmax by any algorithm, sparsemax, normmax and the two top-k mappings. Where
-        scores are smoothed first (fusedmax, oscarmax), or bounded, no proof is known.
+        So it is for α-entmax with α > 1 by any algorithm, sparsemax, normmax and the two top-k
+        mappings. Where scores are smoothed first (fusedmax, oscarmax), or bounded, no proof is
+        known.
         """
-        return self.sparse and _RECORDS[self.name].doubtful is not None
+        record = _RECORDS[self.name]
+        return record.sparse and self.alpha != 1 and record.doubtful is not None
 
     @property
     def alpha(self) -> float | None:
@@ -175,23 +172,6 @@ def choose_mapping(choice: str | float) -> ChosenMapping:
         raise ValueError(f"mapping: expected {form}, {numbers}; got {choice!r}")
     _check_values(choice, name, params)
     return ChosenMapping(name, params)
-
-
-def spelled(choice: str) -> str:
-    """The choice of a mapping, with the shortest number if it is what an α stands for.
-
-    So that ``"1"``, ``"1.0"`` and ``"softmax"`` are one model in an experiment, not three.
-
-    Examples
-    --------
-    >>> [spelled(choice) for choice in ("1.0", "softmax", "entmax:1.250", "bisection:1.5")]
-    ['1', '1', '1.25', 'bisection:1.5']
-    """
-    chosen = choose_mapping(choice)
-    alpha = chosen.alpha
-    if alpha is None or choose_mapping(alpha) != chosen:
-        return choice
-    return str(int(alpha)) if alpha.is_integer() else repr(alpha)
 
 
 def _check_values(choice: str | float, name: str, params: tuple[float, ...]) -> None:

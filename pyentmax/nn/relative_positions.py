@@ -42,28 +42,13 @@ def init_relative_positions(
 
 
 def relative_scores(
-    params: Parameters, name: str, query: Tensor, keys: int, heads: int, scale: float
-) -> Tensor:
-    """scale · (q_i + v)·r_{i−j} in every head, (B, heads, T, S), for T queries (B, T, n), S keys.
-
-    The last query stands at the last key. What a query has for keys after its own is without
-    meaning, and to be masked.
-    """
-    x = _scores(params, name, query, np.arange(keys)[::-1], heads, scale)
-    return shift(x)
-
-
-def relative_scores_of_last(
-    params: Parameters, name: str, query: Tensor, places: Array, keys: int, heads: int, scale: float
-) -> Tensor:
-    """The same for one query per row, (B, 1, n), at its own place (B,) among the keys."""
-    distances = np.maximum(np.asarray(places)[:, None] - np.arange(keys), 0)
-    return _scores(params, name, query, distances, heads, scale)
-
-
-def _scores(
     params: Parameters, name: str, query: Tensor, distances: Array, heads: int, scale: float
 ) -> Tensor:
+    """scale · (q_i + v)·r_d in every head, (B, heads, T, S), for T queries (B, T, n), S distances.
+
+    The distances, (S,), are the same for all queries, and `shift` brings the scores to their keys;
+    or there is one query per row, and they are its own, (B, S).
+    """
     n = query.shape[-1]
     encoded = query.xp.asarray(sinusoidal_positions(distances, n, query.dtype))
     r = linear(params, f"{name}.distance", encoded)
@@ -74,6 +59,7 @@ def _scores(
 def shift(x: Tensor) -> Tensor:
     """From scores by distance, S − 1 to 0, to scores by key: y_ij = x_{i, T−1−i+j} where j ≤ i+S−T.
 
+    The last query stands at the last key; what a query has for keys after its own is to be masked.
     The trick of the authors' appendix B: a column before the others, and the rows cut anew.
 
     Examples

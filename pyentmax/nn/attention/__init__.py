@@ -8,13 +8,7 @@ decoder's step), ``multi_head`` for many queries and several heads at once (a Tr
 
 from pyentmax.nn.attention.alpha import LEARNED, init_learned_alpha, learned_alpha, learned_entmax
 from pyentmax.nn.attention.constrained import CONSTRAINED, constrained_attention
-from pyentmax.nn.attention.heads import (
-    additive_head_scores,
-    head_averages,
-    head_scores,
-    merge_heads,
-    split_heads,
-)
+from pyentmax.nn.attention.heads import merge_heads, split_heads
 from pyentmax.nn.attention.multi_head import (
     HEAD_SCORES,
     attend_heads,
@@ -24,7 +18,7 @@ from pyentmax.nn.attention.multi_head import (
     multi_head_attention,
     scaled_dot_product_attention,
 )
-from pyentmax.nn.attention.scores import SCORES, Score, additive_scores, choose_score, dot_scores
+from pyentmax.nn.attention.scores import SCORES, additive_scores, choose_score, dot_scores
 from pyentmax.nn.attention.single_query import AttentionMapping, Memory, attend, weighted_average
 
 __all__ = [
@@ -34,8 +28,6 @@ __all__ = [
     "SCORES",
     "AttentionMapping",
     "Memory",
-    "Score",
-    "additive_head_scores",
     "additive_scores",
     "attend_heads",
     "attend",
@@ -43,8 +35,6 @@ __all__ = [
     "choose_score",
     "constrained_attention",
     "dot_scores",
-    "head_averages",
-    "head_scores",
     "init_learned_alpha",
     "init_multi_head_attention",
     "keys_and_values",

@@ -44,16 +44,15 @@ def init_learned_alpha(
     return {f"{name}.alpha_logit": a.astype(dtype)}
 
 
-def learned_alpha(params: Parameters, name: str, *, trained: bool = True) -> Tensor:
-    """α = 1 + σ(a) with the parameter a under ``name``; it gets a gradient if it is trained.
+def learned_alpha(params: Parameters, name: str) -> Tensor:
+    """α = 1 + σ(a) with the parameter a under ``name``.
 
     Examples
     --------
     >>> learned_alpha(init_learned_alpha("attention"), "attention").data
     array([1.5], dtype=float32)
     """
-    logit = as_tensor(params[f"{name}.alpha_logit"])
-    return 1 + sigmoid(logit if trained else as_tensor(logit.data))
+    return 1 + sigmoid(as_tensor(params[f"{name}.alpha_logit"]))
 
 
 class LearnedEntmax(NamedTuple):
@@ -61,23 +60,20 @@ class LearnedEntmax(NamedTuple):
 
     params: Parameters
     name: str
-    trained: bool
 
     def __call__(self, scores: Tensor, /, *, mask: Array | None = None) -> Tensor:
         """The weights of scores over the last axis."""
-        alpha = self.alpha()
-        return MAPPING_OPS["entmax"](scores, alpha if self.trained else alpha.data, mask=mask)
+        return MAPPING_OPS["entmax"](scores, self.alpha(), mask=mask)
 
     def alpha(self) -> Tensor:
         """α on the tape."""
-        return learned_alpha(self.params, self.name, trained=self.trained)
+        return learned_alpha(self.params, self.name)
 
 
-def learned_entmax(params: Parameters, name: str, *, trained: bool = True) -> LearnedEntmax:
+def learned_entmax(params: Parameters, name: str) -> LearnedEntmax:
     """α-entmax with the α under ``name``, which gets a gradient: the sum of g ∘ ∂p/∂α.
 
-    The sum goes over all rows that share an α: over the batch and the queries of a head, say. An α
-    that is not trained gets none, and stays as it was drawn.
+    The sum goes over all rows that share an α: over the batch and the queries of a head, say.
 
     Examples
     --------
@@ -89,5 +85,4 @@ def learned_entmax(params: Parameters, name: str, *, trained: bool = True) -> Le
     array([[[0.881, 0.119, 0.   ]],
            [[1.   , 0.   , 0.   ]]])
     """
-
-    return LearnedEntmax(params, name, trained)
+    return LearnedEntmax(params, name)

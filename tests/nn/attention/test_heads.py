@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 from finite_differences import assert_gradients
 
-from pyentmax.autograd import Tensor
 from pyentmax.nn.attention import (
     HEAD_SCORES,
     SCORES,
-    additive_head_scores,
-    head_averages,
-    head_scores,
     init_multi_head_attention,
     learned_entmax,
     multi_head_attention,
 )
+from pyentmax.nn.attention.heads import additive_head_scores, head_averages, head_scores
 from pyentmax.nn.mapping_choice import choose_mapping
 
 HEADS, D, T, S = 3, 2, 4, 5
@@ -100,16 +97,6 @@ def test_dropout_leaves_returned_weights_unchanged():
     assert not np.allclose(dropped.data, plain.data, rtol=0.01, atol=0.01)
     off, _ = multi_head_attention(*args, **options, rate=0.5)
     np.testing.assert_array_equal(off.data, plain.data)
-
-
-def test_fixed_alpha_gets_no_gradient():
-    params = {"a.alpha_logit": Tensor(normal(HEADS, 1), requires_grad=True)}
-    z = Tensor(normal(2, HEADS, T, S), requires_grad=True)
-    fixed, free = (learned_entmax(params, "a", trained=trained)(z) for trained in (False, True))
-    np.testing.assert_array_equal(fixed.data, free.data)
-    fixed.backward(normal(2, HEADS, T, S, seed=1))
-    assert params["a.alpha_logit"].grad is None
-    assert z.grad is not None
 
 
 def test_unknown_scores_are_refused():

@@ -27,7 +27,6 @@ MAPPINGS = {
     "top-k": lambda params: choose_mapping("topk_softmax:5"),
     "an α per head": lambda params: learned_entmax(params, "a"),
     "one α": lambda params: learned_entmax(params, "one"),
-    "a fixed α": lambda params: learned_entmax(params, "a", trained=False),
 }
 
 
