@@ -14,7 +14,6 @@ of their mappings.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -84,10 +83,7 @@ def fenchel_young_loss(
     1.0
     """
     options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
-    record, values = _record_and_parameters(mapping, params)
-    if record.loss is not None:
-        return record.loss(z, y, *values, axis=axis, **options._asdict())
-    return _by_definition(fenchel_young, fenchel_young_loss, record, z, y, values, axis, options)
+    return _loss(z, y, mapping, axis, options, params, gradient=False)
 
 
 def fenchel_young_loss_and_grad(
@@ -114,26 +110,25 @@ def fenchel_young_loss_and_grad(
     1.0 [[ 1. -1.  0.]]
     """
     options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
-    record, values = _record_and_parameters(mapping, params)
-    if record.loss_and_grad is not None:
-        result = record.loss_and_grad(z, y, *values, axis=axis, **options._asdict())
-    else:
-        definition, function = fenchel_young_and_gradient, fenchel_young_loss_and_grad
-        result = _by_definition(definition, function, record, z, y, values, axis, options)
-    loss, gradient = result
+    loss, gradient = _loss(z, y, mapping, axis, options, params, gradient=True)
     return loss, gradient
 
 
-def _by_definition(
-    definition: Callable[..., Any],
-    function: Callable[..., Any],
-    record: Mapping,
+def _loss(
     z: Any,
     y: Any,
-    values: tuple[Any, ...],
+    mapping: str | Mapping,
     axis: Any,
     options: Options,
+    params: dict[str, Any],
+    *,
+    gradient: bool,
 ) -> Any:
+    """The loss, or that and its gradient: the mapping's own function, else by definition."""
+    record, values = _record_and_parameters(mapping, params)
+    own = record.loss_and_grad if gradient else record.loss
+    if own is not None:
+        return own(z, y, *values, axis=axis, **options._asdict())
     if record.omega is None:
         raise ValueError(
             f"mapping must have an Ω for a Fenchel-Young loss, and {record.name} has none: choose "
@@ -142,11 +137,13 @@ def _by_definition(
     if is_dask(z):
         arguments = {"z": z, "y": y, "axis": axis, **options._asdict()}
         arguments |= zip(record.parameters, values, strict=True)
-        forms = ("number", "entries") if function is fenchel_young_loss_and_grad else ("number",)
+        function = fenchel_young_loss_and_grad if gradient else fenchel_young_loss
+        forms = ("number", "entries") if gradient else ("number",)
         return plan_loss(function, None, arguments, forms, mapping=record)
     arranged = arrange_scores(z, axis, options.mask)
     if record.one_axis:
         check_one_axis(arranged[3], axis)
+    definition = fenchel_young_and_gradient if gradient else fenchel_young
     return loss_by_body(partial(definition, record), arranged, y, values, options)
 
 
