@@ -156,8 +156,3 @@ def test_remote_style_is_reported(check_site, site, capsys, rule):
     (site / "_static" / "a.css").write_text(rule)
     assert check_site.main(site) == 1
     assert "fonts.example" in capsys.readouterr().out
-
-
-def test_missing_site_is_reported(check_site, tmp_path, capsys):
-    assert check_site.main(tmp_path) == 1
-    assert "run make docs" in capsys.readouterr().out

@@ -142,7 +142,7 @@ def cases() -> list[Any]:
 
 
 @pytest.mark.parametrize(("page", "needs"), cases())
-def test_a_page_does_what_it_says(page, needs, tmp_path, monkeypatch):
+def test_page_does_what_it_says(page, needs, tmp_path, monkeypatch):
     missing = sorted(name for name in needs if not present(name))
     if missing:
         pytest.skip(f"{page.name} needs {', '.join(missing)} for some of its blocks")
@@ -151,7 +151,7 @@ def test_a_page_does_what_it_says(page, needs, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_pages_that_train_run_one_after_another_in_one_folder(tmp_path, monkeypatch):
+def test_training_pages_run_in_one_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in TRAINING:
         text = (ROOT / "docs" / "guide" / name).read_text("utf-8")
@@ -159,7 +159,7 @@ def test_pages_that_train_run_one_after_another_in_one_folder(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize("page", REFERENCE, ids=lambda page: page.name)
-def test_a_page_of_the_reference_does_what_it_says(page):
+def test_reference_page_does_what_it_says(page):
     done = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert done.attempted
     assert not done.failed
@@ -180,7 +180,7 @@ def test_no_block_escapes(page):
                 assert f"\n{words[0]}:" in (ROOT / "Makefile").read_text("utf-8"), line
 
 
-def test_the_extras_that_pages_name_exist():
+def test_extras_that_pages_name_exist():
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg", "utf-8")
     for page in PAGES:
@@ -189,21 +189,22 @@ def test_the_extras_that_pages_name_exist():
                 assert name in setup["options.extras_require"], f"{page.name}: [{name}]"
 
 
-def test_a_wrong_page_is_noticed(tmp_path, monkeypatch):
+TORCH = "<!-- needs: torch -->\n```python\ny = x\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "wanted", "message"),
+    [
+        ("\n```python\n>>> 1 + 1\n3\n```\n", [], "line 3"),
+        ("```python\ny = x\n```\n", [], "'x' is not defined"),
+        ("```sh\necho one\n```\n\n```text\ntwo\n```\n", [], "and not"),
+        ("```sh\nfalse\n```\n", [], "line 2: false"),
+        ("<!-- neds: torch -->\n```python\n```\n", [], "unknown mark"),
+        (TORCH, ["torch"], "'x' is not defined"),
+    ],
+)
+def test_wrong_page_is_noticed(page, wanted, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    nothing: frozenset[str] = frozenset()
-    assert run_page("page", "```python\n>>> x = 2\n>>> x\n2\n```\n", nothing) == 1
-    with pytest.raises(AssertionError, match="line 3"):
-        run_page("page", "\n```python\n>>> 1 + 1\n3\n```\n", nothing)
-    with pytest.raises(NameError):
-        run_page("page", "```python\ny = x\n```\n", nothing)
-    with pytest.raises(AssertionError, match="and not"):
-        run_page("page", "```sh\necho one\n```\n\n```text\ntwo\n```\n", nothing)
-    with pytest.raises(AssertionError, match="line 2: false"):
-        run_page("page", "```sh\nfalse\n```\n", nothing)
-    with pytest.raises(AssertionError, match="unknown mark"):
-        run_page("page", "<!-- neds: torch -->\n```python\n```\n", nothing)
-    torch = "<!-- needs: torch -->\n```python\ny = x\n```\n"
-    assert run_page("page", torch, nothing) == 0
-    with pytest.raises(NameError):
-        run_page("page", torch, frozenset({"torch"}))
+    with pytest.raises((AssertionError, NameError), match=message):
+        run_page("page", page, frozenset(wanted))
+    assert run_page("page", TORCH, frozenset()) == 0

@@ -105,28 +105,16 @@ def test_dragging_a_score_moves_p(browser):
     assert after["p"][0] < before["p"][0]
 
 
-def test_dragging_alpha_reaches_softmax_and_argmax(browser):
+def test_dragging_parameters_reaches_both_ends(browser):
     choose(browser, "entmax")
     browser.drag("#play-alpha", 0.5, 0.0)
     assert compare(browser)["alpha"] == 1
-    assert compare(browser)["threshold"] == -np.inf
-    browser.drag("#play-alpha", 0.01, 0.5)
-    assert 1.8 < compare(browser)["alpha"] < 2.2
-    browser.drag("#play-alpha", 0.5, 1.0)
+    browser.drag("#play-alpha", 0.01, 1.0)
     assert compare(browser)["alpha"] == np.inf
-
-
-def test_topk_and_fusedmax_have_their_sliders(browser):
     choose(browser, "topk")
-    hidden = "return document.getElementById('play-alpha-row').hidden"
-    assert browser.run(hidden)
+    assert browser.run("return document.getElementById('play-alpha-row').hidden")
     browser.drag("#play-k", 0.5, 1.0)
     assert compare(browser)["k"] == 3
-    choose(browser, "fusedmax")
-    browser.drag("#play-strength", 0.15, 0.9)
-    assert compare(browser)["strength"] > 1.5
-    choose(browser, "entmax")
-    assert not browser.run(hidden)
 
 
 def test_keyboard_moves_everything(browser):
