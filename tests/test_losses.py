@@ -8,25 +8,19 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
+from exact_rows import exact_row
 from scipy.special import logsumexp
 from stages import slow
 
 import pyentmax
-from pyentmax import MAPPINGS, Mapping, check_gradient, check_jacobian, fenchel_young_loss
+from pyentmax import MAPPINGS, Mapping, check_gradient, fenchel_young_loss
 
 CASES: list[tuple[str, dict[str, float]]] = [("softmax", {}), ("sparsemax", {}), ("entmax15", {})]
-CASES += [("normmax", {"alpha": alpha}) for alpha in (1.1, 2, 5)]
+CASES += [("normmax", {"alpha": alpha}) for alpha in (1.1, 5)]
 CASES += [("entmax", {"alpha": alpha}) for alpha in (1, 1 + 1e-9, 1.2, 1.5, 2, 3, np.inf)]
 every_case = pytest.mark.parametrize(
     ("name", "params"), CASES, ids=[f"{n}{list(p.values())}" for n, p in CASES]
 )
-smooth_case = pytest.mark.parametrize(
-    ("name", "params"), CASES[:-1], ids=[f"{n}{list(p.values())}" for n, p in CASES[:-1]]
-)
-ROW = hnp.arrays(np.float64, 5, elements=st.floats(-20, 20))
 
 
 def loss_of(name: str) -> Callable[..., Any]:
@@ -45,25 +39,23 @@ def random_problem(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 @every_case
-@pytest.mark.parametrize("soft", [False, True])
-def test_equals_the_definition(name: str, params: dict[str, float], soft: bool) -> None:
+def test_equals_the_definition(name: str, params: dict[str, float]) -> None:
     z, labels, q = random_problem()
     record, values = MAPPINGS[name], tuple(params.values())
-    if not soft:
-        q = np.eye(5)[labels]
     p = record.forward(z, *values)
     conjugate = np.sum(p * z, axis=-1) - record.omega(p, *values)
-    expected = conjugate + record.omega(q, *values) - np.sum(q * z, axis=-1)
-    y = q if soft else labels
-    got = loss_of(name)(z, y, **params, reduction="none")
-    np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-13)
-    generic = fenchel_young_loss(z, y, name, reduction="none", **params)
-    np.testing.assert_array_equal(generic, got)
-    np.testing.assert_array_equal(fenchel_young_loss(z, y, record, reduction="none", **params), got)
-    np.testing.assert_allclose(loss_of(name)(z, y, **params), expected.mean(), rtol=1e-12)
-    np.testing.assert_allclose(
-        loss_of(name)(z, y, **params, reduction="sum"), expected.sum(), rtol=1e-12
-    )
+    for y, target in ((labels, np.eye(5)[labels]), (q, q)):
+        expected = conjugate + record.omega(target, *values) - np.sum(target * z, axis=-1)
+        got = loss_of(name)(z, y, **params, reduction="none")
+        np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-13)
+        body = loss_of(name).reference(z, y, **params, reduction="none")
+        np.testing.assert_allclose(body, expected, rtol=1e-12, atol=1e-13)
+        for mapping in (name, record):
+            generic = fenchel_young_loss(z, y, mapping, reduction="none", **params)
+            np.testing.assert_array_equal(generic, got)
+        for reduction in ("mean", "sum"):
+            total = loss_of(name)(z, y, **params, reduction=reduction)
+            np.testing.assert_allclose(total, getattr(np, reduction)(expected), rtol=1e-12)
 
 
 def test_softmax_loss_is_the_cross_entropy() -> None:
@@ -80,26 +72,24 @@ def test_softmax_loss_is_the_cross_entropy() -> None:
     )
 
 
-@smooth_case
-@pytest.mark.parametrize(("reduction", "soft"), [("mean", False), *slow(("sum", True))])
-def test_gradient_by_finite_differences(
-    name: str, params: dict[str, float], reduction: str, soft: bool
-) -> None:
-    z, labels, q = random_problem(1)
-    mask = np.random.default_rng(1).random((4, 5)) < 0.6
-    np.put_along_axis(mask, labels[0, :, None], True, axis=-1)
-    allowed = np.where(mask, q[0], 0)
-    y = allowed / allowed.sum(axis=-1, keepdims=True) if soft else labels[0]
+@pytest.mark.parametrize(("name", "params"), [CASES[0], CASES[-2], *slow(*CASES[1:-2])])
+@pytest.mark.parametrize("soft", [False, True])
+def test_gradient_by_finite_differences(name: str, params: dict[str, float], soft: bool) -> None:
+    z, labels, q = (a[0, :3] for a in random_problem(1))
+    mask = np.random.default_rng(1).random((3, 5)) < 0.6
+    np.put_along_axis(mask, labels[:, None], True, axis=-1)
+    allowed = np.where(mask, q, 0)
+    y = allowed / allowed.sum(axis=-1, keepdims=True) if soft else labels
     options: dict[str, Any] = {
-        "reduction": reduction,
-        "weight": np.array([1.0, 2.0, 0.0, 0.5]),
+        "reduction": "sum" if soft else "mean",
+        "weight": np.array([1.0, 0.0, 0.5]),
         "mask": mask,
         "label_smoothing": 0.1,
         **params,
     }
     check_gradient(
         lambda z: loss_of(name)(z, y, **options),
-        z[0],
+        z,
         lambda z: loss_and_grad_of(name)(z, y, **options)[1],
     ).raise_if_failed()
 
@@ -116,88 +106,46 @@ def test_gradient_is_p_minus_q(name: str, params: dict[str, float]) -> None:
         np.testing.assert_allclose(grad, p - target, rtol=0, atol=1e-15)
 
 
-@smooth_case
-def test_hessian_is_the_jacobian_of_the_mapping(name: str, params: dict[str, float]) -> None:
-    z = np.random.default_rng(3).standard_normal((1, 4))
-    check_jacobian(
-        lambda z: loss_and_grad_of(name)(z, [1], **params, reduction="sum")[1],
-        z,
-        lambda gradient: MAPPINGS[name].jacobian(gradient + np.eye(4)[[1]], *params.values()),
-        rtol=1e-5,
-    ).raise_if_failed()
-
-
-@every_case
-@given(z=ROW, other=ROW, y=st.integers(0, 4), t=st.floats(0, 1))
-def test_non_negative_and_convex(
-    name: str, params: dict[str, float], z: np.ndarray, other: np.ndarray, y: int, t: float
-) -> None:
-    def loss(z: np.ndarray) -> float:
-        return float(loss_of(name)(z, y, **params))
-
-    assert loss(z) >= 0
-    assert loss(t * z + (1 - t) * other) <= t * loss(z) + (1 - t) * loss(other) + 1e-11
-
-
-@every_case
-def test_zero_where_p_is_the_target(name: str, params: dict[str, float]) -> None:
-    z, _, _ = random_problem(4)
-    p = MAPPINGS[name].forward(z, *params.values())
-    loss, grad = loss_and_grad_of(name)(z, p, **params, reduction="none")
-    np.testing.assert_allclose(loss, 0, rtol=0, atol=1e-14)
-    assert (loss >= 0).all(), "rounding must not show as a negative loss"
-    np.testing.assert_allclose(grad, 0, rtol=0, atol=1e-15)
-
-
 @pytest.mark.parametrize("alpha", [1.1, 1.5, 2, 3])
-@pytest.mark.parametrize("offset", [0.0, 1e4, -1e4])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_exactly_zero_from_the_margin_on(alpha: float, offset: float, dtype: type) -> None:
+def test_exactly_zero_from_the_margin_on(alpha: float, dtype: type) -> None:
     margin = 1 / (alpha - 1)
-    z = np.array([0.0, margin + 0.01, -3.0, 0.0]) + offset
-    loss, grad = pyentmax.entmax_loss_and_grad(z.astype(dtype), 1, alpha)
-    assert loss == 0
-    assert (grad == 0).all()
-    inside = np.array([0.0, margin / 2, -3.0, 0.0]) + offset
-    assert pyentmax.entmax_loss(inside.astype(dtype), 1, alpha) > 0
+    for offset in (0, 1e4, -1e4):
+        z = np.array([0.0, margin + 0.01, -3.0, 0.0]) + offset
+        loss, grad = pyentmax.entmax_loss_and_grad(z.astype(dtype), 1, alpha)
+        assert loss == 0
+        assert (grad == 0).all()
+        inside = np.array([0.0, margin / 2, -3.0, 0.0]) + offset
+        assert pyentmax.entmax_loss(inside.astype(dtype), 1, alpha) > 0
 
 
 @every_case
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_no_digits_are_lost_to_an_offset(name: str, params: dict[str, float], dtype: type) -> None:
-    z = np.array([0.0, 0.5, -1.0, 0.25], dtype)
-    for offset in (2.0**13, -(2.0**13)):
-        shifted = (z + dtype(offset)).astype(dtype)
-        for y in range(4):
-            assert loss_of(name)(shifted, y, **params) == loss_of(name)(z, y, **params)
+def test_no_digits_are_lost_to_an_offset(name: str, params: dict[str, float]) -> None:
+    for dtype in (np.float32, np.float64):
+        z = np.array([[0.0, 0.5, -1.0, 0.25]] * 4, dtype)
+        expected = loss_of(name)(z, np.arange(4), **params, reduction="none")
+        for offset in (2.0**13, -(2.0**13)):
+            shifted = (z + dtype(offset)).astype(dtype)
+            got = loss_of(name)(shifted, np.arange(4), **params, reduction="none")
+            np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("alpha", [1, 1.001, 1.5, 1.9])
 def test_accuracy_against_many_digits(alpha: float) -> None:
     z = np.random.default_rng(5).standard_normal(8)
+    p, _ = exact_row(z, alpha)
     with mpmath.workdps(30):
-        beta, y = mpmath.mpf(alpha) - 1, [mpmath.mpf(float(x - z.max())) for x in z]
-        low, high = mpmath.mpf(0), mpmath.mpf(4)
-
-        def powers(c: mpmath.mpf) -> list[mpmath.mpf]:
-            if beta == 0:
-                return [mpmath.exp(t - c) for t in y]
-            return [max(1 + beta * (t - c), mpmath.mpf(0)) ** (1 / beta) for t in y]
-
-        for _ in range(110):
-            middle = (low + high) / 2
-            low, high = (middle, high) if sum(powers(middle)) >= 1 else (low, middle)
-        p = powers(high)
+        y, beta = [mpmath.mpf(float(x)) for x in z], mpmath.mpf(alpha) - 1
         if beta == 0:
             entropy = -sum(x * mpmath.log(x) for x in p)
         else:
             entropy = sum(x - x ** (1 + beta) for x in p) / ((1 + beta) * beta)
         conjugate = sum(x * t for x, t in zip(p, y, strict=True)) + entropy
         exact = [float(conjugate - t) for t in y]
-    for label in range(8):
-        for dtype, tolerance in ((np.float64, 2e-15), (np.float32, 1e-6)):
-            got = pyentmax.entmax_loss(z.astype(dtype), label, alpha)
-            np.testing.assert_allclose(got, exact[label], rtol=tolerance, atol=tolerance)
+    for dtype, tolerance in ((np.float64, 2e-15), (np.float32, 1e-6)):
+        rows = np.broadcast_to(z.astype(dtype), (8, 8))
+        got = pyentmax.entmax_loss(rows, np.arange(8), alpha, reduction="none")
+        np.testing.assert_allclose(got, exact, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(("name", "params"), [("softmax", {}), ("entmax", {"alpha": 1})])
@@ -210,28 +158,6 @@ def test_small_losses_keep_their_digits(name: str, params: dict[str, float]) -> 
             np.testing.assert_allclose(single, exact, rtol=1e-6)
     tied = loss_of(name)([3.0, 3.0, 3.0], 0, **params)
     np.testing.assert_allclose(tied, np.log(3), rtol=1e-15)
-
-
-@pytest.mark.parametrize(("name", "params"), CASES[:10])
-def test_temperature_scales_the_loss(name: str, params: dict[str, float]) -> None:
-    """L_{tΩ}(z; q) = t L_Ω(z/t; q), with a record of one's own for tΩ."""
-    base, values, t = MAPPINGS[name], tuple(params.values()), 2.5
-    tempered = Mapping(
-        name="tempered",
-        forward=lambda z, **options: base.forward(z / t, *values, **options),
-        support=base.support,
-        jvp=base.jvp,
-        vjp=base.vjp,
-        jacobian=base.jacobian,
-        omega=lambda p, axis=-1: t * base.omega(p, *values, axis=axis),
-        omega_at_vertices=t * base.omega_at_vertices,
-    )
-    z, labels, _ = random_problem(6)
-    np.testing.assert_allclose(
-        fenchel_young_loss(z, labels, tempered),
-        t * loss_of(name)(z / t, labels, **params),
-        rtol=1e-13,
-    )
 
 
 def test_omega_that_is_not_zero_at_corners() -> None:
@@ -248,26 +174,23 @@ def test_omega_that_is_not_zero_at_corners() -> None:
     )
     z, labels, q = random_problem(7)
     for y in (labels, q):
-        np.testing.assert_allclose(
-            fenchel_young_loss(z, y, euclidean), pyentmax.sparsemax_loss(z, y), rtol=1e-13
-        )
-    loss, grad = pyentmax.fenchel_young_loss_and_grad(z, labels, euclidean)
-    np.testing.assert_allclose(
-        grad, pyentmax.sparsemax_loss_and_grad(z, labels)[1], rtol=1e-13, atol=1e-16
-    )
-    assert loss > 0
+        loss, grad = pyentmax.fenchel_young_loss_and_grad(z, y, euclidean)
+        expected, slope = pyentmax.sparsemax_loss_and_grad(z, y)
+        np.testing.assert_allclose(loss, expected, rtol=1e-13)
+        np.testing.assert_allclose(grad, slope, rtol=1e-13, atol=1e-16)
 
 
 @every_case
-@pytest.mark.parametrize("axis", [0, 1, -1, -2, -3])
-def test_any_axis(name: str, params: dict[str, float], axis: int) -> None:
+def test_any_axis(name: str, params: dict[str, float]) -> None:
     z, labels, q = random_problem(8)
-    for y, moved in ((labels, labels), (q, np.moveaxis(q, -1, axis))):
-        loss, grad = loss_and_grad_of(name)(z, y, **params, reduction="none")
+    for axis in (0, 1, -2, -3):
+        options: dict[str, Any] = {**params, "reduction": "none"}
         scores = np.moveaxis(z, -1, axis)
-        got, got_grad = loss_and_grad_of(name)(scores, moved, **params, axis=axis, reduction="none")
-        np.testing.assert_allclose(got, loss, rtol=1e-13, atol=1e-15)
-        np.testing.assert_allclose(np.moveaxis(got_grad, axis, -1), grad, rtol=0, atol=1e-15)
+        for y, moved in ((labels, labels), (q, np.moveaxis(q, -1, axis))):
+            loss, grad = loss_and_grad_of(name)(z, y, **options)
+            got, got_grad = loss_and_grad_of(name)(scores, moved, axis=axis, **options)
+            np.testing.assert_allclose(got, loss, rtol=1e-13, atol=1e-15)
+            np.testing.assert_allclose(np.moveaxis(got_grad, axis, -1), grad, rtol=0, atol=1e-15)
 
 
 @every_case
@@ -349,50 +272,54 @@ def test_targets_of_uncounted_rows_are_ignored(
 
 
 @every_case
-@pytest.mark.parametrize("filler", [np.nan, np.inf, -1.0])
 def test_distributions_may_hold_anything_under_the_mask(
-    name: str, params: dict[str, float], filler: float
+    name: str, params: dict[str, float]
 ) -> None:
     z, _, q = random_problem(15)
     mask = np.arange(5) != 3
     q = np.where(mask, q, 0)
     q /= q.sum(axis=-1, keepdims=True)
     expected = loss_and_grad_of(name)(z, q, **params, mask=mask)
-    got = loss_and_grad_of(name)(z, np.where(mask, q, filler), **params, mask=mask)
-    np.testing.assert_array_equal(got[0], expected[0])
-    np.testing.assert_array_equal(got[1], expected[1])
-
-
-def test_masked_arrays_are_refused_by_name() -> None:
-    z, labels, q = random_problem()
-    hidden = np.zeros(z.shape, bool)
-    with pytest.raises(TypeError, match=r"y is a numpy\.ma array.*ignore_index"):
-        pyentmax.softmax_loss(z, np.ma.array(labels, mask=labels == 0))
-    with pytest.raises(TypeError, match=r"y is a numpy\.ma array"):
-        pyentmax.softmax_loss(z, np.ma.array(q, mask=hidden))
-    with pytest.raises(TypeError, match=r"mask is a numpy\.ma array; .*True where"):
-        pyentmax.softmax_loss(z, labels, mask=np.ma.array(~hidden, mask=hidden))
-    with pytest.raises(TypeError, match=r"weight is a numpy\.ma array; .*\.filled"):
-        pyentmax.softmax_loss(z, labels, weight=np.ma.array(np.ones((3, 4)), mask=labels == 0))
-    with pytest.raises(TypeError, match=r"out is a numpy\.ma array; .*plain"):
-        pyentmax.softmax(z, out=np.ma.array(np.zeros(z.shape), mask=hidden))
-    with pytest.raises(TypeError, match=r"z is a numpy\.ma array; .*mask="):
-        pyentmax.softmax_loss(np.ma.array(z, mask=hidden), labels)
+    for filler in (np.nan, np.inf, -1.0):
+        got = loss_and_grad_of(name)(z, np.where(mask, q, filler), **params, mask=mask)
+        np.testing.assert_array_equal(got[0], expected[0])
+        np.testing.assert_array_equal(got[1], expected[1])
 
 
 def test_options_that_do_not_fit_are_refused() -> None:
     z, labels, q = random_problem()
-    with pytest.raises(ValueError, match=r"ignore_index is for integer labels.*weight=0"):
-        pyentmax.softmax_loss(z, q, ignore_index=-1)
-    with pytest.raises(TypeError, match=r"label_smoothing must be a number in \[0, 1\], got str"):
-        pyentmax.softmax_loss(z, labels, label_smoothing="a")
-    with pytest.raises(ValueError, match="weight must be finite in float64, got inf"):
-        pyentmax.softmax_loss(z, labels, weight=np.inf)
-    with pytest.raises(ValueError, match=r"weight must be finite in float32, got 1e\+39"):
-        pyentmax.sparsemax_loss(np.float32([[5, 0]]), [0], weight=[1e39], reduction="sum")
+    hidden, masked, loss = np.zeros(z.shape, bool), np.ma.array, pyentmax.softmax_loss
+    wrong: list[tuple[type[Exception], str, Any]] = [
+        (TypeError, r"y is a numpy\.ma array.*ignore_index", lambda: loss(z, masked(labels))),
+        (TypeError, r"y is a numpy\.ma array", lambda: loss(z, masked(q, mask=hidden))),
+        (TypeError, r"mask is a numpy\.ma array; .*True where",
+         lambda: loss(z, labels, mask=masked(~hidden))),
+        (TypeError, r"weight is a numpy\.ma array; .*\.filled",
+         lambda: loss(z, labels, weight=masked(np.ones((3, 4))))),
+        (TypeError, r"out is a numpy\.ma array; .*plain",
+         lambda: pyentmax.softmax(z, out=masked(np.zeros(z.shape)))),
+        (TypeError, r"z is a numpy\.ma array; .*mask=", lambda: loss(masked(z), labels)),
+        (ValueError, r"ignore_index is for integer labels.*weight=0",
+         lambda: loss(z, q, ignore_index=-1)),
+        (TypeError, r"label_smoothing must be a number in \[0, 1\], got str",
+         lambda: loss(z, labels, label_smoothing="a")),
+        (ValueError, "weight must be finite in float64, got inf",
+         lambda: loss(z, labels, weight=np.inf)),
+        (ValueError, r"weight must be finite in float32, got 1e\+39",
+         lambda: loss(np.float32([[5, 0]]), [0], weight=[1e39], reduction="sum")),
+        (TypeError, r"mapping must be a Mapping or the name.*got a function",
+         lambda: fenchel_young_loss(z, labels, pyentmax.softmax)),
+        (ValueError, "mapping must be one of softmax, .*got 'hardmax'",
+         lambda: fenchel_young_loss([[1.0]], [0], "hardmax")),
+        (TypeError, r"entmax takes the parameters \(alpha\), got \(\)",
+         lambda: fenchel_young_loss([[1.0]], [0], "entmax")),
+        (TypeError, r"softmax takes the parameters \(\), got \(k\)",
+         lambda: fenchel_young_loss([[1.0]], [0], "softmax", k=3)),
+    ]  # fmt: skip
+    for error, message, call in wrong:
+        with pytest.raises(error, match=message):
+            call()
     assert pyentmax.sparsemax_loss(np.float32([[5, 0]]), [0], weight=[1e39]) == 0
-    with pytest.raises(TypeError, match=r"mapping must be a Mapping or the name.*got a function"):
-        fenchel_young_loss(z, labels, pyentmax.softmax)
 
 
 @every_case
@@ -440,36 +367,28 @@ def test_dtypes(name: str, params: dict[str, float]) -> None:
 @every_case
 def test_bad_input_is_named(name: str, params: dict[str, float]) -> None:
     z, labels, q = random_problem()
-
-    def loss(*args: Any, **options: Any) -> Any:
-        return loss_of(name)(*args, **params, **options)
-
-    with pytest.raises(ValueError, match="reduction must be one of mean, sum, none, got 'avg'"):
-        loss(z, labels, reduction="avg")
-    with pytest.raises(ValueError, match=r"label_smoothing must be in \[0, 1\], got 2"):
-        loss(z, labels, label_smoothing=2)
-    with pytest.raises(ValueError, match=r"labels must be in 0 … 4, got 5.*ignore_index"):
-        loss(z, np.full((3, 4), 5))
-    with pytest.raises(ValueError, match=r"got -100; rows to leave out"):
-        loss(z, np.full((3, 4), -100), ignore_index=-1)
-    with pytest.raises(ValueError, match=r"y must be integer labels of shape \(3, 4\) or"):
-        loss(z, labels[0])
-    with pytest.raises(ValueError, match=r"got dtype float64 and shape \(3, 4\)"):
-        loss(z, labels.astype(float))
-    with pytest.raises(ValueError, match=r"must be ≥ 0 and sum to 1 within 0\.004"):
-        loss(z, q * 0.99)
-    with pytest.raises(ValueError, match=r"smallest entry of -1"):
-        loss(z, np.eye(5)[labels] * 2 - np.eye(5)[(labels + 1) % 5])
-    with pytest.raises(ValueError, match="weight must be at least 0, got -1"):
-        loss(z, labels, weight=-1)
-    with pytest.raises(ValueError, match=r"weight of shape \(3,\) does not broadcast"):
-        loss(z, labels, weight=np.ones(3))
+    negative = np.eye(5)[labels] * 2 - np.eye(5)[(labels + 1) % 5]
+    wrong: list[tuple[str, Any, dict[str, Any]]] = [
+        ("reduction must be one of mean, sum, none, got 'avg'", labels, {"reduction": "avg"}),
+        (r"label_smoothing must be in \[0, 1\], got 2", labels, {"label_smoothing": 2}),
+        (r"labels must be in 0 … 4, got 5.*ignore_index", np.full((3, 4), 5), {}),
+        (r"got -100; rows to leave out", np.full((3, 4), -100), {"ignore_index": -1}),
+        (r"y must be integer labels of shape \(3, 4\) or", labels[0], {}),
+        (r"got dtype float64 and shape \(3, 4\)", labels.astype(float), {}),
+        (r"must be ≥ 0 and sum to 1 within 0\.004", q * 0.99, {}),
+        (r"smallest entry of -1", negative, {}),
+        ("weight must be at least 0, got -1", labels, {"weight": -1}),
+        (r"weight of shape \(3,\) does not broadcast", labels, {"weight": np.ones(3)}),
+    ]
+    for message, y, options in wrong:
+        with pytest.raises(ValueError, match=message):
+            loss_of(name)(z, y, **params, **options)
 
 
 def test_distributions_in_bfloat16_are_accepted() -> None:
     """1/13 is off by nearly 2⁻⁸ of itself, and so is the sum; own results were refused."""
     dtype = pytest.importorskip("ml_dtypes").bfloat16
-    for d in range(1, 300):
+    for d in (1, 2, 3, 13, 100, 299):
         uniform = np.full(d, 1 / d).astype(dtype)
         np.testing.assert_allclose(
             loss_of("softmax")(np.zeros(d), uniform), 0, rtol=0, atol=2.0**-8 * 6
@@ -489,18 +408,9 @@ def test_regularisers_in_bfloat16_stay_in_it(name: str) -> None:
     assert not np.signbit(values).any()
 
 
-def test_unknown_mappings_and_parameters_are_named() -> None:
-    with pytest.raises(ValueError, match="mapping must be one of softmax, .*got 'hardmax'"):
-        fenchel_young_loss([[1.0]], [0], "hardmax")
-    with pytest.raises(TypeError, match=r"entmax takes the parameters \(alpha\), got \(\)"):
-        fenchel_young_loss([[1.0]], [0], "entmax")
-    with pytest.raises(TypeError, match=r"softmax takes the parameters \(\), got \(k\)"):
-        fenchel_young_loss([[1.0]], [0], "softmax", k=3)
-
-
 @pytest.mark.parametrize("form", ["", ".reference"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("size", [2.0**-1040, 1e-50, 1e-30, 1.0, 1e30, 3e38, 1e100, 1.7e308])
+@pytest.mark.parametrize("size", [2.0**-1040, 1e-50, 1e30, 3e38, 1.7e308])
 def test_mean_depends_on_ratios_of_weights(size: float, dtype: type, form: str) -> None:
     z = np.array([[1, 0.5, 0], [0, 2, 0.3], [-np.inf] * 3], dtype)
     for name in ("softmax", "sparsemax", "entmax15"):
@@ -537,7 +447,7 @@ def test_masked_scores_add_nothing_to_losses(form: str, dtype: type) -> None:
 def test_rows_of_weight_0_change_no_bit() -> None:
     """The mean was scaled by a ratio of two sums, equal but for the order of their terms."""
     rng = np.random.default_rng(3)
-    for length in range(5, 30):
+    for length in range(5, 30, 5):
         z = rng.standard_normal((length, 32, 9)).astype(np.float32)
         y = rng.integers(9, size=(length, 32))
         lengths = rng.integers(1, length + 1, 32)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
 import mpmath
 import numpy as np
 import pytest
+from crowded_rows import crowded_rows
 from stages import slow
 
 from pyentmax.thresholds import (
@@ -81,13 +83,11 @@ def test_bisection_of_p_max_agrees_with_bisection(alpha: float) -> None:
 
 def test_fewer_bisection_passes_give_fewer_bits() -> None:
     x = rows(4)
-    exact = sort_sparsemax(x).tau
-    for passes in (5, 10, 20):
+    for passes in (5, 20):
         result = bisection(x, 2, passes)
         assert result.passes == passes
-        error = np.abs(result.tau - exact).max()
-        assert error <= 2.0**-passes
-        assert error >= 2.0 ** (-passes - 10)
+        error = np.abs(result.tau - sort_sparsemax(x).tau).max()
+        assert 2.0 ** (-passes - 10) <= error <= 2.0**-passes
 
 
 def test_tsallis_exp_limits() -> None:
@@ -133,7 +133,7 @@ SOLVERS = (
     + [(1.5, name, solve) for name, solve in AT_15.items()]
     + [
         (alpha, name, lambda x, solve=solve, alpha=alpha: solve(x, alpha))
-        for alpha in (1.01, 1.1, 1.33, 1.5, 1.75, 2, 2.5, 4, 10)
+        for alpha in (1.01, 1.33, 1.5, 2, 2.5, 10)
         for name, solve in GENERAL.items()
         if alpha <= 2 or name not in UP_TO_2
     ]
@@ -212,7 +212,7 @@ def test_every_solver_finds_the_threshold(
 def test_solvers_on_long_rows_and_minus_infinity(
     alpha: float, solve: Callable[..., Threshold]
 ) -> None:
-    x = adversarial_rows(1000)
+    x = adversarial_rows(300)
     tau, size, _ = solve(x)
     by_bisection = bisection(x, alpha).tau
     top = np.abs(x.max(axis=-1, keepdims=True))
@@ -224,35 +224,29 @@ def test_solvers_on_long_rows_and_minus_infinity(
     assert (size >= 1).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, *slow(np.float64)])
-@pytest.mark.parametrize(
-    ("alpha", "solve"),
-    [*((2, solve) for solve in AT_2.values()), *((1.5, solve) for solve in AT_15.values())],
-)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("alpha", "solvers"), [(2, AT_2), (1.5, AT_15)], ids=["2", "1.5"])
 def test_running_sums_are_corrected(
-    alpha: float, solve: Callable[..., Threshold], dtype: type
+    alpha: float, solvers: dict[str, Callable[..., Threshold]], dtype: type
 ) -> None:
     """Rows all in the support, where τ has a closed form; one score leads, or all are close.
 
     Sums and bounds kept up to date score by score are off by up to thousands of ε there.
     """
-    close = np.random.default_rng(2).random(300) * 1e-3
-    led = np.append(0, np.random.default_rng(2).random(9999) * 1e-6 - 0.9)
-    for row in (close, led):
+    rng = np.random.default_rng(2)
+    for row in (rng.random(300) * 1e-3, np.append(0, rng.random(2999) * 1e-6 - 0.9)):
         x = row.astype(dtype)
         x -= x.max()
-        tau, size, _ = solve(x)
-        assert size == x.size
         with mpmath.workdps(40):
             scores = [mpmath.mpf(float(score)) for score in x]
-            total = mpmath.fsum(scores)
-            if alpha == 2:
-                exact = (total - 1) / x.size
-            else:
-                squares = mpmath.fsum(score * score for score in scores)
-                exact = (total - mpmath.sqrt(total**2 - x.size * (squares - 1))) / x.size
-            error = abs(mpmath.mpf(float(tau[0])) - exact)
-            assert error <= np.finfo(dtype).eps * abs(exact)
+            total, squares = mpmath.fsum(scores), mpmath.fsum(score * score for score in scores)
+            root = mpmath.sqrt(total**2 - x.size * (squares - 1))
+            exact = (total - (1 if alpha == 2 else root)) / x.size
+            for name, solve in solvers.items():
+                tau, size, _ = solve(x)
+                assert size == x.size, name
+                error = abs(mpmath.mpf(float(tau[0])) - exact)
+                assert error <= np.finfo(dtype).eps * abs(exact), name
 
 
 def test_numbers_of_passes() -> None:
@@ -275,9 +269,9 @@ def test_numbers_of_passes() -> None:
         assert halley(x, alpha).passes <= 30 < bisection(x, alpha).passes
 
 
-@pytest.mark.parametrize("alpha", [1.01, 1.5, 2, 3, 10, 50])
+@pytest.mark.parametrize("alpha", [1.01, 2, 10, 50])
 def test_halley_ends_before_its_limit(alpha: float) -> None:
-    for d in (2, 17, 1000):
+    for d in (2, 17, 300):
         passes = halley(adversarial_rows(d) * (alpha - 1), alpha).passes
         assert passes < 3 * 54 - 1, "ended by its bracket, not by the limit"
 
@@ -360,6 +354,18 @@ def test_water_fill_agrees_with_sort(fill: Callable[..., Any], scale: float) -> 
     np.testing.assert_array_equal(short, there / 100)
 
 
+@pytest.mark.parametrize("d", [300, 3000])
+def test_water_fill_of_ties_corrects_the_rounding_of_its_level(d: int) -> None:
+    """Hundreds of entries share it: the row is solved again relative to a level a little below."""
+    z, epsilon = crowded_rows(d, np.float64), np.finfo(float).eps
+    p, passes = newton_water_fill(z, np.full_like(z, 0.9), 1)
+    off = np.abs([math.fsum(row.tolist()) - 1 for row in p])
+    assert (off <= epsilon * np.sqrt(d)).all()
+    exact = project_capped_simplex(z.astype(np.longdouble), np.longdouble(0.9), 1).p
+    np.testing.assert_allclose(p, exact.astype(float), rtol=0, atol=epsilon)
+    assert passes <= 25, "from a level above it takes twice as many"
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_kth_largest_agrees_with_sort(dtype: type) -> None:
     rng = np.random.default_rng(3)
@@ -401,25 +407,16 @@ def test_most_chunks_of_long_row_are_skipped() -> None:
     assert looked_at[1] < 100
 
 
-def test_partial_sort_needs_a_start() -> None:
-    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
-        partial_sort_sparsemax(np.zeros(3), 0)
-
-
 ANY_ALPHA = (bisection, halley, newton_threshold, halley_norm)
 
 
 @pytest.mark.parametrize("solve", ANY_ALPHA)
-def test_alpha_per_row(solve: Callable[..., Threshold]) -> None:
+def test_alpha_per_row_and_outside_its_domain(solve: Callable[..., Threshold]) -> None:
     x, alpha = np.array([[0.3, 0.0], [0.2, -0.1]]), np.array([1.5, 2])
     tau = solve(x, alpha).tau
     each = [solve(row, a).tau for row, a in zip(x, alpha, strict=True)]
     assert tau.shape == (2, 1)
     np.testing.assert_allclose(tau, each, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("solve", ANY_ALPHA)
-def test_alpha_outside_domain_is_named(solve: Callable[..., Threshold]) -> None:
     x = np.zeros((2, 3))
     for alpha in (1, 0.5, np.nan, np.inf, [1.5, 1.0]):
         with pytest.raises(ValueError, match="alpha must be above 1 and .*, got"):
@@ -450,6 +447,8 @@ def test_lists_and_integers_are_accepted(solve: Callable[..., Threshold]) -> Non
     for x in ([], 1.0, np.zeros((2, 0))):
         with pytest.raises(ValueError, match="x must hold rows of at least one score, got shape"):
             solve(x)
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
+        partial_sort_sparsemax(np.zeros(3), 0)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

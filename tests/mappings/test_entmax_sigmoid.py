@@ -9,7 +9,8 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from bounded_oracles import central_difference
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
 from stages import slow
@@ -68,7 +69,7 @@ def exact_loss(z: Any, y: Any, alpha: Any) -> Any:
 def scores(alpha: float, dtype: Any) -> Any:
     """Scores inside the support, at its edge, near 0, and beyond; p(z) is 1 − p(−z)."""
     edge = 1 / (alpha - 1) if alpha > 1.02 else 40.0
-    shares = [1e-30, 1e-8, 0.01, 0.3, 0.7, 0.9, 0.99, 0.9999, 1 - 1e-6, 1.0, 1.5, 1e8]
+    shares = [1e-30, 0.01, 0.3, 0.9, 0.9999, 1 - 1e-6, 1.0, 1e8]
     return np.append(-edge * np.array(shares), [0, edge / 2]).astype(dtype)
 
 
@@ -164,35 +165,25 @@ def test_large_alpha_derivative_near_0_keeps_digits(alpha: float, dtype: Any) ->
     np.testing.assert_array_equal(pe.entmax_sigmoid_grad_alpha(-z, alpha), -found)
 
 
-@pytest.mark.parametrize("name", ["jvp", "vjp"])
-@pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 2.7])
-def test_products_against_differences(name: str, alpha: float) -> None:
-    z = np.array([-0.4, -0.1, 0.0, 0.2, 0.3])
-    product = getattr(pe, f"entmax_sigmoid_{name}")
-
-    def cubes(x: np.ndarray) -> float:
-        return float(np.sum(pe.entmax_sigmoid(x, alpha) ** 3))
-
-    g = 3 * pe.entmax_sigmoid(z, alpha) ** 2
-    pe.check_gradient(cubes, z, lambda z: product(z, g, alpha)).raise_if_failed()
+@pytest.mark.parametrize("product", [pe.entmax_sigmoid_jvp, pe.entmax_sigmoid_vjp])
+def test_products_are_slopes_times_direction(product: Any) -> None:
+    z, v = np.random.default_rng(0).standard_normal((2, 3, 4))
+    alpha = np.array([1, 1.3, 2, 2.7])
+    expected = pe.entmax_sigmoid_grad(z, alpha) * v
+    np.testing.assert_allclose(product(z, v, alpha), expected, rtol=1e-15, atol=0)
+    np.testing.assert_array_equal(product([-9.0, 9.0], [np.nan, np.inf]), 0)
 
 
 def test_vjp_alpha_has_shape_of_alpha() -> None:
     rng = np.random.default_rng(0)
-    z, g = rng.normal(size=(2, 3, 4)), rng.normal(size=(2, 3, 4))
+    z, g = rng.normal(size=(2, 2, 3, 4))
     for shape in ((), (4,), (3, 1), (2, 1, 4)):
-        alpha = 1 + rng.random(shape)
+        alpha = 1.1 + rng.random(shape)
         found = pe.entmax_sigmoid_vjp_alpha(z, g, alpha)
         assert found.shape == shape
-        step = np.zeros(shape)
-        step[(0,) * len(shape)] = 1e-6
-
-        def value(alpha: Any) -> float:
-            return float(np.sum(g * pe.entmax_sigmoid(z, alpha)))
-
-        slope = (value(alpha + step) - value(alpha - step)) / 2e-6
+        slope = central_difference(lambda a: pe.entmax_sigmoid(z, a), alpha, g)
         # Central differences: the step's square, and rounding over the step.
-        np.testing.assert_allclose(found[(0,) * len(shape)], slope, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(found, slope, rtol=1e-6, atol=1e-7)
 
 
 @given(
@@ -200,7 +191,6 @@ def test_vjp_alpha_has_shape_of_alpha() -> None:
     alpha=st.floats(1, 6),
     y=st.floats(0, 1),
 )
-@settings(deadline=None, max_examples=150)
 def test_symmetric_and_monotone_with_convex_loss(z: float, alpha: float, y: float) -> None:
     p, other = (float(pe.entmax_sigmoid(x, alpha)) for x in (z, -z))
     assert 0 <= p <= 1
@@ -241,7 +231,7 @@ def test_losses_against_many_digits(alpha: float, dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("alpha", [1, 1 + 1e-12, 1.01, 1.3, 1.5, 1.8, 2, 2.2, 3, 4.5, 50, np.inf])
+@pytest.mark.parametrize("alpha", [1, 1 + 1e-12, 1.01, 1.3, 1.5, 2, 2.2, 4.5, 50, np.inf])
 def test_kernels_and_bodies_agree(alpha: float, dtype: Any) -> None:
     rng = np.random.default_rng(0)
     edge = min(1 / max(alpha - 1, 1e-3), 30)
@@ -268,7 +258,7 @@ def test_entry_does_not_depend_on_its_place(dtype: Any) -> None:
         np.testing.assert_array_equal(together[:, column], pe.entmax_sigmoid(z[:, column], a))
         alone = [pe.entmax_sigmoid(x, a) for x in z[:5, column]]
         np.testing.assert_array_equal(together[:5, column], alone)
-    many = np.resize(z, (1 << 19, 2))
+    many = np.resize(z, (1 << 16, 2))
     y = (many > 0).astype(dtype)
     cases: Any = ((pe.entmax_sigmoid, ()), (pe.one_vs_all_loss_and_grad, (y,)))
     for function, targets in cases:
@@ -283,25 +273,22 @@ def test_entry_does_not_depend_on_its_place(dtype: Any) -> None:
 
 ELEMENTWISE = ["entmax_sigmoid", "entmax_sigmoid_grad", "entmax_sigmoid_grad2"]
 ELEMENTWISE += ["entmax_sigmoid_grad_alpha"]
-EVERY = [1, 1.01, 1.5, 1.7, 2, 3, 1e6, 1e300, np.inf]
 
 
-@pytest.mark.parametrize("alpha", EVERY)
+@pytest.mark.parametrize("alpha", [1, 1.01, 1.5, 1.7, 2, 3, 1e6, 1e300, np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, *DTYPES])
 def test_special_scores(alpha: float, dtype: Any) -> None:
-    limits = np.array([-np.inf, -np.finfo(dtype).max, 0, np.finfo(dtype).max, np.inf], dtype)
-    z = np.append(limits, [np.nan]).astype(dtype)
+    most = np.finfo(dtype).max
+    z = np.array([-np.inf, -most, 0, most, np.inf, np.nan], dtype)
     with np.errstate(all="raise"):
         p = pe.entmax_sigmoid(z, alpha)
-    assert p.dtype == dtype
-    np.testing.assert_array_equal(p, np.array([0, 0, 0.5, 1, 1, np.nan], dtype))
+    np.testing.assert_array_equal(p, np.array([0, 0, 0.5, 1, 1, np.nan], dtype), strict=True)
     for name in ELEMENTWISE[1:]:
         with np.errstate(all="raise", over="ignore"):  # the slope at 0 is beyond floats for large α
             found = getattr(pe, name)(z, alpha)
         assert found.dtype == dtype
         np.testing.assert_array_equal(found[[0, 1, 3, 4]], 0)
-        assert np.isnan(found[-1])
-        assert not np.isnan(found[2])
+        assert np.isnan(found).tolist() == [False] * 5 + [True]
     for y, right in ((1, [np.inf, None, 0, 0]), (0, [0, 0, None, np.inf])):
         losses = pe.entmax_sigmoid_loss(z[[0, 1, 3, 4]], np.full(4, y), alpha, reduction="none")
         for loss, expected in zip(losses, right, strict=True):
@@ -334,22 +321,23 @@ def test_shapes_dtypes_layouts_masks_and_out(name: str) -> None:
 
 def test_bad_arguments_are_named() -> None:
     z = np.zeros((2, 3))
-    with pytest.raises(ValueError, match="alpha must be at least 1, got 0.5"):
-        pe.entmax_sigmoid(z, 0.5)
-    with pytest.raises(ValueError, match=r"alpha of shape \(2,\) does not broadcast to z"):
-        pe.entmax_sigmoid(z, [1.5, 2])
-    with pytest.raises(ValueError, match=r"v must have the shape of z, \(2, 3\), got \(3,\)"):
-        pe.entmax_sigmoid_jvp(z, np.zeros(3))
-    with pytest.raises(TypeError, match="z must hold real numbers"):
-        pe.entmax_sigmoid([1j])
-    with pytest.raises(ValueError, match="labels must be in 0 … 2, got 3"):
-        pe.one_vs_all_loss(z, [0, 3])
-    with pytest.raises(ValueError, match=r"targets y must be in \[0, 1\], got 2"):
-        pe.one_vs_all_loss(z, np.full((2, 3), 2))
-    with pytest.raises(ValueError, match=r"integer labels of shape \(2,\) or targets of shape"):
-        pe.one_vs_all_loss(z, [0.0, 1.0])
-    with pytest.raises(ValueError, match="reduction must be one of"):
-        pe.entmax_sigmoid_loss(z, z, reduction="average")
+    wrong: list[tuple[type[Exception], str, Any, Any]] = [
+        (ValueError, "alpha must be at least 1, got 0.5", pe.entmax_sigmoid, (z, 0.5)),
+        (ValueError, r"alpha of shape \(2,\) does not .* to z", pe.entmax_sigmoid, (z, [1.5, 2])),
+        (
+            ValueError,
+            r"v must have the shape of z, \(2, 3\), got",
+            pe.entmax_sigmoid_jvp,
+            (z, z[0]),
+        ),
+        (TypeError, "z must hold real numbers", pe.entmax_sigmoid, ([1j],)),
+        (ValueError, "labels must be in 0 … 2, got 3", pe.one_vs_all_loss, (z, [0, 3])),
+        (ValueError, r"targets y must be in \[0, 1\], got 2", pe.one_vs_all_loss, (z, z + 2)),
+        (ValueError, r"integer labels of shape \(2,\) or", pe.one_vs_all_loss, (z, [0.0, 1.0])),
+    ]
+    for error, message, function, given_ in wrong:
+        with pytest.raises(error, match=message):
+            function(*given_)
 
 
 # --- one-vs-all -----------------------------------------------------------------------------------
@@ -389,27 +377,26 @@ def test_one_vs_all_sums_over_classes(alpha: float) -> None:
                 np.testing.assert_array_equal(alone, found[0])
 
 
+def assert_equal_pairs(found: Any, expected: Any) -> None:
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 def test_ignored_targets_count_nothing() -> None:
     rng = np.random.default_rng(0)
     z, labels = rng.normal(size=(4, 3)), np.array([0, -100, 2, -100])
     loss, grad = pe.one_vs_all_loss_and_grad(z, labels, ignore_index=-100)
-    right, slopes = pe.one_vs_all_loss_and_grad(z[::2], labels[::2])
-    np.testing.assert_array_equal(loss, right)
-    np.testing.assert_array_equal(grad[::2], slopes)
+    assert_equal_pairs((loss, grad[::2]), pe.one_vs_all_loss_and_grad(z[::2], labels[::2]))
     np.testing.assert_array_equal(grad[1::2], 0)
     # Of several labels, single ones may be unknown.
     several = np.array([[1, -1, 0], [-1, -1, -1], [0, 1, 1], [1, 1, 1]])
-    found = pe.one_vs_all_loss_and_grad(z, several, ignore_index=-1)
     expected = pe.one_vs_all_loss_and_grad(z, np.maximum(several, 0), mask=several != -1)
-    for mine, theirs in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    for scores_ in (z, np.where(several == -1, np.nan, z)):
+        found = pe.one_vs_all_loss_and_grad(scores_, several, ignore_index=-1)
+        assert_equal_pairs(found, expected)
     each = pe.entmax_sigmoid_loss(z, several, ignore_index=-1, reduction="none")
-    np.testing.assert_array_equal(each == 0, (several == -1) | (each == 0))
+    np.testing.assert_array_equal(each[several == -1], 0)
     assert float(pe.one_vs_all_loss(z, np.full((4, 3), -1), ignore_index=-1)) == 0
-    broken = np.where(several == -1, np.nan, z)
-    found = pe.one_vs_all_loss_and_grad(broken, several, ignore_index=-1)
-    for mine, theirs in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
     zero = pe.one_vs_all_loss(z, [0, 9, 1, 9], weight=[1, 0, 1, 0])
     np.testing.assert_array_equal(zero, pe.one_vs_all_loss(z[::2], [0, 1]))
 
@@ -420,13 +407,11 @@ def test_axes_smoothing_and_alpha_per_class() -> None:
     alpha = np.array([1, 1.3, 1.5, 2])
     last = pe.one_vs_all_loss_and_grad(np.moveaxis(z, 1, -1), labels, alpha)
     along = pe.one_vs_all_loss_and_grad(z, labels, alpha[:, None], axis=1)
-    np.testing.assert_array_equal(along[0], last[0])
-    np.testing.assert_array_equal(along[1], np.moveaxis(last[1], -1, 1))
+    assert_equal_pairs(along, (last[0], np.moveaxis(last[1], -1, 1)))
     one_hot = (labels[:, None] == np.arange(4)[:, None]).astype(float)
     smooth = pe.one_vs_all_loss_and_grad(z, labels, axis=1, label_smoothing=0.2)
     expected = pe.one_vs_all_loss_and_grad(z, 0.8 * one_hot + 0.1, axis=1)
-    for mine, theirs in zip(smooth, expected, strict=True):
-        np.testing.assert_array_equal(mine, theirs)
+    assert_equal_pairs(smooth, expected)
     both = pe.one_vs_all_loss(z, z > 0, axis=(1, 2), reduction="none")
     np.testing.assert_allclose(
         both, pe.entmax_sigmoid_loss(z, z > 0, reduction="none").sum((1, 2)), rtol=1e-13, atol=1e-15
@@ -447,15 +432,13 @@ def test_sigmoid_loss_averages_over_entries() -> None:
     assert float(pe.entmax_sigmoid_loss(np.zeros((0, 2)), np.zeros((0, 2)))) == 0
 
 
-@pytest.mark.parametrize("z", [[[5.0], [-5.0]], [3.0]])
 @pytest.mark.parametrize("kind", [int, bool, float])
-def test_targets_of_another_shape_are_refused(z: Any, kind: type) -> None:
+def test_targets_of_another_shape_are_refused(kind: type) -> None:
     """Of scores in one column, whole targets without it were taken for labels: 0 became 1."""
-    z = np.array(z)
-    y = np.zeros(z.shape[:-1], kind)
-    for loss in (pe.entmax_sigmoid_loss, pe.entmax_sigmoid_loss.reference):
-        shape = re.escape(str(z.shape))
-        with pytest.raises(ValueError, match=rf"^y must have the shape of z, {shape}, got \("):
-            loss(z, y)
-    right = pe.entmax_sigmoid_loss(z, np.zeros(z.shape, kind), reduction="none")
-    np.testing.assert_array_equal(right, np.maximum(z, 0))
+    for z in (np.array([[5.0], [-5.0]]), np.array([3.0])):
+        for loss in (pe.entmax_sigmoid_loss, pe.entmax_sigmoid_loss.reference):
+            shape = re.escape(str(z.shape))
+            with pytest.raises(ValueError, match=rf"^y must have the shape of z, {shape}, got \("):
+                loss(z, np.zeros(z.shape[:-1], kind))
+        right = pe.entmax_sigmoid_loss(z, np.zeros(z.shape, kind), reduction="none")
+        np.testing.assert_array_equal(right, np.maximum(z, 0))
