@@ -12,10 +12,13 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pyentmax.cli import build_parser, main
+from pyentmax.tasks.language_model import Writer
 from pyentmax.tasks.text_files import decode, numbered_lines, read_text
+from pyentmax.tasks.translation import SentencePair, Translator, Words
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = ["scipy", "matplotlib", "tqdm", "pooch", "sentencepiece", "sacrebleu", "threadpoolctl"]
@@ -168,6 +171,48 @@ def test_output_without_greek_letters():
         check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+# --- what models say ------------------------------------------------------------------------------
+TINY = {"width": 8, "layers": 1, "heads": 2, "inner": 8}
+
+
+def test_control_characters_of_models_are_escaped(tmp_path, capsys):
+    text = "\x1b[2J\x9b\n" * 40
+    Writer.untrained(text, np.random.default_rng(0), 8, **TINY).save(tmp_path / "writer")
+    assert main(["sample", str(tmp_path / "writer"), "--length", "60"]) == 0
+    rng, pair = np.random.default_rng(0), SentencePair("a\x1bb", "c\x1b[2Jd")
+    Translator.untrained("transformer", [pair], Words(), rng, **TINY).save(tmp_path / "words")
+    command = ["translate", str(tmp_path / "words"), "a\x1bb"]
+    for options in ([], ["--list"], ["--force", "c\x1b[2Jd"]):
+        assert main([*command, *options]) == 0
+    said = capsys.readouterr().out
+    assert "\\x1b" in said
+    assert not {"\x1b", "\x9b"} & set(said)
+
+
+def test_sample_of_text_without_line_feed_needs_no_option(tmp_path, capsys):
+    for text, beginning in (("to be or not", " "), ("tobeornot", "b")):
+        Writer.untrained(text, np.random.default_rng(0), 8, **TINY).save(tmp_path / "model")
+        assert main(["sample", str(tmp_path / "model"), "--length", "5"]) == 0
+        assert re.fullmatch(f"{beginning}[{text}]{{5}}\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("words", "note"),
+    [
+        (["ein hund", "ein otter ein otter uhu"], "otter uhu"),
+        (["ein hund", "--force", "a \x1botter"], r"\x1botter"),
+        (["ein hund"], ""),
+    ],
+)
+def test_translate_names_unknown_words(tmp_path, capsys, words, note):
+    pairs = [SentencePair("ein hund", "a dog")]
+    rng = np.random.default_rng(0)
+    Translator.untrained("transformer", pairs, Words(), rng, **TINY).save(tmp_path / "best.npz")
+    assert main(["translate", str(tmp_path), *words]) == 0
+    said = capsys.readouterr().err.splitlines()[2:]
+    assert said == ([f"note: words that the model does not know: {note}"] if note else [])
 
 
 # --- text files -----------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def add_commands(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("model", type=Path, metavar="MODEL", help="best.npz, or the folder of a run")
-    add("--beginning", default="\n", help="what the text begins with; a new line if not given")
+    add("--beginning", help="of the text; a new line, or what the model has, if not given")
     add("--length", type=int, default=500, help="characters to write")
     add("--samples", type=int, default=1, metavar="N", help="number of texts")
     add("--temperature", type=float, default=1.0, help="below 1: closer to the most probable")
@@ -98,9 +98,10 @@ def _sample(args: argparse.Namespace) -> None:
     if args.seed < 0:
         raise ValueError(f"--seed: expected a number from 0 up, got {args.seed}")
     writer, rng = Writer.load(args.model), np.random.default_rng(args.seed)
+    beginning = writer.usual_beginning() if args.beginning is None else args.beginning
     for number in range(args.samples):
         if number:
             print("-" * 20)
         options = {name: getattr(args, name) for name in ("temperature", "top_k", "nucleus")}
-        text = writer.write(args.beginning, args.length, rng, **options)
+        text = writer.write(beginning, args.length, rng, **options)
         print(printable(text), flush=True)

@@ -111,6 +111,11 @@ class Writer(SavedModel):
         """The ids of a text's characters; a DataError names one that the model has never seen."""
         return self.vocabulary.encode(text, what="the text")
 
+    def usual_beginning(self) -> str:
+        """A new line, or if the model has never seen one a space, or its first character."""
+        characters = self.vocabulary.tokens[len(SPECIALS) :]
+        return next(c for c in ("\n", " ", *characters) if c in characters)
+
     # --- measuring --------------------------------------------------------------------------------
     def predictions(
         self, tokens: np.ndarray, context: int | None = None, counted: int | None = None

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pyentmax.data import DataError
+from pyentmax.data import DataError, Vocabulary
 from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks import reports
 from pyentmax.tasks.analyse import Analysis
@@ -32,6 +32,8 @@ from pyentmax.tasks.translation.parallel import (
 )
 from pyentmax.tasks.translation.translator import Translator, train_translator
 from pyentmax.training import TrainingConfig, counting
+
+N_NAMED = 20  # unknown words that are named
 
 
 def add_commands(commands: Commands) -> None:
@@ -141,7 +143,9 @@ def _translate(args: argparse.Namespace) -> None:
     for number, (sentence, source) in enumerate(zip(sentences, sources, strict=True), start=1):
         if not source:  # said before anything is computed
             raise DataError(f"sentence {number}: expected at least one word, got {sentence!r}")
+    _note_unknown(sources, translator.source)
     if forced:
+        _note_unknown([translator.segmenter.split(args.force)], translator.target)
         decoding = translator.force(sentences[0], args.force)
         reports.show(translator, sentences[0], sources[0], decoding, args.pictures, "1")
         return
@@ -159,6 +163,14 @@ def _translate(args: argparse.Namespace) -> None:
             reports.show(translator, sentence, source, found, *place, graph=True)
             print(flush=True)
             advance(1)
+
+
+def _note_unknown(sentences: Sequence[Sequence[str]], known: Vocabulary) -> None:
+    """Name the words that become ``<unk>``, on standard error."""
+    unknown = list(dict.fromkeys(t for tokens in sentences for t in tokens if t not in known))
+    if unknown:
+        listed = " ".join(unknown[:N_NAMED]) + " …" * (len(unknown) > N_NAMED)
+        print(f"note: words that the model does not know: {printable(listed)}", file=sys.stderr)
 
 
 class HeadAnalysis(Analysis):
