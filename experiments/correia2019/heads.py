@@ -36,13 +36,16 @@ from pyentmax.tasks.translation import heads
 from pyentmax.training import BEST
 
 DEFAULT = ("transformer-1", "transformer-1.5-late", "transformer-learned-late", "transformer-top8")
-SPARSER = "sparse above softmax"
-OFFSETS = {"-1": "previous", "+1": "next", "+0": "own"}
-POSITIONS = {  # kind and offset → the paper's best heads
-    "encoder -1": "93.5 / 94.4 / 95.9% (median of 3 / 3 / 4 heads)",
-    "encoder +1": "one head each, around 95%",
-    "encoder +0": "–",
-    "decoder -1": "–",
+POSITIONS = ("encoder -1", "encoder +1", "encoder +0", "decoder -1")
+PAPERS = {  # how a row's title begins → what the papers have
+    "JS divergence": "sparse above softmax",
+    "JS minus": "all above",
+    "previous token, encoder": "93.5 / 94.4 / 95.9% (median of 3 / 3 / 4 heads)",
+    "next token": "one head each, around 95%",
+    "joining pieces": "< 80 / 85.6 / 89.8%",
+    "weight on the mark": "98.5 / 97.0 / 99.5%",
+    "context": "figure only",
+    "α": "figure only",
 }
 
 
@@ -90,61 +93,16 @@ def report(lines: list[Line]) -> str:
     for line in lines:
         settings, result = line["settings"], line["result"]
         about = f"{settings['direction']}, {settings['updates']:,} updates, seed {settings['seed']}"
-        models = result["models"]
-        rows = [[name, *cells, paper] for name, cells, paper in _rows(result)]
-        parts += [f"{about}:", markdown(["", *models, "papers"], rows)]
+        rows = [
+            [
+                title,
+                *cells,
+                next((x for start, x in PAPERS.items() if title.startswith(start)), "–"),
+            ]
+            for title, cells in heads.rows(result).items()
+        ]
+        parts += [f"{about}:", markdown(["", *result["models"], "papers"], rows)]
     return "\n\n".join(parts)
-
-
-def _rows(result: dict[str, Any]) -> list[tuple[str, list[str], str]]:
-    """Name, a cell for each model, and what the papers have."""
-    models = list(result["models"].values())
-    rows = [
-        (f"density, {kind}: mean (least to most)", [_span(m["density"][kind]) for m in models], "–")
-        for kind in KINDS
-    ]
-    for kind in KINDS:
-        cells = [f"{np.std(m['density'][kind]):.2f}" for m in models]
-        rows.append((f"its deviation over heads, {kind}", cells, "larger for α learned"))
-    for kind in KINDS:
-        cells = [_span(m["diversity"][kind], 3) for m in models]
-        rows.append((f"JS divergence, {kind}", cells, SPARSER))
-    first, *others = result["models"]
-    gaps = result[f"diversity minus {first}"]
-    cells = ["–"]
-    for name in others:
-        low, high = (np.array([gaps[name][kind][end] for kind in KINDS]) for end in ("low", "high"))
-        cells.append(f"{(low > 0).sum()} above, {(high < 0).sum()} below of {low.size}")
-    rows.append((f"JS beside {first}, 95% bootstrap, layers", cells, "all above"))
-    for name, paper in POSITIONS.items():
-        kind, _, offset = name.partition(" ")
-        best = [f"{np.max(m['positional'][name]):.1%}" for m in models]
-        rows.append((f"{OFFSETS[offset]} token, {kind}: best head", best, paper))
-    for title, part, number, value, paper in (
-        ("joining pieces, best head", "merging", "words", "score", "< 80 / 85.6 / 89.8%"),
-        ("weight on the mark, best head", "marked", "tokens", "mass", "98.5 / 97.0 / 99.5%"),
-    ):
-        if count := models[0][part][number]:
-            best = [f"{np.max(m[part][value]):.1%}" for m in models]
-            rows.append((f"{title} ({count:,} {number})", best, paper))
-    for name, layer in (("bottom", 0), ("top", -1)):
-        last = [f"{np.mean(m['last source token'][layer]):.1%}" for m in models]
-        title = f"context, {name} layer: weight on the last source token"
-        rows.append((title, last, "figure only"))
-    moves = [_moves(m.get("trajectory")) for m in models]
-    rows.append(("α: below start after 10%, largest return, spread", moves, "figure only"))
-    return rows
-
-
-def _span(values: Any, digits: int = 2) -> str:
-    x = np.asarray(values, dtype=float)
-    return f"{x.mean():.{digits}f} ({x.min():.{digits}f} to {x.max():.{digits}f})"
-
-
-def _moves(moved: dict[str, float] | None) -> str:
-    if moved is None:
-        return "–"
-    return f"{moved['below_start']:.0%}, {moved['largest_return']:.2f}, {moved['spread']:.2f}"
 
 
 def draw(lines: list[Line], folder: Path) -> list[Path]:

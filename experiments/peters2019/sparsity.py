@@ -37,21 +37,23 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     """Train a model, and measure the best of its validations."""
     inflector, dev, run = small_run(settings, folder, options, keep="best")
     statistics = sparsity.measure(inflector, dev, beam=settings["beam"])
-    gain, supports = statistics.gain, statistics.supports
+    supports = statistics.supports
     return {
         "accuracy": run["accuracy"],
         "single": 100 * statistics.exactness.single,
         "mean_hypotheses": statistics.exactness.mean_hypotheses,
         "exact_by_beam": {str(beam): 100 * share for beam, share in statistics.by_beam.items()},
-        "undecided": gain.sources,
-        "proved": gain.proved,
-        "missed": gain.missed,
+        "undecided": statistics.undecided,
+        "proved": statistics.proved,
+        "missed": statistics.missed,
         "attended": supports.mean_attention,
         "source_length": float(supports.source_lengths.mean()),
         "possible": supports.mean_output,
         "vocabulary": supports.vocabulary,
-        "calibration_best": None if statistics.best is None else 100 * statistics.best.error,
-        "calibration_listed": None if statistics.listed is None else 100 * statistics.listed.error,
+        **{
+            f"calibration_{name}": found and 100 * found.error
+            for name, found in statistics.calibration.items()
+        },
     }
 
 

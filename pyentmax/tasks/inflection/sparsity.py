@@ -29,18 +29,9 @@ from pyentmax.analysis import (
 )
 from pyentmax.tasks.inflection.examples import Example
 from pyentmax.tasks.inflection.inflector import Inflector
+from pyentmax.tasks.reports import save
 
 PAPER_BEAM = 5
-
-
-@dataclass(frozen=True)
-class ExactSearchGain:
-    """What exact search adds where beam search is not exact."""
-
-    beam: int  #: width of the beam: 5 as in the paper, or the report's own if that is smaller
-    sources: int  #: number of sources for which this beam is not exact
-    proved: int  #: number of those for which exact search proves the most probable string
-    missed: int  #: number of the latter for which the report's beam listed another string first
 
 
 @dataclass(frozen=True)
@@ -51,10 +42,13 @@ class SparsityReport:
     accuracy: float  #: share of examples whose best string is the reference
     exactness: ExactnessStatistics
     by_beam: dict[int, float]  #: width, up to ``beam``, → share of sources for which it is exact
-    gain: ExactSearchGain
+    exact_beam: int  #: a beam's width: 5 as in the paper, or ``beam`` if that is smaller
+    undecided: int  #: number of sources for which that beam is not exact
+    proved: int  #: number of those for which exact search proves the most probable string
+    missed: int  #: number of the latter for which ``beam`` listed another string first
     supports: SupportSizes  #: under forced decoding of the references
-    best: Calibration | None  #: of the best string of each source; None if no string ended
-    listed: Calibration | None  #: of all listed strings; None if no string ended
+    calibration: dict[str, Calibration | None]
+    #: of the "best" string of each source, and of all "listed" ones; None if no string ended
 
 
 def measure(
@@ -75,82 +69,78 @@ def measure(
     if not examples:
         raise ValueError("examples: expected at least one, got none")
     results = inflector.predict(examples, batch_size, beam=beam, progress=progress)
-    decodings = inflector.force_all(examples, batch_size, progress=progress)
     # Exact search, where a beam as wide as the paper's is not exact.
     width = min(PAPER_BEAM, beam)
     needed = [smallest_exact_beam(result) for result in results]
     undecided = [i for i, n in enumerate(needed) if n is None or n > width]
-    found = inflector.predict(
-        [examples[i] for i in undecided],
-        batch_size=batch_size,
-        search="exact",
-        budget=budget,
-        progress=progress,
+    unsure = [examples[i] for i in undecided]
+    searched = inflector.predict(
+        unsure, batch_size, search="exact", budget=budget, progress=progress
     )
-    proved = [(i, result) for i, result in zip(undecided, found, strict=True) if result.proved]
-    missed = sum(result.best.tokens != results[i].best.tokens for i, result in proved)
+    proved = [(i, result) for i, result in zip(undecided, searched, strict=True) if result.proved]
     references = [example.form for example in examples]
     forms = [inflector.form(result.best.tokens) for result in results]
-    calibrations = []
-    for best_only in (True, False):
-        predictions = listed_predictions(results, references, inflector.form, best_only=best_only)
-        calibrations.append(calibration(*predictions) if predictions[0] else None)
+    calibrations = {}
+    for name in ("best", "listed"):
+        probabilities, right = listed_predictions(
+            results, references, inflector.form, best_only=name == "best"
+        )
+        calibrations[name] = calibration(probabilities, right) if probabilities else None
+    decodings = inflector.force_all(examples, batch_size, progress=progress)
     return SparsityReport(
         beam=beam,
         accuracy=word_accuracy(forms, references),
         exactness=exactness_statistics(results),
         by_beam=exactness_by_beam(results, range(1, beam + 1)),
-        gain=ExactSearchGain(width, len(undecided), len(proved), missed),
+        exact_beam=width,
+        undecided=len(undecided),
+        proved=len(proved),
+        missed=sum(result.best.tokens != results[i].best.tokens for i, result in proved),
         supports=support_sizes(said for _, said in decodings),
-        best=calibrations[0],
-        listed=calibrations[1],
+        calibration=calibrations,
     )
 
 
 def describe(report: SparsityReport) -> str:
     """The report as lines of text."""
-    exactness, supports, gain = report.exactness, report.supports, report.gain
-    rows = [
-        ("examples", f"{exactness.count:,}"),
-        (f"right, beam {report.beam}", f"{report.accuracy:.1%}"),
-        ("one sequence holds all probability", f"{exactness.single:.1%}"),
-        ("strings listed, mean", f"{exactness.mean_hypotheses:.2f}"),
-        ("their total probability, mean", f"{exactness.mean_mass:.4f}"),
-    ]
-    rows += [(f"beam {k} is exact", f"{share:.1%}") for k, share in report.by_beam.items()]
-    rows += [
-        (f"not exact with beam {gain.beam}", f"{gain.sources:,}"),
-        ("  best string proved by exact search", _share(gain.proved, gain.sources)),
-        (f"  and it is not the best of beam {report.beam}", f"{gain.missed:,}"),
-        (
-            "source positions attended, mean",
-            f"{supports.mean_attention:.2f} of {supports.source_lengths.mean():.2f}",
-        ),
-        ("tokens possible next, mean", f"{supports.mean_output:.2f} of {supports.vocabulary}"),
-        ("calibration error of the best string", _error(report.best)),
-        ("calibration error of all listed strings", _error(report.listed)),
-    ]
-    width = max(len(name) for name, _ in rows)
-    return "\n".join(f"  {name:{width}}  {value:>16}" for name, value in rows)
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part:,} ({part / whole:.1%})" if whole else "–"
-
-
-def _error(found: Calibration | None) -> str:
-    return "no string ended" if found is None else f"{found.error:.2%}"
+    exactness, supports = report.exactness, report.supports
+    proved = f"{report.proved:,}"
+    if report.undecided:
+        proved += f" ({report.proved / report.undecided:.1%})"
+    attended = f"{supports.mean_attention:.2f} of {supports.source_lengths.mean():.2f}"
+    errors = {
+        name: "no string ended" if found is None else f"{found.error:.2%}"
+        for name, found in report.calibration.items()
+    }
+    rows = {
+        "examples": f"{exactness.count:,}",
+        f"right, beam {report.beam}": f"{report.accuracy:.1%}",
+        "one sequence holds all probability": f"{exactness.single:.1%}",
+        "strings listed, mean": f"{exactness.mean_hypotheses:.2f}",
+        "their total probability, mean": f"{exactness.mean_mass:.4f}",
+        **{f"beam {k} is exact": f"{share:.1%}" for k, share in report.by_beam.items()},
+        f"not exact with beam {report.exact_beam}": f"{report.undecided:,}",
+        "  best string proved by exact search": proved,
+        f"  and it is not the best of beam {report.beam}": f"{report.missed:,}",
+        "source positions attended, mean": attended,
+        "tokens possible next, mean": f"{supports.mean_output:.2f} of {supports.vocabulary}",
+        "calibration error of the best string": errors["best"],
+        "calibration error of all listed strings": errors["listed"],
+    }
+    width = max(map(len, rows))
+    return "\n".join(f"  {name:{width}}  {value:>16}" for name, value in rows.items())
 
 
 def write(report: SparsityReport, out: Path) -> Path:
     """Write ``statistics.json``: all figures, and the data of the pictures."""
     supports = report.supports
+    searched = {"sources": report.undecided, "proved": report.proved, "missed": report.missed}
     numbers = {
         "beam": report.beam,
         "accuracy": report.accuracy,
         "exactness": asdict(report.exactness),
         "exact_by_beam": report.by_beam,
-        "exact_search": asdict(report.gain),
+        "exact_search": {"beam": report.exact_beam, **searched},
         "mean_source_length": float(supports.source_lengths.mean()),
         "mean_attention_support": supports.mean_attention,
         "mean_output_support": supports.mean_output,
@@ -160,7 +150,7 @@ def write(report: SparsityReport, out: Path) -> Path:
         "output_supports": np.bincount(supports.output).tolist(),
         "calibration": {
             name: found and {"error": found.error, "bins": [asdict(one) for one in found.bins]}
-            for name, found in (("best", report.best), ("listed", report.listed))
+            for name, found in report.calibration.items()
         },
     }
     out.mkdir(parents=True, exist_ok=True)
@@ -171,18 +161,13 @@ def write(report: SparsityReport, out: Path) -> Path:
 
 def draw(report: SparsityReport, out: Path) -> list[Path]:
     """Draw exactness by beam, support sizes and, if a string ended, calibration."""
-    from pyentmax.plotting import (
-        plot_exactness_by_beam,
-        plot_reliability,
-        plot_support_sizes,
-        save_figure,
-    )
+    from pyentmax.plotting import plot_exactness_by_beam, plot_reliability, plot_support_sizes
 
-    out.mkdir(parents=True, exist_ok=True)
-    ax = plot_exactness_by_beam(report.by_beam, report.exactness.single)
-    files = [save_figure(ax, out / "exact_by_beam.png")]
-    files.append(save_figure(plot_support_sizes(report.supports), out / "support_sizes.png"))
-    labelled = {"best string": report.best, "all listed": report.listed}
-    if found := {label: one for label, one in labelled.items() if one is not None}:
-        files.append(save_figure(plot_reliability(found), out / "calibration.png"))
-    return files
+    pictures = {
+        "exact_by_beam": plot_exactness_by_beam(report.by_beam, report.exactness.single),
+        "support_sizes": plot_support_sizes(report.supports),
+    }
+    labels = {"best": "best string", "listed": "all listed"}
+    if found := {labels[name]: one for name, one in report.calibration.items() if one is not None}:
+        pictures["calibration"] = plot_reliability(found)
+    return save(pictures, out)

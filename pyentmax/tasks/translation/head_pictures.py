@@ -20,8 +20,8 @@ from pyentmax.plotting import (
     plot_head_densities,
     plot_head_diversity,
     plot_positional_confidence,
-    save_figure,
 )
+from pyentmax.tasks.reports import save
 from pyentmax.tasks.translation.heads import MARKS, QUESTION_WORDS, Measured
 from pyentmax.tasks.translation.parallel import SentencePair
 
@@ -55,16 +55,18 @@ def draw(
     -------
     list of Path
     """
+    split = found[0].translator.segmenter.split
+    fitting = (pair for pair in pairs if SHORTEST <= len(split(pair.source)) <= LONGEST)
+    example = next(fitting, pairs[0])
     pictures = _corpus_pictures(found) | {
-        "previous_token": _previous_token(found, pairs),
+        "previous_token": _best_heads(found, [example], _previous_token),
         "merging": _merging(found, pairs),
         "question": _question(found, pairs, looking, marks),
         "ambiguity": _ambiguity(found, pairs),
-        "patterns": _patterns(found, pairs),
-        "context": _context(found, pairs),
+        "patterns": _patterns(found, example),
+        "context": _context(found, example),
     }
-    out.mkdir(parents=True, exist_ok=True)
-    return [save_figure(ax, out / f"{name}.png") for name, ax in pictures.items() if ax is not None]
+    return save({name: ax for name, ax in pictures.items() if ax is not None}, out)
 
 
 def _corpus_pictures(found: Sequence[Measured]) -> dict[str, Any]:
@@ -76,18 +78,17 @@ def _corpus_pictures(found: Sequence[Measured]) -> dict[str, Any]:
             for one in found
         }
 
+    positional = {
+        f"{kind}, {OFFSET_NAMES[offset]} token": {
+            one.label: one.heads.positional[kind, offset].mean for one in found
+        }
+        for kind, offset in found[0].heads.positional
+    }
     pictures = {
         "density_histograms": plot_density_histograms(by_kind("density", "values")),
         "densities": plot_head_densities(by_kind("density", "mean")),
         "diversity": plot_head_diversity(by_kind("diversity", "mean")),
-        "positional": plot_positional_confidence(
-            {
-                f"{kind}, {OFFSET_NAMES[offset]} token": {
-                    one.label: one.heads.positional[kind, offset].mean for one in found
-                }
-                for kind, offset in found[0].heads.positional
-            }
-        ),
+        "positional": plot_positional_confidence(positional),
     }
     if watched := [one.watched for one in found if one.watched]:
         paths = {kind: watched[-1][kind] for kind in KINDS}
@@ -149,29 +150,19 @@ def _best_heads(
     return plot_attention_panels(panels, columns=len(found)) if panels else None
 
 
-def _example(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> SentencePair:
-    """The first sentence of fitting length, or the first of all."""
-    split = found[0].translator.segmenter.split
-    fitting = (pair for pair in pairs if SHORTEST <= len(split(pair.source)) <= LONGEST)
-    return next(fitting, pairs[0])
-
-
-def _previous_token(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
-    def measure(one: Measured) -> tuple[str, Any]:
-        means = {kind: one.heads.positional[kind, -1].mean for kind in ("encoder", "decoder")}
-        return max(means.items(), key=lambda item: item[1].max())
-
-    return _best_heads(found, [_example(found, pairs)], measure)
+def _previous_token(one: Measured) -> tuple[str, Any]:
+    means = {kind: one.heads.positional[kind, -1].mean for kind in ("encoder", "decoder")}
+    return max(means.items(), key=lambda item: item[1].max())
 
 
 def _merging(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
-    """On a sentence with a word of several pieces, if there is one."""
+    """On a sentence with a word of several pieces, if there is one; rather a short one."""
     if not found[0].heads.merging.counts.any():
         return None
     split = found[0].translator.segmenter.split
     joined = [pair for pair in pairs if word_clusters(split(pair.source))]
-    chosen = [_example(found, joined)] if joined else []
-    return _best_heads(found, chosen, lambda one: ("encoder", one.heads.merging.mean))
+    joined.sort(key=lambda pair: not SHORTEST <= len(split(pair.source)) <= LONGEST)
+    return _best_heads(found, joined[:1], lambda one: ("encoder", one.heads.merging.mean))
 
 
 def _question(
@@ -247,10 +238,10 @@ def _ambiguity(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     return plot_attention_panels(panels, columns=2)
 
 
-def _patterns(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
+def _patterns(found: Sequence[Measured], example: SentencePair) -> Any:
     """The heads of one decoder layer at one token, below patterns that no sentence changes."""
     one = max(found, key=lambda one: one.heads.density["decoder"].mean.std())
-    shown = _Shown(one, _example(found, pairs))
+    shown = _Shown(one, example)
     layer = int(np.argmax(one.heads.density["decoder"].mean.std(axis=1)))  # where heads differ most
     weights = shown.weights["decoder"][layer]
     at = weights.shape[-1] - 2
@@ -269,15 +260,15 @@ def _patterns(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
     return plot_attention_panels([AttentionPanel(title, rows, read, labels)])
 
 
-def _context(found: Sequence[Measured], pairs: Sequence[SentencePair]) -> Any:
+def _context(found: Sequence[Measured], example: SentencePair) -> Any:
     """Context attention, mean of its heads, of the first model and of a top-k or the last one."""
     chosen = [found[0]]
     if len(found) > 1:
         chosen.append(([one for one in found[1:] if one.label.startswith("top ")] or found)[-1])
-    pair, panels = _example(found, pairs), []
+    panels = []
     for name, layer in (("bottom", 0), ("top", -1)):
         for one in chosen:
-            shown = _Shown(one, pair)
+            shown = _Shown(one, example)
             last = one.heads.last_source.mean[layer].mean()
             title = f"{one.label}, {name} layer, mean of heads\nlast source token: {last:.1%}"
             weights = shown.weights["context"][layer].mean(axis=0)

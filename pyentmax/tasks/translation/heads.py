@@ -42,6 +42,7 @@ from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.tasks.model_files import best_of
 from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.parallel import SentencePair
+from pyentmax.tasks.translation.segmentation import Words
 from pyentmax.tasks.translation.translator import Translator
 from pyentmax.training import LAST, read_history
 
@@ -60,8 +61,8 @@ class Measured:
 
     Attributes
     ----------
-    label, path : str
-        Its attention in words, and the file.
+    label : str
+        Its attention in words.
     translator : Translator
     heads : HeadMeasures
     watched : dict
@@ -71,7 +72,6 @@ class Measured:
     """
 
     label: str
-    path: str
     translator: Translator
     heads: HeadMeasures
     watched: dict[str, Any]
@@ -111,27 +111,29 @@ def measure(
     found = []
     for path in paths:
         translator = Translator.load(path)
-        model = translator.model
+        model, split = translator.model, translator.segmenter.split
         if not isinstance(model, Transformer):
             raise DataError(
                 f"{path}: expected a Transformer, whose heads can be measured; got a recurrent "
                 "network, which has one attention"
             )
         encoded = translator.pairs(pairs)
-        pieces = [translator.segmenter.split(pair.source) for pair in pairs]
+        pieces = [split(pair.source) for pair in pairs]
+        whole_words = isinstance(translator.segmenter, Words)
         heads = measure_heads(
             corpus_attention(model, encoded, progress=progress),
-            clusters=[word_clusters(p) if _has_subwords(p) else [] for p in pieces],
+            clusters=[[] if whole_words else word_clusters(p) for p in pieces],
             marked=[(_among(p, looking), _among(p, marks)) for p in pieces],
         )
         by_k = {k: use_with_k(translator, k, pairs, encoded, translated) for k in ks}
-        found.append(Measured("", str(path), translator, heads, _alpha_trajectories(path), by_k))
-    attentions = [attention_label(one.translator.model.config) for one in found]
+        label, watched = attention_label(model.config), _alpha_trajectories(path)
+        found.append(Measured(label, translator, heads, watched, by_k))
+    labels = [one.label for one in found]
     return [
-        replace(one, label=label)
-        if attentions.count(label) == 1
-        else replace(one, label=f"{label} ({best_of(one.path).parent.name})")
-        for one, label in zip(found, attentions, strict=True)
+        one
+        if labels.count(one.label) == 1
+        else replace(one, label=f"{one.label} ({best_of(path).parent.name})")
+        for one, path in zip(found, paths, strict=True)
     ]
 
 
@@ -164,10 +166,6 @@ def use_with_k(
         translations = list(used.translate_all([pair.source for pair in some], beam=1))
         found["bleu"] = bleu(translations, [pair.target for pair in some]).score
     return found
-
-
-def _has_subwords(pieces: Sequence[str]) -> bool:
-    return any(piece.startswith("▁") for piece in pieces)
 
 
 def _among(pieces: Sequence[str], tokens: Collection[str]) -> np.ndarray:
@@ -203,14 +201,11 @@ def numbers(found: Sequence[Measured]) -> dict[str, Any]:
     first = found[0]
     gaps = {
         one.label: {
-            kind: {
-                name: _rounded(value)
-                for name, value in bootstrap_difference(
+            kind: _rounded(
+                bootstrap_difference(
                     one.heads.diversity[kind], first.heads.diversity[kind]
-                )
-                ._asdict()
-                .items()
-            }
+                )._asdict()
+            )
             for kind in KINDS
         }
         for one in found[1:]
@@ -224,79 +219,35 @@ def numbers(found: Sequence[Measured]) -> dict[str, Any]:
 
 def _model_numbers(one: Measured) -> dict[str, Any]:
     heads, model = one.heads, one.translator.model
-    numbers: dict[str, Any] = {
+    found: dict[str, Any] = {
         "attention": model.config.attention,
-        "alphas": {kind: _rounded(alpha) for kind, alpha in model.alphas().items()},
-        "density": {kind: _rounded(x.mean) for kind, x in heads.density.items()},
-        "diversity": {kind: _rounded(x.mean) for kind, x in heads.diversity.items()},
-        "positional": {
-            f"{kind} {offset:+d}": _rounded(x.mean)
-            for (kind, offset), x in heads.positional.items()
-        },
-        "merging": {"words": int(heads.merging.counts.sum()), "score": _best(heads.merging)},
-        "marked": {"tokens": int(heads.marked.counts.sum()), "mass": _best(heads.marked)},
-        "last source token": _rounded(heads.last_source.mean),
+        "alphas": _rounded(model.alphas()),
+        "density": _rounded(heads.density),
+        "diversity": _rounded(heads.diversity),
+        "positional": _rounded({f"{kind} {n:+d}": x for (kind, n), x in heads.positional.items()}),
+        "merging": {"words": int(heads.merging.counts.sum()), "score": _rounded(heads.merging)},
+        "marked": {"tokens": int(heads.marked.counts.sum()), "mass": _rounded(heads.marked)},
+        "last source token": _rounded(heads.last_source),
         "choice of k": one.by_k,
     }
     if one.watched:
         paths = np.stack([np.asarray(one.watched[kind]) for kind in KINDS], axis=1)
-        numbers["trajectory"] = trajectory_statistics(one.watched["update"], paths)._asdict()
-    return numbers
-
-
-def _best(measure: PerSentence) -> Any:
-    return _rounded(measure.mean) if measure.counts.any() else None
+        found["trajectory"] = trajectory_statistics(one.watched["update"], paths)._asdict()
+    return found
 
 
 def _rounded(values: Any) -> Any:
+    """Arrays, the means of measures, or those in a dict, rounded; None if nothing was counted."""
+    if isinstance(values, dict):
+        return {name: _rounded(value) for name, value in values.items()}
+    if isinstance(values, PerSentence):
+        return _rounded(values.mean) if values.counts.any() else None
     return np.round(np.asarray(values, dtype=float), 4).tolist()
 
 
 def describe(found: Sequence[Measured]) -> str:
     """The main figures as tables in Markdown, a column per model."""
-    all_numbers = numbers(found)
-    models = [all_numbers["models"][one.label] for one in found]
-    gaps = all_numbers[f"diversity minus {found[0].label}"]
-    rows: dict[str, list[str]] = {}
-    for kind in KINDS:
-        rows[f"density, {kind}: mean (least to most)"] = [_span(m["density"][kind]) for m in models]
-    for kind in KINDS:
-        rows[f"JS divergence, {kind}"] = [_span(m["diversity"][kind], 3) for m in models]
-    if gaps:
-        cells = ["–"]
-        for gap in gaps.values():
-            low, high = (np.array([gap[kind][end] for kind in KINDS]) for end in ("low", "high"))
-            cells.append(f"{(low > 0).sum()} above, {(high < 0).sum()} below of {low.size}")
-        rows[f"JS minus {found[0].label}, 95% bootstrap, layers"] = cells
-    for title, name in (
-        ("previous token, encoder", "encoder -1"),
-        ("next token, encoder", "encoder +1"),
-        ("own token, encoder", "encoder +0"),
-        ("previous token, decoder", "decoder -1"),
-    ):
-        rows[f"{title}: best head, and how many ≥ {POSITIONAL:.0%}"] = [
-            f"{np.max(m['positional'][name]):.1%}, "
-            f"{np.count_nonzero(np.array(m['positional'][name]) >= POSITIONAL)}"
-            for m in models
-        ]
-    for title, name, count, value in (
-        ("joining pieces, best head", "merging", "words", "score"),
-        ("weight on the mark, best head", "marked", "tokens", "mass"),
-    ):
-        rows[f"{title} ({models[0][name][count]:,} {count})"] = [
-            "–" if m[name][value] is None else f"{np.max(m[name][value]):.1%}" for m in models
-        ]
-    for name, layer in (("bottom", 0), ("top", -1)):
-        rows[f"context, {name} layer: weight on the last source token"] = [
-            f"{np.mean(m['last source token'][layer]):.1%}" for m in models
-        ]
-    rows["α: below start after 10%, largest return, spread"] = [
-        "{below_start:.0%}, {largest_return:.2f}, {spread:.2f}".format(**m["trajectory"])
-        if "trajectory" in m
-        else "–"
-        for m in models
-    ]
-    tables = [_table("", [one.label for one in found], rows)]
+    tables = [_table("", [one.label for one in found], rows(numbers(found)))]
     if found[0].by_k:
         by_k = {
             f"{one.label}: {name}": [f"{scores[name]:{digits}}" for scores in one.by_k.values()]
@@ -308,13 +259,60 @@ def describe(found: Sequence[Measured]) -> str:
     return "\n\n".join(tables)
 
 
-def _table(corner: str, names: Sequence[str], rows: dict[str, list[str]]) -> str:
+def rows(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Title → a cell for each model, of what `numbers` gave."""
+    models = list(result["models"].values())
+    first, *others = result["models"]
+    cells: dict[str, list[str]] = {}
+    for kind in KINDS:
+        cells[f"density, {kind}: mean (least to most)"] = [
+            _span(m["density"][kind]) for m in models
+        ]
+    for kind in KINDS:
+        cells[f"JS divergence, {kind}"] = [_span(m["diversity"][kind], 3) for m in models]
+    if others:
+        title = f"JS minus {first}, 95% bootstrap, layers"
+        cells[title] = ["–"]
+        for gap in result[f"diversity minus {first}"].values():
+            low, high = (np.array([gap[kind][end] for kind in KINDS]) for end in ("low", "high"))
+            cells[title].append(f"{(low > 0).sum()} above, {(high < 0).sum()} below of {low.size}")
+    for title, name in (
+        ("previous token, encoder", "encoder -1"),
+        ("next token, encoder", "encoder +1"),
+        ("own token, encoder", "encoder +0"),
+        ("previous token, decoder", "decoder -1"),
+    ):
+        heads = [np.array(m["positional"][name]) for m in models]
+        cells[f"{title}: best head, and how many ≥ {POSITIONAL:.0%}"] = [
+            f"{x.max():.1%}, {np.count_nonzero(x >= POSITIONAL)}" for x in heads
+        ]
+    for title, name, count, value in (
+        ("joining pieces, best head", "merging", "words", "score"),
+        ("weight on the mark, best head", "marked", "tokens", "mass"),
+    ):
+        cells[f"{title} ({models[0][name][count]:,} {count})"] = [
+            "–" if m[name][value] is None else f"{np.max(m[name][value]):.1%}" for m in models
+        ]
+    for name, layer in (("bottom", 0), ("top", -1)):
+        cells[f"context, {name} layer: weight on the last source token"] = [
+            f"{np.mean(m['last source token'][layer]):.1%}" for m in models
+        ]
+    cells["α: below start after 10%, largest return, spread"] = [
+        "{below_start:.0%}, {largest_return:.2f}, {spread:.2f}".format(**m["trajectory"])
+        if "trajectory" in m
+        else "–"
+        for m in models
+    ]
+    return cells
+
+
+def _table(corner: str, names: Sequence[str], cells: dict[str, list[str]]) -> str:
     lines = [
         [corner, *names],
         ["---"] * (len(names) + 1),
-        *([name, *x] for name, x in rows.items()),
+        *([name, *x] for name, x in cells.items()),
     ]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _span(values: Any, digits: int = 2) -> str:

@@ -83,21 +83,8 @@ def test_inflect_searches_as_asked(run, capsys):
     best = printed("--best", "1")
     assert "No other has a probability above" in best or "Exact and complete" in best
     assert main(["inflect", str(run), str(run / "best.npz"), "walk", "V;PST"]) == 0  # an ensemble
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["walkß", "V;PST"], "unknown character 'ß'"),
-        (["walk", "V;FUT"], "unknown tag 'FUT'"),
-        (["walk", "V;PST", "--beam", "0"], "beam"),
-        (["walk", "V;PST", "--search", "exact", "--budget", "0"], "budget must be at least 1"),
-        (["walk", "V;PST", "--language", "german"], "unknown language 'german'"),
-    ],
-)
-def test_inflect_refuses(run, capsys, arguments, message):
-    assert main(["inflect", str(run), *arguments]) == 2
-    assert message in capsys.readouterr().err
+    assert main(["inflect", str(run), "walk", "V;FUT"]) == 2
+    assert "unknown tag 'FUT'" in capsys.readouterr().err
 
 
 def test_force_prints_and_draws(run, capsys, tmp_path):
@@ -136,14 +123,10 @@ def test_analyse_refuses_options_of_other_models(run, files, capsys):
     ("options", "message"),
     [
         (["--fertility", "1.5"], "fertility: expected the attention softmax or sparsemax"),
-        (["--loss", "learned"], "only the attention's α can be 'learned'"),
         (["--attention", "0.5"], "mapping: expected α ≥ 1"),
-        (["--dropout", "2"], "dropout: expected a rate in [0, 1)"),
         (["--hold-out", "xyzzy"], "no training lemma is or ends in 'xyzzy'"),
-        (["--hold-out", ""], "base must be a word, got an empty string"),
         (["--train", "empty"], "empty: no examples"),
         (["--train", "bad"], "bad, line 2: expected lemma TAB form TAB tags"),
-        (["--train", "missing"], "missing: No such file or directory"),
     ],
 )
 def test_train_refuses_before_it_writes(files, tmp_path, capsys, monkeypatch, options, message):
@@ -157,20 +140,14 @@ def test_train_refuses_before_it_writes(files, tmp_path, capsys, monkeypatch, op
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
 def test_learned_alpha_is_printed(files, tmp_path, capsys):
-    assert main(train_arguments(files, tmp_path / "r", "--attention", "learned")) == 0
+    options = ["--attention", "learned", "--score", "additive", "--updates", "5"]
+    assert main(train_arguments(files, tmp_path / "r", *options)) == 0
     alpha = re.search(r"attention α (1\.\d\d);", capsys.readouterr().out)[1]
     model = Inflector.load(tmp_path / "r").model
     assert f"{model.attention_alpha:.2f}" == alpha
     assert model.attention_alpha != 1.5, "no gradient reached α"
-
-
-def test_scores_and_fertility_are_options(files, tmp_path):
-    options = ["--score", "additive", "--attention", "2", "--fertility", "1.5", "--updates", "5"]
-    assert main(train_arguments(files, tmp_path / "r", *options)) == 0
-    config = Inflector.load(tmp_path / "r").model.config
-    assert (config.score, config.attention, config.fertility) == ("additive", "2", 1.5)
+    assert model.config.score == "additive"
 
 
 def test_held_out_words_are_named(files, tmp_path, capsys):

@@ -126,12 +126,6 @@ def test_unknown_names_are_refused(server, language, split, message):
     assert server.asked == []
 
 
-def test_languages_of_a_split(server):
-    assert conll2018_languages("dev") == ["english", "old-english", "welsh"]
-    assert conll2018_languages("train-low") == ["welsh"]
-    assert conll2018_languages("train-high") == []
-
-
 # --- a folder -------------------------------------------------------------------------------------
 @pytest.fixture
 def folder(tmp_path):
@@ -176,19 +170,12 @@ def test_checksums_are_those_of_the_files():
     assert found == conll2018._checksums()
 
 
-# --- the command ----------------------------------------------------------------------------------
-def test_command_lists_languages(server, capsys):
+def test_command_lists_languages_and_fetches(server, tmp_path, capsys):
     assert main(["data", "conll2018"]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["welsh", "train-low", "dev"] in lines
-    assert ["english", "dev"] in lines
     assert server.asked == []
-
-
-def test_command_fetches(server, tmp_path, capsys):
     arguments = ["--languages", "all", "--split", "train-low", "dev"]
     assert main(["data", "conll2018", *arguments]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sorted(lines) == sorted(str(task(tmp_path) / name) for name in CONTENTS)
-    assert main(["data", "conll2018", "--languages", "english", "--split", "train-low"]) == 2
-    assert "english has no train-low" in capsys.readouterr().err
