@@ -303,7 +303,7 @@ def test_tokens_are_never_parsed_as_formulas():
             r"2 target tokens .* 1 source tokens, not shape \(1, 2\)",
         ),
         (lambda: plot_forced_decoding(EMPTY, str), "^decoding has no steps to draw"),
-        (lambda: plotting.plot_head_densities({"a": {"x": [1.0]}}), "must have 2 dimensions, got"),
+        (lambda: plotting.plot_head_densities({"a": {"x": [1.0]}}), "arrays of 2 dimensions, got"),
         (lambda: plotting.plot_attention_panels([]), "nothing to draw: expected at least one"),
         (lambda: plotting.plot_alpha_histograms({}), "nothing to draw: expected at least one"),
     ],

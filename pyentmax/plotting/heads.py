@@ -42,8 +42,8 @@ def plot_alpha_trajectories(updates: ArrayLike, alphas: Mapping[str, ArrayLike])
     ('encoder self-attention', 2)
     """
     axes = _panels(alphas, (3.4, 3.2))[0]
-    for ax, (kind, values) in zip(axes, alphas.items(), strict=True):
-        path = _array(values, f"alphas[{kind!r}]", 3)
+    for ax, values in zip(axes, alphas.values(), strict=True):
+        path = _array(values, ndim=3)
         for layer in range(path.shape[1]):
             lines = ax.plot(updates, path[:, layer], color=COLOURS[layer % len(COLOURS)], lw=1.2)
             lines[0].set_label(f"layer {layer + 1}")
@@ -123,13 +123,11 @@ def plot_head_densities(densities: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     >>> [line.get_ydata().tolist() for line in ax.lines]
     [[0.2, 0.1], [0.4, 0.3]]
     """
-    arrays = _by_kind(densities, "densities", 2)
-    ranked = {k: {m: np.sort(x, axis=1) for m, x in models.items()} for k, models in arrays.items()}
-    axes = _curves(ranked, "layer", "density of a head")
-    for ax in axes:
-        ax.set_ylim(0, 1.03)
-        percent_axis(ax)
-    return axes[0]
+    ranked = {
+        kind: {model: np.sort(x, axis=1) for model, x in models.items()}
+        for kind, models in _by_kind(densities, ndim=2).items()
+    }
+    return _curves(ranked, "layer", "density of a head", percent=True)
 
 
 def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axes:
@@ -146,9 +144,9 @@ def plot_head_diversity(diversity: Mapping[str, Mapping[str, ArrayLike]]) -> Axe
     >>> ax.get_ylabel()
     'Jensen-Shannon divergence'
     """
-    axes = _curves(_by_kind(diversity, "diversity", 1), "layer", "Jensen-Shannon divergence")
-    axes[0].set_ylim(0, None)
-    return axes[0]
+    ax = _curves(_by_kind(diversity, ndim=1), "layer", "Jensen-Shannon divergence")
+    ax.set_ylim(0, None)
+    return ax
 
 
 def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]]) -> Axes:
@@ -169,11 +167,7 @@ def plot_positional_confidence(confidences: Mapping[str, Mapping[str, ArrayLike]
         panel: {model: np.sort(np.ravel(x))[::-1] for model, x in models.items()}
         for panel, models in confidences.items()
     }
-    axes = _curves(ranked, "head, by confidence", "mean weight", width=2.5)
-    for ax in axes:
-        ax.set_ylim(0, 1.03)
-        percent_axis(ax)
-    return axes[0]
+    return _curves(ranked, "head, by confidence", "mean weight", width=2.5, percent=True)
 
 
 def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> Axes:
@@ -194,7 +188,7 @@ def plot_choice_of_k(scores: Mapping[str, Mapping[str, float]], label: str) -> A
     """
     ks = list(next(iter(scores.values())))
     arrays = {model: [by_k[k] for k in ks] for model, by_k in scores.items()}
-    ax = _curves({"": arrays}, "k: weights that a head may keep", label, width=4.8)[0]
+    ax = _curves({"": arrays}, "k: weights that a head may keep", label, width=4.8)
     ax.set_xticks(range(1, len(ks) + 1), ks, parse_math=False)
     return ax
 
@@ -252,8 +246,13 @@ def _panels(
 
 
 def _curves(
-    panels: Mapping[str, Mapping[str, Any]], x: str, y: str, width: float = 3.2
-) -> list[Axes]:
+    panels: Mapping[str, Mapping[str, Any]],
+    x: str,
+    y: str,
+    *,
+    width: float = 3.2,
+    percent: bool = False,
+) -> Axes:
     """Panel → model → numbers (n,), or (n, lines), against 1 … n; one legend below all panels."""
     axes = _panels(panels, (width, 3.2))[0]
     for ax, models in zip(axes, panels.values(), strict=True):
@@ -263,25 +262,26 @@ def _curves(
         ax.set_xlabel(x)
         ax.locator_params("x", integer=True)
         remove_frame(ax)
+        if percent:
+            ax.set_ylim(0, 1.03)
+            percent_axis(ax)
     axes[0].set_ylabel(y)
     lines, labels = axes[0].get_legend_handles_labels()
     options = {"loc": "outside lower center", "ncols": min(len(labels), 6), "fontsize": 9}
     legend(axes[0].figure, lines, labels, **options)
-    return axes
+    return axes[0]
 
 
 def _by_kind(
-    values: Mapping[str, Mapping[str, ArrayLike]], name: str, ndim: int
+    values: Mapping[str, Mapping[str, ArrayLike]], ndim: int
 ) -> dict[str, dict[str, NDArray[np.float64]]]:
     """Kind → model → array, from model → kind → array; all models have the kinds of the first."""
-    return {
-        kind: {m: _array(x[kind], f"{name}[{m!r}][{kind!r}]", ndim) for m, x in values.items()}
-        for kind in next(iter(values.values()), {})
-    }
+    kinds = next(iter(values.values()), {})
+    return {k: {model: _array(x[k], ndim) for model, x in values.items()} for k in kinds}
 
 
-def _array(values: ArrayLike, name: str, ndim: int) -> NDArray[np.float64]:
+def _array(values: ArrayLike, ndim: int) -> NDArray[np.float64]:
     array = np.asarray(values, np.float64)
     if array.ndim != ndim:
-        raise ValueError(f"{name} must have {ndim} dimensions, got shape {array.shape}")
+        raise ValueError(f"expected arrays of {ndim} dimensions, got shape {array.shape}")
     return array
