@@ -12,6 +12,11 @@ def slow(*values: Any) -> list[Any]:
     return marked(pytest.mark.slow, values)
 
 
+def sample(values: Any, step: int = 4) -> list[Any]:
+    """Every step-th of these values for the first stage, the others for the second."""
+    return [value if i % step == 0 else slow(value)[0] for i, value in enumerate(values)]
+
+
 def deep(*values: Any) -> list[Any]:
     """These values, for `make check-deep`."""
     return marked(pytest.mark.deep, values)

@@ -38,6 +38,7 @@ def run_over_broken_rows(*kernels: str, lengths: list[int], seeds: int = 1) -> N
     assert done.returncode == 0, f"{kernels} ended with {done.returncode}:\n{done.stderr}"
 
 
+@pytest.mark.slow
 @needs_protection
 def test_no_product_leaves_its_row() -> None:
     run_over_broken_rows(*JVPS, lengths=[1, 2, 16, 33, 300])

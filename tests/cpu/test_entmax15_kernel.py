@@ -359,6 +359,7 @@ def test_other_threads_run_while_the_kernel_does():
     assert during > 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits memory in the manner of Linux")
 @pytest.mark.skipif("sanitize" in _cpu.BUILD_INFO, reason="a sanitizer needs memory without limit")
 def test_no_memory_left_is_a_memory_error():

@@ -10,13 +10,13 @@ import sys
 import numpy as np
 import pytest
 from kernel_operands import BASELINE, KERNELS_OF_ROWS, operands, rows_of_every_kind
-from stages import slow
+from stages import sample, slow
 
 _cpu = pytest.importorskip("pyentmax._cpu", reason="the kernels are not built")
 
 
 @pytest.mark.parametrize("dtype", [np.float32, *slow(np.float64)])
-@pytest.mark.parametrize("name", KERNELS_OF_ROWS)
+@pytest.mark.parametrize("name", sample(KERNELS_OF_ROWS))
 @pytest.mark.parametrize("instruction_set", list(_cpu.BUILDS)[:-1])
 def test_every_build_gives_the_same_bits(instruction_set, name, dtype):
     rng = np.random.default_rng(0)
@@ -63,11 +63,13 @@ def imported_with(wanted):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wanted", "place"), [("", 0), ("baseline", -1)])
 def test_the_variable_chooses_what_runs(wanted, place):
     done = imported_with(wanted)
     assert done.stdout.splitlines() == [list(_cpu.BUILDS)[place], "True"], done.stderr
 
 
+@pytest.mark.slow
 def test_an_unknown_instruction_set_is_an_error():
     assert "must be baseline or empty, got 'avx9'" in imported_with("avx9").stderr

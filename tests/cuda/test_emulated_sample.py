@@ -18,7 +18,10 @@ from test_emulated_derivatives import launch as launch_derivative
 from test_emulated_forward import check, launch
 from test_emulated_launches import check as check_as_launched
 
-pytestmark = pytest.mark.skipif(bool(unavailable()), reason=unavailable())
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(unavailable()), reason=unavailable()),
+]
 
 
 def test_a_mapping() -> None:
