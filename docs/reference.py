@@ -120,7 +120,7 @@ def entry(module: ModuleType, name: str) -> list[str]:
         shown = [f"   :value: {value!r}"] if isinstance(value, (str, int, float, tuple)) else []
         explained = [f"   {line}" for line in explanation(module, name)]
         return [f".. py:data:: {name}", *shown, "", *explained]
-    if value.__name__ != name:
+    if inspect.unwrap(value).__name__ != name:
         return [f".. py:function:: {name}{signature(value)}", "", f"   {summary(module, name)}"]
     return [f".. autofunction:: {full_name}"]
 
@@ -140,8 +140,8 @@ def is_class(value: Any) -> bool:
 def summary(module: ModuleType, name: str) -> str:
     """What a name is, in a line."""
     value = getattr(module, name)
-    if inspect.isroutine(value) and value.__name__ != name:
-        return f"The same function as `{module.__name__}.{value.__name__}`."
+    if inspect.isroutine(value) and (original := inspect.unwrap(value).__name__) != name:
+        return f"The same function as `{module.__name__}.{original}`."
     if is_class(value) or inspect.isroutine(value):
         first, *_ = (inspect.getdoc(value) or "").split("\n\n")
         return escaped(first.replace("\n", " "))

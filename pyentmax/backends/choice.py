@@ -12,8 +12,9 @@ import functools
 import importlib.util
 import os
 import platform
+import sys
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 
@@ -61,44 +62,26 @@ def run_on_gpu(name: str, parameter: Any, values: tuple[Any, ...]) -> Any:
     return NotImplemented if run is None else run(() if parameter is None else (parameter,), values)
 
 
-class WritesOut(Protocol):
-    """A function of plain arrays that writes to ``out=``; `reference` is its body."""
-
-    @property
-    def reference(self) -> Callable[..., None]:
-        """The NumPy body."""
-
-    def __call__(self, *operands: Any, out: Any) -> None:
-        """Run the kernel, or the body."""
-
-
-def writes_out(body: Callable[..., None]) -> WritesOut:
+def writes_out(body: Callable[..., None]) -> Any:
     """Decorator for private functions of plain arrays that write to ``out=``: kernel, or body.
 
-    Nothing is checked or arranged: what the operands may be is between the caller and the function.
+    Nothing is checked or arranged: what the operands may be is between the caller and the function,
+    which has its body as `reference`.
     """
     name = body.__name__
 
     @functools.wraps(body)
     def public(*operands: Any, out: Any) -> None:
         kernel = kernels().get(name) if type(operands[0]) is np.ndarray else None
-        if kernel is None:
-            body(*operands, out=out)
-        else:
-            kernel(*operands, out=out)
+        (kernel or body)(*operands, out=out)
 
     public.reference = body  # type: ignore[attr-defined]
-    return cast("WritesOut", public)
+    return public
 
 
 def packer() -> Callable[..., int] | None:
     """The compiled collector of non-zeros, for `sparse_output`; None without kernels."""
-    if not kernels():
-        return None
-    import pyentmax._cpu as _cpu
-
-    pack: Callable[..., int] = _cpu.pack
-    return pack
+    return sys.modules["pyentmax._cpu"].pack if kernels() else None
 
 
 def describe_backend() -> str:
@@ -122,16 +105,12 @@ def show_config() -> dict[str, Any]:
     ['backend', 'build', 'cuda', 'instruction_set', 'kernels', 'machine', 'numpy', 'python']
     """
     found = kernels()
-    build = instruction_set = None
-    if found:
-        import pyentmax._cpu as _cpu
-
-        build, instruction_set = _cpu.BUILD_INFO, _cpu.INSTRUCTION_SET
+    compiled = sys.modules["pyentmax._cpu"] if found else None
     config = {
         "backend": "cpu" if found else "reference",
         "kernels": sorted(found),
-        "instruction_set": instruction_set,
-        "build": build,
+        "instruction_set": getattr(compiled, "INSTRUCTION_SET", None),
+        "build": getattr(compiled, "BUILD_INFO", None),
         "cuda": _describe_cuda(),
         "numpy": np.__version__,
         "python": platform.python_version(),

@@ -40,8 +40,6 @@ from pyentmax.calls.rows import (
     check_one_axis,
     check_same_shape,
     finish,
-    flattened,
-    unflattened,
     writable_rows,
 )
 from pyentmax.calls.signatures import parameter_names, with_signature
@@ -292,15 +290,16 @@ def _derivative(
                     rows.append(z)
                 each = threads.run(found, rows, None, workers)
             else:
-                columns = [flattened(x) for x in rows]
+                flat = (-1, p.shape[-1])
+                columns = [x.reshape(flat) for x in rows]
                 if parameter is not None:
                     columns.append(parameter.body_operand(value, p.shape[:-1]))
                 if with_scores:
-                    columns.append(flattened(z))
+                    columns.append(z.reshape(flat))
                 options = {}
                 if with_mask:
                     mask = np.ones_like(p, dtype=bool) if mask is None else mask
-                    options["mask"] = flattened(np.broadcast_to(mask, p.shape))
+                    options["mask"] = np.broadcast_to(mask, p.shape).reshape(flat)
                 each = body(*columns, **options)
             parts = [
                 _in_callers_form(result, part, p, shape, axes, dtype, parameter, value_given)
@@ -327,7 +326,7 @@ def _in_callers_form(
 ) -> Any:
     """What a derivative gives for each row of p, in the form that the caller expects."""
     if result == "entries":
-        return finish(unflattened(each, p.shape), shape, axes, dtype)
+        return finish(each.reshape(p.shape), shape, axes, dtype)
     if result == "gradient":
         assert parameter is not None
         return parameter.gradient(each, np.shape(value), p, shape, axes, dtype)

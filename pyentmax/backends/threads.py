@@ -163,10 +163,10 @@ class _Batch:
     """The operands of a kernel, to be cut along the longest axis of their common batch shape."""
 
     def __init__(self, kernel: Callable[..., Any], operands: Sequence[Any]) -> None:
-        self._kernel, self._operands = kernel, operands
-        self._core, self._out_core = core_dimensions(kernel)
+        self._kernel, self._operands = kernel, tuple(operands)
+        self._core = core_dimensions(kernel)
         self._shape = np.broadcast_shapes(
-            *(x.shape[: x.ndim - core] for x, core in zip(operands, self._core, strict=True))
+            *(x.shape[: x.ndim - core] for x, core in zip(operands, self._core, strict=False))
         )
         self.length = max(self._shape, default=0)
         # Counted from the end, where broadcasting aligns shapes.
@@ -181,39 +181,23 @@ class _Batch:
             before = time.perf_counter()
             self._run(slice(0, start), results)
             left = (time.perf_counter() - before) * (self.length / start - 1)
-            count = min(count, int(left / SECONDS_PER_WORKER))
-        if count > 1:
-            self._share_from(start, results, count)
-        else:
-            self._run(slice(start, self.length), results)
+            count = max(1, min(count, int(left / SECONDS_PER_WORKER)))
+        length = self.length - start
+        pieces = min(length, count * _PIECES) if count > 1 else 1
+        edges = [start + length * i // pieces for i in range(pieces + 1)]
+        slices = [slice(*ends) for ends in zip(edges, edges[1:], strict=False)]
+        each(slices, lambda: lambda rows: self._run(rows, results), count)
         return results[0] if len(results) == 1 else results
 
-    def _share_from(self, start: int, results: tuple[Any, ...], count: int) -> None:
-        length = self.length - start
-        pieces = min(length, count * _PIECES)
-        edges = [start + length * i // pieces for i in range(pieces + 1)]
-        left = deque(slice(*ends) for ends in zip(edges, edges[1:], strict=False))
-
-        def work() -> None:
-            while True:
-                try:
-                    rows = left.popleft()
-                except IndexError:
-                    return
-                self._run(rows, results)
-
-        _share(work, min(count, pieces) - 1, left.clear)
-
-    def _run(self, rows: slice, results: tuple[Any, ...]) -> None:
-        self._kernel(*self._inputs(rows), out=self._outputs(results, rows))
-
-    def _inputs(self, rows: slice) -> list[Any]:
-        pairs = zip(self._operands, self._core, strict=True)
-        return [self._piece(x, core, rows) for x, core in pairs]
-
-    def _outputs(self, results: tuple[Any, ...], rows: slice) -> tuple[Any, ...]:
-        pairs = zip(results, self._out_core, strict=True)
-        return tuple(self._piece(x, core, rows) for x, core in pairs)
+    def _run(self, rows: slice, results: tuple[Any, ...]) -> Any:
+        """Call the kernel with some rows of its operands, and of its results if there are any."""
+        pieces = [
+            self._piece(x, core, rows)
+            for x, core in zip(self._operands + results, self._core, strict=False)
+        ]
+        n = len(self._operands)
+        out = {"out": tuple(pieces[n:])} if results else {}
+        return self._kernel(*pieces[:n], **out)
 
     def _piece(self, array: Any, core: int, rows: slice) -> Any:
         place = array.ndim - core + self._axis
@@ -223,7 +207,7 @@ class _Batch:
 
     def _empty_results(self) -> tuple[Any, ...]:
         # The kernel itself says of which dtypes and row shapes, asked about no rows at all.
-        nothing = self._kernel(*self._inputs(slice(0, 0)))
+        nothing = self._run(slice(0, 0), ())
         samples = nothing if isinstance(nothing, tuple) else (nothing,)
         return tuple(np.empty(self._shape + x.shape[len(self._shape) :], x.dtype) for x in samples)
 
@@ -268,6 +252,8 @@ def _share(work: Callable[[], None], helpers: int, give_up: Callable[[], None]) 
 def _hire(work: Callable[[], None], count: int) -> list[Future[None]]:
     """The work handed to threads of the pool; none where the system gives no more threads."""
     global _pool
+    if not count:
+        return []
     from concurrent.futures import ThreadPoolExecutor
 
     with _pool_lock:

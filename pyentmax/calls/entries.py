@@ -47,7 +47,7 @@ def finish_entries(result: Any, mask: Any, dtype: Any, out: Any = None) -> Any:
 def entry_values(parameter: PerRow, value: Any, z: Any) -> Any:
     """A parameter's values in float64, checked, of a shape that broadcasts to the array z."""
     check_broadcasts(parameter.name, value, z)
-    return parameter.checked(value, z[..., None])
+    return parameter.checked(value, z, z.shape)
 
 
 def check_broadcasts(name: str, value: Any, z: Any) -> None:

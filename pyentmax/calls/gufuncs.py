@@ -15,25 +15,13 @@ WORTH_A_COPY = 3
 """So many blocks fewer take less time than copying an operand does."""
 
 
-def core_dimensions(kernel: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many core dimensions each input and output of a ufunc has: 1, 0 and 1 in (n),()->(n).
-
-    None where entries go one by one, of which NumPy has no signature.
-    """
-    signature = kernel.signature
-    if signature is None:
-        return (0,) * kernel.nin, (0,) * kernel.nout
-    return _counted(signature)
-
-
 @functools.cache
-def _counted(signature: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    inputs, outputs = signature.split("->")
-    count = [
-        tuple(len(names.split(",")) if names else 0 for names in re.findall(r"\((.*?)\)", side))
-        for side in (inputs, outputs)
-    ]
-    return count[0], count[1]
+def core_dimensions(kernel: Any) -> list[int]:
+    """How many core dimensions each operand of a ufunc has: 1, 0 and 1 in (n),()->(n)."""
+    if kernel.signature is None:  # entries go one by one
+        return [0] * kernel.nargs
+    operands = re.findall(r"\((.*?)\)", kernel.signature)
+    return [len(names.split(",")) if names else 0 for names in operands]
 
 
 def in_blocks(operand: Any, like: Any, core: int) -> Any:

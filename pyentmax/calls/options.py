@@ -33,14 +33,10 @@ class Options(NamedTuple):
     label_smoothing: float = 0.0
 
 
-def checked_options(
-    reduction: Any = "mean",
-    weight: Any = None,
-    mask: Any = None,
-    ignore_index: Any = None,
-    label_smoothing: Any = 0.0,
-) -> Options:
-    """Options; a ValueError or TypeError for one that no loss accepts."""
+def checked_options(*values: Any, **named: Any) -> Options:
+    """`Options` of these values; a ValueError or TypeError for one that no loss accepts."""
+    options = Options(*values, **named)
+    reduction, _, _, ignore_index, label_smoothing = options
     if reduction not in REDUCTIONS:
         raise ValueError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
     if ignore_index is not None:
@@ -57,4 +53,4 @@ def checked_options(
             )
         if not 0 <= label_smoothing <= 1:
             raise ValueError(f"label_smoothing must be in [0, 1], got {label_smoothing}")
-    return Options(reduction, weight, mask, ignore_index, label_smoothing)
+    return options

@@ -19,7 +19,6 @@ from pyentmax.calls.rows import (
     Axes,
     broadcasts,
     finish,
-    flattened,
     live_entries,
     reduce_to,
     to_rows,
@@ -59,7 +58,7 @@ class PerRow:
         """The values for the arranged probabilities of a derivative, that came as `given`."""
         return self.checked(value, p)
 
-    def checked(self, value: Any, like: Any) -> Any:
+    def checked(self, value: Any, like: Any, batch: tuple[int, ...] | None = None) -> Any:
         """A value for the rows `like` in float64, valid and of a shape that fits their batch.
 
         On a device, where looking would synchronise, NaN stands for invalid values.
@@ -71,7 +70,7 @@ class PerRow:
         else:
             if type(value) is not np.ndarray or value.dtype != np.float64:
                 value = as_floating(value, self.name)[0].astype(np.float64, copy=False)
-            self._check_shape(value, like.shape[:-1])
+            self._check_shape(value, like.shape[:-1] if batch is None else batch)
             if not isinstance(value, np.ndarray):
                 whole = value == np.floor(value) if self.whole else True
                 value = np.where(self._in_range(value) & whole, value, np.nan)
@@ -118,7 +117,7 @@ class PerRow:
         A single number is checked here; on the device, a kernel makes the row of a wrong one NaN.
         """
         if not on_device(value):
-            host = self.checked(value, np.broadcast_to(np.float64(0), (*batch, 1)))
+            host = self.checked(value, np.empty(0), batch)
             if host.ndim:
                 beside(host, array, self.name)  # a TypeError that says what to do
             return float(host)
@@ -217,7 +216,7 @@ class UpperBounds:
 
     def body_operand(self, value: Any, batch: tuple[int, ...]) -> Any:
         """What a body takes: of shape (n, d)."""
-        return flattened(value)
+        return value.reshape(-1, value.shape[-1])
 
     def wrong(self, value: Any) -> Any:
         """The rows whose bounds, on a device, are invalid."""

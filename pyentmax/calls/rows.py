@@ -112,7 +112,7 @@ def apply_to_scores(
     """
     scores, top = masked_scores(z, mask, shifted=shifted)
     columns = () if parameter is None else (parameter.body_operand(value, z.shape[:-1]),)
-    p = body(flattened(scores), *columns)
+    p = body(scores.reshape(-1, scores.shape[-1]), *columns)
     if p.ndim != z.ndim:
         p = p.reshape(z.shape)
     if p.dtype == np.bool_:  # a support
@@ -314,36 +314,6 @@ def _order(count: int, axes: Axes) -> tuple[int, ...]:
 def _inverse_order(count: int, axes: Axes) -> tuple[int, ...]:
     order = _order(count, axes)
     return tuple(order.index(a) for a in range(count))
-
-
-def flattened(rows: Any) -> Any:
-    """Rows of shape batch + (d,) as (n, d), in the order in which they lie in memory.
-
-    Rows along an inner axis of the caller's array are not contiguous. They stay so: the copy, where
-    one is needed, has the entries of a row as far apart as all rows are many. So the sums of a body
-    run as NumPy runs them along such an axis, to the same bits.
-
-    >>> flattened(np.ones((2, 3, 5))).shape
-    (6, 5)
-    """
-    d = rows.shape[-1]
-    if rows.ndim == 2:
-        return rows
-    strides = getattr(rows, "strides", None)
-    if strides is None or strides[-1] <= rows.itemsize or d == 1:
-        return rows.reshape(math.prod(rows.shape[:-1]), d)
-    return np.moveaxis(rows, -1, 0).reshape(d, math.prod(rows.shape[:-1])).T
-
-
-def unflattened(rows: Any, shape: tuple[int, ...]) -> Any:
-    """Undo `flattened`."""
-    if rows.ndim == len(shape):
-        return rows
-    d = shape[-1]
-    strides = getattr(rows, "strides", None)
-    if rows.shape[0] > 1 and strides is not None and strides[-1] > rows.itemsize:
-        return np.moveaxis(rows.T.reshape((d, *shape[:-1])), 0, -1)
-    return rows.reshape(shape)
 
 
 def reduce_to(array: Any, shape: tuple[int, ...]) -> Any:

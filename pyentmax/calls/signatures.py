@@ -9,7 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from types import CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def with_signature(
@@ -53,6 +55,24 @@ def with_signature(
         setattr(function, name, getattr(body, name))
     function.__defaults__, function.__kwdefaults__ = body.__defaults__, keywords
     return function
+
+
+def renamed(function: F, name: str) -> F:
+    """The same function under another name, which its errors give.
+
+    >>> renamed(parameter_names, "names")()
+    Traceback (most recent call last):
+        ...
+    TypeError: names() missing 1 required positional argument: 'function'
+    """
+    given: Any = function
+    other: Any = FunctionType(given.__code__, given.__globals__, name, given.__defaults__)
+    functools.update_wrapper(other, given)
+    other.__name__ = other.__qualname__ = name
+    other.__kwdefaults__ = given.__kwdefaults__
+    if hasattr(given, "reference"):
+        other.reference = renamed(given.reference, name)
+    return cast(F, other)
 
 
 def parameter_names(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ import numpy as np
 from pyentmax.backends import declare
 from pyentmax.calls.parameters import Budget
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import solve_shifted
 from pyentmax.thresholds.water_filling import project_capped_simplex
@@ -135,7 +136,7 @@ def budget_sparsemax_jvp(p: Any, v: Any, budget: Any, axis: Any = -1, *, mask: A
 
 
 # J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
-budget_sparsemax_vjp = budget_sparsemax_jvp
+budget_sparsemax_vjp = renamed(budget_sparsemax_jvp, "budget_sparsemax_vjp")
 
 
 @declare.parameter_vjp(BUDGET)

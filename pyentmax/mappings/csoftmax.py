@@ -24,6 +24,7 @@ import numpy as np
 from pyentmax.backends import declare
 from pyentmax.calls.parameters import UpperBounds
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
 from pyentmax.thresholds.water_filling import water_fill
@@ -148,7 +149,7 @@ def csoftmax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = None
 
 
 # J is symmetric: with the free entries alone, p is the gradient of a convex conjugate.
-csoftmax_vjp = csoftmax_jvp
+csoftmax_vjp = renamed(csoftmax_jvp, "csoftmax_vjp")
 
 
 @declare.parameter_vjp(UPPER)

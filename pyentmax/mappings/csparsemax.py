@@ -19,6 +19,7 @@ import numpy as np
 from pyentmax.backends import declare
 from pyentmax.calls.parameters import UpperBounds
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _simplex
 from pyentmax.mappings._bounded import full_entries, gradient_in_bounds, solve_shifted
 from pyentmax.thresholds.water_filling import project_capped_simplex
@@ -125,7 +126,7 @@ def csparsemax_jvp(p: Any, v: Any, upper: Any, axis: Any = -1, *, mask: Any = No
 
 
 # J is symmetric, a projection onto differences between free entries: Jᵀ v is J v.
-csparsemax_vjp = csparsemax_jvp
+csparsemax_vjp = renamed(csparsemax_jvp, "csparsemax_vjp")
 
 
 @declare.parameter_vjp(UPPER)

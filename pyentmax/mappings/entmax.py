@@ -16,6 +16,7 @@ from pyentmax.calls.dtypes import as_floating
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.entropies import tsallis_entropy
 from pyentmax.log_probabilities import log_sum_exp, logarithms, refine_large
 from pyentmax.losses import declare as losses
@@ -183,7 +184,7 @@ def entmax_jvp(p: Any, v: Any, alpha: Any = 1.5, axis: Any = -1, *, mask: Any = 
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-entmax_vjp = entmax_jvp
+entmax_vjp = renamed(entmax_jvp, "entmax_vjp")
 
 
 @declare.jacobian(ALPHA)

@@ -15,6 +15,7 @@ import numpy as np
 from pyentmax.backends import declare
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.entropies import tsallis_entropy
 from pyentmax.log_probabilities import logarithms
 from pyentmax.losses import declare as losses
@@ -141,7 +142,7 @@ def entmax15_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-entmax15_vjp = entmax15_jvp
+entmax15_vjp = renamed(entmax15_jvp, "entmax15_vjp")
 
 
 @declare.jacobian()

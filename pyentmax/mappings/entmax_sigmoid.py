@@ -35,6 +35,7 @@ from pyentmax.calls.entries import (
 from pyentmax.calls.options import LossOptions, Options, checked_options
 from pyentmax.calls.parameters import PerRow, parts_of_largest
 from pyentmax.calls.rows import arrange_scores, check_mask, finish, from_rows, reduce_to, to_rows
+from pyentmax.calls.signatures import renamed
 from pyentmax.losses.declare import plan_loss
 from pyentmax.losses.targets import checked_labels, checked_weight, places
 
@@ -186,7 +187,7 @@ def entmax_sigmoid_jvp(run: Run, z: Any, v: Any, alpha: Any = 1.5, *, mask: Any 
     return finish_entries(product, mask, dtype)
 
 
-entmax_sigmoid_vjp = entmax_sigmoid_jvp
+entmax_sigmoid_vjp = renamed(entmax_sigmoid_jvp, "entmax_sigmoid_vjp")
 
 
 @entrywise(ALPHA)

@@ -26,6 +26,7 @@ import numpy as np
 
 from pyentmax.backends import declare
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _fused
 from pyentmax.mappings import sparsemax as _sparsemax
 from pyentmax.mappings._fused import STRENGTH
@@ -169,7 +170,7 @@ def fusedmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-fusedmax_vjp = fusedmax_jvp
+fusedmax_vjp = renamed(fusedmax_jvp, "fusedmax_vjp")
 
 
 @declare.jacobian(STRENGTH, one_axis=True)

@@ -30,6 +30,7 @@ from pyentmax.backends import declare
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.entropies import alpha_norm
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
@@ -174,7 +175,7 @@ def normmax_jvp(p: Any, v: Any, alpha: Any = 2.0, axis: Any = -1, *, mask: Any =
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-normmax_vjp = normmax_jvp
+normmax_vjp = renamed(normmax_jvp, "normmax_vjp")
 
 
 @declare.jacobian(ALPHA)

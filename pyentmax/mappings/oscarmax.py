@@ -24,6 +24,7 @@ import numpy as np
 
 from pyentmax.backends import declare
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _fused, _simplex
 from pyentmax.mappings import sparsemax as _sparsemax
 from pyentmax.mappings._fused import STRENGTH
@@ -162,7 +163,7 @@ def oscarmax_jvp(p: Any, v: Any, strength: Any = 1.0, axis: Any = -1, *, mask: A
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-oscarmax_vjp = oscarmax_jvp
+oscarmax_vjp = renamed(oscarmax_jvp, "oscarmax_vjp")
 
 
 @declare.jacobian(STRENGTH)

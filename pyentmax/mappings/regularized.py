@@ -37,6 +37,7 @@ from pyentmax.calls.rows import (
     arrange_scores,
     finish,
 )
+from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _simplex
 
 Elementwise = Callable[[Any], Any]
@@ -192,7 +193,7 @@ def separable_jvp(
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-separable_vjp = separable_jvp
+separable_vjp = renamed(separable_jvp, "separable_vjp")
 
 
 def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any = -1) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from pyentmax.backends import declare
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.entropies import shannon_entropy
 from pyentmax.log_probabilities import log_sum_exp
 from pyentmax.losses import declare as losses
@@ -134,7 +135,7 @@ def softmax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-softmax_vjp = softmax_jvp
+softmax_vjp = renamed(softmax_jvp, "softmax_vjp")
 
 
 @declare.jacobian()

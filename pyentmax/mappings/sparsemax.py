@@ -15,6 +15,7 @@ import numpy as np
 from pyentmax.backends import declare
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.entropies import gini_entropy
 from pyentmax.log_probabilities import logarithms
 from pyentmax.losses import declare as losses
@@ -138,7 +139,7 @@ def sparsemax_jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
-sparsemax_vjp = sparsemax_jvp
+sparsemax_vjp = renamed(sparsemax_jvp, "sparsemax_vjp")
 
 
 @declare.jacobian()

@@ -20,6 +20,7 @@ import numpy as np
 from pyentmax.backends import declare
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _simplex
 from pyentmax.sparse_output import csr
 
@@ -128,7 +129,7 @@ def topk_softmax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = None
 
 
 # J is symmetric, being softmax's on the entries kept: Jᵀ v is J v.
-topk_softmax_vjp = topk_softmax_jvp
+topk_softmax_vjp = renamed(topk_softmax_jvp, "topk_softmax_vjp")
 
 
 @declare.jacobian(K)

@@ -24,6 +24,7 @@ from pyentmax.backends import declare
 from pyentmax.calls.options import LossOptions
 from pyentmax.calls.parameters import PerRow
 from pyentmax.calls.record import Mapping
+from pyentmax.calls.signatures import renamed
 from pyentmax.losses import declare as losses
 from pyentmax.losses.definition import fenchel_young, fenchel_young_and_gradient
 from pyentmax.mappings import sparsemax as _sparsemax
@@ -156,7 +157,7 @@ def topk_sparsemax_jvp(p: Any, v: Any, k: Any, axis: Any = -1, *, mask: Any = No
 
 
 # J is symmetric, being sparsemax's on the support: Jᵀ v is J v.
-topk_sparsemax_vjp = topk_sparsemax_jvp
+topk_sparsemax_vjp = renamed(topk_sparsemax_jvp, "topk_sparsemax_vjp")
 
 
 @declare.jacobian(K)

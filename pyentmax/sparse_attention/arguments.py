@@ -270,7 +270,7 @@ class Setting:
         if record is ENTMAX:
             self.support_alpha = self.mapping.values[0][..., 0]
             if not on_device(alpha) and not (isinstance(alpha, (int, float)) and alpha >= 1):
-                ALPHA.checked(alpha, np.broadcast_to(np.float64(0), (*inputs.outer, 1)))
+                ALPHA.checked(alpha, inputs.query, inputs.outer)
         self.mask = None
         if mask is not None:
             mask = as_mask(mask, "where a key may be seen")
