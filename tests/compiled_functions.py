@@ -15,8 +15,8 @@ PARAMETERS = {"alpha": 1.3, "k": 3, "strength": 0.2, "budget": 2.0}
 
 def compiled_functions() -> list[str]:
     """The public functions of rows that have a kernel of their own name."""
-    names = [n for n in pyentmax.__all__ if hasattr(getattr(pyentmax, n), "body")]
-    return [n for n in names if n in choice.kernels()]
+    found = {name: getattr(pyentmax, name) for name in pyentmax.__all__ if name in choice.kernels()}
+    return [name for name, f in found.items() if "axis" in inspect.signature(f).parameters]
 
 
 def arguments(function: Any, shape: tuple[int, ...], dtype: Any) -> list[Any]:

@@ -1,6 +1,6 @@
 """Which code runs for which array.
 
-The environment variable ``PYENTMAX_BACKEND`` is read once, at the first call: ``reference``
+The environment variable ``PYENTMAX_BACKEND`` is read once, at import: ``reference``
 turns the kernels off, ``cpu`` makes their absence an error, empty takes what there is.
 ``PYENTMAX_INSTRUCTION_SET=baseline`` keeps the kernels from using more than every processor of the
 platform has; otherwise they use what they find. The results are the same to the last bit.
@@ -25,7 +25,7 @@ BACKENDS = ("", "cpu", "reference")
 
 @functools.cache
 def kernels() -> dict[str, np.ufunc]:
-    """The compiled kernels by name; empty without them. Loaded at the first call."""
+    """The compiled kernels by name; empty without them."""
     wanted = _wanted_backend()
     if wanted == "reference":
         return {}
@@ -137,3 +137,8 @@ def _wanted_backend() -> str:
     if wanted not in BACKENDS:
         raise ValueError(f"PYENTMAX_BACKEND must be reference, cpu or empty, got {wanted!r}")
     return wanted
+
+
+# A thread that loaded them at its first call would hold the lock of the import, and a process
+# forked meanwhile would wait for it for ever.
+kernels()

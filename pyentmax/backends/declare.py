@@ -163,6 +163,7 @@ def accelerated(
     roles: Sequence[str],
     keywords: dict[str, Any] | None = None,
     kernels: bool = True,
+    skip: int = 0,
 ) -> Accelerated[P, R]:
     """A function of users' arrays that runs kernels, with its `reference`, which does not.
 
@@ -178,12 +179,14 @@ def accelerated(
         keywords that stand for the body's ``**options``, with their defaults
     kernels : bool
         False for a function that has none, and takes no ``workers=``
+    skip : int
+        number of the body's first parameters that users do not see
     """
     keywords = keywords or {}
-    reference = with_signature(body, arrange(False), roles, keywords)
+    reference = with_signature(body, arrange(False), roles, keywords, skip)
     public = reference
     if kernels:
-        public = with_signature(body, arrange(True), roles, {**keywords, "workers": None})
+        public = with_signature(body, arrange(True), roles, {**keywords, "workers": None}, skip)
     public.reference = reference
     public.body, public.parameter = body, parameter
     return cast("Accelerated[P, R]", public)
@@ -208,8 +211,6 @@ def _score_function(
 
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(z: Any, value: Any, axis: Any, mask: Any, out: Any, workers: Any) -> Any:
-            if workers is not None:
-                workers = threads.counted(workers)
             if type(z) is not np.ndarray:
                 given = {"z": z, named: value, "axis": axis, "mask": mask, "out": out}
                 result = elsewhere(public, parameter, given, use_kernels, name)
@@ -266,8 +267,6 @@ def _derivative(
     def arrange(use_kernels: bool) -> Callable[..., Any]:
         def call(p: Any, v: Any, value: Any, z: Any, axis: Any, mask: Any, workers: Any) -> Any:
             p_given, value_given = p, value
-            if workers is not None:
-                workers = threads.counted(workers)
             if type(p) is not np.ndarray:
                 given = {"p": p, direction: v, named: value, "z": z, "axis": axis, "mask": mask}
                 result = elsewhere(public, parameter, given, use_kernels, name, results)
@@ -296,7 +295,7 @@ def _derivative(
                     columns.append(parameter.body_operand(value, p.shape[:-1]))
                 if with_scores:
                     columns.append(z.reshape(flat))
-                options = {}
+                options: dict[str, Any] = {}
                 if with_mask:
                     mask = np.ones_like(p, dtype=bool) if mask is None else mask
                     options["mask"] = np.broadcast_to(mask, p.shape).reshape(flat)

@@ -8,9 +8,9 @@ Whether that pays is a matter of time, and how long a row takes hangs on the ker
 the machine. So the caller's thread does the first eighth alone and looks at the clock: other
 threads come in if there is enough left for each.
 
-The threads live in a pool that starts with the first call big enough to gain. A forked child has
-none of its parent's threads, and forgets the pool. OpenMP is out of the question for that reason:
-its run-time remembers threads that a fork did not copy, and the child waits for them for ever.
+The threads end with the call: to start one takes no longer than to wake one that waits, and there
+is nothing that a forked child could miss. OpenMP is out of the question for that reason: its
+run-time remembers threads that a fork did not copy, and the child waits for them for ever.
 """
 
 from __future__ import annotations
@@ -24,14 +24,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pyentmax.calls.gufuncs import core_dimensions
-
-if TYPE_CHECKING:
-    from concurrent.futures import Future, ThreadPoolExecutor
 
 P = TypeVar("P")
 
@@ -44,12 +41,9 @@ ENTRIES_PER_WORKER = 1 << 19
 _TRIAL = 8  # the part of a call on which time is taken is one of so many
 _SURE = 16  # times ENTRIES_PER_WORKER: the fastest kernel takes long enough, and no time is taken
 _PIECES = 4  # per thread: the fewer, the longer all wait for the slowest
-_MOST_THREADS = 64  # ever kept, however many are asked for
 _PLAIN_ARRAYS = (np.ndarray, np.memmap)  # others may have a way of their own with ufuncs
 
 _here = threading.local()
-_pool: ThreadPoolExecutor | None = None
-_pool_lock = threading.Lock()
 
 
 @contextmanager
@@ -129,9 +123,10 @@ def run(
     than entry upon entry, one thread would read what another had overwritten: NumPy alone sorts
     that out.
     """
+    count = None if workers is None else counted(workers)
     pieces = operands[0].size // ENTRIES_PER_WORKER
     if pieces > 1:
-        count = min(pieces, get_workers() if workers is None else workers)
+        count = min(pieces, count or get_workers())
         if count > 1 and all(type(x) in _PLAIN_ARRAYS for x in operands):
             batch = _Batch(kernel, operands)
             if batch.length > 1 and (out is None or not any(_entangled(out, x) for x in operands)):
@@ -223,50 +218,38 @@ def _entangled(out: Any, operand: Any) -> bool:
 
 
 def _share(work: Callable[[], None], helpers: int, give_up: Callable[[], None]) -> None:
-    """Run `work` here and in so many threads of the pool at the same time, until all have returned.
+    """Run `work` here and in so many new threads at the same time, until all have returned.
 
     It has to be such that anyone who runs it alone gets everything done, for helpers may come late
     or never. An error in any of them, or an interrupt here, makes the others give up what is left.
     Each works in a copy of the caller's context, where `numpy.errstate` is kept.
     """
+    errors: list[BaseException] = []
 
-    def attempt() -> None:
+    def help_out() -> None:
         try:
             work()
-        finally:
-            give_up()  # all is done, or something went wrong
+        except BaseException as error:  # raised in the caller's thread
+            errors.append(error)
+            give_up()
 
-    hired: list[Future[None]] = []
+    started: list[threading.Thread] = []
     try:
-        hired += _hire(attempt, helpers)
-        attempt()
+        for _ in range(helpers):
+            context = contextvars.copy_context()
+            helper = threading.Thread(target=context.run, args=(help_out,), name="pyentmax")
+            try:
+                helper.start()
+            except RuntimeError:  # the system gives no more threads, or the interpreter shuts down
+                break
+            started.append(helper)
+        work()
     finally:
-        give_up()
-        started = [helper for helper in hired if not helper.cancel()]
+        give_up()  # all is done, or something went wrong
         for helper in started:
-            helper.exception()  # waits
-    for helper in started:
-        helper.result()
-
-
-def _hire(work: Callable[[], None], count: int) -> list[Future[None]]:
-    """The work handed to threads of the pool; none where the system gives no more threads."""
-    global _pool
-    if not count:
-        return []
-    from concurrent.futures import ThreadPoolExecutor
-
-    with _pool_lock:
-        if _pool is None:
-            _pool = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="pyentmax")
-        pool = _pool
-    try:
-        return [pool.submit(contextvars.copy_context().run, work) for _ in range(count)]
-    except RuntimeError:  # no thread can be started, as while the interpreter shuts down
-        with _pool_lock:
-            _pool = None
-        pool.shutdown(cancel_futures=True)  # may hold work already, of which no one would know
-        return []
+            helper.join()
+    if errors:
+        raise errors[0]
 
 
 def _is_child_of_a_pool() -> bool:
@@ -282,12 +265,3 @@ def _cpus() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def _forget_pool() -> None:
-    global _pool, _pool_lock
-    _pool, _pool_lock = None, threading.Lock()  # another thread may have held it
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_pool)

@@ -55,8 +55,6 @@ def loss(
                 z: Any, y: Any, value: Any, axis: Any, reduction: Any, weight: Any, mask: Any,
                 ignore_index: Any, label_smoothing: Any, workers: Any,
             ) -> Any:  # fmt: skip
-                if workers is not None:
-                    workers = threads.counted(workers)
                 options = checked_options(reduction, weight, mask, ignore_index, label_smoothing)
                 if type(z) is not np.ndarray:
                     if is_dask(z):
