@@ -246,7 +246,7 @@ def test_unknown_backend_is_an_error(monkeypatch: pytest.MonkeyPatch, fresh_kern
         pyentmax.softmax([1.0])
 
 
-def test_variable_works_and_importing_loads_no_kernel() -> None:
+def test_reference_imports_no_kernel() -> None:
     program = (
         "import sys, pyentmax; assert 'pyentmax._cpu' not in sys.modules;"
         "print(pyentmax.entmax15([1.0, 1.0])); assert 'pyentmax._cpu' not in sys.modules"
@@ -279,7 +279,8 @@ def test_values_must_be_real_numbers(value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "hint"), [("torch", "pyentmax.torch"), ("jax", "pyentmax.jax")]
+    ("library", "hint"),
+    [("torch", "pyentmax.torch"), ("jaxlib", "pyentmax.jax"), ("sparse", r"pass its \.todense")],
 )
 def test_arrays_of_other_libraries_get_a_hint(library: str, hint: str) -> None:
     tensor = type("Tensor", (), {"__module__": library, "__array__": lambda self: np.zeros(3)})
@@ -288,6 +289,8 @@ def test_arrays_of_other_libraries_get_a_hint(library: str, hint: str) -> None:
 
 
 def test_mistyped_arguments_name_the_function() -> None:
+    with pytest.raises(TypeError, match=r"^sparsemax_vjp\(\) missing 2 required"):
+        pyentmax.sparsemax_vjp()  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"entmax\(\) got an unexpected keyword argument 'alhpa'"):
         pyentmax.entmax([1.0], alhpa=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"entmax15_loss\(\) missing 1 required .* 'y'"):

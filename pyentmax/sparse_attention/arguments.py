@@ -24,7 +24,7 @@ from pyentmax.mappings.entmax import ALPHA, ENTMAX
 from pyentmax.mappings.entmax15 import ENTMAX15
 from pyentmax.mappings.softmax import SOFTMAX
 from pyentmax.mappings.sparsemax import SPARSEMAX
-from pyentmax.sparse_attention.weights import AttentionWeights, check_parts
+from pyentmax.sparse_attention.weights import AttentionWeights, check_parts, check_places
 
 ENTMAX_FAMILY = ENTMAX, SOFTMAX, ENTMAX15, SPARSEMAX  # α-entmax of any α, and of 1, 1.5 and 2
 BOUNDS = ("upper",)  # parameters with a number for each score
@@ -144,6 +144,8 @@ class Inputs:
                 f"weights have shape {self.outer_shape}"
             )
         check_parts(weights)
+        if weights.indices.dtype != np.int32:  # those of int32 are checked where they are used
+            check_places(weights.indptr, weights.indices, self.shape[-1])
         xp = array_module(weights.data)
         parts = zip(
             (weights.data, weights.indices, weights.indptr),

@@ -91,7 +91,7 @@ class LargestScores:
         n = scores.shape[-1]
         k = np.broadcast_to(self.k, scores.shape[:-1])
         places = np.maximum(n - k, 0).astype(np.intp)
-        parted = np.partition(scores, np.unique(places), axis=-1)
+        parted = np.partition(scores, sorted(set(places.tolist())), axis=-1)
         least = np.take_along_axis(parted, places[:, None], axis=-1)[:, 0].astype(np.float64)
         least[k > n] = -np.inf
         return least, least

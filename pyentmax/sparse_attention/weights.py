@@ -102,7 +102,7 @@ class AttentionWeights:
     def to_dense(self) -> Any:
         """All weights, zeros included, as an array of shape batch + (T, S)."""
         check_parts(self)
-        _check_places(self.indptr, self.indices, self.shape[-1])
+        check_places(self.indptr, self.indices, self.shape[-1])
         dense = np.zeros_like(self.data, shape=(len(self.indptr) - 1, self.shape[-1]))
         dense[_rows(self.indptr, self.data), self.indices] = self.data
         return dense.reshape(self.shape)
@@ -156,7 +156,7 @@ class AttentionWeights:
         if not 0 <= ends[0] <= ends[-1] <= len(self.data):
             raise ValueError(OUTSIDE)
         entries, ends = slice(ends[0], ends[-1]), ends - ends[0]
-        _check_places(ends, self.indices[entries], s)  # SciPy would write wherever they say
+        check_places(ends, self.indices[entries], s)  # SciPy would write wherever they say
         if ends[-1] <= INT32_MAX:
             ends = ends.astype(np.int32)  # the dtype of the indices, or SciPy would copy those
         matrix = scipy_sparse().csr_array((t, s), dtype=self.data.dtype)
@@ -194,7 +194,7 @@ def check_parts(weights: AttentionWeights) -> None:
         )
 
 
-def _check_places(indptr: Any, indices: Any, columns: int) -> None:
+def check_places(indptr: Any, indices: Any, columns: int) -> None:
     """Raise a ValueError unless the rows and keys of arrays on the host lie within the matrix."""
     if on_device(indices):
         return

@@ -137,7 +137,7 @@ class _Formula(NamedTuple):
 
     def highest_proved(self, z: Any, off: Any) -> float:
         """The highest of one row's scores off the support with f ≥ 1; −∞ if there is none."""
-        scores = np.unique(z[off])
+        scores = np.sort(z[off])
         proved, doubted = -1, len(scores)
         while doubted - proved > 1:
             middle = (proved + doubted) // 2

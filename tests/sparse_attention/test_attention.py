@@ -358,6 +358,7 @@ def test_errors_say_what_was_expected(error: Any, message: str, call: Callable[[
     ("part", "value", "message"),
     [
         ("indices", [0, 3], "lies outside of the matrix"),  # of keys 0 … 2
+        ("indices", [0, 1 << 32], "lies outside of the matrix"),  # 0 in 32 bits
         ("indptr", [0, 3, 2], "lies outside of the matrix"),
         ("indptr", [0, 1, 1 << 62], "lies outside of the matrix"),
         ("indptr", [0, 2], "must have 3 places in indptr"),
