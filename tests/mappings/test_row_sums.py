@@ -29,10 +29,17 @@ PARAMETERS: dict[str, list[float]] = {
     "budget_sparsemax": [1, 1.5, 0.3, 37.5],
     "normmax": [1.1, 1.5, 2, 4],
 }
+every_dtype = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 CASES = [(name, parameter) for name in MAPPINGS for parameter in PARAMETERS.get(name, [None])]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def assert_sums(p: np.ndarray, total: float = 1, scale: float = 1) -> None:
+    room = 4 * np.finfo(p.dtype).eps * math.sqrt(p.shape[-1]) * scale
+    off = np.abs([math.fsum(row.tolist()) - total for row in p]) / room
+    assert off.max() <= 1, f"row {off.argmax()} is off by {off.max()} times what is allowed"
+
+
+@every_dtype
 @pytest.mark.parametrize("form", ["", *slow(".reference")])
 @pytest.mark.parametrize(("name", "parameter"), CASES)
 def test_rows_of_near_ties_sum_exactly(name: str, parameter: Any, form: str, dtype: type) -> None:
@@ -43,12 +50,10 @@ def test_rows_of_near_ties_sum_exactly(name: str, parameter: Any, form: str, dty
     total = float(given[0]) if name == "budget_sparsemax" else 1.0
     for d in (300,) if form else (300, 4_000):
         p = function(crowded_rows(d, dtype), *given)
-        room = 4 * np.finfo(dtype).eps * math.sqrt(d) * max(total, 1)
-        off = np.abs([math.fsum(row.tolist()) - total for row in p])
-        assert (off <= room).all(), f"d = {d}: off by {off / room} times what is allowed"
+        assert_sums(p, total, max(total, 1))
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_dtype
 @pytest.mark.parametrize("name", ["sparsemax", "csparsemax", "budget_sparsemax"])
 def test_rows_of_near_ties_are_exact(name: str, dtype: type) -> None:
     """Against the threshold by bisection in wider floats: |p − p*| ≤ 4ε p* + 16ε."""
@@ -56,7 +61,7 @@ def test_rows_of_near_ties_are_exact(name: str, dtype: type) -> None:
     given = {"csparsemax": (np.array(0.9, dtype),), "budget_sparsemax": (1.5,)}.get(name, ())
     total, bound = 1.5 if name == "budget_sparsemax" else 1, given[0] if given else np.inf
     bound = 1 if name == "budget_sparsemax" else bound
-    z = crowded_rows(4_000, dtype).astype(np.longdouble)
+    z = crowded_rows(1_000, dtype).astype(np.longdouble)
     low, high = z.min(axis=-1, keepdims=True) - 2, z.max(axis=-1, keepdims=True)
     for _ in range(80):
         tau = (low + high) / 2
@@ -67,12 +72,12 @@ def test_rows_of_near_ties_are_exact(name: str, dtype: type) -> None:
     assert (np.abs(p - exact) <= 4 * eps * exact + 16 * eps * max(1, float(-z.min()))).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_dtype
 @pytest.mark.parametrize("form", ["", ".reference"])
 @pytest.mark.parametrize("alpha", [2, *slow(1 + 2 / 3, 1.9, 1.99, 1.999, 1.9999, 2 - 1e-6)])
 def test_entries_around_threshold_get_their_share(alpha: float, form: str, dtype: type) -> None:
     names = ["entmax", "sparsemax", "topk_sparsemax"] if alpha == 2 else ["entmax"]
-    for d in (194, 3_000) if form else (60, 194, 600, 3_000):
+    for d in (194,) if form else (60, 194, 600):
         z = crowds_at_the_threshold(d, alpha, dtype)
         exact = entmax_in_long_doubles(z, alpha)
         for name in names:
@@ -108,7 +113,7 @@ def test_rounded_threshold_excludes_no_ties(
     assert abs(gradient[0] - (largest - 1)) <= room
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_dtype
 def test_ties_of_short_row_do_not_oscillate(dtype: type) -> None:
     # Of 22 scores all steps but the last took the threshold past the crowd and back, and that put
     # 2e-7 on each: 4 times what a sum may be off by.
@@ -118,11 +123,10 @@ def test_ties_of_short_row_do_not_oscillate(dtype: type) -> None:
         z[:, 0] = 0
         p = pyentmax.sparsemax(z)
         assert_as_exact(p, entmax_in_long_doubles(z, 2), z, 2)
-        off = np.abs([math.fsum(row.tolist()) - 1 for row in p])
-        assert (off <= 4 * np.finfo(dtype).eps * math.sqrt(d)).all()
+        assert_sums(p)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_dtype
 @pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.75, 1.99, 2])
 def test_ties_just_below_threshold_take_no_mass(alpha: float, dtype: type) -> None:
@@ -142,8 +146,7 @@ def test_ties_just_below_threshold_take_no_mass(alpha: float, dtype: type) -> No
         z = np.stack(rows).astype(dtype)
         p = pyentmax.entmax(z, alpha)
         assert_as_exact(p, entmax_in_long_doubles(z, alpha), z, alpha)
-        off = np.abs([math.fsum(row.tolist()) - 1 for row in p])
-        assert (off <= 4 * ulp * math.sqrt(d)).all()
+        assert_sums(p)
 
 
 @pytest.mark.slow
@@ -158,7 +161,7 @@ def test_many_small_entries_keep_largest_exact(d: int) -> None:
         assert abs(largest - sure) <= 16 * np.finfo(np.float32).eps
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@every_dtype
 @pytest.mark.parametrize("alpha", [1.995, *slow(1.9, 1.98, 1.9999, 1 + 2 / 3)])
 def test_ties_crossing_threshold_in_last_step_count(alpha: float, dtype: type) -> None:
     # Just below α = 2 an entry gets nearly as much from a last step of a few ε as it is long.
@@ -168,8 +171,7 @@ def test_ties_crossing_threshold_in_last_step_count(alpha: float, dtype: type) -
         z[:, 1:] = -rng.uniform(0.2, 1, (30, 1)) / (alpha - 1)
         z[:, 1:] += 80 * eps * rng.standard_normal((30, d - 1))
         p = pyentmax.entmax(z, alpha)
-        off = np.abs([math.fsum(row.tolist()) - 1 for row in p]) / (4 * eps * math.sqrt(d))
-        assert (off <= 1).all(), f"d = {d}: off by {off.max()} times what is allowed"
+        assert_sums(p)
         # p_i = t^b w_i^b, so roots of probabilities are as far apart as the scores.
         some = p[:, 1:].max(axis=1) > 8 * eps
         apart = p[:, 0].astype(float) ** (alpha - 1)
@@ -181,12 +183,9 @@ def test_ties_crossing_threshold_in_last_step_count(alpha: float, dtype: type) -
 @pytest.mark.parametrize("function", [pyentmax.entmax, pyentmax.entmax.reference])
 def test_equal_entries_below_largest_sum_to_1(function: Any) -> None:
     # At α = 1.79: added up one by one, they were off by more than all of what is allowed.
-    eps, d = float(np.finfo(np.float32).eps), 96
-    z = np.zeros((400, d), np.float32)
+    z = np.zeros((400, 96), np.float32)
     z[:, 1:] = -np.linspace(0, 1.5, 400)[:, None]
-    p = function(z, 1.79)
-    off = np.abs(p.sum(axis=-1, dtype=np.float64) - 1) / (4 * eps * math.sqrt(d))
-    assert off.max() <= 1, f"gap {z[off.argmax(), 1]}: off by {off.max()} times what is allowed"
+    assert_sums(function(z, 1.79))
 
 
 @pytest.mark.parametrize("order", [1, -1])
