@@ -64,7 +64,7 @@ def test_errors_are_detected(
     right = getattr(pyentmax, name)
     monkeypatch.setattr(pyentmax, name, lambda *args: wrong(right(*args)).astype(np.float32))
     state = accuracy.State("float32", seed=1, backend="")
-    accuracy.check_until(state, 5_000)
+    accuracy.check_until(state, 2_000)
     assert state.worst[check].use > 1
     assert not [w for c, w in state.worst.items() if not c.startswith(name) and w.use > 1]
 

@@ -59,14 +59,19 @@ def test_kernels_leave_the_gil_disabled():
     assert run.stdout.strip() == "False"
 
 
-def test_data_files_are_installed():
-    package = importlib.resources.files("pyentmax")
-    assert (package / "py.typed").is_file()
-    assert (package / "tasks" / "inflection" / "english_verbs.tsv").is_file()
-    assert (package / "tasks" / "translation" / "toy_german.tsv").is_file()
-    assert (package / "tasks" / "translation" / "configs" / "toy-rnn.toml").is_file()
-    assert (package / "backends" / "cuda" / "softmax.cu").is_file()
-    assert (package / "backends" / "cuda" / "rows.cuh").is_file()
+@pytest.mark.parametrize(
+    "path",
+    [
+        "py.typed",
+        "tasks/inflection/english_verbs.tsv",
+        "tasks/translation/toy_german.tsv",
+        "tasks/translation/configs/toy-rnn.toml",
+        "backends/cuda/softmax.cu",
+        "backends/cuda/rows.cuh",
+    ],
+)
+def test_data_files_are_installed(path: str):
+    assert (importlib.resources.files("pyentmax") / path).is_file()
 
 
 @pytest.fixture
@@ -93,26 +98,20 @@ def build(project: Path, **environment: str) -> tuple[int, str, bool]:
 
 
 @pytest.mark.slow
-def test_build_without_compiler_warns_once(project: Path):
-    code, printed, built = build(project, CC=NO_COMPILER)
+@pytest.mark.parametrize("broken", [False, True])
+def test_failed_build_warns_once(project: Path, broken: bool):
+    error = "#error a compiler that cannot\n"
+    if broken:
+        (project / "cython_ext" / "_cpu.pyx").write_text(
+            f'cdef extern from *:\n    """\n    {error}    """\n'
+        )
+        for source in (project / "cython_ext").rglob("*.c"):  # so that nobody waits for others
+            source.write_text(error)
+    code, printed, built = build(project, **({} if broken else {"CC": NO_COMPILER}))
     assert code == 0, printed
     assert not built
     assert printed.count("WITHOUT its compiled kernels") == 1, printed
-    assert NO_COMPILER in printed, printed
-
-
-@pytest.mark.slow
-def test_build_of_broken_code_warns_once(project: Path):
-    broken = "#error a compiler that cannot\n"
-    (project / "cython_ext" / "_cpu.pyx").write_text(
-        f'cdef extern from *:\n    """\n    {broken}    """\n'
-    )
-    for source in (project / "cython_ext").rglob("*.c"):  # in all, so that nobody waits for others
-        source.write_text(broken)
-    code, printed, built = build(project)
-    assert code == 0, printed
-    assert not built
-    assert printed.count("WITHOUT its compiled kernels") == 1, printed
+    assert broken or NO_COMPILER in printed, printed
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 PROGRAM = """
 import threading
 
@@ -19,6 +21,7 @@ def test_after(): ...
 """
 
 
+@pytest.mark.slow
 def test_hanging_test_is_named_and_ended(tmp_path: Path) -> None:
     conftest = Path(__file__).with_name("conftest.py")
     (tmp_path / "conftest.py").write_text(conftest.read_text(encoding="utf-8"), encoding="utf-8")
