@@ -140,11 +140,11 @@ def _loss(
         function = fenchel_young_loss_and_grad if gradient else fenchel_young_loss
         forms = ("number", "entries") if gradient else ("number",)
         return plan_loss(function, None, arguments, forms, mapping=record)
-    arranged = arrange_scores(z, axis, options.mask)
+    rows = arrange_scores(z, axis, options.mask)
     if record.one_axis:
-        check_one_axis(arranged[3], axis)
+        check_one_axis(rows.axes, axis)
     definition = fenchel_young_and_gradient if gradient else fenchel_young
-    return loss_by_body(partial(definition, record), arranged, y, values, options)
+    return loss_by_body(partial(definition, record), rows, y, values, options)
 
 
 def _record_and_parameters(

@@ -37,7 +37,8 @@ def csr(
     out=.
     """
     sparse = scipy_sparse()
-    z, mask, shape, axes, _ = arrange_scores(z, -1, mask)
+    arranged = arrange_scores(z, -1, mask)
+    z, mask, shape = arranged.array, arranged.mask, arranged.shape
     if z.ndim != 2:
         raise ValueError(f"z must be 2-D for a sparse result, got shape {shape}")
     if not isinstance(z, np.ndarray):
@@ -47,7 +48,7 @@ def csr(
         )
     values = []
     if parameter is not None:
-        values = [np.broadcast_to(parameter.for_scores(value, z, mask, shape, axes), shape[:1])]
+        values = [np.broadcast_to(parameter.for_scores(value, arranged), shape[:1])]
     mask = None if mask is None else np.broadcast_to(mask, shape)
     at_once = max(1, BLOCK // shape[1])
     block = np.empty((min(at_once, shape[0]), shape[1]), z.dtype)

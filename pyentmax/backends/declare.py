@@ -30,16 +30,14 @@ from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import beside, is_dask
 from pyentmax.calls.documentation import GRADIENT, PRODUCT, VJPS, with_sections
 from pyentmax.calls.dtypes import as_array
-from pyentmax.calls.gufuncs import in_blocks
 from pyentmax.calls.parameters import Parameter
 from pyentmax.calls.rows import (
-    all_true,
+    Rows,
     apply_to_scores,
     arrange_probabilities,
     arrange_scores,
     check_one_axis,
     check_same_shape,
-    finish,
     writable_rows,
 )
 from pyentmax.calls.signatures import parameter_names, with_signature
@@ -216,24 +214,21 @@ def _score_function(
                 result = elsewhere(public, parameter, given, use_kernels, name)
                 if result is not NotImplemented:
                     return result
-            z, mask, shape, axes, dtype = arrange_scores(z, axis, mask, out)
+            rows = arrange_scores(z, axis, mask, out)
             if one_axis:
-                check_one_axis(axes, axis)
+                check_one_axis(rows.axes, axis)
             if parameter is not None:
-                value = parameter.for_scores(value, z, mask, shape, axes)
-            kernel = choice.kernel_for(z, name) if use_kernels else None
+                value = parameter.for_scores(value, rows)
+            kernel = choice.kernel_for(rows.array, name) if use_kernels else None
             if kernel is None:
-                p = apply_to_scores(body, z, mask, parameter, value, shifted=shifted, dead=dead)
-                return finish(p, shape, axes, dtype if p.dtype != np.bool_ else np.bool_, out)
-            mask = all_true(z.shape[-1]) if mask is None else in_blocks(mask, z, 1)
-            operands = (
-                (z, mask) if parameter is None else (z, mask, parameter.kernel_operand(value, z))
-            )
-            out_rows = None
-            if out is not None and dtype == z.dtype:
-                out_rows = writable_rows(out, axes, dtype)
+                p = apply_to_scores(body, rows, parameter, value, shifted=shifted, dead=dead)
+                return rows.finish(p, out, p.dtype if p.dtype == np.bool_ else None)
+            operands = rows.operands()
+            if parameter is not None:
+                operands += (parameter.kernel_operand(value, rows.array),)
+            out_rows = None if out is None else writable_rows(out, rows)
             p = threads.run(kernel, operands, out_rows, workers)
-            return finish(p, shape, axes, dtype, out) if out_rows is None else out
+            return rows.finish(p, out) if out_rows is None else out
 
         return call
 
@@ -272,36 +267,37 @@ def _derivative(
                 result = elsewhere(public, parameter, given, use_kernels, name, results)
                 if result is not NotImplemented:
                     return result
-            p, v, mask, shape, axes, dtype = arrange_probabilities(p, v, axis, mask, direction)
+            rows, v = arrange_probabilities(p, v, axis, mask, direction)
+            p = rows.array
             if one_axis:
-                check_one_axis(axes, axis)
-            rows = [p, v] if direction else [p]
+                check_one_axis(rows.axes, axis)
+            operands = [p, v] if direction else [p]
             if parameter is not None:
-                value = parameter.for_probabilities(value, p, mask, shape, axes, p_given)
+                value = parameter.for_probabilities(value, rows, p_given)
             if with_scores:
-                z, _, z_shape, _, _ = arrange_scores(beside(as_array(z, "z"), p, "z"), axis)
-                check_same_shape(z_shape, "z", shape)
+                scores = arrange_scores(beside(as_array(z, "z"), p, "z"), axis)
+                check_same_shape(scores.shape, "z", rows.shape)
             found = choice.kernel_for(p, name) if use_kernels else None
             if found is not None:
                 if parameter is not None and parameter.in_product:
-                    rows.append(parameter.kernel_operand(value, p))
+                    operands.append(parameter.kernel_operand(value, p))
                 if with_scores:
-                    rows.append(z)
-                each = threads.run(found, rows, None, workers)
+                    operands.append(scores.array)
+                each = threads.run(found, operands, None, workers)
             else:
                 flat = (-1, p.shape[-1])
-                columns = [x.reshape(flat) for x in rows]
+                operands = [x.reshape(flat) for x in operands]
                 if parameter is not None:
-                    columns.append(parameter.body_operand(value, p.shape[:-1]))
+                    operands.append(parameter.body_operand(value, rows.batch))
                 if with_scores:
-                    columns.append(z.reshape(flat))
+                    operands.append(scores.array.reshape(flat))
                 options: dict[str, Any] = {}
                 if with_mask:
-                    mask = np.ones_like(p, dtype=bool) if mask is None else mask
+                    mask = np.ones_like(p, dtype=bool) if rows.mask is None else rows.mask
                     options["mask"] = np.broadcast_to(mask, p.shape).reshape(flat)
-                each = body(*columns, **options)
+                each = body(*operands, **options)
             parts = [
-                _in_callers_form(result, part, p, shape, axes, dtype, parameter, value_given)
+                _in_callers_form(result, part, rows, parameter, value_given)
                 for result, part in zip(results, each if len(results) > 1 else (each,), strict=True)
             ]
             return parts[0] if len(parts) == 1 else tuple(parts)
@@ -314,23 +310,16 @@ def _derivative(
 
 
 def _in_callers_form(
-    result: str,
-    each: Any,
-    p: Any,
-    shape: tuple[int, ...],
-    axes: tuple[int, ...],
-    dtype: Any,
-    parameter: Parameter | None,
-    value: Any,
+    result: str, each: Any, rows: Rows, parameter: Parameter | None, value: Any
 ) -> Any:
-    """What a derivative gives for each row of p, in the form that the caller expects."""
+    """What a derivative gives for each row, in the form that the caller expects."""
     if result == "entries":
-        return finish(each.reshape(p.shape), shape, axes, dtype)
+        return rows.finish(each)
     if result == "gradient":
         assert parameter is not None
-        return parameter.gradient(each, np.shape(value), p, shape, axes, dtype)
-    each = each.reshape((*p.shape, p.shape[-1]) if result == "matrix" else p.shape[:-1])
-    return each[()].astype(dtype, copy=False)
+        return parameter.gradient(each, np.shape(value), rows)
+    each = each.reshape((*rows.batch, *each.shape[1:]) if result == "matrix" else rows.batch)
+    return each[()].astype(rows.dtype, copy=False)
 
 
 def elsewhere(

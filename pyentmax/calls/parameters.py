@@ -15,14 +15,7 @@ import numpy as np
 from pyentmax.calls.devices import beside, on_device
 from pyentmax.calls.dtypes import as_floating, epsilon
 from pyentmax.calls.gufuncs import in_blocks
-from pyentmax.calls.rows import (
-    Axes,
-    broadcasts,
-    finish,
-    live_entries,
-    reduce_to,
-    to_rows,
-)
+from pyentmax.calls.rows import Rows, broadcasts, live_entries, reduce_to, to_rows
 
 
 @dataclass(frozen=True)
@@ -48,15 +41,13 @@ class PerRow:
     whole: bool = False
     in_product: bool = True
 
-    def for_scores(self, value: Any, z: Any, mask: Any, shape: Any, axes: Axes) -> Any:
-        """The values for arranged scores, of a shape that broadcasts to the batch."""
-        return self.checked(value, z)
+    def for_scores(self, value: Any, rows: Rows) -> Any:
+        """The values for scores, of a shape that broadcasts to the batch."""
+        return self.checked(value, rows.array)
 
-    def for_probabilities(
-        self, value: Any, p: Any, mask: Any, shape: Any, axes: Axes, given: Any
-    ) -> Any:
-        """The values for the arranged probabilities of a derivative, that came as `given`."""
-        return self.checked(value, p)
+    def for_probabilities(self, value: Any, rows: Rows, given: Any) -> Any:
+        """The values for the probabilities of a derivative, that came as `given`."""
+        return self.checked(value, rows.array)
 
     def checked(self, value: Any, like: Any, batch: tuple[int, ...] | None = None) -> Any:
         """A value for the rows `like` in float64, valid and of a shape that fits their batch.
@@ -104,12 +95,10 @@ class PerRow:
         """The rows whose value, on a device, is invalid."""
         return np.isnan(value)
 
-    def gradient(
-        self, each: Any, given: tuple[int, ...], p: Any, shape: Any, axes: Axes, dtype: Any
-    ) -> Any:
-        """The sum of what each row gives, in the shape `given` of the value: its derivative."""
-        each = reduce_to(each.reshape(p.shape[:-1]), given)
-        return each if each.dtype == dtype else each.astype(dtype)
+    def gradient(self, each: Any, shape: tuple[int, ...], rows: Rows) -> Any:
+        """The sum of what each row gives, in the shape of the value: its derivative."""
+        each = reduce_to(each.reshape(rows.batch), shape)
+        return each if each.dtype == rows.dtype else each.astype(rows.dtype)
 
     def on_device(self, value: Any, array: Any, batch: tuple[int, ...]) -> Any:
         """What a CUDA kernel takes: a float, or float64 per row on the device.
@@ -137,10 +126,11 @@ class PerRow:
 class Budget(PerRow):
     """A number for each row that is at most that of the row's unmasked entries."""
 
-    def for_scores(self, value: Any, z: Any, mask: Any, shape: Any, axes: Axes) -> Any:
+    def for_scores(self, value: Any, rows: Rows) -> Any:
         """The budgets per row, in the dtype of the scores."""
+        z = rows.array
         budget = self.checked(value, z)
-        entries = live_entries(z, mask).sum(axis=-1)
+        entries = live_entries(z, rows.mask).sum(axis=-1)
         fits = (budget <= entries) | (entries == 0)
         if not isinstance(z, np.ndarray):  # where nobody could look, its row becomes NaN
             return np.where(fits, budget, np.nan).astype(z.dtype)
@@ -166,12 +156,12 @@ class UpperBounds:
     name: str
     in_product: bool = True
 
-    def for_scores(self, value: Any, z: Any, mask: Any, shape: Any, axes: Axes) -> Any:
+    def for_scores(self, value: Any, rows: Rows) -> Any:
         """Bounds like z in the dtype to compute in: 0 where an entry is ruled out, at most 2."""
-        live = live_entries(z, mask)
-        upper, precision = as_floating(value, self.name)
-        upper = self._fitted(beside(upper, z, self.name), shape, "z")
-        upper = np.where(live, to_rows(upper, axes), 0)
+        z = rows.array
+        live = live_entries(z, rows.mask)
+        upper, precision = self._arranged(value, rows, "z")
+        upper = np.where(live, upper, 0)
         self._check_values(upper)
         bounds = np.minimum(upper, NO_BOUND).astype(z.dtype, copy=False)
         total = bounds.sum(axis=-1)
@@ -190,15 +180,12 @@ class UpperBounds:
             f"to at least 1, got a sum of {_digits(least, 1)}; raise some of them"
         )
 
-    def for_probabilities(
-        self, value: Any, p: Any, mask: Any, shape: Any, axes: Axes, given: Any
-    ) -> Any:
+    def for_probabilities(self, value: Any, rows: Rows, given: Any) -> Any:
         """Bounds rounded as p was, `given`, so that they equal an entry that is at its bound."""
-        upper, _ = as_floating(value, self.name)
-        upper = self._fitted(beside(upper, p, self.name), shape, "p")
-        upper = to_rows(upper, axes)
-        if mask is not None:
-            upper = np.where(mask, upper, NO_BOUND)
+        p = rows.array
+        upper, _ = self._arranged(value, rows, "p")
+        if rows.mask is not None:
+            upper = np.where(rows.mask, upper, NO_BOUND)
         if not isinstance(upper, np.ndarray) or not (upper >= 0).all():
             # Where a score is −∞ the bound may be anything, and p = 0 is all that is seen of it.
             upper = np.where((p == 0) & ~(upper >= 0), NO_BOUND, upper)
@@ -222,19 +209,23 @@ class UpperBounds:
         """The rows whose bounds, on a device, are invalid."""
         return np.isnan(value[..., 0])
 
-    def gradient(
-        self, each: Any, given: tuple[int, ...], p: Any, shape: Any, axes: Axes, dtype: Any
-    ) -> Any:
+    def gradient(self, each: Any, shape: tuple[int, ...], rows: Rows) -> Any:
         """What each entry gives, summed as often as a bound was used: its derivative."""
         # In the dtype computed in, for sums that the caller's would not hold.
-        each = finish(each.reshape(p.shape), shape, axes, each.dtype)
-        return reduce_to(each, given).astype(dtype, copy=False)
+        each = rows.finish(each, dtype=each.dtype)
+        return reduce_to(each, shape).astype(rows.dtype, copy=False)
 
     def on_device(self, value: Any, array: Any, like: str) -> Any:
         """Bounds as the CUDA kernels take them: of the call's shape, in the dtype to compute in."""
         upper = beside(as_floating(value, self.name)[0], array, self.name)
         upper = upper.astype(np.float64 if array.dtype == np.float64 else np.float32, copy=False)
         return self._fitted(upper, array.shape, like)
+
+    def _arranged(self, value: Any, rows: Rows, like: str) -> tuple[Any, Any]:
+        """The bounds in rows, and the dtype that they came in."""
+        upper, precision = as_floating(value, self.name)
+        upper = self._fitted(beside(upper, rows.array, self.name), rows.shape, like)
+        return to_rows(upper, rows.axes), precision
 
     def _fitted(self, upper: Any, shape: tuple[int, ...], like: str) -> Any:
         if not broadcasts(upper.shape, shape):
@@ -244,10 +235,7 @@ class UpperBounds:
         return upper if upper.shape == shape else np.broadcast_to(upper, shape)
 
     def _check_values(self, upper: Any) -> None:
-        if (
-            isinstance(upper, np.ndarray)
-            and not np.minimum.reduce(upper, axis=None, initial=0) >= 0
-        ):
+        if isinstance(upper, np.ndarray) and not upper.min(initial=0) >= 0:
             wrong = upper[~(upper >= 0)].flat[0]
             raise ValueError(f"{self.name} must be at least 0, got {wrong:g}")
 

@@ -2,8 +2,8 @@
 
 A mapping's body works on a two-dimensional array, a row of scores or probabilities after the other.
 `arrange_scores` checks the scores, axis, mask and ``out`` of a call, and `arrange_probabilities`
-what a derivative takes; each returns arrays with rows along the last axis. `apply_to_scores` calls
-a body on such rows, and `finish` returns the result in the caller's form.
+what a derivative takes; each returns `Rows`. `apply_to_scores` calls a body on them, and
+`Rows.finish` returns the result in the caller's form.
 """
 
 from __future__ import annotations
@@ -11,56 +11,78 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_array, as_floating, is_masked
+from pyentmax.calls.gufuncs import in_blocks
 
 KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 Axes = tuple[int, ...]
 
 
-def arrange_scores(
-    z: Any, axis: Any, mask: Any = None, out: Any = None
-) -> tuple[Any, Any, tuple[int, ...], Axes, Any]:
-    """The scores of a call with their rows along the last axis; all arguments are checked.
+class Rows(NamedTuple):
+    """Scores or probabilities of a call, checked and with their rows along the last axis."""
 
-    Returns
-    -------
-    z : array of shape batch + (d,), in the dtype to compute in
-    mask : bool array that broadcasts to z and has an entry for each of a row's; or None
-    shape, axes : tuple of int
-        the caller's shape, and which of its axes form a row
-    dtype : dtype to return
-    """
+    array: Any
+    """Of shape batch + (d,), in the dtype to compute in."""
+    mask: Any
+    """Bools that broadcast to the array, with an entry for each of a row's; or None."""
+    shape: tuple[int, ...]
+    """The caller's."""
+    axes: Axes
+    """Which of the caller's axes form a row."""
+    dtype: Any
+    """Of results."""
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """The shape without the rows' axis."""
+        batch: tuple[int, ...] = self.array.shape[:-1]
+        return batch
+
+    def operands(self) -> tuple[Any, ...]:
+        """The array and its mask as kernels take them."""
+        if self.mask is None:
+            return self.array, all_true(self.array.shape[-1])
+        return self.array, in_blocks(self.mask, self.array, 1)
+
+    def finish(self, result: Any, out: Any = None, dtype: Any = None) -> Any:
+        """A result with an entry for each of the array's in the caller's form, or in ``out``."""
+        result = from_rows(result.reshape(self.array.shape), self.shape, self.axes)
+        dtype = dtype or self.dtype
+        if result.dtype != dtype:
+            result = result.astype(dtype)
+        if out is None:
+            return result
+        out[...] = result
+        return out
+
+
+def arrange_scores(z: Any, axis: Any, mask: Any = None, out: Any = None) -> Rows:
+    """The scores of a call in rows; all arguments are checked."""
     if type(z) is np.ndarray and z.dtype in KERNEL_DTYPES:
         dtype = z.dtype
     else:
         z, dtype = as_floating(z, "z")
-    shape = z.shape
-    axes = check_axis(shape, axis, "z")
+    axes = check_axis(z.shape, axis, "z")
     check_out(out, z, dtype)
     if mask is not None:
-        mask = mask_in_rows(check_mask(mask, z, "z"), shape, axes)
-    return to_rows(z, axes), mask, shape, axes, dtype
+        mask = mask_in_rows(check_mask(mask, z, "z"), z.shape, axes)
+    return Rows(to_rows(z, axes), mask, z.shape, axes, dtype)
 
 
 def arrange_probabilities(
     p: Any, v: Any, axis: Any, mask: Any = None, direction: str = ""
-) -> tuple[Any, Any, Any, tuple[int, ...], Axes, Any]:
-    """Probabilities p and a direction v with their rows along the last axis, both 0 where masked.
+) -> tuple[Rows, Any]:
+    """Probabilities p and a direction v in rows, both 0 where masked.
 
     Off the support v plays no part, so masked entries may hold anything. `direction` is the name of
     v, for errors; without it there is no v.
-
-    Returns
-    -------
-    p, v : arrays of shape batch + (d,), in the dtype to compute in
-    mask, shape, axes, dtype : as of `arrange_scores`
     """
     like = v if direction else p
     if type(p) is type(like) is np.ndarray and p.dtype == like.dtype and p.dtype in KERNEL_DTYPES:
@@ -81,13 +103,12 @@ def arrange_probabilities(
     p, v = to_rows(p, axes), to_rows(v, axes) if direction else None
     if mask is not None:
         p, v = np.where(mask, p, 0), np.where(mask, v, 0) if direction else None
-    return p, v, mask, shape, axes, dtype
+    return Rows(p, mask, shape, axes, dtype), v
 
 
 def apply_to_scores(
     body: Callable[..., Any],
-    z: Any,
-    mask: Any,
+    rows: Rows,
     parameter: Any = None,
     value: Any = None,
     *,
@@ -100,8 +121,7 @@ def apply_to_scores(
     ----------
     body : callable
         of scores of shape (n, d), −∞ where masked, and the parameter as a column
-    z, mask : arrays
-        as `arrange_scores` returns them
+    rows : Rows
     parameter, value : Parameter, optional, and what its `for_scores` returned
     shifted : bool
         whether the body sees each row's largest score at 0
@@ -110,11 +130,10 @@ def apply_to_scores(
 
     On a device, where an invalid value is not an error, its row becomes NaN.
     """
-    scores, top = masked_scores(z, mask, shifted=shifted)
-    columns = () if parameter is None else (parameter.body_operand(value, z.shape[:-1]),)
-    p = body(scores.reshape(-1, scores.shape[-1]), *columns)
-    if p.ndim != z.ndim:
-        p = p.reshape(z.shape)
+    z = rows.array
+    scores, top = masked_scores(z, rows.mask, shifted=shifted)
+    columns = () if parameter is None else (parameter.body_operand(value, rows.batch),)
+    p = body(scores.reshape(-1, scores.shape[-1]), *columns).reshape(z.shape)
     if p.dtype == np.bool_:  # a support
         return p & np.isfinite(top)
     if not all_finite(top):
@@ -158,24 +177,13 @@ def live_entries(z: Any, mask: Any) -> Any:
     return live if mask is None else live & mask
 
 
-def finish(rows: Any, shape: tuple[int, ...], axes: Axes, dtype: Any, out: Any = None) -> Any:
-    """Rows of entries in the caller's shape and dtype, or in ``out``."""
-    rows = from_rows(rows, shape, axes)
-    if rows.dtype != dtype:
-        rows = rows.astype(dtype)
-    if out is None:
-        return rows
-    out[...] = rows
-    return out
-
-
-def writable_rows(out: Any, axes: Axes, dtype: Any) -> Any:
-    """``out`` in rows where a kernel can write its result, of that dtype, straight to it."""
-    if type(out) is not np.ndarray or out.dtype != dtype:
+def writable_rows(out: Any, like: Rows) -> Any:
+    """``out`` in rows where a kernel can write its result straight to it, or None."""
+    if type(out) is not np.ndarray or not out.dtype == like.dtype == like.array.dtype:
         return None
-    rows = to_rows(out, axes)
+    rows = to_rows(out, like.axes)
     # Flattening several axes may copy.
-    return rows if len(axes) == 1 or np.may_share_memory(rows, out) else None
+    return rows if len(like.axes) == 1 or np.may_share_memory(rows, out) else None
 
 
 @functools.lru_cache(maxsize=1024)

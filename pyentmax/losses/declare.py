@@ -20,10 +20,9 @@ from pyentmax.backends.declare import Accelerated, accelerated
 from pyentmax.calls.dask_arrays import plan_rows
 from pyentmax.calls.devices import is_dask
 from pyentmax.calls.documentation import LOSS, with_sections
-from pyentmax.calls.gufuncs import in_blocks
 from pyentmax.calls.options import Options, checked_options
 from pyentmax.calls.parameters import Parameter
-from pyentmax.calls.rows import all_true, arrange_scores, finish, masked_scores
+from pyentmax.calls.rows import Rows, arrange_scores, masked_scores
 from pyentmax.calls.signatures import parameter_names
 from pyentmax.losses.targets import (
     checked_labels,
@@ -66,24 +65,20 @@ def loss(
                         result = choice.run_on_gpu(name, parameter, (*values, *options))
                         if result is not NotImplemented:
                             return result
-                z, mask, shape, axes, dtype = arrange_scores(z, axis, mask)
-                checked = None
-                if parameter is not None:
-                    checked = parameter.for_scores(value, z, mask, shape, axes)
-                kernel = choice.kernel_for(z, name) if use_kernels else None
-                labels = None if kernel is None else labels_like(y, z.shape[:-1], options)
+                rows = arrange_scores(z, axis, mask)
+                checked = None if parameter is None else parameter.for_scores(value, rows)
+                kernel = choice.kernel_for(rows.array, name) if use_kernels else None
+                labels = None if kernel is None else labels_like(y, rows.batch, options)
                 if kernel is not None and labels is not None:
-                    weights = _kernel_weights(labels, z, options)
+                    weights = _kernel_weights(labels, rows.array, options)
                     if weights is not None:
-                        entries = all_true(z.shape[-1]) if mask is None else in_blocks(mask, z, 1)
-                        operands: tuple[Any, ...] = (z, entries, labels, weights)
+                        operands = (*rows.operands(), labels, weights)
                         if parameter is not None:
-                            operands = (*operands, parameter.kernel_operand(checked, z))
+                            operands += (parameter.kernel_operand(checked, rows.array),)
                         parts = threads.run(kernel, operands, None, workers)
-                        return _reduced(parts, labels, weights, z, options, shape, axes, dtype)
+                        return _reduced(parts, labels, weights, options, rows)
                 body_values = () if parameter is None else (value,)
-                arranged = z, mask, shape, axes, dtype
-                return loss_by_body(body, arranged, y, body_values, options, shifted=shifted)
+                return loss_by_body(body, rows, y, body_values, options, shifted=shifted)
 
             return call
 
@@ -110,34 +105,27 @@ def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
 
 
 def _reduced(
-    parts: tuple[Any, ...],
-    labels: Any,
-    weights: Any,
-    z: Any,
-    options: Options,
-    shape: tuple[int, ...],
-    axes: tuple[int, ...],
-    dtype: Any,
+    parts: tuple[Any, ...], labels: Any, weights: Any, options: Options, rows: Rows
 ) -> Any:
     """The reduced loss and, if the kernel gave one, the gradient in the caller's form."""
     each, counts, *gradient = parts
     total = np.add.reduce(each, axis=None)
     if total != total:  # a NaN is what the kernel gives for a label that is out of range
-        checked_labels(labels, counts, z.shape[-1])
+        checked_labels(labels, counts, rows.array.shape[-1])
     if options.reduction == "mean" and not counts.all() and np.any(~counts & (weights != 0)):
         weights = np.broadcast_to(weights, counts.shape)
         # Rows without any score had their share in the sum of weights, and should not have.
         share = _total(weights) / _total(np.where(counts, weights, 0))
         total, gradient = total * share, [part * share for part in gradient]
     reduced = each if options.reduction == "none" else total
-    if reduced.dtype != dtype:
-        reduced = reduced.astype(dtype)
-    return (reduced, finish(gradient[0], shape, axes, dtype)) if gradient else reduced
+    if reduced.dtype != rows.dtype:
+        reduced = reduced.astype(rows.dtype)
+    return (reduced, rows.finish(gradient[0])) if gradient else reduced
 
 
 def loss_by_body(
     body: Callable[..., Any],
-    arranged: tuple[Any, ...],
+    rows: Rows,
     y: Any,
     values: tuple[Any, ...],
     options: Options,
@@ -150,12 +138,11 @@ def loss_by_body(
     ----------
     body : callable
         ``body(scores, target, *values)``, as of a declared loss
-    arranged : tuple
-        what `arrange_scores` returned
+    rows : Rows
+        of scores
     """
-    z, mask, shape, axes, dtype = arranged
-    scores, top = masked_scores(z, mask, shifted=shifted)
-    target, weights = prepare_target(scores, top, y, mask, shape, axes, options)
+    scores, top = masked_scores(rows.array, rows.mask, shifted=shifted)
+    target, weights = prepare_target(scores, top, y, rows, options)
     result = body(scores, target, *values)
     each, *parts = result if isinstance(result, tuple) else (result,)
     # A NaN row stays NaN unless it counts nothing: no 0 · NaN or 0 · ∞ in the sum.
@@ -165,12 +152,12 @@ def loss_by_body(
         weights = weights / np.where(total == 0, 1, total)
     each = np.where(counts, np.where(broken, np.nan, each), 0) * weights
     reduced = each if options.reduction == "none" else np.sum(each)
-    reduced = reduced.astype(dtype, copy=False)
+    reduced = reduced.astype(rows.dtype, copy=False)
     if not parts:
         return reduced
     broken, counts, weights = broken[..., None], counts[..., None], weights[..., None]
     gradient = np.where(counts, np.where(broken, np.nan, parts[0]) * weights, 0)
-    return reduced, finish(gradient, shape, axes, dtype)
+    return reduced, rows.finish(gradient)
 
 
 def plan_loss(

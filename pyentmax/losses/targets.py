@@ -12,7 +12,7 @@ from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_array, as_floating, largest
 from pyentmax.calls.options import Options
 from pyentmax.calls.parameters import WEIGHT, parts_of_largest
-from pyentmax.calls.rows import to_rows
+from pyentmax.calls.rows import Rows, to_rows
 
 SUM_TOLERANCE = 4e-3  # bfloat16 rounds probabilities by up to 2⁻⁸ of themselves, and so their sum
 
@@ -77,19 +77,16 @@ def prepare_target(
     scores: Any,
     top: Any,
     y: Any,
-    mask: Any,
-    shape: tuple[int, ...],
-    axes: tuple[int, ...],
+    rows: Rows,
     options: Options,
 ) -> tuple[Target, Any]:
     """The targets and each row's weight, 0 for rows that count nothing.
 
-    `scores` and `top` are as `masked_scores` returns them, the mask, shape and axes as
-    `arrange_scores` does. On a GPU, where looking would wait for it, a row whose target is wrong
-    weighs NaN.
+    `scores` and `top` are as `masked_scores` returns them. On a GPU, where looking would wait for
+    it, a row whose target is wrong weighs NaN.
     """
     y = beside(as_array(y, "y"), scores, "y")
-    batch = scores.shape[:-1]
+    batch, shape = rows.batch, rows.shape
     is_label = y.dtype.kind in "iu" and y.shape == batch
     if options.ignore_index is not None and not is_label and y.shape == shape:
         raise ValueError(
@@ -111,7 +108,7 @@ def prepare_target(
         if options.label_smoothing:
             dense = (places(scores) == label).astype(scores.dtype)
     else:
-        dense, right = _checked_distributions(to_rows(y, axes), scores, mask, counts)
+        dense, right = _checked_distributions(to_rows(y, rows.axes), scores, rows.mask, counts)
     if options.label_smoothing:
         allowed = (scores > -np.inf).astype(scores.dtype)
         uniform = allowed / np.sum(allowed, axis=-1, keepdims=True)

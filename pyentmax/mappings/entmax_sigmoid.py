@@ -34,7 +34,7 @@ from pyentmax.calls.entries import (
 )
 from pyentmax.calls.options import LossOptions, Options, checked_options
 from pyentmax.calls.parameters import PerRow, parts_of_largest
-from pyentmax.calls.rows import arrange_scores, check_mask, finish, from_rows, reduce_to, to_rows
+from pyentmax.calls.rows import arrange_scores, check_mask, from_rows, reduce_to, to_rows
 from pyentmax.calls.signatures import renamed
 from pyentmax.losses.declare import plan_loss
 from pyentmax.losses.targets import checked_labels, checked_weight, places
@@ -388,7 +388,8 @@ def _per_entry(
 def _one_vs_all(
     run: Run, z: Any, y: Any, alpha: Any, axis: Any, options: Options, gradient: bool = False
 ) -> tuple[Any, Any]:
-    z, mask, shape, axes, dtype = arrange_scores(z, axis, options.mask)
+    rows = arrange_scores(z, axis, options.mask)
+    z, mask, shape, axes, dtype = rows
     alpha = entry_values(ALPHA, alpha, from_rows(z, shape, axes))
     beta = _beta(alpha, z)
     if beta.ndim:
@@ -409,7 +410,7 @@ def _one_vs_all(
         return loss, None
     weight = weight[..., None]
     slope = np.where(live & (weight != 0), slope * weight, 0)
-    return loss, finish(slope, shape, axes, dtype)
+    return loss, rows.finish(slope)
 
 
 def _targets(

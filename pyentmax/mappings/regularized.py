@@ -35,7 +35,6 @@ from pyentmax.calls.rows import (
     apply_to_scores,
     arrange_probabilities,
     arrange_scores,
-    finish,
 )
 from pyentmax.calls.signatures import renamed
 from pyentmax.mappings import _simplex
@@ -132,13 +131,13 @@ def regularized_argmax(
     >>> print(regularized_argmax([1.0, 0.5, -2.0], np.arcsinh).round(6))
     [0.719928 0.280072 0.      ]
     """
-    z, mask, shape, axes, dtype = arrange_scores(z, axis, mask, out)
+    rows = arrange_scores(z, axis, mask, out)
 
     def body(y: Any) -> Any:
         # Of the batch's shape, since omega_grad_inverse may have a parameter per row.
-        return _argmax(y.reshape(z.shape), omega_grad_inverse)
+        return _argmax(y.reshape(rows.array.shape), omega_grad_inverse)
 
-    return finish(apply_to_scores(body, z, mask), shape, axes, dtype, out)
+    return rows.finish(apply_to_scores(body, rows), out)
 
 
 def _argmax(y: Any, omega_grad_inverse: Elementwise) -> Any:
@@ -187,9 +186,8 @@ def separable_jvp(
     >>> print(separable_jvp([0.75, 0.25, 0.0], [1.0, -1.0, 9.0], np.ones_like))
     [ 1. -1.  0.]
     """
-    p, v, _, shape, axes, dtype = arrange_probabilities(p, v, axis, mask, "v")
-    product = _simplex.product(_curvature(p, omega_second_derivative), v)
-    return finish(product, shape, axes, dtype)
+    rows, v = arrange_probabilities(p, v, axis, mask, "v")
+    return rows.finish(_simplex.product(_curvature(rows.array, omega_second_derivative), v))
 
 
 # J is symmetric, being the Hessian of the conjugate Ω*: Jᵀ v is J v.
@@ -220,9 +218,9 @@ def separable_jacobian(p: Any, omega_second_derivative: Elementwise, axis: Any =
     [[ 0.25 -0.25]
      [-0.25  0.25]]
     """
-    p, _, _, _, _, dtype = arrange_probabilities(p, None, axis)
-    jacobian = _simplex.dense(_curvature(p, omega_second_derivative))
-    return jacobian.astype(dtype, copy=False)
+    rows, _ = arrange_probabilities(p, None, axis)
+    jacobian = _simplex.dense(_curvature(rows.array, omega_second_derivative))
+    return jacobian.astype(rows.dtype, copy=False)
 
 
 def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1) -> Any:
@@ -265,7 +263,8 @@ def hessian_jacobian(p: Any, omega_hessian: Callable[[Any], Any], axis: Any = -1
      [-0.5  0.5  0. ]
      [ 0.   0.   0. ]]
     """
-    p, _, _, _, _, dtype = arrange_probabilities(p, None, axis)
+    rows, _ = arrange_probabilities(p, None, axis)
+    p, dtype = rows.array, rows.dtype
     hessian = _array(omega_hessian(p))
     shape = (*p.shape, p.shape[-1])
     try:
@@ -328,13 +327,13 @@ def separable_mapping(
         return regularized_argmax(z, omega_grad_inverse, axis, mask=mask, out=out)
 
     def support(z: Any, axis: Any = -1, *, mask: Any = None) -> Any:
-        z, mask, shape, axes, _ = arrange_scores(z, axis, mask)
+        rows = arrange_scores(z, axis, mask)
 
         def body(y: Any) -> Any:
-            y = y.reshape(z.shape)
+            y = y.reshape(rows.array.shape)
             return _argmax(y, omega_grad_inverse) > 0 if sparse else y > -np.inf
 
-        return finish(apply_to_scores(body, z, mask), shape, axes, np.bool_)
+        return rows.finish(apply_to_scores(body, rows), dtype=np.bool_)
 
     def jvp(p: Any, v: Any, axis: Any = -1, *, mask: Any = None) -> Any:
         return separable_jvp(p, v, omega_second_derivative, axis, mask=mask)
