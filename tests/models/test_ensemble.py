@@ -80,19 +80,6 @@ def test_steps_average_probabilities_and_join_supports():
         np.testing.assert_allclose(step.attention, attention, rtol=1e-13)
 
 
-def test_ensemble_of_equal_models_equals_one():
-    model = network(1)
-    [alone, _] = exact_search(model, SOURCE, MASK, n_best=3, max_length=8)
-    for ensemble in (Ensemble([model]), Ensemble([model, model])):
-        [result, _] = exact_search(ensemble, SOURCE, MASK, n_best=3, max_length=8)
-        assert [h.tokens for h in result.hypotheses] == [h.tokens for h in alone.hypotheses]
-        np.testing.assert_allclose(
-            [h.log_prob for h in result.hypotheses],
-            [h.log_prob for h in alone.hypotheses],
-            rtol=1e-12,
-        )
-
-
 def test_exactness_is_that_of_the_averaged_model():
     # Each alone has one string; together they go on for ever, as only one of them ends.
     ends, goes_on = Table([0, 1, 0]), Table([0, 0, 1])
@@ -149,7 +136,7 @@ def test_hidden_tokens_of_a_member_are_bounded(dtype):
 def test_bound_of_the_mean_rounds_upwards():
     rng = np.random.default_rng(0)
     with mp.workdps(40):
-        for _ in range(300):
+        for _ in range(100):
             count = int(rng.integers(2, 12))
             size = np.sort(-(10.0 ** rng.uniform(-8, 2.8, count)))
             tables = [Table([0, 1, 0], [False, True, True], unseen=x) for x in size]

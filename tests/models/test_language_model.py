@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from finite_differences import assert_parameter_gradients
 
 from pyentmax.autograd import Tensor
 from pyentmax.data import Segment
-from pyentmax.decoding import ancestral_sampling, beam_search, exact_search
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
 from pyentmax.nn.relative_positions import init_relative_positions, relative_scores, shift
 
@@ -53,39 +53,20 @@ def without_memory(batch):
 )
 def test_gradient_of_every_parameter(changes):
     model = small(sharpness=3.0, **changes)
-    batch = without_memory(BATCH)
-    rng, step = np.random.default_rng(0), 1e-6
     seed = 5 if "dropout" in changes else None
-    memory = model.memory_of(BATCH.before) if model.config.memory else None
+    remembers = model.config.memory > 0
+    memory = model.memory_of(BATCH.before) if remembers else None
 
     def loss(params):
+        rng = None if seed is None else np.random.default_rng(seed)
+        if isinstance(params["embedding.weight"], Tensor):
+            return model.loss(params, BATCH if remembers else without_memory(BATCH), rng)
         # What is remembered is a constant: its own dependence on the parameters has no gradient.
-        generator = None if seed is None else np.random.default_rng(seed)
-        scores = model.scores(params, batch.tokens_in, generator, memory)
+        scores = model.scores(params, BATCH.tokens_in, rng, memory)
         smoothing = model.config.label_smoothing
-        return model.output.loss(scores, batch.tokens_out, label_smoothing=smoothing)
+        return model.output.loss(scores, BATCH.tokens_out, label_smoothing=smoothing)
 
-    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-    of_batch = BATCH if memory is not None else batch
-    generator = None if seed is None else np.random.default_rng(seed)
-    model.loss(params, of_batch, generator).backward()
-    for name, x in model.params.items():
-        gradient = params[name].grad
-        assert gradient is not None, f"{name} got no gradient"
-        direction = rng.standard_normal(x.shape)
-        kept = x.copy()
-        x += step * direction
-        above = loss(model.params).item()
-        x[...] = kept - step * direction
-        below = loss(model.params).item()
-        x[...] = kept
-        np.testing.assert_allclose(
-            (gradient * direction).sum(),
-            (above - below) / (2 * step),
-            rtol=2e-5,
-            atol=1e-8,
-            err_msg=f"directional derivative of the loss in {name}",
-        )
+    assert_parameter_gradients(model.params, loss)
 
 
 @pytest.mark.parametrize("changes", [{}, RELATIVE, {"length_scale": True}], ids=str)
@@ -148,24 +129,6 @@ def test_memory_keeps_its_maximum_length():
         small(**RELATIVE).memory_of(TEXT)
 
 
-def test_k_of_all_keys_is_softmax():
-    model = small(attention="softmax", sharpness=3.0)
-    config = replace(model.config, attention=f"topk_softmax:{TEXT.shape[1]}")
-    other = LanguageModel(config, model.params, 1, 2)
-    batch = without_memory(BATCH)
-    losses, gradients = [], []
-    for each in (model, other):
-        params = {name: Tensor(x, requires_grad=True) for name, x in each.params.items()}
-        loss = each.loss(params, batch)
-        loss.backward()
-        losses.append(loss.item())
-        gradients.append(params)
-    assert losses[0] == pytest.approx(losses[1], abs=1e-6, rel=0)
-    for name in model.params:
-        pair = [each[name].grad for each in gradients]
-        np.testing.assert_allclose(*pair, rtol=0, atol=1e-6, err_msg=name)
-
-
 # --- decoding -------------------------------------------------------------------------------------
 CASES = [
     {},
@@ -213,31 +176,6 @@ def test_texts_of_several_lengths_continue_as_alone(changes):
         scores = model.scores(model.params, text).data[0, -1]
         expected, _ = model.output.log_probabilities(scores)
         np.testing.assert_allclose(step.log_prob[row], expected, rtol=1e-10, atol=1e-12)
-
-
-def test_beam_lists_all_continuations_of_sparse_models():
-    """Beam and exact search list the same strings, with certificates, and sampling draws them."""
-    model = small(seed=3, sharpness=6.0, output="2", attention="1.5")
-    model.params["output.bias"][2] += 3.0  # ends soon
-    source = np.array([[3, 4]])
-    beam = beam_search(model, source, source > 0, beam=50, max_length=4)[0]
-    exact = exact_search(model, source, source > 0, budget=10_000, max_length=4)[0]
-    assert beam.exact
-    assert exact.exact
-    listed = {h.tokens: h.log_prob for h in beam.hypotheses}
-    assert 1 < len(listed)
-    assert listed.keys() == {h.tokens for h in exact.hypotheses}
-    [drawn] = ancestral_sampling(
-        model, source, source > 0, np.random.default_rng(0), samples=50, max_length=4
-    )
-    assert {h.tokens for h in drawn if h.finished} <= listed.keys()
-
-
-def test_training_uses_its_own_attention():
-    model = small(attention="1.5", first_attention="1", first_updates=3)
-    assert model.at_update(2).config.attention == "1"
-    assert model.at_update(3) is model
-    assert model.at_update(2).params is model.params
 
 
 @pytest.mark.parametrize(

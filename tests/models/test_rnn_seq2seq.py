@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from finite_differences import assert_parameter_gradients
 
 from pyentmax.autograd import Tensor
 from pyentmax.data import Batch
@@ -19,22 +20,12 @@ BATCH = Batch(SOURCE, SOURCE_MASK, TARGET_IN, TARGET_OUT, TARGET_MASK, np.arange
 
 
 def small(attention="1.5", output="1.5", layers=1, dropout=0.0, seed=0, dtype=np.float64, **more):
-    config = RNNSeq2SeqConfig(
-        source_size=8,
-        target_size=6,
-        hidden=4,
-        layers=layers,
-        dropout=dropout,
-        attention=attention,
-        output=output,
-        **more,
-    )
+    named = {"attention": attention, "output": output, "layers": layers, "dropout": dropout}
+    config = RNNSeq2SeqConfig(8, 6, hidden=4, **named, **more)
     rng = np.random.default_rng(seed)
     model = RNNSeq2Seq.initialize(config, rng, bos=1, eos=2, dtype=dtype)
     for name, x in model.params.items():
-        if (
-            "bias" in name or "logit" in name
-        ):  # zeros would hide a gradient that is wrong by a factor
+        if "bias" in name or "logit" in name:  # zeros would hide a wrong factor
             x += rng.normal(0, 0.3, x.shape).astype(dtype)
     return model
 
@@ -45,62 +36,25 @@ def loss_of(model, params, seed=None):
 
 
 @pytest.mark.parametrize(
-    ("attention", "output", "layers", "dropout"),
+    "changes",
     [
-        ("1", "1", 1, 0.0),
-        ("1.5", "1.5", 2, 0.0),
-        ("2", "1.5", 1, 0.3),
-        ("1.25", "1.33", 2, 0.3),
-        ("1.5", "2", 1, 0.0),
-        ("entmax:3", "1.5", 1, 0.0),
+        {"attention": "1", "output": "1"},
+        {"layers": 2},
+        {"attention": "2", "dropout": 0.3},
+        {"attention": "1.25", "output": "1.33", "layers": 2, "dropout": 0.3},
+        {"output": "2", "label_smoothing": 0.1},
+        {"attention": "entmax:3"},
+        *({"score": score} for score in ("additive", "dot", "scaled")),
+        *({"attention": x, "fertility": f} for x in ("1", "2") for f in (0.3, 1.2)),
+        *({"attention": "learned", "score": s, "layers": 2} for s in ("additive", "dot")),
+        {"attention": "learned", "dropout": 0.3},
     ],
+    ids=lambda changes: "-".join(map(str, changes.values())),
 )
-def test_gradient_of_every_parameter(attention, output, layers, dropout):
-    assert_gradient_of_every_parameter(small(attention, output, layers, dropout), dropout)
-
-
-@pytest.mark.parametrize("score", ["additive", "dot", "scaled"])
-def test_gradient_of_every_parameter_with_other_scores(score):
-    assert_gradient_of_every_parameter(small(score=score))
-
-
-@pytest.mark.parametrize("attention", ["1", "2"])
-@pytest.mark.parametrize("fertility", [0.3, 1.2])
-def test_gradient_of_every_parameter_within_a_fertility(attention, fertility):
-    assert_gradient_of_every_parameter(small(attention, fertility=fertility))
-
-
-@pytest.mark.parametrize("score", ["additive", "bilinear", "dot", "scaled"])
-@pytest.mark.parametrize("logit", [-2.0, 0.0, 3.0])
-def test_gradient_of_every_parameter_with_a_learned_alpha(score, logit):
-    model = small("learned", layers=2, score=score, dropout=0.3)
-    model.params["attention.alpha_logit"][...] = logit
-    assert_gradient_of_every_parameter(model, dropout=0.3)
-
-
-def assert_gradient_of_every_parameter(model, dropout=0.0):
-    seed = 5 if dropout else None
-    params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-    loss_of(model, params, seed).backward()
-    rng, step = np.random.default_rng(0), 1e-6
-    for name, x in model.params.items():
-        # A few entries of each parameter, and one random direction through all of them.
-        gradient = params[name].grad
-        assert gradient is not None, f"{name} got no gradient"
-        direction = rng.standard_normal(x.shape)
-        kept = x.copy()
-        x += step * direction
-        above = loss_of(model, model.params, seed).item()
-        x[...] = kept - step * direction
-        below = loss_of(model, model.params, seed).item()
-        x[...] = kept
-        np.testing.assert_allclose(
-            (gradient * direction).sum(),
-            (above - below) / (2 * step),
-            rtol=2e-5,
-            atol=1e-8,
-            err_msg=f"directional derivative of the loss in {name}",
-        )
+def test_gradient_of_every_parameter(changes):
+    model = small(**changes)
+    seed = 5 if "dropout" in changes else None
+    assert_parameter_gradients(model.params, lambda params: loss_of(model, params, seed))
 
 
 @pytest.mark.parametrize("attention", ["1", "2"])
@@ -258,36 +212,11 @@ def test_float32_stays_float32():
     assert {tensor.grad.dtype for tensor in params.values()} == {np.dtype(np.float32)}
 
 
-def test_plain_parameters_build_no_tape():
-    model = small()
-    loss = loss_of(model, model.params)
-    assert loss.parents == ()
-    assert not loss.requires_grad
-
-
 def test_sparse_or_not():
     assert not small(output="1").output_is_sparse
     assert not small(output="entmax:1").output_is_sparse
     assert small(output="1.01").output_is_sparse
     assert small(output="2").output_is_sparse
-
-
-def test_parameters_must_fit_the_configuration():
-    model = small()
-    model.check_parameters()
-    bias = model.params.pop("output.bias")
-    with pytest.raises(ValueError, match=r"parameter output.bias: expected shape \(6,\), got none"):
-        model.check_parameters()
-    model.params["output.bias"] = bias[:-1]
-    with pytest.raises(ValueError, match=r"expected shape \(6,\), got \(5,\)"):
-        model.check_parameters()
-
-
-def test_a_source_without_tokens_is_refused():
-    mask = SOURCE_MASK.copy()
-    mask[1] = False
-    with pytest.raises(ValueError, match="source_mask: row 1 has no token"):
-        small().encode(SOURCE, mask)
 
 
 @pytest.mark.parametrize(
@@ -300,17 +229,11 @@ def test_a_source_without_tokens_is_refused():
         ("output", "0.5", "got '0.5'"),
         ("score", "cosine", "score: expected one of additive, .*; got 'cosine'"),
         ("embedding_std", 0.0, "embedding_std: expected a number above 0, got 0.0"),
-        ("embedding_std", "a", "embedding_std: expected a number above 0, got 'a'"),
-        ("embedding_std", True, "embedding_std: expected a number above 0, got True"),
-        ("embedding_std", 10**400, "embedding_std: expected a number above 0, got 1000"),
         ("start", "orthogonal", "start: expected 'uniform' or none, got 'orthogonal'"),
-        ("fertility", 0.0, "fertility: expected a number above 0, got 0.0"),
         ("fertility", [1], r"fertility: expected a number above 0, got \[1\]"),
-        ("fertility", 10**400, "fertility: expected a number above 0, got 1000"),
         ("fertility", 1.0, "expected the attention softmax or sparsemax, .* got 1.5"),
         ("output", "learned", "only the attention's α .* since the loss L_α falls as α grows"),
         ("output", "entmax", "expected entmax:ALPHA, numbers in place of .*; got 'entmax'"),
-        ("output", "entmax:x", "got 'entmax:x'"),
         ("output", "budget_sparsemax:1.5", "sum to 1, got budget_sparsemax with a sum of 1.5"),
     ],
 )
