@@ -12,7 +12,7 @@ batch is one contiguous block.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -124,6 +124,7 @@ class DecoderState(NamedTuple):
     coverage: Any  # (B, S): the sum of past attention, where a fertility bounds it
     readers: Readers  # of the sources' keys, values and mask
     weights: tuple[Any, ...]  # per layer (2H, 4H): those of the input on top of the recurrent ones
+    token_gates: Any  # (V, 4H): what each token adds to the first layer's; None if V is large
 
 
 class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
@@ -296,20 +297,24 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
             np.arange(len(source)), (memory.keys.data, memory.values.data, memory.mask)
         )
         weights = tuple(weight.data for weight in self._joint_weights(self.params))
+        token_gates = None
+        if self.config.target_size <= 2 * len(source):  # most of them are soon read
+            embeddings = self.params["target_embedding.weight"]
+            token_gates = linear(self.params, "decoder.0", embeddings).data
         hidden = (xp.zeros_like(layers[0].data[0]), *(layer.data[0] for layer in layers))
         cells = tuple(layer.data[1] for layer in layers)
-        return DecoderState(hidden, (), cells, self._no_coverage(memory), readers, weights)
+        coverage = self._no_coverage(memory)
+        return DecoderState(hidden, (), cells, coverage, readers, weights, token_gates)
 
     def advance(self, state: DecoderState, tokens: Array) -> tuple[Array, Array, DecoderState]:
         """Read one token per row; return the scores of the next, the attention, the new state."""
         state = self._with_gates(state)
         params, readers = self.params, state.readers
-
-        def input_gates(tokens: Array) -> list[Array]:
-            embedded = embedding(params, "target_embedding", tokens)
-            return [linear(params, "decoder.0", embedded).data]
-
-        [a] = self._once(input_gates, self.xp.asarray(tokens), self.config.target_size)
+        index = self.xp.asarray(tokens)
+        if state.token_gates is None:
+            a = linear(params, "decoder.0", embedding(params, "target_embedding", index)).data
+        else:
+            a = state.token_gates[index]
         layers: list[Array] = []
         for k, (gates, cell) in enumerate(zip(state.gates, state.cells, strict=True)):
             if k:
@@ -338,35 +343,22 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         """The state of the given rows; a row may be repeated."""
         index = self.xp.asarray(rows)
         if state.gates:
-            gates = [x[index] for x in state.gates]
+            gates = tuple(x[index] for x in state.gates)
         else:
-
-            def products(rows: Array) -> Sequence[Array]:
-                return self._gates(state.weights, *(x[rows] for x in state.hidden))
-
-            gates = self._once(products, index, len(state.hidden[0]))
+            different, place = distinct(rows, len(state.hidden[0]))
+            # On the host, copies of a row share its products where that saves more than it costs.
+            shares = self.xp is np and 4 * len(different) <= 3 * len(rows)
+            hidden = (x[different if shares else index] for x in state.hidden)
+            gates = self._gates(state.weights, *hidden)
+            if shares:
+                gates = tuple(x[place] for x in gates)
         return state._replace(
             hidden=(),
-            gates=tuple(gates),
+            gates=gates,
             cells=tuple(x[index] for x in state.cells),
             readers=state.readers.select(rows),
             coverage=None if state.coverage is None else state.coverage[index],
         )
-
-    def _once(
-        self, compute: Callable[[Array], Sequence[Array]], ids: Array, size: int
-    ) -> list[Array]:
-        """What ``compute`` gives for ids below ``size``: arrays with a row for each of them.
-
-        Beams repeat tokens and states. On the host each is computed only once, where that saves
-        more than the copies cost.
-        """
-        if self.xp is not np:
-            return list(compute(ids))
-        different, place = distinct(ids, size)
-        if 4 * len(different) > 3 * len(ids):
-            return list(compute(ids))
-        return [x[place] for x in compute(different)]
 
     def _gates(self, weights: Sequence[Array], feed: Array, *h: Array) -> tuple[Array, ...]:
         """What õ and the hidden states add to the next pre-activations of each layer."""
