@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.runner import (
+    Experiment,
     Line,
     Notes,
     Options,
@@ -34,7 +36,7 @@ from pyentmax.decoding import forced_decoding
 from pyentmax.models.transformer import KINDS, Transformer
 from pyentmax.system.files import replacing
 from pyentmax.tasks.translation import Subwords, Translator, train_translator
-from pyentmax.tasks.translation.bleu import bleu, bleu_metric, sacrebleu_module
+from pyentmax.tasks.translation.bleu import bleu
 from pyentmax.tasks.translation.parallel import Multi30k, read_multi30k
 from pyentmax.training import TrainingConfig, Validation, fingerprint
 
@@ -189,6 +191,27 @@ def runs(args: argparse.Namespace) -> list[list[Settings]]:
         if (dense := softmax_row(one["row"])) != one["row"] and dense in args.row
     ]
     return [models, differences]
+
+
+def models(args: argparse.Namespace) -> list[list[Settings]]:
+    """All rows, compared with none."""
+    return runs(args)[:1]
+
+
+def experiment(
+    name: str, doc: str | None, rows: Sequence[str], updates: int | None = None, **changes: Any
+) -> Experiment:
+    """A table of translation: what is trained by default, and what differs from the others."""
+    table = Experiment(
+        name,
+        doc or "",
+        runs,
+        work,
+        report,
+        add_options=partial(add_options, rows=rows, updates=updates),
+        grows="updates",
+    )
+    return replace(table, **changes)
 
 
 def softmax_row(name: str) -> str:
@@ -357,8 +380,10 @@ def paired_bootstrap(
 
 def _counts(translations: Iterable[str], references: Iterable[str]) -> np.ndarray:
     """Per sentence: matching n-grams, all n-grams, and both lengths."""
+    from sacrebleu import BLEU
+
     # Only counts are used; with its usual order sacrebleu would warn of short sentences.
-    metric = bleu_metric(effective_order=True)
+    metric = BLEU(tokenize="none", force=True, effective_order=True)
     rows = []
     for translation, reference in zip(translations, references, strict=True):
         score = metric.sentence_score(translation, [reference])
@@ -367,10 +392,12 @@ def _counts(translations: Iterable[str], references: Iterable[str]) -> np.ndarra
 
 
 def _bleu_of(counts: np.ndarray) -> float:
-    numbers = [int(x) for x in counts.sum(axis=0)]
-    compute = sacrebleu_module().BLEU.compute_bleu
+    from sacrebleu import BLEU
+
+    totals = [int(x) for x in counts.sum(axis=0)]
+    right, total, lengths = totals[:4], totals[4:8], (totals[8], totals[9])
     # `corpus_score` smooths like this where an order has no match; this function does not unasked.
-    return float(compute(numbers[:4], numbers[4:8], *numbers[8:], smooth_method="exp").score)
+    return float(BLEU.compute_bleu(right, total, *lengths, smooth_method="exp").score)
 
 
 # --- tables ---------------------------------------------------------------------------------------

@@ -12,10 +12,8 @@ German, one seed: 32.3 and 32.1. Twenty minutes a model on one core.
 from __future__ import annotations
 
 import sys
-from functools import partial
 
-from experiments.runner import Experiment
-from experiments.translation import add_options, report, runs, work
+from experiments.translation import experiment
 
 ROWS = (
     "transformer-1",
@@ -25,15 +23,7 @@ ROWS = (
     "transformer-2-late",
 )
 
-EXPERIMENT = Experiment(
-    "correia2019/table1",
-    __doc__,
-    runs,
-    work,
-    report,
-    add_options=partial(add_options, rows=ROWS),
-    grows="updates",
-)
+EXPERIMENT = experiment("correia2019/table1", __doc__, ROWS)
 main = EXPERIMENT.main
 
 if __name__ == "__main__":

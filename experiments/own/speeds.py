@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -30,14 +28,13 @@ import numpy as np
 from experiments.own import language_model
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
+from experiments.timing import seconds, updater
 from experiments.translation import MODELS
-from pyentmax.autograd import Tensor
 from pyentmax.data import Segments, TokenBatches
 from pyentmax.decoding import greedy_search
 from pyentmax.models.language_model import LanguageModel, LanguageModelConfig
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
-from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.system.memory import keep_freed_memory
 from pyentmax.tasks.language_model import Writer
 
@@ -89,37 +86,17 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         latest = {}
         for name in turned:
             update, search = sides[name]
-            latest[name] = [_seconds(update, batch), _seconds(search) if search else np.nan]
+            latest[name] = [seconds(update, batch), seconds(search) if search else np.nan]
         if i >= 0:
             times.append([latest[name] for name in names])
-    seconds = np.array(times)  # (rounds, mappings, 2)
-    ratios = np.median(seconds[:, :1] / seconds, axis=0)
+    measured = np.array(times)  # (rounds, mappings, 2)
+    ratios = np.median(measured[:, :1] / measured, axis=0)
     result = {}
-    for name, median, ratio in zip(names, np.median(seconds, axis=0), ratios, strict=True):
+    for name, median, ratio in zip(names, np.median(measured, axis=0), ratios, strict=True):
         result[name] = {"update_ms": round(1e3 * median[0], 1), "training": round(ratio[0], 3)}
         if np.isfinite(median[1]):
             result[name] |= {"search_ms": round(1e3 * median[1], 1), "search": round(ratio[1], 3)}
     return result
-
-
-def _seconds(action: Callable[..., Any], *args: Any) -> float:
-    started = time.perf_counter()
-    action(*args)
-    return time.perf_counter() - started
-
-
-def _updater(model: Any) -> Callable[[Any], None]:
-    """One update by a batch, as training does it."""
-    optimizer, rng = Adam(model.params, (0.9, 0.98)), np.random.default_rng(1)
-
-    def update(batch: Any) -> None:
-        params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-        model.loss(params, batch, rng).backward()
-        gradients = {name: x.grad for name, x in params.items() if x.grad is not None}
-        clip_gradients(gradients, 1.0)
-        optimizer.step(gradients, 1e-6)
-
-    return update
 
 
 def _translation(settings: Settings, options: Options) -> Any:
@@ -149,7 +126,7 @@ def _translation(settings: Settings, options: Options) -> Any:
 
         unmoved = model()  # no update moves its parameters: the search is the same in each round
         search = lambda: greedy_search(unmoved, source, mask, max_length=STEPS)  # noqa: E731
-        return _updater(model()), search
+        return updater(model(), 1.0), search
 
     return list(islice(batches, 64)), make
 
@@ -173,7 +150,7 @@ def _language_model(settings: Settings, options: Options) -> Any:
         if mapping == "learned":  # which has parameters that the others lack
             other = LanguageModel.initialize(changed, np.random.default_rng(0), bos=1, eos=2)
             params = other.params | params
-        return _updater(LanguageModel(changed, params, model.bos, model.eos)), None
+        return updater(LanguageModel(changed, params, model.bos, model.eos), 1.0), None
 
     return list(islice(batches, 20)), make
 

@@ -12,14 +12,13 @@ Five minutes a model on one core for 800 updates.
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from experiments.pictures import curves, panels, save
-from experiments.runner import Experiment, Line, Options, Settings
+from experiments.runner import Line, Options, Settings
 from experiments.tables import values
-from experiments.translation import PARTS, ROWS, add_options, report, runs, train
+from experiments.translation import PARTS, ROWS, experiment, models, train
 
 STARTS = (
     "transformer-1",
@@ -59,16 +58,7 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
     return [save(axes, folder / "starts.png")]
 
 
-EXPERIMENT = Experiment(
-    "own/starts",
-    __doc__,
-    lambda args: runs(args)[:1],
-    work,
-    report,
-    draw,
-    partial(add_options, rows=STARTS, updates=800),
-    grows="updates",
-)
+EXPERIMENT = experiment("own/starts", __doc__, STARTS, 800, runs=models, work=work, draw=draw)
 main = EXPERIMENT.main
 
 if __name__ == "__main__":

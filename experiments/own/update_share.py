@@ -26,10 +26,9 @@ import numpy as np
 from experiments.peters2019.inflection import read_words
 from experiments.runner import Experiment, Line, Options, Settings
 from experiments.tables import markdown
-from pyentmax.autograd import Tensor
+from experiments.timing import seconds, updater
 from pyentmax.data import bucketed_batches, make_batch
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq
-from pyentmax.nn.optim import Adam, clip_gradients
 from pyentmax.system.memory import keep_freed_memory, peak_memory
 from pyentmax.tasks.inflection import Inflector, english_verbs
 
@@ -63,13 +62,14 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
     inflector = Inflector.untrained(words, rng, **shape, **mappings)
     pairs = inflector.pairs(words)
     batches = bucketed_batches(pairs, settings["batch_size"], rng)
-    update = updater(inflector.model)
+    update = updater(inflector.model, clip=5.0)
     times, count = [], 0
     for turn in range(settings["rounds"] + 2):
         batch = make_batch(pairs, batches[turn % len(batches)])
         lengths = batch.source.shape[1], batch.target_in.shape[1]
         multiply = products(inflector.model, len(batch), *lengths)
-        measured = seconds(update, batch), seconds(multiply)
+        clock = time.process_time  # what other processes take is not counted
+        measured = seconds(update, batch, clock=clock), seconds(multiply, clock=clock)
         if turn >= 2:  # the first ones warm up
             times.append(measured)
             count += len(batch)
@@ -82,27 +82,6 @@ def work(settings: Settings, folder: Path, options: Options) -> dict[str, Any]:
         "ratio": [round(float(f(ratios)), 2) for f in (np.median, np.min, np.max)],
         "memory_mb": peak_memory(),
     }
-
-
-def seconds(action: Callable[..., Any], *args: Any) -> float:
-    """How long an action takes this process."""
-    started = time.process_time()
-    action(*args)
-    return time.process_time() - started
-
-
-def updater(model: RNNSeq2Seq) -> Callable[[Any], None]:
-    """One update by a batch, as training does it."""
-    optimizer, rng = Adam(model.params), np.random.default_rng(1)
-
-    def update(batch: Any) -> None:
-        params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
-        model.loss(params, batch, rng).backward()
-        gradients = {name: x.grad for name, x in params.items() if x.grad is not None}
-        clip_gradients(gradients, 5.0)
-        optimizer.step(gradients, 1e-4)
-
-    return update
 
 
 def products(model: RNNSeq2Seq, batch: int, source: int, target: int) -> Callable[[], None]:

@@ -11,13 +11,12 @@ softmax on, goes the other way there. Two minutes a model on one core.
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 
 from experiments.pictures import panels, points, save
-from experiments.runner import Experiment, Line
+from experiments.runner import Line
 from experiments.tables import markdown, mean, values
-from experiments.translation import ALPHAS, add_options, runs, work
+from experiments.translation import ALPHAS, experiment, models
 
 BOTH = [f"rnn-1.5-{alpha}" for alpha in ALPHAS], [f"rnn-{alpha}-1.5" for alpha in ALPHAS]
 NAMES = ("output", "attention")
@@ -53,15 +52,9 @@ def draw(lines: list[Line], folder: Path) -> list[Path]:
     return [save(axes, folder / "figure4_translation.png")]
 
 
-EXPERIMENT = Experiment(
-    "peters2019/figure4_translation",
-    __doc__,
-    lambda args: runs(args)[:1],
-    work,
-    report,
-    draw,
-    partial(add_options, rows=tuple(dict.fromkeys([*BOTH[0], *BOTH[1]])), updates=400),
-    grows="updates",
+ROWS = tuple(dict.fromkeys([*BOTH[0], *BOTH[1]]))
+EXPERIMENT = experiment(
+    "peters2019/figure4_translation", __doc__, ROWS, 400, runs=models, report=report, draw=draw
 )
 main = EXPERIMENT.main
 

@@ -12,20 +12,12 @@ one core.
 from __future__ import annotations
 
 import sys
-from functools import partial
 
-from experiments.runner import Experiment
-from experiments.translation import add_options, report, runs, work
+from experiments.translation import experiment
 
-EXPERIMENT = Experiment(
-    "peters2019/table2",
-    __doc__,
-    runs,
-    work,
-    report,
-    add_options=partial(add_options, rows=("rnn-1-1", "rnn-1.5-1.5", "rnn-2-2")),
-    grows="updates",
-)
+ROWS = ("rnn-1-1", "rnn-1.5-1.5", "rnn-2-2")
+
+EXPERIMENT = experiment("peters2019/table2", __doc__, ROWS)
 main = EXPERIMENT.main
 
 if __name__ == "__main__":

@@ -12,22 +12,12 @@ were not trained. Twenty minutes a model on one core.
 from __future__ import annotations
 
 import sys
-from functools import partial
 
-from experiments.runner import Experiment
-from experiments.translation import KS, add_options, report, runs, work
+from experiments.translation import KS, experiment
 
 ROWS = ("transformer-1", *(f"transformer-top{k}" for k in KS), "transformer-top8-late")
 
-EXPERIMENT = Experiment(
-    "zhao2019/table4",
-    __doc__,
-    runs,
-    work,
-    report,
-    add_options=partial(add_options, rows=ROWS),
-    grows="updates",
-)
+EXPERIMENT = experiment("zhao2019/table4", __doc__, ROWS)
 main = EXPERIMENT.main
 
 if __name__ == "__main__":

@@ -6,15 +6,10 @@ import argparse
 from typing import Any
 
 from pyentmax.models.grid_transformer import GridTransformerConfig
+from pyentmax.tasks import command_line
 from pyentmax.tasks.captions.captioner import train_captioner
 from pyentmax.tasks.captions.scenes import draw_data
-from pyentmax.tasks.command_line import (
-    Commands,
-    check_finished,
-    fields_from,
-    report_training,
-    run_options,
-)
+from pyentmax.tasks.command_line import Commands
 from pyentmax.training import TrainingConfig
 
 UNCHANGED: dict[str, Any] = {
@@ -48,18 +43,18 @@ def add_commands(commands: Commands) -> None:
 
 
 def _train(args: argparse.Namespace) -> None:
-    options = run_options(args)
+    options = command_line.run_options(args)
     data = draw_data(args.images)
-    training = fields_from(args, TrainingConfig)
+    training = command_line.fields_from(args, TrainingConfig)
     captioner, history = train_captioner(
         data,
         TrainingConfig(**training, rate=2e-3, validate_every=200),
         options,
         device=args.device,
         **UNCHANGED,
-        **fields_from(args, GridTransformerConfig),
+        **command_line.fields_from(args, GridTransformerConfig),
     )
-    check_finished(args, history)
+    command_line.check_finished(args, history)
     dev, test = history.best_accuracy, captioner.validate(*data.test).accuracy
     accuracy = f"dev {100 * dev:.1f}%, test {100 * test:.1f}%"
-    report_training(args, history, f"captions right in every word: {accuracy}")
+    command_line.report_training(args, history, f"captions right in every word: {accuracy}")

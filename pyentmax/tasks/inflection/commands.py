@@ -10,17 +10,9 @@ from typing import Any
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.nn.attention import LEARNED, SCORES
 from pyentmax.plotting._figures import require_matplotlib
-from pyentmax.tasks import reports
+from pyentmax.tasks import command_line, reports
 from pyentmax.tasks.analyse import Analysis
-from pyentmax.tasks.command_line import (
-    Commands,
-    Parser,
-    check_finished,
-    fields_from,
-    report_training,
-    run_options,
-    search_options,
-)
+from pyentmax.tasks.command_line import Commands, Parser
 from pyentmax.tasks.inflection import sparsity
 from pyentmax.tasks.inflection.conll2018 import SPLITS, conll2018_files, conll2018_languages
 from pyentmax.tasks.inflection.demo import run_demo
@@ -118,7 +110,13 @@ def add_commands(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("--languages", nargs="+", default=[], metavar="NAME", help="or 'all'")
-    add("--split", nargs="+", choices=SPLITS, default=["train-medium", "dev"], help="which files")
+    add(
+        "--split",
+        nargs="+",
+        choices=SPLITS,
+        default=["train-medium", "dev"],
+        help="which files",
+    )
     add(
         "--folder",
         type=Path,
@@ -143,7 +141,7 @@ def _add_word(parser: Parser) -> None:
 
 
 def _train(args: argparse.Namespace) -> None:
-    options = run_options(args)
+    options = command_line.run_options(args)
     examples = read_marked(args.train, args.multilingual)
     dev = read_marked(args.dev, args.multilingual)
     known = {token for e in examples for token in (*source_tokens(e), *e.form)}
@@ -161,22 +159,22 @@ def _train(args: argparse.Namespace) -> None:
     inflector, history = train_inflector(
         examples,
         dev,
-        TrainingConfig(**fields_from(args, TrainingConfig)),
+        TrainingConfig(**command_line.fields_from(args, TrainingConfig)),
         options,
         batch_size=args.batch_size,
         device=args.device,
         output=args.loss,
-        **fields_from(args, RNNSeq2SeqConfig),
+        **command_line.fields_from(args, RNNSeq2SeqConfig),
     )
-    check_finished(args, history)
+    command_line.check_finished(args, history)
     learned = args.attention == LEARNED
     alpha = f", attention α {inflector.model.attention_alpha:.2f}" if learned else ""
     accuracy = f"best dev accuracy {100 * history.best_accuracy:.1f}% (greedy)"
-    report_training(args, history, accuracy + alpha)
+    command_line.report_training(args, history, accuracy + alpha)
 
 
 def _inflect(args: argparse.Namespace) -> None:
-    options = search_options(args) | {
+    options = command_line.search_options(args) | {
         "max_length": args.max_length,
         "keep_attention": args.pictures is not None,  # of a long lemma it takes gigabytes
     }

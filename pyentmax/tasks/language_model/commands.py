@@ -8,14 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from pyentmax.models.language_model import LanguageModelConfig
-from pyentmax.tasks.command_line import (
-    Commands,
-    check_finished,
-    fields_from,
-    printable,
-    report_training,
-    run_options,
-)
+from pyentmax.tasks import command_line
+from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.language_model.writer import Writer, read_text, train_writer
 from pyentmax.training import TrainingConfig
 
@@ -69,9 +63,9 @@ def add_commands(commands: Commands) -> None:
 
 
 def _train(args: argparse.Namespace) -> None:
-    options = run_options(args)
+    options = command_line.run_options(args)
     training = TrainingConfig(
-        **fields_from(args, TrainingConfig),
+        **command_line.fields_from(args, TrainingConfig),
         schedule="inverse_sqrt",
         clip=1.0,
         betas=(0.9, 0.98),
@@ -84,11 +78,11 @@ def _train(args: argparse.Namespace) -> None:
         context=args.context,
         batch_size=args.batch_size,
         device=args.device,
-        **fields_from(args, LanguageModelConfig),
+        **command_line.fields_from(args, LanguageModelConfig),
     )
-    check_finished(args, history)
+    command_line.check_finished(args, history)
     accuracy = f"{100 * history.best_accuracy:.1f}% of the characters"
-    report_training(args, history, f"best accuracy on held-out text {accuracy}")
+    command_line.report_training(args, history, f"best accuracy on held-out text {accuracy}")
 
 
 def _sample(args: argparse.Namespace) -> None:
@@ -104,4 +98,4 @@ def _sample(args: argparse.Namespace) -> None:
             print("-" * 20)
         options = {name: getattr(args, name) for name in ("temperature", "top_k", "nucleus")}
         text = writer.write(beginning, args.length, rng, **options)
-        print(printable(text), flush=True)
+        print(command_line.printable(text), flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class Bleu(NamedTuple):
@@ -22,21 +22,10 @@ def bleu(translations: Sequence[str], references: Sequence[str]) -> Bleu:
     >>> round(found.score), "tok:none" in found.signature
     (100, True)
     """
-    metric = bleu_metric()
-    score = metric.corpus_score(list(translations), [list(references)]).score
-    return Bleu(float(score), str(metric.get_signature()))
-
-
-def bleu_metric(**options: Any) -> Any:
-    """The metric of sacrebleu for sentences that are tokenised already."""
-    # `force`: sacrebleu would warn that the text looks tokenised, which it is.
-    return sacrebleu_module().BLEU(tokenize="none", force=True, **options)
-
-
-def sacrebleu_module() -> Any:
-    """The module; an ImportError says what to install."""
     try:
-        import sacrebleu
+        from sacrebleu import BLEU
     except ImportError:
         raise ImportError("BLEU needs sacrebleu: pip install 'pyentmax[models]'") from None
-    return sacrebleu
+    metric = BLEU(tokenize="none", force=True)  # or it would warn that the text looks tokenised
+    score = metric.corpus_score(list(translations), [list(references)]).score
+    return Bleu(float(score), str(metric.get_signature()))

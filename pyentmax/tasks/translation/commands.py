@@ -9,17 +9,9 @@ from pathlib import Path
 
 from pyentmax.data import DataError, Vocabulary
 from pyentmax.plotting._figures import require_matplotlib
-from pyentmax.tasks import reports
+from pyentmax.tasks import command_line, reports
 from pyentmax.tasks.analyse import Analysis
-from pyentmax.tasks.command_line import (
-    Commands,
-    check_finished,
-    expect,
-    printable,
-    report_training,
-    run_options,
-    search_options,
-)
+from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.text_files import decode
 from pyentmax.tasks.translation import head_pictures, heads
 from pyentmax.tasks.translation.configuration import BUNDLED, BUNDLED_DEV, read_experiment
@@ -98,7 +90,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def _train(args: argparse.Namespace) -> None:
-    options = run_options(args)
+    options = command_line.run_options(args)
     experiment = read_experiment(args.config, args.model)
     given = {"seed": args.seed, "updates": args.updates}
     settings = experiment.training | {k: v for k, v in given.items() if v is not None}
@@ -118,20 +110,20 @@ def _train(args: argparse.Namespace) -> None:
         **experiment.batches(),
         **experiment.model,
     )
-    check_finished(args, history)
+    command_line.check_finished(args, history)
     accuracy = f"best dev accuracy {100 * history.best_accuracy:.1f}% of the tokens"
-    report_training(args, history, accuracy)
+    command_line.report_training(args, history, accuracy)
 
 
 def _translate(args: argparse.Namespace) -> None:
     forced, one = args.force is not None, not args.list and args.force is None
     if "-" in args.sentences and len(args.sentences) > 1:
         raise ValueError("sentences: expected - for standard input alone, got more sentences")
-    expect(args, "best budget search", args.list, "--list with it")
-    expect(args, "pictures", not one, "--list or --force with it")
-    expect(args, "list beam", not forced, "without --force, where it has no effect")
-    expect(args, "whole", one, "without --list and --force, which always compare so")
-    options = search_options(args)
+    command_line.expect(args, "best budget search", args.list, "--list with it")
+    command_line.expect(args, "pictures", not one, "--list or --force with it")
+    command_line.expect(args, "list beam", not forced, "without --force, where it has no effect")
+    command_line.expect(args, "whole", one, "without --list and --force, which always compare so")
+    options = command_line.search_options(args)
     translator = Translator.load_ensemble([args.model, *args.ensemble])
     sentences = args.sentences
     if sentences == ["-"]:
@@ -153,7 +145,7 @@ def _translate(args: argparse.Namespace) -> None:
     if one:
         options |= {"normalize": not args.whole, "progress": progress}
         for translation in translator.translate_all(sentences, **options):
-            print(printable(translation), flush=True)
+            print(command_line.printable(translation), flush=True)
         return
     width, options["keep_attention"] = len(str(len(sentences))), args.pictures is not None
     with counting(len(sentences), "sentence", progress) as advance:
@@ -169,8 +161,9 @@ def _note_unknown(sentences: Sequence[Sequence[str]], known: Vocabulary) -> None
     """Name the words that become ``<unk>``, on standard error."""
     unknown = list(dict.fromkeys(t for tokens in sentences for t in tokens if t not in known))
     if unknown:
-        listed = " ".join(unknown[:N_NAMED]) + " …" * (len(unknown) > N_NAMED)
-        print(f"note: words that the model does not know: {printable(listed)}", file=sys.stderr)
+        named = " ".join(unknown[:N_NAMED]) + " …" * (len(unknown) > N_NAMED)
+        note = f"note: words that the model does not know: {named}"
+        print(command_line.printable(note), file=sys.stderr)
 
 
 class HeadAnalysis(Analysis):

@@ -6,28 +6,12 @@ import io
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from pyentmax.data import SPECIALS, DataError, Vocabulary
 
 NORMALIZATIONS = ("identity", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf")
 """Sentencepiece's names of what is done to characters, from nothing to compatibility and case."""
-
-
-class Segmenter(Protocol):
-    """A way to cut sentences into tokens."""
-
-    def split(self, sentence: str) -> list[str]:
-        """The tokens of a sentence."""
-
-    def join(self, tokens: Sequence[str]) -> str:
-        """The sentence that has these tokens."""
-
-    def vocabulary(self, sentences: Iterable[str]) -> Vocabulary:
-        """The vocabulary for sentences of this kind."""
-
-    def state(self) -> bytes:
-        """What is written to a file; empty for words."""
 
 
 class Words:
@@ -52,7 +36,7 @@ class Words:
         return Vocabulary.build(map(self.split, sentences))
 
     def state(self) -> bytes:
-        """Nothing."""
+        """Nothing has been learned."""
         return b""
 
 
@@ -164,9 +148,8 @@ class Subwords:
         return self._model
 
 
-def segmenter_from(state: bytes) -> Segmenter:
-    """The segmenter that gave this state."""
-    return Subwords(state) if state else Words()
+Segmenter = Words | Subwords
+"""A way to cut sentences into tokens; its ``state`` is written to a file."""
 
 
 def _sentencepiece() -> Any:

@@ -25,7 +25,7 @@ from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.tasks.sequences import SequenceModel, batches_of
 from pyentmax.tasks.translation.parallel import SentencePair
-from pyentmax.tasks.translation.segmentation import Segmenter, Words, segmenter_from
+from pyentmax.tasks.translation.segmentation import Segmenter, Subwords, Words
 from pyentmax.training import (
     History,
     RunOptions,
@@ -246,11 +246,11 @@ class Translator(SequenceModel):
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], description: dict[str, Any]) -> Self:
         """The model with these arrays and this description."""
-        segmenter = segmenter_from(arrays.pop(_SEGMENTER).tobytes())
+        state = arrays.pop(_SEGMENTER).tobytes()
         network, shape = _architecture(description["architecture"])
         source, target = (Vocabulary.from_json(description[name]) for name in ("source", "target"))
         model = network(shape(**description["config"]), arrays, BOS, EOS)
-        return cls(model, source, target, segmenter)
+        return cls(model, source, target, Subwords(state) if state else Words())
 
     def shared(self) -> dict[str, Any]:
         """What has to be the same in models whose probabilities are averaged."""
