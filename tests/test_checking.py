@@ -102,12 +102,6 @@ def test_passing_report_names_the_largest_absolute_error() -> None:
     assert (exact.largest_error, exact.analytic) == (0, 2), "0 = 0 would prove little"
 
 
-def test_jacobian_along_another_axis() -> None:
-    softmax = partial(pyentmax.softmax, axis=0)
-    jacobian = partial(pyentmax.softmax_jacobian, axis=0)
-    check_jacobian(softmax, Z, jacobian, axis=0).raise_if_failed()
-
-
 def test_gradient_of_a_loss() -> None:
     def loss(z: Any) -> Any:
         return pyentmax.softmax_loss(z, [0, 1, 2])
@@ -122,7 +116,7 @@ def test_gradient_of_a_loss() -> None:
     assert report.largest_error == np.inf
 
 
-@pytest.mark.parametrize("scale", [1e-300, 1e-9, 1.0, 1e160, 1e300])
+@pytest.mark.parametrize("scale", [1e-300, 1e-9, 1e300])
 def test_tolerance_is_relative_to_the_derivative(scale: float) -> None:
     """A gradient of 1e-9 with the wrong sign once passed."""
     z = np.array([0.5, 0.1, -0.3, 2.0])
@@ -147,16 +141,14 @@ def test_jvp_and_vjp_that_are_not_dual_fail() -> None:
         assert report.largest_error < report.tolerance
     assert check_vjp(pyentmax.softmax, Z, pyentmax.softmax_vjp).duality is None
 
-
-def test_duality_is_held_to_the_dtype_of_the_products() -> None:
-    def product(p: Any, u: Any, factor: float = 1) -> Any:
+    def in_float32(p: Any, u: Any, factor: float = 1) -> Any:
         return np.float32(factor) * pyentmax.softmax_jvp(p, u)
 
     def forward(z: Any) -> Any:
         return pyentmax.softmax(z.astype(np.float32))
 
-    check_vjp(forward, Z, product, product).raise_if_failed()
-    assert not check_vjp(forward, Z, product, partial(product, factor=1.01)).passed
+    check_vjp(forward, Z, in_float32, in_float32).raise_if_failed()
+    assert not check_vjp(forward, Z, in_float32, partial(in_float32, factor=1.01)).passed
 
 
 @pytest.mark.parametrize("axis", [-1, 0])
@@ -213,23 +205,6 @@ def test_where_no_derivative_exists_nothing_passes(name: str) -> None:
         assert report.verdict == "unresolved", (seed, str(report))
 
 
-@pytest.mark.parametrize("width", [1e-1, 1e-3, 1e-6])
-def test_steps_that_agree_by_saturation_are_not_believed(width: float) -> None:
-    """Far from the bump the function is flat: steps of 1/16 and 1/64 agree on a slope of 0."""
-
-    def bump(z: Any) -> Any:
-        return np.exp(-((z / width) ** 2))
-
-    def slope(z: Any) -> Any:
-        return -2 * z / width**2 * bump(z)
-
-    z = [0.2 * width, 3 * width]
-    check_gradient(bump, z, slope).raise_if_failed()
-    for factor in (0, 1.01, -1):
-        assert not check_gradient(bump, z, lambda z, f=factor: f * slope(z)).passed
-    check_gradient(bump, [0.0, 0.0], np.zeros_like).raise_if_failed()  # at the top
-
-
 @pytest.mark.parametrize(("d", "offset"), [(5, 1e6), (300, 1e4)])
 def test_offset_of_the_scores_does_not_matter(d: int, offset: float) -> None:
     """A step that followed |z| reached over many kinks."""
@@ -245,20 +220,6 @@ def test_sums_of_many_float32_entries(d: int) -> None:
         z = np.random.default_rng([seed, d]).standard_normal(d)
         report = check_gradient(
             lambda z: np.sum(np.sin(z.astype(np.float32)), dtype=np.float64), z, np.cos
-        )
-        assert report.verdict != "failed", str(report)
-
-
-@pytest.mark.parametrize("shape", [(30, 10), (20, 50)])
-def test_losses_of_many_rows_in_float32_do_not_fail(shape: tuple[int, int]) -> None:
-    """The rounding of a sum of d terms grows like √d: 8% failed."""
-    for seed in range(4):
-        rng = np.random.default_rng([seed, *shape])
-        z, y = rng.standard_normal(shape), rng.integers(shape[1], size=shape[0])
-        report = check_gradient(
-            lambda z, y=y: pyentmax.sparsemax_loss(z.astype(np.float32), y),
-            z,
-            lambda z, y=y: pyentmax.sparsemax_loss_and_grad(z, y)[1],
         )
         assert report.verdict != "failed", str(report)
 
@@ -552,11 +513,3 @@ def test_picture_of_many_jacobians_shows_the_largest_error() -> None:
     assert [str(title)[:11] for title in grey] == ["[1, 90, 3] "]
     words = " ".join(root.itertext())
     assert "matrix [1] of a batch of (2,), rows 82–97 of 100, columns 0–15 of 100" in words
-
-
-def test_picture_of_a_gradient_and_a_kink() -> None:
-    root = picture(check_gradient(lambda z: np.abs(z).sum(), [0.0, 1.0, -1.0], np.sign))
-    assert [len(m) for m in cells(root)] == [3, 3, 3]
-    words = " ".join(root.itertext())
-    assert "gradient: ? UNRESOLVED" in words
-    assert "z is on a kink" in words
