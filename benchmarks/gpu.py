@@ -1,6 +1,6 @@
 """The CUDA kernels compared with a copy of the same memory, torch.softmax and the peers.
 
-    python benchmarks/gpu.py [--folder docs/results] [--seconds 540] [--rounds 20] [--quick]
+    python benchmarks/gpu.py [--folder experiments/measurements] [--seconds 540] [--rounds 20] [--quick]
 
 Every case, a row length in a type and a total size, is appended to ``gpu.csv`` as soon as it is
 measured, and ``gpu.md`` is written from all cases, with the targets that are met and those that are
@@ -39,6 +39,7 @@ from pyentmax.backends.cuda import functions
 from pyentmax.backends.cuda.launch import Kernel, prepared
 from pyentmax.calls.devices import device_module
 
+MEASUREMENTS = Path(__file__).parents[1] / "experiments" / "measurements"
 LENGTHS = [64, 128, 256, 512, 1024, 4096, 8192, 16384, 32000, 57000, 128000]
 TOTALS = [1 << 30, 64 << 20, 4 << 30]  # bytes of scores
 QUICK = ([64, 1024, 32000], [64 << 20])
@@ -92,7 +93,7 @@ Measured = dict[Case, Values]
 def main(arguments: list[str] | None = None) -> None:
     """Measure what is not there yet, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--folder", type=Path, default=Path(__file__).parents[1] / "docs/results")
+    parser.add_argument("--folder", type=Path, default=MEASUREMENTS)
     parser.add_argument("--seconds", type=float, default=540, help="begin no case after (540)")
     parser.add_argument("--rounds", type=int, default=20, help="interleaved runs (20)")
     parser.add_argument("--quick", action="store_true", help="one total, few lengths")
