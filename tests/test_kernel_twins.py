@@ -60,15 +60,6 @@ def test_twins_named_in_kernels_exist() -> None:
     assert not found, "\n" + "\n".join(found)
 
 
-def test_missing_twins_are_reported() -> None:
-    assert not faults("/* The NumPy twin is pyentmax/mappings/sparsemax.py. */")
-    assert not faults("/* `newton` in\n * pyentmax/thresholds/newton.py */")
-    [fault] = faults("/* twins: pyentmax/mappings/{sparsemax,softmin}.py */")
-    assert fault == "no pyentmax/mappings/softmin.py"
-    [fault] = faults("/* `guess` in pyentmax/thresholds/newton.py */")
-    assert fault.startswith("no guess in")
-
-
 def test_every_kernel_search_is_listed() -> None:
     """Those of the CPU lie in one folder, those of the GPU are functions named solve or search."""
     searches = {path for path in SOURCES if path.parent.name == "thresholds"}

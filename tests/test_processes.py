@@ -62,68 +62,6 @@ def run(program: str) -> str:
     return out
 
 
-@pytest.mark.slow
-@needs_fork
-@pytest.mark.parametrize("before", [1, 2])
-@pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit()"])
-def test_fork_after_use_with_and_without_threads(before: int, ending: str) -> None:
-    run(f"""
-check({before})
-child = os.fork()
-if not child:
-    check(1)
-    check(2)
-    {ending}
-succeeded(child)
-check({before})
-""")
-
-
-@needs_fork
-def test_attention_after_a_fork() -> None:
-    run("""
-from pyentmax.sparse_attention import tiles
-
-tiles.WORK = 1
-query, key, value = np.random.default_rng(6).standard_normal((3, 2, 300, 16))
-query[:, 100:] *= 0.01  # tiles that are nearly dense
-
-def everything():
-    output, weights = pyentmax.attention(
-        query, key, value, [1.4, 2.0], causal=True, return_weights=True, workers=2
-    )
-    gradients = pyentmax.attention_vjp(
-        weights, query, key, value, np.cos(output), [1.4, 2.0], causal=True, workers=2
-    )
-    return output, weights.data, weights.indices, *gradients
-
-expected = everything()  # starts the threads, of which the child has none
-child = os.fork()
-if not child:
-    for one, other in zip(everything(), expected, strict=True):
-        np.testing.assert_array_equal(one, other)
-    os._exit(0)
-succeeded(child)
-""")
-
-
-@needs_fork
-def test_child_of_a_child() -> None:
-    run("""
-check(2)
-child = os.fork()
-if not child:
-    check(2)
-    grandchild = os.fork()
-    if not grandchild:
-        check(3)
-        os._exit(0)
-    succeeded(grandchild)
-    os._exit(0)
-succeeded(child)
-""")
-
-
 @needs_fork
 def test_fork_while_another_thread_calls() -> None:
     run("""

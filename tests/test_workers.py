@@ -101,20 +101,14 @@ def test_set_workers_ends_with_its_block(monkeypatch: pytest.MonkeyPatch) -> Non
     assert pyentmax.get_workers() == 6
 
 
-@pytest.mark.parametrize("wrong", [0, -7, -100])
-def test_too_few_workers_are_refused(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wrong", [0, -7, 1.0, "2"])
+def test_wrong_workers_are_refused(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "_cpus", lambda: 6)
-    expected = rf"workers must be 1 or more, or -1 \(all 6 CPUs\) to -6, got {wrong}"
-    with pytest.raises(ValueError, match=expected):
+    expected = rf"workers must be (a whole number|.* -1 \(all 6 CPUs\) to -6), got '?{wrong}"
+    with pytest.raises((ValueError, TypeError), match=expected):
         threads.run(Witness(), rows(1), workers=wrong)
-    with pytest.raises(ValueError, match=expected), pyentmax.set_workers(wrong):
+    with pytest.raises((ValueError, TypeError), match=expected), pyentmax.set_workers(wrong):
         pass
-
-
-@pytest.mark.parametrize("wrong", [1.0, "2", (1,)])
-def test_fractional_workers_are_refused(wrong: Any) -> None:
-    with pytest.raises(TypeError, match="workers must be a whole number"):
-        threads.run(Witness(), rows(1), workers=wrong)
 
 
 def test_the_signature_shows_the_keyword() -> None:
@@ -197,14 +191,6 @@ def test_number_of_threads_follows_the_time(
         assert sum(count for _, count in kernel.calls) == len(z)
         assert kernel.calls[0][1] == 10
         assert hired == [expected - 1], seconds
-
-
-def test_very_long_calls_skip_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "SECONDS_PER_WORKER", 1e9)
-    monkeypatch.setattr(threads, "_SURE", 1)
-    kernel, (z, mask) = Witness(meeting=2), rows()
-    np.testing.assert_array_equal(threads.run(kernel, (z, mask), workers=2), 2 * z)
-    assert len({thread for thread, _ in kernel.calls}) == 2
 
 
 def test_more_workers_than_rows() -> None:
@@ -343,20 +329,3 @@ def test_out_that_overlaps_the_scores(workers: int) -> None:
     shared = np.concatenate([np.zeros(20), start.ravel()])
     pyentmax.sparsemax(shared[20:].reshape(50, 8), out=shared[:-20].reshape(50, 8), workers=workers)
     np.testing.assert_array_equal(shared[:-20].reshape(50, 8), expected)
-
-
-def test_subclasses_and_other_layouts() -> None:
-    z = np.random.default_rng(7).standard_normal((40, 6))
-    expected = pyentmax.sparsemax(z)
-
-    class Own(np.ndarray):
-        pass
-
-    assert type(pyentmax.sparsemax(z.view(Own), workers=2)) is Own
-    np.testing.assert_array_equal(pyentmax.sparsemax(z.view(Own), workers=2), expected)
-    frozen = z.copy()
-    frozen.flags.writeable = False
-    np.testing.assert_array_equal(pyentmax.sparsemax(frozen, workers=2), expected)
-    swapped = z.astype(z.dtype.newbyteorder())
-    np.testing.assert_array_equal(pyentmax.sparsemax(swapped, workers=2), expected)
-    np.testing.assert_array_equal(pyentmax.sparsemax(z.tolist(), workers=2), expected)
