@@ -222,6 +222,7 @@ def test_signatures_are_those_of_the_declaration() -> None:
     names = list(inspect.signature(pyentmax.entmax_loss).parameters)
     options = ["reduction", "weight", "mask", "ignore_index", "label_smoothing"]
     assert names == ["z", "y", "alpha", "axis", *options, "workers"]
+    assert "workers" not in inspect.signature(pyentmax.entmax_loss.reference).parameters
 
 
 @pytest.mark.parametrize("axis", [1.0, "a", (0, 1.5)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -58,12 +57,6 @@ def test_error_in_the_block_ends_the_limit(error):
     assert not blas._limits
 
 
-def test_change_is_announced_once(capsys):
-    with limit_blas(1, announce=True), limit_blas(1, announce=True):
-        pass
-    assert capsys.readouterr().err == "BLAS runs 1 thread; blas_threads=N changes that\n"
-
-
 def test_zero_threads_are_refused():
     with pytest.raises(ValueError, match="blas_threads: expected at least 1, got 0"):
         with limit_blas(0):
@@ -95,17 +88,6 @@ def test_overlapping_calls_leave_what_they_found():
     for other in others:
         other.join()
     assert threads() == 3
-
-
-def test_child_of_a_fork_can_set_limits():
-    if not hasattr(os, "fork"):
-        pytest.skip("this system has no fork")
-    with limit_blas(1):
-        child = os.fork()
-        if not child:
-            with limit_blas(2):
-                os._exit(0 if threads() == 2 else 1)
-        assert os.waitpid(child, 0)[1] == 0
 
 
 @pytest.mark.parametrize(("asked", "given"), [(None, 1), (2, 2)])
