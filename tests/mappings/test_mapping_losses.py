@@ -19,7 +19,6 @@ from pyentmax import (
     check_jacobian,
     fenchel_young_loss,
     fenchel_young_loss_and_grad,
-    separable_mapping,
 )
 
 D = 5
@@ -166,23 +165,3 @@ def test_loss_ignores_offset_for_rounded_targets(name: str) -> None:
     loss = fenchel_young_loss(z, q, name)
     for offset in (2.0**13, -(2.0**13)):
         assert fenchel_young_loss(z + offset, q, name) == loss
-
-
-def test_loss_of_a_user_defined_omega() -> None:
-    """Ω = Σ p²/2 + p³/3: strongly convex with constant 1, Ω(e_y) = 5/6."""
-    record = separable_mapping(
-        "own",
-        lambda p: p**2 / 2 + p**3 / 3,
-        lambda t: np.sqrt(np.maximum(t, -0.25) + 0.25) - 0.5,
-        lambda p: 1 + 2 * p,
-    )
-    assert record.omega_at_vertices == pytest.approx(5 / 6, rel=1e-15, abs=0)
-    rng = np.random.default_rng(0)
-    z, other = rng.standard_normal((2, 200, D)) * 2
-    labels = rng.integers(0, D, 200)
-    loss, grad = fenchel_young_loss_and_grad(z, labels, record, reduction="none")
-    elsewhere, grad_there = fenchel_young_loss_and_grad(other, labels, record, reduction="none")
-    assert (loss >= 0).all()
-    assert (elsewhere >= loss + np.sum(grad * (other - z), axis=-1) - 1e-13).all()
-    moved, by = np.linalg.norm(grad - grad_there, axis=-1), np.linalg.norm(z - other, axis=-1)
-    assert (moved <= by + 1e-14).all()
