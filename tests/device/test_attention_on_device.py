@@ -64,7 +64,11 @@ def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int
 
 @pytest.mark.parametrize(
     ("shapes", "options"),
-    [*((shapes, "causal") for shapes in SHAPES), *(("grouped heads", name) for name in OPTIONS)],
+    [
+        ("one head", "causal"),
+        *slow(*((shapes, "causal") for shapes in list(SHAPES)[1:])),
+        *slow(*(("grouped heads", name) for name in OPTIONS if name != "causal")),
+    ],
 )
 @pytest.mark.usefixtures("tile")
 def test_results_match_the_host(shapes: str, options: str) -> None:
@@ -89,6 +93,7 @@ def test_results_match_the_host(shapes: str, options: str) -> None:
     assert_close(along, wanted_along, 1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [1.5, np.array([1.25, 1.5, 1.75, 2.0])], ids=["one", "per head"])
 @pytest.mark.usefixtures("tile")
 def test_alpha_per_head_and_its_gradient(alpha: Any) -> None:
@@ -113,6 +118,7 @@ def test_results_keep_the_arrays_precision(dtype: Any) -> None:
         assert_close(one, other, 20 * ROOM[dtype])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("tile")
 def test_masks_and_nan_match_the_host() -> None:
     query, key, value, g = arrays(SHAPES["heads"])
@@ -137,6 +143,7 @@ def test_masks_and_nan_match_the_host() -> None:
             assert_close(one, other, 1e-11)
 
 
+@pytest.mark.slow
 def test_no_array_is_larger_than_a_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "DEVICE_TILE", 1024)
     largest, wrapped = [0], fake_cupy.ndarray.__init__

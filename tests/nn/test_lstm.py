@@ -91,17 +91,6 @@ def test_bidirectional_layer():
         np.testing.assert_allclose(last.data[..., part], expected[1], rtol=1e-12, atol=1e-14)
 
 
-def test_padding_changes_no_earlier_state():
-    params = init_bilstm(np.random.default_rng(1), "e", 5, 2 * H, np.float64)
-    x = normal(3, 1, 5)
-    padded = np.concatenate([x, normal(2, 1, 5)])
-    mask = np.array([[1], [1], [1], [0], [0]], bool)
-    hidden, last = bilstm(params, "e", x)
-    hidden_padded, last_padded = bilstm(params, "e", padded, mask)
-    np.testing.assert_allclose(hidden_padded.data[:3], hidden.data, rtol=1e-13)
-    np.testing.assert_allclose(last_padded.data, last.data, rtol=1e-13)
-
-
 def test_initial_parameters():
     params = init_lstm(np.random.default_rng(0), "l", 3, 4)
     assert {k: v.shape for k, v in params.items()} == {

@@ -68,19 +68,9 @@ def test_gradients_of_the_whole_layer(score, bias):
 
     def function(x, h, *arrays):
         given = dict(zip(params, arrays, strict=True))
-        return multi_head_attention(
-            given,
-            "a",
-            x,
-            h,
-            h,
-            learned_entmax(given, "a"),
-            heads=HEADS,
-            mask=mask,
-            score=score,
-            rate=0.2,
-            rng=np.random.default_rng(3),
-        )[0]
+        options = {"mask": mask, "score": score, "rate": 0.2, "rng": np.random.default_rng(3)}
+        mapping = learned_entmax(given, "a")
+        return multi_head_attention(given, "a", x, h, h, mapping, heads=HEADS, **options)[0]
 
     x, h = normal(2, T, N), normal(2, S, N, seed=1)
     assert_gradients(function, x, h, *params.values(), rtol=1e-5, atol=1e-7)
