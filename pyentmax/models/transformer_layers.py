@@ -24,7 +24,6 @@ from pyentmax.models.protocol import IntArray
 from pyentmax.nn.attention import (
     HEAD_SCORES,
     LEARNED,
-    AttentionMapping,
     attend_heads,
     init_learned_alpha,
     init_multi_head_attention,
@@ -251,6 +250,9 @@ class LayerPass:
     ) -> None:
         self.config, self.params, self.rng, self.weights = config, params, rng, weights
         self.pre = config.norm == "pre"
+        used = config.attention if rng is not None else config.inference_attention
+        choice = used or config.attention
+        self.mapping = None if choice == LEARNED else choose_mapping(choice)
 
     def attention(
         self,
@@ -270,6 +272,7 @@ class LayerPass:
         ``prepare`` is as for `attend_heads`.
         """
         config = self.config
+        mapping = self.mapping or learned_entmax(self.params, alpha_name(config, kind, layer))
         query = self.inside(name, x)
         keys, values = memory(query) if callable(memory) else memory
         y, weights = attend_heads(
@@ -278,7 +281,7 @@ class LayerPass:
             query,
             keys,
             values,
-            self._mapping(kind, layer),
+            mapping,
             heads=config.heads,
             mask=allowed,
             causal=causal,
@@ -314,15 +317,6 @@ class LayerPass:
     def last(self, x: Tensor, name: str) -> Tensor:
         """What comes out of the last layer: normalised, if each layer's input is."""
         return norm(self.params, f"{name}.norm", x) if self.pre else x
-
-    def _mapping(self, kind: str, layer: int) -> AttentionMapping:
-        config = self.config
-        choice = config.attention
-        if self.rng is None and config.inference_attention is not None:
-            choice = config.inference_attention
-        if choice != LEARNED:
-            return choose_mapping(choice)
-        return learned_entmax(self.params, alpha_name(config, kind, layer))
 
 
 def alpha_name(config: LayersConfig, kind: str, layer: int) -> str:
