@@ -186,33 +186,22 @@ def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: 
 
 def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
     straight, expected = trained(True, 0.3, keep="last")
+    config = TrainingConfig(updates=20, rate=0.01, clip=0.5, validate_every=10)
+    results = iter([Validation(1.0, 1.0)])
 
-    def stop(model: RNNSeq2Seq) -> Validation:
+    def validate_once(model: RNNSeq2Seq) -> Validation:
+        for result in results:
+            return result
         raise KeyboardInterrupt
 
-    model = new_model(True, 0.3)
-    config = TrainingConfig(updates=20, rate=0.01, clip=0.5, validate_every=10)
-    seen = []
-
-    def interrupted(model: RNNSeq2Seq) -> Validation:
-        seen.append(1)
-        return Validation(1.0, 1.0) if len(seen) == 1 else stop(model)
-
+    where = RunOptions(tmp_path, progress=False)
     with pytest.raises(KeyboardInterrupt):
-        train(model, BATCHES, config, interrupted, RunOptions(tmp_path, progress=False))
-    arrays, meta = load_checkpoint(tmp_path / "last.npz", "training state")
-    assert meta["updates"] == 10
-    assert all(type(x) is np.ndarray for x in arrays.values())
-
+        train(new_model(True, 0.3), BATCHES, config, validate_once, where)
+    assert load_checkpoint(tmp_path / "last.npz", "training state")[1]["updates"] == 10
     resumed, history = trained(True, 0.3, directory=tmp_path, resume=True, keep="last")
     assert history.loss == expected.loss
     for name, x in on_host(straight.params).items():
         np.testing.assert_array_equal(on_host(resumed.params)[name], x, err_msg=name)
-    # The parameters of the best validation come back to the device as well.
-    best, _ = trained(True, 0.3, directory=tmp_path, resume=True)
-    for name, x in load_checkpoint(tmp_path / "last.npz", "training state")[0].items():
-        if name.startswith("best."):
-            np.testing.assert_array_equal(best.params[name[5:]].get(), x, err_msg=name)
 
 
 @pytest.mark.parametrize("max_norm", [0.1, 100.0])

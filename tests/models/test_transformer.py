@@ -1,6 +1,5 @@
 """The Transformer: its gradients, padding, and that training and decoding compute the same."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +9,7 @@ from stages import slow
 
 from pyentmax.autograd import Tensor
 from pyentmax.data import Batch, TokenBatches
-from pyentmax.decoding import beam_search, exact_search, forced_decoding, greedy_search
+from pyentmax.decoding import beam_search, exact_search, greedy_search
 from pyentmax.models.protocol import Step
 from pyentmax.models.transformer import KINDS, Transformer, TransformerConfig
 from pyentmax.nn.mapping_choice import choose_mapping
@@ -220,31 +219,6 @@ def test_prefixes_of_a_source_share_its_keys(rows):
             np.testing.assert_allclose(
                 found.attention[i], alone.attention[0], rtol=1e-9, atol=1e-12
             )
-
-
-def test_the_certificate_of_a_complete_beam_holds():
-    # Every string of at most four tokens, by forced decoding: the beam lists those that are
-    # possible, with their probabilities, and no other.
-    model = copier(sharpness=9.0, seed=5)
-    source, mask = SOURCE[:1], SOURCE_MASK[:1]
-    limit = 4
-    [result] = beam_search(model, source, mask, beam=200, max_length=limit)
-    strings = [s for n in range(limit + 1) for s in itertools.product((0, 1, 3, 4, 5), repeat=n)]
-    copies = (np.repeat(source, len(strings), axis=0), np.repeat(mask, len(strings), axis=0))
-    possible = {
-        s: d.probability
-        for s, d in zip(strings, forced_decoding(model, *copies, strings), strict=True)
-        if d.possible.all()
-    }
-    listed = {h.tokens: h.probability for h in result.hypotheses if h.finished}
-    assert set(listed) == set(possible)
-    assert 1 < len(listed) < len(strings)
-    for string, p in possible.items():
-        assert listed[string] == pytest.approx(p, rel=1e-9, abs=1e-15)
-    mass = sum(possible.values())
-    assert result.mass == pytest.approx(mass, rel=1e-9, abs=0)
-    if result.exact:
-        assert mass == pytest.approx(1, rel=1e-6, abs=0)
 
 
 # --- attention ------------------------------------------------------------------------------------
