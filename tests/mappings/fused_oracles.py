@@ -1,4 +1,4 @@
-"""Independent answers for fusedmax and oscarmax: a certificate, a dual solver, rationals."""
+"""Independent answers for fusedmax and oscarmax: a certificate, and rationals."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog, lsq_linear
+from scipy.optimize import linprog
 
 
 def chain(mask: Any) -> list[tuple[int, int]]:
@@ -45,17 +45,6 @@ def distance_from_optimality(z: Any, p: Any, edges: list[tuple[int, int]], weigh
     result = linprog(cost, A_ub=rows, b_ub=right, bounds=bounds, method="highs")
     assert result.success, result.message
     return float(result.fun)
-
-
-def smoothed_by_the_dual(z: Any, edges: list[tuple[int, int]], weight: float) -> Any:
-    """argmin ½‖u − z‖² + weight Σ_edges |u_i − u_j|, by bounded least squares over the edges."""
-    if not edges or not weight:
-        return np.asarray(z)
-    incidence = np.zeros((len(z), len(edges)))
-    for e, (i, j) in enumerate(edges):
-        incidence[i, e], incidence[j, e] = 1, -1
-    y = lsq_linear(incidence, z, bounds=(-weight, weight), method="bvls", tol=1e-15).x
-    return z - incidence @ y
 
 
 def exact_fusedmax(z: Any, weight: float) -> Any:

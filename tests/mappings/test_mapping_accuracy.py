@@ -1,4 +1,4 @@
-"""The contract of accuracy on its whole grid, against 50 digits; other solvers; known faults."""
+"""The contract of accuracy on its whole grid, against 70 digits; other solvers; known faults."""
 
 from __future__ import annotations
 
