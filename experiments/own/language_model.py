@@ -262,7 +262,7 @@ def report(lines: list[Line]) -> str:
     parts = [table(lines)]
     for name, what in (
         ("by_k", "Bits of the last 16,384 characters, read with the k largest weights:"),
-        ("by_length", "The same characters, read in pieces of so many:"),
+        ("by_length", "The same characters, read in pieces of each length:"),
     ):
         if means := _means(lines, name):
             keys = list(next(iter(means.values())))
