@@ -47,29 +47,24 @@ def test_train_reports_and_refuses_another_run(files, run, tmp_path, capsys):
     assert main(train_arguments(files, out, "--updates", "4", "--resume", "--hidden", "8")) == 2
 
 
-def test_inflect_prints_and_draws(run, capsys, tmp_path):
-    assert main(["inflect", str(run), "walk", "V;PST", "--pictures", str(tmp_path)]) == 0
-    text = capsys.readouterr().out
-    assert text.startswith("walk  V;PST\n")
-    assert "total probability" in text
-    names = {"walk-V.PST-tree.png", "walk-V.PST-attention.png"}
-    assert {p.name for p in tmp_path.iterdir()} == names
-    assert all(f"picture: {tmp_path / name}" in text for name in names)
-
-
-def test_inflect_keeps_attention_only_to_draw_it(run, monkeypatch, tmp_path):
-    """Of a lemma of 500 letters it took 5.5 GB."""
-    kept = []
-    inflect = Inflector.inflect
+def test_inflect_prints_and_draws(run, capsys, monkeypatch, tmp_path):
+    kept, inflect = [], Inflector.inflect
 
     def noted(*args, **options):
-        kept.append(inflect(*args, **options).best.attention)
+        kept.append(options["keep_attention"])  # of a lemma of 500 letters it takes 5.5 GB
         return inflect(*args, **options)
 
     monkeypatch.setattr("pyentmax.tasks.inflection.commands.Inflector.inflect", noted)
-    main(["inflect", str(run), "walk", "V;PST"])
-    main(["inflect", str(run), "walk", "V;PST", "--pictures", str(tmp_path)])
-    assert [attention is None for attention in kept] == [True, False]
+    assert main(["inflect", str(run), "walk", "V;PST"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("walk  V;PST\n")
+    assert "total probability" in printed
+    assert main(["inflect", str(run), "walk", "V;PST", "--pictures", str(tmp_path)]) == 0
+    assert kept == [False, True]
+    names = ("walk-V.PST-tree.png", "walk-V.PST-attention.png")
+    assert {p.name for p in tmp_path.iterdir()} == set(names)
+    pictures = "".join(f"picture: {tmp_path / name}\n" for name in names)
+    assert capsys.readouterr().out == printed + pictures
 
 
 def test_inflect_searches_as_asked(run, capsys):

@@ -25,15 +25,6 @@ def write(tmp_path, content, name="english-dev"):
     return path
 
 
-def test_reads_columns_and_tags(tmp_path):
-    path = write(tmp_path, "draw\tdrew\tV;PST\ndraw\tdrawn\tV;V.PTCP;PST")
-    assert read_examples(path) == [
-        Example("draw", "drew", ("V", "PST"), None),
-        Example("draw", "drawn", ("V", "V.PTCP", "PST"), None),
-    ]
-    assert read_examples(str(path)) == read_examples([path])
-
-
 def test_files_keep_order_and_language(tmp_path):
     paths = [
         write(tmp_path, "gehen\tging\tV\n", "german-train-low"),

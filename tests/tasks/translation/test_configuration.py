@@ -3,7 +3,7 @@
 import pytest
 
 from pyentmax.data import DataError
-from pyentmax.tasks.translation import read_experiment, toy_german
+from pyentmax.tasks.translation import read_experiment
 from pyentmax.tasks.translation.translator import ARCHITECTURES
 from pyentmax.training import TrainingConfig
 
@@ -25,15 +25,11 @@ rate_factors = { query = 0.1 }
 
 
 @pytest.fixture
-def read(tmp_path):
+def read(corpus):
     """Reads the configuration with some texts replaced, beside files that it names."""
-    pairs = toy_german()[:120]
-    for side, name in enumerate(("train.de", "train.en")):
-        (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in pairs[:100]), "utf-8")
-    (tmp_path / "dev.tsv").write_text("".join("\t".join(p) + "\n" for p in pairs[100:]), "utf-8")
 
     def reader(old="", new=""):
-        path = tmp_path / "small.toml"
+        path = corpus / "small.toml"
         path.write_text(SMALL.replace(old, new), "utf-8")
         return read_experiment(path, "transformer")
 
@@ -50,12 +46,9 @@ def test_files_stand_next_to_the_configuration(read):
     assert training.rate_factors == {"query": 0.1}
 
 
-def test_alpha_may_be_a_number(read):
+def test_alpha_may_be_a_number_and_batches_count_pairs(read):
     model = read("layers = 1", "attention = 1.25\noutput = 2").model
     assert (model["attention"], model["output"]) == ("1.25", "2")
-
-
-def test_batches_by_pairs(read):
     assert read("tokens = 300", "batch_size = 3").batches() == {"batch_size": 3}
 
 
