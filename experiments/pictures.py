@@ -31,8 +31,8 @@ def curves(
     y: str,
 ) -> None:
     """Label → an x and a y of each run; the runs of a label look alike."""
-    for number, (label, of_label) in enumerate(lines.items()):
-        for run in of_label:
+    for number, (label, runs) in enumerate(lines.items()):
+        for run in runs:
             ax.plot(*run, label=label, **line_style(number), ms=3.5, lw=1.6)
             label = f"_{label}"  # Matplotlib leaves such labels out of the legend
     _finish(ax, x, y)
@@ -40,9 +40,9 @@ def curves(
 
 def points(ax: Axes, lines: Mapping[str, Mapping[float, Sequence[float]]], x: str, y: str) -> None:
     """Label → x → values, whose mean is drawn, with a standard error where there are several."""
-    for number, (label, of_label) in enumerate(lines.items()):
-        places = sorted(of_label)
-        arrays = [np.asarray(of_label[place], float) for place in places]
+    for number, (label, values) in enumerate(lines.items()):
+        places = sorted(values)
+        arrays = [np.asarray(values[place], float) for place in places]
         error = [v.std(ddof=1) / len(v) ** 0.5 if len(v) > 1 else 0.0 for v in arrays]
         mean = [v.mean() for v in arrays]
         ax.errorbar(places, mean, error, label=label, capsize=3, ms=5, lw=1.8, **line_style(number))

@@ -109,8 +109,8 @@ def test_empty_string_is_what_ends_at_once():
                 return Step(np.log(p), p > 0, np.ones((len(p), 1))), state
 
     source = np.array([[0], [1], [4]])
-    found = empty_string_probability(Ends(), source, source >= 0)
-    np.testing.assert_allclose(found, [0, 0.25, 1], rtol=1e-15)
+    p = empty_string_probability(Ends(), source, source >= 0)
+    np.testing.assert_allclose(p, [0, 0.25, 1], rtol=1e-15)
 
 
 def search(model, **options):
@@ -170,17 +170,17 @@ def test_support_sizes_under_forced_decoding():
 
 def test_calibration_by_hand():
     # (0.2, 0.4]: two claims of mean 0.35, half of them right; (0.8, 1]: three of mean 0.9, all.
-    found = calibration([0.4, 0.3, 0.85, 0.95, 0.9], [True, False, True, True, True], bins=5)
-    assert [(b.low, b.high, b.count) for b in found.bins] == [(0.2, 0.4, 2), (0.8, 1.0, 3)]
-    np.testing.assert_allclose([b.confidence for b in found.bins], [0.35, 0.9], rtol=1e-15)
-    np.testing.assert_array_equal([b.accuracy for b in found.bins], [0.5, 1.0])
-    assert found.error == pytest.approx(0.4 * 0.15 + 0.6 * 0.1, rel=1e-14, abs=0)
-    assert found.count == 5
+    measured = calibration([0.4, 0.3, 0.85, 0.95, 0.9], [True, False, True, True, True], bins=5)
+    assert [(b.low, b.high, b.count) for b in measured.bins] == [(0.2, 0.4, 2), (0.8, 1.0, 3)]
+    np.testing.assert_allclose([b.confidence for b in measured.bins], [0.35, 0.9], rtol=1e-15)
+    np.testing.assert_array_equal([b.accuracy for b in measured.bins], [0.5, 1.0])
+    assert measured.error == pytest.approx(0.4 * 0.15 + 0.6 * 0.1, rel=1e-14, abs=0)
+    assert measured.count == 5
 
 
 def test_calibration_bins_hold_their_upper_end_and_rounding():
-    found = calibration([k / 10 for k in range(11)] + [1 + 1e-7], np.ones(12, bool))
-    assert [b.count for b in found.bins] == [2, 1, 1, 1, 1, 1, 1, 1, 1, 2]
+    measured = calibration([k / 10 for k in range(11)] + [1 + 1e-7], np.ones(12, bool))
+    assert [b.count for b in measured.bins] == [2, 1, 1, 1, 1, 1, 1, 1, 1, 2]
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=30))

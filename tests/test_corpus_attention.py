@@ -40,18 +40,18 @@ def everywhere(p):
 @pytest.mark.parametrize("attention", ["1", "1.5", "learned", "topk_softmax:2"])
 def test_a_corpus_gives_each_sentence_its_own_attention(attention):
     model, pairs = model_of(attention), random_pairs(9)
-    found = {s.place: s.weights for s in corpus_attention(model, pairs, batch_size=4)}
-    assert sorted(found) == list(range(9))
+    measured = {s.place: s.weights for s in corpus_attention(model, pairs, batch_size=4)}
+    assert sorted(measured) == list(range(9))
     for i, (source, target) in enumerate(pairs):
         batch = make_batch(pairs, [i])
         alone = model.attention_weights(batch.source, batch.source_mask, batch.target_in)
         queries = {"encoder": len(source), "context": len(target) + 1, "decoder": len(target) + 1}
         keys = {"encoder": len(source), "context": len(source), "decoder": len(target) + 1}
         for kind in KINDS:
-            assert found[i][kind].shape == (2, 4, queries[kind], keys[kind])
+            assert measured[i][kind].shape == (2, 4, queries[kind], keys[kind])
             expected = np.stack(alone[kind])[:, 0]
-            np.testing.assert_allclose(found[i][kind], expected, rtol=1e-5, atol=1e-6)
-            np.testing.assert_allclose(found[i][kind].sum(axis=-1), 1, rtol=1e-5)
+            np.testing.assert_allclose(measured[i][kind], expected, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(measured[i][kind].sum(axis=-1), 1, rtol=1e-5)
 
 
 def test_heads_of_known_attention_are_measured():
@@ -63,65 +63,65 @@ def test_heads_of_known_attention_are_measured():
     looks[:, -1] = 1
     sentence = everywhere([[back, own], [looks, even], [own, own]])
     marks = np.arange(length) == length - 1
-    found = measure_heads([sentence], clusters=[[(1, 2)]], marked=[(~marks, marks)])
-    previous = found.positional["encoder", -1].mean
+    measured = measure_heads([sentence], clusters=[[(1, 2)]], marked=[(~marks, marks)])
+    previous = measured.positional["encoder", -1].mean
     assert previous[0, 0] == previous.max() == 1
-    assert found.positional["encoder", 0].mean[0, 1] == 1
-    assert ("decoder", 1) not in found.positional
-    assert found.marked.mean[1, 0] == found.last_source.mean[1, 0] == 1
-    assert found.merging.mean[0, 0] == 1
-    density = found.density["decoder"].mean
+    assert measured.positional["encoder", 0].mean[0, 1] == 1
+    assert ("decoder", 1) not in measured.positional
+    assert measured.marked.mean[1, 0] == measured.last_source.mean[1, 0] == 1
+    assert measured.merging.mean[0, 0] == 1
+    density = measured.density["decoder"].mean
     assert density[1, 1] == pytest.approx(1, rel=1e-12, abs=0)
     assert density[0, 1] == pytest.approx(np.mean(1 / np.arange(1, 6)), rel=1e-12, abs=0)
-    assert found.diversity["encoder"].mean[2] == 0
-    assert (found.diversity["encoder"].mean[:2] > 0.1).all()
+    assert measured.diversity["encoder"].mean[2] == 0
+    assert (measured.diversity["encoder"].mean[:2] > 0.1).all()
 
 
 def test_means_go_over_queries_and_not_over_sentences():
     sentences = [SentenceAttention(i, dict.fromkeys(KINDS, w)) for i, w in enumerate(TWO_LENGTHS)]
-    found = measure_heads(sentences)
+    measured = measure_heads(sentences)
     short, long = (head_densities(w) for w in TWO_LENGTHS)
     expected = (3 * short + 5 * long) / 8
-    np.testing.assert_allclose(found.density["encoder"].mean, expected, rtol=1e-12)
+    np.testing.assert_allclose(measured.density["encoder"].mean, expected, rtol=1e-12)
 
 
-def test_what_is_1_everywhere_is_1_on_average():
-    found = PerSentence(np.ones((7, 2)), np.array([3, 5, 7, 11, 13, 17, 19.0]))
-    assert (found.mean == 1).all()
+def test_mean_of_ones_is_one():
+    measured = PerSentence(np.ones((7, 2)), np.array([3, 5, 7, 11, 13, 17, 19.0]))
+    assert (measured.mean == 1).all()
 
 
 def test_a_single_token_counts_where_it_can():
-    found = measure_heads([everywhere(np.ones((1, 2, 1, 1)))])
-    assert np.isnan(found.diversity["encoder"].mean).all()
-    assert np.isnan(found.positional["encoder", -1].mean).all()
-    assert np.isnan(found.merging.mean).all()
-    assert (found.positional["encoder", 0].mean == 1).all()
+    measured = measure_heads([everywhere(np.ones((1, 2, 1, 1)))])
+    assert np.isnan(measured.diversity["encoder"].mean).all()
+    assert np.isnan(measured.positional["encoder", -1].mean).all()
+    assert np.isnan(measured.merging.mean).all()
+    assert (measured.positional["encoder", 0].mean == 1).all()
 
 
-def test_no_sentence_is_said():
+def test_no_sentence_is_an_error():
     with pytest.raises(ValueError, match="sentences: expected at least one"):
         measure_heads([])
 
 
-def test_the_bootstrap_pairs_sentences_and_goes_by_their_queries():
+def test_bootstrap_pairs_sentences_weighted_by_queries():
     counts = RNG.integers(1, 9, size=200).astype(float)
     noise = RNG.normal(size=(200, 3))
     first, second = PerSentence(noise + [0.1, 0, -0.1], counts), PerSentence(noise, counts)
-    found = bootstrap_difference(first, second, samples=200)
-    for value in found:  # the noise is in both, and goes out
+    measured = bootstrap_difference(first, second, samples=200)
+    for value in measured:  # the noise is in both, and goes out
         np.testing.assert_allclose(value, [0.1, 0, -0.1], rtol=0, atol=1e-12)
     other = PerSentence(RNG.normal(size=(200, 3)), counts)
-    found = bootstrap_difference(first, other, samples=200)
-    assert (found.low < found.difference).all()
-    assert (found.difference < found.high).all()
-    np.testing.assert_allclose(found.difference, first.mean - other.mean, rtol=0, atol=1e-12)
+    measured = bootstrap_difference(first, other, samples=200)
+    assert (measured.low < measured.difference).all()
+    assert (measured.difference < measured.high).all()
+    np.testing.assert_allclose(measured.difference, first.mean - other.mean, rtol=0, atol=1e-12)
     with pytest.raises(ValueError, match="measures of the same sentences"):
         bootstrap_difference(first, PerSentence(noise, counts + 1))
 
 
-def test_trajectories_are_summed_up():
+def test_trajectory_statistics():
     updates = np.arange(0, 201, 20)
     falls = np.linspace(1.6, 1.2, 11)
     returns = np.concatenate([np.linspace(1.5, 1.3, 5), np.linspace(1.4, 1.9, 6)])
-    found = trajectory_statistics(updates, np.stack([falls, returns], axis=1)[:, None])
-    assert found == pytest.approx((1, 0.6, 0.35), rel=0, abs=1e-6)
+    measured = trajectory_statistics(updates, np.stack([falls, returns], axis=1)[:, None])
+    assert measured == pytest.approx((1, 0.6, 0.35), rel=0, abs=1e-6)

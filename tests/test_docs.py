@@ -1,4 +1,4 @@
-"""The documentation: what its table of equations names exists, and a bad site is told."""
+"""The documentation: names in the table of equations exist, and a broken site is reported."""
 
 from __future__ import annotations
 
@@ -53,18 +53,18 @@ def is_section(number: str, link: str) -> bool:
 
 def faults(text: str) -> list[str]:
     """What the table names that is not there."""
-    found = []
+    missing = []
     for there, what, function, test, notebook in rows(text):
         where = f"{there} ({what})"
-        found += [f"{where}: no {f}" for f in re.findall(r"`(.+?)`", function) if not exists(f)]
-        found += [f"{where}: no {t}" for t in re.findall(r"`(.+?)`", test) if not is_test(t)]
+        missing += [f"{where}: no {f}" for f in re.findall(r"`(.+?)`", function) if not exists(f)]
+        missing += [f"{where}: no {t}" for t in re.findall(r"`(.+?)`", test) if not is_test(t)]
         sections = re.findall(r"\[(.+?)\]\((.+?)\)", notebook)
-        found += [f"{where}: no section {n}" for n, link in sections if not is_section(n, link)]
+        missing += [f"{where}: no section {n}" for n, link in sections if not is_section(n, link)]
         if not re.fullmatch(r"(`[^`]+`(, )?)+", function) or not re.fullmatch("`[^`]+`", test):
-            found.append(f"{where}: needs functions and a test")
+            missing.append(f"{where}: needs functions and a test")
         if not sections and notebook != "–":
-            found.append(f"{where}: neither a section nor –")
-    return found
+            missing.append(f"{where}: neither a section nor –")
+    return missing
 
 
 def test_names_in_equations_exist():
@@ -74,7 +74,7 @@ def test_names_in_equations_exist():
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("`entmax_grad_alpha`", "`entmax_grad_beta`", "no entmax_grad_beta"),
         ("`pyentmax.thresholds.bisection`", "`pyentmax.thresholds.guess`", "no pyentmax.th"),
@@ -84,12 +84,12 @@ def test_names_in_equations_exist():
         ("`topk_softmax_support`", "–", "needs functions and a test"),
     ],
 )
-def test_missing_names_are_reported(old, new, said):
+def test_missing_names_are_reported(old, new, message):
     text = EQUATIONS.read_text(encoding="utf-8")
     assert old in text
-    found = faults(text.replace(old, new))
-    assert found
-    assert all(said in fault for fault in found)
+    reported = faults(text.replace(old, new))
+    assert reported
+    assert all(message in fault for fault in reported)
 
 
 # --- the built site ---
@@ -130,7 +130,7 @@ def test_good_site_has_no_fault(check_site, site, capsys):
 
 
 @pytest.mark.parametrize(
-    ("bad", "said"),
+    ("bad", "message"),
     [
         ('<a href="api/c.html">c</a>', "there is no api/c.html"),
         ('<a href="api/b.html#y">y</a>', "api/b.html#y has no such place"),
@@ -142,11 +142,11 @@ def test_good_site_has_no_fault(check_site, site, capsys):
         ('<link rel="stylesheet" href="//fonts.example/a.css">', "fetches //fonts.example"),
     ],
 )
-def test_bad_page_is_reported(check_site, site, capsys, bad, said):
+def test_bad_page_is_reported(check_site, site, capsys, bad, message):
     with (site / "index.html").open("a", encoding="utf-8") as page:
         page.write(bad)
     assert check_site.main(site) == 1
-    assert f"index.html: {said}" in capsys.readouterr().out
+    assert f"index.html: {message}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -97,10 +97,10 @@ def test_code_that_names_something_is_linked(build):
         assert f">{linked}</span></code></a>" in html
     assert ">entmax</span></code></a>" not in html
     assert ">entmax</span></code>" in html
-    told = [line for line in warned.splitlines() if "there is no" in line]
-    assert len(told) == 1
-    assert "page.md" in told[0]
-    assert "there is no pyentmax.gone" in told[0]
+    warnings = [line for line in warned.splitlines() if "there is no" in line]
+    assert len(warnings) == 1
+    assert "page.md" in warnings[0]
+    assert "there is no pyentmax.gone" in warnings[0]
     start = (site / "index.html").read_text()
     assert "The same function as <a" in start  # softmax_vjp is softmax_jvp
     assert 'href="#pyentmax.entmax"' in start
@@ -145,7 +145,7 @@ def test_formulas_in_docstrings_keep_their_lines():
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ('<p>good</p><pre style="overflow: auto">$' + "x" * 200 + "</pre>", None),
         ('<div style="width: 500px">wide</div>', "px wide, a phone has 390"),
@@ -155,7 +155,7 @@ def test_formulas_in_docstrings_keep_their_lines():
         ('<img src="gone.png" alt="">', "1 pictures are not shown"),
     ],
 )
-def test_browser_notices_faults(tmp_path, body, said):
+def test_browser_notices_faults(tmp_path, body, message):
     check = load("check_in_browser")
     if check.browser() is None:
         pytest.skip("no Chromium (Debian: chromium)")
@@ -163,8 +163,8 @@ def test_browser_notices_faults(tmp_path, body, said):
     head = '<!doctype html><meta name="viewport" content="width=device-width">'
     (tmp_path / "docs" / "page.html").write_text(f"{head}<body>{body}</body>")
     found = check.faults(tmp_path)
-    assert bool(found) == (said is not None)
-    assert not found or (found[0].startswith("docs/page.html: ") and said in found[0])
+    assert bool(found) == (message is not None)
+    assert not found or (found[0].startswith("docs/page.html: ") and message in found[0])
 
 
 def test_site_in_browser():

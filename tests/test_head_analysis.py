@@ -39,8 +39,8 @@ def test_disjoint_heads_have_the_largest_diversity(heads):
     wider = np.zeros((heads, 4, heads**2))
     wider[..., :heads] = disjoint
     assert head_diversity(wider) == pytest.approx(0.5, rel=1e-6, abs=1e-12)  # log H to the base H²
-    found = head_diversity(random_weights(20, heads, 4, heads))
-    assert ((found >= 0) & (found <= 1)).all()
+    diversity = head_diversity(random_weights(20, heads, 4, heads))
+    assert ((diversity >= 0) & (diversity <= 1)).all()
 
 
 def test_diversity_is_what_its_definition_says():
@@ -63,10 +63,10 @@ def test_question_head_is_found():
     weights = random_weights(4, 6, 6)
     question, word = np.arange(6) == 5, np.isin(np.arange(6), [0, 2])
     weights[3, word] = question
-    found = attention_to(weights, word, question)
-    assert found.argmax() == 3
-    assert found[3] == 1
-    np.testing.assert_allclose(found[:3], weights[:3][:, [0, 2], 5].mean(axis=1), rtol=1e-7)
+    mass = attention_to(weights, word, question)
+    assert mass.argmax() == 3
+    assert mass[3] == 1
+    np.testing.assert_allclose(mass[:3], weights[:3][:, [0, 2], 5].mean(axis=1), rtol=1e-7)
 
 
 def test_merging_scores_of_joining_and_other_heads():

@@ -48,51 +48,51 @@ def browser(page):
 
 
 def state(browser: webdriver.Browser) -> Any:
-    found = json.loads(browser.run("return document.getElementById('play').dataset.state"))
+    shown = json.loads(browser.run("return document.getElementById('play').dataset.state"))
     for key in ("alpha", "threshold"):
-        found[key] = float(found[key])
-    return found
+        shown[key] = float(shown[key])
+    return shown
 
 
 def choose(browser: webdriver.Browser, mapping: str) -> None:
     browser.click(f"input[name=play-mapping][value={mapping}]")
 
 
-def expected(found: Any) -> tuple[Any, Any]:
+def expected(shown: Any) -> tuple[Any, Any]:
     """p and J as the library has them."""
-    z, kind = found["z"], found["mapping"]
+    z, kind = shown["z"], shown["mapping"]
     if kind == "topk":
-        p = pe.topk_softmax(z, found["k"])
-        return p, pe.topk_softmax_jacobian(p, found["k"])
+        p = pe.topk_softmax(z, shown["k"])
+        return p, pe.topk_softmax_jacobian(p, shown["k"])
     if kind == "fusedmax":
-        p = pe.fusedmax(z, found["strength"])
-        return p, pe.fusedmax_jacobian(p, found["strength"])
-    p = pe.entmax(z, found["alpha"])
-    return p, pe.entmax_jacobian(p, found["alpha"])
+        p = pe.fusedmax(z, shown["strength"])
+        return p, pe.fusedmax_jacobian(p, shown["strength"])
+    p = pe.entmax(z, shown["alpha"])
+    return p, pe.entmax_jacobian(p, shown["alpha"])
 
 
 def compare(browser: webdriver.Browser) -> Any:
     """Everything that the page says, against the library."""
-    found = state(browser)
-    p, jacobian = expected(found)
-    np.testing.assert_allclose(found["p"], p, rtol=0, atol=ATOL, err_msg=str(found))
-    np.testing.assert_array_equal(np.array(found["p"]) > 0, p > 0, err_msg=str(found))
+    shown = state(browser)
+    p, jacobian = expected(shown)
+    np.testing.assert_allclose(shown["p"], p, rtol=0, atol=ATOL, err_msg=str(shown))
+    np.testing.assert_array_equal(np.array(shown["p"]) > 0, p > 0, err_msg=str(shown))
     np.testing.assert_allclose(
-        found["jacobian"], jacobian, rtol=ATOL, atol=ATOL, err_msg=str(found)
+        shown["jacobian"], jacobian, rtol=ATOL, atol=ATOL, err_msg=str(shown)
     )
-    threshold, alpha = found["threshold"], found["alpha"]
-    if found["mapping"] == "entmax" and 1 < alpha < np.inf:
-        above = np.maximum(np.array(found["z"]) - threshold, 0)
+    threshold, alpha = shown["threshold"], shown["alpha"]
+    if shown["mapping"] == "entmax" and 1 < alpha < np.inf:
+        above = np.maximum(np.array(shown["z"]) - threshold, 0)
         again = ((alpha - 1) * above) ** (1 / (alpha - 1))
         np.testing.assert_allclose(again, p, rtol=0, atol=1e-4)  # of a difference, by a root
-    if found["mapping"] == "topk":
-        assert threshold == sorted(found["z"])[-found["k"]]
+    if shown["mapping"] == "topk":
+        assert threshold == sorted(shown["z"])[-shown["k"]]
     x, y = browser.run(
         "const c = document.querySelector('.play-point');"
         "return [Number(c.getAttribute('cx')), Number(c.getAttribute('cy'))]"
     )
     np.testing.assert_allclose([x, y], p @ CORNERS, rtol=0, atol=1e-3)
-    return found
+    return shown
 
 
 def test_dragging_a_score_moves_p(browser):

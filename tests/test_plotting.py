@@ -179,10 +179,10 @@ def test_forced_decoding_shows_what_was_possible():
 
 
 def test_forced_decoding_limits_other_tokens():
-    said = forced((0, [0.25, 0.25, 0.25, 0.25]), (3, [0, 0, 0, 1]))
-    shown = texts(plot_forced_decoding(said, NAMES.__getitem__, max_others=1))
+    decoding = forced((0, [0.25, 0.25, 0.25, 0.25]), (3, [0, 0, 0, 1]))
+    shown = texts(plot_forced_decoding(decoding, NAMES.__getitem__, max_others=1))
     assert shown == ["d", "25.0%", "␣", "25.0%", "+2 more", "</s>"]
-    assert "+1 more" not in texts(plot_forced_decoding(said, NAMES.__getitem__, max_others=3))
+    assert "+1 more" not in texts(plot_forced_decoding(decoding, NAMES.__getitem__, max_others=3))
 
 
 @pytest.mark.parametrize("size", [None, (4, 3), (9, 2)])
@@ -214,8 +214,8 @@ def test_support_sizes_are_shares_with_last_bar_open():
 
 
 def test_reliability_has_a_point_for_each_bin():
-    found = calibration([0.15, 0.95, 0.95, 0.85], [True, True, False, True])
-    ax = plot_reliability({"best": found, "all": found})
+    result = calibration([0.15, 0.95, 0.95, 0.85], [True, True, False, True])
+    ax = plot_reliability({"best": result, "all": result})
     points = [c for c in ax.collections if len(c.get_offsets()) == 3]
     np.testing.assert_allclose(
         points[0].get_offsets(), [(0.15, 1), (0.85, 1), (0.95, 0.5)], rtol=1e-15
@@ -224,7 +224,7 @@ def test_reliability_has_a_point_for_each_bin():
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert names == ["best, ECE 47.5%", "all, ECE 47.5%"]
     with pytest.raises(ValueError, match="one or two calibrations, got 3"):
-        plot_reliability(dict.fromkeys("abc", found))
+        plot_reliability(dict.fromkeys("abc", result))
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ def test_epsilon_perplexity_mixes_with_the_uniform_distribution():
     epsilon = 0.01
     mixed = (P + epsilon) / (1 + epsilon * 11)
     np.testing.assert_allclose(mixed.sum(axis=-1), 1, rtol=1e-12)
-    of_label = np.take_along_axis(mixed, LABELS[..., None], axis=-1)
-    expected = np.exp(-np.log(of_label).mean())
+    p_label = np.take_along_axis(mixed, LABELS[..., None], axis=-1)
+    expected = np.exp(-np.log(p_label).mean())
     assert epsilon_perplexity(P, LABELS, epsilon) == pytest.approx(expected, rel=1e-12, abs=0)
 
 
@@ -33,12 +33,12 @@ def test_without_zeros_epsilon_perplexity_goes_to_perplexity():
 
 
 def test_jensen_shannon_is_that_of_the_definition():
-    found = []
+    divergences = []
     for p, y in zip(P.reshape(-1, 11), LABELS.ravel(), strict=True):
         one = np.eye(11)[y]
         mean = (p + one) / 2
-        found.append(entropy(mean) - entropy(p) / 2)  # the entropy of `one` is 0
-    assert jensen_shannon(P, LABELS) == pytest.approx(np.mean(found), rel=1e-12, abs=0)
+        divergences.append(entropy(mean) - entropy(p) / 2)  # the entropy of `one` is 0
+    assert jensen_shannon(P, LABELS) == pytest.approx(np.mean(divergences), rel=1e-12, abs=0)
 
 
 def test_sparsemax_score_is_one_minus_sparsemax_loss():

@@ -161,5 +161,5 @@ def empty_string_probability(
     """
     empty: list[list[int]] = [[] for _ in source]
     return np.array(
-        [said.probability for said in forced_decoding(model, source, source_mask, empty)]
+        [decoding.probability for decoding in forced_decoding(model, source, source_mask, empty)]
     )

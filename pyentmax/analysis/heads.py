@@ -34,10 +34,10 @@ def head_densities(weights: ArrayLike, *, causal: bool = False) -> Floats:
 
     Examples
     --------
-    >>> looks = [[[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]]  # two heads
-    >>> head_densities(looks)
+    >>> weights = [[[1.0, 0.0], [0.0, 1.0]], [[0.5, 0.5], [0.5, 0.5]]]  # two heads
+    >>> head_densities(weights)
     array([0.5, 1. ])
-    >>> head_densities(looks, causal=True)[0]
+    >>> head_densities(weights, causal=True)[0]
     np.float64(0.75)
     """
     p = _weights(weights)
@@ -133,8 +133,8 @@ def attention_to(weights: ArrayLike, queries: ArrayLike, keys: ArrayLike) -> Flo
 
     Examples
     --------
-    >>> looks = [[0.1, 0.0, 0.9], [0.5, 0.5, 0.0]]  # of "who sleeps" at "who sleeps ?"
-    >>> attention_to(looks, [True, False], [False, False, True])
+    >>> weights = [[0.1, 0.0, 0.9], [0.5, 0.5, 0.0]]  # of "who sleeps" at "who sleeps ?"
+    >>> attention_to(weights, [True, False], [False, False, True])
     array(0.9)
     """
     chosen, looked_at = (np.asarray(side, dtype=bool) for side in (queries, keys))

@@ -51,7 +51,7 @@ class Calibration:
     @property
     def count(self) -> int:
         """Number of predictions."""
-        return sum(one.count for one in self.bins)
+        return sum(b.count for b in self.bins)
 
     def __str__(self) -> str:
         return f"expected calibration error {self.error:.2%} over {self.count} predictions"
@@ -104,11 +104,11 @@ def calibration(confidence: ArrayLike, correct: ArrayLike, bins: int = 10) -> Ca
     upper = np.arange(1, bins + 1) / bins
     place = np.minimum(np.searchsorted(upper, p), bins - 1)
     filled = []
-    for b in np.unique(place).tolist():
-        inside = place == b
+    for i in np.unique(place).tolist():
+        inside = place == i
         means = float(p[inside].mean()), float(correct[inside].mean())
-        filled.append(CalibrationBin(b / bins, (b + 1) / bins, int(np.sum(inside)), *means))
-    error = sum(one.count / p.size * abs(one.accuracy - one.confidence) for one in filled)
+        filled.append(CalibrationBin(i / bins, (i + 1) / bins, int(np.sum(inside)), *means))
+    error = sum(b.count / p.size * abs(b.accuracy - b.confidence) for b in filled)
     return Calibration(float(error), tuple(filled))
 
 

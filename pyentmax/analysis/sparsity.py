@@ -122,18 +122,18 @@ def support_sizes(decodings: Iterable[ForcedDecoding]) -> SupportSizes:
     >>> from pyentmax.decoding import ForcedDecoding
     >>> p = np.array([[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]])
     >>> attention = np.array([[0.25, 0.75], [0.0, 1.0]])
-    >>> said = ForcedDecoding(np.array([0, 2]), np.log(p + 1e-9), p > 0, attention)
-    >>> print(support_sizes([said]))
+    >>> decoding = ForcedDecoding(np.array([0, 2]), np.log(p + 1e-9), p > 0, attention)
+    >>> print(support_sizes([decoding]))
     2 target positions: 1.50 of 2.00 source positions attended, 1.50 of 3 tokens possible on average
     """
     counts = [
         (
-            support_size(said.attention),
-            support_size(said.support),
-            np.full(len(said.tokens), said.attention.shape[1]),
-            said.support.shape[1],
+            support_size(decoding.attention),
+            support_size(decoding.support),
+            np.full(len(decoding.tokens), decoding.attention.shape[1]),
+            decoding.support.shape[1],
         )
-        for said in decodings
+        for decoding in decodings
     ]
     if not counts:
         raise ValueError("support sizes need at least one decoded target, but there are none")

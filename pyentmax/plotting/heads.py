@@ -96,8 +96,8 @@ def plot_density_histograms(densities: Mapping[str, Mapping[str, ArrayLike]]) ->
     rows = _panels(next(iter(densities.values()), ()), (3.0, 1.7), len(densities), sharex=True)
     for number, (axes, (model, by_kind)) in enumerate(zip(rows, densities.items(), strict=True)):
         colour = COLOURS[number % len(COLOURS)]
-        for ax, of_kind in zip(axes, by_kind.values(), strict=True):
-            values = np.ravel(of_kind)
+        for ax, array in zip(axes, by_kind.values(), strict=True):
+            values = np.ravel(array)
             share = np.full(len(values), 1 / len(values))
             ax.hist(values, bins=25, range=(0, 1), weights=share, color=colour)
             ax.axvline(values.mean(), color=INK, lw=1, ls=":")
@@ -214,8 +214,8 @@ def plot_attention_panels(panels: Sequence[AttentionPanel], columns: int = 3) ->
 
     Examples
     --------
-    >>> looks = [[1.0, 0.0], [0.5, 0.5]]
-    >>> ax = plot_attention_panels([AttentionPanel(name, looks, "ab", "ab") for name in "xy"])
+    >>> weights = [[1.0, 0.0], [0.5, 0.5]]
+    >>> ax = plot_attention_panels([AttentionPanel(name, weights, "ab", "ab") for name in "xy"])
     >>> [axes.get_title() for axes in ax.figure.axes]
     ['x', 'y']
     """

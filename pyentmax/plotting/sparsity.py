@@ -114,9 +114,9 @@ def plot_reliability(calibrations: Mapping[str, Calibration], ax: Axes | None = 
     styles = [(BLUE, "o"), (VERMILION, "D")]
     handles = []
     for (label, result), (colour, marker) in zip(calibrations.items(), styles, strict=False):
-        p = np.array([one.confidence for one in result.bins])
-        accuracy = np.array([one.accuracy for one in result.bins])
-        share = np.array([one.count for one in result.bins]) / result.count
+        p = np.array([b.confidence for b in result.bins])
+        accuracy = np.array([b.accuracy for b in result.bins])
+        share = np.array([b.count for b in result.bins]) / result.count
         low, high = np.minimum(p, accuracy), np.maximum(p, accuracy)
         ax.vlines(p, low, high, color=colour, lw=1, alpha=0.6)
         area = 18 + 220 * share
