@@ -13,7 +13,7 @@ from bounded_oracles import central_difference
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import expit
-from stages import slow
+from stages import sample, slow
 
 import pyentmax as pe
 from pyentmax.mappings import entmax_sigmoid as module
@@ -80,21 +80,22 @@ def many_digits() -> Any:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("alpha", [*ALPHAS[::4], *slow(*sorted({*ALPHAS} - {*ALPHAS[::4]}))])
+@pytest.mark.parametrize("alpha", sample(ALPHAS))
 def test_accuracy_keeps_the_contract(alpha: float, dtype: Any) -> None:
-    z = scores(alpha, dtype)
-    found, epsilon = pe.entmax_sigmoid(z, alpha), float(np.finfo(dtype).eps)
+    z, epsilon = scores(alpha, dtype), float(np.finfo(dtype).eps)
     tiny = float(np.finfo(dtype).tiny)  # below which floats have fewer digits
-    assert found.dtype == dtype
-    for x, p in zip(z.tolist(), found.tolist(), strict=True):
-        right, range_ = exact(x, alpha), max(1, min(abs(x), 1 / max(alpha - 1, 1e-300)))
-        if alpha <= 2:
-            s = right ** (2 - mpmath.mpf(alpha)) if right else 0
-            assert abs(p - right) <= 4 * epsilon * right + 16 * epsilon * s * range_ + tiny
-        else:  # exact for scores moved by a little
-            moved = 8 * epsilon * range_
-            low, high = exact(x - moved, alpha), exact(x + moved, alpha)
-            assert low - 4 * epsilon <= p <= high + 4 * epsilon
+    for function in (pe.entmax_sigmoid, pe.entmax_sigmoid.reference):
+        found = function(z, alpha)
+        assert found.dtype == dtype
+        for x, p in zip(z.tolist(), found.tolist(), strict=True):
+            right, range_ = exact(x, alpha), max(1, min(abs(x), 1 / max(alpha - 1, 1e-300)))
+            if alpha <= 2:
+                s = right ** (2 - mpmath.mpf(alpha)) if right else 0
+                assert abs(p - right) <= 4 * epsilon * right + 16 * epsilon * s * range_ + tiny
+            else:  # exact for scores moved by a little
+                moved = 8 * epsilon * range_
+                low, high = exact(x - moved, alpha), exact(x + moved, alpha)
+                assert low - 4 * epsilon <= p <= high + 4 * epsilon
 
 
 @pytest.mark.parametrize("alpha", [1, 1.3, 1.5, 2, 3])
@@ -114,13 +115,13 @@ def test_equals_entmax_of_two_scores_and_textbook(alpha: float) -> None:
         np.testing.assert_allclose(pe.entmax_sigmoid(z, 1), expit(z), rtol=1e-14, atol=1e-15)
 
 
-def assert_close(found: Any, right: list[Any], epsilon: float, conditions: list[float]) -> None:
-    for x, y, condition in zip(found.tolist(), right, conditions, strict=True):
-        tolerance = ROUNDINGS * epsilon * (abs(y) + condition)
-        assert abs(x - y) <= tolerance, (x, y, tolerance)
+def assert_close(found: Any, right: list[Any]) -> None:
+    epsilon = float(np.finfo(found.dtype).eps)
+    for x, y in zip(found.tolist(), right, strict=True):
+        assert abs(x - y) <= ROUNDINGS * epsilon * (abs(y) + 1), (x, y)
 
 
-@pytest.mark.parametrize("alpha", [1.0, 1.25, 2.5, *slow(1 + 1e-8, 1.001, 1.5, 2.0)])
+@pytest.mark.parametrize("alpha", [1.25, *slow(1.0, 2.5, 1 + 1e-8, 1.001, 1.5, 2.0)])
 def test_derivatives_against_many_digits(alpha: float) -> None:
     """Of the exact p by differences of 50 digits: in z, twice in z, and in α."""
     edge = min(1 / (alpha - 1), 30) if alpha > 1 else 30
@@ -133,24 +134,23 @@ def test_derivatives_against_many_digits(alpha: float) -> None:
         second.append((p[2] - 2 * p[1] + p[0]) / h**2)
         up, down = mpmath.mpf(alpha) + h, mpmath.mpf(alpha) - (h if alpha > 1 else 0)
         by_alpha.append((exact(x, up) - exact(x, down)) / (up - down))
-    epsilon = float(np.finfo(float).eps)
-    ones = [1.0] * len(z)
-    assert_close(pe.entmax_sigmoid_grad(z, alpha), first, epsilon, ones)
-    assert_close(pe.entmax_sigmoid_grad2(z, alpha), second, epsilon, ones)
+    assert_close(pe.entmax_sigmoid_grad(z, alpha), first)
+    assert_close(pe.entmax_sigmoid_grad2(z, alpha), second)
     atol = 1e-13 if alpha > 1 else 1e-12  # a one-sided difference, at 1
     found = pe.entmax_sigmoid_grad_alpha(z, alpha)
     np.testing.assert_allclose(found, [float(x) for x in by_alpha], rtol=1e-12, atol=atol)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("alpha", [30.0, *slow(4.0, 100.0, 1000.0)])
+@pytest.mark.slow
+@pytest.mark.parametrize("alpha", [4.0, 30.0, 100.0, 1000.0])
 def test_large_alpha_derivative_near_0_keeps_digits(alpha: float, dtype: Any) -> None:
     """For α = 50 and a score of 2e-21 it was −8192 in float32, not 2e-7."""
     z = np.geomspace(1e-30, 0.5 / (alpha - 1), 12).astype(dtype)
     h = mpmath.mpf(10) ** -15
     right = [(exact(x, alpha + h) - exact(x, alpha - h)) / (2 * h) for x in z.tolist()]
     found = pe.entmax_sigmoid_grad_alpha(z, alpha)
-    assert_close(found, right, float(np.finfo(dtype).eps), [1.0] * len(z))
+    assert_close(found, right)
     np.testing.assert_array_equal(pe.entmax_sigmoid_grad_alpha(-z, alpha), -found)
 
 
@@ -198,43 +198,25 @@ def test_symmetric_and_monotone_with_convex_loss(z: float, alpha: float, y: floa
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("alpha", sample(ALPHAS, 3))
 def test_losses_against_many_digits(alpha: float, dtype: Any) -> None:
     """Of labels to a few roundings, however small; of probabilities, to those of the terms."""
     edge = 1 / (alpha - 1) if alpha > 1.02 else 40
     z = (edge * np.array([-0.9999, -0.9, -0.5, -0.1, 0, 1e-3, 0.3, 0.7, 0.99, 2])).astype(dtype)
-    epsilon = float(np.finfo(dtype).eps)
-    for y in (0.0, 0.25, 1.0):
-        found = pe.entmax_sigmoid_loss(z, np.full(z.shape, y, dtype), alpha, reduction="none")
-        for x, loss in zip(z.tolist(), found.tolist(), strict=True):
-            right = exact_loss(x, y, alpha)
+    epsilon, y = float(np.finfo(dtype).eps), np.array([[0.0], [0.25], [1.0]], dtype)
+    targets = np.broadcast_to(y, (3, len(z)))
+    for function in (pe.entmax_sigmoid_loss, pe.entmax_sigmoid_loss.reference):
+        found = function(np.tile(z, (3, 1)), targets, alpha, reduction="none")
+        for (i, j), loss in np.ndenumerate(found):
+            x, target = float(z[j]), float(y[i, 0])
+            right = exact_loss(x, target, alpha)
             # What rounding β z moves a score by, times the slope.
-            moved = 8 * epsilon * max(abs(x), 1) * abs(exact(x, alpha) - y)
+            moved = 8 * epsilon * max(abs(x), 1) * abs(exact(x, alpha) - target)
             # Above α = 2, p is exact for scores moved by 8ε.
             steep = 64 * epsilon**2 if alpha <= 2 else 64 * epsilon**2 + epsilon / 8
-            between = 0 if y in (0, 1) else 16 * epsilon * max(abs(x), 1)
-            assert abs(loss - right) <= ROUNDINGS * epsilon * right + moved + steep + between
-
-
-# --- the kernels ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("alpha", [1, 1 + 1e-12, 1.01, 1.3, 1.5, 2, 2.2, 4.5, 50, np.inf])
-def test_kernels_and_bodies_agree(alpha: float, dtype: Any) -> None:
-    rng = np.random.default_rng(0)
-    edge = min(1 / max(alpha - 1, 1e-3), 30)
-    z = (1.1 * edge * rng.uniform(-1, 1, (40, 50))).astype(dtype)
-    y = np.where(rng.random(z.shape) < 0.5, z > 0, rng.random(z.shape)).astype(dtype)
-    epsilon = np.finfo(dtype).eps
-    p, expected = pe.entmax_sigmoid(z, alpha), pe.entmax_sigmoid.reference(z, alpha)
-    np.testing.assert_allclose(p, expected, rtol=0, atol=4 * epsilon)
-    options: Any = {"reduction": "none"}
-    loss, grad = pe.entmax_sigmoid_loss_and_grad(z, y, alpha, **options)
-    right, slope = pe.entmax_sigmoid_loss_and_grad.reference(z, y, alpha, **options)
-    np.testing.assert_allclose(grad, slope, rtol=0, atol=4 * epsilon)
-    # What is added up is up to |z|, and a rounding of the score changes it by the slope.
-    np.testing.assert_allclose(loss, right, rtol=64 * epsilon, atol=16 * epsilon * max(edge, 1))
+            between = 0 if target in (0, 1) else 16 * epsilon * max(abs(x), 1)
+            room = ROUNDINGS * epsilon * right + moved + steep + between
+            assert abs(float(loss) - right) <= room
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -266,7 +248,7 @@ ELEMENTWISE = ["entmax_sigmoid", "entmax_sigmoid_grad", "entmax_sigmoid_grad2"]
 ELEMENTWISE += ["entmax_sigmoid_grad_alpha"]
 
 
-@pytest.mark.parametrize("alpha", [1, 1.01, 1.5, 1.7, 2, 3, 1e6, 1e300, np.inf])
+@pytest.mark.parametrize("alpha", [1, 1.01, 1.5, 1.7, 2, 3, 1e300, np.inf])
 @pytest.mark.parametrize("dtype", [np.float16, *DTYPES])
 def test_special_scores(alpha: float, dtype: Any) -> None:
     most = np.finfo(dtype).max
