@@ -7,9 +7,9 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from cases import ENTMAX, Case
 from crowded_rows import entmax_in_long_doubles
 from exact_rows import error_in_contracts, exact_row
+from mapping_cases import ENTMAX, Case
 from scipy.optimize import minimize
 from stages import slow
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import EXAMPLES, Case, every_case
+from mapping_cases import EXAMPLES, Case, every_case
 
 import pyentmax
 from pyentmax import MAPPINGS

@@ -6,8 +6,8 @@ import mpmath
 import numpy as np
 import pytest
 from bounded_oracles import central_difference
-from cases import Case, parametrized
 from exact_rows import DIGITS, exact_row
+from mapping_cases import Case, parametrized
 
 import pyentmax
 from pyentmax import MAPPINGS, check_jacobian, check_vjp

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import EXAMPLES
+from mapping_cases import EXAMPLES
 
 import pyentmax
 from pyentmax import MAPPINGS, Mapping
