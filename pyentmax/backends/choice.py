@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pyentmax.calls.rows import KERNEL_DTYPES
+from pyentmax.calls.dtypes import KERNEL_DTYPES
 
 BACKENDS = ("", "cpu", "reference")
 

@@ -47,7 +47,7 @@ def beside(array: Any, other: Any, name: str) -> Any:
 
     A single number follows freely: it goes to a GPU as an argument of the kernel that writes it.
     """
-    if on_device(array) == on_device(other):
+    if type(array) is type(other) or on_device(array) == on_device(other):
         return array
     if isinstance(array, np.ndarray) and not array.ndim:
         # CuPy's full_like takes an empty shape for none given.

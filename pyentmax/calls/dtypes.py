@@ -10,6 +10,7 @@ import numpy as np
 
 from pyentmax.calls.devices import is_dask
 
+KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 HINTS = {
     "torch": "pyentmax.torch has this function for tensors; or pass tensor.numpy()",
     "jax": "pyentmax.jax has this function for JAX's arrays; or pass numpy.asarray(array)",
@@ -31,6 +32,8 @@ def as_floating(array: Any, name: str) -> tuple[Any, np.dtype[Any]]:
     >>> print(array.dtype, dtype)
     float32 float16
     """
+    if type(array) is np.ndarray and array.dtype in KERNEL_DTYPES:
+        return array, array.dtype
     array = as_array(array, name)
     dtype = array.dtype
     compute: np.dtype[Any]

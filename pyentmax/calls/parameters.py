@@ -270,8 +270,6 @@ def parts_of_largest(weights: Any) -> Any:
 
     None that matters is lost either once they are rounded to the dtype of the scores.
     """
-    if not weights.ndim:
-        return np.sign(weights)
     if not weights.size:
         return weights
     largest = weights.max()

@@ -20,8 +20,6 @@ from pyentmax.calls.devices import beside
 from pyentmax.calls.dtypes import as_array, as_floating, is_masked
 from pyentmax.calls.gufuncs import in_blocks
 
-KERNEL_DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
-
 Axes = tuple[int, ...]
 
 
@@ -53,8 +51,9 @@ class Rows(NamedTuple):
 
     def finish(self, result: Any, out: Any = None, dtype: Any = None) -> Any:
         """A result with an entry for each of the array's in the caller's form, or in ``out``."""
-        result = from_rows(result.reshape(self.array.shape), self.shape, self.axes)
-        dtype = dtype or self.dtype
+        if result.ndim != self.array.ndim:
+            result = result.reshape(self.array.shape)
+        result, dtype = from_rows(result, self.shape, self.axes), dtype or self.dtype
         if result.dtype != dtype:
             result = result.astype(dtype)
         if out is None:
@@ -65,10 +64,7 @@ class Rows(NamedTuple):
 
 def arrange_scores(z: Any, axis: Any, mask: Any = None, out: Any = None) -> Rows:
     """The scores of a call in rows; all arguments are checked."""
-    if type(z) is np.ndarray and z.dtype in KERNEL_DTYPES:
-        dtype = z.dtype
-    else:
-        z, dtype = as_floating(z, "z")
+    z, dtype = as_floating(z, "z")
     axes = check_axis(z.shape, axis, "z")
     check_out(out, z, dtype)
     if mask is not None:
@@ -84,20 +80,16 @@ def arrange_probabilities(
     Off the support v plays no part, so masked entries may hold anything. `direction` is the name of
     v, for errors; without it there is no v.
     """
-    like = v if direction else p
-    if type(p) is type(like) is np.ndarray and p.dtype == like.dtype and p.dtype in KERNEL_DTYPES:
-        dtype = p.dtype
-    else:
-        p, dtype = as_floating(p, "p")
-        if direction:
-            v, other = as_floating(v, direction)
-            v = beside(v, p, direction)
-            dtype, compute = np.promote_types(dtype, other), np.promote_types(p.dtype, v.dtype)
-            p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
+    p, dtype = as_floating(p, "p")
     shape = p.shape
     axes = check_axis(shape, axis, "p")
     if direction:
+        v, other = as_floating(v, direction)
+        v = beside(v, p, direction)
         check_same_shape(v.shape, direction, shape)
+        if (v.dtype, other) != (p.dtype, dtype):
+            dtype, compute = np.promote_types(dtype, other), np.promote_types(p.dtype, v.dtype)
+            p, v = p.astype(compute, copy=False), v.astype(compute, copy=False)
     if mask is not None:
         mask = mask_in_rows(check_mask(mask, p, "p"), shape, axes)
     p, v = to_rows(p, axes), to_rows(v, axes) if direction else None

@@ -91,17 +91,19 @@ def loss(
 
 def _kernel_weights(labels: Any, z: Any, options: Options) -> Any:
     """What the kernel weighs each row by, or None where rounding would lose a weight."""
-    if options.weight is None and options.ignore_index is None:
-        return np.array(1 / max(labels.size, 1) if options.reduction == "mean" else 1, z.dtype)
     weight = row_weights(z, labels, options)
+    if type(weight) is float or not weight.ndim:  # the same for all rows: of a mean its sign counts
+        if options.reduction == "mean":
+            weight = (float(weight) > 0) / max(labels.size, 1)
+        return np.array(weight, z.dtype)
     rounded = shares(weight, z.dtype, options)
     # What is lost compared with another counts if that one has no score left; the body looks first.
-    if options.weight is not None and weight.ndim and ((rounded == 0) != (weight == 0)).any():
+    if options.weight is not None and ((rounded == 0) != (weight == 0)).any():
         return None
     if options.reduction == "mean":
         each = max(labels.size // max(rounded.size, 1), 1)  # labels that share a weight
         rounded = rounded / (_total(rounded) * each)
-    return np.asarray(rounded)
+    return rounded
 
 
 def _reduced(

@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 
 from pyentmax.calls.devices import is_dask, on_device
-from pyentmax.calls.dtypes import as_floating
+from pyentmax.calls.dtypes import KERNEL_DTYPES, as_floating
 from pyentmax.calls.record import Mapping
-from pyentmax.calls.rows import KERNEL_DTYPES
 from pyentmax.mappings.entmax import ENTMAX
 from pyentmax.mappings.softmax import SOFTMAX
 from pyentmax.sparse_attention import compressed_rows as rows
