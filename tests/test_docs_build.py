@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
+import runpy
 import subprocess
 import sys
 from html import unescape
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,6 +19,10 @@ import pyentmax
 pytestmark = pytest.mark.docs
 
 DOCS = Path(__file__).parents[1] / "docs"
+BROWSER = runpy.run_path(str(DOCS / "check_in_browser.py"))
+needs_chromium = pytest.mark.skipif(
+    BROWSER["browser"]() is None, reason="no Chromium (Debian: chromium)"
+)
 CONF = f"""
 import sys
 sys.path.insert(0, {str(DOCS)!r})
@@ -27,15 +30,6 @@ extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "refer
 default_role = "name"
 myst_enable_extensions = ["amsmath"]
 """
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture
@@ -134,7 +128,8 @@ Examples
 
 def test_formulas_in_docstrings_keep_their_lines():
     lines = DOCSTRING.splitlines()
-    load("reference").keep_mathematics(None, "function", "f", None, None, lines)
+    keep_mathematics = runpy.run_path(str(DOCS / "reference.py"))["keep_mathematics"]
+    keep_mathematics(None, "function", "f", None, None, lines)
     text = "\n".join(lines)
     assert text.startswith(
         "First, \\|z\\| and ``|kept|``.\n\n.. code-block:: text\n\n    a = |b|\n"
@@ -144,6 +139,7 @@ def test_formulas_in_docstrings_keep_their_lines():
     assert text.endswith(">>> print(1 | 2)\n3")
 
 
+@needs_chromium
 @pytest.mark.parametrize(
     ("body", "message"),
     [
@@ -156,21 +152,16 @@ def test_formulas_in_docstrings_keep_their_lines():
     ],
 )
 def test_browser_notices_faults(tmp_path, body, message):
-    check = load("check_in_browser")
-    if check.browser() is None:
-        pytest.skip("no Chromium (Debian: chromium)")
     (tmp_path / "docs").mkdir()
     head = '<!doctype html><meta name="viewport" content="width=device-width">'
     (tmp_path / "docs" / "page.html").write_text(f"{head}<body>{body}</body>")
-    found = check.faults(tmp_path)
+    found = BROWSER["faults"](tmp_path)
     assert bool(found) == (message is not None)
     assert not found or (found[0].startswith("docs/page.html: ") and message in found[0])
 
 
+@needs_chromium
 def test_site_in_browser():
-    check = load("check_in_browser")
-    if check.browser() is None:
-        pytest.skip("no Chromium (Debian: chromium)")
     site = DOCS.parent / "build" / "docs" / "html"
     assert site.is_dir(), "run make docs"
-    assert not check.faults(site)
+    assert not BROWSER["faults"](site)
