@@ -27,14 +27,7 @@ from pyentmax.torch.functions import (
     attention,
     fenchel_young_loss,
 )
-from pyentmax.torch.modules import (
-    MODULES,
-    AlphaEntmax,
-    Attention,
-    EntmaxSigmoid,
-    EntmaxSigmoidLoss,
-    OneVsAllLoss,
-)
+from pyentmax.torch.modules import MODULES, AlphaEntmax, Attention
 from pyentmax.torch.one_vs_all import entmax_sigmoid, entmax_sigmoid_loss, one_vs_all_loss
 
 globals().update({**MAPPING_FUNCTIONS, **LOSS_FUNCTIONS, **MODULES})
@@ -46,9 +39,6 @@ vars(MAPPING_FUNCTIONS["entmax"]).update(
 __all__ = [
     "AlphaEntmax",
     "Attention",
-    "EntmaxSigmoid",
-    "EntmaxSigmoidLoss",
-    "OneVsAllLoss",
     "attention",
     "entmax_sigmoid",
     "entmax_sigmoid_loss",

@@ -214,50 +214,87 @@ def loss_and_gradient(
     label_smoothing: float,
 ) -> tuple[Tensor, Tensor]:
     """Ω*(z) + Ω(q) − q·z, reduced, and its gradient share ∘ (p − q)."""
-    p = wide(mapping(wide(z), name, value, mask))
-    _, x, dead, _ = _rows(z, mask)
-    alpha = _column(support_alpha(name, value), x)
-    q, counts, right = targets(z, y, mask, ignore_index, label_smoothing)
-    share = shares(counts, weight, reduction, x)
-    each = -_omega(p, alpha) + _omega(q, alpha)
-    each = each + (torch.where(p > 0, p * x, 0) - torch.where(q > 0, q * x, 0)).sum(-1)
-    if name.startswith("topk"):
-        each = torch.where((q > 0).sum(-1) > _column(value, x)[..., 0], torch.inf, each)
-    each = torch.where(right, each.clamp(min=0), torch.nan)
+    q, counts, right = targets(z, y, name, mask, ignore_index, label_smoothing)
+    alpha = support_alpha(name, value)
+    if name == "one_vs_all":
+        x, live, counts = pairs(wide(z), counts), counts, counts.any(-1)
+        both = mapping(x, "entmax", value, None)
+        each = _each(both, torch.stack([q, 1 - q], -1), x, _column(alpha, x))
+        each, p = torch.where(live, each, 0).sum(-1), torch.where(live, both[..., 0], q)
+    else:
+        p, (_, x, _, _) = mapping(wide(z), name, value, mask), _rows(z, mask)
+        each = _each(p, q, x, _column(alpha, x))
+        if name.startswith("topk"):
+            each = torch.where((q > 0).sum(-1) > _column(value, x)[..., 0], torch.inf, each)
+    each = torch.where(right, each, torch.nan)
+    share = shares(counts, weight, reduction, q)
     gradient = torch.where(share.unsqueeze(-1) == 0, 0, share.unsqueeze(-1) * (p - q))
     return reduced(each, share, reduction).to(z.dtype), gradient.to(z.dtype)
 
 
+def _each(p: Tensor, q: Tensor, x: Tensor, alpha: Tensor) -> Tensor:
+    """The loss of each row."""
+    products = (torch.where(p > 0, p * x, 0) - torch.where(q > 0, q * x, 0)).sum(-1)
+    return (_omega(q, alpha) - _omega(p, alpha) + products).clamp(min=0)
+
+
 def targets(
-    z: Tensor, y: Tensor, mask: Tensor | None, ignore_index: int | None, label_smoothing: float
+    z: Tensor,
+    y: Tensor,
+    name: str,
+    mask: Tensor | None,
+    ignore_index: int | None,
+    label_smoothing: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Target distributions q in rows, which rows count, and which have a valid target."""
+    """Targets q in rows, which rows count, for the one-vs-all loss which scores, and which rows
+    have a valid target.
+    """
+    labels = y.shape == z.shape[:-1] and not (y.is_floating_point() or y.dtype == torch.bool)
+    if not labels and y.shape != z.shape:
+        raise ValueError(
+            f"y must be integer labels of shape {tuple(z.shape[:-1])} or targets of shape "
+            f"{tuple(z.shape)}, got dtype {y.dtype} and shape {tuple(y.shape)}"
+        )
     _, x, dead, _ = _rows(z, mask)
-    counts = ~dead[..., 0]
-    if y.shape == z.shape[:-1] and not (y.is_floating_point() or y.dtype == torch.bool):
-        y = y.long()  # as a uint8, −100 would equal 156
-        if ignore_index is not None:
-            counts = counts & (y != ignore_index)
-        right = ~counts | ((y >= 0) & (y < z.shape[-1]))
-        q = (torch.arange(z.shape[-1], device=z.device) == y.unsqueeze(-1)).to(x.dtype)
+    one_vs_all = name == "one_vs_all"
+    seen = torch.ones_like(x, dtype=torch.bool) if mask is None else mask.expand_as(x)
+    counts = seen if one_vs_all else ~dead
+    y = y.unsqueeze(-1).long() if labels else y  # as a uint8, −100 would equal 156
+    if ignore_index is not None and (labels or one_vs_all):
+        counts = counts & (y != ignore_index)
+    if labels:
+        right = (y >= 0) & (y < z.shape[-1])
+        q = (torch.arange(z.shape[-1], device=z.device) == y).to(x.dtype)
     else:
-        seen = counts.unsqueeze(-1) if mask is None else counts.unsqueeze(-1) & mask
-        q = torch.where(seen, y.to(x.dtype), 0)
-        right = ~counts | ((q >= 0).all(-1) & ((q.sum(-1) - 1).abs() <= SUM_TOLERANCE))
+        q = torch.where(seen & counts, y.to(x.dtype), 0)
+        excess = q.sum(-1, keepdim=True) - 1
+        right = (q >= 0) & (q <= 1 if one_vs_all else excess.abs() <= SUM_TOLERANCE)
+    right = (~counts | right).all(-1)
     if label_smoothing:
         allowed = (x > -torch.inf).to(x.dtype)
-        uniform = allowed / allowed.sum(-1, keepdim=True)
+        uniform = 0.5 if one_vs_all else allowed / allowed.sum(-1, keepdim=True)
         q = (1 - label_smoothing) * q + label_smoothing * uniform
-    return q, counts, right
+    return q, counts if one_vs_all else counts[..., 0], right
 
 
-def target_slope(z: Tensor, q: Tensor, alpha: Any, mask: Tensor | None) -> Tensor:
+def pairs(z: Tensor, live: Tensor | None) -> Tensor:
+    """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
+    z = z if live is None else torch.where(live, z, 0)
+    both = torch.stack([z, -z], dim=-1)
+    return torch.minimum(both, torch.zeros_like(both))  # at most 0, +∞ too
+
+
+def target_slope(z: Tensor, q: Tensor, name: str, value: Any, mask: Tensor | None) -> Tensor:
     """Ω'(q) − z, the derivative of a loss in its target; 0 where the target is 0.
 
     Up to a constant in each row: a target's sum is fixed.
     """
+    if name == "one_vs_all":
+        x, q = pairs(wide(z), mask), torch.stack([q, 1 - q], -1)
+        slope = target_slope(x, q, "entmax", value, None)
+        return slope[..., 0] - slope[..., 1]
     _, x, _, _ = _rows(z, mask)
-    beta = _column(alpha, x) - 1
+    beta = _column(support_alpha(name, value), x) - 1
     on = q > 0
     ell = -torch.where(on, q, 1).log()
     return torch.where(on, -ell * _decrease(beta * ell) - torch.where(on, x, 0), 0)
@@ -320,11 +357,13 @@ def _column(value: Any, like: Tensor) -> Tensor:
 
 def _k_largest(scores: Tensor, k: Tensor, ties: bool) -> Tensor:
     """Where the k largest are: with all that tie with the k-th, or with the first of them."""
-    falling, order = scores.sort(dim=-1, descending=True, stable=True)
+    falling = scores.sort(dim=-1, descending=True).values
+    place = k.clamp(1, scores.shape[-1]).long() - 1
+    last = falling.gather(-1, place.expand(*scores.shape[:-1], 1))
+    above, tied = scores > last, scores == last
     if not ties:
-        return order.argsort(-1) < k
-    last = k.clamp(1, scores.shape[-1]).long().expand(*scores.shape[:-1], 1) - 1
-    return scores >= falling.gather(-1, last)
+        tied = tied & (tied.cumsum(-1) <= k - above.sum(-1, keepdim=True))
+    return above | tied
 
 
 def _exponential(t: Tensor, beta: Tensor) -> Tensor:

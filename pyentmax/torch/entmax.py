@@ -16,9 +16,10 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from pyentmax.torch.functions import apply, apply_loss
+from pyentmax.torch.modules import FunctionModule, module_class
 
 __all__ = [
     "BudgetBisect",
@@ -51,19 +52,19 @@ __all__ = [
 
 def sparsemax(X: Tensor, dim: int = -1, k: int | None = None) -> Tensor:
     """`pyentmax.sparsemax`; ``k`` is ignored."""
-    return apply("sparsemax", X, None, dim, None)
+    return apply("sparsemax", X, None, dim)
 
 
 def entmax15(X: Tensor, dim: int = -1, k: int | None = None) -> Tensor:
     """`pyentmax.entmax15`; ``k`` is ignored."""
-    return apply("entmax15", X, None, dim, None)
+    return apply("entmax15", X, None, dim)
 
 
 def sparsemax_bisect(
     X: Tensor, dim: int = -1, n_iter: int = 50, ensure_sum_one: bool = True
 ) -> Tensor:
     """`pyentmax.sparsemax`; ``n_iter`` and ``ensure_sum_one`` are ignored."""
-    return apply("sparsemax", X, None, dim, None)
+    return apply("sparsemax", X, None, dim)
 
 
 def entmax_bisect(
@@ -77,17 +78,17 @@ def entmax_bisect(
 
     A tensor ``alpha`` has, or expands to, X's shape with 1 in place of ``dim``; it gets a gradient.
     """
-    return apply("entmax", X, _per_row(alpha, X, dim), dim, None)
+    return apply("entmax", X, _per_row(alpha, X, dim), dim)
 
 
 def normmax_bisect(X: Tensor, alpha: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> Tensor:
     """`pyentmax.normmax`; ``n_iter`` is ignored. There is no gradient in ``alpha``."""
-    return apply("normmax", X, _constant(alpha, X, dim), dim, None)
+    return apply("normmax", X, _constant(alpha, X, dim), dim)
 
 
 def budget_bisect(X: Tensor, budget: float | Tensor = 2, dim: int = -1, n_iter: int = 50) -> Tensor:
     """`pyentmax.budget_sparsemax`; ``n_iter`` is ignored. ``budget`` gets no gradient."""
-    return apply("budget_sparsemax", X, _constant(budget, X, dim), dim, None)
+    return apply("budget_sparsemax", X, _constant(budget, X, dim), dim)
 
 
 def _per_row(value: Any, X: Tensor, dim: int) -> Any:
@@ -142,89 +143,48 @@ def _each(name: str, X: Tensor, target: Tensor, alpha: Any = None) -> Tensor:
 # --- modules --------------------------------------------------------------------------------------
 
 
-class _Module(nn.Module):
-    """A module whose arguments are its attributes, as in ``entmax``."""
-
-    signature: inspect.Signature
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__()
-        settings = self.signature.bind(*args, **kwargs)
-        settings.apply_defaults()
-        for name, value in settings.arguments.items():
-            setattr(self, name, value)
-
-
-class _Mapping(_Module):
-    function: Callable[..., Tensor]
-
+class _Mapping(FunctionModule):
     def forward(self, X: Tensor) -> Tensor:
         """Probabilities of scores."""
-        settings = {name: getattr(self, name) for name in self.signature.parameters}
-        return type(self).function(X, **settings)
+        return self.function(X, **self.settings())
 
 
-class _Loss(_Module):
-    function: str
-    alpha: Any = None
-    reduction: str
-    ignore_index: int
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+class _Loss(FunctionModule):
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
         if self.reduction not in ("elementwise_mean", "mean", "sum", "none"):
             raise ValueError(
                 f"reduction must be elementwise_mean, mean, sum or none, got {self.reduction!r}"
             )
-        self.ignore_index = int(self.ignore_index)
 
     def forward(self, X: Tensor, target: Tensor) -> Tensor:
         """The loss of scores (n, classes) and labels (n,)."""
-        alpha = _constant(self.alpha, X, -1)
         reduction = "mean" if self.reduction == "elementwise_mean" else self.reduction
-        return apply_loss(
-            self.function,
-            X,
-            target,
-            alpha,
-            -1,
-            reduction=reduction,
-            ignore_index=self.ignore_index,
-        )
+        options = {"reduction": reduction, "ignore_index": int(self.ignore_index)}
+        return self.function(X, target, getattr(self, "alpha", None), **options)
 
 
-def _module(base: type, name: str, function: Any, doc: str, **defaults: Any) -> type:
+def _module(base: type, name: str, function: Callable[..., Tensor], **defaults: Any) -> Any:
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    signature = inspect.Signature(
-        [inspect.Parameter(name, kind, default=default) for name, default in defaults.items()]
-    )
-    namespace = {
-        "__doc__": doc,
-        "__module__": __name__,
-        "__signature__": signature,
-        "signature": signature,
-        "function": staticmethod(function) if callable(function) else function,
-    }
-    return type(name, (base,), namespace)
+    settings = [inspect.Parameter(key, kind, default=value) for key, value in defaults.items()]
+    return module_class(base, name, function, settings, __name__)
 
 
-def _mapping_module(name: str, function: Callable[..., Tensor], **defaults: Any) -> type:
-    return _module(_Mapping, name, function, f"`{function.__name__}` along ``dim``.", **defaults)
+def _loss_module(name: str, mapping: str, **defaults: Any) -> Any:
+    def loss(X: Tensor, target: Tensor, alpha: Any, **options: Any) -> Tensor:
+        return apply_loss(mapping, X, target, _constant(alpha, X, -1), -1, **options)
 
-
-def _loss_module(name: str, mapping: str, **defaults: Any) -> type:
+    loss.__name__ = f"pyentmax.{mapping}_loss"
     options = {"ignore_index": -100, "reduction": "elementwise_mean"}
-    return _module(
-        _Loss, name, mapping, f"`pyentmax.{mapping}_loss`, reduced.", **defaults, **options
-    )
+    return _module(_Loss, name, loss, **defaults, **options)
 
 
-Sparsemax = _mapping_module("Sparsemax", sparsemax, dim=-1, k=None)
-Entmax15 = _mapping_module("Entmax15", entmax15, dim=-1, k=None)
-SparsemaxBisect = _mapping_module("SparsemaxBisect", sparsemax_bisect, dim=-1, n_iter=None)
-EntmaxBisect = _mapping_module("EntmaxBisect", entmax_bisect, alpha=1.5, dim=-1, n_iter=50)
-NormmaxBisect = _mapping_module("NormmaxBisect", normmax_bisect, alpha=2, dim=-1, n_iter=50)
-BudgetBisect = _mapping_module("BudgetBisect", budget_bisect, budget=2, dim=-1, n_iter=50)
+Sparsemax = _module(_Mapping, "Sparsemax", sparsemax, dim=-1, k=None)
+Entmax15 = _module(_Mapping, "Entmax15", entmax15, dim=-1, k=None)
+SparsemaxBisect = _module(_Mapping, "SparsemaxBisect", sparsemax_bisect, dim=-1, n_iter=None)
+EntmaxBisect = _module(_Mapping, "EntmaxBisect", entmax_bisect, alpha=1.5, dim=-1, n_iter=50)
+NormmaxBisect = _module(_Mapping, "NormmaxBisect", normmax_bisect, alpha=2, dim=-1, n_iter=50)
+BudgetBisect = _module(_Mapping, "BudgetBisect", budget_bisect, budget=2, dim=-1, n_iter=50)
 
 SparsemaxLoss = _loss_module("SparsemaxLoss", "sparsemax", k=None)
 Entmax15Loss = _loss_module("Entmax15Loss", "entmax15", k=100)

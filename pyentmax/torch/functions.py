@@ -26,28 +26,22 @@ from pyentmax.torch.arguments import (
     scores_of_loss,
 )
 from pyentmax.torch.arrays import has_kernels
+from pyentmax.torch.operations import PARAMETERS
 
 MISSING = inspect.Parameter.empty
-OPTIONS = {
-    "reduction": "mean",
-    "weight": None,
-    "mask": None,
-    "ignore_index": None,
-    "label_smoothing": 0.0,
-}
 
 
 def _mapping_function(name: str) -> Callable[..., Tensor]:
     parameter, default = parameter_of(name)
 
     def without(z: Tensor, dim: int = -1, *, mask: Tensor | None = None) -> Tensor:
-        return apply(name, z, None, dim, mask)
+        return apply(name, z, None, dim, mask=mask)
 
     def with_parameter(
         z: Tensor, value: Any = MISSING, dim: int = -1, *, mask: Tensor | None = None, **named: Any
     ) -> Tensor:
-        value = chosen(name, parameter, default, value, named)
-        return apply(name, z, value, dim, mask)
+        value = chosen(f"{name}()", parameter, default, value, named)
+        return apply(name, z, value, dim, mask=mask)
 
     function: Callable[..., Tensor] = without if parameter is None else with_parameter
     function.__doc__ = f"""p = {name}(z) along ``dim``, with its derivatives.
@@ -65,7 +59,7 @@ def _mapping_function(name: str) -> Callable[..., Tensor]:
 
     See `pyentmax.{name}` for what it computes.
     """
-    return _named(function, name, ["z"], parameter, default, {"mask": None})
+    return _named(function, name, ["z"], parameter, default, apply)
 
 
 def _loss_function(name: str) -> Callable[..., Tensor]:
@@ -77,7 +71,7 @@ def _loss_function(name: str) -> Callable[..., Tensor]:
     def with_parameter(
         z: Tensor, y: Tensor, value: Any = MISSING, dim: int = -1, **options: Any
     ) -> Tensor:
-        value = chosen(f"{name}_loss", parameter, default, value, options, OPTIONS)
+        value = chosen(f"{name}_loss()", parameter, default, value, options, LOSS_OPTIONS)
         return apply_loss(name, z, y, value, dim, **options)
 
     function: Callable[..., Tensor] = without if parameter is None else with_parameter
@@ -95,19 +89,24 @@ def _loss_function(name: str) -> Callable[..., Tensor]:
     -------
     Tensor: a number, or for the reduction "none" a loss for each row
     """
-    return _named(function, f"{name}_loss", ["z", "y"], parameter, default, OPTIONS)
+    return _named(function, f"{name}_loss", ["z", "y"], parameter, default, apply_loss)
 
 
-def apply(name: str, z: Tensor, value: Any, dim: int, mask: Tensor | None) -> Tensor:
+def apply(name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = None) -> Tensor:
     """A mapping by its name along a dimension, its parameter a number, a tensor or None."""
     check_scores(z, "z")
     check_dim(dim)
     check_mask(mask, z)
     if dim in (-1, z.ndim - 1):
-        return operations.mapping(z, name, *split(name, value), mask)
+        return _apply_to_rows(name, z, value, mask)
     z, moved = z.movedim(dim, -1), _Moved(z.shape, dim)
-    parameter, number = split(name, moved.bound(name, value))
-    return operations.mapping(z, name, parameter, number, moved(mask)).movedim(-1, dim)
+    return _apply_to_rows(name, z, moved.bound(name, value), moved(mask)).movedim(-1, dim)
+
+
+def _apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tensor:
+    if torch.onnx.is_in_onnx_export():  # ONNX knows PyTorch's operations only
+        return composed.mapping(z, name, value, mask)
+    return operations.mapping(z, name, *split(name, value), mask)
 
 
 def apply_loss(
@@ -123,7 +122,7 @@ def apply_loss(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
 ) -> Tensor:
-    """The loss of a mapping by its name."""
+    """The loss of a mapping by its name, or the one-vs-all loss."""
     check_scores(z, "z")
     check_tensor(y, "y")
     check_dim(dim)
@@ -137,10 +136,10 @@ def apply_loss(
     parameter, number = split(name, value)
     if parameter is not None and parameter.requires_grad:
         raise TypeError(
-            f"{name}_loss has no gradient in {MAPPINGS[name].parameters[0]}: pass a number, or "
-            "detach() the tensor"
+            f"{name}_loss has no gradient in {PARAMETERS[name]}: pass a number, or detach() the "
+            "tensor"
         )
-    if y.requires_grad and name not in composed.NAMES:
+    if y.requires_grad and name not in (*composed.NAMES, "one_vs_all"):
         raise TypeError(f"{name}_loss has no gradient in y: detach() the targets")
     smoothing = float(label_smoothing)
     setting = (z, y, name, parameter, number)
@@ -150,7 +149,8 @@ def apply_loss(
     positive = (weight != 0).to(weight.dtype)
     each = operations.loss(*setting, positive, mask, "none", ignore_index, smoothing)
     each = composed.wide(each)
-    _, counts, _ = composed.targets(z, y, mask, ignore_index, 0)
+    _, counts, _ = composed.targets(z, y, name, mask, ignore_index, 0)
+    counts = counts.any(-1) if name == "one_vs_all" else counts
     share = composed.shares(counts, weight, reduction, each)
     return composed.reduced(each, share, reduction).to(z.dtype)
 
@@ -168,7 +168,7 @@ def fenchel_young_loss(
         those of the losses, and the mapping's parameter by its name
     """
     parameter, default = parameter_of(mapping)
-    value = chosen("fenchel_young_loss", parameter, default, MISSING, options, OPTIONS)
+    value = chosen("fenchel_young_loss()", parameter, default, MISSING, options, LOSS_OPTIONS)
     return apply_loss(mapping, z, y, value, dim, **options)
 
 
@@ -176,7 +176,7 @@ def attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    alpha: float | Tensor = 1.5,
+    alpha: float | Tensor | None = None,
     *,
     mapping: str = "entmax",
     mask: Tensor | None = None,
@@ -190,7 +190,7 @@ def attention(
     Parameters
     ----------
     query, key, value : Tensors of shape (…, T, d), (…, S, d), (…, S, dᵥ)
-    alpha : float or Tensor that broadcasts against the batch shape
+    alpha : float or Tensor that broadcasts against the batch shape, default 1.5
         of shape (H,) it is one for each head of (B, H, T, d), and gets a gradient
     mapping, mask, causal, offset, scale, **parameters
         as in `pyentmax.attention`, the mapping by its name
@@ -205,13 +205,13 @@ def attention(
     for array, its_name in ((query, "query"), (key, "key"), (value, "value")):
         check_scores(array, its_name)
     check_mask(mask)
-    parameter, number = split(mapping, chosen_value)
     scale = None if scale is None else float(scale)
-    setting = (mapping, parameter, number, mask, causal, offset, scale)
-    if has_kernels(query):
+    if has_kernels(query) and not torch.onnx.is_in_onnx_export():
+        parameter, number = split(mapping, chosen_value)
+        setting = (mapping, parameter, number, mask, causal, offset, scale)
         return operations.attention(query, key, value, *setting)
-    composed.check_composed(mapping, number, query.device)
-    return _dense_attention(query, key, value, *setting)
+    composed.check_composed(mapping, chosen_value, query.device)
+    return _dense_attention(query, key, value, mapping, chosen_value, mask, causal, offset, scale)
 
 
 def attention_parameter(mapping: str, alpha: Any, scale: Any, parameters: dict[str, Any]) -> Any:
@@ -225,14 +225,23 @@ def attention_parameter(mapping: str, alpha: Any, scale: Any, parameters: dict[s
             )
     if isinstance(scale, Tensor) and scale.requires_grad:
         raise TypeError("attention has no gradient in scale: multiply the query by it instead")
-    if name == "alpha":
-        chosen("attention", None, None, MISSING, parameters)
-        return alpha
-    return chosen("attention", name, default, MISSING, parameters)
+    if alpha is not None:
+        parameters = {**parameters, "alpha": alpha}
+    default = 1.5 if name == "alpha" else default
+    return chosen(f"attention(mapping={mapping!r})", name, default, MISSING, dict(parameters))
 
 
-def _dense_attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -> Tensor:
-    name, parameter, number, mask, causal, offset, scale = setting
+def _dense_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    name: str,
+    parameter: Any,
+    mask: Tensor | None,
+    causal: bool,
+    offset: int,
+    scale: float | None,
+) -> Tensor:
     dtype = query.dtype
     query, key, value = map(composed.wide, (query, key, value))
     scale = query.shape[-1] ** -0.5 if scale is None else scale
@@ -242,12 +251,10 @@ def _dense_attention(query: Tensor, key: Tensor, value: Tensor, *setting: Any) -
         for x in (query, key, value)
     )
     if causal:
-        size = (query.shape[-2], key.shape[-2])
-        seen = torch.ones(size, dtype=torch.bool, device=query.device).tril(offset)
+        seen = operations.causal_mask(query, key, offset)
         mask = seen if mask is None else seen & mask
-    scores = (scale * query) @ key.mT
-    parameter = parameter if parameter is None else parameter.unsqueeze(-1)
-    weights = operations.mapping(scores, name, parameter, number, mask)
+    parameter = parameter.unsqueeze(-1) if isinstance(parameter, Tensor) else parameter
+    weights = _apply_to_rows(name, (scale * query) @ key.mT, parameter, mask)
     return (weights @ value).to(dtype)
 
 
@@ -258,15 +265,14 @@ def parameter_of(mapping: str) -> tuple[str | None, Any]:
     """The name of a mapping's parameter, and its default; None if it has none."""
     if mapping not in MAPPINGS:
         raise ValueError(f"mapping must be one of {', '.join(MAPPINGS)}, got {mapping!r}")
-    record = MAPPINGS[mapping]
-    if not record.parameters:
+    name = PARAMETERS[mapping]
+    if name is None:
         return None, MISSING
-    (name,) = record.parameters
-    return name, inspect.signature(record.forward).parameters[name].default
+    return name, inspect.signature(MAPPINGS[mapping].forward).parameters[name].default
 
 
 def chosen(
-    function: str,
+    call: str,
     parameter: str | None,
     default: Any,
     value: Any,
@@ -276,26 +282,25 @@ def chosen(
     """The parameter's value, by position or by its name, which is taken out of `named`."""
     if parameter in named:
         if value is not MISSING:
-            raise TypeError(f"{function}() got two values for {parameter}")
+            raise TypeError(f"{call} got two values for {parameter}")
         value = named.pop(parameter)
     for name in named:
         if name not in options:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{call} got an unexpected keyword argument {name!r}")
     if parameter is None:
         return None
     value = default if value is MISSING else value
     if value is MISSING:
-        raise TypeError(f"{function}() missing a required argument: {parameter!r}")
+        raise TypeError(f"{call} missing a required argument: {parameter!r}")
     return value
 
 
 def split(mapping: str, value: Any) -> tuple[Tensor | None, float | None]:
     """The parameter as a tensor or as a number."""
-    if not MAPPINGS[mapping].parameters:
+    name = PARAMETERS[mapping]
+    if name is None:
         return None, None
-    if isinstance(value, Tensor):
-        return value, None
-    return None, as_number(value, MAPPINGS[mapping].parameters[0])
+    return (value, None) if isinstance(value, Tensor) else (None, as_number(value, name))
 
 
 class _Moved:
@@ -311,7 +316,7 @@ class _Moved:
         """A mapping's parameter, where it belongs to each score."""
         if not isinstance(value, Tensor) or not operations.per_score(mapping):
             return value
-        check_broadcast(value, self.shape, MAPPINGS[mapping].parameters[0], "z")
+        check_broadcast(value, self.shape, str(PARAMETERS[mapping]), "z")
         return self(value)
 
 
@@ -330,25 +335,35 @@ def _named(
     arrays: list[str],
     parameter: str | None,
     default: Any,
-    options: dict[str, Any],
+    run: Callable[..., Tensor],
 ) -> Callable[..., Tensor]:
     positional = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    own = [] if parameter is None else [inspect.Parameter(parameter, positional, default=default)]
+    own = [inspect.Parameter(array, positional) for array in arrays]
+    if parameter is not None:
+        own.append(inspect.Parameter(parameter, positional, default=default))
+    own.append(inspect.Parameter("dim", positional, default=-1))
     function.__name__ = function.__qualname__ = name
-    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-        [
-            *(inspect.Parameter(array, positional) for array in arrays),
-            *own,
-            inspect.Parameter("dim", positional, default=-1),
-            *(
-                inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=value)
-                for option, value in options.items()
-            ),
-        ]
-    )
+    signature = inspect.Signature([*own, *_options(run)])
+    function.__signature__ = signature  # type: ignore[attr-defined]
     return function
 
 
+def with_options(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Show the options of losses in the signature, in place of ``**options``."""
+    *own, _ = inspect.signature(function).parameters.values()
+    names = [parameter.name for parameter in own]
+    options = [option for option in _options(apply_loss) if option.name not in names]
+    signature = inspect.Signature([*own, *options])
+    function.__signature__ = signature  # type: ignore[attr-defined]
+    return function
+
+
+def _options(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    parameters = inspect.signature(function).parameters.values()
+    return [option for option in parameters if option.kind is option.KEYWORD_ONLY]
+
+
+LOSS_OPTIONS = [option.name for option in _options(apply_loss)]
 MAPPING_FUNCTIONS = {name: _mapping_function(name) for name in MAPPINGS}
 LOSS_FUNCTIONS = {
     f"{name}_loss": _loss_function(name)

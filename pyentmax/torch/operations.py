@@ -22,7 +22,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyentmax import MAPPINGS, attention_vjp, attention_vjp_alpha, fenchel_young_loss_and_grad
+from pyentmax import (
+    MAPPINGS,
+    attention_vjp,
+    attention_vjp_alpha,
+    fenchel_young_loss_and_grad,
+    one_vs_all_loss_and_grad,
+)
 from pyentmax import attention as array_attention
 from pyentmax.torch import composed
 from pyentmax.torch.arrays import has_kernels, on_arrays
@@ -37,10 +43,16 @@ from pyentmax.torch.registry import (
     row_by_row,
 )
 
+# The parameter of each mapping, and of the one-vs-all loss.
+PARAMETERS: dict[str, str | None] = {
+    name: next(iter(record.parameters), None) for name, record in MAPPINGS.items()
+}
+PARAMETERS["one_vs_all"] = "alpha"
+
 
 def per_score(name: str) -> bool:
     """Whether a mapping's parameter belongs to each score, and not to each row."""
-    return "upper" in MAPPINGS[name].parameters
+    return PARAMETERS[name] == "upper" or name == "one_vs_all"
 
 
 def _value(parameter: Any, number: Any) -> Any:
@@ -49,7 +61,7 @@ def _value(parameter: Any, number: Any) -> Any:
 
 def _values(name: str, parameter: Any, number: Any) -> tuple[Any, ...]:
     """What follows the arrays in a call of the mapping: its parameter, if it has one."""
-    return (_value(parameter, number),) if MAPPINGS[name].parameters else ()
+    return () if PARAMETERS[name] is None else (_value(parameter, number),)
 
 
 def _like_first(first: Tensor, *rest: Any) -> Tensor:
@@ -170,9 +182,7 @@ def _parameter_gradient(
 ) -> Any:
     vjp = MAPPINGS[name].parameter_vjp
     if vjp is None:
-        raise NotImplementedError(
-            f"{name} has no derivative in {MAPPINGS[name].parameters[0]}: detach() it"
-        )
+        raise NotImplementedError(f"{name} has no derivative in {PARAMETERS[name]}: detach() it")
     value = _as_p(p, name, parameter)
     scores = () if z is None else (z,)
     return on_arrays(vjp, p, g.to(p.dtype), value, *scores, mask=mask, dtype=parameter.dtype)
@@ -201,6 +211,8 @@ def _loss(z: Tensor, y: Tensor, name: str, parameter: Any, number: Any, *values:
     options = dict(zip(names, values, strict=True))
     if not has_kernels(z):
         return composed.loss_and_gradient(z, y, name, _value(parameter, number), **options)
+    if name == "one_vs_all":
+        return on_arrays(one_vs_all_loss_and_grad, z, y, _value(parameter, number), **options)
     own = zip(MAPPINGS[name].parameters, _values(name, parameter, number), strict=True)
     return on_arrays(fenchel_young_loss_and_grad, z, y, name, **options, **dict(own))
 
@@ -221,10 +233,15 @@ def _gradient(ctx: Any) -> tuple[Tensor, Tensor, Tensor]:
     """share ∘ (p − q), which can be differentiated again; q and the shares."""
     _, z, y, parameter, weight, mask = ctx.saved_tensors
     reduction, ignore_index, label_smoothing = ctx.options
-    q, counts, _ = composed.targets(z, y, mask, ignore_index, label_smoothing)
-    share = composed.shares(counts, weight, reduction, q).unsqueeze(-1)
-    z = torch.where(share == 0, 0, z)  # which may hold anything, NaN too
-    p = mapping(z, ctx.name, parameter, ctx.number, mask)
+    q, counts, _ = composed.targets(z, y, ctx.name, mask, ignore_index, label_smoothing)
+    if ctx.name == "one_vs_all":
+        share = composed.shares(counts.any(-1), weight, reduction, q).unsqueeze(-1) * counts
+        both = composed.pairs(z, share != 0)
+        p = mapping(both, "entmax", parameter, ctx.number, None)[..., 0]
+    else:
+        share = composed.shares(counts, weight, reduction, q).unsqueeze(-1)
+        z = torch.where(share == 0, 0, z)  # which may hold anything, NaN too
+        p = mapping(z, ctx.name, parameter, ctx.number, mask)
     return torch.where(share == 0, 0, share * (p - q)).to(z.dtype), q, share
 
 
@@ -240,8 +257,7 @@ def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
     if ctx.needs_input_grad[0]:
         in_z = gradient * g
     if ctx.needs_input_grad[1]:
-        alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
-        slope = composed.target_slope(z, q, alpha, mask)
+        slope = composed.target_slope(z, q, ctx.name, _value(parameter, ctx.number), mask)
         in_y = torch.where(share == 0, 0, (1 - label_smoothing) * share * slope * g).to(y.dtype)
     return in_z, in_y, *(None,) * 8
 
@@ -278,6 +294,12 @@ def loss(*args: Any) -> Tensor:
 SETTING = f"str name, {PARAMETER}, Tensor? mask, bool causal, int offset, float? scale"
 
 
+def causal_mask(query: Tensor, key: Tensor, offset: int) -> Tensor:
+    """True where query t sees key s, s ≤ t + offset."""
+    size = (query.shape[-2], key.shape[-2])
+    return torch.ones(size, dtype=torch.bool, device=query.device).tril(offset)
+
+
 def _attention_options(
     query: Tensor, key: Tensor, setting: tuple[Any, ...]
 ) -> tuple[Tensor | float, dict[str, Any]]:
@@ -285,8 +307,7 @@ def _attention_options(
     name, parameter, number, mask, causal, offset, scale = setting
     if not query.is_cpu:  # arrays on the host do not go with these
         if causal:
-            t, s = query.shape[-2], key.shape[-2]
-            seen = torch.ones(t, s, dtype=torch.bool, device=query.device).tril(offset)
+            seen = causal_mask(query, key, offset)
             mask, causal, offset = seen if mask is None else seen & mask, False, 0
         if number is not None:
             parameter = torch.tensor(number, device=query.device)

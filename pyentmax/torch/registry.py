@@ -1,9 +1,9 @@
 """How an operation is registered with PyTorch, as ``torch.ops.pyentmax``.
 
-Eager calls, `torch.compile`, graphs and profilers see the operation by its name, with the derivative
-registered for reverse mode. `torch.func` does not know such derivatives, and forward mode would drop
-tangents without a word: tensors that `torch.func` has wrapped go through an `autograd.Function` with
-the same rules, tensors with a tangent are linearised.
+Eager calls, `torch.compile`, graphs and profilers see the operation by its name, with the
+derivative that is registered for reverse mode. `torch.func` does not know such derivatives, so
+that tensors which it has wrapped go through an `autograd.Function` with the same rules. Forward
+mode would drop tangents without a word: tensors that have one are linearized here.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def registered(
 
 
 def _is_wrapped(tensor: Tensor) -> bool:
-    """Whether `torch.func` has wrapped it. Then it has no memory, which subclasses may lack, too."""
+    """Whether `torch.func` has wrapped it: then it has no memory, as some subclasses."""
     if torch.compiler.is_compiling() or type(tensor) not in (Tensor, torch.nn.Parameter):
         return False
     try:

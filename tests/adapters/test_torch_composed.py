@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ MASK = RNG.random(SHAPE) < 0.7
 MASK[:, :3] = True
 MASK[3] = False
 VALUES: dict[str, Any] = {"topk_softmax": 2, "topk_sparsemax": 3, "entmax": 1.3}
+LOSSES = [*(name for name in composed.NAMES if name != "topk_softmax"), "one_vs_all"]
 # Sums in another order: a few roundings of numbers up to 1.
 ROUNDING = {torch.float32: 2e-6, torch.float64: 4e-15}
 
@@ -49,10 +51,13 @@ def test_composed_mappings_equal_the_array_functions(name: str, dtype: Any) -> N
             np.testing.assert_allclose(found, gradient, rtol=0, atol=10 * tolerance)
 
 
-@pytest.mark.parametrize("name", [name for name in composed.NAMES if name != "topk_softmax"])
+@pytest.mark.parametrize("name", LOSSES)
 def test_composed_losses_equal_the_array_functions(name: str) -> None:
     z, weight = torch.tensor(Z, requires_grad=True), torch.tensor([1.0, 0.5, 2, 1])
     named = {"topk_sparsemax": {"k": 3}, "entmax": {"alpha": 1.3}}.get(name, {})
+    expected_loss = partial(pe.fenchel_young_loss_and_grad, mapping=name, **named)
+    if name == "one_vs_all":
+        expected_loss = pe.one_vs_all_loss_and_grad
     labels, several = torch.tensor([0, 1, 2, 1]), torch.zeros(SHAPE, dtype=torch.float64)
     several[:, :2] = 0.5
     cases: list[tuple[Any, dict[str, Any]]] = [
@@ -64,11 +69,19 @@ def test_composed_losses_equal_the_array_functions(name: str) -> None:
         cases += [(labels, {"label_smoothing": 0.1})]
     for y, options in cases:
         arrays = {k: x.numpy() if isinstance(x, torch.Tensor) else x for k, x in options.items()}
-        expected, slope = pe.fenchel_young_loss_and_grad(Z, y.numpy(), name, **named, **arrays)
-        found = pt.fenchel_young_loss(z, y, name, **named, **options)
+        expected, slope = expected_loss(Z, y.numpy(), **arrays)
+        found = getattr(pt, f"{name}_loss")(z, y, **named, **options)
         np.testing.assert_allclose(found.detach(), expected, rtol=1e-13, atol=1e-14)
         (gradient,) = torch.autograd.grad(found.sum(), z)
         np.testing.assert_allclose(gradient, slope, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("loss", [pt.entmax15_loss, pt.one_vs_all_loss])
+def test_composed_losses_of_wrong_targets(loss: Any) -> None:
+    z, y = torch.tensor(Z), torch.tensor([0, 7, 2, -1])
+    assert loss(z, y, reduction="none").isnan().tolist() == [False, True, False, True]
+    with pytest.raises(ValueError, match=r"y must be integer labels of shape \(4,\) or targets"):
+        loss(z, y[:1])
 
 
 @pytest.mark.parametrize("alpha", [1, 1 + 1e-9, 1.5, 3, 20, np.inf])
@@ -89,7 +102,8 @@ def test_composed_entmax_of_special_rows(alpha: float) -> None:
 def test_composed_derivatives() -> None:
     z, alpha = torch.tensor(Z, requires_grad=True), torch.full((4,), 1.3, dtype=torch.float64)
     assert torch.autograd.gradcheck(pt.entmax, (z, alpha.requires_grad_()))
-    assert torch.autograd.gradgradcheck(lambda z: pt.entmax15_loss(z, torch.arange(4)), z)
+    for loss in (pt.entmax15_loss, lambda z, y: pt.one_vs_all_loss(0.3 * z, y)):
+        assert torch.autograd.gradgradcheck(lambda z, loss=loss: loss(z, torch.arange(4)), z)
     half = z.detach().bfloat16()
     torch.testing.assert_close(pt.entmax15(half), pt.entmax15(half.float()).bfloat16())
 
