@@ -14,6 +14,7 @@ Arithmetic and changes of shape are methods, functions are in :mod:`pyentmax.aut
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from numbers import Real
 from operator import itemgetter
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -215,7 +216,9 @@ class Tensor:
         return Tensor(-self.data, (self, lambda g: -g))
 
     def __pow__(self, exponent: float) -> Tensor:
-        """The power with a constant exponent."""
+        """The power with a number; for other exponents, exp(exponent * log(x))."""
+        if not isinstance(exponent, Real):
+            raise TypeError(f"exponent: expected a number, got {type(exponent).__name__}")
         x = self.data
 
         def vjp(g: Array) -> Array:

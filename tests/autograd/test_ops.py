@@ -118,6 +118,12 @@ def test_zeroth_power_at_zero():
     np.testing.assert_array_equal(x.grad, [0, 0])
 
 
+@pytest.mark.parametrize("exponent", [np.array([2.0, -1.0]), Tensor(np.array(2.0)), [1, 2]])
+def test_exponents_that_are_not_numbers_are_refused(exponent):
+    with pytest.raises(TypeError, match="exponent: expected a number, got"):
+        Tensor(np.ones(2)) ** exponent
+
+
 def test_sigmoid_neither_overflows_nor_warns():
     with np.errstate(all="raise"):
         y = ag.sigmoid(Tensor(np.array([-1e4, 0, 1e4])))
