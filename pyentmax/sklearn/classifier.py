@@ -44,12 +44,15 @@ Floats = NDArray[np.float64]
 class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     """A linear classifier with a sparse loss, and so with probabilities that are exactly zero.
 
+    With the loss "one-vs-all" it is a multi-label classifier too: fitted to (n, K) targets, such as
+    0 and 1, it predicts each label separately.
+
     Parameters
     ----------
     loss : {"entmax15", "sparsemax", "softmax", "one-vs-all"} or float
         The mapping from scores to probabilities, whose Fenchel-Young loss is minimised; a number is
         the α of α-entmax, from 1 up. "one-vs-all" decides on each class separately, by 1.5-entmax
-        of its score and 0; its probabilities are then divided by their sum.
+        of its score and 0. For single labels its probabilities are then divided by their sum.
     penalty : {"l2", None}
         Whether ½‖W‖² is added. Intercepts are not penalised.
     C : float
@@ -70,6 +73,8 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
     intercept_ : (K,) array
     n_iter_ : int
         Iterations of L-BFGS.
+    multilabel_ : bool
+        Whether each label is predicted separately.
 
     References
     ----------
@@ -132,6 +137,7 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         for name in ("calibration_scores_", "calibration_alpha_"):
             self.__dict__.pop(name, None)
         self.classes_, self.coef_, self.intercept_, self.n_iter_ = classes, coef, intercept, n_iter
+        self.multilabel_ = self.loss == ONE_VS_ALL and y.ndim == 2
         return self
 
     def _check_settings(self) -> None:
@@ -244,23 +250,40 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return scores
 
     def decision_function(self, X: Any) -> Floats:
-        """The scores (n, K); for two classes the second's minus the first's, (n,)."""
+        """The scores (n, K); for two classes that exclude each other their difference, (n,)."""
         scores = self._scores(X)
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+        if scores.shape[1] == 2 and not self.multilabel_:
+            return scores[:, 1] - scores[:, 0]
+        return scores
 
     def predict_proba(self, X: Any) -> Floats:
-        """Probabilities (n, K), which sum to 1 in each row and are zero for most classes."""
+        """Probabilities (n, K), zero for most classes.
+
+        They sum to 1 in each row, unless the classifier is multi-label.
+        """
         scores = self._scores(X)
         if self.loss != ONE_VS_ALL:
             return np.asarray(pe.entmax(scores, alpha_of(self.loss)))
         p = pe.entmax_sigmoid(scores, 1.5)
+        if self.multilabel_:
+            return p
         whole = p.sum(axis=1, keepdims=True)
         return np.where(whole > 0, p / np.where(whole > 0, whole, 1), 1 / p.shape[1])
 
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Logarithms of the probabilities, −∞ for those that are zero."""
+        with np.errstate(divide="ignore"):
+            return np.log(self.predict_proba(X))
+
     def predict(self, X: Any) -> Any:
-        """The label with the highest score for each sample."""
-        best = self._scores(X).argmax(axis=1)
-        return self.classes_[best]
+        """The label with the highest score; of a multi-label classifier (n, K), 1 for each label.
+
+        Those are the labels with a score above 0, a probability above ½.
+        """
+        scores = self._scores(X)
+        if self.multilabel_:
+            return (scores > 0).astype(int)
+        return self.classes_[scores.argmax(axis=1)]
 
     def calibrate(self, X: Any, y: ArrayLike) -> FenchelYoungClassifier:
         """Learn from labelled samples that were not trained on how large sets have to be.
@@ -335,9 +358,10 @@ class FenchelYoungClassifier(ClassifierMixin, BaseEstimator):
         return alpha_of(self.loss)
 
     def __sklearn_tags__(self) -> Any:
-        """That sparse matrices are taken."""
+        """That sparse matrices and, one against all, several labels are taken."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
+        tags.classifier_tags.multi_label = self.loss == ONE_VS_ALL
         return tags
 
 
