@@ -215,7 +215,7 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return Tensor(-self.data, (self, lambda g: -g))
 
-    def __pow__(self, exponent: float) -> Tensor:
+    def __pow__(self, exponent: Any) -> Tensor:
         """The power with a number; for other exponents, exp(exponent * log(x))."""
         if not isinstance(exponent, Real):
             raise TypeError(f"exponent: expected a number, got {type(exponent).__name__}")

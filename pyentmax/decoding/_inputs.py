@@ -1,13 +1,16 @@
-"""Common checks and defaults of all decoders."""
+"""What decoders share: checks, defaults, and the loop of those that follow one prefix per row."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import count
 from operator import index
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.models.protocol import BoolArray, FloatArray, IntArray, Step
+from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
 
 
 def as_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, BoolArray]:
@@ -26,19 +29,6 @@ def as_source(source: ArrayLike, source_mask: ArrayLike) -> tuple[IntArray, Bool
     if (ids[mask] < 0).any():
         raise ValueError(f"source: expected token ids from 0 up, got {ids[mask].min()}")
     return ids, mask
-
-
-def as_target(tokens: ArrayLike) -> IntArray:
-    """The ids of one target as an array."""
-    ids = np.asarray(tokens)
-    if ids.ndim != 1 or (ids.size and ids.dtype.kind not in "iu"):
-        raise ValueError(
-            "targets: expected a list of token ids for each source, got one of "
-            f"{ids.dtype} and shape {ids.shape}"
-        )
-    if ids.size and ids.min() < 0:
-        raise ValueError(f"targets: expected token ids from 0 up, got {ids.min()}")
-    return ids.astype(np.int64)
 
 
 def positive(name: str, value: int) -> int:
@@ -60,16 +50,54 @@ def length_limits(source_mask: BoolArray, max_length: int | None) -> IntArray:
     return 2 * source_mask.sum(axis=1) + 10
 
 
-def possible_continuations(
-    step: Step, total: FloatArray, source_index: IntArray, length: int | IntArray
-) -> BoolArray:
-    """Continuations that are in the support and have a finite log-probability.
+def follow(
+    model: Decodable[Any],
+    source: IntArray,
+    source_mask: BoolArray,
+    choose: Callable[[Step, IntArray, int], tuple[IntArray, BoolArray]],
+    *,
+    copies: int = 1,
+    prove: bool = False,
+) -> None:
+    """Extend the rows of all sources together, token by token.
 
-    ``total`` holds their scores, ``source_index`` the source of each row, ``length`` its number of
-    tokens so far.
+    Parameters
+    ----------
+    choose : callable
+        Given the model's step, the rows that are open and their length, returns their next tokens
+        and which of the rows continue.
+    copies : int
+        Rows of each source, next to each other.
+    prove : bool
+        Whether the support has to be proved; some models are faster without.
+    """
+    rows = np.arange(copies * len(source))
+    if not rows.size:
+        return
+    advance = model.step if prove else getattr(model, "unproved_step", model.step)
+    state = model.encode(source, source_mask)
+    if copies > 1:
+        state = model.select(state, rows // copies)
+    tokens = np.full(len(rows), model.bos)
+    for length in count():
+        step, state = advance(state, tokens)
+        tokens, active = choose(step, rows, length)
+        rows, tokens = rows[active], tokens[active]
+        if not rows.size:
+            return
+        if not active.all():
+            state = model.select(state, np.flatnonzero(active))
+
+
+def possible_continuations(
+    step: Step, total: FloatArray, source_index: IntArray, length: int
+) -> BoolArray:
+    """Continuations in the support with a finite score in ``total``; every row must have one.
+
+    ``source_index`` is the source of each row, ``length`` the number of tokens so far.
     """
     possible: BoolArray = step.support & np.isfinite(total)
-    refuse_stuck(np.any(possible, axis=1), source_index, length)
+    _refuse_stuck(np.any(possible, axis=1), source_index, length)
     return possible
 
 
@@ -82,14 +110,13 @@ def refuse_lost(
     """
     if not possible.all():
         hidden = step.support & np.isneginf(step.log_prob)
-        refuse_stuck(possible | hidden.any(axis=1), source_index, length)
+        _refuse_stuck(possible | hidden.any(axis=1), source_index, length)
 
 
-def refuse_stuck(possible: BoolArray, source_index: IntArray, length: int | IntArray) -> None:
-    """Raise a ValueError unless every row has a possible continuation."""
+def _refuse_stuck(possible: BoolArray, source_index: IntArray, length: int | IntArray) -> None:
     if possible.all():
         return
-    row = int(np.flatnonzero(~possible)[0])
+    row = possible.argmin()
     tokens = np.broadcast_to(length, source_index.shape)[row]
     raise ValueError(
         f"the model gives source {source_index[row]} no next token after {tokens} tokens: "

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pyentmax.decoding._inputs import as_source, length_limits, positive, refuse_lost
-from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text, proved_text
 from pyentmax.models.protocol import (
     BoolArray,
     Decodable,
@@ -149,7 +149,7 @@ def beam_search(
     if sources == 0:
         return []
 
-    backpointers = _Backpointers(keep_attention)
+    backpointers = _Backpointers()
     bounded = prove and n_best is not None  # whether what is omitted has to be bounded
     omitted = _Omissions(sources)
     finished = _Endings(sources, enough or 1, limit if normalize else None)
@@ -164,7 +164,8 @@ def beam_search(
         step, state = advance(state, tokens)
         if not (sparse or step.support.all()):
             zeros[source_index[~step.support.all(axis=1)]] = True
-        backpointers.record_attention(step.attention)
+        if keep_attention:
+            backpointers.attention.append(step.attention)
         log_prob = step.log_prob
         if bounded:
             # A probability that rounding lifts above 1 would break the bounds.
@@ -179,7 +180,7 @@ def beam_search(
             rows = candidates.hidden
             infinite = np.isneginf(step.log_prob[rows, candidates.hidden_tokens])
             bounds = np.where(infinite, unseen(step)[rows], 0.0)
-            omitted.underflow(source_index[rows], score[rows] + bounds)
+            omitted.add(_HIDDEN, source_index[rows], score[rows] + bounds)
 
         ended = np.flatnonzero(step.support[:, model.eos] & np.isfinite(ends))
         finished.add(ended, source_index, ends, length)
@@ -194,28 +195,31 @@ def beam_search(
         if at_limit.any():
             unfinished.add(np.flatnonzero(at_limit), source_index, score, length)
             too_long = at_limit[rows]
-            omitted.cut(source_index[rows[too_long]], total[too_long])
+            omitted.add(_CUT, source_index[rows[too_long]], total[too_long])
             rows, tokens, total = rows[~too_long], tokens[~too_long], total[~too_long]
 
         kept = _best(rows, total, source_index, beam)
         if sparse or bounded:
             pruned = np.ones(len(rows), dtype=bool)
             pruned[kept] = False
-            omitted.prune(source_index[rows[pruned]], total[pruned], length + 1)
+            omitted.add(_PRUNED, source_index[rows[pruned]], total[pruned])
+            new = (omitted.count[_PRUNED] > 0) & (omitted.first_pruned == 0)
+            omitted.first_pruned[new] = length + 1
         rows, tokens, total = rows[kept], tokens[kept], total[kept]
         if enough is not None:
             settled = finished.settled(source_index[rows], total)
             if bounded:
-                omitted.stop(source_index[rows[settled]], total[settled])
+                omitted.add(_OPEN, source_index[rows[settled]], total[settled])
             rows, tokens, total = rows[~settled], tokens[~settled], total[~settled]
 
         if rows.size and not np.array_equal(rows, np.arange(len(source_index))):
             state = model.select(state, rows)
         source_index, score = source_index[rows], total
-        backpointers.record_rows(rows, tokens)
+        backpointers.parents.append(rows)
+        backpointers.tokens.append(tokens)
         length += 1
 
-    hypotheses = _hypotheses(backpointers, finished, unfinished, source_mask)
+    hypotheses = backpointers.hypotheses(finished, unfinished, source_mask)
     results = []
     for i, mass in enumerate(finished.masses().tolist()):
         reason = omitted.reason(i, beam, int(limit[i])) if sparse else _dense_reason(mass, zeros[i])
@@ -226,16 +230,10 @@ def beam_search(
             best = float(omitted.best[i])
             proved, bound = sum(h.finished and h.log_prob >= best for h in listed), math.exp(best)
             mass_bound = max(1 - mass, bound)
-            reason = f"{_proof(proved, bound, mass_bound)} {reason}"
+            claim = proved_text(proved) or "The best string of this beam is not proved"
+            reason = f"{claim}. {bounds_text(bound, mass_bound)} {reason}"
         results.append(SearchResult(listed, exact, mass, reason, proved, bound, mass_bound))
     return results
-
-
-def _proof(proved: int, bound: float, mass_bound: float) -> str:
-    best = "The best string is" if proved == 1 else f"The {proved} best strings are"
-    if not proved:
-        best = "The best string of this beam is not"
-    return f"{best} proved. {bounds_text(bound, mass_bound)}"
 
 
 class _Continuations(NamedTuple):
@@ -427,54 +425,43 @@ class _Endings:
         return [np.concatenate(parts) for parts in zip(empty, *self.endings, strict=True)]
 
 
-def _hypotheses(
-    backpointers: _Backpointers, finished: _Endings, unfinished: _Endings, source_mask: BoolArray
-) -> list[list[Hypothesis]]:
-    """The hypotheses of each source, best first; the open prefixes of a source without any."""
-    complete, cut = finished.concatenated(), unfinished.concatenated()
-    alone = ~np.isin(cut[0], complete[0])
-    is_complete = np.arange(len(complete[0]) + np.count_nonzero(alone)) < len(complete[0])
-    places = [np.concatenate([a, b[alone]]) for a, b in zip(complete, cut, strict=True)]
-    order = np.lexsort((-places[1], places[0]))
-    source_index, score, length, row = (part[order] for part in places)
-    is_complete = is_complete[order]
-    rows = backpointers.rows(length, row)
-    attention: Iterable[FloatArray | None] = repeat(None, len(rows))
-    if backpointers.keep_attention:
-        seen = zip(source_index, rows, length + is_complete, strict=True)
-        weights = backpointers.attention  # concatenated, the rows of step t begin at start[t]
-        start = np.cumsum([0, *map(len, weights)])
-        together = np.concatenate(weights)
-        attention = [together[start[:n] + row[:n]][:, source_mask[i]] for i, row, n in seen]
-    strings = backpointers.strings(rows, length)
-    listed = list(map(Hypothesis, strings, score.tolist(), attention, is_complete.tolist()))
-    first = np.searchsorted(source_index, np.arange(len(source_mask) + 1)).tolist()
-    return [listed[begin:end] for begin, end in pairwise(first)]
-
-
 class _Backpointers:
     """The way back from any row to its tokens and attention, without copies of prefixes.
 
-    ``parents[t][r]`` is the row, one step earlier, of the prefix whose token t + 1 made row r.
+    Row r of step t + 1 was made by the token ``tokens[t][r]`` from the row ``parents[t][r]`` of
+    step t. ``attention[t]`` is that of the rows of step t as they choose their tokens.
     """
 
-    def __init__(self, keep_attention: bool) -> None:
-        self.keep_attention = keep_attention
+    def __init__(self) -> None:
         self.parents: list[IntArray] = []
         self.tokens: list[IntArray] = []
         self.attention: list[FloatArray] = []
 
-    def record_attention(self, attention: FloatArray) -> None:
-        """Record the attention of the open rows as they choose their next token."""
-        if self.keep_attention:
-            self.attention.append(attention)
+    def hypotheses(
+        self, finished: _Endings, unfinished: _Endings, source_mask: BoolArray
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, best first; the open prefixes of a source without any."""
+        complete, cut = finished.concatenated(), unfinished.concatenated()
+        alone = ~np.isin(cut[0], complete[0])
+        is_complete = np.arange(len(complete[0]) + np.count_nonzero(alone)) < len(complete[0])
+        places = [np.concatenate([a, b[alone]]) for a, b in zip(complete, cut, strict=True)]
+        order = np.lexsort((-places[1], places[0]))
+        source_index, score, length, row = (part[order] for part in places)
+        is_complete = is_complete[order]
+        rows = self._rows(length, row)
+        attention: Iterable[FloatArray | None] = repeat(None, len(rows))
+        if self.attention:
+            seen = zip(source_index, rows, length + is_complete, strict=True)
+            # Concatenated, the rows of step t begin at start[t].
+            start = np.cumsum([0, *map(len, self.attention)])
+            together = np.concatenate(self.attention)
+            attention = [together[start[:n] + row[:n]][:, source_mask[i]] for i, row, n in seen]
+        strings = self._strings(rows, length)
+        listed = list(map(Hypothesis, strings, score.tolist(), attention, is_complete.tolist()))
+        first = np.searchsorted(source_index, np.arange(len(source_mask) + 1)).tolist()
+        return [listed[begin:end] for begin, end in pairwise(first)]
 
-    def record_rows(self, parents: IntArray, tokens: IntArray) -> None:
-        """Record the new rows."""
-        self.parents.append(parents)
-        self.tokens.append(tokens)
-
-    def rows(self, length: IntArray, row: IntArray) -> IntArray:
+    def _rows(self, length: IntArray, row: IntArray) -> IntArray:
         """The row of each hypothesis at every step from 0 to its length, padded with 0."""
         rows = np.zeros((len(row), max(length, default=0) + 1), dtype=np.int64)
         rows[np.arange(len(row)), length] = row
@@ -483,7 +470,7 @@ class _Backpointers:
             rows[longer, t] = self.parents[t][rows[longer, t + 1]]
         return rows
 
-    def strings(self, rows: IntArray, length: IntArray) -> list[tuple[int, ...]]:
+    def _strings(self, rows: IntArray, length: IntArray) -> list[tuple[int, ...]]:
         """The tokens of each hypothesis."""
         tokens = np.empty((len(rows), rows.shape[1] - 1), dtype=np.int64)
         for t in range(tokens.shape[1]):
@@ -493,6 +480,11 @@ class _Backpointers:
         return [tuple(joined[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
 
 
+# Why a possible continuation is not in the list: it did not fit into the beam, was open at the
+# length limit, has a probability that rounds to zero, or was open when the search was settled.
+_PRUNED, _CUT, _HIDDEN, _OPEN = range(4)
+
+
 class _Omissions:
     """The possible continuations that each source's search left out, which prevent a certificate.
 
@@ -500,46 +492,20 @@ class _Omissions:
     """
 
     def __init__(self, sources: int) -> None:
-        self.pruned = np.zeros(sources, dtype=np.int64)
-        self.pruned_mass = np.zeros(sources)
-        self.pruned_first = np.zeros(sources, dtype=np.int64)
-        self.cut_off = np.zeros(sources, dtype=np.int64)
-        self.cut_mass = np.zeros(sources)
-        self.underflowed = np.zeros(sources, dtype=np.int64)
-        self.stopped = np.zeros(sources, dtype=bool)  # with prefixes open, once enough was settled
+        self.count = np.zeros((4, sources), dtype=np.int64)
+        self.mass = np.zeros((4, sources))
+        self.first_pruned = np.zeros(sources, dtype=np.int64)  # the step, from 1 on
         self.best = np.full(sources, -np.inf)  # the best score: no string omitted is more probable
 
-    def prune(self, sources: IntArray, total: FloatArray, step: int) -> None:
-        """Count continuations that did not fit into the beam, by their sources and scores."""
-        count, mass = self._sums(sources, total)
-        self.pruned_first[(self.pruned == 0) & (count > 0)] = step
-        self.pruned += count
-        self.pruned_mass += mass
-
-    def cut(self, sources: IntArray, total: FloatArray) -> None:
-        """Count continuations that were open at the length limit."""
-        count, mass = self._sums(sources, total)
-        self.cut_off += count
-        self.cut_mass += mass
-
-    def underflow(self, sources: IntArray, bounds: FloatArray) -> None:
-        """Count continuations of the support whose probability rounds to zero."""
-        self.underflowed += self._sums(sources, bounds)[0]
-
-    def stop(self, sources: IntArray, total: FloatArray) -> None:
-        """Mark sources whose search stops with these prefixes open."""
-        self.stopped[sources] = True
+    def add(self, why: int, sources: IntArray, total: FloatArray) -> None:
+        """Count continuations, by their sources and scores."""
         np.maximum.at(self.best, sources, total)
-
-    def _sums(self, sources: IntArray, total: FloatArray) -> tuple[IntArray, FloatArray]:
-        np.maximum.at(self.best, sources, total)
-        count = np.bincount(sources, minlength=len(self.pruned))
-        mass: NDArray[Any] = np.bincount(sources, np.exp(total), minlength=len(self.pruned))
-        return count, mass
+        self.count[why] += np.bincount(sources, minlength=len(self.best))
+        self.mass[why] += np.bincount(sources, np.exp(total), minlength=len(self.best))
 
     def none(self, i: int) -> bool:
         """Whether the search of source i left nothing out."""
-        return not (self.pruned[i] or self.cut_off[i] or self.underflowed[i] or self.stopped[i])
+        return not self.count[:, i].any()
 
     def reason(self, i: int, beam: int, limit: int) -> str:
         """The certificate as a sentence, or what is missing for it."""
@@ -548,18 +514,18 @@ class _Omissions:
                 "Exact and complete: no possible continuation was pruned and every branch ended, "
                 "so no other string has a probability above zero."
             )
-        pruned = f"pruned, first at step {self.pruned_first[i]} (beam {beam})"
-        still_open = f"still open at the limit of {limit} tokens"
+        fates = {
+            _PRUNED: f"pruned, first at step {self.first_pruned[i]} (beam {beam})",
+            _CUT: f"still open at the limit of {limit} tokens",
+            _HIDDEN: "too improbable for the model's floating-point type",
+        }
         parts = []
-        for n, mass, fate in (
-            (self.pruned[i], f" of mass {_mass(self.pruned_mass[i])}", pruned),
-            (self.cut_off[i], f" of mass {_mass(self.cut_mass[i])}", still_open),
-            (self.underflowed[i], "", "too improbable for the model's floating-point type"),
-        ):
-            if n:
+        for why, fate in fates.items():
+            if n := self.count[why, i]:
                 noun, verb = ("continuation", "was") if n == 1 else ("continuations", "were")
+                mass = "" if why == _HIDDEN else f" of mass {_mass(self.mass[why, i])}"
                 parts.append(f"{n} possible {noun}{mass} {verb} {fate}")
-        if self.stopped[i]:
+        if self.count[_OPEN, i]:
             parts.append("the search stopped with prefixes open")
         return f"Not proved complete: {', and '.join(parts)}."
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pyentmax.decoding._inputs import as_source, length_limits, positive, refuse_lost
-from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text
+from pyentmax.decoding.hypotheses import Hypothesis, SearchResult, bounds_text, proved_text
 from pyentmax.models.protocol import FloatArray, JoinableDecodable, unseen
 
 State = TypeVar("State")
@@ -374,11 +374,7 @@ class _Search:
         if not sparse:
             why = "Without proof of its zeros an" if zeros else "A dense"
             text = f"{why} output mapping makes infinitely many strings possible. "
-        if proved:
-            text += "The best string is" if proved == 1 else f"The {proved} best strings are"
-            text += " proved"
-        else:
-            text += "No string is proved to be the best"
+        text += proved_text(proved) or "No string is proved to be the best"
         if self.normalize:
             text += f" by mean log-probability among strings of at most {self.limit} tokens"
         text += f". {bounds_text(bound, mass_bound)}"

@@ -9,9 +9,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, as_target, refuse_lost
+from pyentmax.decoding._inputs import as_source, follow, refuse_lost
 from pyentmax.decoding.hypothesis_tree import format_percent
-from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray
+from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
 
 State = TypeVar("State")
 
@@ -190,34 +190,37 @@ def forced_decoding(
         raise ValueError(
             f"expected one target for each of the {len(source)} sources, got {len(targets)}"
         )
-    forced = [np.append(as_target(target), model.eos) for target in targets]
+    forced = [np.append(_as_target(target), model.eos) for target in targets]
     recorded: list[list[tuple[FloatArray, BoolArray, FloatArray]]] = [[] for _ in forced]
-    if not forced:
-        return []
-    state = model.encode(source, source_mask)
-    source_index = np.arange(len(forced))  # the target that each row of the state follows
-    tokens = np.full(len(forced), model.bos)
-    length = 0
-    while source_index.size:
-        step, state = model.step(state, tokens)
+
+    def choose(step: Step, rows: IntArray, length: int) -> tuple[IntArray, BoolArray]:
         possible = np.any(step.support & np.isfinite(step.log_prob), axis=1)
-        refuse_lost(step, possible, source_index, length)
+        refuse_lost(step, possible, rows, length)
+        tokens = np.array([forced[i][length] for i in rows])
         vocabulary = step.log_prob.shape[1]
-        for i in source_index[[forced[i][length] >= vocabulary for i in source_index]]:
+        for i in rows[tokens >= vocabulary]:
             raise ValueError(
                 f"targets: expected token ids below {vocabulary}, the size of the vocabulary, got "
                 f"{forced[i][length]} for source {i}"
             )
-        for row, i in enumerate(source_index):
+        for row, i in enumerate(rows):
             weights = step.attention[row][source_mask[i]]
             recorded[i].append((step.log_prob[row], step.support[row], weights))
-        length += 1
-        active = np.array([length < len(forced[i]) for i in source_index])
-        source_index = source_index[active]
-        if source_index.size and not active.all():
-            state = model.select(state, np.flatnonzero(active))
-        tokens = np.array([forced[i][length - 1] for i in source_index])
+        return tokens, np.array([length + 1 < len(forced[i]) for i in rows])
+
+    follow(model, source, source_mask, choose, prove=True)
     return [
         ForcedDecoding(target, *map(np.stack, zip(*steps, strict=True)))
         for target, steps in zip(forced, recorded, strict=True)
     ]
+
+
+def _as_target(tokens: ArrayLike) -> IntArray:
+    """The ids of one target as an array."""
+    ids = np.asarray(tokens)
+    if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0)):
+        raise ValueError(
+            "targets: expected a list of token ids from 0 up for each source, got "
+            f"{tokens if ids.ndim == 1 else f'one of shape {ids.shape}'}"
+        )
+    return ids.astype(np.int64)

@@ -7,8 +7,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, length_limits, possible_continuations
-from pyentmax.models.protocol import Decodable, IntArray, Step
+from pyentmax.decoding._inputs import as_source, follow, length_limits, possible_continuations
+from pyentmax.models.protocol import BoolArray, Decodable, IntArray, Step
 
 State = TypeVar("State")
 
@@ -57,34 +57,25 @@ def greedy_search(
     """
     source, source_mask = as_source(source, source_mask)
     limit = length_limits(source_mask, max_length)
-    sources = len(source)
-    if sources == 0:
-        return []
-    output = np.zeros((sources, limit.max()), dtype=np.int64)
-    length = np.zeros(sources, dtype=np.int64)
-    # No proof of the support is needed here, and some models can leave it out.
-    advance = getattr(model, "unproved_step", model.step)
-    state = model.encode(source, source_mask)
-    source_index = np.arange(sources)  # the source that each row of the state decodes
-    tokens = np.full(sources, model.bos)
-    while source_index.size:
-        step, state = advance(state, tokens)
-        best = _most_probable(step, source_index, length)
+    output = np.zeros((len(source), limit.max(initial=0)), dtype=np.int64)
+    lengths = np.zeros(len(source), dtype=np.int64)
+
+    def choose(step: Step, rows: IntArray, length: int) -> tuple[IntArray, BoolArray]:
+        best = _most_probable(step, rows, length)
         active = best != model.eos
-        output[source_index[active], length[source_index[active]]] = best[active]
-        length[source_index[active]] += 1
-        active &= length[source_index] < limit[source_index]
-        source_index, tokens = source_index[active], best[active]
-        if not active.all() and source_index.size:
-            state = model.select(state, np.flatnonzero(active))
-    return [row[:n] for row, n in zip(output, length, strict=True)]
+        output[rows[active], length] = best[active]
+        lengths[rows[active]] += 1
+        return best, active & (length + 1 < limit[rows])
+
+    follow(model, source, source_mask, choose)
+    return [row[:n] for row, n in zip(output, lengths, strict=True)]
 
 
-def _most_probable(step: Step, source_index: IntArray, length: IntArray) -> IntArray:
+def _most_probable(step: Step, source_index: IntArray, length: int) -> IntArray:
     """The most probable token of each row; ties go to the lowest id."""
     best = step.log_prob.argmax(axis=1)
     rows = np.arange(len(best))
     if step.support[rows, best].all() and np.isfinite(step.log_prob[rows, best]).all():
         return best  # the largest of all is possible, so no other possible one is larger
-    possible = possible_continuations(step, step.log_prob, source_index, length[source_index])
+    possible = possible_continuations(step, step.log_prob, source_index, length)
     return np.where(possible, step.log_prob, -np.inf).argmax(axis=1)

@@ -83,6 +83,13 @@ class SearchResult:
         return self.hypotheses[0]
 
 
+def proved_text(proved: int) -> str:
+    """The claim that the first strings of a result are proved; empty if none is."""
+    if proved > 1:
+        return f"The {proved} best strings are proved"
+    return "The best string is proved" if proved else ""
+
+
 def bounds_text(bound: float, mass_bound: float) -> str:
     """The two bounds of a result as a sentence, rounded up to three digits.
 

@@ -12,9 +12,15 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pyentmax.decoding._inputs import as_source, length_limits, positive, possible_continuations
+from pyentmax.decoding._inputs import (
+    as_source,
+    follow,
+    length_limits,
+    positive,
+    possible_continuations,
+)
 from pyentmax.decoding.hypotheses import Hypothesis
-from pyentmax.models.protocol import Decodable, FloatArray
+from pyentmax.models.protocol import BoolArray, Decodable, FloatArray, IntArray, Step
 
 State = TypeVar("State")
 
@@ -83,43 +89,30 @@ def ancestral_sampling(
     samples = positive("samples", samples)
     check_choice(temperature, top_k, nucleus)
     limit = length_limits(source_mask, max_length).repeat(samples)
-    strings = len(limit)
-    if not strings:
-        return []
-    drawn: list[list[int]] = [[] for _ in range(strings)]
-    log_prob, finished = np.zeros(strings), np.zeros(strings, bool)
-    # No proof of the support is needed here, and some models can leave it out.
-    advance = getattr(model, "unproved_step", model.step)
-    state = model.encode(source, source_mask)
-    owner = np.arange(strings)  # the string that each row of the state continues
-    if samples > 1:
-        state = model.select(state, owner // samples)
-    tokens = np.full(strings, model.bos)
-    length = 0
-    while owner.size:
-        step, state = advance(state, tokens)
-        total = log_prob[owner, None] + step.log_prob
-        possible = possible_continuations(step, total, owner // samples, length)
+    drawn: list[list[int]] = [[] for _ in limit]
+    log_prob, finished = np.zeros(len(limit)), np.zeros(len(limit), bool)
+
+    def choose(step: Step, rows: IntArray, length: int) -> tuple[IntArray, BoolArray]:
+        total = log_prob[rows, None] + step.log_prob
+        possible = possible_continuations(step, total, rows // samples, length)
         log_p = np.where(possible, step.log_prob, -np.inf).astype(np.float64)
-        # A string at its limit may still end; any other token leaves it unfinished.
         tokens = draw_tokens(log_p, rng, temperature, top_k, nucleus)
         ended = tokens == model.eos
-        finished[owner[ended]] = True
-        going = ~ended & (length < limit[owner])
-        counted = ended | going
-        rows = np.flatnonzero(counted)
-        log_prob[owner[rows]] += log_p[rows, tokens[rows]]
-        for i, token in zip(owner[going].tolist(), tokens[going].tolist(), strict=True):
+        # A string at its limit may still end; any other token leaves it unfinished.
+        active = ~ended & (length < limit[rows])
+        finished[rows[ended]] = True
+        counted = np.flatnonzero(ended | active)
+        log_prob[rows[counted]] += log_p[counted, tokens[counted]]
+        for i, token in zip(rows[active].tolist(), tokens[active].tolist(), strict=True):
             drawn[i].append(token)
-        owner, tokens = owner[going], tokens[going]
-        if owner.size and not going.all():
-            state = model.select(state, np.flatnonzero(going))
-        length += 1
+        return tokens, active
+
+    follow(model, source, source_mask, choose, copies=samples)
     hypotheses = [
-        Hypothesis(tuple(drawn[i]), float(log_prob[i]), None, bool(finished[i]))
-        for i in range(strings)
+        Hypothesis(tuple(tokens), score, None, ended)
+        for tokens, score, ended in zip(drawn, log_prob.tolist(), finished.tolist(), strict=True)
     ]
-    return [hypotheses[i : i + samples] for i in range(0, strings, samples)]
+    return [hypotheses[i : i + samples] for i in range(0, len(hypotheses), samples)]
 
 
 def check_choice(temperature: float, top_k: int | None, nucleus: float | None) -> None:

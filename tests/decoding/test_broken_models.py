@@ -54,11 +54,11 @@ def test_ids_outside_the_vocabulary_are_refused(decoder, model, ids, which):
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
-        ([[3], [4, -1]], "expected token ids from 0 up, got -1"),
+        ([[3], [4, -1]], "expected a list of token ids from 0 up .* got .4, -1."),
         ([[3], [4, 5]], "expected token ids below 5, .* got 5 for source 1"),
-        ([[3], [1.5]], "expected a list of token ids for each source, got one of float64"),
+        ([[3], [1.5]], "expected a list of token ids .* got .1.5."),
         ([[3], [[3, 4]]], "expected a list of token ids .* shape .1, 2"),
-        ([[3], 4], "expected a list of token ids for each source"),
+        ([[3], 4], "expected a list of token ids .* shape "),
     ],
 )
 def test_targets_are_token_ids(targets, message):
