@@ -156,12 +156,11 @@ def exact_search(
         total = score[:, None] + np.minimum(step.log_prob, 0)
         length = np.array([prefix.length for prefix in prefixes])
         possible = step.support & np.isfinite(total)
-        expanded = np.any(possible, axis=1)
-        refuse_lost(step, expanded, source_index, length)
-        for row in np.flatnonzero(~expanded).tolist():
-            searches[source_index[row]].stuck.append((-score[row], prefixes[row]))
+        refuse_lost(step, np.any(possible, axis=1), source_index, length)
         hidden = step.support & ~possible
         if hidden.any():
+            for row in np.flatnonzero(~possible.any(axis=1)).tolist():
+                searches[source_index[row]].stuck.append((-score[row], prefixes[row]))
             # The log-probability of a NaN is unknown: 0 is its bound.
             most = np.where(np.isneginf(step.log_prob), unseen(step)[:, None], 0.0)
             for row, token in zip(*np.nonzero(hidden), strict=True):
@@ -172,27 +171,25 @@ def exact_search(
         possible[:, model.eos] = False
         # The budget limits how many continuations can still be expanded, the best ones first. One
         # stays in any case, to be shown if nothing ends.
-        budget_left = np.array([max(searches[i].budget_left, 1) for i in source_index])
-        budget_left[length == limits[source_index]] = 0
-        floor = np.array([searches[i].floor for i in source_index])
-        too_many = np.count_nonzero(possible, axis=1) > budget_left
-        too_many |= (possible & (total < floor[:, None])).any(axis=1)
+        too_long = length == limits[source_index]
+        room = np.array([max(searches[i].budget_left, 1) for i in source_index])
+        room[too_long] = 0
+        floor = np.array([searches[i].floor for i in source_index])[:, None]
+        too_many = np.count_nonzero(possible, axis=1) > room
+        too_many |= (possible & (total < floor)).any(axis=1)
         for row in np.flatnonzero(too_many).tolist():
             tokens = np.flatnonzero(possible[row])
             tokens = tokens[np.argsort(-total[row, tokens], kind="stable")]
-            n_kept = min(budget_left[row], np.count_nonzero(total[row, tokens] >= floor[row]))
-            closed = tokens[n_kept:]
-            too_long = bool(length[row] == limits[source_index[row]])
-            searches[source_index[row]].close(total[row, closed], too_long)
+            closed = tokens[min(room[row], np.count_nonzero(total[row, tokens] >= floor[row])) :]
+            searches[source_index[row]].close(total[row, closed], bool(too_long[row]))
             possible[row, closed] = False
-            if too_long:
-                searches[source_index[row]].cut.append((-score[row], prefixes[row]))
+            if too_long[row]:
+                searches[source_index[row]].stuck.append((-score[row], prefixes[row]))
         rows, tokens = np.nonzero(possible)
-        for row, token, cost in zip(
-            rows.tolist(), tokens.tolist(), total[rows, tokens].tolist(), strict=True
-        ):
-            child = _Prefix(prefixes[row], token, prefixes[row].length + 1)
-            searches[source_index[row]].add(cost, child, block, row)
+        scores = total[rows, tokens].tolist()
+        for row, token, child in zip(rows.tolist(), tokens.tolist(), scores, strict=True):
+            prefix = _Prefix(prefixes[row], token, prefixes[row].length + 1)
+            searches[source_index[row]].add(child, prefix, block, row)
         for search in searches:
             search.trim()
 
@@ -279,8 +276,8 @@ class _Search:
         self.open: list[_OpenPrefix] = []  # a heap
         self.finished: list[tuple[float, float, _Prefix]] = []  # rank, log-probability, string
         self.unexpanded: list[_Unexpanded] = []
-        self.cut: list[tuple[float, _Prefix]] = []  # cost and prefix, where the limit was reached
-        self.stuck: list[tuple[float, _Prefix]] = []  # where all continuations are hidden
+        # Cost and prefix, where the limit was reached or all continuations are hidden.
+        self.stuck: list[tuple[float, _Prefix]] = []
 
     @property
     def budget_left(self) -> int:
@@ -352,7 +349,7 @@ class _Search:
         hypotheses.sort(key=lambda item: (-item[0], len(item[1].tokens), item[1].tokens))
         listed = tuple(hypothesis for _, hypothesis in hypotheses)
         if not listed:
-            candidates = self.cut + self.stuck + [(place.cost, place.prefix) for place in self.open]
+            candidates = self.stuck + [(place.cost, place.prefix) for place in self.open]
             cost, prefix = min(candidates, key=lambda item: item[0])
             listed = (prefix.hypothesis(-cost, positions, finished=False),)
         bound = math.exp(max((x.score for x in unexpanded), default=-math.inf))
@@ -382,7 +379,7 @@ class _Search:
             return text
         if not self.budget_left:
             text += f" The budget of {self.budget} prefixes is used up."
-        if self.cut:
+        if any(x.too_long for x in self.unexpanded):
             text += f" Strings beyond the limit of {self.limit} tokens are possible."
         if self.underflowed:
             text += " Some are too improbable for the model's floating-point type."
