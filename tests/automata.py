@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from pyentmax.decoding import Step
+from pyentmax.nn.mapping_choice import choose_mapping
 
 BOS, EOS = 0, 1
 
@@ -80,6 +81,41 @@ class Automaton:
                 if token != EOS
             ]
         return [score for _, score in level]
+
+
+@dataclass
+class Table:
+    """A model given by its steps; every token leads to the next one."""
+
+    log_prob: np.ndarray
+    support: np.ndarray
+    unseen: np.ndarray | None
+    output_is_sparse: bool = True
+    bos: int = BOS
+    eos: int = EOS
+
+    def encode(self, source, source_mask):
+        return np.zeros(len(source), int)
+
+    def step(self, state, tokens):
+        row = np.minimum(state, len(self.log_prob) - 1)
+        most = None if self.unseen is None else self.unseen[row]
+        attention = np.ones((len(row), 1))
+        return Step(self.log_prob[row], self.support[row], attention, most), state + 1
+
+    def select(self, state, rows):
+        return state[rows]
+
+    def join(self, states):
+        return np.concatenate(states)
+
+    @classmethod
+    def of_scores(cls, scores, output):
+        chosen = choose_mapping(output)
+        log_prob, support, most = chosen.certified(scores)
+        # Of fusedmax and oscarmax, floats off the support may round to more than 0.
+        log_prob = np.where(support, log_prob, log_prob.dtype.type(-np.inf))
+        return cls(log_prob, support, most, chosen.proves_zeros)
 
 
 @st.composite

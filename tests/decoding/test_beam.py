@@ -10,7 +10,7 @@ from automata import BOS, EOS, Automaton, automata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pyentmax.decoding import Step, beam, beam_search, greedy_search
+from pyentmax.decoding import beam_search, greedy_search
 
 
 def search(model, start=0, length=3, **kwargs):
@@ -26,7 +26,7 @@ def plain_beam(model, start, beam, limit):
         following = []
         for tokens, place, score in level:
             for token in np.flatnonzero(model.support[place]):
-                total = score + model.log_prob[place, token]
+                total = score + float(model.log_prob[place, token])
                 if token == EOS:
                     done.append((tokens, total))
                 else:
@@ -37,7 +37,7 @@ def plain_beam(model, start, beam, limit):
 
 
 @given(automata(), st.integers(1, 12))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_exact_lists_equal_the_enumeration(model, beam):
     found, widths = model.strings(0, limit=20)
     result = search(model, beam=beam, max_length=20)
@@ -57,7 +57,7 @@ def test_exact_lists_equal_the_enumeration(model, beam):
 
 
 @given(automata(cyclic=True), st.integers(1, 6), st.integers(1, 7))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_hypotheses_equal_a_textbook_beams(model, beam, limit):
     result = search(model, beam=beam, max_length=limit)
     expected = plain_beam(model, 0, beam, limit)
@@ -73,8 +73,8 @@ def test_hypotheses_equal_a_textbook_beams(model, beam, limit):
 @given(automata(cyclic=True), st.integers(1, 4))
 def test_batched_sources_decode_as_alone(model, beam):
     states = len(model.support)
-    source = np.arange(2 * states).reshape(-1, 1).repeat(4, axis=1) % states
-    mask = np.arange(4) <= (np.arange(2 * states) % 4)[:, None]  # real lengths 1 to 4
+    source = np.arange(states)[:, None].repeat(4, axis=1)
+    mask = np.arange(4) <= (np.arange(states) % 4)[:, None]  # real lengths 1 to 4
     together = beam_search(model, source, mask, beam=beam)
     for row, batched in enumerate(together):
         n = mask[row].sum()
@@ -85,17 +85,6 @@ def test_batched_sources_decode_as_alone(model, beam):
         for one, other in zip(batched.hypotheses, alone.hypotheses, strict=True):
             assert (one.tokens, one.log_prob) == (other.tokens, other.log_prob)
             np.testing.assert_array_equal(one.attention, other.attention)
-
-
-def test_open_prefixes_share_one_step():
-    # Two sources that each keep two prefixes open after their first token.
-    model = Automaton.of(
-        [[0, 0, 0.5, 0.5], [0, 0, 0, 1], [0, 1, 0, 0]], [[0, 0, 1, 1], [0, 0, 0, 2], [0] * 4]
-    )
-    source = np.zeros((2, 1), dtype=int)
-    results = beam_search(model, source, source == 0)
-    assert [len(r.hypotheses) for r in results] == [2, 2]
-    assert model.steps == [2, 4, 4]
 
 
 def test_underflow_in_the_support_denies_the_certificate():
@@ -147,12 +136,6 @@ def test_open_branches_at_the_limit_deny_the_certificate():
     )
 
 
-def test_strings_may_be_as_long_as_the_limit():
-    model = Automaton.of([[0, 0, 1], [0, 0, 1], [0, 1, 0]], [[0, 0, 1], [0, 0, 2], [0] * 3])
-    assert search(model, max_length=2).exact
-    assert not search(model, max_length=1).exact
-
-
 def test_unfinished_prefixes_only_where_nothing_ended():
     result = search(loop(0.0), max_length=2, length=3)
     [hypothesis] = result.hypotheses
@@ -197,28 +180,12 @@ def test_reason_sums_what_was_pruned():
     )
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 5))
-def test_dense_models_are_never_exact(seed, beam):
-    rng = np.random.default_rng(seed)
-    weights = rng.gamma(0.5, size=(3, 4)) + 1e-3
-    weights[:, BOS] = 1e-9
-    weights[:, EOS] += 0.5
-    p = weights / weights.sum(axis=1, keepdims=True)
-    model = Automaton.of(p, rng.integers(0, 3, p.shape), output_is_sparse=False)
-    result = search(model, beam=beam, max_length=30)
-    assert not result.exact
-    assert "infinitely many strings are possible" in result.reason
-    assert result.mass < 1
-    # Stopping early must not change the best ones that the same beam finds by going to the limit.
-    thorough = plain_beam(model, 0, beam, 30)[:beam]
-    assert [(h.tokens, h.log_prob) for h in result.hypotheses[:beam]] == thorough
-
-
-@given(st.integers(0, 2**32 - 1), st.integers(1, 4), st.booleans(), st.booleans())
-def test_wide_dense_distributions_equal_the_textbook(seed, beam, ties, proof):
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5), st.booleans(), st.sampled_from([None, 2]))
+@settings(max_examples=40, deadline=None)
+def test_dense_distributions_equal_the_textbook(seed, beam, ties, n_best):
     """Where every token is possible, few of many are looked at: those must be the best."""
     rng = np.random.default_rng(seed)
-    weights = rng.gamma(0.5, size=(3, int(rng.choice([60, 90])))) + 1e-3
+    weights = rng.gamma(0.5, size=(3, int(rng.choice([4, 60, 90])))) + 1e-3
     if ties:
         weights = np.ceil(weights)
     weights[:, BOS] = 1e-9
@@ -226,23 +193,24 @@ def test_wide_dense_distributions_equal_the_textbook(seed, beam, ties, proof):
     p = weights / weights.sum(axis=1, keepdims=True)
     model = Automaton.of(p, rng.integers(0, 3, p.shape), output_is_sparse=False)
     model.log_prob = model.log_prob.astype(rng.choice([np.float32, np.float64]))
-    n_best = 2 if proof else None
-    result = search(model, beam=beam, n_best=n_best, max_length=4)
-    most = n_best or beam
-    listed = [(h.tokens, h.log_prob) for h in result.hypotheses[:most]]
-    assert listed == plain_beam(model, 0, beam, 4)[:most]
     # Zeros that are not proved have every row looked at as a whole, and the bounds are the same.
-    other = Automaton(
+    whole = Automaton(
         np.pad(model.log_prob, ((0, 0), (0, 1)), constant_values=-np.inf),
         np.pad(model.support, ((0, 0), (0, 1))),
         np.pad(model.following, ((0, 0), (0, 1))),
         output_is_sparse=False,
     )
-    whole = search(other, beam=beam, n_best=n_best, max_length=4)
-    assert [(h.tokens, h.log_prob) for h in whole.hypotheses] == [
-        (h.tokens, h.log_prob) for h in result.hypotheses
-    ]
-    assert (whole.proved, whole.bound) == (result.proved, result.bound)
+    source = np.array([[0], [2], [1], [0]])
+    options = {"beam": beam, "n_best": n_best, "max_length": 4}
+    found, others = (beam_search(m, source, source >= 0, **options) for m in (model, whole))
+    for start, result, other in zip(source[:, 0], found, others, strict=True):
+        listed = [(h.tokens, h.log_prob) for h in result.hypotheses]
+        most = n_best or beam
+        assert listed[:most] == plain_beam(model, start, beam, 4)[:most]
+        assert [(h.tokens, h.log_prob) for h in other.hypotheses] == listed
+        assert (other.proved, other.bound) == (result.proved, result.bound)
+        assert not result.exact
+        assert "infinitely many strings are possible" in result.reason
 
 
 def test_reason_about_zeros_is_per_source():
@@ -258,36 +226,8 @@ def test_reason_about_zeros_is_per_source():
     assert "dense" in both[1].reason
 
 
-def test_end_symbols_do_not_hide_continuations():
-    """Those of all prefixes took the places of what is kept, and of what bounds the rest."""
-    p = np.full((3, 12), 0.01)
-    p[0, [2, 3]] = 0.5, 0.4
-    p[1, [EOS, 2, 3]] = 0.3, 0.51, 0.1
-    p[2, EOS] = 0.89
-    model = Automaton.of(p, [[1] * 12, [2] * 12, [2] * 12], output_is_sparse=False)
-    result = search(model, beam=2, n_best=1, max_length=4)
-    assert [h.tokens for h in result.hypotheses] == [(2, 2), (3, 2), (2,), (3,), ()]
-    # "2 3" was pruned.
-    assert (result.proved, result.bound) == (4, pytest.approx(0.5 * 0.1, rel=1e-12, abs=0))
-    # Where all five prefixes may end, five go on all the same.
-    p = np.full((2, 40), 1e-4)
-    p[0, 2:7] = 0.5, 0.2, 0.1, 0.08, 0.05
-    p[1, [EOS, 2]] = 0.4, 0.15
-    model = Automaton.of(p, np.ones((2, 40), int), output_is_sparse=False)
-    listed = [(h.tokens, h.log_prob) for h in search(model, beam=5, max_length=2).hypotheses]
-    assert listed == plain_beam(model, 0, 5, 2)
-
-
-def test_dense_search_stops_once_settled():
-    model = loop(0.9, output_is_sparse=False)
-    result = search(model, beam=2, max_length=1000)
-    # "" 0.9 and "2" 0.09 are finished when the best open prefix "22" has 0.01.
-    assert [h.tokens for h in result.hypotheses] == [(), (2,)]
-    assert len(model.steps) == 2
-
-
 @given(automata(cyclic=True), st.integers(1, 4), st.integers(1, 3), st.integers(1, 8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_normalized_search_keeps_the_best_means(model, beam, n, limit):
     """A prefix whose mean is lower so far may still end with the best one."""
 
@@ -315,7 +255,7 @@ def test_normalized_search_stops_once_settled():
 @given(
     automata(cyclic=True), st.integers(1, 5), st.integers(1, 5), st.integers(1, 8), st.booleans()
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_stopping_at_n_best_keeps_them(model, beam, n, limit, sparse):
     model.output_is_sparse = sparse
     expected = plain_beam(model, 0, beam, limit)[:n]
@@ -344,16 +284,17 @@ def test_proved_n_best_hold_among_all_strings(model, beam, n, sparse):
         assert "No other has a probability above" in result.reason
 
 
-def test_sparse_search_stops_at_n_best_and_says_so():
-    model = loop(0.9)
-    result = search(model, beam=2, n_best=2, max_length=1000)
-    # As above; "22" was left open, and bounds all that is not listed.
-    assert [h.tokens for h in result.hypotheses] == [(), (2,)]
-    assert len(model.steps) == 2
-    assert (result.exact, result.proved) == (False, 2)
-    assert result.bound == pytest.approx(0.01, rel=1e-6, abs=1e-12)
-    assert result.mass_bound == pytest.approx(0.01, rel=1e-6, abs=1e-12)
-    assert result.reason.startswith("The 2 best strings are proved. No other has a probability ab")
+def test_search_stops_at_n_best_and_says_so():
+    for model in (loop(0.9), loop(0.9, output_is_sparse=False)):
+        result = search(model, beam=2, n_best=2, max_length=1000)
+        # "" 0.9 and "2" 0.09 are finished when the best open prefix "22" has 0.01.
+        assert [h.tokens for h in result.hypotheses] == [(), (2,)]
+        assert len(model.steps) == 2
+        assert (result.exact, result.proved) == (False, 2)
+        assert result.bound == pytest.approx(0.01, rel=1e-6, abs=1e-12)
+        assert result.mass_bound == pytest.approx(0.01, rel=1e-6, abs=1e-12)
+        assert result.reason.startswith("The 2 best strings are proved. No other has a probability")
+    result = search(loop(0.9), beam=2, n_best=2, max_length=1000)
     assert result.reason.endswith("Not proved complete: the search stopped with prefixes open.")
 
 
@@ -401,19 +342,17 @@ def test_attention_belongs_to_its_hypothesis():
         [[0, 0, 0.4, 0.6], [0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0]],
         [[0, 0, 1, 2], [0] * 4, [0, 0, 3, 0], [0] * 4],
     )
-    long, short = search(model, length=2).hypotheses
+    source, mask = np.zeros((1, 4), int), np.array([[True, True, False, False]])
+    [result] = beam_search(model, source, mask)
+    long, short = result.hypotheses
     assert (long.tokens, short.tokens) == ((3, 2), (2,))
     np.testing.assert_array_equal(long.attention, np.array([[1, 1], [3, 3], [4, 4]]) / 2)
     np.testing.assert_array_equal(short.attention, np.array([[1, 1], [2, 2]]) / 2)
-
-
-def test_attention_without_padding_or_none():
-    source = np.zeros((1, 5), dtype=int)
-    mask = np.array([[True, True, True, False, False]])
-    [result] = beam_search(loop(0.5), source, mask, max_length=2)
-    assert [h.attention.shape for h in result.hypotheses] == [(1, 3), (2, 3), (3, 3)]
-    [result] = beam_search(loop(0.5), source, mask, max_length=2, keep_attention=False)
-    assert [h.attention for h in result.hypotheses] == [None] * 3
+    [result] = beam_search(model, source, mask, keep_attention=False)
+    assert [h.attention for h in result.hypotheses] == [None] * 2
+    # Open prefixes of all sources share a step.
+    assert len(beam_search(model, source.repeat(3, axis=0), mask.repeat(3, axis=0))) == 3
+    assert model.steps[-3:] == [3, 6, 3]
 
 
 @given(automata(cyclic=True))
@@ -426,64 +365,3 @@ def test_greedy_takes_the_most_probable_token(model):
             expected.append(token)
             place = model.following[place, token]
         assert output.tolist() == expected
-
-
-def test_an_empty_batch_gives_an_empty_list():
-    empty = np.zeros((0, 3), dtype=int)
-    assert beam_search(loop(0.5), empty, empty > 0) == []
-    assert greedy_search(loop(0.5), empty, empty > 0) == []
-
-
-@pytest.mark.parametrize("decode", [beam_search, greedy_search])
-def test_bad_sources_are_refused(decode):
-    ids, mask = np.zeros((1, 2), dtype=int), np.ones((1, 2), dtype=bool)
-    with pytest.raises(
-        ValueError, match=r"not int64 of shape \(2,\); pass a single .* source\[None\]"
-    ):
-        decode(loop(0.5), ids[0], mask[0])
-    with pytest.raises(ValueError, match="must be an integer array .* not float64"):
-        decode(loop(0.5), ids.astype(float), mask)
-    with pytest.raises(ValueError, match=r"source's shape \(1, 2\).* not bool of shape \(1, 1\)"):
-        decode(loop(0.5), ids, mask[:, :1])
-    with pytest.raises(ValueError, match="not int64 of shape"):
-        decode(loop(0.5), ids, mask.astype(int))
-    with pytest.raises(ValueError, match="max_length must be at least 1, not 0"):
-        decode(loop(0.5), ids, mask, max_length=0)
-
-
-def test_beam_of_zero_is_refused():
-    with pytest.raises(ValueError, match="beam must be at least 1, not 0"):
-        search(loop(0.5), beam=0)
-
-
-@pytest.mark.parametrize("vocabulary", [6, 64, 65, 500])
-@pytest.mark.parametrize("decimals", [0, 2, 9])
-@pytest.mark.parametrize("dense", [True, False])
-def test_best_continuations_equal_a_plain_sort(vocabulary, decimals, dense):
-    rng = np.random.default_rng(vocabulary)
-    counts = rng.integers(1, 6, 20)
-    source_index = np.repeat(np.sort(rng.permutation(40)[:20]), counts)
-    score = -np.abs(np.round(rng.standard_normal(counts.sum()), decimals))
-    shape = (len(score), vocabulary)
-    log_prob = -np.abs(np.round(3 * rng.standard_normal(shape), decimals)).astype(np.float32)
-    support = np.ones(shape, bool)
-    if not dense:  # a source that has more than all the others, and one with few
-        support = rng.random(shape) < 2 / vocabulary
-        support[source_index == source_index[0]] = True
-        support[:, 0] = True
-        log_prob[~support] = -np.inf
-    step = Step(log_prob, support, np.ones((len(score), 1)))
-    for k in (1, 3, 5):
-        found = beam._continuations(step, log_prob, score, source_index, 0, k if dense else None)
-        kept = beam._best(found.rows, found.total, source_index, k)
-        at = 0
-        for source in dict.fromkeys(source_index.tolist()):
-            rows = np.flatnonzero(source_index == source)
-            total = (score[rows, None] + log_prob[rows]).ravel()
-            best = np.argsort(-total, kind="stable")[: min(k, support[rows].sum())]
-            some = kept[at : at + len(best)]
-            at += len(best)
-            np.testing.assert_array_equal(found.rows[some], rows[best // vocabulary])
-            np.testing.assert_array_equal(found.tokens[some], best % vocabulary)
-            np.testing.assert_array_equal(found.total[some], total[best])
-        assert at == len(kept)

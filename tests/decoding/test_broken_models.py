@@ -1,4 +1,4 @@
-"""Models that give no probabilities: every decoder says so, with the same words."""
+"""Wrong arguments and broken models: every decoder says so, in the same words."""
 
 from __future__ import annotations
 
@@ -49,6 +49,42 @@ def test_ids_outside_the_vocabulary_are_refused(decoder, model, ids, which):
     # What stands in padding is never read.
     padded = np.array([[1, 2, -1]])
     beam_search(model, padded, padded > 0, max_length=2)
+
+
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_sources_are_a_batch_of_ids_with_a_mask(decoder):
+    def decode(ids, mask):
+        return DECODERS[decoder](recurrent(), ids, mask)
+
+    with pytest.raises(ValueError, match=r"not int64 of shape \(3,\); pass a .* source\[None\]"):
+        decode(SOURCE[0], MASK[0])
+    with pytest.raises(ValueError, match="must be an integer array .* not float64"):
+        decode(SOURCE.astype(float), MASK)
+    with pytest.raises(ValueError, match=r"source's shape \(2, 3\).* not bool of shape \(2, 1\)"):
+        decode(SOURCE, MASK[:, :1])
+    with pytest.raises(ValueError, match="not int64 of shape"):
+        decode(SOURCE, MASK.astype(int))
+
+
+@pytest.mark.parametrize("decode", [beam_search, exact_search, greedy_search, ancestral_sampling])
+def test_no_sources_give_an_empty_list(decode):
+    rng = [np.random.default_rng(0)] if decode is ancestral_sampling else []
+    assert decode(recurrent(), SOURCE[:0], MASK[:0], *rng) == []
+    assert forced_decoding(recurrent(), SOURCE[:0], MASK[:0], []) == []
+
+
+@pytest.mark.parametrize(
+    ("decode", "names"),
+    [
+        (beam_search, ["beam", "n_best", "max_length"]),
+        (exact_search, ["n_best", "budget", "width", "max_length"]),
+        (greedy_search, ["max_length"]),
+    ],
+)
+def test_numbers_below_one_are_refused(decode, names):
+    for name in names:
+        with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
+            decode(recurrent(), SOURCE, MASK, **{name: 0})
 
 
 @pytest.mark.parametrize(

@@ -7,20 +7,18 @@ possible, however small its probability.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
+from automata import BOS, EOS, Table
 from mpmath import mp, mpf
 from stages import slow
 
-from pyentmax.decoding import Step, beam_search, exact_search
+from pyentmax.decoding import beam_search, exact_search
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.rnn_seq2seq import RNNSeq2Seq, RNNSeq2SeqConfig
 from pyentmax.models.transformer import Transformer, TransformerConfig
 from pyentmax.nn.mapping_choice import choose_mapping
 
-BOS, EOS = 0, 1
 PROVED = [
     *("2", "1.5", "1.25", "1.02", "1.001", "1.0000001", "3", "50", "entmax:inf"),
     *("bisection:1.02", "bisection:1.5", "bisection:2", "bisection:3"),
@@ -30,34 +28,6 @@ PROVED = [
 TINY = mpf(10) ** -90
 UNPROVED = ["fusedmax:0.1", "oscarmax:0.1", "csparsemax:0.7", "budget_sparsemax:1"]
 EVERYTHING = {beam_search: {"beam": 200}, exact_search: {"n_best": None}}
-
-
-@dataclass
-class Scored:
-    """A model given by a table of scores (state, token); every token leads one state on."""
-
-    scores: np.ndarray
-    output: str
-    bos: int = BOS
-    eos: int = EOS
-
-    @property
-    def output_is_sparse(self):
-        return choose_mapping(self.output).proves_zeros
-
-    def encode(self, source, source_mask):
-        return np.zeros(len(source), int)
-
-    def step(self, state, tokens):
-        scores = self.scores[np.minimum(state, len(self.scores) - 1)]
-        log_p, support, unseen = choose_mapping(self.output).certified(scores)
-        return Step(log_p, support, np.ones((len(state), 1)), unseen), state + 1
-
-    def select(self, state, rows):
-        return state[rows]
-
-    def join(self, states):
-        return np.concatenate(states)
 
 
 def powers(output):
@@ -140,12 +110,11 @@ def table(rng, output, dtype, near=0.5):
     return scores
 
 
-def check(model):
+def check(scores, output):
     """What the searches claim is true; returns whether both claim to list everything."""
-    source = np.zeros((1, 1), int)
-    everything = strings(probabilities(row, model.output) for row in model.scores)
-    params = choose_mapping(model.output).params
-    alpha = choose_mapping(model.output).alpha or params[0]
+    source, model = np.zeros((1, 1), int), Table.of_scores(scores, output)
+    everything = strings(probabilities(row, output) for row in scores)
+    alpha = choose_mapping(output).alpha or choose_mapping(output).params[0]
     complete = []
     for search, options in (
         (beam_search, {"beam": 200}),
@@ -157,10 +126,10 @@ def check(model):
         missing = [p for tokens, p in everything.items() if tokens not in listed]
         complete.append(result.exact)
         if result.exact:
-            assert not missing, (model, search, missing)
+            assert not missing, (scores, search, missing)
             np.testing.assert_allclose(result.mass, 1, rtol=1e-4)
         if alpha <= 2:  # above, p jumps with the rounding of a score
-            rounding = 1000 * float(np.finfo(model.scores.dtype).eps)
+            rounding = 1000 * float(np.finfo(scores.dtype).eps)
             assert max(missing, default=0) <= result.bound + rounding
             assert mp.fsum(missing) <= result.mass_bound + rounding
     return all(complete[:2])
@@ -170,7 +139,7 @@ def cases(output, dtype, number, near=0.5):
     """For how many random models the searches claim to list everything."""
     rng = np.random.default_rng(PROVED.index(output))
     with mp.workdps(100):
-        return sum(check(Scored(table(rng, output, dtype, near), output)) for _ in range(number))
+        return sum(check(table(rng, output, dtype, near), output) for _ in range(number))
 
 
 @pytest.mark.parametrize("output", PROVED)
@@ -197,7 +166,7 @@ def test_unproved_zeros_give_no_complete_list(output):
     scores = np.array([[-9.0, 0, 9, -9, 8], [-9, 9, -9, -9, -9]])
     source = np.zeros((1, 1), int)
     for search in (beam_search, exact_search):
-        [result] = search(Scored(scores, output), source, source == 0, max_length=3)
+        [result] = search(Table.of_scores(scores, output), source, source == 0, max_length=3)
         assert not result.exact
         assert "infinitely many strings" in result.reason
         assert ("zeros" if output in UNPROVED else "dense") in result.reason
@@ -212,7 +181,9 @@ def test_underflow_near_softmax_is_listed(output, dtype):
     scores[1, EOS] = 0
     source = np.zeros((1, 1), int)
     for search in (beam_search, exact_search):
-        [result] = search(Scored(scores, output), source, source == 0, **EVERYTHING[search])
+        [result] = search(
+            Table.of_scores(scores, output), source, source == 0, **EVERYTHING[search]
+        )
         assert [h.tokens for h in result.hypotheses] == [(2,), (3,)]
         assert result.exact
         np.testing.assert_allclose(result.hypotheses[1].log_prob, 50 * np.log(0.02), rtol=1e-3)

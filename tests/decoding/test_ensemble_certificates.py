@@ -6,20 +6,18 @@ So the oracle puts it anywhere up to that, and the claims of a search have to ho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
+from automata import BOS, EOS, Table
 from mpmath import mp, mpf
 from stages import deep, slow
 from test_certificates import strings
 
-from pyentmax.decoding import Step, beam_search, exact_search
+from pyentmax.decoding import beam_search, exact_search
 from pyentmax.models.ensemble import Ensemble
 from pyentmax.models.protocol import unseen
 from pyentmax.nn.mapping_choice import choose_mapping
 
-BOS, EOS = 0, 1
 SOURCE = np.zeros((1, 1), int)
 OUTPUTS = [
     *("1", "2", "1.5", "1.25", "1.02", "1.001", "3", "50", "entmax:inf"),
@@ -37,53 +35,19 @@ SEARCHES = [
 ]
 
 
-@dataclass
-class Member:
-    """A model given by its steps; every token leads to the next one."""
-
-    log_prob: np.ndarray
-    support: np.ndarray
-    unseen: np.ndarray | None
-    output_is_sparse: bool = True
-    bos: int = BOS
-    eos: int = EOS
-
-    def encode(self, source, source_mask):
-        return np.zeros(len(source), int)
-
-    def step(self, state, tokens):
-        row = np.minimum(state, len(self.log_prob) - 1)
-        most = None if self.unseen is None else self.unseen[row]
-        attention = np.ones((len(row), 1))
-        return Step(self.log_prob[row], self.support[row], attention, most), state + 1
-
-    def select(self, state, rows):
-        return state[rows]
-
-    def join(self, states):
-        return np.concatenate(states)
-
-    @classmethod
-    def of_scores(cls, scores, output):
-        chosen = choose_mapping(output)
-        log_prob, support, most = chosen.certified(scores)
-        # Of fusedmax and oscarmax, floats off the support may round to more than 0.
-        log_prob = np.where(support, log_prob, log_prob.dtype.type(-np.inf))
-        return cls(log_prob, support, most, chosen.proves_zeros)
-
-    def truth(self, rng):
-        """What the member's probabilities may be: of each state, those of the possible tokens."""
-        rows = []
-        bounds = unseen(self.step(np.arange(len(self.log_prob)), None)[0])
-        for log_prob, support, bound in zip(self.log_prob, self.support, bounds, strict=True):
-            p = {int(i): mp.exp(mpf(float(log_prob[i]))) for i in np.flatnonzero(support)}
-            # Hidden ones are no more than the others leave, which sum to 1 as floats do.
-            left = max(1 - mp.fsum(p.values()), 0) + 64 * mpf(float(np.finfo(log_prob.dtype).eps))
-            most = min(mp.exp(mpf(float(bound))), left)
-            hidden = [i for i in p if np.isneginf(log_prob[i])]
-            share = rng.choice([1, rng.random(), 10.0 ** -rng.integers(1, 300)])
-            rows.append(p | {i: most * mpf(share) / len(hidden) for i in hidden})
-        return rows
+def truth(member, rng):
+    """What the member's probabilities may be: of each state, those of the possible tokens."""
+    rows = []
+    bounds = unseen(member.step(np.arange(len(member.log_prob)), None)[0])
+    for log_prob, support, bound in zip(member.log_prob, member.support, bounds, strict=True):
+        p = {int(i): mp.exp(mpf(float(log_prob[i]))) for i in np.flatnonzero(support)}
+        # Hidden ones are no more than the others leave, which sum to 1 as floats do.
+        left = max(1 - mp.fsum(p.values()), 0) + 64 * mpf(float(np.finfo(log_prob.dtype).eps))
+        most = min(mp.exp(mpf(float(bound))), left)
+        hidden = [i for i in p if np.isneginf(log_prob[i])]
+        share = rng.choice([1, rng.random(), 10.0 ** -rng.integers(1, 300)])
+        rows.append(p | {i: most * mpf(share) / len(hidden) for i in hidden})
+    return rows
 
 
 def at_the_threshold(scores, place, output):
@@ -112,7 +76,7 @@ def with_a_mapping(rng, states, vocabulary, output, dtype):
         row -= dtype(above) * (rng.random() < 0.5)
         low, high = at_the_threshold(row.copy(), place, output)
         row[place] = rng.choice([low, high, 10.0 ** -rng.integers(7, 40)])
-    return Member.of_scores(scores, output)
+    return Table.of_scores(scores, output)
 
 
 def with_any_bound(rng, states, vocabulary, dtype):
@@ -126,7 +90,7 @@ def with_any_bound(rng, states, vocabulary, dtype):
     room = np.where(hidden.any(axis=1), 1 - 10.0 ** -rng.uniform(0.1, 12, states), 1)
     with np.errstate(divide="ignore"):
         log_prob = np.log(room[:, None] * weights / weights.sum(axis=1, keepdims=True))
-    return Member(log_prob.astype(dtype), support, -(10.0 ** rng.uniform(0, 2.7, states)))
+    return Table(log_prob.astype(dtype), support, -(10.0 ** rng.uniform(0, 2.7, states)))
 
 
 def mean(rows):
@@ -137,7 +101,7 @@ def mean(rows):
 def check(members, rng):
     """What the searches claim is true; returns whether the ensemble hides something."""
     everything = strings(
-        [mean(rows) for rows in zip(*(m.truth(rng) for m in members), strict=True)]
+        [mean(rows) for rows in zip(*(truth(m, rng) for m in members), strict=True)]
     )
     states = len(members[0].log_prob)
     epsilon = max(float(np.finfo(m.log_prob.dtype).eps) for m in members)
@@ -210,7 +174,7 @@ def test_hidden_tokens_are_bounded_but_not_ranked(dtype, tiny):
     none, ends = -np.inf, [-np.inf, 0, *4 * [-np.inf]]
     hides = np.array([[none, none, 0.5, 0.5, tiny, none], ends], dtype)
     sees = np.array([[none, none, 0, 0, -48, -30], ends], dtype)
-    ensemble = Ensemble([Member.of_scores(hides, "2"), Member.of_scores(sees, "1.02")])
+    ensemble = Ensemble([Table.of_scores(hides, "2"), Table.of_scores(sees, "1.02")])
     true = tiny / 3
     for search, options in SEARCHES:
         [result] = search(ensemble, SOURCE, SOURCE == 0, **options)

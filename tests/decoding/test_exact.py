@@ -56,7 +56,7 @@ def assert_true(result, found, beyond=(), normalize=False):
 
 
 @given(automata(), st.sampled_from([1, 2, 3, 10, None]), st.integers(1, 7), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_acyclic_models_are_proved(model, best, width, normalize):
     found, _ = model.strings(0, limit=20)
     result = search(model, n_best=best, width=width, normalize=normalize, max_length=20)
@@ -77,7 +77,7 @@ def test_acyclic_models_are_proved(model, best, width, normalize):
     st.integers(1, 5),
     st.booleans(),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_claims_hold_however_the_search_stops(model, best, budget, width, limit, normalize):
     found, widths = model.strings(0, limit)
     open_at_limit = model.prefixes(0, limit + 1)
@@ -111,8 +111,8 @@ def test_a_certified_beam_is_confirmed(model, limit):
 @given(automata(cyclic=True), st.sampled_from([1, 3, None]))
 def test_batched_sources_decode_as_alone(model, best):
     states = len(model.support)
-    source = np.arange(2 * states).reshape(-1, 1).repeat(4, axis=1) % states
-    mask = np.arange(4) <= (np.arange(2 * states) % 4)[:, None]  # real lengths 1 to 4
+    source = np.arange(states)[:, None].repeat(4, axis=1)
+    mask = np.arange(4) <= (np.arange(states) % 4)[:, None]  # real lengths 1 to 4
     together = exact_search(model, source, mask, n_best=best, budget=40)
     for row, batched in enumerate(together):
         n = mask[row].sum()
@@ -259,21 +259,6 @@ def test_one_step_serves_prefixes_of_several_lengths():
     results = exact_search(model, source, source == 0, n_best=None)
     assert [len(r.hypotheses) for r in results] == [2, 2]
     assert model.steps == [2, 4, 2]
-
-
-def test_attention_can_be_left_out():
-    assert search(loop(0.5), keep_attention=False).best.attention is None
-
-
-def test_an_empty_batch_gives_an_empty_list():
-    empty = np.zeros((0, 3), dtype=int)
-    assert exact_search(loop(0.5), empty, empty > 0) == []
-
-
-@pytest.mark.parametrize("name", ["n_best", "budget", "width", "max_length"])
-def test_numbers_below_one_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
-        search(loop(0.5), **{name: 0})
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 4))

@@ -1,6 +1,5 @@
 """The graph of hypotheses: what it spells, and what goes through each of its nodes."""
 
-import sys
 from math import log
 
 import pytest
@@ -76,21 +75,3 @@ def test_tokens_spelled_like_the_end_symbol():
     # All strings end in the end symbol, and half of their mass goes through the token.
     first = sorted(graph.nodes[i].probability for i in graph.first)
     assert first == pytest.approx([0.5, 1.0], rel=1e-12, abs=0)
-
-
-def lines_run(words):
-    """How many lines of `build` it takes to merge strings."""
-    count = 0
-
-    def trace(frame, event, arg):
-        nonlocal count
-        count += event == "line"
-        return trace if frame.f_code.co_name == "build" else None
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        graph_of(words)
-    finally:
-        sys.settrace(before)
-    return count

@@ -115,8 +115,3 @@ def test_equal_seeds_draw_equal_strings():
 def test_numbers_out_of_range_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         sample(**options)
-
-
-def test_no_sources_give_an_empty_list():
-    rng = np.random.default_rng(0)
-    assert ancestral_sampling(Chain(), SOURCE[:0], MASK[:0], rng) == []
