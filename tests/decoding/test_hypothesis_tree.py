@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from textwrap import dedent
 
 import pytest
 from hypothesis import given
@@ -22,69 +21,45 @@ def tree_of(words, unfinished=(), **kwargs):
     return HypothesisTree.build(hypotheses, chr, **kwargs)
 
 
-def text_of(words, **kwargs):
-    return str(tree_of(words, **kwargs))
+def picture(words, **kwargs):
+    return f"\n{tree_of(words, **kwargs)}\n"
 
 
-def picture(text):
-    return dedent(text).strip("\n")
-
-
-def test_one_branch_point_as_in_figure_1():
-    assert text_of({"drawed": 0.664, "drawn": 0.322, "draw": 0.014}) == picture("""
-        draw        100.0%
-        ├── ed</s>   66.4%  drawed
-        ├── n</s>    32.2%  drawn
-        └── </s>      1.4%  draw
-    """)
-
-
-def test_nested_branches_show_their_share():
-    words = {"bought": 0.4, "buyed": 0.36, "buyen": 0.18, "buy": 0.06}
-    assert text_of(words) == picture("""
-        b                  100.0%
-        ├── uy              60.0%   60.0% of branch
-        │   ├── e           54.0%   90.0% of branch
-        │   │   ├── d</s>   36.0%   66.7% of branch  buyed
-        │   │   └── n</s>   18.0%   33.3% of branch  buyen
-        │   └── </s>         6.0%   10.0% of branch  buy
-        └── ought</s>       40.0%   40.0% of branch  bought
-    """)
-
-
-def test_a_single_string_is_one_line():
-    assert text_of({"went": 1.0}) == "went</s>  100.0%  went"
-
-
-def test_the_empty_string_is_named():
-    assert text_of({"": 1.0}) == "</s>  100.0%  (empty)"
-
-
-def test_strings_without_common_prefix():
-    assert text_of({"was": 0.6, "were": 0.2, "is": 0.1}) == picture("""
-        ·                90.0%
-        ├── w            80.0%   88.9% of branch
-        │   ├── as</s>   60.0%   75.0% of branch  was
-        │   └── ere</s>  20.0%   25.0% of branch  were
-        └── is</s>       10.0%   11.1% of branch  is
-    """)
-
-
-def test_an_unfinished_string_ends_in_an_ellipsis():
-    assert text_of({"ab": 0.5, "abab": 0.25}, unfinished=["abab"]) == picture("""
-        ab        75.0%
-        ├── </s>  50.0%  ab
-        └── ab…   25.0%  abab…
-    """)
-
-
-def test_spaces_are_visible():
-    assert "give␣up</s>" in text_of({"give up": 1.0})
-    words = ["two", "words"]
-    tree = HypothesisTree.build(
-        [Hypothesis((0, 1), 0.0)], words.__getitem__, separator=" ", end="⏎"
+def test_pictures():
+    nested = {"bought": 0.4, "buyed": 0.36, "buyen": 0.18, "buy": 0.06}
+    assert (
+        picture(nested)
+        == """
+b                  100.0%
+├── uy              60.0%   60.0% of branch
+│   ├── e           54.0%   90.0% of branch
+│   │   ├── d</s>   36.0%   66.7% of branch  buyed
+│   │   └── n</s>   18.0%   33.3% of branch  buyen
+│   └── </s>         6.0%   10.0% of branch  buy
+└── ought</s>       40.0%   40.0% of branch  bought
+"""
     )
+    assert (
+        picture({"was": 0.6, "is": 0.1})
+        == """
+·            70.0%
+├── was</s>  60.0%  was
+└── is</s>   10.0%  is
+"""
+    )
+    assert (
+        picture({"ab": 0.5, "abab": 0.25}, unfinished=["abab"])
+        == """
+ab        75.0%
+├── </s>  50.0%  ab
+└── ab…   25.0%  abab…
+"""
+    )
+    assert picture({"": 1.0}) == "\n</s>  100.0%  (empty)\n"
+    words = ["two", "words"].__getitem__
+    tree = HypothesisTree.build([Hypothesis((0, 1), 0.0)], words, separator=" ", end="⏎")
     assert str(tree) == "two words ⏎  100.0%  two words"
+    assert "give␣up</s>" in picture({"give up": 1.0})
 
 
 def test_tokens_spelled_like_the_end_symbol():
