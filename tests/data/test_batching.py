@@ -83,46 +83,28 @@ def test_batches_hold_runs_of_the_lengths_in_order(lists, batch_size, seed):
     assert (found if seed is None else sorted(found)) == (runs if seed is None else sorted(runs))
 
 
-def test_only_the_generator_shuffles():
-    pairs = as_pairs([([5], [5])] * 40)
-    fixed = np.concatenate(bucketed_batches(pairs, 4))
-    assert fixed.tolist() == list(range(40))
+PAIRS = as_pairs([([5] * n, [6] * m) for n in range(1, 6) for m in range(8)] * 2)
+
+
+@pytest.mark.parametrize("batches", [BucketedPairs(PAIRS, 4), TokenBatches(PAIRS, 20)])
+def test_epochs_depend_on_the_generator_alone(batches):
     first, again, other = (
-        [batch.tolist() for batch in bucketed_batches(pairs, 4, np.random.default_rng(seed))]
+        [batch.index.tolist() for batch in batches.epoch(np.random.default_rng(seed))]
         for seed in (1, 1, 2)
     )
     assert first == again
-    assert first != other
-    # Which pairs share a batch changes, not only the order of the batches.
+    # Which pairs share a batch changes, not only the order of the batches, and that is random too.
     assert {frozenset(batch) for batch in first} != {frozenset(batch) for batch in other}
-    # Batches come in random order too: 10 lengths, one per batch, not in sorted order.
-    ladder = as_pairs([([5] * (i // 4 + 1), [5]) for i in range(40)])
-    order = [len(ladder[b[0]][0]) for b in bucketed_batches(ladder, 4, np.random.default_rng(1))]
-    assert sorted(order) == list(range(1, 11))
-    assert order != sorted(order)
-
-
-def test_no_pairs_give_no_batches():
-    assert bucketed_batches([], 3) == []
-
-
-def test_epochs_depend_on_the_generator_alone():
-    source = BucketedPairs(as_pairs([([5] * n, [6]) for n in (1, 2, 2, 3, 3, 3)]), 2)
-    first, again, other = (
-        [batch.index.tolist() for batch in source.epoch(np.random.default_rng(seed))]
-        for seed in (1, 1, 3)
-    )
-    assert first == again
-    assert first != other
-    assert sum(source.count(batch) for batch in source.epoch(np.random.default_rng(0))) == 6
-    with pytest.raises(DataError, match="batch_size must be at least 1, got 0"):
-        BucketedPairs(source.pairs, 0)
+    lengths = [[len(PAIRS[i][0]) for i in batch] for batch in first]
+    assert sorted(lengths) != lengths
+    assert sorted(sum(first, [])) == list(range(len(PAIRS)))
 
 
 def test_errors_of_batches():
     pairs = as_pairs([([5], [6]), ([], [6])])
-    with pytest.raises(DataError, match="batch_size must be at least 1, got 0"):
-        bucketed_batches(pairs, 0)
+    for batches in (bucketed_batches, BucketedPairs):
+        with pytest.raises(DataError, match="batch_size must be at least 1, got 0"):
+            batches(pairs, 0)
     with pytest.raises(DataError, match="pair 1 has an empty source"):
         make_batch(pairs, [0, 1])
     with pytest.raises(DataError, match=r"index must be a list of positions, .* shape \(0,\)"):
@@ -131,40 +113,17 @@ def test_errors_of_batches():
         make_batch(pairs, 0)
 
 
-def test_a_batch_keeps_its_own_index():
-    index = np.array([0])
-    batch = make_batch(as_pairs([([5], [6])] * 2), index)
-    index[0] = 1
-    assert batch.index.tolist() == [0]
-
-
-# --- by tokens ------------------------------------------------------------------------------------
-def many_pairs(count=300):
-    rng = np.random.default_rng(0)
-    lengths = rng.integers(1, 20, size=(count, 2))
-    return [(np.full(n, i + 4), np.full(m, i + 4)) for i, (n, m) in enumerate(lengths)]
-
-
-def test_token_batches_hold_every_pair_once():
-    pairs = many_pairs()
+def test_token_batches_are_full_of_tokens():
+    lengths = np.random.default_rng(0).integers(1, 20, size=(300, 2))
+    pairs = as_pairs([([4] * n, [4] * m) for n, m in lengths])
     source = TokenBatches(pairs, 100)
     batches = list(source.epoch(np.random.default_rng(1)))
     assert sorted(i for batch in batches for i in batch.index) == list(range(len(pairs)))
     sizes = [len(b) * max(b.source.shape[1], b.target_in.shape[1]) for b in batches]
     assert max(sizes) <= 100
     assert np.mean(sizes) > 85
-    assert sum(map(source.count, batches)) == sum(len(target) + 1 for _, target in pairs)
-
-
-def test_token_batches_have_little_padding():
-    source = TokenBatches(many_pairs(), 100)
-    batches = list(source.epoch(np.random.default_rng(1)))
     assert np.mean([b.target_mask.mean() for b in batches]) > 0.9
-    again, other = (
-        [b.index.tolist() for b in source.epoch(np.random.default_rng(seed))] for seed in (1, 2)
-    )
-    assert again == [b.index.tolist() for b in batches]
-    assert other != again
+    assert sum(map(source.count, batches)) == lengths[:, 1].sum() + len(pairs)
 
 
 def test_pairs_that_do_not_fit_are_named():

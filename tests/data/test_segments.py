@@ -24,15 +24,11 @@ def test_an_epoch_predicts_each_token_once(context, batch_size, before):
             rows = np.concatenate([batch.before, batch.tokens_in], axis=1)
             np.testing.assert_array_equal(np.diff(rows, axis=1), 1)
             assert batches.count(batch) == batch_size * context
-
-
-def test_an_epoch_depends_on_the_generator_alone():
-    batches = Segments(TEXT, 7, 3)
-    epochs = [
+    first, again, other = (
         [batch.tokens_in.tolist() for batch in batches.epoch(np.random.default_rng(seed))]
         for seed in (1, 1, 2)
-    ]
-    assert epochs[0] == epochs[1] != epochs[2]
+    )
+    assert first == again != other
 
 
 def test_shortest_text_has_a_batch_at_any_offset():
@@ -58,5 +54,3 @@ def test_cut():
     np.testing.assert_array_equal(piece.tokens_out[0], TEXT[11:17])
     np.testing.assert_array_equal(piece.before[0], TEXT[7:10])
     assert piece.on(np) is piece
-    changed = TEXT.copy()
-    changed[5] += 1
