@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from pyentmax.jax.mappings import entmax15_rows, entmax_rows, softmax_rows, sparsemax_rows
 from pyentmax.jax.powers import decrease
-from pyentmax.jax.rows import Rows
+from pyentmax.jax.rows import Rows, one_hot, promoted
 
 _REDUCTIONS = ("mean", "sum", "none")
 _LARGE = 2.0**60  # weights beyond it, or below its inverse, are scaled by it
@@ -166,11 +166,6 @@ def reduced(each: jax.Array, counts: jax.Array, reduction: str) -> jax.Array:
     return each.sum() if reduction == "sum" else each
 
 
-def widened(labels: jax.Array) -> jax.Array:
-    """Labels that can be compared with any: to a uint8, 256 is 0, and −100 is 156."""
-    return labels.astype(jnp.promote_types(labels.dtype, jnp.int32))
-
-
 def _targets(
     rows: Rows, y: jax.Array, ignore_index: int | None
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -178,11 +173,11 @@ def _targets(
     dtype = rows.scores.dtype
     counts = ~rows.empty[..., 0]
     if jnp.issubdtype(y.dtype, jnp.integer) and y.shape == rows.batch:
-        y = widened(y)
+        y = promoted(y, jnp.int32)  # to a uint8, −100 is 156
         if ignore_index is not None:
-            counts = counts & (y != ignore_index)
-        right = (y >= 0) & (y < rows.length)
-        return jax.nn.one_hot(y, rows.length, dtype=dtype), counts.astype(dtype), right
+            counts = counts & (y != jnp.asarray(ignore_index, y.dtype))
+        target = one_hot(y, rows.scores.shape)
+        return target.astype(dtype), counts.astype(dtype), target.any(axis=-1)
     if y.shape != rows.shape:
         raise ValueError(
             f"y: expected integer labels of shape {rows.batch} or distributions of shape "

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from pyentmax.jax.powers import NEAR, curvature, exponential
-from pyentmax.jax.rows import Rows, by_rows
+from pyentmax.jax.rows import Rows, by_rows, places
 
 
 def softmax(z: Any, axis: Any = -1, *, mask: Any = None) -> jax.Array:
@@ -116,9 +116,9 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
     """
     rows = Rows(z, axis, mask)
     k = rows.parameter("k", k)
-    place = jnp.clip(k, 1, rows.length).astype(jnp.int32) - 1
+    place = jnp.clip(k, 1, 2**30).astype(jnp.int32) - 1
     descending = -jnp.sort(-rows.unshifted, axis=-1)
-    kept = rows.unshifted >= jnp.take_along_axis(descending, place, axis=-1)
+    kept = rows.unshifted >= jnp.take_along_axis(descending, place, axis=-1, mode="clip")
     p = softmax_rows(jnp.where(kept, rows.scores, -jnp.inf))
     return rows.restored(jnp.where((k >= 1) & (k == jnp.floor(k)), p, jnp.nan))
 
@@ -126,9 +126,16 @@ def topk_softmax(z: Any, k: Any, axis: Any = -1, *, mask: Any = None) -> jax.Arr
 # --- bodies: rows (…, d) with their maximum at 0 ----------------------------------------------
 # Compiled once per shape and dtype, outside `jax.jit` too: a loop would otherwise be compiled at
 # every call, for its functions are new ones.
+@jax.custom_jvp
 def softmax_rows(x: jax.Array) -> jax.Array:
     e = jnp.exp(x)
     return e / e.sum(axis=-1, keepdims=True)
+
+
+@softmax_rows.defjvp
+def _softmax_jvp(primals: Any, tangents: Any) -> Any:
+    p = softmax_rows(*primals)
+    return p, _product(p, tangents[0])
 
 
 @jax.custom_jvp
@@ -136,13 +143,14 @@ def softmax_rows(x: jax.Array) -> jax.Array:
 def sparsemax_rows(x: jax.Array) -> jax.Array:
     """p = [x − τ]₊ with the exact τ from sorted scores (Held et al. 1974)."""
     top = -jnp.sort(-x, axis=-1)
-    rank = jnp.arange(1, x.shape[-1] + 1, dtype=x.dtype)
+    rank = 1 + places(x.shape, x.dtype)
     sums = jnp.cumsum(jnp.where(jnp.isneginf(top), 0, top), axis=-1)
     size = (1 + rank * top > sums).sum(axis=-1, keepdims=True)
-    tau = (jnp.take_along_axis(sums, size - 1, axis=-1) - 1) / size
+    tau = (jnp.take_along_axis(sums, size - 1, axis=-1) - 1) / size.astype(x.dtype)
     for _ in range(2):  # Newton, against the rounding of long running sums
         u = jnp.maximum(x - tau, 0)
-        tau = tau + (u.sum(axis=-1, keepdims=True) - 1) / (u > 0).sum(axis=-1, keepdims=True)
+        inside = (u > 0).sum(axis=-1, keepdims=True, dtype=x.dtype)
+        tau = tau + (u.sum(axis=-1, keepdims=True) - 1) / inside
     return jnp.maximum(x - tau, 0)
 
 
@@ -159,7 +167,7 @@ def entmax15_rows(x: jax.Array) -> jax.Array:
     x = x / 2
     top = -jnp.sort(-x, axis=-1)
     finite = jnp.where(jnp.isneginf(top), 0, top)
-    rank = jnp.arange(1, x.shape[-1] + 1, dtype=x.dtype)
+    rank = 1 + places(x.shape, x.dtype)
     mean = jnp.cumsum(finite, axis=-1) / rank
     spread = jnp.cumsum(finite**2, axis=-1) - rank * mean**2
     tau = mean - jnp.sqrt(jnp.maximum(1 - spread, 0) / rank)
@@ -194,7 +202,7 @@ def entmax_rows(x: jax.Array, alpha: jax.Array) -> jax.Array:
     beta = alpha - 1
     valid = (beta >= 0) & jnp.isfinite(beta)
     beta = jnp.where(valid, beta, 1)
-    log_d = jnp.log(jnp.asarray(x.shape[-1], x.dtype))
+    log_d = jnp.log(jnp.ones_like(x).sum(axis=-1, keepdims=True))  # d may be symbolic
     near = beta * log_d < 1e-6
     low = jnp.zeros_like(beta + x[..., :1])
     high = jnp.where(near, log_d, -jnp.expm1(-beta * log_d) / jnp.where(near, 1, beta)) + low
@@ -277,7 +285,7 @@ def _product(s: jax.Array, v: jax.Array) -> jax.Array:
     own entry is minus the sum of the others.
     """
     inside, at = s > 0, jnp.argmax(s, axis=-1, keepdims=True)
-    top = jnp.arange(s.shape[-1]) == at
+    top = places(s.shape, at.dtype) == at
     most = jnp.take_along_axis(s, at, axis=-1)
     share = jnp.where(top, 1, s / jnp.where(most > 0, most, 1))
     share = jnp.where(inside & (jnp.isfinite(most) | top), share, 0)

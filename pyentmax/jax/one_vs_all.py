@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pyentmax.jax.losses import checked_weight, entmax_loss, reduced, widened
+from pyentmax.jax.losses import checked_weight, entmax_loss, reduced
 from pyentmax.jax.mappings import entmax
+from pyentmax.jax.rows import broadcast, checked_axes, one_hot, promoted
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -35,8 +36,8 @@ def entmax_sigmoid(z: Any, alpha: Any = 1.5, *, mask: Any = None) -> jax.Array:
     [0.  0.5 1. ]
     """
     z = jnp.asarray(z)
-    p = entmax(_pairs(z, mask), alpha)[..., 0]
-    return p if mask is None else jnp.where(jnp.asarray(mask), p, 0)
+    live = _live(z, mask)
+    return jnp.where(live, entmax(_pairs(z, live), alpha)[..., 0], 0)
 
 
 def entmax_sigmoid_loss(
@@ -78,11 +79,13 @@ def entmax_sigmoid_loss(
     z, y = jnp.asarray(z), jnp.asarray(y)
     if y.shape != z.shape:
         raise ValueError(f"y: expected targets of shape {z.shape}, got shape {y.shape}")
-    live = jnp.ones(z.shape, bool) if mask is None else jnp.broadcast_to(jnp.asarray(mask), z.shape)
+    live = _live(z, mask)
     pairs = _pairs(z, live)
     y = jnp.where(live, y.astype(pairs.dtype), 0)
     both = jnp.stack([y, 1 - y], axis=-1)
-    counts = live.astype(pairs.dtype) * (1 if weight is None else jnp.asarray(weight))
+    counts = live.astype(pairs.dtype)
+    if weight is not None:
+        counts = counts * broadcast("weight", jnp.asarray(weight, pairs.dtype), z.shape)
     options = {"weight": counts, "label_smoothing": label_smoothing}
     return entmax_loss(pairs, both, alpha, reduction=reduction, **options)
 
@@ -125,23 +128,19 @@ def one_vs_all_loss(
     weight, mask = options.pop("weight", None), options.pop("mask", None)
     z, y = _floating(z), jnp.asarray(y)
     dtype = z.dtype
-    z = z.astype(jnp.promote_types(dtype, jnp.float32))  # sums may be beyond float16
+    z = promoted(z, jnp.float32)  # sums may be beyond float16
+    axes = checked_axes(z.shape, axis)
     if y.ndim == z.ndim - 1 and jnp.issubdtype(y.dtype, jnp.integer):
-        y = widened(y)
-        right = (y >= 0) & (y < z.shape[axis])
-        y = jax.nn.one_hot(y, z.shape[axis], axis=axis)
-        y = jnp.where(jnp.expand_dims(right, axis), y, jnp.nan)
-    if weight is not None:  # a row of weight 0 may contain anything
-        weight = checked_weight(jnp.asarray(weight))
-        counted = jnp.broadcast_to(weight != 0, z.sum(axis).shape)
-        counted = counted.reshape(z.sum(axis, keepdims=True).shape)
-        mask = counted & (True if mask is None else jnp.asarray(mask))
-    each = entmax_sigmoid_loss(z, y, alpha, reduction="none", mask=mask, **options).sum(axis)
-    live = True if mask is None else jnp.broadcast_to(jnp.asarray(mask), z.shape).any(axis)
-    counts = jnp.broadcast_to(live, each.shape).astype(each.dtype)
+        target = one_hot(promoted(y, jnp.int32), z.shape, axis)
+        y = jnp.where(target.any(axis=axis, keepdims=True), target.astype(z.dtype), jnp.nan)
+    counts = jnp.ones([n for i, n in enumerate(z.shape) if i not in axes], z.dtype)
     if weight is not None:
-        counts = counts * weight
-    return reduced(each, counts, reduction).astype(dtype)
+        weight = broadcast("weight", jnp.asarray(weight, z.dtype), counts.shape)
+        counts = checked_weight(weight)
+    # A row of weight 0 may contain anything.
+    live = _live(z, mask) & jnp.expand_dims(counts != 0, axes)
+    each = entmax_sigmoid_loss(z, y, alpha, reduction="none", mask=live, **options).sum(axis)
+    return reduced(each, jnp.where(live.any(axis), counts, 0), reduction).astype(dtype)
 
 
 def _floating(z: Any) -> jax.Array:
@@ -149,8 +148,12 @@ def _floating(z: Any) -> jax.Array:
     return z if jnp.issubdtype(z.dtype, jnp.floating) else z.astype(float)
 
 
-def _pairs(z: jax.Array, live: Any) -> jax.Array:
+def _live(z: jax.Array, mask: Any) -> jax.Array:
+    """The mask in the shape of the scores."""
+    return broadcast("mask", jnp.asarray(True if mask is None else mask), z.shape)
+
+
+def _pairs(z: jax.Array, live: jax.Array) -> jax.Array:
     """Each score next to a 0, shifted so that the larger is 0; 0 where it does not count."""
-    z = _floating(z)
-    z = z if live is None else jnp.where(jnp.asarray(live), z, 0)
+    z = jnp.where(live, _floating(z), 0)
     return jnp.minimum(jnp.stack([z, -z], axis=-1), 0)  # at most 0, +∞ too

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -43,17 +44,17 @@ class Rows:
         if not jnp.issubdtype(z.dtype, jnp.floating):
             z = z.astype(jnp.result_type(float))
         self.shape, self.dtype = z.shape, z.dtype
-        self._axes = _checked_axes(z.shape, axis)
+        self._axes = checked_axes(z.shape, axis)
         self._order = [i for i in range(z.ndim) if i not in self._axes] + list(self._axes)
         self.batch = tuple(n for i, n in enumerate(z.shape) if i not in self._axes)
-        self.length = int(np.prod([z.shape[i] for i in self._axes]))
-        scores = self.arranged(z).astype(jnp.promote_types(z.dtype, jnp.float32))
+        self.length = math.prod(z.shape[i] for i in self._axes)
+        scores = promoted(self.arranged(z), jnp.float32)
         self.mask = None
         if mask is not None:
             mask = jnp.asarray(mask)
             if mask.dtype != bool:
                 raise TypeError(f"mask: expected a bool array, got {mask.dtype}")
-            self.mask = self.arranged(_broadcast("mask", mask, z.shape))
+            self.mask = self.arranged(broadcast("mask", mask, z.shape))
             scores = jnp.where(self.mask, scores, -jnp.inf)
         self.unshifted = scores
         # Adding the same number to all scores changes nothing, so the maximum has no derivative.
@@ -69,7 +70,7 @@ class Rows:
 
     def parameter(self, name: str, x: Any) -> jax.Array:
         """A parameter for each row, (…, 1)."""
-        return _broadcast(name, jnp.asarray(x, dtype=self.scores.dtype), self.batch)[..., None]
+        return broadcast(name, jnp.asarray(x, dtype=self.scores.dtype), self.batch)[..., None]
 
     def alpha(self, x: Any) -> jax.Array:
         """α for each row, (…, 1); where it is below 1 or infinite, the row is invalid."""
@@ -94,13 +95,28 @@ class Rows:
         return p.reshape(shape).transpose(np.argsort(self._order))
 
 
+def promoted(x: jax.Array, least: Any) -> jax.Array:
+    """The array in a dtype that holds its own and another; explicit, for strict promotion."""
+    return x.astype(jax.dtypes.canonicalize_dtype(np.promote_types(x.dtype, least)))
+
+
+def places(shape: tuple[int, ...], dtype: Any, axis: int = -1) -> jax.Array:
+    """0, 1, … along an axis, as an array of a shape, which may be symbolic."""
+    return jax.lax.broadcasted_iota(dtype, shape, axis % len(shape))
+
+
+def one_hot(labels: jax.Array, shape: tuple[int, ...], axis: int = -1) -> jax.Array:
+    """True at each label along an axis; nowhere for a label out of range."""
+    return jnp.expand_dims(labels, axis) == places(shape, labels.dtype, axis)
+
+
 def by_rows(body: Callable[[jax.Array], jax.Array], z: Any, axis: Any, mask: Any) -> jax.Array:
     """``body(rows)`` over an axis, several, or all."""
     rows = Rows(z, axis, mask)
     return rows.restored(body(rows.scores))
 
 
-def _checked_axes(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
+def checked_axes(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
     if not shape:
         raise ValueError("z is 0-dimensional; a row of at least one score is expected")
     try:
@@ -112,7 +128,7 @@ def _checked_axes(shape: tuple[int, ...], axis: Any) -> tuple[int, ...]:
     return axes
 
 
-def _broadcast(name: str, x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+def broadcast(name: str, x: jax.Array, shape: tuple[int, ...]) -> jax.Array:
     """The array in a shape; a ValueError that names it if it does not fit."""
     try:
         return jnp.broadcast_to(x, shape)

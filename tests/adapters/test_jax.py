@@ -488,6 +488,68 @@ def test_a_second_call_compiles_nothing(caplog):
         assert compiled()
 
 
+@pytest.mark.parametrize("margin", [1.0, 16.0, 18.0, 60.0])
+def test_saturated_softmax_keeps_digits_of_derivatives(margin):
+    z = jnp.array([margin, 0.0], jnp.float32)
+    slope = np.exp(-margin) / (1 + np.exp(-margin)) ** 2
+    for function in (pj.softmax, lambda z: pj.topk_softmax(z, 2)):
+        gradient = jax.grad(lambda z: function(z)[0])(z)  # noqa: B023
+        np.testing.assert_allclose(gradient, [slope, -slope], rtol=1e-6)
+        _, moved = jax.jvp(function, (z,), (jnp.array([1.0, 0.0], jnp.float32),))
+        np.testing.assert_allclose(moved, [slope, -slope], rtol=1e-6)
+
+
+Z = jnp.asarray(RNG.normal(size=(2, 3, 4)), jnp.bfloat16)
+LABELS = np.array([[0, 1, 2], [3, 2, 1]], np.int8)
+STRICT = {
+    "mappings": lambda z: [getattr(pj, name)(z) for name in NAMED],
+    "entmax": lambda z: [pj.entmax(z, 1.3), pj.entmax(z, jnp.array([1.2, 1.5, 2.0]))],
+    "top-k": lambda z: [pj.topk_softmax(z, 2), pj.topk_softmax(z, jnp.array([1, 2, 3]), axis=2)],
+    "axis and mask": lambda z: [pj.sparsemax(z, (0, 2), mask=jnp.arange(4) < 3)],
+    "losses": lambda z: [
+        pj.entmax_loss(z, LABELS, 1.3, label_smoothing=0.1),
+        pj.softmax_loss(z, LABELS, ignore_index=1, weight=jnp.ones(3)),
+        pj.entmax15_loss(z, pj.sparsemax(z), mask=jnp.arange(4) < 4),
+        pj.sparsemax_loss(z, LABELS, reduction="none"),
+    ],
+    "sigmoid": lambda z: [
+        pj.entmax_sigmoid(z, 1.3, mask=jnp.arange(4) < 3),
+        pj.entmax_sigmoid_loss(z, z > 0, 1.3, weight=jnp.ones(4), label_smoothing=0.1),
+        pj.one_vs_all_loss(z, LABELS, weight=jnp.ones(3), mask=jnp.arange(4) < 3),
+        pj.one_vs_all_loss(z, z > 0, reduction="none"),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_strict_promotion_is_respected(name):
+    """As in `jax.nn.softmax`: no array is given another rank or dtype implicitly."""
+
+    def total(z):
+        return sum(x.sum().astype(float) for x in STRICT[name](z))
+
+    with jax.numpy_rank_promotion("raise"), jax.numpy_dtype_promotion("strict"):
+        values = jax.eval_shape(STRICT[name], Z)
+        assert {x.dtype for x in values} == {Z.dtype}
+        assert jax.eval_shape(jax.grad(total), Z).shape == Z.shape
+
+
+@pytest.mark.parametrize("name", [*NAMED, "entmax", "topk_softmax"])
+def test_exports_with_symbolic_axes(name):
+    from jax import export
+
+    args = {"entmax": (1.3,), "topk_softmax": (2,)}.get(name, ())
+    shape = jax.ShapeDtypeStruct(export.symbolic_shape("b, d"), jnp.float32)
+    labels = jax.ShapeDtypeStruct(export.symbolic_shape("b", scope=shape.shape[0].scope), jnp.int32)
+    z, y = RNG.normal(size=(2, 7)).astype(np.float32), np.array([0, 6], np.int32)
+    exported = export.export(jax.jit(lambda z: getattr(pj, name)(z, *args)))(shape)
+    np.testing.assert_allclose(exported.call(z), getattr(pe, name)(z, *args), rtol=1e-5, atol=1e-7)
+    if name != "topk_softmax":
+        loss = jax.jit(jax.grad(lambda z, y: getattr(pj, f"{name}_loss")(z, y, *args)))
+        found = export.export(loss)(shape, labels).call(z, y)
+        np.testing.assert_allclose(found, loss(z, y), rtol=1e-5, atol=1e-7)
+
+
 def test_alpha_can_be_learned():
     z, target = 2 * RNG.normal(size=(40, 6)), 1.7
     goal = pe.entmax(z, target)
