@@ -83,7 +83,7 @@ def test_batches_hold_runs_of_the_lengths_in_order(lists, batch_size, seed):
     assert (found if seed is None else sorted(found)) == (runs if seed is None else sorted(runs))
 
 
-PAIRS = as_pairs([([5] * n, [6] * m) for n in range(1, 6) for m in range(8)] * 2)
+PAIRS = as_pairs([([5] * n, [6] * m) for n in range(1, 6) for m in range(8)] * 3)
 
 
 @pytest.mark.parametrize("batches", [BucketedPairs(PAIRS, 4), TokenBatches(PAIRS, 20)])
