@@ -7,10 +7,11 @@ command line gathers them.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks.command_line import Commands, option
 from pyentmax.tasks.model_files import best_of
 from pyentmax.training import CheckpointError, checkpoint_kind
@@ -34,11 +35,11 @@ class Analysis:
         """Add the options that only this task has, in a group of their own."""
         raise NotImplementedError
 
-    def run(self, args: argparse.Namespace) -> None:
-        """Measure, print and draw.
+    def measure(self, args: argparse.Namespace) -> tuple[str, Callable[[Path], list[Path]]]:
+        """What was found, as text, and a function that writes numbers and pictures to a folder.
 
-        ``args`` has the task's options, and ``models``, ``examples`` (paths), ``first``, ``out``
-        and ``quiet``.
+        ``args`` has the task's options, and ``models``, ``examples`` (paths), ``first`` and
+        ``quiet``.
         """
         raise NotImplementedError
 
@@ -101,4 +102,9 @@ def _analyse(args: argparse.Namespace, analyses: dict[str, Analysis]) -> None:
     kind = kinds[args.models[0]]
     for other in analyses.keys() - {kind}:
         analyses[other].check_unused(args, kind)
-    analyses[kind].run(args)
+    if args.out is not None:
+        require_matplotlib()  # an error now, not after all the work
+    text, write = analyses[kind].measure(args)
+    print(text)
+    if args.out is not None:
+        print(*(f"written: {path}" for path in write(args.out)), sep="\n")

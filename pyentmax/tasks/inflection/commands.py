@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyentmax.models.rnn_seq2seq import RNNSeq2SeqConfig
 from pyentmax.nn.attention import LEARNED, SCORES
-from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks import command_line, reports
 from pyentmax.tasks.analyse import Analysis
 from pyentmax.tasks.command_line import Commands, Parser
@@ -242,17 +242,12 @@ class SparsityAnalysis(Analysis):
         add("--beam", type=int, default=10, help="width of the search, the widest in the table")
         add("--budget", type=int, default=1000, help="of exact search where beam 5 is not exact")
 
-    def run(self, args: argparse.Namespace) -> None:
-        """Measure, print and draw."""
-        if args.out is not None:
-            require_matplotlib()  # an error now, not after all the work
+    def measure(self, args: argparse.Namespace) -> tuple[str, Callable[[Path], list[Path]]]:
+        """The report on the models."""
         inflector = Inflector.load_ensemble(args.models)
         examples = first_words(read_marked(args.examples, args.multilingual), args.first)
         note_unknown({*inflector.source.tokens, *inflector.target.tokens}, examples, "examples")
         report = sparsity.measure(
             inflector, examples, beam=args.beam, budget=args.budget, progress=not args.quiet
         )
-        print(sparsity.describe(report))
-        if args.out is not None:
-            for path in [sparsity.write(report, args.out), *sparsity.draw(report, args.out)]:
-                print(f"written: {path}")
+        return sparsity.describe(report), partial(sparsity.write, report)

@@ -131,8 +131,13 @@ def describe(report: SparsityReport) -> str:
     return "\n".join(f"  {name:{width}}  {value:>16}" for name, value in rows.items())
 
 
-def write(report: SparsityReport, out: Path) -> Path:
-    """Write ``statistics.json``: all figures, and the data of the pictures."""
+def write(report: SparsityReport, out: Path) -> list[Path]:
+    """Write ``statistics.json``, all figures, and pictures; returns the files.
+
+    The pictures are of exactness by beam, support sizes and, if a string ended, calibration.
+    """
+    from pyentmax.plotting import plot_exactness_by_beam, plot_reliability, plot_support_sizes
+
     supports = report.supports
     searched = {"sources": report.undecided, "proved": report.proved, "missed": report.missed}
     numbers = {
@@ -156,13 +161,6 @@ def write(report: SparsityReport, out: Path) -> Path:
     out.mkdir(parents=True, exist_ok=True)
     path = out / "statistics.json"
     path.write_text(json.dumps(numbers, indent=1) + "\n", "utf-8")
-    return path
-
-
-def draw(report: SparsityReport, out: Path) -> list[Path]:
-    """Draw exactness by beam, support sizes and, if a string ended, calibration."""
-    from pyentmax.plotting import plot_exactness_by_beam, plot_reliability, plot_support_sizes
-
     pictures = {
         "exact_by_beam": plot_exactness_by_beam(report.by_beam, report.exactness.single),
         "support_sizes": plot_support_sizes(report.supports),
@@ -170,4 +168,4 @@ def draw(report: SparsityReport, out: Path) -> list[Path]:
     labels = {"best": "best string", "listed": "all listed"}
     if found := {labels[name]: one for name, one in report.calibration.items() if one is not None}:
         pictures["calibration"] = plot_reliability(found)
-    return save(pictures, out)
+    return [path, *save(pictures, out)]

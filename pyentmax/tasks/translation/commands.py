@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pyentmax.data import DataError, Vocabulary
-from pyentmax.plotting._figures import require_matplotlib
 from pyentmax.tasks import command_line, reports
 from pyentmax.tasks.analyse import Analysis
 from pyentmax.tasks.command_line import Commands
 from pyentmax.tasks.text_files import decode
 from pyentmax.tasks.translation import head_pictures, heads
-from pyentmax.tasks.translation.configuration import BUNDLED, BUNDLED_DEV, read_experiment
+from pyentmax.tasks.translation.configuration import BUNDLED, read_corpus, read_experiment
 from pyentmax.tasks.translation.demo import run_demo
-from pyentmax.tasks.translation.parallel import (
-    SentencePair,
-    read_multi30k,
-    read_parallel,
-    read_table,
-)
+from pyentmax.tasks.translation.parallel import SentencePair, read_multi30k
 from pyentmax.tasks.translation.translator import Translator, train_translator
 from pyentmax.training import TrainingConfig, counting
 
@@ -199,30 +193,24 @@ class HeadAnalysis(Analysis):
         )
         add("--translate", type=int, default=0, metavar="N", help="and BLEU of N sentences, greedy")
 
-    def run(self, args: argparse.Namespace) -> None:
-        """Measure, print and draw."""
+    def measure(self, args: argparse.Namespace) -> tuple[str, Callable[[Path], list[Path]]]:
+        """Tables of all models, side by side."""
         for k in args.k:
             if k != "all" and not (k.isdecimal() and int(k) > 0):
                 raise ValueError(f"--k: expected numbers from 1 up, or 'all', got {k!r}")
         if args.translate < 0:
             raise ValueError(f"--translate: expected a number of sentences, got {args.translate}")
-        if args.out is not None:
-            require_matplotlib()  # an error now, not after all the work
         pairs = read_pairs(args.examples, reverse=args.reverse)[: args.first]
         words = {"looking": set(args.looking), "marks": set(args.marks)}
+        progress = not args.quiet
         found = heads.measure(
-            args.models,
-            pairs,
-            **words,
-            ks=args.k,
-            translated=args.translate,
-            progress=not args.quiet,
+            args.models, pairs, **words, ks=args.k, translated=args.translate, progress=progress
         )
-        print(heads.describe(found))
-        if args.out is not None:
-            pictures = head_pictures.draw(found, pairs, args.out, **words)
-            for path in [heads.write(found, args.out), *pictures]:
-                print(f"written: {path}")
+
+        def write(out: Path) -> list[Path]:
+            return [heads.write(found, out), *head_pictures.draw(found, pairs, out, **words)]
+
+        return heads.describe(found), write
 
 
 def read_pairs(data: Sequence[Path], *, reverse: bool = False) -> list[SentencePair]:
@@ -243,12 +231,7 @@ def read_pairs(data: Sequence[Path], *, reverse: bool = False) -> list[SentenceP
     """
     if len(data) > 2:
         raise ValueError(f"examples: expected one or two files of translation, got {len(data)}")
-    if len(data) == 2:
-        pairs = read_parallel(*data)
-    elif str(data[0]) in BUNDLED:
-        pairs = BUNDLED[str(data[0])]()[-BUNDLED_DEV:]
-    elif data[0].is_dir():
+    if data[0].is_dir() and str(data[0]) not in BUNDLED:
         return read_multi30k(data[0], reverse=reverse).dev
-    else:
-        pairs = read_table(data[0])
+    pairs = read_corpus(data, 1)
     return [SentencePair(pair.target, pair.source) for pair in pairs] if reverse else pairs

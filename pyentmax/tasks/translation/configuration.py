@@ -126,12 +126,20 @@ class Experiment:
         return Subwords.learn(sentences, subwords, seed, normalization)
 
     def _read(self, given: str | list[str], part: int) -> list[SentencePair]:
-        if isinstance(given, list):
-            return read_parallel(*(self.folder / file for file in given))
-        if given in BUNDLED:
-            pairs = BUNDLED[given]()
-            return (pairs[:-BUNDLED_DEV], pairs[-BUNDLED_DEV:])[part]
-        return read_table(self.folder / given)
+        names = [given] if isinstance(given, str) else given
+        return read_corpus(
+            [name if name in BUNDLED else self.folder / name for name in names], part
+        )
+
+
+def read_corpus(files: Sequence[str | Path], part: int) -> list[SentencePair]:
+    """The pairs of two files or of a table; of a bundled corpus those of part 0 or 1, held out."""
+    if len(files) == 2:
+        return read_parallel(*files)
+    if (name := str(files[0])) in BUNDLED:
+        pairs = BUNDLED[name]()
+        return (pairs[:-BUNDLED_DEV], pairs[-BUNDLED_DEV:])[part]
+    return read_table(files[0])
 
 
 def read_experiment(config: str | Path, architecture: str) -> Experiment:
@@ -154,7 +162,7 @@ def read_experiment(config: str | Path, architecture: str) -> Experiment:
         )
     try:
         tables = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a ValueError of a number with too many digits
+    except ValueError as error:
         raise DataError(f"{config}: expected TOML ({error})") from error
     shapes = {
         "data": DataConfig,

@@ -14,6 +14,9 @@ from pyentmax.training import RunOptions, TrainingConfig
 VERBS = [Example(w, w + "ed", ("V", "PST")) for w in ("play", "walk", "call", "snow", "glow")]
 
 
+pytestmark = pytest.mark.slow  # trains and draws
+
+
 @pytest.fixture(scope="module")
 def inflector():
     config = TrainingConfig(updates=130, rate=0.02, seed=0)
@@ -36,7 +39,7 @@ def test_report_and_its_file_agree_with_searches(inflector, tmp_path):
     # A target position for each character and the end.
     assert len(report.supports.output) == sum(len(e.form) + 1 for e in VERBS)
     assert set(report.supports.source_lengths) == {6}
-    numbers = json.loads(sparsity.write(report, tmp_path / "deep" / "out").read_text())
+    numbers = json.loads(sparsity.write(report, tmp_path / "deep" / "out")[0].read_text())
     assert numbers["accuracy"] == report.accuracy
     assert {int(k): share for k, share in numbers["exact_by_beam"].items()} == report.by_beam
     for name in ("attention", "output"):
@@ -69,7 +72,7 @@ def test_strings_that_never_end_predict_nothing(tmp_path):
     untrained.model.params["output.bias"][untrained.model.eos] = -100
     report = sparsity.measure(untrained, VERBS[:1], beam=2)
     assert "no string ended" in sparsity.describe(report)
-    numbers = json.loads(sparsity.write(report, tmp_path).read_text())
+    numbers = json.loads(sparsity.write(report, tmp_path)[0].read_text())
     assert numbers["calibration"] == {"best": None, "listed": None}
     with pytest.raises(ValueError, match="examples: expected at least one"):
         sparsity.measure(untrained, [])
