@@ -215,6 +215,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         rng: Generator | None = None,
     ) -> Tensor:
         """Scores z of shape (T, B, V) for every next token, given those before it."""
+        check_sources(source, source_mask, self.config.source_size)
         params = params | {"combine.weight": SharedMatrix(params["combine.weight"])}
         memory, layers = self._encode(params, source, source_mask, rng)
         weights = [SharedMatrix(weight) for weight in self._joint_weights(params)]
@@ -244,7 +245,6 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         self, params: Parameters, source: Array, mask: Array, rng: Generator | None
     ) -> tuple[Memory, list[Tensor]]:
         """What the decoder attends to, and its layers' first states, (2, B, H) each."""
-        check_sources(source, mask, self.config.source_size)
         rate = self.config.dropout
         x = embedding(params, "source_embedding", source.T)
         layers = []
@@ -270,7 +270,7 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         """The coverage before the first step, if a fertility bounds the attention."""
         if self.config.fertility is None:
             return None
-        return memory.mask * as_tensor(memory.values).dtype.type(0)
+        return self.xp.zeros(memory.mask.shape, memory.values.dtype)
 
     def _step_mapping(self, params: Parameters, coverage: Any) -> AttentionMapping:
         """The attention's mapping, bounded by what the coverage leaves of a fertility."""

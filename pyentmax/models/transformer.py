@@ -253,6 +253,7 @@ class Transformer(LayeredModel[TransformerConfig]):
         weights: dict[str, list[Array]] | None = None,
     ) -> Tensor:
         """The decoder's last layer, (B, T, n)."""
+        self._check_source(source, source_mask)
         run = LayerPass(self.config, params, rng, weights)
         memory = self._encode(run, source, source_mask)
         x = self._embed(run, self.table, target_in, np.arange(target_in.shape[1]))
@@ -286,7 +287,6 @@ class Transformer(LayeredModel[TransformerConfig]):
         return run.last(x, "decoder")
 
     def _encode(self, run: LayerPass, source: Array, mask: Array) -> Tensor:
-        self._check_source(source, mask)
         x = self._embed_source(run, source)
         for k in range(self.config.layers):
             if self.config.encoder_attends:
