@@ -166,7 +166,7 @@ def test_entropies(alpha: float) -> None:
 
 @pytest.mark.parametrize("name", ["tsallis_entropy", "norm_entropy"])
 @pytest.mark.parametrize("wrong", [-1.0, -np.inf, np.nan])
-def test_a_row_of_a_wrong_alpha_that_nobody_may_look_at_is_nan(name: str, wrong: float) -> None:
+def test_wrong_alpha_makes_an_entropy_nan(name: str, wrong: float) -> None:
     """An entropy came as a negative number."""
     entropy = getattr(pyentmax, name)
     p = np.array([[0.5, 0.5], [0.2, 0.8], [1.0, 0.0]])
@@ -202,7 +202,7 @@ def test_thresholds() -> None:
         assert_same(lambda x, f=function: f(x).tau, Z, looks=True)
 
 
-def test_a_mapping_of_ones_own() -> None:
+def test_separable_mapping() -> None:
     cubic = pyentmax.separable_mapping("cubic", lambda p: p**3 / 3, np.sqrt, lambda p: 2 * p)
     p = cubic.forward(Z)
     # On the host the search ends when nothing moves; on the device nobody may ask.
@@ -211,7 +211,7 @@ def test_a_mapping_of_ones_own() -> None:
     assert_same(cubic.jacobian, p)
 
 
-def test_a_mapping_by_its_hessian() -> None:
+def test_jacobian_from_a_hessian() -> None:
     q = np.eye(5) + 0.5
     p = pyentmax.sparsemax(Z.astype(np.float64))
     expected = pyentmax.hessian_jacobian(p, lambda p: q)
@@ -230,12 +230,12 @@ def test_finite_differences_of_functions_on_the_device() -> None:
 
 
 @pytest.mark.parametrize("function", ["support_size", "density"])
-def test_what_works_on_the_host_says_so(function: str) -> None:
+def test_host_only_functions_say_so(function: str) -> None:
     with pytest.raises(TypeError, match=r"use `.get\(\)`"):
         getattr(analysis, function)(fake_cupy.asarray(Z))
 
 
-def test_rows_without_maximum() -> None:
+def test_rows_without_a_maximum_match() -> None:
     z = Z.copy()
     z[0, 1], z[1] = np.nan, -np.inf
     for name, record in MAPPINGS.items():
@@ -264,7 +264,7 @@ def test_out() -> None:
         ("budget_sparsemax", 5.5),
     ],
 )
-def test_a_wrong_value_on_the_device_makes_its_row_nan(name: str, wrong: float) -> None:
+def test_wrong_parameter_makes_its_row_nan(name: str, wrong: float) -> None:
     params = np.array([wrong, VALUES[MAPPINGS[name].parameters[0]], wrong])
     p = MAPPINGS[name].forward(fake_cupy.asarray(Z), fake_cupy.asarray(params)).get()
     assert np.isnan(p[[0, 2]]).all()
@@ -273,7 +273,7 @@ def test_a_wrong_value_on_the_device_makes_its_row_nan(name: str, wrong: float) 
 
 @pytest.mark.parametrize("name", ["csoftmax", "csparsemax"])
 @pytest.mark.parametrize("wrong", [[0.1] * 5, [-0.5, 1, 1, 1, 1], [np.nan, 1, 1, 1, 1]])
-def test_wrong_bounds_on_the_device_make_their_row_nan(name: str, wrong: list[float]) -> None:
+def test_wrong_bounds_make_their_row_nan(name: str, wrong: list[float]) -> None:
     upper = np.array([wrong, [0.4] * 5, [0.4] * 5])
     p = MAPPINGS[name].forward(fake_cupy.asarray(Z), fake_cupy.asarray(upper)).get()
     assert np.isnan(p[0]).all()
@@ -291,7 +291,7 @@ def test_wrong_bounds_on_the_device_make_their_row_nan(name: str, wrong: list[fl
         ([[2, -1, 0, 0, 0], [1.0, 0, 0, 0, 0], [1.0, 0, 0, 0, 0]], None),
     ],
 )
-def test_a_wrong_target_on_the_device_makes_its_row_nan(y: Any, weight: Any) -> None:
+def test_wrong_target_makes_its_row_nan(y: Any, weight: Any) -> None:
     loss, grad = pyentmax.fenchel_young_loss_and_grad(
         fake_cupy.asarray(Z),
         fake_cupy.asarray(np.array(y)),
@@ -352,7 +352,7 @@ def test_scores_by_themselves(alpha: Any, mask: Any) -> None:
     assert_same(pyentmax.entmax_sigmoid_loss, Z, Z > 0, alpha, mask=mask, weight=weight)
 
 
-def test_a_wrong_alpha_or_target_of_a_score_by_itself_is_nan() -> None:
+def test_wrong_alpha_or_target_of_sigmoid_is_nan() -> None:
     alpha = fake_cupy.asarray(np.array([0.5, 1, 1.5, 2, 3]))
     found = pyentmax.entmax_sigmoid(fake_cupy.asarray(Z), alpha).get()
     np.testing.assert_array_equal(np.isnan(found), np.broadcast_to(np.arange(5) == 0, SHAPE))

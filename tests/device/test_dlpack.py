@@ -38,7 +38,7 @@ def test_the_example_with_pytorch_has_the_right_gradient():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_one_memory(dtype: str):
+def test_tensors_and_arrays_share_memory(dtype: str):
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     scores = torch.randn(3, 7, dtype=getattr(torch, dtype))
     z = np.from_dlpack(scores)

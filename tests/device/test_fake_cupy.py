@@ -31,7 +31,7 @@ def test_host_and_device_do_not_mix(mix):
         mix(device(1, 2))
 
 
-def test_nothing_comes_back_by_itself():
+def test_no_implicit_copy_to_the_host():
     x = device(1, 2)
     for convert in (np.asarray, np.array, lambda x: np.ones(2).__setitem__(..., x)):
         with pytest.raises(TypeError, match="Implicit conversion"):
@@ -40,7 +40,7 @@ def test_nothing_comes_back_by_itself():
         x[...] = np.ones(2)
 
 
-def test_what_cupy_lacks_is_lacking():
+def test_functions_that_cupy_lacks_are_missing():
     x = device(1, 2)
     with pytest.raises(TypeError, match="no implementation found"):
         np.put_along_axis(x, device(0).astype(int), 1, axis=0)
@@ -52,7 +52,7 @@ def test_what_cupy_lacks_is_lacking():
         x.partition(1)
 
 
-def test_numbers_stay_on_the_device_until_asked_for():
+def test_numbers_stay_on_the_device():
     x = device(1, 2)
     fake_cupy.copies.reset()
     for y in (x.sum(), x[0], np.max(x), x @ x):
@@ -73,7 +73,7 @@ def test_views_write_through():
     assert x.tolist() == [1, 7, 4]
 
 
-def test_the_tables_are_cupys():
+def test_tables_match_cupy():
     cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
     for declaration in fake_cupy.SIGNATURES:
         name = declaration[: declaration.index("(")]

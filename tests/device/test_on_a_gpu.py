@@ -177,7 +177,7 @@ def test_attention_and_its_gradients(alpha: float) -> None:
     np.testing.assert_allclose(slope.get(), wanted_slope, rtol=1e-9)
 
 
-def test_no_array_of_all_scores_of_attention_is_made() -> None:
+def test_attention_makes_no_array_of_scores() -> None:
     x = cupy.asarray(RNG.normal(size=(3, 1, 16384, 16)).astype(np.float32) * 3)
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()

@@ -111,7 +111,7 @@ def new_transformer(device: bool, **changes: Any) -> Transformer:
         {"norm": "pre", "tied": "all", "score": "additive", "label_smoothing": 0.1},
     ],
 )
-def test_a_transformers_training_and_decoding_are_the_hosts(changes: dict[str, Any]):
+def test_transformer_trains_and_decodes_as_on_host(changes: dict[str, Any]):
     models, losses = [], []
     for device in (False, True):
         model = new_transformer(device, **changes)
@@ -141,7 +141,7 @@ def test_a_transformers_training_and_decoding_are_the_hosts(changes: dict[str, A
                 np.testing.assert_allclose(a.attention, b.attention, rtol=1e-5, atol=1e-6)
 
 
-def test_a_transformers_update_waits_for_nothing():
+def test_transformer_update_waits_for_nothing():
     model = new_transformer(True, dropout=0.2, attention_dropout=0.1, inner_dropout=0.1)
     batch = make_batch(PAIRS, range(0, 10, 3))
     params = {name: Tensor(x, requires_grad=True) for name, x in model.params.items()}
@@ -152,7 +152,7 @@ def test_a_transformers_update_waits_for_nothing():
 
 # --- training -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("attention", ["1.5", "learned"])
-def test_training_is_the_hosts(attention: str):
+def test_training_equals_that_on_the_host(attention: str):
     host, history = trained(False, attention=attention)
     device, on_device = trained(True, attention=attention)
     assert all(isinstance(x, fake_cupy.ndarray) for x in device.params.values())
@@ -162,7 +162,7 @@ def test_training_is_the_hosts(attention: str):
 
 
 @pytest.mark.parametrize(("dropout", "attention"), [(0.0, "1.5"), (0.3, "1.5"), (0.3, "learned")])
-def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: str):
+def test_update_copies_its_batch_and_nothing_back(dropout: float, attention: str):
     counts = []
 
     class Counting(BucketedPairs):
@@ -184,7 +184,7 @@ def test_an_update_copies_its_batch_and_nothing_back(dropout: float, attention: 
     assert steps == [(COPIES_OF_A_BATCH, diagnostics), *[(COPIES_OF_A_BATCH, 0)] * 3]
 
 
-def test_resuming_on_the_device_gives_the_uninterrupted_run(tmp_path):
+def test_resumed_run_equals_the_uninterrupted_one(tmp_path):
     straight, expected = trained(True, 0.3, keep="last")
     config = TrainingConfig(updates=20, rate=0.01, clip=0.5, validate_every=10)
     results = iter([Validation(1.0, 1.0)])
@@ -228,7 +228,7 @@ def test_clipping_and_adam(max_norm: float):
 
 # --- decoding -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("mapping", ["1", "1.5", "1.25", "2", "learned"])
-def test_decoding_is_the_hosts(mapping: str):
+def test_decoding_equals_that_on_the_host(mapping: str):
     output = "1.5" if mapping == "learned" else mapping
     host, device = (new_model(d, attention=mapping, output=output) for d in (False, True))
     batch = make_batch(PAIRS, range(7))
@@ -248,7 +248,7 @@ def test_decoding_is_the_hosts(mapping: str):
                 np.testing.assert_allclose(one.attention, other.attention, rtol=1e-5, atol=1e-6)
 
 
-def test_a_decoding_step_copies_tokens_in_and_what_they_say_out():
+def test_decoding_copies_indices_in_and_results_out():
     model = new_model(True)
     batch = make_batch(PAIRS, [4])
     fake_cupy.copies.reset()
@@ -262,7 +262,7 @@ def test_a_decoding_step_copies_tokens_in_and_what_they_say_out():
     assert (fake_cupy.copies.to_device, fake_cupy.copies.to_host) == (5, 3)
 
 
-def test_a_source_without_tokens_is_refused_before_it_is_moved():
+def test_empty_source_is_refused_before_it_moves():
     source = np.array([[4, 5], [0, 0]])
     with pytest.raises(ValueError, match="row 1 has no token"):
         new_model(True).encode(source, source > 0)
@@ -325,7 +325,7 @@ def test_multi_head_attention_on_the_device():
 
 
 # --- dropout --------------------------------------------------------------------------------------
-def test_random_bits_are_a_function_of_seed_and_place():
+def test_random_bits_depend_on_seed_and_place():
     bits = random_bits(7, (6, 5))
     np.testing.assert_array_equal(random_bits(7, (6, 5), fake_cupy).get(), bits)
     np.testing.assert_array_equal(random_bits(7, (30,))[:11], random_bits(7, (11,)))
@@ -382,7 +382,7 @@ def test_training_by_command_on_the_device(words, tmp_path, monkeypatch, capsys)
     assert main(["inflect", str(tmp_path / "run"), "walk", "V;PST"]) == 0
 
 
-def test_without_cupy_the_command_says_what_to_install(words, tmp_path, monkeypatch, capsys):
+def test_command_without_cupy_says_what_to_install(words, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "cupy", None)  # an ImportError, installed or not
     assert main(arguments(words, tmp_path / "run", "cuda")) == 2
     message = capsys.readouterr().err
@@ -391,7 +391,7 @@ def test_without_cupy_the_command_says_what_to_install(words, tmp_path, monkeypa
     assert not (tmp_path / "run").exists()
 
 
-def test_without_a_gpu_the_command_says_so(words, tmp_path, monkeypatch, capsys):
+def test_command_without_gpu_says_so(words, tmp_path, monkeypatch, capsys):
     class NoDevice:
         __version__ = "14.0"
 
@@ -405,7 +405,7 @@ def test_without_a_gpu_the_command_says_so(words, tmp_path, monkeypatch, capsys)
     assert "CuPy 14.0 is installed, but a first kernel failed (cudaErrorNoDevice" in message
 
 
-def test_a_gpu_that_computes_wrongly_is_refused(monkeypatch):
+def test_gpu_that_computes_wrongly_is_refused(monkeypatch):
     monkeypatch.setattr(fake_cupy.ndarray, "__pow__", lambda self, exponent: self)
     monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
     with pytest.raises(ValueError, match=r"computes \[0, 1, 2, 3, 4\] as squares"):

@@ -357,7 +357,7 @@ def test_first_updates_may_use_another_attention(attention, updates, expected):
 
 
 @pytest.mark.slow
-def test_it_learns_to_reverse():
+def test_transformer_learns_to_reverse():
     rng = np.random.default_rng(0)
     words = [rng.integers(3, 8, size=n) for n in rng.integers(1, 6, size=300)]
     config = TransformerConfig(8, 8, width=32, layers=1, heads=2, inner=32, dropout=0.0, norm="pre")

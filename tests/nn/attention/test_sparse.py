@@ -112,7 +112,7 @@ def test_calls_that_use_matrix_products(paths: list[Any], options: dict[str, Any
 
 
 @NEEDS_KERNELS
-def test_a_rate_without_a_generator_drops_nothing(paths: list[Any]) -> None:
+def test_rate_without_generator_drops_nothing(paths: list[Any]) -> None:
     x, options = normal(T, N), {"heads": HEADS, "rate": 0.1, "need_weights": False}
     multi_head_attention(new_params(), "a", x, x, x, choose_mapping(1.5), **options)
     assert len(paths) == 1
