@@ -10,6 +10,7 @@ import argparse
 import ctypes
 import mmap
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -168,6 +169,7 @@ def main() -> None:
     every = next(iter(_cpu.BUILDS.values()))
     names = asked.kernels or [name for name, kernel in every.items() if takes_rows(kernel)]
     for name in names:
+        print(name, file=sys.stderr, flush=True)  # the last one printed is the one that crashed
         for seed in range(asked.seeds):
             for n in asked.lengths:
                 for dtype in (np.float32, np.float64):
