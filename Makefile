@@ -94,7 +94,8 @@ test-adapters: $(VENV)/.test
 		$(ADAPTERS_INSTALL) jax || skip JAX jax || exit 1; \
 		{ $(ADAPTERS_INSTALL) --no-deps --index-url '$(TORCH_INDEX)' torch \
 			&& $(ADAPTERS_INSTALL) "$$($(ADAPTERS)/bin/python -c '$(ADAPTERS_TORCH)')" entmax; } \
-			|| skip PyTorch torch || exit 1
+			|| skip PyTorch torch || exit 1; \
+		$(ADAPTERS_INSTALL) onnx onnxscript onnxruntime || skip ONNX onnxruntime || exit 1
 	$(ADAPTERS)/bin/python -m pytest $(SPREAD) -p no:cacheprovider -m '$(ADAPTERS_STAGE)' $(ADAPTER_TESTS) \
 		$$($(ADAPTERS)/bin/python -c '$(ADAPTER_ROOMS)')
 	$(ADAPTERS)/bin/python -m pytest -p no:cacheprovider -k 'torch or jax or sklearn' tests/test_docs_pages.py

@@ -44,15 +44,11 @@ def check_mask(mask: Any, z: Tensor | None = None) -> None:
     if mask is None:
         return
     check_tensor(mask, "mask")
-    if mask.is_floating_point():
-        raise TypeError(
-            f"mask must be boolean, True where a score may get probability, got {mask.dtype}; an "
-            "additive mask: pass mask == 0, or add it to z"
-        )
     if mask.dtype != torch.bool:
+        additive = "an additive mask: pass mask == 0, or add it to z"
         raise TypeError(
             f"mask must be boolean, True where a score may get probability, got {mask.dtype}; "
-            "convert it with mask != 0"
+            + (additive if mask.is_floating_point() else "convert it with mask != 0")
         )
     if z is not None:
         check_broadcast(mask, z.shape, "mask", "z")

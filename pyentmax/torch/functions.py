@@ -99,8 +99,7 @@ def apply(name: str, z: Tensor, value: Any, dim: int, *, mask: Tensor | None = N
     check_mask(mask, z)
     if dim in (-1, z.ndim - 1):
         return _apply_to_rows(name, z, value, mask)
-    z, moved = z.movedim(dim, -1), _Moved(z.shape, dim)
-    return _apply_to_rows(name, z, moved.bound(name, value), moved(mask)).movedim(-1, dim)
+    return _apply_to_rows(name, *_dim_last(name, z, value, mask, dim)).movedim(-1, dim)
 
 
 def _apply_to_rows(name: str, z: Tensor, value: Any, mask: Tensor | None) -> Tensor:
@@ -130,9 +129,8 @@ def apply_loss(
     check_options(reduction, weight, ignore_index, label_smoothing)
     z = scores_of_loss(z)
     if dim not in (-1, z.ndim - 1):
-        moved = _Moved(z.shape, dim)
         y = y.movedim(dim, -1) if y.ndim == z.ndim else y
-        z, mask, value = z.movedim(dim, -1), moved(mask), moved.bound(name, value)
+        z, value, mask = _dim_last(name, z, value, mask, dim)
     parameter, number = split(name, value)
     if parameter is not None and parameter.requires_grad:
         raise TypeError(
@@ -303,21 +301,16 @@ def split(mapping: str, value: Any) -> tuple[Tensor | None, float | None]:
     return (value, None) if isinstance(value, Tensor) else (None, as_number(value, name))
 
 
-class _Moved:
-    """Moves what broadcasts against the scores as the scores are moved."""
-
-    def __init__(self, shape: torch.Size, dim: int) -> None:
-        self.shape, self.dim = shape, dim
-
-    def __call__(self, tensor: Tensor | None) -> Tensor | None:
-        return None if tensor is None else tensor.expand(self.shape).movedim(self.dim, -1)
-
-    def bound(self, mapping: str, value: Any) -> Any:
-        """A mapping's parameter, where it belongs to each score."""
-        if not isinstance(value, Tensor) or not operations.per_score(mapping):
-            return value
-        check_broadcast(value, self.shape, str(PARAMETERS[mapping]), "z")
-        return self(value)
+def _dim_last(
+    name: str, z: Tensor, value: Any, mask: Tensor | None, dim: int
+) -> tuple[Tensor, Any, Tensor | None]:
+    """Scores with the dimension last, and what belongs to each of them."""
+    if isinstance(value, Tensor) and operations.per_score(name):
+        check_broadcast(value, z.shape, str(PARAMETERS[name]), "z")
+        value = value.expand(z.shape).movedim(dim, -1)
+    if mask is not None:
+        mask = mask.expand(z.shape).movedim(dim, -1)
+    return z.movedim(dim, -1), value, mask
 
 
 # --- names ----------------------------------------------------------------------------------------

@@ -34,11 +34,12 @@ from pyentmax.torch import composed
 from pyentmax.torch.arrays import has_kernels, on_arrays
 from pyentmax.torch.composed import HALF
 from pyentmax.torch.registry import (
+    NO_FORWARD_MODE,
     PARAMETER,
     keep,
-    no_forward_mode,
     not_differentiable,
     one_by_one,
+    refused,
     registered,
     row_by_row,
 )
@@ -105,7 +106,7 @@ def _mapping_backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
 def _mapping_jvp(ctx: Any, d_z: Any, _: None, d_parameter: Any, *rest: Any) -> Tensor:
     p, _, parameter, _ = ctx.saved_tensors
     if ctx.name not in composed.NAMES:
-        no_forward_mode(ctx.name)()
+        raise NotImplementedError(NO_FORWARD_MODE.format(ctx.name))
     moved = torch.zeros_like(p)
     if d_z is not None:
         alpha = composed.support_alpha(ctx.name, _value(parameter, ctx.number))
@@ -169,7 +170,7 @@ product = registered(
     fake=_like_first,
     setup_context=_keep_product,
     backward=_product_backward,
-    jvp=no_forward_mode("the product with a Jacobian"),
+    jvp=refused(NO_FORWARD_MODE.format("the product with a Jacobian")),
     vmap=partial(row_by_row, arrays=2, per_score=per_score),
 )
 
@@ -264,7 +265,7 @@ def _loss_backward(ctx: Any, g: Tensor | None, _: Any) -> tuple[Any, ...]:
 
 def _loss_jvp(ctx: Any, d_z: Any, *rest: Any) -> tuple[Tensor, None]:
     if any(tangent is not None for tangent in rest):
-        no_forward_mode("a loss, in anything but its scores,")()
+        raise NotImplementedError(NO_FORWARD_MODE.format("a loss, in anything but its scores,"))
     gradient, _, _ = _gradient(ctx)
     moved = gradient * d_z
     return moved.sum(-1) if ctx.options[0] == "none" else moved.sum(), None
@@ -358,7 +359,7 @@ attention = registered(
     fake=_attention_fake,
     setup_context=_keep_attention,
     backward=_attention_backward,
-    jvp=no_forward_mode("attention"),
+    jvp=refused(NO_FORWARD_MODE.format("attention")),
     vmap=one_by_one,
 )
 

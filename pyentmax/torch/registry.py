@@ -19,6 +19,11 @@ from torch.library import Library, register_autograd, register_fake, register_vm
 LIBRARY = Library("pyentmax", "DEF")
 PARAMETER = "Tensor? parameter, float? number"  # of a mapping: one of the two, or none
 
+NO_FORWARD_MODE = (
+    "{} has no derivative in forward mode: take it in reverse, as by torch.func.vjp, jacrev, or "
+    "autograd.functional.jacobian"
+)
+
 Rule = Callable[..., Any]
 
 
@@ -130,14 +135,6 @@ def refused(message: str) -> Rule:
         raise NotImplementedError(message)
 
     return refuse
-
-
-def no_forward_mode(what: str) -> Rule:
-    """A rule for forward mode that refuses."""
-    return refused(
-        f"{what} has no derivative in forward mode: take it in reverse, as by torch.func.vjp, "
-        "jacrev, or autograd.functional.jacobian"
-    )
 
 
 def not_differentiable(message: str) -> dict[str, Rule]:
