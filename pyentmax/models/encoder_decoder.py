@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import ModuleType
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,18 +17,7 @@ from pyentmax.nn.initializers import Generator, Parameters
 from pyentmax.nn.mapping_choice import choose_mapping
 
 
-class OutputConfig(Protocol):
-    """What a model's configuration has, whatever the architecture."""
-
-    @property
-    def output(self) -> str:
-        """The output mapping, an α or a name as for `choose_mapping`."""
-
-
-Config = TypeVar("Config", bound=OutputConfig)
-
-
-class EncoderDecoder(ABC, Generic[Config]):
+class EncoderDecoder(ABC):
     """A model: its configuration and a flat dict of parameter arrays.
 
     An architecture adds ``initialize``, the loss and scores of training, ``advance``, and the other
@@ -36,16 +25,16 @@ class EncoderDecoder(ABC, Generic[Config]):
 
     Parameters
     ----------
-    config : OutputConfig
-        Such as `RNNSeq2SeqConfig` or `TransformerConfig`.
+    config : RNNSeq2SeqConfig, TransformerConfig or another
+        With the output mapping as ``output``.
     params : dict of arrays
         As ``initialize`` makes them.
     bos, eos : int
         Ids of the target tokens that begin and end a sequence.
     """
 
-    def __init__(self, config: Config, params: Parameters, bos: int, eos: int) -> None:
-        self.config = config
+    def __init__(self, config: Any, params: Parameters, bos: int, eos: int) -> None:
+        self.config: Any = config
         self.params = params
         self.bos, self.eos = bos, eos
         self.output = choose_mapping(config.output)
@@ -53,8 +42,8 @@ class EncoderDecoder(ABC, Generic[Config]):
     @classmethod
     @abstractmethod
     def initialize(
-        cls, config: Config, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
-    ) -> EncoderDecoder[Config]:
+        cls, config: Any, rng: Generator, bos: int, eos: int, dtype: Any = np.float32
+    ) -> EncoderDecoder:
         """A model with random parameters drawn from ``rng``."""
 
     def check_parameters(self) -> None:

@@ -30,7 +30,7 @@ from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
 from pyentmax.calls.numbers import require
 from pyentmax.models.encoder_decoder import check_sources
-from pyentmax.models.protocol import BoolArray, IntArray, TextBatch
+from pyentmax.models.protocol import BoolArray, IntArray
 from pyentmax.models.transformer_layers import (
     LayeredModel,
     LayerPass,
@@ -114,7 +114,7 @@ class LanguageModelState(NamedTuple):
     source_mask: BoolArray  # (rows, S): where the source has tokens; on the host
 
 
-class LanguageModel(LayeredModel[LanguageModelConfig]):
+class LanguageModel(LayeredModel):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -139,6 +139,7 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
     (1, 9)
     """
 
+    config: LanguageModelConfig
     kinds = (KIND,)
     table = "embedding"
 
@@ -175,14 +176,14 @@ class LanguageModel(LayeredModel[LanguageModelConfig]):
         return ((KIND, k, f"layer.{k}.self") for k in range(config.layers))
 
     # --- training ---------------------------------------------------------------------------------
-    def loss(self, params: Parameters, batch: TextBatch, rng: Generator | None = None) -> Tensor:
+    def loss(self, params: Parameters, batch: Any, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per token, each predicted from those before it.
 
         Parameters
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
-        batch : TextBatch
-            Such as :class:`pyentmax.data.Segments` makes. It is moved to the parameters' device.
+        batch : pyentmax.data.Segment
+            Or what has its arrays and its method. It is moved to the parameters' device.
             What the model remembers of ``batch.before`` gets no gradient.
         rng : numpy.random.Generator, optional
             Switches dropout on, and the attention of training.

@@ -1,4 +1,4 @@
-"""What a model is trained on, and what decoders need from it.
+"""What decoders need from a model.
 
 Decoders encode once, advance one token at a time and rearrange rows. They know nothing else about a
 model, so the same code decodes a recurrent network, a Transformer, an ensemble or a table of
@@ -10,77 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-__all__ = [
-    "BoolArray",
-    "Decodable",
-    "FloatArray",
-    "IntArray",
-    "JoinableDecodable",
-    "PairBatch",
-    "Step",
-    "TextBatch",
-    "unseen",
-]
 
 IntArray = NDArray[np.integer[Any]]
 BoolArray = NDArray[np.bool_]
 FloatArray = NDArray[np.floating[Any]]
 
 State = TypeVar("State")
-
-
-class PairBatch(Protocol):
-    """A padded batch of B pairs of a source and a target, which an encoder-decoder learns from.
-
-    Attributes
-    ----------
-    source, source_mask : arrays of shape (B, S)
-        Token ids, and True where there is a token.
-    target_in, target_out, target_mask : arrays of shape (B, T)
-        Tokens to read (from bos on), tokens to predict (up to eos), and where there are any.
-    """
-
-    @property
-    def source(self) -> Any: ...
-    @property
-    def source_mask(self) -> Any: ...
-    @property
-    def target_in(self) -> Any: ...
-    @property
-    def target_out(self) -> Any: ...
-    @property
-    def target_mask(self) -> Any: ...
-
-    def on(self, xp: ModuleType) -> PairBatch:
-        """The same batch as arrays of a module: numpy's, or cupy's."""
-
-
-class TextBatch(Protocol):
-    """B pieces of texts that a language model learns from.
-
-    Attributes
-    ----------
-    before : array of shape (B, M)
-        The tokens before each piece; M is 0 for a model without a memory.
-    tokens_in, tokens_out : arrays of shape (B, T)
-        Tokens to read, and to predict: each one's successor.
-    """
-
-    @property
-    def before(self) -> Any: ...
-    @property
-    def tokens_in(self) -> Any: ...
-    @property
-    def tokens_out(self) -> Any: ...
-
-    def on(self, xp: ModuleType) -> TextBatch:
-        """The same batch as arrays of a module: numpy's, or cupy's."""
 
 
 class Step(NamedTuple):

@@ -24,7 +24,6 @@ from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import to_host
 from pyentmax.calls.numbers import is_positive, require
 from pyentmax.models.encoder_decoder import EncoderDecoder, check_config, check_sources
-from pyentmax.models.protocol import PairBatch
 from pyentmax.models.readers import Readers, distinct
 from pyentmax.nn.attention import (
     CONSTRAINED,
@@ -127,7 +126,7 @@ class DecoderState(NamedTuple):
     token_gates: Any  # (V, 4H): what each token adds to the first layer's; None if V is large
 
 
-class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
+class RNNSeq2Seq(EncoderDecoder):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -148,6 +147,8 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
     >>> step.log_prob.shape, step.attention.shape
     ((1, 7), (1, 3))
     """
+
+    config: RNNSeq2SeqConfig
 
     def __init__(self, config: RNNSeq2SeqConfig, params: Parameters, bos: int, eos: int) -> None:
         super().__init__(config, params, bos, eos)
@@ -189,14 +190,14 @@ class RNNSeq2Seq(EncoderDecoder[RNNSeq2SeqConfig]):
         alpha = self.attention_alpha if self.attention is None else None
         return {} if alpha is None else {"attention": alpha}
 
-    def loss(self, params: Parameters, batch: PairBatch, rng: Generator | None = None) -> Tensor:
+    def loss(self, params: Parameters, batch: Any, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per target token, with the reference sequence as input.
 
         Parameters
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
-        batch : PairBatch
-            Such as :func:`pyentmax.data.make_batch` makes. It is moved to the parameters' device.
+        batch : pyentmax.data.Batch
+            Or what has its arrays and its method. It is moved to the parameters' device.
         rng : numpy.random.Generator, optional
             Switches dropout on.
         """

@@ -27,7 +27,7 @@ from pyentmax.autograd.tensor import Array
 from pyentmax.calls.devices import array_module, to_host
 from pyentmax.calls.numbers import require
 from pyentmax.models.encoder_decoder import check_sources
-from pyentmax.models.protocol import IntArray, PairBatch
+from pyentmax.models.protocol import IntArray
 from pyentmax.models.readers import Readers
 from pyentmax.models.transformer_layers import (
     LayeredModel,
@@ -135,7 +135,7 @@ class TransformerState(NamedTuple):
     readers: Readers  # of the sources' mask and, per layer, keys and values
 
 
-class Transformer(LayeredModel[TransformerConfig]):
+class Transformer(LayeredModel):
     """A model: its configuration and a flat dict of parameter arrays.
 
     Parameters
@@ -157,6 +157,7 @@ class Transformer(LayeredModel[TransformerConfig]):
     ((1, 7), (1, 3))
     """
 
+    config: TransformerConfig
     kinds = KINDS
     table = "target_embedding"
 
@@ -198,14 +199,14 @@ class Transformer(LayeredModel[TransformerConfig]):
         return init_embedding(rng, "source_embedding", config.source_size, config.width, dtype)
 
     # --- training ---------------------------------------------------------------------------------
-    def loss(self, params: Parameters, batch: PairBatch, rng: Generator | None = None) -> Tensor:
+    def loss(self, params: Parameters, batch: Any, rng: Generator | None = None) -> Tensor:
         """Mean Fenchel-Young loss per target token, with the reference sequence as input.
 
         Parameters
         ----------
         params : dict of Tensors (or of arrays, for no gradient)
-        batch : PairBatch
-            Such as :func:`pyentmax.data.make_batch` makes. It is moved to the parameters' device.
+        batch : pyentmax.data.Batch
+            Or what has its arrays and its method. It is moved to the parameters' device.
         rng : numpy.random.Generator, optional
             Switches dropout on, and the attention of training.
         """

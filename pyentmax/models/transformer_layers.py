@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -125,12 +125,10 @@ class LayersConfig:
         return str(round(first + (last - first) * done / self.anneal_updates, 6))
 
 
-Config = TypeVar("Config", bound=LayersConfig)
-
-
-class LayeredModel(EncoderDecoder[Config]):
+class LayeredModel(EncoderDecoder):
     """A model of such layers."""
 
+    config: LayersConfig
     kinds: ClassVar[tuple[str, ...]]
     """What kinds of attention it has. α-entmax has an α of its own for each."""
     table: ClassVar[str]
