@@ -68,7 +68,7 @@ class LayersConfig:
     query_key_scale: float | None = None
 
     def check_layers(self, sizes: str) -> None:
-        """Raise a ValueError unless sizes, these too, rates, choices and mappings are right."""
+        """Raise a ValueError unless these sizes and all settings of the layers are right."""
         rates = "dropout attention_dropout inner_dropout label_smoothing"
         check_config(self, f"{sizes} width layers heads inner", rates)
         require(self, "width", lambda n: n % 2 == 0, "an even number")
