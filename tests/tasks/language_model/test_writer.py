@@ -91,14 +91,6 @@ def test_texts_longer_than_the_context_are_written():
     assert set(text) <= set(LINES)  # no special token, however probable
 
 
-def test_temperature_top_k_and_nucleus():
-    writer = untrained()
-    greedy = writer.write("the", 20, np.random.default_rng(1), top_k=1)
-    for options in ({"temperature": 1e-3}, {"nucleus": 1e-6}):
-        assert writer.write("the", 20, np.random.default_rng(2), **options) == greedy
-    assert writer.write("the", 20, np.random.default_rng(2)) != greedy
-
-
 @pytest.mark.parametrize(
     ("beginning", "length", "options", "message"),
     [
@@ -106,8 +98,6 @@ def test_temperature_top_k_and_nucleus():
         ("the", -1, {}, "length: expected a number from 0 up"),
         ("€", 3, {}, "unknown character '€'"),
         ("the", 3, {"temperature": 0}, "temperature"),
-        ("the", 3, {"top_k": 0}, "top_k"),
-        ("the", 3, {"nucleus": 2}, "nucleus"),
     ],
 )
 def test_write_refuses(beginning, length, options, message):
