@@ -252,7 +252,7 @@ def speed(history: History) -> dict[str, float]:
 
 
 class Notes:
-    """What a run measures at its validations beyond loss and accuracy, in a file beside it.
+    """What a run measures at its validations beyond loss and accuracy, in a file next to it.
 
     A run that was cut off repeats its last validations to the last bit, so that a note belongs to
     the validation with the same loss, however often it was written.

@@ -1,7 +1,7 @@
 """Models of translation on Multi30k with each attention and loss: what the papers' scripts share.
 
 The last 1,000 training pairs are *dev*, for every choice; *val* is translated once, by the finished
-run. The joint vocabulary has 4,000 sub-words. Trained models and translations stay beside the run:
+run. The joint vocabulary has 4,000 sub-words. Trained models and translations stay next to the run:
 Multi30k's captions are not ours.
 """
 

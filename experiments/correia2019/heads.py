@@ -88,7 +88,7 @@ def trained(settings: Settings, folder: Path) -> list[Path]:
 
 # --- tables and pictures --------------------------------------------------------------------------
 def report(lines: list[Line]) -> str:
-    """The main figures of each comparison, beside those of the papers."""
+    """The main figures of each comparison, next to those of the papers."""
     parts = []
     for line in lines:
         settings, result = line["settings"], line["result"]

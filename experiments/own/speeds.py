@@ -1,11 +1,11 @@
-"""What does a mapping cost in training and in search? Beside softmax, in turns, on one thread.
+"""What does a mapping cost in training and in search? Compared with softmax, on one thread.
 
 The Transformer and the recurrent network of the tables of translation, and the language model at
 two lengths, all with random parameters and the same batches. Each round does an update and, of
 translation, a greedy search of 64 sentences with each mapping, in an order that turns with the
 round. (Heads that were trained are sparser, and cheaper: `--trained RUN` of the language model.)
 
-What came out (AMD EPYC, all else halted): of translation training at 1.00 × softmax's speed with
+What came out (an idle AMD EPYC): of translation training at 1.00 × softmax's speed with
 1.5-entmax and sparsemax, 0.99 with the 8 largest, 0.96 with α learned; search 0.96 to 1.00. Peters
 et al.'s Figure 6, Correia et al.'s §4 and Zhao et al.'s Table 4 are about this: the last says that
 sparsemax and α-entmax are far slower, which is not reproduced. Trained language models: 1.5-entmax

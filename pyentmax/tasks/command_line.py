@@ -93,10 +93,7 @@ class Parser(argparse.ArgumentParser):
 
 # First words that several commands share → their help, and what the second word names: the
 # attribute of the parsed arguments.
-GROUPS = {
-    "train": ("train a model", "model"),
-    "data": ("fetch a data set", "dataset"),
-}
+GROUPS = {"train": ("train a model", "model"), "data": ("fetch a data set", "dataset")}
 
 
 class Commands:

@@ -12,11 +12,7 @@ from pyentmax.tasks.captions.scenes import draw_data
 from pyentmax.tasks.command_line import Commands
 from pyentmax.training import TrainingConfig
 
-UNCHANGED: dict[str, Any] = {
-    "inner": 128,
-    "dropout": 0.0,
-    "norm": "pre",
-}
+UNCHANGED: dict[str, Any] = {"inner": 128, "dropout": 0.0, "norm": "pre"}
 """Fields of the model without an option."""
 
 

@@ -110,13 +110,7 @@ def add_commands(commands: Commands) -> None:
     )
     add = parser.add_argument
     add("--languages", nargs="+", default=[], metavar="NAME", help="or 'all'")
-    add(
-        "--split",
-        nargs="+",
-        choices=SPLITS,
-        default=["train-medium", "dev"],
-        help="which files",
-    )
+    add("--split", nargs="+", choices=SPLITS, default=["train-medium", "dev"], help="which files")
     add(
         "--folder",
         type=Path,

@@ -12,7 +12,7 @@ from pyentmax.data import DataError
 from pyentmax.tasks.inflection import Example, language_of, read_examples, source_tokens
 from pyentmax.tasks.inflection.examples import LANGUAGE_MARK
 
-# Whatever a column may hold: any character but the separators, and not only blanks.
+# What a column may hold: any character but the separators, and not only blanks.
 columns = st.text(
     st.characters(exclude_characters="\t\n\r;", exclude_categories=["Cs"]), min_size=1
 ).filter(str.strip)

@@ -1,4 +1,4 @@
-"""Files of toy German beside which the tests write configurations."""
+"""Files of toy German that the tests' configurations name."""
 
 import pytest
 

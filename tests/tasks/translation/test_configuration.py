@@ -26,7 +26,7 @@ rate_factors = { query = 0.1 }
 
 @pytest.fixture
 def read(corpus):
-    """Reads the configuration with some texts replaced, beside files that it names."""
+    """Reads the configuration with some texts replaced, next to the files that it names."""
 
     def reader(old="", new=""):
         path = corpus / "small.toml"
